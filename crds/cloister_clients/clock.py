@@ -1,0 +1,17 @@
+"""The one place that reads the time.
+
+Decisions take ``now`` as an argument; whoever calls them asks here. Tests hand in a fake clock.
+"""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+__all__ = ["Clock", "utc_now"]
+
+Clock = Callable[[], datetime]
+"""A function that answers the present time, with zone UTC."""
+
+
+def utc_now() -> datetime:
+    """Answer the present time in UTC."""
+    return datetime.now(UTC)  # noqa: TID251 - this is the place that the ban names

@@ -1,0 +1,1 @@
+"""The operator: watches the custom resources and makes the cluster look like them."""
