@@ -1,0 +1,80 @@
+"""Wait for a condition with a deadline, never for a length of time."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+__all__ = ["until", "until_sync"]
+
+T = TypeVar("T")
+
+
+async def until(
+    question: Callable[[], Awaitable[T]],
+    *,
+    within: float = 60.0,
+    every: float = 0.1,
+    what: str = "",
+) -> T:
+    """Ask until the answer is true.
+
+    Parameters
+    ----------
+    question
+        What is asked; an ``AssertionError`` of it counts as "not yet".
+    within
+        Seconds until the wait fails.
+    every
+        Seconds between two questions.
+    what
+        What is waited for, for the message of the failure.
+
+    Returns
+    -------
+    T
+        The first true answer.
+
+    Raises
+    ------
+    AssertionError
+        When no answer was true within the time; it shows the last answer.
+    """
+    deadline = time.monotonic() + within
+    while True:
+        last: object
+        try:
+            answer = await question()
+            if answer:
+                return answer
+            last = answer
+        except AssertionError as error:
+            last = error
+        if time.monotonic() > deadline:
+            raise AssertionError(f"{what or question} not seen within {within} s; last: {last!r}")
+        await asyncio.sleep(every)
+
+
+def until_sync(
+    question: Callable[[], T], *, within: float = 60.0, every: float = 0.1, what: str = ""
+) -> T:
+    """Ask until the answer is true, as `until` does, outside an event loop.
+
+    Raises
+    ------
+    AssertionError
+        When no answer was true within the time; it shows the last answer.
+    """
+    deadline = time.monotonic() + within
+    while True:
+        last: object
+        try:
+            answer = question()
+            if answer:
+                return answer
+            last = answer
+        except AssertionError as error:
+            last = error
+        if time.monotonic() > deadline:
+            raise AssertionError(f"{what or question} not seen within {within} s; last: {last!r}")
+        time.sleep(every)
