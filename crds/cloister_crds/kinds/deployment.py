@@ -1,0 +1,74 @@
+"""Deployment: the containers of one repository in one organization."""
+
+from typing import Annotated, ClassVar
+
+from pydantic import Field
+
+from cloister_crds.kinds.container import REPO_PATTERN
+from cloister_crds.kinds.meta import KindInfo, Model, Resource, Status
+from cloister_crds.schema.markers import Column, immutable
+
+__all__ = ["Deployment", "DeploymentCounts", "DeploymentSpec", "DeploymentStatus"]
+
+
+class DeploymentSpec(Model):
+    """What the user asks for."""
+
+    repo: Annotated[
+        str,
+        Field(min_length=3, max_length=200, pattern=REPO_PATTERN),
+        immutable("repo", "make another Deployment"),
+    ]
+    """repo, ``owner/name``. Immutable."""
+    default_staging: bool = False
+    """defaultStaging of Containers that do not say staging. Default false."""
+
+
+class DeploymentCounts(Model):
+    """The five counts of the Admin API (spec, "Deployment")."""
+
+    instances: int = 0
+    """instances are all Containers of the repository."""
+    ready: int = 0
+    """ready ones."""
+    failed: int = 0
+    """failed ones."""
+    stopped: int = 0
+    """stopped ones and those that are stopping."""
+    deploying: int = 0
+    """deploying ones: pending, deploying and started."""
+
+
+class DeploymentStatus(Status):
+    """What is so."""
+
+    counts: DeploymentCounts = Field(default_factory=DeploymentCounts)
+    """counts of the repository's Containers."""
+    last_handled_request: str = ""
+    """lastHandledRequest is the value of cloister.dev/requested-at that was answered last."""
+
+
+class Deployment(Resource):
+    """The Containers of one repository in one organization."""
+
+    INFO: ClassVar[KindInfo] = KindInfo(
+        kind="Deployment",
+        plural="deployments",
+        singular="deployment",
+        short_names=("cdep",),
+        namespaced=True,
+        description="The Containers of one repository in one organization. Made by whoever needs "
+        "it first; it goes with its last Container when Cloister made it.",
+    )
+    COLUMNS: ClassVar[tuple[Column, ...]] = (
+        Column("Repo", ".spec.repo"),
+        Column("Instances", ".status.counts.instances", "integer"),
+        Column("Ready", ".status.counts.ready", "integer"),
+        Column("Failed", ".status.counts.failed", "integer"),
+        Column("Deploying", ".status.counts.deploying", "integer"),
+        Column("Stopped", ".status.counts.stopped", "integer"),
+        Column("Age", ".metadata.creationTimestamp", "date"),
+    )
+
+    spec: DeploymentSpec
+    status: DeploymentStatus = Field(default_factory=DeploymentStatus)

@@ -1,0 +1,73 @@
+"""Domain: a custom domain of the organization, verified through DNS."""
+
+from datetime import datetime
+from typing import Annotated, ClassVar
+
+from pydantic import Field
+
+from cloister_crds.kinds.container import HOSTNAME_PATTERN
+from cloister_crds.kinds.meta import KindInfo, Model, Resource, Status
+from cloister_crds.schema.markers import Column, ListType, immutable
+
+__all__ = ["Domain", "DomainRecords", "DomainSpec", "DomainStatus"]
+
+
+class DomainSpec(Model):
+    """What the user says."""
+
+    domain: Annotated[
+        str,
+        Field(min_length=3, max_length=253, pattern=HOSTNAME_PATTERN),
+        immutable("domain", "make another Domain"),
+    ]
+    """domain is the host name, lowercase, without protocol, path, wildcard or port. Immutable."""
+
+
+class DomainRecords(Model):
+    """The DNS records to create (spec, "Custom domain verification")."""
+
+    txt_name: str = ""
+    """txtName is the host of the TXT record."""
+    txt_value: str = ""
+    """txtValue is its exact value."""
+    cname_target: str = ""
+    """cnameTarget is the target of the domain's CNAME record."""
+
+
+class DomainStatus(Status):
+    """What is so."""
+
+    records: DomainRecords | None = None
+    """records to create; unset until the operator has looked."""
+    verified: bool = False
+    """verified: both records were seen in one check; only a lost TXT record clears it."""
+    verified_at: datetime | None = None
+    """verifiedAt is when it was verified, in UTC; unset = it is not."""
+    cname_configured: bool | None = None
+    """cnameConfigured: the CNAME was right in the last check; unset = never checked."""
+    used_by: Annotated[tuple[str, ...], ListType("atomic"), Field(max_length=1000)] = ()
+    """usedBy are the names of the Containers that use it."""
+    last_handled_request: str = ""
+    """lastHandledRequest is the value of cloister.dev/requested-at that was answered last."""
+
+
+class Domain(Resource):
+    """A custom domain of the organization."""
+
+    INFO: ClassVar[KindInfo] = KindInfo(
+        kind="Domain",
+        plural="domains",
+        singular="domain",
+        short_names=("cdom",),
+        namespaced=True,
+        description="A custom domain of the organization, verified through DNS.",
+    )
+    COLUMNS: ClassVar[tuple[Column, ...]] = (
+        Column("Domain", ".spec.domain"),
+        Column("Verified", ".status.verified", "boolean"),
+        Column("Ready", ".status.conditions[?(@.type=='Ready')].status"),
+        Column("Age", ".metadata.creationTimestamp", "date"),
+    )
+
+    spec: DomainSpec
+    status: DomainStatus = Field(default_factory=DomainStatus)

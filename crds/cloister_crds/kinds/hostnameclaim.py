@@ -1,0 +1,47 @@
+"""HostnameClaim: who holds a host name. Named after the host, so that there is one of each."""
+
+from typing import Annotated, ClassVar
+
+from pydantic import Field
+
+from cloister_crds.kinds.meta import KindInfo, Model, Resource
+from cloister_crds.schema.markers import Column, immutable
+
+__all__ = ["ClaimHolder", "HostnameClaim", "HostnameClaimSpec"]
+
+
+class ClaimHolder(Model):
+    """The Container that holds the name."""
+
+    namespace: Annotated[str, Field(min_length=1, max_length=63)]
+    """namespace of the Container."""
+    name: Annotated[str, Field(min_length=1, max_length=253)]
+    """name of the Container (metadata.name)."""
+
+
+class HostnameClaimSpec(Model):
+    """Who holds the name."""
+
+    holder: Annotated[ClaimHolder, immutable("holder", "delete the claim and make another")]
+    """holder of the host name. Immutable."""
+
+
+class HostnameClaim(Resource):
+    """The holder of a host name; metadata.name is the host name."""
+
+    INFO: ClassVar[KindInfo] = KindInfo(
+        kind="HostnameClaim",
+        plural="hostnameclaims",
+        singular="hostnameclaim",
+        short_names=(),
+        namespaced=False,
+        description="The holder of a host name; metadata.name is the host name, so that there is "
+        "one of each in the cluster.",
+    )
+    COLUMNS: ClassVar[tuple[Column, ...]] = (
+        Column("Namespace", ".spec.holder.namespace"),
+        Column("Holder", ".spec.holder.name"),
+        Column("Age", ".metadata.creationTimestamp", "date"),
+    )
+
+    spec: HostnameClaimSpec

@@ -1,0 +1,196 @@
+"""What all kinds share: metadata, conditions, and how a model finds its place in the API.
+
+Unknown fields are dropped, as the API server prunes them; ``kubectl`` asks the server to refuse
+them (field validation).
+"""
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated, Any, ClassVar, Self
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+from cloister_crds.schema.markers import Cel, Column, ListType
+
+__all__ = [
+    "GROUP",
+    "PAUSED_ANNOTATION",
+    "REQUESTED_AT_ANNOTATION",
+    "VERSION",
+    "Condition",
+    "ConditionStatus",
+    "Conditions",
+    "KindInfo",
+    "Model",
+    "ObjectMeta",
+    "OwnerReference",
+    "Resource",
+    "Status",
+]
+
+GROUP = "cloister.dev"
+"""API group of every kind."""
+VERSION = "v1alpha1"
+"""The one served and stored version."""
+PAUSED_ANNOTATION = f"{GROUP}/paused"
+"""On any object: value ``true`` makes the operator leave it alone."""
+REQUESTED_AT_ANNOTATION = f"{GROUP}/requested-at"
+"""On a Domain or Deployment: "look now"; status.lastHandledRequest answers with the same value."""
+
+
+class Model(BaseModel):
+    """Base of every part of a custom resource: camelCase on the wire, immutable in memory."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel,
+        frozen=True,
+        populate_by_name=True,
+        use_enum_values=False,
+        extra="ignore",
+    )
+
+    CEL: ClassVar[tuple[Cel, ...]] = ()
+    """Rules over the whole object, asked by the API server."""
+
+    def wire(self) -> dict[str, Any]:
+        """Answer the object as JSON data with wire names, unset (None) fields left out."""
+        return self.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+class OwnerReference(Model):
+    """An object that this one goes with (Kubernetes, "Owners and Dependents")."""
+
+    api_version: str
+    kind: str
+    name: str
+    uid: str
+    controller: bool | None = None
+    block_owner_deletion: bool | None = None
+
+
+class ObjectMeta(Model):
+    """The part of Kubernetes' object metadata that Cloister reads."""
+
+    name: str
+    namespace: str | None = None
+    uid: str = ""
+    resource_version: str = ""
+    generation: int = 0
+    creation_timestamp: datetime | None = None
+    deletion_timestamp: datetime | None = None
+    labels: dict[str, str] = Field(default_factory=dict)
+    annotations: dict[str, str] = Field(default_factory=dict)
+    owner_references: tuple[OwnerReference, ...] = ()
+    finalizers: tuple[str, ...] = ()
+
+
+class ConditionStatus(StrEnum):
+    """Whether a condition holds."""
+
+    TRUE = "True"
+    FALSE = "False"
+    UNKNOWN = "Unknown"
+
+
+class Condition(Model):
+    """One observation about an object (Kubernetes API conventions, "Typical status properties")."""
+
+    type: Annotated[str, Field(max_length=316)]
+    """type names the condition, such as ``Ready``."""
+    status: ConditionStatus
+    """status is True, False or Unknown."""
+    observed_generation: Annotated[int, Field(ge=0)] = 0
+    """observedGeneration is the metadata.generation that the condition was seen at."""
+    last_transition_time: datetime
+    """lastTransitionTime is when status last changed, in UTC."""
+    reason: Annotated[
+        str,
+        Field(min_length=1, max_length=1024, pattern=r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$"),
+    ]
+    """reason is a stable CamelCase word for programs; the manual lists all of them."""
+    message: Annotated[str, Field(max_length=32768)] = ""
+    """message tells a person what is so and what to do."""
+
+
+Conditions = Annotated[tuple[Condition, ...], ListType("map", keys=("type",)), Field(max_length=16)]
+"""List of conditions, one of each type."""
+
+
+class Status(Model):
+    """What every status begins with."""
+
+    observed_generation: int = -1
+    """observedGeneration is the metadata.generation this status was made for; -1 = none yet, so
+    that tools such as Flux and ``kubectl wait`` never take a fresh object for a ready one."""
+    conditions: Conditions = ()
+    """conditions are the observations, one of each type; ``Ready`` is the summary."""
+
+
+class KindInfo(Model):
+    """Where a kind stands in the API."""
+
+    kind: str
+    """Kind, such as ``Container``."""
+    plural: str
+    """Name in the path, such as ``containers``."""
+    singular: str
+    """Name of one, such as ``container``."""
+    short_names: tuple[str, ...]
+    """Short names for kubectl."""
+    namespaced: bool
+    """Whether objects live in a namespace."""
+    description: str
+    """First text of ``kubectl explain``."""
+
+    @property
+    def api_version(self) -> str:
+        """``group/version`` as it stands in manifests."""
+        return f"{GROUP}/{VERSION}"
+
+    @property
+    def crd_name(self) -> str:
+        """Name of the CustomResourceDefinition."""
+        return f"{self.plural}.{GROUP}"
+
+
+class Resource(Model):
+    """Base of every kind: ``metadata``, ``spec`` and ``status`` are added by each."""
+
+    INFO: ClassVar[KindInfo]
+    """Where the kind stands in the API."""
+    COLUMNS: ClassVar[tuple[Column, ...]] = ()
+    """Columns of ``kubectl get``."""
+
+    metadata: ObjectMeta
+
+    @classmethod
+    def read(cls, body: dict[str, Any]) -> Self:
+        """Make the model from an object of the API.
+
+        Raises
+        ------
+        pydantic.ValidationError
+            When the object breaks a rule of the kind; the server would have refused it.
+        """
+        return cls.model_validate(body)
+
+    def manifest(self) -> dict[str, Any]:
+        """Answer the object as it is sent to the API, with apiVersion and kind, without status."""
+        wire = self.wire()
+        wire.pop("status", None)
+        wire["metadata"] = self.metadata.model_dump(
+            mode="json", by_alias=True, exclude_none=True, exclude_defaults=True
+        )
+        return {"apiVersion": self.INFO.api_version, "kind": self.INFO.kind, **wire}
+
+    def owner_reference(self, *, block: bool = True) -> dict[str, Any]:
+        """Answer the reference that makes this object the controller of another."""
+        return {
+            "apiVersion": self.INFO.api_version,
+            "kind": self.INFO.kind,
+            "name": self.metadata.name,
+            "uid": self.metadata.uid,
+            "controller": True,
+            "blockOwnerDeletion": block,
+        }

@@ -1,0 +1,160 @@
+"""Organization: a customer, its members, limits and entitlements; it owns one namespace."""
+
+from enum import StrEnum
+from typing import Annotated, ClassVar
+
+from pydantic import Field
+
+from cloister_crds.kinds.meta import KindInfo, Model, Resource, Status
+from cloister_crds.schema.markers import Column, ListType, immutable
+
+__all__ = [
+    "Billing",
+    "Entitlements",
+    "Limits",
+    "Member",
+    "Organization",
+    "OrganizationCounts",
+    "OrganizationSpec",
+    "OrganizationStatus",
+    "Role",
+]
+
+
+class Role(StrEnum):
+    """What a member may do."""
+
+    ADMIN = "Admin"
+    """May hold admin keys."""
+    MEMBER = "Member"
+    """May not."""
+
+
+class Member(Model):
+    """A person of the organization."""
+
+    user: Annotated[str, Field(min_length=1, max_length=253)]
+    """user is the person's stable identifier, such as an e-mail address."""
+    role: Role = Role.MEMBER
+    """role is Admin or Member. Admin keys die with their creator's Admin role. Default Member."""
+
+
+class Limits(Model):
+    """How much an organization may have."""
+
+    containers: Annotated[int, Field(ge=0, le=100_000)] = 10
+    """containers is how many Containers may exist, stopped ones counted. Default 10."""
+    cpus: Annotated[tuple[int, ...], ListType("set"), Field(max_length=16)] = (2, 4, 8, 16, 32)
+    """cpus are the values that a configuration file may ask for. Default 2, 4, 8, 16, 32."""
+    memory: Annotated[tuple[int, ...], ListType("set"), Field(max_length=16)] = (
+        8192,
+        16384,
+        32768,
+        65536,
+        131072,
+        262144,
+        524288,
+    )
+    """memory are the values in MB that a configuration file may ask for."""
+    gpus: Annotated[tuple[int, ...], ListType("set"), Field(max_length=16)] = (1, 8)
+    """gpus are the GPU counts that may be asked for, with the entitlement gpu. Default 1, 8."""
+
+
+class Entitlements(Model):
+    """What is switched on for an organization; all are off by default."""
+
+    gpu: bool = False
+    """gpu lets Containers have GPUs. Default false."""
+    host_selection: bool = False
+    """hostSelection lets Containers name their Host. Default false."""
+    private_registries: bool = False
+    """privateRegistries lets the organization keep registry credentials. Default false."""
+    domain_suffixes: Annotated[
+        tuple[Annotated[str, Field(min_length=1, max_length=253)], ...],
+        ListType("set"),
+        Field(max_length=32),
+    ] = ()
+    """domainSuffixes are the suffixes that custom domains must be subdomains of. Default none."""
+    public_inference: bool = False
+    """publicInference admits API keys of other organizations at this one's domains. Default
+    false."""
+
+
+class Billing(Model):
+    """Whether the organization pays."""
+
+    container_subscription: bool = False
+    """containerSubscription is needed to create, start and relaunch Containers. Default false."""
+    token_billing: bool = False
+    """tokenBilling is needed to create API keys. Default false."""
+    customer_id: Annotated[str, Field(min_length=1, max_length=253)] | None = Field(
+        default=None, alias="customerID"
+    )
+    """customerID is the payment processor's customer; where it is set, status.billing wins. Unset =
+    no processor."""
+
+
+class OrganizationSpec(Model):
+    """What the administrator asks for."""
+
+    namespace: Annotated[
+        str,
+        Field(min_length=1, max_length=63, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"),
+        immutable("namespace", "make another Organization"),
+    ]
+    """namespace holds all resources of the organization; it is created, or adopted when it carries
+    the label cloister.dev/organization of this one. Immutable."""
+    members: Annotated[
+        tuple[Member, ...], ListType("map", keys=("user",)), Field(max_length=1000)
+    ] = ()
+    """members are the people of the organization. Default none."""
+    limits: Limits = Field(default_factory=Limits)
+    """limits say how much the organization may have."""
+    entitlements: Entitlements = Field(default_factory=Entitlements)
+    """entitlements say what is switched on."""
+    billing: Billing = Field(default_factory=Billing)
+    """billing says whether the organization pays; where customerID is set, status.billing wins."""
+
+
+class OrganizationCounts(Model):
+    """How many there are of what."""
+
+    containers: int = 0
+    """containers counted against the limit."""
+    ready: int = 0
+    """ready are the Containers that serve."""
+    failed: int = 0
+    """failed are the Containers that failed."""
+
+
+class OrganizationStatus(Status):
+    """What is so."""
+
+    counts: OrganizationCounts = Field(default_factory=OrganizationCounts)
+    """counts of the organization's Containers."""
+    billing: Billing | None = None
+    """billing as the payment processor tells it; unset without a processor."""
+
+
+class Organization(Resource):
+    """A customer: members, limits, entitlements, and a namespace for all it has."""
+
+    INFO: ClassVar[KindInfo] = KindInfo(
+        kind="Organization",
+        plural="organizations",
+        singular="organization",
+        short_names=("org",),
+        namespaced=False,
+        description="A customer: members, limits, entitlements, and a namespace for all it has. "
+        "metadata.name is its slug and stands in the host names of its Containers.",
+    )
+    COLUMNS: ClassVar[tuple[Column, ...]] = (
+        Column("Namespace", ".spec.namespace"),
+        Column("Containers", ".status.counts.containers", "integer"),
+        Column("Ready", ".status.conditions[?(@.type=='Ready')].status"),
+        Column("Reason", ".status.conditions[?(@.type=='Ready')].reason"),
+        Column("Age", ".metadata.creationTimestamp", "date"),
+    )
+
+    spec: OrganizationSpec
+    status: OrganizationStatus = Field(default_factory=OrganizationStatus)

@@ -1,0 +1,69 @@
+"""RegistryCredential: how an organization logs in to a private registry."""
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated, ClassVar
+
+from pydantic import Field
+
+from cloister_crds.kinds.meta import KindInfo, Model, Resource, Status
+from cloister_crds.kinds.secret import SecretRef
+from cloister_crds.schema.markers import Column, immutable
+
+__all__ = [
+    "RegistryCredential",
+    "RegistryCredentialSpec",
+    "RegistryCredentialStatus",
+    "RegistryName",
+]
+
+
+class RegistryName(StrEnum):
+    """The registries that credentials can be kept for (spec, "Registry credential status")."""
+
+    GHCR = "ghcr"
+    GCR = "gcr"
+    DOCKERHUB = "dockerhub"
+
+
+class RegistryCredentialSpec(Model):
+    """What the user says."""
+
+    registry: Annotated[RegistryName, immutable("registry", "make another RegistryCredential")]
+    """registry is ghcr, gcr or dockerhub; metadata.name is the same word. Immutable."""
+    secret_ref: SecretRef
+    """secretRef is where the credentials lie: a docker configuration (key .dockerconfigjson)."""
+
+
+class RegistryCredentialStatus(Status):
+    """What is so."""
+
+    username: str = ""
+    """username that the credentials carry; empty until seen."""
+    expired: bool = False
+    """expired is whether the registry refused the credentials when they were last used."""
+    value_updated_at: datetime | None = None
+    """valueUpdatedAt is when the core Secret was last written, in UTC; unset = not seen."""
+
+
+class RegistryCredential(Resource):
+    """How the organization logs in to a private registry."""
+
+    INFO: ClassVar[KindInfo] = KindInfo(
+        kind="RegistryCredential",
+        plural="registrycredentials",
+        singular="registrycredential",
+        short_names=(),
+        namespaced=True,
+        description="How the organization logs in to a private registry; the credentials lie in a "
+        "core Secret of the same namespace.",
+    )
+    COLUMNS: ClassVar[tuple[Column, ...]] = (
+        Column("Registry", ".spec.registry"),
+        Column("Expired", ".status.expired", "boolean"),
+        Column("Ready", ".status.conditions[?(@.type=='Ready')].status"),
+        Column("Age", ".metadata.creationTimestamp", "date"),
+    )
+
+    spec: RegistryCredentialSpec
+    status: RegistryCredentialStatus = Field(default_factory=RegistryCredentialStatus)

@@ -1,0 +1,72 @@
+"""Secret (csec): a named value of the organization; the value lies in a core Secret."""
+
+from datetime import datetime
+from typing import Annotated, ClassVar
+
+from pydantic import Field
+
+from cloister_crds.kinds.container import REPO_PATTERN
+from cloister_crds.kinds.meta import KindInfo, Model, Resource, Status
+from cloister_crds.schema.markers import Column, ListType, immutable
+
+__all__ = ["SECRET_NAME_PATTERN", "Secret", "SecretRef", "SecretSpec", "SecretStatus"]
+
+SECRET_NAME_PATTERN = r"^([A-Z][A-Z0-9]*(_[A-Z0-9]+)*|[a-z0-9]+(-[a-z0-9]+)*)$"  # noqa: S105 - a pattern of names
+"""``UPPER_SNAKE_CASE`` or ``kebab-case`` (spec, "Limits")."""
+
+
+class SecretRef(Model):
+    """Where the value lies: a key of a core Secret in the same namespace."""
+
+    name: Annotated[str, Field(min_length=1, max_length=253)]
+    """name of the core Secret."""
+    key: Annotated[str, Field(min_length=1, max_length=253, pattern=r"^[-._a-zA-Z0-9]+$")] = "value"
+    """key in the core Secret. Default value."""
+
+
+class SecretSpec(Model):
+    """What the user says."""
+
+    name: Annotated[
+        str,
+        Field(min_length=1, max_length=253, pattern=SECRET_NAME_PATTERN),
+        immutable("name", "make another Secret"),
+    ]
+    """name as configuration files write it. Immutable."""
+    repo: Annotated[str, Field(min_length=3, max_length=200, pattern=REPO_PATTERN)] | None = None
+    """repo makes it a repository secret, for the files of that repository; unset = an organization
+    secret, for Containers that bind it. Immutable."""
+    secret_ref: SecretRef
+    """secretRef is where the value lies."""
+
+
+class SecretStatus(Status):
+    """What is so."""
+
+    used_by: Annotated[tuple[str, ...], ListType("atomic"), Field(max_length=1000)] = ()
+    """usedBy are the names of the Containers that bind it."""
+    value_updated_at: datetime | None = None
+    """valueUpdatedAt is when the core Secret was last written, in UTC; unset = not seen."""
+
+
+class Secret(Resource):
+    """A named value that configuration files may refer to."""
+
+    INFO: ClassVar[KindInfo] = KindInfo(
+        kind="Secret",
+        plural="secrets",
+        singular="secret",
+        short_names=("csec",),
+        namespaced=True,
+        description="A named value that configuration files may refer to; the value itself lies in "
+        "a core Secret of the same namespace.",
+    )
+    COLUMNS: ClassVar[tuple[Column, ...]] = (
+        Column("Secret", ".spec.name"),
+        Column("Repo", ".spec.repo"),
+        Column("Ready", ".status.conditions[?(@.type=='Ready')].status"),
+        Column("Age", ".metadata.creationTimestamp", "date"),
+    )
+
+    spec: SecretSpec
+    status: SecretStatus = Field(default_factory=SecretStatus)

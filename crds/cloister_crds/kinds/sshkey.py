@@ -1,0 +1,56 @@
+"""SSHKey: a public key that may log in to debug enclaves."""
+
+from typing import Annotated, ClassVar
+
+from pydantic import Field
+
+from cloister_crds.kinds.meta import KindInfo, Model, Resource, Status
+from cloister_crds.schema.markers import Column, ListType, immutable
+
+__all__ = ["SSHKey", "SSHKeySpec", "SSHKeyStatus"]
+
+
+class SSHKeySpec(Model):
+    """What the user says."""
+
+    public_key: Annotated[
+        str,
+        Field(
+            min_length=1,
+            max_length=16_384,
+            pattern=r"^(ssh-ed25519|ssh-rsa|ecdsa-sha2-nistp(256|384|521)|"
+            r"sk-ssh-ed25519@openssh\.com|sk-ecdsa-sha2-nistp256@openssh\.com) "
+            r"[A-Za-z0-9+/]+={0,3}( [^\r\n]*)?$",
+        ),
+        immutable("publicKey", "make another SSHKey"),
+    ]
+    """publicKey is one line of an OpenSSH public key file. Immutable."""
+
+
+class SSHKeyStatus(Status):
+    """What is so."""
+
+    used_by: Annotated[tuple[str, ...], ListType("atomic"), Field(max_length=1000)] = ()
+    """usedBy are the names of the Containers that name it."""
+    key_type: str = ""
+    """keyType such as ssh-ed25519; empty until seen."""
+
+
+class SSHKey(Resource):
+    """A public key that may log in to debug enclaves."""
+
+    INFO: ClassVar[KindInfo] = KindInfo(
+        kind="SSHKey",
+        plural="sshkeys",
+        singular="sshkey",
+        short_names=(),
+        namespaced=True,
+        description="A public key that may log in to debug enclaves of Containers that name it.",
+    )
+    COLUMNS: ClassVar[tuple[Column, ...]] = (
+        Column("Type", ".status.keyType"),
+        Column("Age", ".metadata.creationTimestamp", "date"),
+    )
+
+    spec: SSHKeySpec
+    status: SSHKeyStatus = Field(default_factory=SSHKeyStatus)

@@ -1,0 +1,1 @@
+"""From pydantic models to structural CRD YAML."""
