@@ -97,6 +97,9 @@ class EnclaveSpec(Model):
     """revision names the request; promote refers to it."""
     attempt: Annotated[int, Field(ge=1)]
     """attempt counts the Enclaves of the revision from 1."""
+    losses: Annotated[int, Field(ge=0)] = 0
+    """losses counts the attempts in a row that were lost before this one; the back-off of the next
+    one follows from it. Default 0."""
     repo: str
     """repo, ``owner/name``."""
     tag: str
