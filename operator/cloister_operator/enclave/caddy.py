@@ -67,9 +67,7 @@ def shim_config(
             "tls": {
                 "certificates": {"automate": list(hostnames)},
                 "automation": {
-                    "policies": [
-                        {"subjects": list(hostnames), "issuers": [{"module": "internal"}]}
-                    ]
+                    "policies": [{"subjects": list(hostnames), "issuers": [{"module": "internal"}]}]
                 },
             },
         },
@@ -159,9 +157,7 @@ def _error_routes() -> list[dict[str, Any]]:
     ]
 
 
-def _final(
-    match: list[dict[str, Any]], status: int | str, body: str | None
-) -> dict[str, Any]:
+def _final(match: list[dict[str, Any]], status: int | str, body: str | None) -> dict[str, Any]:
     """Answer a route that ends the request."""
     response: dict[str, Any] = {"handler": "static_response", "status_code": str(status)}
     if body is not None:

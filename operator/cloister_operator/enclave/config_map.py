@@ -10,7 +10,7 @@ from typing import Any
 from cloister_operator.enclave.caddy import shim_config
 from cloister_operator.enclave.plan import EnclavePlan
 
-__all__ = ["CONFIG_KEY", "SHIM_KEY", "build_config_map", "file_of"]
+__all__ = ["CONFIG_KEY", "SHIM_KEY", "build_config_map"]
 
 CONFIG_KEY = "config.yml"
 """Key of the file's raw bytes; also its name under the mount in the containers."""

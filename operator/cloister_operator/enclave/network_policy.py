@@ -7,13 +7,14 @@ policies has none: `docs/operator.md` says so.
 
 from typing import Any
 
-from cloister_operator.enclave.plan import (
+from cloister_crds.names import (
     ENCLAVE_LABEL,
     MANAGED_BY,
     MANAGED_BY_LABEL,
     ORGANIZATION_LABEL,
-    SHIM_PORT,
+    host_label,
 )
+from cloister_operator.enclave.plan import SHIM_PORT
 
 __all__ = ["NETWORK_POLICY_NAME", "build_network_policy"]
 
@@ -67,12 +68,10 @@ def build_network_policy(organization: str, namespace: str) -> dict[str, Any]:
         "metadata": {
             "name": NETWORK_POLICY_NAME,
             "namespace": namespace,
-            "labels": {MANAGED_BY_LABEL: MANAGED_BY, ORGANIZATION_LABEL: organization},
+            "labels": {MANAGED_BY_LABEL: MANAGED_BY, ORGANIZATION_LABEL: host_label(organization)},
         },
         "spec": {
-            "podSelector": {
-                "matchExpressions": [{"key": ENCLAVE_LABEL, "operator": "Exists"}]
-            },
+            "podSelector": {"matchExpressions": [{"key": ENCLAVE_LABEL, "operator": "Exists"}]},
             "policyTypes": ["Ingress", "Egress"],
             "ingress": [{"ports": [{"port": SHIM_PORT, "protocol": "TCP"}]}],
             "egress": [{"to": [cluster_dns], "ports": dns}, {"to": public}],

@@ -7,30 +7,20 @@ from dataclasses import dataclass
 
 from cloister_crds.config import ContainerSpec, ServiceConfig, object_name
 from cloister_crds.kinds import Enclave, Host
-from cloister_crds.names import config_map_name, snapshot_name
+from cloister_crds.names import (
+    CONTAINER_LABEL,
+    ENCLAVE_LABEL,
+    MANAGED_BY,
+    MANAGED_BY_LABEL,
+    ORGANIZATION_LABEL,
+    config_map_name,
+    host_label,
+    service_name,
+    snapshot_name,
+)
 
-__all__ = [
-    "CONTAINER_LABEL",
-    "ENCLAVE_LABEL",
-    "FIELD_MANAGER",
-    "MANAGED_BY",
-    "MANAGED_BY_LABEL",
-    "ORGANIZATION_LABEL",
-    "SHIM_PORT",
-    "BuildSettings",
-    "EnclavePlan",
-]
+__all__ = ["FIELD_MANAGER", "SHIM_PORT", "BuildSettings", "EnclavePlan"]
 
-ORGANIZATION_LABEL = "cloister.dev/organization"
-"""Label with the slug of the Organization."""
-CONTAINER_LABEL = "cloister.dev/container"
-"""Label with the name of the Container, in a form that labels allow."""
-ENCLAVE_LABEL = "cloister.dev/enclave"
-"""Label with the name of the Enclave."""
-MANAGED_BY_LABEL = "app.kubernetes.io/managed-by"
-"""Label of everything that the operator made (Kubernetes, "Recommended Labels")."""
-MANAGED_BY = "cloister"
-"""Value of `MANAGED_BY_LABEL`."""
 FIELD_MANAGER = "cloister-operator"
 """Field manager of every write of the operator."""
 SHIM_PORT = 8443
@@ -79,12 +69,11 @@ class EnclavePlan:
 
     @property
     def labels(self) -> dict[str, str]:
-        """Labels of every child: those of the Enclave that the operator itself gave it."""
-        own = self.enclave.metadata.labels
+        """Labels of every child."""
         return {
             MANAGED_BY_LABEL: MANAGED_BY,
-            ORGANIZATION_LABEL: self.organization,
-            CONTAINER_LABEL: own.get(CONTAINER_LABEL, ""),
+            ORGANIZATION_LABEL: host_label(self.organization),
+            CONTAINER_LABEL: service_name(self.enclave.spec.container.name),
             ENCLAVE_LABEL: self.name,
         }
 

@@ -3,15 +3,16 @@
 from typing import Any
 
 from cloister_crds.kinds import Container
-from cloister_crds.names import label_value, service_name
-from cloister_operator.enclave.plan import (
+from cloister_crds.names import (
     CONTAINER_LABEL,
     ENCLAVE_LABEL,
     MANAGED_BY,
     MANAGED_BY_LABEL,
     ORGANIZATION_LABEL,
-    SHIM_PORT,
+    host_label,
+    service_name,
 )
+from cloister_operator.enclave.plan import SHIM_PORT
 
 __all__ = ["HTTPS_PORT", "build_service"]
 
@@ -45,8 +46,8 @@ def build_service(container: Container, organization: str, enclave: str) -> dict
             "namespace": container.metadata.namespace,
             "labels": {
                 MANAGED_BY_LABEL: MANAGED_BY,
-                ORGANIZATION_LABEL: organization,
-                CONTAINER_LABEL: label_value(container.metadata.name),
+                ORGANIZATION_LABEL: host_label(organization),
+                CONTAINER_LABEL: service_name(container.metadata.name),
             },
             "ownerReferences": [container.owner_reference()],
         },

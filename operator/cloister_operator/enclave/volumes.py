@@ -129,9 +129,7 @@ def _add_shared_memory(result: PodVolumes, plan: EnclavePlan) -> None:
         result.mount(container.name, name, _SHM_PATH, read_only=False)
 
 
-def _without_own_shm(
-    result: PodVolumes, plan: EnclavePlan
-) -> Iterator[tuple[int, ContainerSpec]]:
+def _without_own_shm(result: PodVolumes, plan: EnclavePlan) -> Iterator[tuple[int, ContainerSpec]]:
     """Go through the containers for which the file mounts nothing at /dev/shm."""
     for index, container in enumerate(plan.config.containers):
         mounts = result.mounts.get(container.name, [])
