@@ -1,5 +1,6 @@
 """``service-config.yml``: what a release of a user's repository wants to run."""
 
+from cloister_crds.config.limits import Rules
 from cloister_crds.config.model import (
     ContainerSpec,
     Egress,
@@ -17,6 +18,8 @@ from cloister_crds.config.model import (
     Volume,
 )
 from cloister_crds.config.naming import object_name, secret_is_file
+from cloister_crds.config.parsing import ParsedConfig, parse
+from cloister_crds.config.rules.environment import variable_problems
 
 __all__ = [
     "ContainerSpec",
@@ -26,7 +29,9 @@ __all__ = [
     "Ipc",
     "ModelSpec",
     "Network",
+    "ParsedConfig",
     "Restart",
+    "Rules",
     "ServiceConfig",
     "Shim",
     "TlsMode",
@@ -34,5 +39,7 @@ __all__ = [
     "User",
     "Volume",
     "object_name",
+    "parse",
     "secret_is_file",
+    "variable_problems",
 ]
