@@ -80,6 +80,8 @@ class EnclaveSummary(Model):
     """containers of the file, in order."""
     upstream: str = ""
     """upstream is the container that the shim routes to."""
+    unenforced: Annotated[tuple[str, ...], ListType("atomic"), Field(max_length=64)] = ()
+    """unenforced lists fields of the file that the Host cannot enforce. Default none."""
 
 
 class EnclaveSpec(Model):

@@ -89,6 +89,8 @@ class ReleaseFacts:
     """The normalised file; None when it has errors."""
     problems: tuple[Problem, ...] = ()
     """Errors and warnings of the file."""
+    unenforced: tuple[str, ...] = ()
+    """Fields of the file that the operator's Pods cannot enforce, in its order."""
 
 
 @dataclass(frozen=True, slots=True)
