@@ -99,7 +99,7 @@ def _handler(answer: Callable[[str], tuple[int, str]]) -> type[BaseHTTPRequestHa
     class Handler(BaseHTTPRequestHandler):
         """Answers GET."""
 
-        def do_GET(self) -> None:  # noqa: N802 - the library's name
+        def do_GET(self) -> None:
             """Answer."""
             status, text = answer(self.path)
             body = text.encode()

@@ -35,8 +35,8 @@ class Entry:
     """Its uid."""
     version: int
     """Its resourceVersion."""
-    owner: str
-    """uid of its controller; empty = none."""
+    marks: tuple[tuple[str, str], ...]
+    """Names and values of the indexes that it stands in."""
     data: bytes
     """The projection as JSON: a tenth of the memory of Python objects."""
 
@@ -70,7 +70,7 @@ class Store:
         self._objects: dict[KindRef, dict[str, dict[str, Entry]]] = {
             each.ref: {} for each in watched
         }
-        self._owned: dict[str, dict[tuple[KindRef, str, str], Entry]] = {}
+        self._marked: dict[tuple[KindRef, str, str], dict[tuple[str, str], Entry]] = {}
         self._gone: OrderedDict[tuple[KindRef, str, str], int] = OrderedDict()
         self._listeners: list[Callable[[Change], None]] = []
 
@@ -100,19 +100,20 @@ class Store:
         known = before.version if before else self._gone.get((ref, namespace, name), 0)
         if version <= known:
             return False
+        watched = self._watched[ref]
         after = Entry(
             ref=ref,
             namespace=namespace,
             name=name,
             uid=metadata["uid"],
             version=version,
-            owner=_controller(metadata),
-            data=msgspec.json.encode(project(self._watched[ref], body)),
+            marks=tuple((index, value) for index, of in watched.indexes if (value := of(body))),
+            data=msgspec.json.encode(project(watched, body)),
         )
         self._forget(before)
         self._objects[ref].setdefault(namespace, {})[name] = after
-        if after.owner:
-            self._owned.setdefault(after.owner, {})[ref, namespace, name] = after
+        for index, value in after.marks:
+            self._marked.setdefault((ref, index, value), {})[namespace, name] = after
         self._tell(Change(ref, namespace, name, before, after))
         return True
 
@@ -165,33 +166,25 @@ class Store:
         for names in tuple(self._objects[ref].values()):
             yield from tuple(names.values())
 
-    def owned(self, ref: KindRef, uid: str) -> tuple[Entry, ...]:
-        """Answer the objects of a kind whose controller has that uid."""
-        owned = self._owned.get(uid, {})
-        return tuple(entry for entry in owned.values() if entry.ref == ref)
+    def marked(self, ref: KindRef, index: str, value: str) -> tuple[Entry, ...]:
+        """Answer the objects of a kind that stand under a value of an index (`watched`)."""
+        return tuple(self._marked.get((ref, index, value), {}).values())
 
     def count(self, ref: KindRef) -> int:
         """Answer how many objects of a kind there are."""
         return sum(len(names) for names in self._objects[ref].values())
 
     def _forget(self, entry: Entry | None) -> None:
-        """Take an entry out of the index of owners."""
-        if entry is None or not entry.owner:
+        """Take an entry out of the indexes."""
+        if entry is None:
             return
-        owned = self._owned.get(entry.owner, {})
-        owned.pop((entry.ref, entry.namespace, entry.name), None)
-        if not owned:
-            self._owned.pop(entry.owner, None)
+        for index, value in entry.marks:
+            under = self._marked.get((entry.ref, index, value), {})
+            under.pop((entry.namespace, entry.name), None)
+            if not under:
+                self._marked.pop((entry.ref, index, value), None)
 
     def _tell(self, change: Change) -> None:
         """Call who listens."""
         for listener in self._listeners:
             listener(change)
-
-
-def _controller(metadata: Body) -> str:
-    """Answer the uid of the controller that an object names."""
-    for reference in metadata.get("ownerReferences") or ():
-        if reference.get("controller"):
-            return str(reference["uid"])
-    return ""

@@ -118,9 +118,8 @@ def _node(change: Change, store: Store) -> Iterator[Wake]:
         return
     for host in store.entries(HOST):
         yield Key("Host", "", host.name), _SLOWLY
-    for pod in store.entries(POD):
-        if pod.read()["spec"]["nodeName"] == change.name:
-            yield Key("Enclave", pod.namespace, pod.name), 0.0
+    for pod in store.marked(POD, "node", change.name):
+        yield Key("Enclave", pod.namespace, pod.name), 0.0
 
 
 def _deployment(change: Change, _store: Store) -> Iterator[Wake]:
@@ -155,9 +154,8 @@ def _owner(entry: Entry | None) -> Iterator[Wake]:
 
 def _organization_of(namespace: str, store: Store, *, after: float) -> Iterator[Wake]:
     """Wake the Organizations that name a namespace."""
-    for organization in store.entries(ORGANIZATION):
-        if organization.read()["spec"]["namespace"] == namespace:
-            yield Key("Organization", "", organization.name), after
+    for organization in store.marked(ORGANIZATION, "namespace", namespace):
+        yield Key("Organization", "", organization.name), after
 
 
 def _unsettled(namespace: str | None, store: Store) -> Iterator[Wake]:

@@ -69,6 +69,8 @@ class Watched:
     """Which part beside the metadata is kept."""
     label_selector: str | None = None
     """Only objects with these labels; None = all."""
+    indexes: tuple[tuple[str, Callable[[Body], str]], ...] = ()
+    """Indexes of the store over this kind: name, and what gives an object's value in it."""
 
 
 def project(watched: Watched, body: Body) -> dict[str, Any]:
@@ -149,19 +151,58 @@ def _node(body: Body) -> dict[str, Any]:
     }
 
 
+def _namespace_of_organization(body: Body) -> str:
+    """Answer the namespace of an Organization."""
+    return str(body["spec"]["namespace"])
+
+
+def _container_of_enclave(body: Body) -> str:
+    """Answer the Container of an Enclave as ``namespace/name``."""
+    return f"{body['metadata']['namespace']}/{body['spec']['container']['name']}"
+
+
+def _holder(body: Body) -> str:
+    """Answer the holder of a claim as ``namespace/name``."""
+    holder = body["spec"]["holder"]
+    return f"{holder['namespace']}/{holder['name']}"
+
+
+def _node_of_pod(body: Body) -> str:
+    """Answer the node that a Pod is bound to; empty = none."""
+    return str((body.get("spec") or {}).get("nodeName") or "")
+
+
+def _host_of_container(body: Body) -> str:
+    """Answer the Host that a Container names or runs on; empty = none."""
+    running = (body.get("status") or {}).get("host") or {}
+    return str(body["spec"].get("host") or running.get("name") or "")
+
+
+def _repo(body: Body) -> str:
+    """Answer the repository of a Container as ``namespace/owner/name``."""
+    return f"{body['metadata']['namespace']}/{body['spec']['repo']}"
+
+
+def _service_of_slice(body: Body) -> str:
+    """Answer the Service of an EndpointSlice as ``namespace/name``."""
+    metadata = body["metadata"]
+    name = (metadata.get("labels") or {}).get("kubernetes.io/service-name", "")
+    return f"{metadata['namespace']}/{name}"
+
+
 _OURS = f"{MANAGED_BY_LABEL}={MANAGED_BY}"
 
 WATCHED: tuple[Watched, ...] = (
-    Watched(ORGANIZATION, _own_kind),
+    Watched(ORGANIZATION, _own_kind, indexes=(("namespace", _namespace_of_organization),)),
     Watched(HOST, _own_kind),
-    Watched(CONTAINER, _own_kind),
-    Watched(ENCLAVE, _own_kind),
+    Watched(CONTAINER, _own_kind, indexes=(("host", _host_of_container), ("repo", _repo))),
+    Watched(ENCLAVE, _own_kind, indexes=(("container", _container_of_enclave),)),
     Watched(DEPLOYMENT, _own_kind),
     Watched(SECRET_KIND, _own_kind),
-    Watched(CLAIM, _own_kind),
-    Watched(POD, _pod, f"{_OURS},{ENCLAVE_LABEL}"),
+    Watched(CLAIM, _own_kind, indexes=(("holder", _holder),)),
+    Watched(POD, _pod, f"{_OURS},{ENCLAVE_LABEL}", (("node", _node_of_pod),)),
     Watched(SERVICE, _service, _OURS),
-    Watched(ENDPOINT_SLICE, _endpoint_slice, _OURS),
+    Watched(ENDPOINT_SLICE, _endpoint_slice, _OURS, (("service", _service_of_slice),)),
     Watched(NAMESPACE, _nothing),
     Watched(NODE, _node),
 )

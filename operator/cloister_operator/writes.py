@@ -120,6 +120,7 @@ class Writer:
         *,
         uid: str,
         resource_version: str | None = None,
+        propagation: str | None = None,
     ) -> None:
         """Delete one certain object; that it is gone already is no error.
 
@@ -135,7 +136,12 @@ class Writer:
         self._begin("delete", ref)
         try:
             answer = await self._client.delete(
-                ref, name, namespace or None, uid=uid, resource_version=resource_version
+                ref,
+                name,
+                namespace or None,
+                uid=uid,
+                resource_version=resource_version,
+                propagation=propagation,
             )
         except NotFound:
             answer = {"kind": "Status"}
