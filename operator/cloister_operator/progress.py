@@ -62,7 +62,7 @@ class Progress:
         now = self.clock()
         silent = [
             f"{what} silent for {now - seen:.0f} s"
-            for what, (seen, stale) in sorted(list(self._signs.items()))
+            for what, (seen, stale) in sorted(self._signs.items())
             if now - seen > stale
         ]
-        return "; ".join([*silent, *(text for _, text in sorted(list(self._troubles.items())))])
+        return "; ".join([*silent, *(text for _, text in sorted(self._troubles.items()))])
