@@ -1,0 +1,349 @@
+"""The processes of the node: containerd, kubelet, kube-proxy; and the cluster's DNS.
+
+Says how each is configured and started. They live in the node's network namespace
+(`dev.cluster.network`), the DNS on this machine's end of the link.
+"""
+
+import json
+import os
+from pathlib import Path
+
+import yaml
+
+from dev.cluster.control_plane import Identities, answers
+from dev.cluster.kubeapi import KubeAPI
+from dev.cluster.network import namespace_of
+from dev.cluster.processes import Component
+from dev.cluster.state import Layout, Record
+
+__all__ = ["PAUSE", "cgroup_root", "node", "upstream_resolvers"]
+
+#: Repository and tag of the image that holds a Pod's namespaces.
+PAUSE = "cloister/pause:1"
+
+#: Number of the capability CAP_SYS_RESOURCE (capabilities(7)).
+SYS_RESOURCE = 24
+
+
+def cgroup_root(name: str) -> str:
+    """Name the control group that holds all Pods of a cluster."""
+    return f"/cloister-dev/{name}"
+
+
+def node(
+    layout: Layout, record: Record, programs: dict[str, Path], who: Identities
+) -> list[Component]:
+    """Say how the node is started, in its order.
+
+    Parameters
+    ----------
+    layout
+        Places of the cluster.
+    record
+        The cluster.
+    programs
+        Name of a program -> its place.
+    who
+        Certificates of the components.
+
+    Returns
+    -------
+    list[Component]
+        DNS, containerd, kubelet, kube-proxy.
+    """
+    return [
+        _dns(layout, record, programs, who),
+        _containerd(layout, record, programs),
+        _kubelet(layout, record, programs, who),
+        _proxy(layout, record, programs, who),
+    ]
+
+
+def _inside(record: Record) -> tuple[str, ...]:
+    return ("nsenter", f"--net=/run/netns/{namespace_of(record.name)}", "--")
+
+
+def may_raise_limits() -> bool:
+    """Tell whether this process may make others less likely to be killed (CAP_SYS_RESOURCE)."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("CapEff:"):
+            return bool(int(line.split()[1], 16) >> SYS_RESOURCE & 1)
+    return False
+
+
+def upstream_resolvers(resolv_conf: Path = Path("/etc/resolv.conf")) -> list[str]:
+    """List the name servers that this machine asks."""
+    if not resolv_conf.exists():
+        return []
+    lines = (line.split() for line in resolv_conf.read_text().splitlines())
+    return [words[1] for words in lines if len(words) > 1 and words[0] == "nameserver"]
+
+
+def _write(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def _dns(layout: Layout, record: Record, programs: dict[str, Path], who: Identities) -> Component:
+    config = who.client("coredns", "system:coredns")
+    port = record.ports["dns-ready"]
+    upstream = " ".join(upstream_resolvers())
+    forward = (
+        f"forward . {upstream}\n    cache 30" if upstream else "template ANY ANY { rcode NXDOMAIN }"
+    )
+    corefile = f"""\
+cluster.local:53 in-addr.arpa:53 {{
+    bind {record.host_address}
+    errors
+    ready 127.0.0.1:{port}
+    kubernetes cluster.local in-addr.arpa {{
+        kubeconfig {config}
+        ttl 5
+        fallthrough in-addr.arpa
+    }}
+    {forward.splitlines()[0] if upstream else ""}
+}}
+.:53 {{
+    bind {record.host_address}
+    errors
+    {forward}
+}}
+"""
+    path = _write(layout.config / "Corefile", corefile)
+    _write(layout.config / "resolv.conf", f"nameserver {record.host_address}\n")
+    return Component(
+        name="coredns",
+        argv=(str(programs["coredns"]), "-conf", str(path)),
+        ready=lambda: answers(f"http://127.0.0.1:{port}/ready"),
+        files=(path,),
+        ports=((record.host_address, 53), ("127.0.0.1", port)),
+    )
+
+
+def _containerd(layout: Layout, record: Record, programs: dict[str, Path]) -> Component:
+    socket = layout.sockets / "containerd.sock"
+    config = _write(layout.config / "containerd.toml", containerd_config(layout, record, programs))
+    _registry_hosts(layout, record)
+    _cni_config(layout, record)
+    programs_path = ":".join(str(programs[name].parent) for name in ("containerd", "runc", "ctr"))
+    ctr = f"{programs['ctr']} --address {socket} version >/dev/null 2>&1"
+    return Component(
+        name="containerd",
+        argv=(*_inside(record), str(programs["containerd"]), "--config", str(config)),
+        # The shim is looked for on PATH.
+        environment={"PATH": f"{programs_path}:{os.environ['PATH']}"},
+        ready=lambda: os.system(ctr) == 0,
+        files=(config,),
+    )
+
+
+def containerd_config(layout: Layout, record: Record, programs: dict[str, Path]) -> str:
+    """Write containerd's configuration (version 3, containerd's page "CRI Plugin Config Guide").
+
+    Parameters
+    ----------
+    layout
+        Places of the cluster.
+    record
+        The cluster.
+    programs
+        Name of a program -> its place.
+
+    Returns
+    -------
+    str
+        The TOML text.
+    """
+    # Without the capability a Pod fails with "can't get final child's PID from pipe".
+    restrict = "false" if may_raise_limits() else "true"
+    return f"""\
+version = 3
+root = "{layout.data / "containerd"}"
+state = "{layout.sockets / "containerd"}"
+disabled_plugins = ["io.containerd.nri.v1.nri", "io.containerd.internal.v1.tracing"]
+
+[grpc]
+  address = "{layout.sockets / "containerd.sock"}"
+
+[plugins."io.containerd.internal.v1.opt"]
+  path = "{layout.data / "opt"}"
+
+[plugins."io.containerd.cri.v1.images"]
+  snapshotter = "overlayfs"
+
+[plugins."io.containerd.cri.v1.images".pinned_images]
+  sandbox = "{record.registry}/{PAUSE}"
+
+[plugins."io.containerd.cri.v1.images".registry]
+  config_path = "{layout.config / "registries"}"
+
+[plugins."io.containerd.cri.v1.runtime"]
+  restrict_oom_score_adj = {restrict}
+  netns_mounts_under_state_dir = true
+
+[plugins."io.containerd.cri.v1.runtime".cni]
+  bin_dirs = ["{programs["bridge"].parent}"]
+  conf_dir = "{layout.config / "cni"}"
+
+[plugins."io.containerd.cri.v1.runtime".containerd]
+  default_runtime_name = "runc"
+
+[plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc]
+  runtime_type = "io.containerd.runc.v2"
+
+[plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc.options]
+  BinaryName = "{programs["runc"]}"
+  Root = "{layout.sockets / "runc"}"
+  SystemdCgroup = false
+"""
+
+
+def _registry_hosts(layout: Layout, record: Record) -> None:
+    """Lead the node to the registry, which its references call by loopback."""
+    url = f"http://{record.host_address}:{record.ports['registry']}"
+    text = f'server = "{url}"\n\n[host."{url}"]\n  capabilities = ["pull", "resolve"]\n'
+    _write(layout.config / "registries" / record.registry / "hosts.toml", text)
+
+
+def _cni_config(layout: Layout, record: Record) -> None:
+    ipam = {
+        "type": "host-local",
+        "dataDir": str(layout.data / "cni"),
+        "ranges": [[{"subnet": record.pod_range}]],
+        "routes": [{"dst": "0.0.0.0/0"}],
+    }
+    bridge = {
+        "type": "bridge",
+        "bridge": "cni0",
+        "isGateway": True,
+        "ipMasq": False,
+        "hairpinMode": True,
+        "ipam": ipam,
+    }
+    portmap = {"type": "portmap", "backend": "nftables", "capabilities": {"portMappings": True}}
+    content = {
+        "cniVersion": "1.0.0",
+        "name": f"cloister-{record.name}",
+        "plugins": [bridge, portmap],
+    }
+    _write(layout.config / "cni" / "10-bridge.conflist", json.dumps(content, indent=2))
+
+
+def kubelet_config(layout: Layout, record: Record, who: Identities) -> dict[str, object]:
+    """Write the kubelet's configuration (Kubernetes page "Kubelet Configuration (v1beta1)").
+
+    Parameters
+    ----------
+    layout
+        Places of the cluster.
+    record
+        The cluster.
+    who
+        Certificates of the components.
+
+    Returns
+    -------
+    dict
+        The configuration.
+    """
+    hosts = [record.node_address, record.name, "127.0.0.1", "localhost"]
+    serving = who.ca.issue("kubelet-serving", f"system:node:{record.name}", hosts=hosts)
+    return {
+        "apiVersion": "kubelet.config.k8s.io/v1beta1",
+        "kind": "KubeletConfiguration",
+        "address": record.node_address,
+        "authentication": {
+            "anonymous": {"enabled": False},
+            "webhook": {"enabled": True},
+            "x509": {"clientCAFile": str(who.ca.certificate)},
+        },
+        "authorization": {"mode": "Webhook"},
+        "tlsCertFile": str(serving.certificate),
+        "tlsPrivateKeyFile": str(serving.key),
+        "containerRuntimeEndpoint": f"unix://{layout.sockets / 'containerd.sock'}",
+        "cgroupDriver": "cgroupfs",
+        "cgroupRoot": cgroup_root(record.name),
+        "failCgroupV1": False,
+        "failSwapOn": False,
+        "clusterDomain": "cluster.local",
+        "clusterDNS": [record.host_address],
+        "resolvConf": str(layout.config / "resolv.conf"),
+        "podLogsDir": str(layout.data / "pod-logs"),
+        "volumePluginDir": str(layout.data / "volume-plugins"),
+        "evictionHard": {"memory.available": "100Mi", "nodefs.available": "1%"},
+        "imageGCHighThresholdPercent": 100,
+        "imageGCLowThresholdPercent": 99,
+        "makeIPTablesUtilChains": False,
+        "maxPods": 200,
+        "oomScoreAdj": -999 if may_raise_limits() else 0,
+        "registryPullQPS": 0,
+        "serializeImagePulls": False,
+        "syncFrequency": "10s",
+        "nodeStatusUpdateFrequency": "5s",
+    }
+
+
+def _kubelet(
+    layout: Layout, record: Record, programs: dict[str, Path], who: Identities
+) -> Component:
+    config = layout.config / "kubelet.yaml"
+    _write(config, yaml.safe_dump(kubelet_config(layout, record, who)))
+    user = f"system:node:{record.name}"
+    argv = (
+        *_inside(record),
+        str(programs["kubelet"]),
+        f"--config={config}",
+        f"--kubeconfig={who.client('kubelet', user, ('system:nodes',))}",
+        f"--root-dir={layout.data / 'kubelet'}",
+        f"--cert-dir={layout.data / 'kubelet-pki'}",
+        f"--hostname-override={record.name}",
+        f"--node-ip={record.node_address}",
+    )
+    return Component(
+        name="kubelet",
+        argv=argv,
+        ready=lambda: _node_is_ready(layout, record),
+        within=120,
+        files=(config,),
+    )
+
+
+def _node_is_ready(layout: Layout, record: Record) -> bool:
+    with KubeAPI(record.server, layout.pki) as api:
+        found = api.get(f"/api/v1/nodes/{record.name}")
+    if found is None:
+        return False
+    conditions = found.get("status", {}).get("conditions", [])
+    return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+
+
+def _proxy(layout: Layout, record: Record, programs: dict[str, Path], who: Identities) -> Component:
+    health = f"{record.node_address}:10256"
+    kubeconfig_file = who.client("kube-proxy", "system:kube-proxy")
+    content = {
+        "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
+        "kind": "KubeProxyConfiguration",
+        "mode": "nftables",
+        "clientConnection": {"kubeconfig": str(kubeconfig_file)},
+        "clusterCIDR": record.pod_range,
+        "hostnameOverride": record.name,
+        "healthzBindAddress": health,
+        "metricsBindAddress": "127.0.0.1:10249",
+        "nftables": {"minSyncPeriod": "100ms"},
+        # Zero leaves the machine's settings; a namespace may not write them.
+        "conntrack": {
+            "maxPerCore": 0,
+            "min": 0,
+            "tcpEstablishedTimeout": "0s",
+            "tcpCloseWaitTimeout": "0s",
+        },
+        "oomScoreAdj": -999 if may_raise_limits() else 0,
+    }
+    config = _write(layout.config / "kube-proxy.yaml", yaml.safe_dump(content))
+    return Component(
+        name="kube-proxy",
+        argv=(*_inside(record), str(programs["kube-proxy"]), f"--config={config}"),
+        ready=lambda: answers(f"http://{health}/healthz"),
+        files=(config,),
+    )
