@@ -1,7 +1,8 @@
 """The clusters that tests share: one control plane, one with a real node, each once per session.
 
-With several workers each asks for the cluster, and the first starts it; the controlling process ends
-it after the last test. ``CLOISTER_TEST_CLUSTER`` names it, ``CLOISTER_KEEP_CLUSTER=1`` keeps it.
+With several workers each asks for the cluster, and the first starts it; the controlling process
+ends it after the last test. ``CLOISTER_TEST_CLUSTER`` names it, ``CLOISTER_KEEP_CLUSTER=1`` keeps
+it.
 """
 
 import os
@@ -39,7 +40,7 @@ def unique(prefix: str) -> str:
 
 @pytest.fixture(scope="session")
 def api_cluster() -> local.Cluster:
-    """A control plane without node, with Cloister's CRDs."""
+    """Give a control plane without node, with Cloister's CRDs."""
     found = local.up(_name("-api"), node=False)
     install_crds(found)
     return found
@@ -47,7 +48,7 @@ def api_cluster() -> local.Cluster:
 
 @pytest.fixture(scope="session")
 def cluster() -> local.Cluster:
-    """A cluster with a real node, with Cloister's CRDs."""
+    """Give a cluster with a real node, with Cloister's CRDs."""
     if os.geteuid() != 0 and not docker_answers():
         pytest.skip("a real node needs root on Linux, or Docker")
     if sys.platform != "linux":
@@ -59,13 +60,13 @@ def cluster() -> local.Cluster:
 
 @pytest.fixture
 def namespace(api_cluster: local.Cluster) -> Iterator[str]:
-    """A namespace of the control plane for one test."""
+    """Give a namespace of the control plane for one test."""
     yield from _namespace(api_cluster)
 
 
 @pytest.fixture
 def node_namespace(cluster: local.Cluster) -> Iterator[str]:
-    """A namespace of the cluster with a node for one test."""
+    """Give a namespace of the cluster with a node for one test."""
     yield from _namespace(cluster)
 
 
