@@ -16,12 +16,12 @@ from cloister_crds.kinds.scalars import (
     Count,
     Flag,
     Hostname,
-    Int,
     ObjectName,
     Repo,
     Tag,
     Text,
     Timestamp,
+    Whole,
     Word,
 )
 from cloister_crds.schema.markers import (
@@ -199,7 +199,7 @@ class ContainerSpec(Model):
     """debug makes a debug enclave, which verified clients refuse. Default false."""
     staging: Flag | None = None
     """staging makes an update wait for promote; unset = the Deployment's defaultStaging."""
-    gpus: Annotated[Int, Field(ge=0, le=64)] | None = None
+    gpus: Annotated[int, Whole(0, 64)] | None = None
     """gpus replaces the file's value; unset = the file's."""
     custom_domain: Hostname | None = None
     """customDomain is a verified Domain of the organization; unset = the generated host name
@@ -313,7 +313,7 @@ class ContainerStatus(Status):
     """resources of the serving enclave, else of the candidate; unset while unknown."""
     host: HostFacts | None = None
     """host it runs on; unset while unknown."""
-    ssh_port: Annotated[Int, Field(ge=1, le=65535)] | None = None
+    ssh_port: Annotated[int, Whole(1, 65535)] | None = None
     """sshPort of a debug enclave; unset otherwise."""
     update: UpdateStatus | None = None
     """update in progress or failed; unset otherwise."""

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from cloister_crds.kinds.meta import KindInfo, Model, Resource, Status
 from cloister_crds.kinds.request import RequestRecord
-from cloister_crds.kinds.scalars import Count, Flag, Int, Text, Timestamp, Word
+from cloister_crds.kinds.scalars import Count, Flag, Text, Timestamp, Whole, Word
 from cloister_crds.schema.markers import Cel, Column, ListType
 
 __all__ = [
@@ -101,7 +101,7 @@ class EnclaveSpec(Model):
     """request that it was made from."""
     revision: Word
     """revision names the request; promote refers to it."""
-    attempt: Annotated[Int, Field(ge=1, le=2_147_483_647)]
+    attempt: Annotated[int, Whole(1, 2_147_483_647)]
     """attempt counts the Enclaves of the revision from 1."""
     repo: Word
     """repo, ``owner/name``."""
@@ -159,7 +159,7 @@ class ContainerState(Model):
     """healthy as its healthcheck says; unset = it has none, or was not checked yet."""
     restart_count: Count = 0
     """restartCount since the Pod started."""
-    exit_code: Annotated[Int, Field(ge=-2_147_483_648, le=2_147_483_647)] | None = None
+    exit_code: Annotated[int, Whole(-2_147_483_648, 2_147_483_647)] | None = None
     """exitCode of its last end; unset = it never ended."""
     message: Annotated[str, Field(max_length=4096)] = ""
     """message: reason and text of a wait or an end."""

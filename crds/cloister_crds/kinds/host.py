@@ -3,10 +3,10 @@
 from enum import StrEnum
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, Strict
 
 from cloister_crds.kinds.meta import KindInfo, Model, Resource, Status
-from cloister_crds.kinds.scalars import Count, Flag, Int, ObjectName
+from cloister_crds.kinds.scalars import Count, Flag, ObjectName, Whole
 from cloister_crds.schema.markers import Cel, Column, ListType, matches
 
 __all__ = [
@@ -123,7 +123,9 @@ class Gpu(Model):
     resource: ExtendedResource
     """resource is the extended resource that the device plugin offers, such as nvidia.com/gpu."""
     counts: Annotated[
-        tuple[Annotated[Int, Field(ge=1, le=64)], ...], Field(max_length=16), ListType("set")
+        tuple[Annotated[int, Strict(), Field(ge=1, le=64)], ...],
+        Field(max_length=16),
+        ListType("set"),
     ] = (1, 8)
     """counts of GPUs that an enclave may have here. Default 1, 8."""
     type: Annotated[str, Field(max_length=63)] = ""
@@ -149,9 +151,9 @@ class Device(Model):
 class Sizing(Model):
     """What the platform takes beside the containers of the file."""
 
-    overhead_cpu_milli: Annotated[Int, Field(ge=0, le=64_000)] = 0
+    overhead_cpu_milli: Annotated[int, Whole(0, 64_000)] = 0
     """overheadCpuMilli is CPU for our side-cars in thousandths of a core. Default 0."""
-    overhead_memory_mb: Annotated[Int, Field(ge=0, le=65_536)] = Field(
+    overhead_memory_mb: Annotated[int, Whole(0, 65_536)] = Field(
         default=0, alias="overheadMemoryMB"
     )
     """overheadMemoryMB is memory for our side-cars in MiB. Default 0."""
@@ -160,9 +162,9 @@ class Sizing(Model):
 class Overcommit(Model):
     """How far requests lie below what the file asks for; limits stay. tee None only."""
 
-    cpu_percent: Annotated[Int, Field(ge=1, le=100)] = 100
+    cpu_percent: Annotated[int, Whole(1, 100)] = 100
     """cpuPercent of the file's cpus that the Pod requests. Default 100."""
-    memory_percent: Annotated[Int, Field(ge=1, le=100)] = 100
+    memory_percent: Annotated[int, Whole(1, 100)] = 100
     """memoryPercent of the file's memory that the Pod requests. Default 100."""
 
 

@@ -20,7 +20,7 @@ from pydantic.alias_generators import to_camel
 from pydantic_core import CoreSchema, InitErrorDetails
 from typing_extensions import override
 
-from cloister_crds.kinds.scalars import Int, Text, Timestamp
+from cloister_crds.kinds.scalars import ObjectName, Text, Timestamp, Whole
 from cloister_crds.schema.markers import VALIDATIONS, Cel, Column, ListType, matches
 
 __all__ = [
@@ -120,7 +120,7 @@ class OwnerReference(Model):
 class ObjectMeta(Model):
     """The part of Kubernetes' object metadata that Cloister reads."""
 
-    name: str
+    name: ObjectName
     namespace: str | None = None
     uid: str = ""
     resource_version: str = ""
@@ -163,7 +163,7 @@ class Condition(Model):
     """type names the condition, such as ``Ready``."""
     status: ConditionStatus
     """status is True, False or Unknown."""
-    observed_generation: Annotated[Int, Field(ge=0, le=9_007_199_254_740_991)] = 0
+    observed_generation: Annotated[int, Whole(0, 9_007_199_254_740_991)] = 0
     """observedGeneration is the metadata.generation that the condition was seen at."""
     last_transition_time: Timestamp
     """lastTransitionTime is when status last changed, in UTC."""
@@ -187,7 +187,7 @@ Conditions = Annotated[tuple[Condition, ...], Field(max_length=16), ListType("ma
 class Status(Model):
     """What every status begins with."""
 
-    observed_generation: Annotated[Int, Field(ge=-1, le=9_007_199_254_740_991)] = -1
+    observed_generation: Annotated[int, Whole(-1, 9_007_199_254_740_991)] = -1
     """observedGeneration is the metadata.generation this status was made for; -1 = none yet, so
     that tools such as Flux and ``kubectl wait`` never take a fresh object for a ready one."""
     conditions: Conditions = ()

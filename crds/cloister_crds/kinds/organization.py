@@ -4,10 +4,10 @@ import re
 from enum import StrEnum
 from typing import Annotated, ClassVar
 
-from pydantic import Field
+from pydantic import Field, Strict
 
 from cloister_crds.kinds.meta import KindInfo, Model, Resource, Status
-from cloister_crds.kinds.scalars import LABEL_PATTERN, Count, Flag, Int
+from cloister_crds.kinds.scalars import LABEL_PATTERN, Count, Flag, Whole
 from cloister_crds.schema.markers import Cel, Column, ListType, immutable, matches
 
 __all__ = [
@@ -48,8 +48,9 @@ class Member(Model):
     """role is Admin or Member. Admin keys die with their creator's Admin role. Default Member."""
 
 
-Tier = Annotated[Int, Field(ge=1, le=2_147_483_647)]
-"""A value that a configuration file may ask for."""
+Tier = Annotated[int, Strict(), Field(ge=1, le=2_147_483_647)]
+"""A value that a configuration file may ask for; stricter than `Whole`, as the server is in sets of
+numbers: 2.0 is refused there."""
 SYSTEM_NAMESPACES = ("default", "cloister-system")
 """Namespaces that are no organization's, beside all that begin with ``kube-``."""
 
@@ -57,7 +58,7 @@ SYSTEM_NAMESPACES = ("default", "cloister-system")
 class Limits(Model):
     """How much an organization may have."""
 
-    containers: Annotated[Int, Field(ge=0, le=100_000)] = 10
+    containers: Annotated[int, Whole(0, 100_000)] = 10
     """containers is how many Containers may exist, stopped ones counted. Default 10."""
     cpus: Annotated[tuple[Tier, ...], Field(max_length=16), ListType("set")] = (2, 4, 8, 16, 32)
     """cpus are the values that a configuration file may ask for. Default 2, 4, 8, 16, 32."""

@@ -4,13 +4,14 @@ They are as strict as the API server: no ``"true"`` for true, no 1 for true, no 
 Every one is bounded, so that the server can bound the cost of its rules.
 """
 
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator, Field, Strict
-from pydantic_core import PydanticCustomError
+from pydantic import AfterValidator, BeforeValidator, Field, GetCoreSchemaHandler, Strict
+from pydantic_core import PydanticCustomError, core_schema
 
-from cloister_crds.schema.markers import matches
+from cloister_crds.schema.markers import Cel, matches
 
 __all__ = [
     "COMMIT_PATTERN",
@@ -24,12 +25,12 @@ __all__ = [
     "Count",
     "Flag",
     "Hostname",
-    "Int",
     "ObjectName",
     "Repo",
     "Tag",
     "Text",
     "Timestamp",
+    "Whole",
     "Word",
 ]
 
@@ -73,13 +74,42 @@ def _in_utc(value: datetime) -> datetime:
     return value.astimezone(UTC)
 
 
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """A whole number between two bounds; 5.0 is 5, as for the API server: JSON has one number."""
+
+    low: int
+    """Smallest value."""
+    high: int
+    """Largest value."""
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> core_schema.CoreSchema:
+        """Refuse words and booleans, take floats without a fraction."""
+        number = core_schema.int_schema(strict=True, ge=self.low, le=self.high)
+        return core_schema.no_info_before_validator_function(_whole, number)
+
+
+def _whole(value: Any) -> Any:
+    """Take a float without fraction for the number that it is."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value
+
+
 _TIME = matches(TIME_PATTERN, "a time is written in UTC, such as 2026-01-31T12:00:00Z")
+_IS_TIME = Cel(
+    rule="self >= timestamp('1000-01-01T00:00:00Z')",
+    message=_TIME.message,
+    check=lambda time: time.year >= 1000,  # noqa: PLR2004 - as in the rule
+)
+"""Asked beside the format: the server takes a list for a string with the format date-time, and a
+rule over it fails as it should."""
 
 Flag = Annotated[bool, Strict()]
 """true or false, never a word or number for it."""
-Int = Annotated[int, Strict()]
-"""A whole number; its bounds stand beside it."""
-Count = Annotated[int, Strict(), Field(ge=0, le=2_147_483_647)]
+Count = Annotated[int, Whole(0, 2_147_483_647)]
 """How many there are of something."""
 Word = Annotated[str, Field(max_length=253)]
 """A name or another short text."""
@@ -89,6 +119,7 @@ Timestamp = Annotated[
     datetime,
     AfterValidator(_in_utc),
     BeforeValidator(_only_text),
+    _IS_TIME,
     Field(json_schema_extra={"pattern": TIME_PATTERN, "maxLength": 32}),
 ]
 """A point in time, in UTC, written as RFC 3339 says with ``Z``."""

@@ -44,6 +44,11 @@ DROPPED = ("title", "examples", "deprecated", "$defs")
 """Keys that say nothing to the API server."""
 FORMATS = ("date-time", "date", "byte", "int32", "int64", "float", "double")
 """Formats that the API server checks; it ignores all others without a word."""
+NO_NUMBER_TWICE = {
+    "rule": "self.all(one, self.exists_one(other, one == other))",
+    "message": "a number stands twice in the list; remove one of the two",
+}
+"""Asked of sets of numbers: the server takes 2 and 2.0 for two values, and stores 2 twice."""
 REFUSED = {
     "prefixItems": "a tuple of fixed positions has no structural form; use a model with fields",
     "oneOf": "a union of models has no structural form; use one model of optional fields and a "
@@ -137,7 +142,7 @@ class _Rewriter:
         self._objects(schema, result, field)
         self._anything(result, field)
         if VALIDATIONS in schema:
-            result[VALIDATIONS] = schema[VALIDATIONS]
+            result[VALIDATIONS] = [*result.get(VALIDATIONS, ()), *schema[VALIDATIONS]]
         self._complain_of_the_rest(schema, field)
         if result.get("default", "") in ("", None, [], ()):
             # Unset means the same, and an object stays as small as its author wrote it.
@@ -223,7 +228,9 @@ class _Rewriter:
         if schema.get("uniqueItems"):
             result.setdefault("x-kubernetes-list-type", "set")
         result.setdefault("x-kubernetes-list-type", "atomic")
-        result["items"] = self.rewrite(schema["items"], f"{field}[]")
+        items = result["items"] = self.rewrite(schema["items"], f"{field}[]")
+        if result["x-kubernetes-list-type"] == "set" and items.get("type") == "integer":
+            result[VALIDATIONS] = [NO_NUMBER_TWICE]
 
     def _objects(self, schema: dict[str, Any], result: dict[str, Any], field: str) -> None:
         if schema.get("type") != "object":
