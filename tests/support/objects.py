@@ -11,13 +11,29 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from cloister_crds.kinds import Resource
+from cloister_crds.kinds.meta import Resource
 from cloister_crds.schema.crd import custom_resource_definition
 from cloister_crds.schema.markers import VALIDATIONS
 
 __all__ = ["full", "schema_of", "specimens", "statuses", "sweep"]
 
-WRONG = (None, True, "true", "", 0, 1, 1.0, 1.5, -1, 10**20, [], {}, [None], {"a": 1}, "2")
+WRONG: tuple[Any, ...] = (
+    None,
+    True,
+    "true",
+    "",
+    0,
+    1,
+    1.0,
+    1.5,
+    -1,
+    10**20,
+    [],
+    {},
+    [None],
+    {"a": 1},
+    "2",
+)
 """Values that fit few fields."""
 WORDS = (
     *("web", "a", "a-b", "web.debug", "Web", "-a", "a-", "a.b", "a..b", "9", "x" * 63, "x" * 64),
@@ -65,6 +81,11 @@ WORDS = (
     ),
 )
 """Words that are right for some field and a near miss for others."""
+NAMES = (
+    *("web", "app.example.com", "ghcr", "dockerhub", "gcr", "web.debug", "x" * 63, "x" * 64),
+    *("x" * 65, "9", "acme", "x" * 253, "x" * 254, "-web", "Web", "web_1", "a..b", "a.-b", "1.2"),
+)
+"""Names of objects, most of them right for some kind."""
 LITERAL = re.compile(r"self\.matches\(r'(.*)'\)")
 """A rule of ours about the form of a string."""
 
@@ -80,22 +101,7 @@ def schema_of(kind: type[Resource], part: str) -> dict[str, Any]:
 def specimens(kind: type[Resource]) -> st.SearchStrategy[dict[str, Any]]:
     """Draw whole objects without status."""
     head = {"apiVersion": kind.INFO.api_version, "kind": kind.INFO.kind}
-    names = st.sampled_from(
-        ("web", "app.example.com", "ghcr", "dockerhub", "gcr", "web.debug", "x" * 63, "x" * 64)
-        + (
-            "x" * 65,
-            "9",
-            "acme",
-            "x" * 253,
-            "x" * 254,
-            "-web",
-            "Web",
-            "web_1",
-            "a..b",
-            "a.-b",
-            "1.2",
-        )
-    )
+    names = st.sampled_from(NAMES)
     favourites = {"RegistryCredential": "ghcr", "HostnameClaim": "web.acme.example.com"}
     usual = st.just(favourites.get(kind.INFO.kind, "web"))
     objects = st.fixed_dictionaries(

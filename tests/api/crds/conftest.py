@@ -5,8 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.server import ApiServer
-
 
 @pytest.fixture(scope="session")
 def kubeconfig(request: pytest.FixtureRequest) -> Path:

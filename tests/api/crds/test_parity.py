@@ -17,7 +17,8 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from cloister_crds.kinds import KINDS, Resource
+from cloister_crds.kinds import KINDS
+from cloister_crds.kinds.meta import Resource
 from cloister_crds.schema.crd import custom_resource_definition
 from tests.support.objects import full, schema_of, specimens, statuses, sweep
 from tests.support.server import ApiServer
@@ -48,7 +49,7 @@ class Trial:
 
 @pytest.fixture
 async def server(kubeconfig: Path) -> AsyncIterator[ApiServer]:
-    """An API server that serves the kinds."""
+    """Serve the kinds."""
     server = ApiServer.administrator(kubeconfig)
     for kind in KINDS:
         await server.apply(
