@@ -31,14 +31,14 @@ class Plugged(click.Group):
         for entry in entry_points(group=GROUP, name=cmd_name):
             try:
                 command = entry.load()
-            except ImportError as error:
+            except (ImportError, AttributeError) as error:
                 return _missing(entry, error)
             if isinstance(command, click.Command):
                 return command
         return None
 
 
-def _missing(entry: EntryPoint, error: ImportError) -> click.Command:
+def _missing(entry: EntryPoint, error: ImportError | AttributeError) -> click.Command:
     """Make a command that says why the real one cannot be used."""
     extra = EXTRAS.get(entry.module.partition(".")[0])
     what = error.name or str(error)

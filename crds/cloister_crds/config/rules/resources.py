@@ -61,6 +61,9 @@ def read_gpus(spot: Spot) -> int | None:
 def read_bytes(spot: Spot) -> int | None:
     """Read an amount of memory in Docker's units, greater than 0."""
     wanted = "an amount such as 512m or 2g"
+    if spot.kind is Kind.FLOAT:
+        spot.error("InvalidSize", f"{spot.raw} has no unit: write {wanted}")
+        return None
     text = spot.raw if spot.kind is Kind.INTEGER else spot.text(wanted)
     if text is None:
         return None
@@ -120,9 +123,11 @@ def check_container_gpus(container: Section, top: Section) -> None:
         message = "needs GPUs of the enclave: write gpus: 1 or gpus: 8 at the top of the file"
         place.error("NoGpus", message)
     elif isinstance(gpus, int) and gpus > count:
-        container.at("gpus").error("OutOfRange", f"is {gpus}: the enclave has {count}")
+        container.at("gpus").error(
+            "OutOfRange", f"is {gpus}: write at most {count}, which the enclave has"
+        )
     elif isinstance(gpus, tuple) and max(gpus) >= count:
-        message = f"names GPU {max(gpus)}: the enclave has {count}, numbered from 0"
+        message = f"names GPU {max(gpus)}: write ids from 0 to {count - 1}"
         container.at("gpus").error("OutOfRange", message)
 
 
