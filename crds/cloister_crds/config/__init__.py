@@ -1,0 +1,49 @@
+"""``service-config.yml``: what a release of a user's repository wants to run."""
+
+from cloister_crds.config.editor_schema import json_schema
+from cloister_crds.config.effective import shared_namespace
+from cloister_crds.config.limits import Rules
+from cloister_crds.config.model import (
+    ContainerSpec,
+    Egress,
+    EnvEntry,
+    Healthcheck,
+    Ipc,
+    ModelSpec,
+    Network,
+    Restart,
+    ServiceConfig,
+    Shim,
+    TlsMode,
+    Tmpfs,
+    User,
+    Volume,
+)
+from cloister_crds.config.naming import object_name, secret_is_file
+from cloister_crds.config.parsing import ParsedConfig, parse
+from cloister_crds.config.rules.environment import variable_problems
+
+__all__ = [
+    "ContainerSpec",
+    "Egress",
+    "EnvEntry",
+    "Healthcheck",
+    "Ipc",
+    "ModelSpec",
+    "Network",
+    "ParsedConfig",
+    "Restart",
+    "Rules",
+    "ServiceConfig",
+    "Shim",
+    "TlsMode",
+    "Tmpfs",
+    "User",
+    "Volume",
+    "json_schema",
+    "object_name",
+    "parse",
+    "secret_is_file",
+    "shared_namespace",
+    "variable_problems",
+]
