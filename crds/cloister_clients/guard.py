@@ -6,13 +6,14 @@ checked (a second look-up could answer another one). The providers of `sources` 
 `registry` use it; it knows neither of them.
 """
 
+# ruff: noqa: N818 - the names say what is wrong; they are the words of conditions too
+
 import asyncio
 import ipaddress
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import httpcore
 import httpx
@@ -25,12 +26,10 @@ __all__ = [
     "GuardedTransport",
     "HostUnknown",
     "Resolver",
-    "guarded_client",
     "host_port",
     "is_public",
     "named",
     "system_resolver",
-    "trust",
 ]
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -229,7 +228,7 @@ class GuardedBackend(httpcore.AsyncNetworkBackend):
         self,
         host: str,
         port: int,
-        timeout: float | None = None,  # noqa: ASYNC109 - signature of httpcore
+        timeout: float | None = None,
         local_address: str | None = None,
         socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
     ) -> httpcore.AsyncNetworkStream:
@@ -261,7 +260,7 @@ class GuardedBackend(httpcore.AsyncNetworkBackend):
     async def connect_unix_socket(
         self,
         path: str,
-        timeout: float | None = None,  # noqa: ASYNC109 - signature of httpcore
+        timeout: float | None = None,
         socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
     ) -> httpcore.AsyncNetworkStream:
         """Refuse: nothing outside speaks through a socket of this machine.
@@ -305,50 +304,3 @@ class GuardedTransport(httpx.AsyncHTTPTransport):
         """
         self._guard.check_scheme(request.url)
         return await super().handle_async_request(request)
-
-
-def trust(ca_file: Path | None) -> ssl.SSLContext:
-    """Build the context of outgoing TLS.
-
-    Parameters
-    ----------
-    ca_file
-        PEM file with the only authorities to trust; None: the public ones.
-
-    Raises
-    ------
-    OSError
-        When the file cannot be read or has no certificate.
-    """
-    if ca_file is None:
-        return httpx.create_ssl_context(trust_env=False)
-    return ssl.create_default_context(cafile=str(ca_file))
-
-
-def guarded_client(
-    guard: Guard, *, context: ssl.SSLContext, timeout_seconds: float, user_agent: str
-) -> httpx.AsyncClient:
-    """Build an HTTP client whose every connection is guarded.
-
-    It follows at most five redirects; httpx leaves ``Authorization`` behind when a redirect
-    leads to another origin. Variables of the environment (proxies, netrc) are not read.
-
-    Parameters
-    ----------
-    guard
-        Which hosts may be called.
-    context
-        Trust for TLS, see `trust`.
-    timeout_seconds
-        Longest wait for a connection and between two pieces of an answer.
-    user_agent
-        Name by which it introduces itself.
-    """
-    return httpx.AsyncClient(
-        transport=GuardedTransport(guard, context),
-        timeout=httpx.Timeout(timeout_seconds),
-        follow_redirects=True,
-        max_redirects=5,
-        headers={"User-Agent": user_agent},
-        trust_env=False,
-    )

@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+from typing_extensions import override
+
 __all__ = ["GitServer", "Repositories", "Repository", "git_server", "needs_git"]
 
 BACKEND = Path(subprocess.run(
@@ -155,7 +157,8 @@ class _Handler(BaseHTTPRequestHandler):
         """Answer a fetch."""
         self._answer()
 
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - as inherited
+    @override
+    def log_message(self, format: str, *args: object) -> None:
         """Keep the test's output clean."""
 
     def _answer(self) -> None:
@@ -225,10 +228,13 @@ class _Handler(BaseHTTPRequestHandler):
 @contextlib.contextmanager
 def git_server(root: Path) -> Iterator[GitServer]:
     """Serve a directory of repositories over HTTP, until the block ends."""
-    handler = type("Handler", (_Handler,), {})
-    listener = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+
+    class Handler(_Handler):
+        pass
+
+    listener = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server = GitServer(port=listener.server_address[1], root=root)
-    handler.git_server = server
+    Handler.git_server = server
     thread = threading.Thread(target=listener.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     try:

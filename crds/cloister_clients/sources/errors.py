@@ -18,6 +18,8 @@ Every message is for the user who asked; it holds no token and no output of a se
 cleaned line.
 """
 
+# ruff: noqa: N818 - the names say what is wrong; they are the words of conditions too
+
 from typing import ClassVar
 
 __all__ = [

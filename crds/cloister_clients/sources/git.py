@@ -78,9 +78,7 @@ class _Question:
             limit=65536,
         )
         if output.code != 0:
-            raise explain(
-                output.error, repo=self.repo, tag=tag, token_sent=self.remote.token_sent
-            )
+            raise explain(output.error, repo=self.repo, tag=tag, token_sent=self.remote.token_sent)
 
     async def listing(self) -> dict[str, str]:
         """Ask the server for its tags: name -> object id."""
@@ -91,9 +89,7 @@ class _Question:
         if output.overflow:
             raise SourceRefused(f"{self.repo} has too many tags to find the newest")
         if output.code != 0:
-            raise explain(
-                output.error, repo=self.repo, tag=None, token_sent=self.remote.token_sent
-            )
+            raise explain(output.error, repo=self.repo, tag=None, token_sent=self.remote.token_sent)
         tags: dict[str, str] = {}
         for line in output.out.decode("utf-8", "replace").splitlines():
             identity, _, reference = line.partition("\t")
@@ -212,10 +208,10 @@ class GitProvider:
         try:
             async with self._turn, asyncio.timeout(settings.timeout_seconds):
                 remote = await remote_of(repo, settings, self._guard)
-                with workplace(
-                    safe_directory=remote.directory, ca_file=settings.ca_file
-                ) as place:
-                    yield _Question(repo, remote, Git(place, max_file_bytes=settings.max_fetch_bytes))
+                with workplace(safe_directory=remote.directory, ca_file=settings.ca_file) as place:
+                    yield _Question(
+                        repo, remote, Git(place, max_file_bytes=settings.max_fetch_bytes)
+                    )
         except TimeoutError as error:
             raise SourceUnavailable(
                 f"the git server took longer than {settings.timeout_seconds:g} seconds for {repo}"
@@ -246,9 +242,7 @@ class GitProvider:
             raise SourceUnavailable(f"git could not read {name}: {cleaned(blob.error)}")
         return name, blob.out
 
-    async def _newest_of(
-        self, question: _Question, tags: dict[str, str]
-    ) -> LatestRelease | None:
+    async def _newest_of(self, question: _Question, tags: dict[str, str]) -> LatestRelease | None:
         """Fetch the likeliest tags and answer the one with the latest date."""
         candidates = sorted(tags, key=_version_order, reverse=True)[:MAX_CANDIDATES]
         if not candidates:

@@ -25,15 +25,50 @@ _REPOSITORY_MISSING = re.compile(
     r"|returned error: (401|403|404)|repository '.*' does not exist",
     re.IGNORECASE,
 )
-_UNAUTHORIZED = re.compile(r"Permission denied \(|Load key|no such identity", re.IGNORECASE)
-_HOST_KEY = re.compile(r"Host key verification failed|REMOTE HOST IDENTIFICATION HAS CHANGED")
-_REDIRECT = re.compile(r"returned error: 30[12378]|redirect", re.IGNORECASE)
-_PROTOCOL = re.compile(
-    r"transport '.*' not allowed|dumb http transport|not valid: is this a git repository",
-    re.IGNORECASE,
+_RENEW = (
+    "the git server refused the installation's own key or token; an administrator has to renew it"
 )
-_HASH = re.compile(r"mismatched algorithms|unknown object format|hash algorithm", re.IGNORECASE)
-_LARGE = re.compile(r"File too large|signal 25|Out of memory|malloc failed", re.IGNORECASE)
+_MEANINGS: tuple[tuple[re.Pattern[str], type[SourceRefused | SourceUnavailable], str], ...] = (
+    (
+        re.compile(r"Host key verification failed|REMOTE HOST IDENTIFICATION HAS CHANGED"),
+        SourceRefused,
+        (
+            "the git server's host key is not the one in known_hosts_file; "
+            "an administrator has to check and enter it"
+        ),
+    ),
+    (re.compile(r"Permission denied \(|Load key|no such identity"), SourceUnauthorized, _RENEW),
+    (
+        re.compile(r"returned error: 429"),
+        RateLimited,
+        "the git server wants fewer requests; it is asked again later",
+    ),
+    (
+        re.compile(r"mismatched algorithms|unknown object format|hash algorithm"),
+        SourceRefused,
+        "{repo} is a repository with SHA-256 objects, which are not read; use one with SHA-1",
+    ),
+    (
+        re.compile(r"transport '.*' not allowed|dumb http transport|is this a git repository"),
+        SourceRefused,
+        "the server of {repo} does not speak a git protocol that is allowed here: {said}",
+    ),
+    (
+        re.compile(r"returned error: 30[12378]|redirect", re.IGNORECASE),
+        SourceRefused,
+        (
+            "the git server answers for {repo} with a redirect, which is not followed; "
+            "use the repository's present name or correct the base"
+        ),
+    ),
+    (
+        re.compile(r"File too large|signal 25|Out of memory|malloc failed", re.IGNORECASE),
+        SourceRefused,
+        "{repo} is too large to be fetched; an administrator can raise max_fetch_bytes",
+    ),
+)
+"""What else git can say -> what it means; the first that fits counts."""
+
 _FILTERED = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _FATAL = re.compile(r"^(?:fatal|error|remote): ?(.*)$", re.MULTILINE)
 
@@ -67,36 +102,11 @@ def explain(error: str, *, repo: str, tag: str | None, token_sent: bool) -> Sour
     """
     if tag is not None and _TAG_MISSING.search(error):
         return TagNotFound(repo, tag)
-    if _HOST_KEY.search(error):
-        return SourceRefused(
-            "the git server's host key is not the one in known_hosts_file; "
-            "an administrator has to check and enter it"
-        )
-    if _UNAUTHORIZED.search(error) or (token_sent and "returned error: 401" in error):
-        return SourceUnauthorized(
-            "the git server refused the installation's own key or token; "
-            "an administrator has to renew it"
-        )
-    if "returned error: 429" in error:
-        return RateLimited("the git server wants fewer requests; it is asked again later")
-    if _HASH.search(error):
-        return SourceRefused(
-            f"{repo} is a repository with SHA-256 objects, which are not read; use one with SHA-1"
-        )
-    if _PROTOCOL.search(error):
-        return SourceRefused(
-            f"the server of {repo} does not speak a git protocol that is allowed here: "
-            + cleaned(error)
-        )
+    if token_sent and "returned error: 401" in error:
+        return SourceUnauthorized(_RENEW)
     if _REPOSITORY_MISSING.search(error):
         return RepositoryNotFound(repo)
-    if _REDIRECT.search(error):
-        return SourceRefused(
-            f"the git server answers for {repo} with a redirect, which is not followed; "
-            "use the repository's present name or correct the base"
-        )
-    if _LARGE.search(error):
-        return SourceRefused(
-            f"{repo} is too large to be fetched; an administrator can raise max_fetch_bytes"
-        )
+    for pattern, kind, message in _MEANINGS:
+        if pattern.search(error):
+            return kind(message.format(repo=repo, said=cleaned(error)))
     return SourceUnavailable(f"the git server did not answer for {repo}: {cleaned(error)}")
