@@ -184,8 +184,9 @@ class Guard:
             return found
         for text in found:
             if not is_public(ipaddress.ip_address(text.partition("%")[0])):
+                what = "is" if text == host else f"leads to {text}, which is"
                 raise AddressRefused(
-                    f"{host} leads to {text}, which is not a public address; "
+                    f"{host} {what} not a public address; "
                     "an administrator can allow this host in the setting allow_private"
                 )
         return found
