@@ -1,0 +1,158 @@
+"""HTTP requests to hosts that tenants name: guarded connections, bounded answers.
+
+The REST providers of `sources` and the client of `registry` ask through it; what an answer means
+is their matter.
+"""
+
+# ruff: noqa: N818 - the names say what is wrong; they are the words of conditions too
+
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from http.cookiejar import CookieJar, DefaultCookiePolicy
+from pathlib import Path
+
+import httpx
+
+from cloister_clients.guard import Guard, GuardedTransport
+
+__all__ = ["Answer", "AnswerTooLarge", "ask", "guarded_client", "retry_after", "trust"]
+
+LONGEST_WAIT = 86400.0
+"""Longest wait that a server can ask for, in seconds; more is taken for this."""
+
+
+class AnswerTooLarge(Exception):
+    """A server sent more than is read of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer with its whole body."""
+
+    status: int
+    """Status of HTTP."""
+    headers: httpx.Headers
+    """Headers of the last answer, after redirects."""
+    body: bytes
+    """Body, within the limit of the request."""
+
+
+def trust(ca_file: Path | None) -> ssl.SSLContext:
+    """Build the context of outgoing TLS.
+
+    Parameters
+    ----------
+    ca_file
+        PEM file with the only authorities to trust; None: the public ones.
+
+    Raises
+    ------
+    OSError
+        When the file cannot be read or has no certificate.
+    """
+    if ca_file is None:
+        return httpx.create_ssl_context(trust_env=False)
+    return ssl.create_default_context(cafile=str(ca_file))
+
+
+def guarded_client(
+    guard: Guard, *, context: ssl.SSLContext, timeout_seconds: float, user_agent: str
+) -> httpx.AsyncClient:
+    """Build an HTTP client whose every connection is guarded.
+
+    It follows at most five redirects; httpx leaves ``Authorization`` behind when a redirect
+    leads to another origin. Variables of the environment (proxies, netrc) are not read, cookies
+    not kept.
+
+    Parameters
+    ----------
+    guard
+        Which hosts may be called.
+    context
+        Trust for TLS, see `trust`.
+    timeout_seconds
+        Longest wait for a connection and between two pieces of an answer.
+    user_agent
+        Name by which it introduces itself.
+    """
+    return httpx.AsyncClient(
+        transport=GuardedTransport(guard, context),
+        timeout=httpx.Timeout(timeout_seconds),
+        follow_redirects=True,
+        max_redirects=5,
+        # A body in another coding could be small on the wire and large in memory.
+        headers={"User-Agent": user_agent, "Accept-Encoding": "identity"},
+        cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
+        trust_env=False,
+    )
+
+
+async def ask(
+    client: httpx.AsyncClient,
+    method: str,
+    url: str | httpx.URL,
+    *,
+    headers: Mapping[str, str],
+    limit: int,
+) -> Answer:
+    """Send a request and read its answer.
+
+    Parameters
+    ----------
+    client
+        Client of `guarded_client`.
+    method
+        GET or HEAD.
+    url
+        Address.
+    headers
+        Headers of this request.
+    limit
+        Largest body that is read, in bytes.
+
+    Raises
+    ------
+    AnswerTooLarge
+        When the body is larger.
+    AddressRefused
+        When the guard refuses the host or one of its redirects.
+    httpx.HTTPError, httpx.InvalidURL
+        When there was no answer, or none in the form of HTTP.
+    """
+    async with client.stream(method, url, headers=dict(headers)) as response:
+        body = bytearray()
+        async for piece in response.aiter_bytes():
+            body += piece
+            if len(body) > limit:
+                raise AnswerTooLarge(f"the answer of {response.url.host} is beyond {limit} bytes")
+        return Answer(response.status_code, response.headers, bytes(body))
+
+
+def retry_after(headers: Mapping[str, str], now: datetime) -> float | None:
+    """Read how long a server wants to be left alone (RFC 9110, section 10.2.3).
+
+    Parameters
+    ----------
+    headers
+        Headers of its answer.
+    now
+        The present time, for the form that is a date.
+
+    Returns
+    -------
+    float or None
+        Seconds, at most a day; None when the header is missing or makes no sense.
+    """
+    text = headers.get("retry-after", "").strip()
+    if text.isascii() and text.isdecimal():
+        return min(float(text[:10]), LONGEST_WAIT)
+    try:
+        moment = parsedate_to_datetime(text)
+    except ValueError:
+        return None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return min(max((moment - now).total_seconds(), 0.0), LONGEST_WAIT)

@@ -1,0 +1,216 @@
+"""How a registry is told who asks: challenges, tokens, basic authentication.
+
+Follows RFC 9110 (section 11) for challenges and the distribution project's "Token Authentication
+Specification" for tokens. `RegistryClient` alone uses it.
+"""
+
+import asyncio
+import base64
+import json
+import re
+from collections import OrderedDict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+
+from cloister_clients.clock import Clock, utc_now
+from cloister_clients.outbound import Answer, ask, retry_after
+from cloister_clients.registry.credentials import Credentials
+from cloister_clients.registry.errors import (
+    RegistryRateLimited,
+    RegistryUnauthorized,
+    RegistryUnavailable,
+)
+
+__all__ = ["Audience", "Authenticator", "Challenge", "parse_challenges"]
+
+MAX_TOKEN_BYTES = 262144
+"""Largest answer of a token server, in bytes."""
+
+MAX_KEPT = 1024
+"""How many tokens are kept."""
+
+DEFAULT_LIFE = 60.0
+"""Life of a token whose server does not say it, in seconds (token specification)."""
+
+MARGIN = 10.0
+"""How much before its end a token is no longer used, in seconds."""
+
+_PIECE = re.compile(
+    r"[\s,]*([A-Za-z0-9!#$%&'*+.^_`|~-]+)"
+    r'(?:[ \t]*=[ \t]*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+)))?'
+)
+_ESCAPE = re.compile(r"\\(.)")
+
+
+@dataclass(frozen=True, slots=True)
+class Challenge:
+    """One way in which a server wants to be told who asks."""
+
+    scheme: str
+    """Scheme in lower case: ``bearer``, ``basic``."""
+    parameters: dict[str, str] = field(default_factory=dict)
+    """Parameters, names in lower case."""
+
+
+@dataclass(frozen=True, slots=True)
+class Audience:
+    """For whom an authorization is good: one repository of one server, for one asker."""
+
+    server: str
+    """Address of the server."""
+    repository: str
+    """Repository."""
+    credentials: Credentials | None
+    """Who asks; None: nobody in particular."""
+
+
+def parse_challenges(values: Iterable[str]) -> list[Challenge]:
+    """Take the headers WWW-Authenticate apart.
+
+    Parameters
+    ----------
+    values
+        Their values; one header can hold several challenges.
+    """
+    challenges: list[Challenge] = []
+    for value in values:
+        for name, quoted, plain in _PIECE.findall(value[:8192]):
+            text = _ESCAPE.sub(r"\1", quoted) or plain
+            if text and challenges:
+                challenges[-1].parameters.setdefault(name.lower(), text)
+            elif not text:
+                challenges.append(Challenge(name.lower()))
+    return challenges
+
+
+class Authenticator:
+    """Turns challenges into authorizations and keeps them while they are good."""
+
+    def __init__(self, client: httpx.AsyncClient, *, clock: Clock = utc_now) -> None:
+        self._client = client
+        self._clock = clock
+        self._kept: OrderedDict[Audience, tuple[str, float]] = OrderedDict()
+
+    def authorization(self, audience: Audience) -> str | None:
+        """Answer the kept value of the header Authorization; None when there is none."""
+        kept = self._kept.get(audience)
+        if kept is None or kept[1] <= asyncio.get_running_loop().time():
+            return None
+        self._kept.move_to_end(audience)
+        return kept[0]
+
+    async def answer(self, audience: Audience, challenges: list[Challenge]) -> str:
+        """Get an authorization that meets a challenge, and keep it.
+
+        Parameters
+        ----------
+        audience
+            For whom it is.
+        challenges
+            What the server wants; a token is preferred to a password.
+
+        Returns
+        -------
+        str
+            Value of the header Authorization.
+
+        Raises
+        ------
+        RegistryUnauthorized
+            When there are no credentials that the server wants, or its token server refuses them.
+        RegistryUnavailable
+            When the token server does not answer as it should.
+        AddressRefused
+            When the guard refuses the token server.
+        """
+        for challenge in challenges:
+            if challenge.scheme == "bearer" and "realm" in challenge.parameters:
+                value, life = await self._token(audience, challenge.parameters)
+                break
+        else:
+            if audience.credentials is None:
+                raise RegistryUnauthorized(
+                    f"{_named(audience)} wants credentials and there are none for it; make the "
+                    "image public or enter credentials for the registry"
+                )
+            if not any(challenge.scheme == "basic" for challenge in challenges):
+                raise RegistryUnauthorized(
+                    f"{_named(audience)} wants a kind of credentials that is not spoken here"
+                )
+            value, life = _basic(audience.credentials), 3600.0
+        self._kept[audience] = (value, asyncio.get_running_loop().time() + life - MARGIN)
+        self._kept.move_to_end(audience)
+        while len(self._kept) > MAX_KEPT:
+            self._kept.popitem(last=False)
+        return value
+
+    async def _token(self, audience: Audience, parameters: dict[str, str]) -> tuple[str, float]:
+        """Ask a token server; answer the header's value and its life in seconds."""
+        try:
+            realm = httpx.URL(parameters["realm"])
+        except httpx.InvalidURL as error:
+            raise RegistryUnavailable(f"{_named(audience)} names no token server") from error
+        query = {"scope": parameters.get("scope") or f"repository:{audience.repository}:pull"}
+        if "service" in parameters:
+            query["service"] = parameters["service"]
+        headers = {"Accept": "application/json"}
+        if audience.credentials is not None:
+            headers["Authorization"] = _basic(audience.credentials)
+        answer = await ask(
+            self._client,
+            "GET",
+            realm.copy_merge_params(query),
+            headers=headers,
+            limit=MAX_TOKEN_BYTES,
+        )
+        self._check(audience, answer)
+        data = _object(answer.body)
+        token = data.get("token") or data.get("access_token")
+        if not isinstance(token, str) or not token.isascii() or not token.isprintable():
+            raise RegistryUnavailable(f"the token server of {_named(audience)} sent no token")
+        life = data.get("expires_in")
+        if not isinstance(life, int | float) or isinstance(life, bool) or life <= 0:
+            life = DEFAULT_LIFE
+        return f"Bearer {token}", float(life)
+
+    def _check(self, audience: Audience, answer: Answer) -> None:
+        """Raise what an answer without a token means."""
+        if answer.status in {400, 401, 403, 404}:
+            state = "refused the credentials" if audience.credentials else "gave no anonymous token"
+            raise RegistryUnauthorized(
+                f"the token server of {_named(audience)} {state}; check that the image exists, and "
+                "make it public or enter credentials that may read it"
+            )
+        if answer.status == 429:  # noqa: PLR2004 - the status Too Many Requests
+            raise RegistryRateLimited(
+                f"the token server of {_named(audience)} wants fewer requests",
+                retry_after=retry_after(answer.headers, self._clock()),
+            )
+        if answer.status != 200:  # noqa: PLR2004 - the status OK
+            raise RegistryUnavailable(
+                f"the token server of {_named(audience)} answered with status {answer.status}",
+                retry_after=retry_after(answer.headers, self._clock()),
+            )
+
+
+def _basic(credentials: Credentials) -> str:
+    """Write credentials as the header's value (RFC 7617)."""
+    pair = f"{credentials.username}:{credentials.password}".encode()
+    return f"Basic {base64.b64encode(pair).decode()}"
+
+
+def _named(audience: Audience) -> str:
+    """Name server and repository for a message."""
+    return f"{httpx.URL(audience.server).netloc.decode()}/{audience.repository}"
+
+
+def _object(body: bytes) -> dict[str, Any]:
+    """Read a JSON object; an empty one when it is none."""
+    try:
+        data = json.loads(body)
+    except (ValueError, RecursionError):
+        return {}
+    return data if isinstance(data, dict) else {}

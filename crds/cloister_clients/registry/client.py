@@ -1,0 +1,333 @@
+"""Resolves images: whether a digest exists, for which platform, and what the image starts.
+
+Speaks the OCI distribution specification 1.1 with registries and their mirrors. The operator's
+resolver and the facade's validation call it. It pulls no layer.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+
+import httpx
+
+from cloister_clients.clock import Clock, utc_now
+from cloister_clients.guard import AddressRefused, Guard, named
+from cloister_clients.outbound import (
+    Answer,
+    AnswerTooLarge,
+    ask,
+    guarded_client,
+    retry_after,
+    trust,
+)
+from cloister_clients.registry.auth import Audience, Authenticator, parse_challenges
+from cloister_clients.registry.credentials import Credentials
+from cloister_clients.registry.errors import (
+    ImageNotFound,
+    ManifestInvalid,
+    RegistryError,
+    RegistryRateLimited,
+    RegistryRefused,
+    RegistryUnauthorized,
+    RegistryUnavailable,
+)
+from cloister_clients.registry.manifest import (
+    MANIFEST_TYPES,
+    Document,
+    Platform,
+    RuntimeConfig,
+    check_platform,
+    choose,
+    digest_of,
+    parse_config,
+    parse_document,
+)
+from cloister_clients.registry.reference import DOCKER_HUB, ImageReference, parse_reference
+from cloister_clients.registry.settings import RegistrySettings
+
+__all__ = ["LINUX_AMD64", "RegistryClient", "ResolvedImage"]
+
+LINUX_AMD64 = Platform("linux", "amd64")
+"""The platform of confidential hosts."""
+
+DOCKER_HUB_SERVER = "registry-1.docker.io"
+"""Host that serves the registry docker.io."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedImage:
+    """An image as far as it must be known to start it."""
+
+    reference: str
+    """``registry/repository@digest``, with the digest as it was given."""
+    manifest_digest: str
+    """Digest of the platform's manifest; the given one where the image has no index."""
+    entrypoint: tuple[str, ...] | None
+    """Program and first arguments of the image; None: none."""
+    cmd: tuple[str, ...] | None
+    """Further arguments of the image, or its program; None: none."""
+    env: tuple[str, ...]
+    """Environment of the image, each ``NAME=value``."""
+    user: str
+    """User and group of the image; empty: root."""
+    working_dir: str
+    """Working directory of the image; empty: the root directory."""
+    stop_signal: str
+    """Signal that ends the image's process; empty: SIGTERM."""
+    size: int
+    """Size of configuration and layers as they are pulled, in bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Server:
+    """A server that can have an image."""
+
+    address: str
+    """Address before ``/v2/``."""
+    query: str
+    """Query of each request, with its question mark; empty: none."""
+    credentials: Credentials | None
+    """What may be sent to it."""
+
+
+class RegistryClient:
+    """Asks registries about images."""
+
+    def __init__(
+        self, settings: RegistrySettings, *, guard: Guard | None = None, clock: Clock = utc_now
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._client = guarded_client(
+            guard or settings.guard(),
+            context=trust(settings.ca_file),
+            timeout_seconds=settings.timeout_seconds,
+            user_agent="cloister",
+        )
+        self._authenticator = Authenticator(self._client, clock=clock)
+
+    async def aclose(self) -> None:
+        """Close connections; the client is not used afterwards."""
+        await self._client.aclose()
+
+    async def resolve(
+        self,
+        reference: str,
+        *,
+        platform: Platform = LINUX_AMD64,
+        credentials: Credentials | None = None,
+    ) -> ResolvedImage:
+        """Find an image and read its configuration.
+
+        Parameters
+        ----------
+        reference
+            Reference of the image; without a digest its tag is looked up.
+        platform
+            What it is to run on.
+        credentials
+            Credentials of the organization; sent only to registries that they fit. None: none.
+
+        Raises
+        ------
+        RegistryError
+            Of the class that says why, see `cloister_clients.registry.errors`.
+        """
+        image = parse_reference(reference)
+        async with self._bounded(image):
+            if image.digest is None:
+                image = await self._look_up(image, credentials)
+            assert image.digest is not None
+            digest = image.digest
+            document = await self._document(image, digest, credentials)
+            if document.manifests is not None:
+                digest = choose(document, platform, str(image)).digest
+                document = await self._document(image, digest, credentials)
+            if document.config is None:
+                raise ManifestInvalid(f"{image} is an index of indexes; push an index of images")
+            if document.config.size > self._settings.max_config_bytes:
+                raise ManifestInvalid(f"the configuration of {image} is too large; make it smaller")
+            content = await self._content(
+                image, "blobs", document.config.digest, credentials,
+                limit=self._settings.max_config_bytes,
+            )  # fmt: skip
+        config = parse_config(content, str(image))
+        check_platform(config, platform, str(image))
+        return _resolved(image, digest, document, config.config or RuntimeConfig())
+
+    async def exists(self, reference: str, *, credentials: Credentials | None = None) -> bool:
+        """Answer whether a registry has an image, without reading it.
+
+        Parameters
+        ----------
+        reference
+            Reference of the image, with a tag or a digest.
+        credentials
+            Credentials of the organization; None: none.
+
+        Raises
+        ------
+        RegistryError
+            When that cannot be told.
+        """
+        image = parse_reference(reference)
+        async with self._bounded(image):
+            server = self._origin(image, credentials)
+            target = image.digest or image.tag or "latest"
+            try:
+                await self._request(server, image, "HEAD", "manifests", target, limit=0)
+            except ImageNotFound:
+                return False
+            return True
+
+    @asynccontextmanager
+    async def _bounded(self, image: ImageReference) -> AsyncIterator[None]:
+        """Bound the time of one question."""
+        try:
+            async with asyncio.timeout(self._settings.total_seconds):
+                yield
+        except TimeoutError as error:
+            raise RegistryUnavailable(
+                f"{image.registry} took longer than {self._settings.total_seconds:g} seconds "
+                f"for {image}"
+            ) from error
+
+    async def _look_up(
+        self, image: ImageReference, credentials: Credentials | None
+    ) -> ImageReference:
+        """Find the digest of a tag; mirrors are not asked, they could be behind."""
+        tag = image.tag or "latest"
+        answer = await self._request(
+            self._origin(image, credentials), image, "GET", "manifests", tag,
+            limit=self._settings.max_manifest_bytes,
+        )  # fmt: skip
+        digest = digest_of(answer.body, "sha256:")
+        return ImageReference(image.registry, image.repository, image.tag, digest)
+
+    async def _document(
+        self, image: ImageReference, digest: str, credentials: Credentials | None
+    ) -> Document:
+        """Read a manifest or an index."""
+        limit = self._settings.max_manifest_bytes
+        content = await self._content(image, "manifests", digest, credentials, limit=limit)
+        return parse_document(content, str(image))
+
+    async def _content(
+        self,
+        image: ImageReference,
+        kind: str,
+        digest: str,
+        credentials: Credentials | None,
+        *,
+        limit: int,
+    ) -> bytes:
+        """Read content by its digest from the first server that has it, and check it."""
+        for address in self._settings.mirrors.get(image.registry, ()):
+            mirror = _Server(address.rstrip("/"), f"?ns={image.registry}", None)
+            try:
+                return await self._checked(mirror, image, kind, digest, limit=limit)
+            except RegistryError as error:
+                _log.info("mirror %s has no %s of %s: %s", address, kind, image, error)
+        origin = self._origin(image, credentials)
+        return await self._checked(origin, image, kind, digest, limit=limit)
+
+    async def _checked(
+        self, server: _Server, image: ImageReference, kind: str, digest: str, *, limit: int
+    ) -> bytes:
+        """Read content from a server and compare it with its digest."""
+        answer = await self._request(server, image, "GET", kind, digest, limit=limit)
+        if digest_of(answer.body, digest) != digest:
+            raise ManifestInvalid(
+                f"{image.registry} sent content for {image} whose digest is not {digest}; "
+                "tell whoever runs the registry"
+            )
+        return answer.body
+
+    def _origin(self, image: ImageReference, credentials: Credentials | None) -> _Server:
+        """Answer the registry itself."""
+        host = DOCKER_HUB_SERVER if image.registry == DOCKER_HUB else image.registry
+        bare = httpx.URL(f"https://{host}")
+        plain = named(bare.host, bare.port or 80, self._settings.plain_http)
+        fitting = credentials if credentials and credentials.fit(image.registry) else None
+        return _Server(f"{'http' if plain else 'https'}://{host}", "", fitting)
+
+    async def _request(
+        self, server: _Server, image: ImageReference, method: str, kind: str, target: str,
+        *, limit: int,
+    ) -> Answer:  # fmt: skip
+        """Ask a server, once more when it says how it wants to be told who asks."""
+        audience = Audience(server.address, image.repository, server.credentials)
+        url = f"{server.address}/v2/{image.repository}/{kind}/{target}{server.query}"
+        headers = {"Accept": ", ".join(MANIFEST_TYPES) if kind == "manifests" else "*/*"}
+        with _translated(image):
+            authorization = self._authenticator.authorization(audience)
+            if authorization is not None:
+                headers["Authorization"] = authorization
+            answer = await ask(self._client, method, url, headers=headers, limit=limit)
+            if answer.status == 401:  # noqa: PLR2004 - the status Unauthorized
+                challenges = parse_challenges(answer.headers.get_list("www-authenticate"))
+                headers["Authorization"] = await self._authenticator.answer(audience, challenges)
+                answer = await ask(self._client, method, url, headers=headers, limit=limit)
+        if answer.status != 200:  # noqa: PLR2004 - the status OK
+            raise self._failure(image, answer)
+        return answer
+
+    def _failure(self, image: ImageReference, answer: Answer) -> RegistryError:
+        """Say what an answer means that is none."""
+        wait = retry_after(answer.headers, self._clock())
+        match answer.status:
+            case 404:
+                return ImageNotFound(
+                    f"{image.registry} has no image {image}; check repository and digest, and that "
+                    "it was pushed"
+                )
+            case 401 | 403:
+                return RegistryUnauthorized(
+                    f"{image.registry} does not let {image} be read; make the image public or "
+                    "enter credentials for the registry that may read it"
+                )
+            case 429:
+                return RegistryRateLimited(
+                    f"{image.registry} wants fewer requests; it is asked again later",
+                    retry_after=wait,
+                )
+            case status:
+                return RegistryUnavailable(
+                    f"{image.registry} answered with status {status} for {image}", retry_after=wait
+                )
+
+
+@contextmanager
+def _translated(image: ImageReference) -> Iterator[None]:
+    """Turn the errors of connections into those of registries."""
+    try:
+        yield
+    except AddressRefused as error:
+        raise RegistryRefused(f"the registry of {image} is not called: {error}") from error
+    except AnswerTooLarge as error:
+        raise ManifestInvalid(f"{image} is not read: {error}") from error
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        raise RegistryUnavailable(
+            f"{image.registry} did not answer for {image}: {str(error) or type(error).__name__}"
+        ) from error
+
+
+def _resolved(
+    image: ImageReference, digest: str, document: Document, config: RuntimeConfig
+) -> ResolvedImage:
+    """Put together what was found; an empty list means the same as none."""
+    return ResolvedImage(
+        reference=image.pinned,
+        manifest_digest=digest,
+        entrypoint=config.entrypoint or None,
+        cmd=config.cmd or None,
+        env=config.env or (),
+        user=config.user or "",
+        working_dir=config.working_dir or "",
+        stop_signal=config.stop_signal or "",
+        size=document.size,
+    )

@@ -1,0 +1,186 @@
+"""Credentials of an organization for the three registries that can be private.
+
+The facade checks what a user hands in with `credentials_from`; the operator makes the Secret for
+image pulls with `docker_config`; `RegistryClient` sends them, to the registry's own hosts only.
+"""
+
+import base64
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from fnmatch import fnmatchcase
+from typing import Any
+
+from cloister_clients.registry.errors import CredentialsInvalid
+from cloister_clients.registry.reference import ImageReference
+
+__all__ = [
+    "Credentials",
+    "PrivateRegistry",
+    "credentials_for",
+    "credentials_from",
+    "docker_config",
+    "registry_of",
+]
+
+MAX_LENGTH = 16384
+"""Longest user name, token or key, in characters."""
+
+
+class PrivateRegistry(StrEnum):
+    """Registries for which an organization can have credentials."""
+
+    GHCR = "ghcr"
+    """GitHub's container registry."""
+    GCR = "gcr"
+    """Google's Container Registry and Artifact Registry."""
+    DOCKERHUB = "dockerhub"
+    """Docker Hub."""
+
+
+_HOSTS: dict[PrivateRegistry, tuple[str, ...]] = {
+    PrivateRegistry.GHCR: ("ghcr.io",),
+    PrivateRegistry.GCR: ("gcr.io", "*.gcr.io", "*.pkg.dev"),
+    PrivateRegistry.DOCKERHUB: ("docker.io",),
+}
+
+_DOCKER_HUB_KEY = "https://index.docker.io/v1/"
+"""Key of Docker Hub in a docker configuration (kubelet's and docker's own constant)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """User name and password for a registry, and the hosts that may see them."""
+
+    hosts: tuple[str, ...]
+    """Registries, as references write them; ``*`` stands for one label of the host name."""
+    username: str
+    """User name."""
+    password: str = field(repr=False)
+    """Token or key."""
+
+    def fit(self, registry: str) -> bool:
+        """Answer whether these may be sent to a registry."""
+        return any(_matches(registry, pattern) for pattern in self.hosts)
+
+
+def _matches(registry: str, pattern: str) -> bool:
+    """Compare label by label, as kubelet does for image pull secrets."""
+    labels, wanted = registry.lower().split("."), pattern.lower().split(".")
+    return len(labels) == len(wanted) and all(map(fnmatchcase, labels, wanted))
+
+
+def registry_of(reference: ImageReference) -> PrivateRegistry | None:
+    """Answer which credentials an image could need; None: an organization can have none for it."""
+    for registry, hosts in _HOSTS.items():
+        if any(_matches(reference.registry, host) for host in hosts):
+            return registry
+    return None
+
+
+def credentials_for(
+    reference: ImageReference, available: Iterable[Credentials]
+) -> Credentials | None:
+    """Choose the credentials that may be sent for an image; None when none may."""
+    return next((each for each in available if each.fit(reference.registry)), None)
+
+
+def credentials_from(registry: PrivateRegistry, data: Mapping[str, Any]) -> Credentials:
+    """Check what a user hands in and build credentials of it.
+
+    Parameters
+    ----------
+    registry
+        Which registry they are for.
+    data
+        ``username`` and ``token`` for ghcr and dockerhub, ``key`` (the JSON of a service account,
+        as text or object) for gcr, as in the specification's part on registry credentials.
+
+    Raises
+    ------
+    CredentialsInvalid
+        When a field is missing, too many, or not of its form.
+    """
+    wanted = {"key"} if registry is PrivateRegistry.GCR else {"username", "token"}
+    unknown = sorted(set(data) - wanted)
+    if unknown:
+        raise CredentialsInvalid(
+            f"{unknown[0]} is no field of {registry} credentials; send {_listed(wanted)}"
+        )
+    if registry is PrivateRegistry.GCR:
+        return Credentials(_HOSTS[registry], "_json_key", _service_account(data.get("key")))
+    username, token = (_text(registry, data, name) for name in ("username", "token"))
+    if ":" in username:
+        raise CredentialsInvalid("username must not hold a colon (RFC 7617)")
+    return Credentials(_HOSTS[registry], username, token)
+
+
+def _listed(names: Iterable[str]) -> str:
+    """Write names for a sentence."""
+    return " and ".join(sorted(names, reverse=True))
+
+
+def _text(registry: PrivateRegistry, data: Mapping[str, Any], name: str) -> str:
+    """Read one field."""
+    value = data.get(name)
+    if not isinstance(value, str) or not value.strip():
+        raise CredentialsInvalid(f"{name} is missing; {registry} credentials need it as text")
+    value = value.strip()
+    if len(value) > MAX_LENGTH or any(
+        character < " " or character == "\x7f" for character in value
+    ):
+        raise CredentialsInvalid(f"{name} is too long or holds control characters")
+    return value
+
+
+def _service_account(key: Any) -> str:
+    """Check the key of a service account and write it on one line."""
+    value = key
+    if isinstance(key, str):
+        if len(key) > MAX_LENGTH:
+            raise CredentialsInvalid("key is too long for the JSON of a service account")
+        try:
+            value = json.loads(key)
+        except (ValueError, RecursionError) as error:
+            raise CredentialsInvalid(
+                "key is no JSON; send the file of the service account's key as it is"
+            ) from error
+    if not isinstance(value, dict):
+        raise CredentialsInvalid("key is missing; send the JSON of a service account's key")
+    if value.get("type") != "service_account":
+        raise CredentialsInvalid('key is not of a service account: its "type" says otherwise')
+    for name in ("client_email", "private_key"):
+        if not isinstance(value.get(name), str) or not value[name]:
+            raise CredentialsInvalid(f'key has no "{name}"; send the whole file of the key')
+    text = json.dumps(value, separators=(",", ":"))
+    if len(text) > MAX_LENGTH:
+        raise CredentialsInvalid("key is too long for the JSON of a service account")
+    return text
+
+
+def docker_config(credentials: Iterable[Credentials]) -> bytes:
+    """Write the content of a Secret of the type kubernetes.io/dockerconfigjson.
+
+    Parameters
+    ----------
+    credentials
+        Those of an organization; of two for the same host the first counts.
+
+    Returns
+    -------
+    bytes
+        JSON for the key ``.dockerconfigjson``; equal input gives equal bytes.
+    """
+    entries: dict[str, dict[str, str]] = {}
+    for each in credentials:
+        pair = f"{each.username}:{each.password}".encode()
+        for host in each.hosts:
+            key = _DOCKER_HUB_KEY if host == "docker.io" else host
+            entry = {
+                "username": each.username,
+                "password": each.password,
+                "auth": base64.b64encode(pair).decode(),
+            }
+            entries.setdefault(key, entry)
+    return json.dumps({"auths": entries}, sort_keys=True, separators=(",", ":")).encode()

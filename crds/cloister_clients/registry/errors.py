@@ -1,0 +1,103 @@
+"""What can go wrong between a reference and an image's configuration.
+
+    RegistryError
+    ├── ReferenceInvalid         terminal   not a reference of an image
+    ├── ImageNotFound            terminal   the repository or the digest is not there
+    ├── PlatformMissing          terminal   the image is for other platforms
+    ├── ManifestInvalid          terminal   not a container image, or its bytes are not the digest's
+    ├── RegistryUnauthorized     terminal   private, or the credentials are not good for it
+    ├── RegistryRefused          terminal   the guard keeps the registry from being called
+    └── RegistryUnavailable      transient  the registry did not answer as it should
+        └── RegistryRateLimited  transient  too many requests; retry_after says until when
+
+Every message is for the user who asked and holds no credentials.
+"""
+
+# ruff: noqa: N818 - the names say what is wrong; they are the words of conditions too
+
+from typing import ClassVar
+
+__all__ = [
+    "CredentialsInvalid",
+    "ImageNotFound",
+    "ManifestInvalid",
+    "PlatformMissing",
+    "ReferenceInvalid",
+    "RegistryError",
+    "RegistryRateLimited",
+    "RegistryRefused",
+    "RegistryUnauthorized",
+    "RegistryUnavailable",
+]
+
+
+class RegistryError(Exception):
+    """An image could not be resolved."""
+
+    reason: ClassVar[str] = "RegistryError"
+    """Stable CamelCase word for conditions and programs."""
+    transient: ClassVar[bool] = False
+    """True: asking again later may succeed. False: something has to change."""
+
+    @property
+    def message(self) -> str:
+        """Sentence for people: what is wrong and what to do."""
+        return str(self)
+
+
+class ReferenceInvalid(RegistryError):
+    """A text is no reference of an image."""
+
+    reason = "ReferenceInvalid"
+
+
+class ImageNotFound(RegistryError):
+    """The registry has no such repository, tag or digest."""
+
+    reason = "ImageNotFound"
+
+
+class PlatformMissing(RegistryError):
+    """The image has nothing for the platform that is asked for."""
+
+    reason = "PlatformMissing"
+
+
+class ManifestInvalid(RegistryError):
+    """What the registry has there is no container image, or not what its digest says."""
+
+    reason = "ManifestInvalid"
+
+
+class RegistryUnauthorized(RegistryError):
+    """The image may not be read with the credentials there are."""
+
+    reason = "RegistryUnauthorized"
+
+
+class RegistryRefused(RegistryError):
+    """The guard keeps the registry, its token server or its storage from being called."""
+
+    reason = "RegistryRefused"
+
+
+class RegistryUnavailable(RegistryError):
+    """The registry did not answer, or not as it should; asking later may help."""
+
+    reason = "RegistryUnavailable"
+    transient = True
+
+    def __init__(self, message: str, *, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+        """Seconds to wait as the registry asked; None when it said nothing."""
+
+
+class RegistryRateLimited(RegistryUnavailable):
+    """The registry wants fewer requests."""
+
+    reason = "RegistryRateLimited"
+
+
+class CredentialsInvalid(ValueError):
+    """Credentials of a registry have not the form that the registry needs."""

@@ -1,0 +1,57 @@
+"""How registries are reached: the administrator's settings."""
+
+from pathlib import Path
+from typing import Self
+
+import httpx
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from cloister_clients.guard import Guard
+
+__all__ = ["RegistrySettings"]
+
+
+class RegistrySettings(BaseModel):
+    """How registries are reached, and what may be read from them."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    allow_private: tuple[str, ...] = ()
+    """Hosts, ``host`` or ``host:port``, that may have private addresses."""
+    plain_http: tuple[str, ...] = ()
+    """Hosts, ``host`` or ``host:port``, that are called without TLS."""
+    mirrors: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    """Registry, as references write it -> addresses (``https://host[:port][/path]``) that are asked
+    before it, in order, for images with a digest. They get no credentials of an organization."""
+    ca_file: Path | None = None
+    """PEM file with the only certificate authorities to trust. None: the public ones."""
+    timeout_seconds: float = Field(default=15.0, gt=0, le=300)
+    """Longest wait for a connection and between two pieces of an answer, in seconds."""
+    total_seconds: float = Field(default=60.0, gt=0, le=600)
+    """Longest time for one image with all requests that it needs, in seconds."""
+    max_manifest_bytes: int = Field(default=4194304, ge=1024)
+    """Largest manifest or index, in bytes (the distribution specification wants 4 MiB)."""
+    max_config_bytes: int = Field(default=8388608, ge=1024)
+    """Largest configuration of an image, in bytes."""
+
+    @model_validator(mode="after")
+    def _mirrors_are_addresses(self) -> Self:
+        """Check the addresses of mirrors."""
+        for registry, addresses in self.mirrors.items():
+            for address in addresses:
+                try:
+                    url = httpx.URL(address)
+                except httpx.InvalidURL as error:
+                    raise ValueError(f"mirrors.{registry}: {address!r} is no address") from error
+                if url.scheme not in {"http", "https"} or not url.host or url.userinfo or url.query:
+                    raise ValueError(
+                        f"mirrors.{registry}: {address!r} is no address; write https://host, "
+                        "without credentials"
+                    )
+        return self
+
+    def guard(self) -> Guard:
+        """Build the guard of these settings."""
+        return Guard(
+            allow_private=frozenset(self.allow_private), plain_http=frozenset(self.plain_http)
+        )

@@ -1,0 +1,45 @@
+"""Releases: from a repository's name and a tag to the bytes of its configuration file.
+
+The rest of Cloister uses the names below; which provider answers is a setting.
+"""
+
+from cloister_clients.sources.errors import (
+    ConfigFileNotFound,
+    ConfigFileNotRegular,
+    FileTooLarge,
+    NameInvalid,
+    RateLimited,
+    ReleaseNotPublished,
+    RepositoryNotFound,
+    SourceError,
+    SourceRefused,
+    SourceUnauthorized,
+    SourceUnavailable,
+    TagMoved,
+    TagNotFound,
+)
+from cloister_clients.sources.provider import provider_from
+from cloister_clients.sources.release import LatestRelease, Release, SourceProvider
+from cloister_clients.sources.settings import SourceKind, SourceSettings
+
+__all__ = [
+    "ConfigFileNotFound",
+    "ConfigFileNotRegular",
+    "FileTooLarge",
+    "LatestRelease",
+    "NameInvalid",
+    "RateLimited",
+    "Release",
+    "ReleaseNotPublished",
+    "RepositoryNotFound",
+    "SourceError",
+    "SourceKind",
+    "SourceProvider",
+    "SourceRefused",
+    "SourceSettings",
+    "SourceUnauthorized",
+    "SourceUnavailable",
+    "TagMoved",
+    "TagNotFound",
+    "provider_from",
+]

@@ -1,0 +1,241 @@
+"""Runs the program git so that neither a repository nor the environment can steer it.
+
+`GitProvider` alone calls it. Every question gets a directory of its own with an empty bare
+repository; git sees no configuration but the one written here, no variable of the process, no
+hook, and only the protocols that one call may speak. Output, written files, memory and time are
+bounded.
+"""
+
+import asyncio
+import os
+import shutil
+import signal
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from cloister_clients.sources.errors import SourceUnavailable
+
+__all__ = ["Git", "Output", "workplace"]
+
+MAX_MEMORY_BYTES = 2 * 1024**3
+"""Address space of one git process, in bytes; a pack can ask for more than it sends."""
+
+MAX_ERROR_BYTES = 64 * 1024
+"""How much of the error output is kept, in bytes; a server can send any amount."""
+
+CONFIG = """\
+[core]
+	hooksPath = /dev/null
+	symlinks = false
+	bigFileThreshold = 1m
+	packedGitWindowSize = 32m
+	packedGitLimit = 256m
+[credential]
+	helper =
+[fetch]
+	recurseSubmodules = false
+	unpackLimit = 1
+	writeCommitGraph = false
+[gc]
+	auto = 0
+[maintenance]
+	auto = false
+[http]
+	followRedirects = false
+	sslVerify = true
+	proxy =
+[init]
+	defaultBranch = main
+[pack]
+	threads = 1
+[protocol]
+	version = 2
+[submodule]
+	recurse = false
+[transfer]
+	bundleURI = false
+"""
+"""Configuration of each git: nothing of it is left to a user, a system or a repository.
+
+The unpack limit puts every fetch into one pack file, so that the limit on files bounds it.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """What git answered."""
+
+    code: int
+    """Exit code; negative: ended by that signal."""
+    out: bytes
+    """Standard output."""
+    error: str
+    """Standard error, its beginning."""
+    overflow: bool
+    """Whether there was more standard output than allowed; git was ended then."""
+
+
+@contextmanager
+def workplace(*, safe_directory: Path | None = None, ca_file: Path | None = None) -> Iterator[Path]:
+    """Make the directory of one question; it is gone afterwards.
+
+    Parameters
+    ----------
+    safe_directory
+        Repository on this machine that may belong to another user; None: no such one.
+    ca_file
+        The only certificate authorities to trust; None: those of the system.
+    """
+    with tempfile.TemporaryDirectory(prefix="cloister-git-", ignore_cleanup_errors=True) as name:
+        place = Path(name)
+        text = CONFIG
+        if safe_directory is not None:
+            text += f"[safe]\n\tdirectory = {_quoted(safe_directory)}\n"
+        if ca_file is not None:
+            text += f"[http]\n\tsslCAInfo = {_quoted(ca_file)}\n"
+        (place / "gitconfig").write_text(text, encoding="utf-8")
+        (place / "home").mkdir()
+        yield place
+
+
+def _quoted(path: Path) -> str:
+    """Write a path as a value of git's configuration."""
+    escaped = str(path).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{escaped}"'
+
+
+class Git:
+    """The program git in one workplace."""
+
+    def __init__(self, place: Path, *, max_file_bytes: int) -> None:
+        self._place = place
+        self._repository = place / "repository"
+        self._max_file_bytes = max_file_bytes
+
+    def _environment(
+        self, protocol: str, options: Mapping[str, str], ssh: str | None
+    ) -> dict[str, str]:
+        """Build the whole environment of one call."""
+        environment = {
+            "PATH": os.environ.get("PATH", os.defpath),
+            "HOME": str(self._place / "home"),
+            "LC_ALL": "C",
+            "GIT_ALLOW_PROTOCOL": protocol,
+            "GIT_CONFIG_NOSYSTEM": "1",
+            "GIT_CONFIG_GLOBAL": str(self._place / "gitconfig"),
+            "GIT_CONFIG_COUNT": str(len(options)),
+            "GIT_DIR": str(self._repository),
+            "GIT_LITERAL_PATHSPECS": "1",
+            "GIT_NO_REPLACE_OBJECTS": "1",
+            "GIT_OPTIONAL_LOCKS": "0",
+            "GIT_PROTOCOL_FROM_USER": "0",
+            "GIT_TERMINAL_PROMPT": "0",
+            "GIT_ASKPASS": "/bin/false",
+            "SSH_ASKPASS": "/bin/false",
+            "GIT_SSH_VARIANT": "ssh",
+            "GIT_SSH_COMMAND": ssh or "/bin/false",
+        }
+        for index, (key, value) in enumerate(options.items()):
+            environment[f"GIT_CONFIG_KEY_{index}"] = key
+            environment[f"GIT_CONFIG_VALUE_{index}"] = value
+        return environment
+
+    async def run(
+        self,
+        *arguments: str,
+        protocol: str = "none",
+        options: Mapping[str, str] | None = None,
+        ssh: str | None = None,
+        limit: int = 65536,
+    ) -> Output:
+        """Run one git command to its end.
+
+        Parameters
+        ----------
+        arguments
+            The command and its arguments.
+        protocol
+            The one protocol that git may speak; ``none`` forbids each.
+        options
+            Configuration of this call alone; it appears on no command line and in no file.
+        ssh
+            Command that git starts for ssh; None: none works.
+        limit
+            Largest standard output, in bytes.
+
+        Raises
+        ------
+        SourceUnavailable
+            When git is not installed.
+        """
+        program = shutil.which("git")
+        if program is None:
+            raise SourceUnavailable("the program git is not installed beside Cloister")
+        process = await asyncio.create_subprocess_exec(
+            "/bin/sh",
+            "-c",
+            # The limits of a process are inherited by what it starts: git, its transport, the
+            # indexer of packs. The unit of -f is 512 bytes, that of -v is 1024.
+            'ulimit -c 0; ulimit -f "$1"; ulimit -v "$2"; shift 2; exec "$@"',
+            "sh",
+            str(self._max_file_bytes // 512),
+            str(MAX_MEMORY_BYTES // 1024),
+            program,
+            *arguments,
+            cwd=self._place,
+            env=self._environment(protocol, options or {}, ssh),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            start_new_session=True,
+        )
+        assert process.stdout is not None
+        assert process.stderr is not None
+        try:
+            (out, overflow), (error, _) = await asyncio.gather(
+                _read(process.stdout, limit, on_overflow=lambda: _end(process)),
+                _read(process.stderr, MAX_ERROR_BYTES, on_overflow=None),
+            )
+            code = await process.wait()
+        finally:
+            # Also when the caller is cancelled: git has children, and all of them end.
+            _end(process)
+            await asyncio.shield(process.wait())
+        return Output(code, out, error.decode("utf-8", "replace"), overflow)
+
+
+def _end(process: asyncio.subprocess.Process) -> None:
+    """End a process and everything that it started."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+
+
+async def _read(
+    stream: asyncio.StreamReader, limit: int, *, on_overflow: Callable[[], None] | None
+) -> tuple[bytes, bool]:
+    """Read a stream to its end and keep its beginning.
+
+    Parameters
+    ----------
+    stream
+        What is read.
+    limit
+        How many bytes are kept.
+    on_overflow
+        Called when there is more; None: the rest is read and dropped.
+    """
+    kept = bytearray()
+    overflow = False
+    while piece := await stream.read(65536):
+        room = limit - len(kept)
+        kept += piece[:room]
+        if len(piece) > room and not overflow:
+            overflow = True
+            if on_overflow is not None:
+                on_overflow()
+    return bytes(kept), overflow

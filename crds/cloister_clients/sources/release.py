@@ -1,0 +1,91 @@
+"""A release, and what each provider of releases can do.
+
+The facade and the operator know this protocol only; which provider answers is a setting.
+"""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Protocol
+
+from cloister_clients.sources.errors import TagMoved
+
+__all__ = ["LatestRelease", "Release", "SourceProvider", "check_pin"]
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """The configuration file at a published tag, as bytes."""
+
+    repo: str
+    """Repository, ``owner/name``, as it was asked for."""
+    tag: str
+    """Tag, as it was asked for."""
+    commit: str
+    """Commit that the tag points to: 40 hexadecimal digits."""
+    published: datetime
+    """When it was published, in UTC; for plain git the date of the tag, else of the commit."""
+    file_name: str
+    """Which of the possible names the file has."""
+    file: bytes = field(repr=False)
+    """The file, byte for byte."""
+
+
+@dataclass(frozen=True, slots=True)
+class LatestRelease:
+    """The newest release of a repository, without its file."""
+
+    tag: str
+    """Its tag."""
+    commit: str
+    """Commit that the tag points to: 40 hexadecimal digits."""
+    published: datetime
+    """When it was published, in UTC."""
+
+
+class SourceProvider(Protocol):
+    """Where repositories live."""
+
+    async def resolve(self, repo: str, tag: str, *, commit: str | None = None) -> Release:
+        """Read the configuration file at a tag.
+
+        Parameters
+        ----------
+        repo
+            Repository, ``owner/name``.
+        tag
+            Tag with a published release.
+        commit
+            Commit that the tag must point to; None: whichever it points to.
+
+        Raises
+        ------
+        SourceError
+            Of the class that says why, see `cloister_clients.sources.errors`.
+        """
+        ...
+
+    async def latest(self, repo: str) -> LatestRelease | None:
+        """Answer the newest published release; None when the repository has none.
+
+        Raises
+        ------
+        SourceError
+            Of the class that says why, see `cloister_clients.sources.errors`.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Close connections; the provider is not used afterwards."""
+        ...
+
+
+def check_pin(repo: str, tag: str, *, pinned: str | None, actual: str) -> None:
+    """Check that a tag still points to the commit that was pinned.
+
+    Raises
+    ------
+    TagMoved
+        When a commit is pinned and the tag points to another one.
+    """
+    if pinned is not None and pinned != actual:
+        raise TagMoved(repo, tag, pinned=pinned, actual=actual)

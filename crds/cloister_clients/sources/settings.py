@@ -1,0 +1,121 @@
+"""Where repositories live: the administrator's settings for sources."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Self
+
+import httpx
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+
+from cloister_clients.guard import Guard
+
+__all__ = ["DEFAULT_FILE_NAME", "SourceKind", "SourceSettings"]
+
+DEFAULT_FILE_NAME = "service-config.yml"
+"""Name of the configuration file (specification, "Container configuration file")."""
+
+FileName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,99}$")]
+"""Name of a file in the root directory of a repository."""
+
+
+class SourceKind(StrEnum):
+    """Which protocol is spoken."""
+
+    GIT = "git"
+    """Plain git under a base; a tag is a release."""
+    GITHUB = "github"
+    """The REST interface of GitHub or GitHub Enterprise Server."""
+    GITEA = "gitea"
+    """The REST interface of Gitea or Forgejo."""
+
+
+class SourceSettings(BaseModel):
+    """One place where the repositories of the installation live."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kind: SourceKind
+    """Which protocol is spoken."""
+    base: str = ""
+    """Where repositories lie. git: an https, http or ssh address or an absolute directory;
+    github: address of the interface, default ``https://api.github.com``, on an Enterprise Server
+    ``https://HOST/api/v3``; gitea: address of the server without ``/api/v1``."""
+    url_suffix: str = Field(default=".git", pattern=r"^(|\.git)$")
+    """git over a network: what follows ``owner/name`` in an address, ``.git`` or nothing."""
+    token_file: Path | None = None
+    """File with the token, read anew for each request so that it may be replaced. None: no token.
+    git over https sends it as the password of `username`."""
+    username: str = Field(default="x-access-token", min_length=1, pattern=r"^[^:\x00-\x1f]*$")
+    """git over https: user name that goes with the token."""
+    ssh_key_file: Path | None = None
+    """git over ssh: private key. None: only servers that ask for none."""
+    known_hosts_file: Path | None = None
+    """git over ssh: the server's public keys in OpenSSH's form; required for ssh."""
+    ca_file: Path | None = None
+    """PEM file with the only certificate authorities to trust. None: the public ones."""
+    file_names: tuple[FileName, ...] = Field(default=(DEFAULT_FILE_NAME,), min_length=1)
+    """Names of the configuration file in the root directory; the first that exists is read."""
+    max_file_bytes: int = Field(default=262144, ge=1, le=1048576)
+    """Largest configuration file, in bytes."""
+    max_fetch_bytes: int = Field(default=1073741824, ge=1048576)
+    """git: largest file that a fetch may write, in bytes."""
+    timeout_seconds: float = Field(default=60.0, gt=0, le=600)
+    """Longest time for one question, with all the requests it needs, in seconds."""
+    concurrency: int = Field(default=4, ge=1, le=64)
+    """git: how many questions are worked on at once."""
+    prereleases: bool = False
+    """github, gitea: whether a pre-release may be the latest release. A pre-release can always be
+    deployed by its tag."""
+    allow_private: tuple[str, ...] = ()
+    """Hosts, ``host`` or ``host:port``, that may have private addresses."""
+    plain_http: tuple[str, ...] = ()
+    """Hosts, ``host`` or ``host:port``, that may be called without TLS."""
+
+    @model_validator(mode="after")
+    def _base_fits(self) -> Self:
+        """Check that the base is one that this kind can use."""
+        try:
+            url = httpx.URL(self.address)
+        except httpx.InvalidURL as error:
+            raise ValueError(f"base {self.base!r} is no address: {error}") from error
+        if self.kind is SourceKind.GIT and self.base.startswith("/"):
+            return self
+        schemes = {"https", "http", "ssh"} if self.kind is SourceKind.GIT else {"https", "http"}
+        if url.scheme not in schemes or not url.host:
+            raise ValueError(
+                f"base {self.base!r} does not fit kind {self.kind}: write an address with "
+                + ", ".join(sorted(schemes))
+                + (", or an absolute directory" if self.kind is SourceKind.GIT else "")
+            )
+        if url.password or (url.username and url.scheme != "ssh"):
+            raise ValueError("base holds credentials; put the token into token_file")
+        if url.query or url.fragment:
+            raise ValueError("base has a query or a fragment; write the address alone")
+        if url.scheme == "ssh" and self.known_hosts_file is None:
+            raise ValueError("base is an ssh address, so known_hosts_file is needed")
+        return self
+
+    @property
+    def address(self) -> str:
+        """The base without a slash at its end, with the default of the kind."""
+        if not self.base and self.kind is SourceKind.GITHUB:
+            return "https://api.github.com"
+        return self.base.rstrip("/")
+
+    def guard(self) -> Guard:
+        """Build the guard of these settings."""
+        return Guard(
+            allow_private=frozenset(self.allow_private), plain_http=frozenset(self.plain_http)
+        )
+
+    def read_token(self) -> str | None:
+        """Read the token; None when no file is set.
+
+        Raises
+        ------
+        OSError
+            When the file cannot be read.
+        """
+        if self.token_file is None:
+            return None
+        return self.token_file.read_text(encoding="utf-8").strip() or None
