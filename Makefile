@@ -1,0 +1,88 @@
+# Cloister: the commands of the house. `make help` lists them.
+# Each target sets up what it needs by itself and is quiet when there is nothing to do.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+CACHE ?= $(or $(CLOISTER_CACHE),$(HOME)/.cache/cloister)
+PYTHON ?= python3
+UV_VERSION := 0.13.9
+UV := $(CACHE)/uv-$(UV_VERSION)/bin/uv
+BIN := .venv/bin
+WORKERS ?= 2
+
+.PHONY: help
+help: ## List the commands
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(UV):
+	@echo "Setting up uv $(UV_VERSION) in $(CACHE)"
+	@$(PYTHON) -m venv $(CACHE)/uv-$(UV_VERSION)
+	@$(CACHE)/uv-$(UV_VERSION)/bin/pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
+
+.venv/.ready: pyproject.toml uv.lock | $(UV)
+	@$(UV) sync --quiet --frozen --all-extras
+	@touch $@
+
+.PHONY: venv
+venv: .venv/.ready ## Make the virtual environment from the locked versions
+
+.PHONY: demo
+demo: venv ## From nothing to a container serving HTTP (CHECK=1: check each step, then tear down)
+	@$(BIN)/python -m dev.demo up $(if $(CHECK),--check)
+
+.PHONY: down
+down: venv ## End what `make demo` left running
+	@$(BIN)/python -m dev.demo down
+
+.PHONY: test
+test: lint verify unit test-api test-cluster ## Everything: lint, types, unit, API server and cluster tests
+
+.PHONY: unit
+unit: venv ## Tests that need no cluster; seconds
+	@$(BIN)/pytest tests/unit -q -n $(WORKERS)
+
+.PHONY: test-api
+test-api: venv ## Tests against a real API server
+	@$(BIN)/pytest tests/api -q -n $(WORKERS)
+
+.PHONY: test-cluster
+test-cluster: venv ## Tests on a real node, where Pods really run (root, Linux)
+	@$(BIN)/pytest tests/cluster -q
+
+.PHONY: lint
+lint: venv ## Format, rules, types, layers, the house's own checks
+	@$(BIN)/ruff format --check --quiet .
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/mypy --no-error-summary
+	@$(BIN)/lint-imports --no-timing >/dev/null || $(BIN)/lint-imports
+	@$(BIN)/python -m dev.house check
+
+.PHONY: fmt
+fmt: venv ## Format the code and mend what can be mended
+	@$(BIN)/ruff check --fix --quiet . || true
+	@$(BIN)/ruff format --quiet .
+
+.PHONY: crds
+crds: venv ## Write the generated manifests anew
+	@$(BIN)/python -m dev.house generate
+
+.PHONY: verify
+verify: venv ## Fail when generated files are not what the models say
+	@$(BIN)/python -m dev.house verify
+
+.PHONY: cluster-up
+cluster-up: venv ## Start the local cluster (NAME=…)
+	@$(BIN)/python -m dev.cluster up $(if $(NAME),--name $(NAME))
+
+.PHONY: cluster-down
+cluster-down: venv ## Stop the local cluster (NAME=…)
+	@$(BIN)/python -m dev.cluster down $(if $(NAME),--name $(NAME))
+
+.PHONY: bench
+bench: venv ## Run the benchmarks; figures as ratios
+	@$(BIN)/python -m dev.bench
+
+.PHONY: clean
+clean: ## Remove what the commands made in the checkout
+	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist

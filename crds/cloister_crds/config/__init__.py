@@ -1,0 +1,45 @@
+"""``service-config.yml``: what a release of a user's repository wants to run."""
+
+from cloister_crds.config.limits import Rules
+from cloister_crds.config.model import (
+    ContainerSpec,
+    Egress,
+    EnvEntry,
+    Healthcheck,
+    Ipc,
+    ModelSpec,
+    Network,
+    Restart,
+    ServiceConfig,
+    Shim,
+    TlsMode,
+    Tmpfs,
+    User,
+    Volume,
+)
+from cloister_crds.config.naming import object_name, secret_is_file
+from cloister_crds.config.parsing import ParsedConfig, parse
+from cloister_crds.config.rules.environment import variable_problems
+
+__all__ = [
+    "ContainerSpec",
+    "Egress",
+    "EnvEntry",
+    "Healthcheck",
+    "Ipc",
+    "ModelSpec",
+    "Network",
+    "ParsedConfig",
+    "Restart",
+    "Rules",
+    "ServiceConfig",
+    "Shim",
+    "TlsMode",
+    "Tmpfs",
+    "User",
+    "Volume",
+    "object_name",
+    "parse",
+    "secret_is_file",
+    "variable_problems",
+]

@@ -1,0 +1,90 @@
+"""What is set and what is fixed about a file: the settings of the rules, and their counts.
+
+An organization-level check passes its own `Rules`; the counts are part of the format.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+__all__ = [
+    "CPU_TIERS",
+    "GPU_COUNTS",
+    "MAX_ALLOW",
+    "MAX_CONTAINERS",
+    "MAX_LIST",
+    "MAX_MODELS",
+    "MAX_NAME_BYTES",
+    "MAX_NETWORKS",
+    "MAX_PROBLEMS",
+    "MAX_TEST",
+    "MAX_TMPFS",
+    "MEMORY_TIERS",
+    "VERSION",
+    "Rules",
+]
+
+VERSION = re.compile(r"(0|[1-9][0-9]{0,8})\.(0|[1-9][0-9]{0,8})\.(0|[1-9][0-9]{0,8})")
+"""Three numbers, as in ``cvm-version``."""
+
+CPU_TIERS: Final = (2, 4, 8, 16, 32)
+"""Processors that an enclave may have (specification, Limits)."""
+MEMORY_TIERS: Final = (8192, 16384, 32768, 65536, 131072, 262144, 524288)
+"""Memory in MB that an enclave may have (specification, Limits)."""
+GPU_COUNTS: Final = (1, 8)
+"""GPUs that an enclave may have (specification, Limits)."""
+
+MAX_CONTAINERS: Final = 64
+"""Most containers of a file."""
+MAX_MODELS: Final = 24
+"""Most models of a file."""
+MAX_NETWORKS: Final = 32
+"""Most networks of a file."""
+MAX_LIST: Final = 256
+"""Most entries of each list of a container."""
+MAX_TMPFS: Final = 64
+"""Most tmpfs mounts of a container."""
+MAX_ALLOW: Final = 256
+"""Most hosts of an allowlist."""
+MAX_TEST: Final = 64
+"""Most words of a health check."""
+MAX_NAME_BYTES: Final = 256
+"""Most bytes in the name of a variable or secret."""
+MAX_PROBLEMS: Final = 1000
+"""Most problems that are reported of one file; a last one says that there are more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """The settings that a file is judged by."""
+
+    cpu_tiers: tuple[int, ...] = CPU_TIERS
+    """Values that `cpus` may have."""
+    memory_tiers: tuple[int, ...] = MEMORY_TIERS
+    """Values in MB that `memory` may have."""
+    gpu_counts: tuple[int, ...] = GPU_COUNTS
+    """Values that `gpus` may have when it is there."""
+    max_bytes: int = 1024 * 1024
+    """Most bytes of a file that is looked at."""
+    deployable_bytes: int = 256 * 1024
+    """Most bytes of a file that can be deployed; above it a warning, an error of a release."""
+    strict_from: str | None = None
+    """First ``X.Y.Z`` from which strict rules are errors; None keeps them warnings always."""
+    service: str = "cloister"
+    """The service's name: ``/<service>`` is mounted in every container."""
+    release: bool = False
+    """Whether the file is one of a release: placeholders are errors then."""
+    variables: Mapping[str, str] | None = None
+    """The deploy-time variables; None when they are not known, so that none is judged."""
+
+    def __post_init__(self) -> None:
+        """Refuse settings that no file could be judged by.
+
+        Raises
+        ------
+        ValueError
+            When `strict_from` is no version.
+        """
+        if self.strict_from is not None and not VERSION.fullmatch(self.strict_from):
+            raise ValueError(f"strict_from is {self.strict_from!r}: write X.Y.Z")

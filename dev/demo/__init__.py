@@ -1,0 +1,1 @@
+"""The demo: from nothing to containers of a real repository that serve HTTP."""

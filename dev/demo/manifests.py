@@ -1,0 +1,45 @@
+"""The objects of the demo, as an administrator and a user would write them."""
+
+from typing import Any
+
+__all__ = ["HOST", "ORGANIZATION", "host", "second_container"]
+
+API_VERSION = "cloister.dev/v1alpha1"
+ORGANIZATION = "acme"
+"""Slug of the demo's organization; also its namespace's suffix."""
+HOST = "laptop"
+"""Name of the demo's Host."""
+
+
+def host() -> dict[str, Any]:
+    """Answer the Host: this machine, without a TEE, requesting a little of what the file asks for.
+
+    The smallest shape of a configuration file is 2 cpus and 8 GB. Overcommit lets two of them stand
+    on a laptop with two cores; the limits stay those of the file.
+    """
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "Host",
+        "metadata": {"name": HOST},
+        "spec": {
+            "tee": "None",
+            "networkIsolation": "Pod",
+            "default": True,
+            "cpuType": "this machine",
+            "overcommit": {"cpuPercent": 5, "memoryPercent": 2},
+        },
+    }
+
+
+def second_container(*, name: str, namespace: str, repo: str, tag: str) -> dict[str, Any]:
+    """Answer a Container as a kubectl user would write it."""
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "Container",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {
+            "repo": repo,
+            "tag": tag,
+            "variables": [{"name": "GREETING", "value": "Bonjour"}],
+        },
+    }

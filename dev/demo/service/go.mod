@@ -1,0 +1,3 @@
+module cloister.dev/demo/hello
+
+go 1.22
