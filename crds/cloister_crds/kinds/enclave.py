@@ -80,6 +80,8 @@ class EnclaveSummary(Model):
     """containers of the file, in order."""
     upstream: str = ""
     """upstream is the container that the shim routes to."""
+    unenforced: Annotated[tuple[str, ...], ListType("atomic"), Field(max_length=64)] = ()
+    """unenforced lists fields of the file that the Host cannot enforce. Default none."""
 
 
 class EnclaveSpec(Model):
@@ -97,6 +99,9 @@ class EnclaveSpec(Model):
     """revision names the request; promote refers to it."""
     attempt: Annotated[int, Field(ge=1)]
     """attempt counts the Enclaves of the revision from 1."""
+    losses: Annotated[int, Field(ge=0)] = 0
+    """losses counts the attempts in a row that were lost before this one; the back-off of the next
+    one follows from it. Default 0."""
     repo: str
     """repo, ``owner/name``."""
     tag: str

@@ -1,0 +1,102 @@
+"""Conditions as Kubernetes wants them: one of each type, times that move only with the status.
+
+Sources: Kubernetes API conventions, "Typical status properties"; kstatus, "Conditions"
+(Reconciling and Stalled are there only while true).
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+from cloister_crds.kinds.meta import Condition, ConditionStatus
+
+__all__ = ["Finding", "condition", "holds", "merge"]
+
+MESSAGE_LIMIT = 32_768
+"""Longest message that the schema takes, in characters."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A condition before it has a time."""
+
+    type: str
+    """Name of the condition."""
+    status: bool
+    """Whether it holds."""
+    reason: str
+    """Word of the reasons table."""
+    message: str = ""
+    """Sentence for people."""
+
+
+def merge(
+    before: Iterable[Condition], findings: Iterable[Finding], *, generation: int, now: datetime
+) -> tuple[Condition, ...]:
+    """Make the next conditions.
+
+    Parameters
+    ----------
+    before
+        Conditions as they stand. One without a finding is removed.
+    findings
+        What is so now, in the order in which it is to stand.
+    generation
+        metadata.generation that was looked at.
+    now
+        The present; it is written only where a status changes.
+
+    Returns
+    -------
+    tuple[Condition, ...]
+        The next conditions, equal to the present ones when nothing changed.
+    """
+    known = {each.type: each for each in before}
+    merged = []
+    for finding in findings:
+        status = ConditionStatus.TRUE if finding.status else ConditionStatus.FALSE
+        old = known.get(finding.type)
+        since = old.last_transition_time if old is not None and old.status is status else now
+        merged.append(
+            Condition(
+                type=finding.type,
+                status=status,
+                observed_generation=max(generation, 0),
+                last_transition_time=since,
+                reason=finding.reason,
+                message=finding.message[:MESSAGE_LIMIT],
+            )
+        )
+    return tuple(merged)
+
+
+def condition(conditions: Iterable[Condition], name: str) -> Condition | None:
+    """Answer the condition of a type.
+
+    Parameters
+    ----------
+    conditions
+        Conditions of an object.
+    name
+        Type of the condition.
+
+    Returns
+    -------
+    Condition | None
+        None when the object has none of that type.
+    """
+    return next((each for each in conditions if each.type == name), None)
+
+
+def holds(conditions: Iterable[Condition], name: str) -> bool:
+    """Tell whether a condition is there and true.
+
+    Parameters
+    ----------
+    conditions
+        Conditions of an object.
+    name
+        Type of the condition.
+    """
+    found = condition(conditions, name)
+    return found is not None and found.status is ConditionStatus.TRUE

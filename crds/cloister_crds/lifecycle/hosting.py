@@ -1,0 +1,87 @@
+"""Which Host a request runs on, and what that Host means for it."""
+
+from collections.abc import Iterable
+
+from cloister_crds.kinds.host import TEE, Host, NetworkIsolation
+from cloister_crds.kinds.meta import Condition, ConditionStatus
+from cloister_crds.lifecycle.conditions import Finding, condition
+
+__all__ = ["findings", "host_named", "pick_host", "trouble"]
+
+
+def host_named(name: str, hosts: Iterable[Host]) -> Host | None:
+    """Answer the Host of a name.
+
+    Parameters
+    ----------
+    name
+        metadata.name of the Host.
+    hosts
+        All Hosts.
+    """
+    return next((each for each in hosts if each.metadata.name == name), None)
+
+
+def pick_host(named: str | None, hosts: Iterable[Host]) -> Host | None:
+    """Answer the Host that a request runs on.
+
+    Parameters
+    ----------
+    named
+        spec.host; None = the default Host, of several the first by name.
+    hosts
+        All Hosts.
+
+    Returns
+    -------
+    Host | None
+        None when there is no such Host.
+    """
+    everything = sorted(hosts, key=lambda each: each.metadata.name)
+    if named is not None:
+        return host_named(named, everything)
+    return next((each for each in everything if each.spec.default), None)
+
+
+def trouble(host: Host) -> Condition | None:
+    """Answer the condition that says why a Host cannot be used now.
+
+    Parameters
+    ----------
+    host
+        The Host; one without a condition ``Ready`` was not looked at yet and is taken as usable.
+    """
+    ready = condition(host.status.conditions, "Ready")
+    return ready if ready is not None and ready.status is ConditionStatus.FALSE else None
+
+
+def findings(host: Host, unenforced: tuple[str, ...], *, containers: int) -> tuple[Finding, ...]:
+    """Say what a Host cannot give, as conditions of a Container.
+
+    Parameters
+    ----------
+    host
+        The Host.
+    unenforced
+        Fields of the file that are not enforced.
+    containers
+        How many containers the file has.
+    """
+    found = []
+    if host.spec.tee is TEE.NONE:
+        text = (
+            f"Host {host.metadata.name} has no trusted execution environment: who runs the node "
+            "can read what runs here."
+        )
+        found.append(Finding("Confidential", status=False, reason="NoTee", message=text))
+    if host.spec.network_isolation is NetworkIsolation.POD:
+        shared = "The shim and the container share" if containers == 1 else "All containers share"
+        text = (
+            f"{shared} one network namespace on Host {host.metadata.name}; networks and egress "
+            "rules of the file are not enforced."
+        )
+        found.append(Finding("NetworkIsolated", status=False, reason="SharedNetwork", message=text))
+    if unenforced:
+        text = f"Not enforced on Host {host.metadata.name}: {', '.join(unenforced)}."
+        found.append(Finding("Unenforced", status=True, reason="HostCannot", message=text))
+    return tuple(found)

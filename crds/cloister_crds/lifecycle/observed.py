@@ -1,0 +1,246 @@
+"""What is known when a pass decides: frozen facts, gathered by the operator, judged by `decide`.
+
+Nothing here is looked up: whoever makes an `Observed` has read everything before. Facts that
+must be asked for outside of the cluster (a release, an image) stand in `Observed.answers` under the
+`Need` that asks for them; a need without an answer was not asked yet.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Generic, TypeAlias, TypeVar
+
+from cloister_crds.config.model import ServiceConfig
+from cloister_crds.kinds.container import Container
+from cloister_crds.kinds.deployment import Deployment
+from cloister_crds.kinds.enclave import Enclave
+from cloister_crds.kinds.host import Host
+from cloister_crds.kinds.hostnameclaim import HostnameClaim
+from cloister_crds.kinds.organization import Organization
+from cloister_crds.kinds.secret import Secret
+from cloister_crds.problems import Problem
+
+__all__ = [
+    "Answer",
+    "DecisionSettings",
+    "Failed",
+    "Known",
+    "Need",
+    "NeedImage",
+    "NeedRelease",
+    "NeedSecretValues",
+    "Observed",
+    "RegistryImage",
+    "ReleaseFacts",
+    "SecretRefKey",
+    "SecretValues",
+    "ServiceFacts",
+]
+
+T_co = TypeVar("T_co", covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Known(Generic[T_co]):
+    """A question was answered."""
+
+    value: T_co
+    """The answer."""
+    at: datetime
+    """When it was answered, in UTC."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A question could not be answered."""
+
+    reason: str
+    """CamelCase word of the reasons table (`cloister_crds.lifecycle.reasons`)."""
+    message: str
+    """Sentence for people: what could not be had and what to do."""
+    transient: bool
+    """Whether asking again may help."""
+    at: datetime
+    """When it failed, in UTC."""
+    retry_at: datetime | None = None
+    """When to ask again at the earliest, in UTC (the asker's back-off); None for what is not
+    transient."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseFacts:
+    """A release and its configuration file, parsed once by the resolver."""
+
+    repo: str
+    """``owner/name``."""
+    tag: str
+    """Tag of the release."""
+    commit: str
+    """Commit that the tag pointed to, 40 hex digits."""
+    published: datetime
+    """When it was published, in UTC."""
+    file_name: str
+    """Name under which the file was found."""
+    raw: bytes
+    """The file as it is; what is measured and mounted."""
+    digest: str
+    """``sha256:`` and the hash of `raw`."""
+    config: ServiceConfig | None
+    """The normalised file; None when it has errors."""
+    problems: tuple[Problem, ...] = ()
+    """Errors and warnings of the file."""
+    unenforced: tuple[str, ...] = ()
+    """Fields of the file that the operator's Pods cannot enforce, in its order."""
+
+
+@dataclass(frozen=True, slots=True)
+class RegistryImage:
+    """An image as its registry describes it."""
+
+    image: str
+    """Reference with digest, as the kubelet pulls it."""
+    entrypoint: tuple[str, ...] | None = None
+    """ENTRYPOINT of the image; None = none."""
+    cmd: tuple[str, ...] | None = None
+    """CMD of the image; None = none."""
+    env: tuple[str, ...] = ()
+    """ENV of the image, ``NAME=value``."""
+    user: str = ""
+    """USER of the image; empty = root."""
+    working_dir: str = ""
+    """WORKDIR of the image; empty = /."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class SecretRefKey:
+    """A key of a core Secret that holds the value of a name in the file."""
+
+    name: str
+    """Name in the file, such as ``OPENAI_API_KEY``."""
+    secret: str
+    """Name of the core Secret, in the Container's namespace."""
+    key: str
+    """Key in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class SecretValues:
+    """Whether the values of secrets can be read; the values themselves never come here."""
+
+    missing: tuple[SecretRefKey, ...] = ()
+    """Those whose core Secret or key does not exist."""
+
+
+@dataclass(frozen=True, slots=True)
+class NeedRelease:
+    """Ask the source provider for a release and its file. Answered with `ReleaseFacts`."""
+
+    repo: str
+    """``owner/name``."""
+    tag: str
+    """Tag of the release."""
+    commit: str | None
+    """Commit that the tag must point to; None = wherever it points."""
+    request: str
+    """Revision of the request that asks: an answer given to an earlier request does not count
+    (the resolver may share what is in flight or seconds old)."""
+
+
+@dataclass(frozen=True, slots=True)
+class NeedImage:
+    """Ask a registry for an image. Answered with `RegistryImage`."""
+
+    image: str
+    """Reference with digest, as the file has it."""
+    organization: str
+    """Slug of the organization, whose credentials are used."""
+    platform: str
+    """Platform such as ``linux/amd64``."""
+    request: str
+    """Revision of the request that asks; see `NeedRelease.request`."""
+
+
+@dataclass(frozen=True, slots=True)
+class NeedSecretValues:
+    """Ask whether the values of secrets can be read. Answered with `SecretValues`."""
+
+    namespace: str
+    """Namespace of the core Secrets."""
+    refs: tuple[SecretRefKey, ...]
+    """What must be there, ordered."""
+    request: str
+    """Revision of the request that asks; see `NeedRelease.request`."""
+
+
+Need: TypeAlias = NeedRelease | NeedImage | NeedSecretValues
+"""Something that must be asked for outside of the pass."""
+
+Answer: TypeAlias = Known[ReleaseFacts] | Known[RegistryImage] | Known[SecretValues] | Failed
+"""What came back for a `Need`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceFacts:
+    """The Container's Service and its EndpointSlices as the cluster has them."""
+
+    selects: str
+    """Name of the Enclave that the selector names; empty = none."""
+    addresses: frozenset[str] = frozenset()
+    """Addresses of the EndpointSlices."""
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionSettings:
+    """What the administrator set and a decision depends on."""
+
+    containers_domain: str
+    """Domain under which generated host names stand."""
+    service: str = "cloister"
+    """Name of the mount and of the well-known paths."""
+    platform: str = "linux/amd64"
+    """Platform that images must have."""
+    file_limit: int = 256 * 1024
+    """Largest deployable file in bytes."""
+    progress_deadline: timedelta = timedelta(minutes=30)
+    """Time that an attempt may take from its creation until it is ready."""
+    attempts: int = 10
+    """Attempts of a request that never served which may be lost in a row before it has failed."""
+    taken_recheck: timedelta = timedelta(minutes=1)
+    """Time between two looks at what only others can free, such as a taken host name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """Everything that a decision about one Container depends on."""
+
+    container: Container
+    """The Container itself."""
+    settings: DecisionSettings
+    """What the administrator set."""
+    organization: Organization | None = None
+    """Organization that owns the namespace; None = there is none."""
+    hosts: tuple[Host, ...] = ()
+    """All Hosts."""
+    enclaves: tuple[Enclave, ...] = ()
+    """All Enclaves whose spec.container.name is this Container's, deleting ones and those of an
+    earlier Container of that name (another uid) included, each with its newest judgement as status.
+    An Enclave that status.activeEnclave names and the store lacks was asked for by a live GET."""
+    pods: frozenset[str] = frozenset()
+    """Names of those Enclaves whose Pod exists, ending ones included."""
+    incomplete: frozenset[str] = frozenset()
+    """Names of those Enclaves that lack their ConfigMap or snapshot and have no Pod: whoever made
+    them was interrupted."""
+    claims: Mapping[str, HostnameClaim] = field(default_factory=dict)
+    """HostnameClaims by host name: those of `hostnames.wanted_hostnames` that exist, and all that
+    this Container (namespace and name) holds."""
+    rank: int | None = None
+    """Place of the Container in its organization's order (`limits.rank`), from 0; None = it is
+    not counted (being replaced)."""
+    secrets: tuple[Secret, ...] = ()
+    """All Secrets (csec) of the namespace."""
+    deployment: Deployment | None = None
+    """Deployment of the Container's repository; None = there is none."""
+    service: ServiceFacts | None = None
+    """The Service; None = there is none."""
+    answers: Mapping[Need, Answer] = field(default_factory=dict)
+    """Answers by need; a view of the resolver's cache will do."""

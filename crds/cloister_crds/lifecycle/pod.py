@@ -1,0 +1,116 @@
+"""The Pod of an Enclave as a pass sees it: the operator reads a raw Pod into this, `judge` judges.
+
+Only what the judgement needs stands here; nothing of it is written anywhere.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from cloister_crds.config.model import Healthcheck
+from cloister_crds.kinds.enclave import ContainerStateName
+
+__all__ = [
+    "HEALTH_MARGIN",
+    "PodContainer",
+    "PodFacts",
+    "PodPhase",
+    "boot_allowance",
+]
+
+HEALTH_MARGIN = timedelta(seconds=15)
+"""What the kubelet may need beyond the figures of a health check to run it and tell the result."""
+
+
+class PodPhase(StrEnum):
+    """Phase of a Pod (Kubernetes, "Pod Lifecycle")."""
+
+    PENDING = "Pending"
+    RUNNING = "Running"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+    UNKNOWN = "Unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class PodContainer:
+    """One container of a Pod, from ``status.containerStatuses`` and its part of the Pod's spec."""
+
+    name: str
+    """Name in the configuration file (for the shim any name)."""
+    state: ContainerStateName = ContainerStateName.WAITING
+    """What it does."""
+    reason: str = ""
+    """Reason of the wait or the end, such as ``ImagePullBackOff`` or ``OOMKilled``."""
+    message: str = ""
+    """Message of the wait or the end."""
+    started_at: datetime | None = None
+    """When its process was last started, in UTC; None = never."""
+    exit_code: int | None = None
+    """Exit code of its last end (the state's, else the last state's); None = it never ended."""
+    exit_reason: str = ""
+    """Reason of that end."""
+    exit_message: str = ""
+    """Termination message of that end."""
+    restart_count: int = 0
+    """How often it was started again."""
+    restarts: bool = False
+    """Whether its restart policy starts it again after an exit with an error."""
+    ready: bool = False
+    """The kubelet's readiness flag: with a health check, whether that passes."""
+    allowance: timedelta | None = None
+    """Time from its start within which it has to be healthy (`boot_allowance`); None = it has no
+    health check."""
+    health_output: str = ""
+    """Output of the last failed health check where it is known; empty otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodFacts:
+    """A Pod."""
+
+    uid: str
+    """uid of the Pod."""
+    phase: PodPhase = PodPhase.PENDING
+    """Its phase."""
+    reason: str = ""
+    """``status.reason``, such as ``Evicted``."""
+    message: str = ""
+    """``status.message``."""
+    deleting: bool = False
+    """Whether it has a deletionTimestamp."""
+    node: str = ""
+    """Node it is bound to; empty = none."""
+    node_gone: bool = False
+    """Whether that node no longer exists, or is not ready and the Pod is being evicted for it."""
+    address: str = ""
+    """First IPv4 address; empty = none yet."""
+    unschedulable: str = ""
+    """Message of the condition PodScheduled=False with reason Unschedulable; empty otherwise."""
+    disruption: str = ""
+    """Reason of the condition DisruptionTarget=True, such as ``EvictionByEvictionAPI``."""
+    containers: tuple[PodContainer, ...] = ()
+    """Containers of the file, in its order."""
+    shim: PodContainer | None = None
+    """The shim; None = the Pod has none."""
+
+
+def boot_allowance(check: Healthcheck | None) -> timedelta | None:
+    """Answer how long a container may take from its start until it has to be healthy.
+
+    Docker's semantics (spec, "Container configuration file"): failures within start_period do not
+    count, ``retries`` in a row make it unhealthy; each check may take its whole timeout.
+
+    Parameters
+    ----------
+    check
+        Health check of the file; None = there is none.
+
+    Returns
+    -------
+    timedelta | None
+        The time with a margin for the kubelet; None = it has no health check.
+    """
+    if check is None or check.disabled:
+        return None
+    return check.start_period + check.retries * (check.interval + check.timeout) + HEALTH_MARGIN

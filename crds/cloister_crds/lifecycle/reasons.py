@@ -1,0 +1,351 @@
+"""The one table of reasons: each word that conditions, Enclaves and refusals use, and what helps.
+
+`docs/reasons.md` shows the same table to users; a test compares the two. Words are stable: programs
+match on them.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+__all__ = [
+    "LONGEST_BACK_OFF",
+    "REASONS",
+    "SHORTEST_BACK_OFF",
+    "Kind",
+    "Reason",
+    "back_off",
+    "due",
+    "is_final",
+    "is_transient",
+    "reason_for",
+]
+
+SHORTEST_BACK_OFF = timedelta(seconds=10)
+"""Wait before the first repetition of what failed for a transient reason."""
+LONGEST_BACK_OFF = timedelta(minutes=5)
+"""Longest wait between two repetitions."""
+
+
+class Kind(StrEnum):
+    """What follows from a reason."""
+
+    STATE = "state"
+    """Nothing is wrong: it says where things stand."""
+    TRANSIENT = "transient"
+    """It may pass by itself: tried again with growing waits."""
+    TERMINAL = "terminal"
+    """Somebody has to change something."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """A word and what it means."""
+
+    word: str
+    """CamelCase, stable."""
+    kind: Kind
+    """What follows from it."""
+    meaning: str
+    """What is so."""
+    remedy: str = ""
+    """What to do, as an imperative sentence; empty where nothing is to be done."""
+    final: bool = False
+    """Whether only a new request helps: it is not asked or tried again before that."""
+    recheck: bool = False
+    """Whether it is looked at again every minute, because others can free what is missing and
+    nothing tells of it."""
+
+
+def _state(word: str, meaning: str, remedy: str = "") -> Reason:
+    return Reason(word, Kind.STATE, meaning, remedy)
+
+
+def _transient(word: str, meaning: str, remedy: str) -> Reason:
+    return Reason(word, Kind.TRANSIENT, meaning, remedy)
+
+
+def _final(word: str, meaning: str, remedy: str) -> Reason:
+    return Reason(word, Kind.TERMINAL, meaning, remedy, final=True)
+
+
+def _open(word: str, meaning: str, remedy: str, *, recheck: bool = False) -> Reason:
+    return Reason(word, Kind.TERMINAL, meaning, remedy, recheck=recheck)
+
+
+_STATES = (
+    _state("Serving", "What spec asks for serves."),
+    _state("Stopped", "The container is stopped, as spec asks.", "Set spec.state to Running."),
+    _state("Stopping", "Its enclaves are ending."),
+    _state("Resolving", "The release, its images or its secrets are being looked up."),
+    _state("Claiming", "Its host name is being claimed."),
+    _state("Deploying", "An enclave was made and its Pod is not up yet."),
+    _state("Starting", "The Pod is up and the health checks run."),
+    _state("Routing", "The enclave is ready and the Service is being pointed at it."),
+    _state("Updating", "The present release serves while the new one starts beside it."),
+    _state(
+        "AwaitingPromotion",
+        "A staged update is ready and waits.",
+        "Set spec.promote to status.update.revision.",
+    ),
+    _state("NoTee", "The Host has no trusted execution environment."),
+    _state("SharedNetwork", "The containers of the enclave share one network namespace."),
+    _state("HostCannot", "Fields of the file that this Host cannot enforce."),
+    _state("Ended", "The enclave was told to end."),
+)
+
+_TRANSIENT = (
+    _transient(
+        "SourceUnavailable",
+        "The source of repositories did not answer.",
+        "Wait; if it stays so, ask the administrator whether the source can be reached.",
+    ),
+    _transient(
+        "RegistryUnavailable",
+        "The image registry did not answer.",
+        "Wait; if it stays so, check whether the registry of the image can be reached.",
+    ),
+    _transient(
+        "ImagePull",
+        "The node cannot pull an image.",
+        "Read the message; check that the image still exists and may be pulled.",
+    ),
+    _transient(
+        "Unschedulable",
+        "No node has room for the enclave.",
+        "Wait for room, stop another container, or ask the administrator for nodes.",
+    ),
+    _transient("PodLost", "The Pod of the enclave vanished or ended.", "Nothing; it is replaced."),
+    _transient("Evicted", "The node or the scheduler evicted the Pod.", "Nothing; it is replaced."),
+    _transient("NodeLost", "The node of the Pod is gone.", "Nothing; it is replaced."),
+    _transient(
+        "HostNotReady",
+        "The Host is not ready.",
+        "Wait, or ask the administrator what its conditions say.",
+    ),
+    _transient(
+        "SecretValueMissing",
+        "The core Secret of a secret, or the key in it, does not exist.",
+        "Create the core Secret that the csec's secretRef names.",
+    ),
+)
+
+_FINAL = (
+    _final(
+        "RepositoryNotFound",
+        "There is no such repository, or it is private.",
+        "Correct spec.repo, or make the repository public.",
+    ),
+    _final("TagNotFound", "The repository has no such tag.", "Push the tag or correct spec.tag."),
+    _final(
+        "ReleaseNotPublished",
+        "The tag exists and has no published release.",
+        "Publish the release of the tag.",
+    ),
+    _final(
+        "ConfigFileNotFound",
+        "The repository has no configuration file at the tag.",
+        "Add service-config.yml at the root of the repository and tag a new release.",
+    ),
+    _final(
+        "FileTooLarge",
+        "The configuration file is larger than may be deployed.",
+        "Make the file smaller and tag a new release.",
+    ),
+    _final(
+        "SourceRefused",
+        "The source of repositories refused, or leads to where it must not.",
+        "Read the message and ask the administrator.",
+    ),
+    _final(
+        "TagMoved",
+        "The tag points to another commit than the one that is pinned.",
+        "Set spec.commit to the commit you have checked, or tag a new release.",
+    ),
+    _final(
+        "InvalidConfig",
+        "The configuration file has errors.",
+        "Correct the fields that the message names and tag a new release.",
+    ),
+    _final(
+        "ImageNotFound",
+        "The registry has no such image.",
+        "Push the image, or correct its digest in the file and tag a new release.",
+    ),
+    _final(
+        "RegistryUnauthorized",
+        "The registry wants credentials for the image.",
+        "Make the image public, or give the organization credentials of the registry.",
+    ),
+    _final(
+        "RegistryRefused",
+        "The registry refused, or leads to where it must not.",
+        "Read the message and ask the administrator.",
+    ),
+    _final(
+        "PlatformMissing",
+        "The image does not exist for the platform of the Host.",
+        "Build the image for linux/amd64 and tag a new release.",
+    ),
+    _final(
+        "ManifestInvalid",
+        "What the registry has is no image that can be run.",
+        "Push the image again and tag a new release.",
+    ),
+    _final(
+        "NotSupportedYet",
+        "It asks for a feature that is not built yet.",
+        "Leave out the field that the message names.",
+    ),
+    _final(
+        "SharedNetworkNotAccepted",
+        "The Host cannot keep the containers of the file apart on the network.",
+        "Set spec.acceptSharedNetwork, or name a Host with networkIsolation Container.",
+    ),
+    _final(
+        "BootFailed",
+        "A container of the enclave ended with an error while it started.",
+        "Read the exit code and the message, correct the release or its variables, and relaunch.",
+    ),
+    _final(
+        "HealthcheckFailed",
+        "A container was not healthy within the time of its health check.",
+        "Read the output, correct the release or its healthcheck, and relaunch.",
+    ),
+    _final(
+        "ProgressDeadlineExceeded",
+        "The enclave was not ready within the deadline.",
+        "Read the message for what it waited for, correct that, and relaunch.",
+    ),
+    _final(
+        "AttemptsExhausted",
+        "The enclave was lost too often before it was ever ready.",
+        "Read the message for what became of it, correct that, and relaunch.",
+    ),
+    _final("UpdateFailed", "The update failed; the release before it serves.", "Read the message."),
+)
+
+_OPEN = (
+    _open(
+        "OrganizationNotFound",
+        "No Organization owns the namespace.",
+        "Create the Container in the namespace of an Organization.",
+    ),
+    _open(
+        "SubscriptionRequired",
+        "The organization has no container subscription.",
+        "Subscribe; what serves goes on.",
+    ),
+    _open(
+        "LimitReached",
+        "The organization has as many containers as it may have.",
+        "Delete a container, or ask the administrator for a higher limit.",
+        recheck=True,
+    ),
+    _open(
+        "EntitlementRequired",
+        "The organization may not use this.",
+        "Leave out the field that the message names, or ask the administrator.",
+    ),
+    _open(
+        "InvalidName",
+        "The name cannot stand in a host name.",
+        "Use up to 64 lowercase letters, digits and hyphens, none of these at the ends.",
+    ),
+    _open(
+        "HostnameTaken",
+        "Another container holds the host name.",
+        "Choose another name, or delete the other container.",
+        recheck=True,
+    ),
+    _open("HostNotFound", "There is no such Host.", "Correct spec.host."),
+    _open(
+        "NoDefaultHost",
+        "No Host is the default one and spec names none.",
+        "Set spec.host, or ask the administrator to mark a Host as default.",
+    ),
+    _open(
+        "ResourcesNotAllowed",
+        "The file asks for more than the organization may have.",
+        "Change cpus, memory or gpus in the file, or ask the administrator.",
+    ),
+    _open(
+        "SecretNotFound",
+        "The file or spec names a secret that cannot be found.",
+        "Create the csec, and bind an organization secret in spec.secrets.",
+    ),
+)
+
+REASONS: dict[str, Reason] = {
+    reason.word: reason for reason in (*_STATES, *_TRANSIENT, *_FINAL, *_OPEN)
+}
+"""Every reason by its word."""
+
+
+def reason_for(code: str) -> Reason:
+    """Answer the reason of a problem.
+
+    Parameters
+    ----------
+    code
+        Code of a problem; those of the configuration file are many and all mean ``InvalidConfig``.
+    """
+    return REASONS.get(code, REASONS["InvalidConfig"])
+
+
+def is_transient(word: str) -> bool:
+    """Tell whether something failed for a reason that may pass by itself.
+
+    Parameters
+    ----------
+    word
+        A word of the table.
+    """
+    return reason_for(word).kind is Kind.TRANSIENT
+
+
+def is_final(word: str) -> bool:
+    """Tell whether only a new request helps.
+
+    Parameters
+    ----------
+    word
+        A word of the table.
+    """
+    return reason_for(word).final
+
+
+def back_off(failures: int) -> timedelta:
+    """Answer how long to wait after some failures in a row.
+
+    Parameters
+    ----------
+    failures
+        How many there were, from 1; 0 means none, and no wait.
+
+    Returns
+    -------
+    timedelta
+        10 s after the first, twice as long after each further one, at most 5 min.
+    """
+    if failures <= 0:
+        return timedelta(0)
+    return min(SHORTEST_BACK_OFF * 2 ** min(failures - 1, 16), LONGEST_BACK_OFF)
+
+
+def due(at: datetime, now: datetime) -> timedelta | None:
+    """Answer how long it is until a time.
+
+    Parameters
+    ----------
+    at
+        The time.
+    now
+        The present.
+
+    Returns
+    -------
+    timedelta | None
+        None when the time has come.
+    """
+    return at - now if at > now else None

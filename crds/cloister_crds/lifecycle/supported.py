@@ -1,0 +1,123 @@
+"""What is part of the format or of a spec and has no part yet that carries it out.
+
+Such a field is refused with the code ``NotSupportedYet`` and never passed over. A line goes when
+its part is built.
+"""
+
+from collections.abc import Iterator
+
+from cloister_crds.config.model import ContainerSpec as FileContainer
+from cloister_crds.config.model import Ipc, ServiceConfig
+from cloister_crds.kinds.container import ContainerSpec
+from cloister_crds.kinds.host import TEE, Host, NetworkIsolation
+from cloister_crds.problems import Problem
+
+__all__ = ["not_supported_yet"]
+
+
+def _refused(field: str, sentence: str) -> Problem:
+    return Problem(field=field, code="NotSupportedYet", message=sentence)
+
+
+def not_supported_yet(
+    spec: ContainerSpec | None = None,
+    config: ServiceConfig | None = None,
+    host: Host | None = None,
+    *,
+    default_staging: bool = False,
+) -> tuple[Problem, ...]:
+    """List what cannot be carried out yet.
+
+    Parameters
+    ----------
+    spec
+        Spec of the Container; None = it is not looked at.
+    config
+        The parsed file; None = it is not looked at.
+    host
+        Host that it is to run on; None = it is not looked at.
+    default_staging
+        defaultStaging of the repository's Deployment, which holds where spec says nothing.
+
+    Returns
+    -------
+    tuple[Problem, ...]
+        One for each field that is asked for; the field's path begins with ``spec`` or ``host``, or
+        is that of the file.
+    """
+    problems: list[Problem] = []
+    if spec is not None:
+        problems += _of_spec(spec, default_staging=default_staging)
+    if host is not None:
+        problems += _of_host(host)
+    if config is not None:
+        problems += _of_file(config)
+        for index, container in enumerate(config.containers):
+            problems += _of_container(container, f"containers[{index}]")
+    return tuple(problems)
+
+
+def _of_spec(spec: ContainerSpec, *, default_staging: bool) -> Iterator[Problem]:
+    staging = default_staging if spec.staging is None else spec.staging
+    asked = (
+        ("staging", staging, "updates that wait for promotion"),
+        ("autoUpdate", spec.auto_update, "following later releases"),
+        ("githubConnected", not spec.github_connected, "cutting the repository's webhooks off"),
+        ("sshKeys", bool(spec.ssh_keys), "logging in to debug enclaves"),
+        ("gpus", bool(spec.gpus), "GPUs"),
+        ("customDomain", spec.custom_domain is not None, "custom domains"),
+        ("promote", spec.promote is not None, "promoting a staged update"),
+        ("replaces", spec.replaces is not None, "taking over from another Container"),
+        ("disableConfidential", spec.disable_confidential, "switching a TEE off"),
+    )
+    for name, wanted, what in asked:
+        if wanted:
+            remedy = "leave it out" if name != "githubConnected" else "leave it out or set it true"
+            if name == "staging" and spec.staging is None:
+                remedy = "set it to false, or defaultStaging of the repository's cdep"
+            yield _refused(f"spec.{name}", f"spec.{name}: {what} is not supported yet; {remedy}.")
+
+
+def _of_host(host: Host) -> Iterator[Problem]:
+    name = host.metadata.name
+    if host.spec.tee is not TEE.NONE:
+        yield _refused(
+            "host.tee",
+            f"Host {name} has tee {host.spec.tee}, which needs the guest and is not supported yet; "
+            "name a Host with tee None.",
+        )
+    if host.spec.network_isolation is NetworkIsolation.CONTAINER:
+        yield _refused(
+            "host.networkIsolation",
+            f"Host {name} has networkIsolation Container, which needs the guest and is not "
+            "supported yet; name a Host with networkIsolation Pod.",
+        )
+
+
+def _of_file(config: ServiceConfig) -> Iterator[Problem]:
+    shim = config.shim
+    asked = (
+        ("gpus", config.gpus > 0, "GPUs are"),
+        ("models", bool(config.models), "model weights are"),
+        ("shim.authenticated", shim.authenticated, "API keys at the shim are"),
+        ("shim.rate-limit", shim.rate_limit is not None, "rate limits at the shim are"),
+    )
+    for field, wanted, what in asked:
+        if wanted:
+            yield _refused(field, f"{field}: {what} not supported yet; leave it out.")
+
+
+def _of_container(container: FileContainer, path: str) -> Iterator[Problem]:
+    asked = (
+        ("runtime", container.runtime is not None, "GPUs are"),
+        ("gpus", container.gpus is not None, "GPUs are"),
+        ("ipc", container.ipc is Ipc.HOST, "shared IPC namespaces are"),
+        ("devices", bool(container.devices), "devices are"),
+    )
+    for field, wanted, what in asked:
+        if wanted:
+            yield _refused(
+                f"{path}.{field}",
+                f"{path}.{field} (container {container.name}): {what} not supported yet; "
+                "leave it out.",
+            )

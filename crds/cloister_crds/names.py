@@ -1,0 +1,266 @@
+"""Names that follow from other names: child objects, host names, objects the facade makes.
+
+Both sides call these functions and nobody builds such a name by hand. Each is injective: two
+inputs never give one name. A name that is already fit stays as it is; any other is cut and gets a
+hash of the whole input after a double hyphen, and a fit name that happens to look like that is
+hashed as well, so that the two sets do not meet. Changing a function orphans what exists: the
+tests pin values.
+"""
+
+import re
+from base64 import b32encode
+from collections.abc import Collection, Iterator
+from hashlib import sha256
+from itertools import count
+
+__all__ = [
+    "CONTAINER_LABEL",
+    "ENCLAVE_LABEL",
+    "MANAGED_BY",
+    "MANAGED_BY_LABEL",
+    "ORGANIZATION_LABEL",
+    "config_map_name",
+    "deployment_name",
+    "enclave_name",
+    "generated_hostname",
+    "host_label",
+    "object_name",
+    "object_names",
+    "secret_object_name",
+    "service_name",
+    "short_hash",
+    "snapshot_name",
+]
+
+ORGANIZATION_LABEL = "cloister.dev/organization"
+"""Label with the slug of the Organization (as `host_label` writes it)."""
+CONTAINER_LABEL = "cloister.dev/container"
+"""Label with the Container that an object belongs to (as `service_name` writes it)."""
+ENCLAVE_LABEL = "cloister.dev/enclave"
+"""Label with the Enclave that an object belongs to."""
+MANAGED_BY_LABEL = "app.kubernetes.io/managed-by"
+"""Label with the program that looks after an object."""
+MANAGED_BY = "cloister"
+"""Value of `MANAGED_BY_LABEL` on what Cloister makes."""
+
+HASH_LENGTH = 10
+"""Characters of a hash in a name: 50 bits."""
+LABEL_LIMIT = 63
+"""Longest DNS label (RFC 1035, "Size limits")."""
+SUBDOMAIN_LIMIT = 253
+"""Longest name of an object (Kubernetes, "Object Names and IDs")."""
+ENCLAVE_PREFIX_LIMIT = 44
+"""Longest part of an Enclave's name that comes from its Container: leaves room for a revision of
+ten characters, two hyphens and an attempt of up to seven digits in a DNS label."""
+
+_HASHED = re.compile(rf"--[a-z2-7]{{{HASH_LENGTH}}}$")
+_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+_LOWER_LABEL = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
+
+
+def short_hash(text: str) -> str:
+    """Hash a text into characters that may stand anywhere in a DNS label.
+
+    Parameters
+    ----------
+    text
+        Any text.
+
+    Returns
+    -------
+    str
+        Ten characters of ``a-z2-7``.
+    """
+    return b32encode(sha256(text.encode()).digest()).decode().lower()[:HASH_LENGTH]
+
+
+def _fit(name: str, *, limit: int, keep: re.Pattern[str], prefix: str) -> str:
+    if len(name) <= limit and keep.fullmatch(name) and not _HASHED.search(name):
+        return name
+    suffix = f"--{short_hash(name)}"
+    readable = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+    if not keep.fullmatch(readable):
+        readable = f"{prefix}{readable}"
+    return readable[: limit - len(suffix)].rstrip("-") + suffix
+
+
+def host_label(name: str) -> str:
+    """Answer the label of a host name for a container or an organization.
+
+    Parameters
+    ----------
+    name
+        Name of the container (spec.name) or slug of the organization.
+
+    Returns
+    -------
+    str
+        A DNS label of at most 63 characters; a leading digit stays (RFC 1123).
+    """
+    return _fit(name, limit=LABEL_LIMIT, keep=_LABEL, prefix="x")
+
+
+def generated_hostname(name: str, *, organization: str, debug: bool, containers_domain: str) -> str:
+    """Answer the host name that a container has without a custom domain.
+
+    The form is that of the specification ("Container"): debug containers have a level of their
+    own, so that a production and a debug container may share a name.
+
+    Parameters
+    ----------
+    name
+        Name of the container (spec.name, else metadata.name).
+    organization
+        Slug of the organization.
+    debug
+        Whether it is a debug container.
+    containers_domain
+        Domain under which the installation's containers stand.
+
+    Returns
+    -------
+    str
+        The host name in lower case.
+    """
+    labels = [host_label(name), *(["debug"] if debug else []), host_label(organization)]
+    return ".".join([*labels, containers_domain])
+
+
+def service_name(container: str) -> str:
+    """Answer the name of a Container's Service; it is also the value of `CONTAINER_LABEL`.
+
+    Parameters
+    ----------
+    container
+        metadata.name of the Container.
+
+    Returns
+    -------
+    str
+        A DNS label that begins with a letter (RFC 1035), as Services need it.
+    """
+    return _fit(container, limit=LABEL_LIMIT, keep=_LOWER_LABEL, prefix="c")
+
+
+def enclave_name(container: str, revision: str, attempt: int) -> str:
+    """Answer the name of an Enclave, which is also the name of its Pod.
+
+    Parameters
+    ----------
+    container
+        metadata.name of the Container.
+    revision
+        Revision of the request, ten characters.
+    attempt
+        Count of the attempts of the revision, from 1.
+
+    Returns
+    -------
+    str
+        A DNS label of at most 63 characters: ``<container>-<revision>-<attempt>``.
+    """
+    prefix = _fit(container, limit=ENCLAVE_PREFIX_LIMIT, keep=_LOWER_LABEL, prefix="c")
+    return f"{prefix}-{revision}-{attempt}"
+
+
+def config_map_name(enclave: str) -> str:
+    """Answer the name of the ConfigMap with the file of an Enclave.
+
+    Parameters
+    ----------
+    enclave
+        Name of the Enclave.
+    """
+    return f"{enclave}-file"
+
+
+def snapshot_name(enclave: str) -> str:
+    """Answer the name of the core Secret with the secret values of an Enclave.
+
+    Parameters
+    ----------
+    enclave
+        Name of the Enclave.
+    """
+    return f"{enclave}-secrets"
+
+
+def object_names(name: str, *, debug: bool) -> Iterator[str]:
+    """Answer the metadata names that the facade may give a container, in the order it tries them.
+
+    Container names hold no dots, so that these never meet those of another container.
+
+    Parameters
+    ----------
+    name
+        Name of the container.
+    debug
+        Whether it is a debug container.
+    """
+    first = f"{name}.debug" if debug else name
+    yield first
+    for number in count(2):
+        yield f"{first}.{number}"
+
+
+def object_name(name: str, *, debug: bool, taken: Collection[str] = ()) -> str:
+    """Answer the metadata name that the facade gives a container.
+
+    Parameters
+    ----------
+    name
+        Name of the container.
+    debug
+        Whether it is a debug container.
+    taken
+        Object names of other Containers in the namespace.
+
+    Returns
+    -------
+    str
+        ``<name>`` or ``<name>.debug``, else the first free of ``….2``, ``….3``.
+    """
+    return next(each for each in object_names(name, debug=debug) if each not in taken)
+
+
+def deployment_name(repo: str) -> str:
+    """Answer the name of the Deployment of a repository.
+
+    Parameters
+    ----------
+    repo
+        ``owner/name``, whose upper case counts.
+
+    Returns
+    -------
+    str
+        A DNS label: what can be read of the repository, and a hash of the whole.
+    """
+    suffix = f"-{short_hash(repo)}"
+    slug = re.sub(r"[^a-z0-9]+", "-", repo.lower()).strip("-")
+    return f"r-{slug}"[: LABEL_LIMIT - len(suffix)].rstrip("-") + suffix
+
+
+def secret_object_name(name: str) -> str:
+    """Answer the name of the Secret (csec) of a name in configuration files.
+
+    ``OPENAI_API_KEY`` and ``openai-api-key`` are two secrets: the first becomes
+    ``openai-api-key.env``, and kebab-case names, which hold no dot, stay as they are.
+
+    Parameters
+    ----------
+    name
+        Name as configuration files write it.
+
+    Returns
+    -------
+    str
+        A DNS subdomain of at most 253 characters (RFC 1123).
+    """
+    if re.fullmatch(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)*", name):
+        lowered = name.lower().replace("_", "-")
+        if len(lowered) + len(".env") <= SUBDOMAIN_LIMIT:
+            return f"{lowered}.env"
+    elif re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", name) and len(name) <= SUBDOMAIN_LIMIT:
+        return name
+    return _fit(f"{name}!", limit=SUBDOMAIN_LIMIT, keep=_LABEL, prefix="s")
