@@ -5,6 +5,7 @@ of the body (413), media type of the body (415). Refusals are answered here, in 
 everywhere.
 """
 
+import logging
 import re
 import uuid
 from collections.abc import Awaitable, Callable
@@ -17,12 +18,14 @@ from cloister_api.principal import Principal
 
 __all__ = ["Gate"]
 
+logger = logging.getLogger(__name__)
+
 Authenticate = Callable[[str | None], Awaitable[Principal]]
 """Answers who sends an Authorization header, or raises ApiError."""
 
 REQUEST_ID = re.compile(r"^[A-Za-z0-9._-]{1,128}$")
 MAX_BODY = 1024 * 1024
-"""Largest body in bytes (DESIGN of the facade: bodies are bounded)."""
+"""Largest body in bytes ."""
 OPEN_PATHS = (
     "/api/config/models",
     "/api/shim/",
@@ -32,6 +35,9 @@ OPEN_PATHS = (
 """Paths under /api that need no admin key (client contract, "Authentication")."""
 TOO_LARGE = ApiError(
     413, "PAYLOAD_TOO_LARGE", f"the body is larger than {MAX_BODY} bytes; send less"
+)
+FAILED = ApiError(
+    500, "INTERNAL_ERROR", "the facade failed; name the request_id to the administrator"
 )
 MEDIA_TYPE = ApiError(
     415, "UNSUPPORTED_MEDIA_TYPE", "send the body with the header Content-Type: application/json"
@@ -46,6 +52,7 @@ class Gate:
         self._authenticate = authenticate
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let a request in, or answer why not."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -67,7 +74,24 @@ class Gate:
         except ApiError as error:
             await error_response(error, request_id)(scope, receive, send_with_id)
             return
-        await self._app(scope, receive, send_with_id)
+        await self._answered(scope, receive, send_with_id, request_id)
+
+    async def _answered(self, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
+        """Call the application; what it did not expect is logged and answered with 500."""
+        started = False
+
+        async def send_noting(message: Message) -> None:
+            nonlocal started
+            started = True
+            await send(message)
+
+        try:
+            await self._app(scope, receive, send_noting)
+        except Exception:
+            logger.exception("request %s failed", request_id)
+            if started:
+                raise
+            await error_response(FAILED, request_id)(scope, receive, send)
 
 
 def needs_key(path: str) -> bool:

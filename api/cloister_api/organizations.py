@@ -5,7 +5,6 @@ as a membership is seen gone, so that a later re-promotion does not bring them b
 "Authentication", rule 4).
 """
 
-import asyncio
 import logging
 from collections.abc import Callable
 

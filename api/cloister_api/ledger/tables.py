@@ -1,7 +1,6 @@
 """The tables of the ledger, as SQLAlchemy Core; migrations build the same (a test compares)."""
 
 from datetime import UTC, datetime
-from typing_extensions import override
 
 from sqlalchemy import (
     BigInteger,
@@ -17,6 +16,7 @@ from sqlalchemy import (
     Text,
     TypeDecorator,
 )
+from typing_extensions import override
 
 __all__ = ["ADMIN_KEYS", "AUDIT", "KEY_CHANGES", "METADATA", "UtcTime"]
 
