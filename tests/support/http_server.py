@@ -84,6 +84,12 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: object) -> None:
         """Keep the test's output clean."""
 
+    @override
+    def handle(self) -> None:
+        """Serve a connection; a client may leave in the middle of it."""
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError, ssl.SSLError):
+            super().handle()
+
     def _answer(self) -> None:
         path, _, query = self.path.partition("?")
         headers = {key.lower(): value for key, value in self.headers.items()}

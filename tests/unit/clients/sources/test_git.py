@@ -1,6 +1,8 @@
 """Plain git: a real git server over HTTP, and a directory of repositories."""
 
 import asyncio
+import os
+import random
 import threading
 from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime
@@ -183,19 +185,19 @@ async def test_nothing_of_a_hostile_repository_is_run_or_followed(
     provider: GitProvider, repository: Repository, tmp_path: Path
 ) -> None:
     mark = tmp_path / "mark"
-    hook = repository.path / "hooks" / "post-checkout"
-    hook.parent.mkdir(exist_ok=True)
-    for name in ("post-checkout", "reference-transaction", "post-index-change"):
-        (repository.path / "hooks" / name).write_text(f"#!/bin/sh\ntouch {mark}\n")
-        (repository.path / "hooks" / name).chmod(0o755)
-    repository.git("config", "core.fsmonitor", f"touch {mark}")
-    repository.git("config", "uploadpack.packObjectsHook", f"touch {mark}; false")
     files = {
         "service-config.yml": FILE,
-        ".gitmodules": b'[submodule "a"]\n\tpath = a\n\turl = ext::sh -c "touch /tmp/x"\n',
+        ".gitmodules": b'[submodule "a"]\n\tpath = a\n\turl = ext::sh -c "touch /x"\n',
         ".gitattributes": b"* filter=evil diff=evil\n",
     }
     repository.tag("v1", repository.commit(files))
+    repository.git("config", "core.fsmonitor", f"touch {mark}")
+    repository.git("config", "uploadpack.packObjectsHook", f"touch {mark}; false")
+    hooks = repository.path / "hooks"
+    hooks.mkdir(exist_ok=True)
+    for name in ("post-checkout", "reference-transaction", "post-index-change"):
+        (hooks / name).write_text(f"#!/bin/sh\ntouch {mark}\n")
+        (hooks / name).chmod(0o755)
     assert (await provider.resolve(REPO, "v1")).file == FILE
     assert not mark.exists()
 
@@ -416,8 +418,6 @@ async def test_a_cancelled_question_ends_its_processes(
 async def test_a_pack_beyond_the_limit_is_not_written(
     server: GitServer, repository: Repository
 ) -> None:
-    import random
-
     content = random.Random(1).randbytes(3_000_000)
     repository.git("config", "uploadpack.allowFilter", "false")
     repository.tag("v1", repository.commit({"service-config.yml": FILE, "data": content}))
@@ -455,3 +455,46 @@ async def test_a_working_copy_in_the_directory_is_read_too(tmp_path: Path) -> No
     repository.release("v1", FILE)
     provider = GitProvider(SourceSettings(kind=SourceKind.GIT, base=str(tmp_path / "base")))
     assert (await provider.resolve(REPO, "v1")).file == FILE
+
+
+async def test_ssh_calls_the_checked_address_and_reads_no_configuration(
+    repositories: Repositories,
+    repository: Repository,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A stand-in of the program ssh notes its arguments and starts git's server here."""
+    commit = repository.release("v1", FILE)
+    bin_ = tmp_path / "bin"
+    bin_.mkdir()
+    ssh = bin_ / "ssh"
+    ssh.write_text(
+        f'#!/bin/sh\nprintf "%s\\n" "$@" > {tmp_path}/arguments\n'
+        f'cd {repositories.path} && eval "git-upload-pack .$(printf %s "$2" >/dev/null; '
+        'for last; do :; done; printf %s "$last" | sed "s/^git-upload-pack //")"\n'
+    )
+    ssh.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{bin_}:{os.environ['PATH']}")
+
+    async def resolver(host: str) -> tuple[str, ...]:
+        return ("203.0.113.7",)
+
+    hosts = tmp_path / "known_hosts"
+    settings = SourceSettings(
+        kind=SourceKind.GIT,
+        base="ssh://git@git.example.test:2222",
+        known_hosts_file=hosts,
+        ssh_key_file=tmp_path / "key",
+    )
+    guard = Guard(allow_private=frozenset({"git.example.test"}), resolver=resolver)
+    release = await GitProvider(settings, guard=guard).resolve(REPO, "v1")
+    assert release.commit == commit
+    arguments = (tmp_path / "arguments").read_text().splitlines()
+    assert arguments[:4] == ["-F", "/dev/null", "-a", "-x"]
+    assert "HostName=203.0.113.7" in arguments
+    assert "HostKeyAlias=[git.example.test]:2222" in arguments
+    assert "StrictHostKeyChecking=yes" in arguments
+    assert f"UserKnownHostsFile={hosts}" in arguments
+    assert f"IdentityFile={tmp_path / 'key'}" in arguments
+    with pytest.raises(SourceRefused, match="setting allow_private"):
+        await GitProvider(settings, guard=Guard(resolver=resolver)).resolve(REPO, "v1")
