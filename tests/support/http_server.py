@@ -77,6 +77,7 @@ class _Handler(BaseHTTPRequestHandler):
     """Passes requests to the function."""
 
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # head and body are two packets; the second must not wait
     served: Served
     answer: Callable[[Request], Reply]
 

@@ -42,6 +42,7 @@ class FakeClock:
         self.now = NOW
 
     def __call__(self) -> datetime:
+        """Answer the present time."""
         return self.now
 
 
@@ -64,7 +65,7 @@ def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ForgeStan
 
 
 def settings_for(server: ForgeStandIn, **more: Any) -> SourceSettings:
-    """Settings that let the stand-in be called."""
+    """Write settings that let the stand-in be called."""
     assert server.served is not None
     host = server.served.host
     data = {"base": server.base, "allow_private": (host,), "plain_http": (host,), **more}
