@@ -77,12 +77,19 @@ class _Handler(BaseHTTPRequestHandler):
     """Passes requests to the function."""
 
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # head and body are two packets; the second must not wait
     served: Served
     answer: Callable[[Request], Reply]
 
     @override
     def log_message(self, format: str, *args: object) -> None:
         """Keep the test's output clean."""
+
+    @override
+    def handle(self) -> None:
+        """Serve a connection; a client may leave in the middle of it."""
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError, ssl.SSLError):
+            super().handle()
 
     def _answer(self) -> None:
         path, _, query = self.path.partition("?")
