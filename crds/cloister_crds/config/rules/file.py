@@ -8,6 +8,7 @@ import re
 from typing import Final
 
 from cloister_crds.config.document import Mapping, Node
+from cloister_crds.config.effective import MEGABYTE
 from cloister_crds.config.limits import (
     CPU_TIERS,
     GPU_COUNTS,
@@ -186,4 +187,4 @@ def _look_ahead(spot: Spot) -> None:
         spot.report.version = (int(version[1]), int(version[2]), int(version[3]))
     memory = texts.get("memory", "")
     if re.fullmatch(r"[1-9][0-9]{0,8}", memory):
-        spot.report.memory = int(memory) * resources.MEGABYTE
+        spot.report.memory = int(memory) * MEGABYTE

@@ -7,13 +7,13 @@ Source: the specification, top-level ``cpus``, ``memory``, ``gpus``, container `
 import re
 from typing import Final, Literal
 
+from cloister_crds.config.effective import MEGABYTE
 from cloister_crds.config.reading import Section, Spot, show
 from cloister_crds.config.scalars import Kind
 from cloister_crds.config.sizes import read_size
 
 __all__ = [
     "GPU_PATTERN",
-    "MEGABYTE",
     "check_container_gpus",
     "check_gpu_use",
     "check_shares",
@@ -25,8 +25,6 @@ __all__ = [
     "read_memory",
 ]
 
-MEGABYTE: Final = 1024 * 1024
-"""Bytes of the unit of the top-level memory."""
 LEAST_MEMORY: Final = 6 * MEGABYTE
 """Least limit of a container's memory, as in Docker."""
 GPU_PATTERN: Final = r"all|(0|[1-9][0-9]?)(,(0|[1-9][0-9]?))*"
