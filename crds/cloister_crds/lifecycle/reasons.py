@@ -77,10 +77,10 @@ _STATES = (
     _state("Serving", "What spec asks for serves."),
     _state("Stopped", "The container is stopped, as spec asks.", "Set spec.state to Running."),
     _state("Stopping", "Its enclaves are ending."),
-    _state("Resolving", "The release, its images or its secrets are being looked up."),
-    _state("Claiming", "Its host name is being claimed."),
+    _state("Resolving", "The release, its images, secrets and host name are being looked up."),
     _state("Deploying", "An enclave was made and its Pod is not up yet."),
     _state("Starting", "The Pod is up and the health checks run."),
+    _state("Healthy", "Every container of the enclave has started and is healthy."),
     _state("Routing", "The enclave is ready and the Service is being pointed at it."),
     _state("Updating", "The present release serves while the new one starts beside it."),
     _state(
@@ -330,7 +330,8 @@ def back_off(failures: int) -> timedelta:
     """
     if failures <= 0:
         return timedelta(0)
-    return min(SHORTEST_BACK_OFF * 2 ** min(failures - 1, 16), LONGEST_BACK_OFF)
+    doublings: int = min(failures - 1, 16)
+    return min(SHORTEST_BACK_OFF * (1 << doublings), LONGEST_BACK_OFF)
 
 
 def due(at: datetime, now: datetime) -> timedelta | None:

@@ -1,0 +1,211 @@
+"""The next status of a Container, from a verdict and who serves after it. The one writer of it."""
+
+from cloister_crds.kinds.container import (
+    ContainerPhase,
+    ContainerResources,
+    ContainerStatus,
+    HistoryEntry,
+    HostFacts,
+    UpdatePhase,
+    UpdateStatus,
+    UpdateType,
+)
+from cloister_crds.kinds.enclave import Enclave, EnclaveSpec
+from cloister_crds.lifecycle import request as requests
+from cloister_crds.lifecycle.conditions import Finding, merge
+from cloister_crds.lifecycle.decision import CreateEnclave
+from cloister_crds.lifecycle.hosting import findings, host_named
+from cloister_crds.lifecycle.reasons import is_transient
+from cloister_crds.lifecycle.scene import Scene, has_failed
+from cloister_crds.lifecycle.states import move
+from cloister_crds.lifecycle.upkeep import Outcome, ended
+from cloister_crds.lifecycle.verdict import Verdict
+
+__all__ = ["report"]
+
+MOST_HISTORY = 10
+"""Entries that the history keeps."""
+
+_BESIDE = {
+    ContainerPhase.PENDING: UpdatePhase.PENDING,
+    ContainerPhase.DEPLOYING: UpdatePhase.PENDING,
+    ContainerPhase.STARTED: UpdatePhase.STARTED,
+    ContainerPhase.READY: UpdatePhase.READY,
+    ContainerPhase.FAILED: UpdatePhase.FAILED,
+}
+"""Status of an update whose predecessor serves on."""
+
+
+def report(scene: Scene, verdict: Verdict, outcome: Outcome) -> ContainerStatus:
+    """Make the next status.
+
+    Parameters
+    ----------
+    scene
+        What was observed.
+    verdict
+        What the rule answered.
+    outcome
+        Who serves and what stays.
+
+    Returns
+    -------
+    ContainerStatus
+        The complete status; equal to the present one when nothing changed.
+    """
+    before = scene.status
+    update = _update(scene, verdict, outcome)
+    told = verdict.message if _is_trouble(verdict) else ""
+    shown = _shown(scene, verdict, outcome)
+    history = _history(scene, outcome)
+    return before.model_copy(
+        update={
+            "observed_generation": scene.container.metadata.generation,
+            "phase": move(before.phase, _phase(verdict, outcome)),
+            "domain": scene.hostnames[0] if scene.hostnames else before.domain,
+            "internal_domain": scene.hostnames[-1] if scene.hostnames else before.internal_domain,
+            "active_enclave": outcome.active.metadata.name if outcome.active else "",
+            "candidate": verdict.candidate,
+            "current_tag": _current_tag(scene, outcome, history),
+            "resources": _resources(shown) or before.resources,
+            "host": _host(scene, shown) or before.host,
+            "update": update,
+            "message": told,
+            "unenforced": shown.summary.unenforced if shown else before.unenforced,
+            "history": history,
+            "conditions": merge(
+                before.conditions,
+                _findings(scene, verdict, outcome, shown, updating=update is not None),
+                generation=scene.container.metadata.generation,
+                now=scene.now,
+            ),
+        }
+    )
+
+
+def _is_trouble(verdict: Verdict) -> bool:
+    return verdict.stalled or is_transient(verdict.reason)
+
+
+def _phase(verdict: Verdict, outcome: Outcome) -> ContainerPhase:
+    if verdict.progress in {ContainerPhase.STOPPING, ContainerPhase.STOPPED}:
+        return verdict.progress
+    return ContainerPhase.READY if outcome.serving is not None else verdict.progress
+
+
+def _update(scene: Scene, verdict: Verdict, outcome: Outcome) -> UpdateStatus | None:
+    """Tell of an update while the wanted request is another one than what serves or failed."""
+    beside = outcome.serving is not None
+    if scene.is_stopped or not scene.is_update:
+        return None
+    if beside and outcome.active and requests.same(outcome.active.spec.request, scene.wanted):
+        return None
+    if not beside and verdict.progress is ContainerPhase.FAILED:
+        return None
+    candidate = next((e for e in scene.mine if e.metadata.name == verdict.candidate), None)
+    failed = verdict.progress is ContainerPhase.FAILED
+    return UpdateStatus(
+        enclave=verdict.candidate,
+        uid=candidate.metadata.uid if candidate else "",
+        revision=scene.revision,
+        tag=scene.wanted.tag,
+        status=_BESIDE[verdict.progress] if beside else UpdatePhase.DEPLOYING,
+        type=UpdateType.BLUE_GREEN if beside else UpdateType.REPLACE,
+        message=verdict.message if failed else "",
+    )
+
+
+def _shown(scene: Scene, verdict: Verdict, outcome: Outcome) -> EnclaveSpec | None:
+    """Answer the Enclave whose facts stand in status: what serves, else what is on its way."""
+    if outcome.active is not None:
+        return outcome.active.spec
+    made = next((each for each in outcome.made if isinstance(each, CreateEnclave)), None)
+    if made is not None:
+        return made.spec
+    wanted = verdict.candidate
+    named = (each for each in scene.mine if each.metadata.name == wanted)
+    return next((each.spec for each in named), None)
+
+
+def _resources(shown: EnclaveSpec | None) -> ContainerResources | None:
+    if shown is None:
+        return None
+    summary = shown.summary
+    return ContainerResources(cpus=summary.cpus, memory_mb=summary.memory_mb, gpus=summary.gpus)
+
+
+def _host(scene: Scene, shown: EnclaveSpec | None) -> HostFacts | None:
+    host = host_named(shown.host, scene.observed.hosts) if shown is not None else None
+    if host is None:
+        return None
+    return HostFacts(
+        name=host.metadata.name,
+        gpu_type=host.spec.gpu.type if host.spec.gpu else "",
+        cpu_type=host.spec.cpu_type,
+    )
+
+
+def _current_tag(scene: Scene, outcome: Outcome, history: tuple[HistoryEntry, ...]) -> str:
+    if outcome.active is not None:
+        return outcome.active.spec.tag
+    served = (each.tag for each in history if each.outcome == "Served")
+    return next(served, scene.wanted.tag)
+
+
+def _history(scene: Scene, outcome: Outcome) -> tuple[HistoryEntry, ...]:
+    """Write down what ends now, newest first; what is written already is not written again."""
+    before = scene.status.history
+    known = {each.enclave for each in before}
+    fresh = tuple(
+        HistoryEntry(
+            enclave=each.metadata.name,
+            tag=each.spec.tag,
+            commit=each.spec.commit,
+            outcome=_outcome(each),
+            at=scene.now,
+        )
+        for each in reversed(ended(scene, outcome))
+        if each.metadata.name not in known
+    )
+    return (*fresh, *before)[:MOST_HISTORY]
+
+
+def _outcome(enclave: Enclave) -> str:
+    if enclave.status.promoted_at is not None:
+        return "Served"
+    return "Failed" if has_failed(enclave) else "Ended"
+
+
+def _findings(
+    scene: Scene,
+    verdict: Verdict,
+    outcome: Outcome,
+    shown: EnclaveSpec | None,
+    *,
+    updating: bool,
+) -> tuple[Finding, ...]:
+    found = [Finding("Ready", verdict.settled, verdict.reason, verdict.message)]
+    serving = outcome.serving
+    if serving is not None and _is_reached(scene, serving):
+        text = f"Tag {serving.spec.tag} serves."
+        found.append(Finding("Available", status=True, reason="Serving", message=text))
+    else:
+        found.append(Finding("Available", status=False, reason=verdict.reason))
+    if verdict.stalled:
+        reason = "UpdateFailed" if updating and serving is not None else verdict.reason
+        found.append(Finding("Stalled", status=True, reason=reason, message=verdict.message))
+    elif not verdict.settled:
+        found.append(
+            Finding("Reconciling", status=True, reason=verdict.reason, message=verdict.message)
+        )
+    host = host_named(shown.host, scene.observed.hosts) if shown is not None else None
+    if shown is not None and host is not None:
+        count = len(shown.summary.containers)
+        found += findings(host, shown.summary.unenforced, containers=count)
+    return tuple(found)
+
+
+def _is_reached(scene: Scene, serving: Enclave) -> bool:
+    """Tell whether requests arrive at the serving Enclave, or at its predecessor on the way out."""
+    reached = (serving, *(each for each in scene.mine if not has_failed(each)))
+    return any(scene.shows(each) for each in reached)

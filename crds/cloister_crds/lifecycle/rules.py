@@ -1,0 +1,350 @@
+"""The rules of a Container's life, in the order in which they are asked: the first answer holds.
+
+Each is a small function with a sentence for a name; it answers a `Verdict` or None for "not my
+case". Read `RULES` from top to bottom: first what ends everything, then what is there, from the
+best (the wanted request serves) to the worst (it failed), then what is needed to make it.
+"""
+
+from collections.abc import Callable
+
+from cloister_crds.kinds.container import ContainerPhase
+from cloister_crds.kinds.enclave import Enclave, EnclavePhase
+from cloister_crds.kinds.meta import ConditionStatus
+from cloister_crds.lifecycle.admission import Admission, Admitted, Asking, Refused, Waiting
+from cloister_crds.lifecycle.conditions import condition, holds
+from cloister_crds.lifecycle.decision import ClaimHostname
+from cloister_crds.lifecycle.hosting import host_named
+from cloister_crds.lifecycle.hostnames import is_held_by
+from cloister_crds.lifecycle.observed import Need
+from cloister_crds.lifecycle.reasons import REASONS, is_transient
+from cloister_crds.lifecycle.scene import Line, Scene
+from cloister_crds.lifecycle.successor import first_attempt, repetition
+from cloister_crds.lifecycle.verdict import Verdict
+
+__all__ = ["ADMISSION_RULES", "RULES", "AdmissionRule", "Rule", "is_lost", "names"]
+
+Rule = Callable[[Scene], Verdict | None]
+"""A rule about what is there."""
+AdmissionRule = Callable[[Scene, Admission], Verdict | None]
+"""A rule about a request that has nothing yet."""
+
+
+def names(*enclaves: Enclave | None) -> frozenset[str]:
+    """Answer the names of Enclaves; a None counts for nothing."""
+    return frozenset(each.metadata.name for each in enclaves if each is not None)
+
+
+def is_lost(scene: Scene, line: Line) -> bool:
+    """Tell whether the newest attempt of a request is gone and another one is to follow.
+
+    A request that never served is given up after some losses in a row.
+
+    Parameters
+    ----------
+    scene
+        What was observed.
+    line
+        Attempts of the request.
+    """
+    if line.newest is None:
+        return line.origin is not None
+    if line.failed is None or not is_transient(line.failed.status.reason):
+        return False
+    return line.ever_served or line.losses(scene.now) <= scene.settings.attempts
+
+
+def stopped_container_ends_its_enclaves(scene: Scene) -> Verdict | None:
+    """End everything when spec says Stopped; stopping until the last Pod is gone."""
+    if not scene.is_stopped:
+        return None
+    if scene.mine or names(*scene.everyone) & scene.observed.pods:
+        return Verdict(
+            progress=ContainerPhase.STOPPING,
+            reason="Stopping",
+            message="The enclaves of the container are ending.",
+            active="",
+        )
+    return Verdict(
+        progress=ContainerPhase.STOPPED,
+        reason="Stopped",
+        message="The container is stopped; set spec.state to Running to start it.",
+        settled=True,
+        active="",
+    )
+
+
+def wanted_request_serves(scene: Scene) -> Verdict | None:
+    """Be ready when what is wanted serves; others end as soon as the Service shows it."""
+    serving = scene.serving
+    if serving is None or scene.served_line is not None:
+        return None
+    name = serving.metadata.name
+    if scene.is_routed:
+        return Verdict(
+            progress=ContainerPhase.READY,
+            reason="Serving",
+            message=f"Tag {serving.spec.tag} serves.",
+            settled=True,
+            active=name,
+            keep=names(serving),
+        )
+    return Verdict(
+        progress=ContainerPhase.READY,
+        reason="Routing",
+        message=f"Tag {serving.spec.tag} is ready; the Service is being pointed at it.",
+        active=name,
+        keep=names(serving),
+        route=name,
+    )
+
+
+def ready_candidate_takes_over(scene: Scene) -> Verdict | None:
+    """Let a ready candidate take over, by a decision in status when another serves.
+
+    Where nothing serves, the Service is pointed at it first, so that ready never comes too early.
+    """
+    ready = scene.wanted_line.ready
+    if ready is None:
+        return None
+    name = ready.metadata.name
+    if scene.serving is None and not scene.shows(ready):
+        return Verdict(
+            progress=ContainerPhase.STARTED,
+            reason="Routing",
+            message=f"Tag {ready.spec.tag} is ready; the Service is being pointed at it.",
+            candidate=name,
+            keep=names(ready, scene.active, scene.wanted_line.origin, scene.memory),
+            route=name,
+        )
+    served = scene.shows(ready)
+    return Verdict(
+        progress=ContainerPhase.READY,
+        reason="Serving" if served else "Routing",
+        message=f"Tag {ready.spec.tag} serves."
+        if served
+        else f"Tag {ready.spec.tag} takes over; the Service is being pointed at it.",
+        settled=served,
+        active=name,
+        keep=names(ready),
+    )
+
+
+def starting_candidate_is_awaited(scene: Scene) -> Verdict | None:
+    """Wait for an attempt of the wanted request that is on its way."""
+    live = scene.wanted_line.live
+    if live is None:
+        return None
+    is_up = live.status.phase is EnclavePhase.STARTED
+    beside = scene.serving is not None
+    usual = "Updating" if beside else "Starting" if is_up else "Deploying"
+    step = "its health checks run" if is_up else "its Pod is not up yet"
+    return Verdict(
+        progress=ContainerPhase.STARTED if is_up else ContainerPhase.DEPLOYING,
+        reason=live.status.reason if is_transient_word(live.status.reason) else usual,
+        message=live.status.message or f"Tag {live.spec.tag} is on its way: {step}.",
+        candidate=live.metadata.name,
+        keep=names(live, scene.wanted_line.origin),
+    )
+
+
+def lost_attempt_is_repeated(scene: Scene) -> Verdict | None:
+    """Repeat the newest attempt when it was lost, after a wait."""
+    line = scene.wanted_line
+    if not is_lost(scene, line) or line.origin is None:
+        return None
+    lost = line.newest or line.origin
+    reason = lost.status.reason if is_transient_word(lost.status.reason) else "PodLost"
+    message = lost.status.message or "The enclave was lost."
+    retry_at = line.retry_at(scene.now)
+    keep = names(line.origin, line.newest)
+    if host_named(line.origin.spec.host, scene.observed.hosts) is None:
+        return Verdict(
+            progress=ContainerPhase.FAILED,
+            reason="HostNotFound",
+            message=f"{message} Its Host {line.origin.spec.host} does not exist any more; "
+            "set spec.host, or ask the administrator to bring the Host back.",
+            stalled=True,
+            keep=keep,
+        )
+    if retry_at > scene.now:
+        return Verdict(
+            progress=ContainerPhase.DEPLOYING,
+            reason=reason,
+            message=f"{message} The next attempt follows at {retry_at:%H:%M:%S} UTC.",
+            candidate=lost.metadata.name,
+            keep=keep,
+            retry_at=retry_at,
+        )
+    made = repetition(scene, line)
+    return Verdict(
+        progress=ContainerPhase.DEPLOYING,
+        reason=reason,
+        message=f"{message} Attempt {made.spec.attempt} follows.",
+        candidate=made.name,
+        keep=keep | {made.name},
+        actions=(made,),
+    )
+
+
+def failed_request_waits_for_a_new_one(scene: Scene) -> Verdict | None:
+    """Keep the Enclave of an attempt that failed for good as the memory of it."""
+    failed = scene.wanted_line.failed
+    if failed is None:
+        return None
+    reason, message = failed.status.reason, failed.status.message
+    if is_transient_word(reason):
+        losses = scene.wanted_line.losses(scene.now)
+        message = f"Given up after {losses} lost attempts; the last one: {message}"
+        reason = "AttemptsExhausted"
+    if reason not in REASONS:
+        reason = "BootFailed"
+    return Verdict(
+        progress=ContainerPhase.FAILED,
+        reason=reason,
+        message=message or REASONS[reason].meaning,
+        stalled=True,
+        candidate=failed.metadata.name if scene.is_update and scene.serving is not None else "",
+        keep=names(failed),
+    )
+
+
+def refused_request_is_stalled(scene: Scene, admission: Admission) -> Verdict | None:
+    """Stall while somebody has to change something before an Enclave is made."""
+    if not isinstance(admission, Refused):
+        return None
+    return _refusal(scene, admission.reason, admission.message)
+
+
+def unavailable_answer_is_asked_again(_scene: Scene, admission: Admission) -> Verdict | None:
+    """Wait for what may come by itself, and ask again."""
+    if not isinstance(admission, Waiting):
+        return None
+    return Verdict(
+        progress=ContainerPhase.PENDING,
+        reason=admission.reason,
+        message=admission.message,
+        needs=admission.needs,
+        retry_at=admission.retry_at,
+    )
+
+
+def unasked_question_is_asked(scene: Scene, admission: Admission) -> Verdict | None:
+    """Ask what was not asked yet; what was known to be wrong stays so until there is an answer."""
+    if not isinstance(admission, Asking):
+        return None
+    ready = condition(scene.status.conditions, "Ready")
+    generation = scene.container.metadata.generation
+    if (
+        ready is not None
+        and ready.status is ConditionStatus.FALSE
+        and ready.observed_generation == generation
+        and holds(scene.status.conditions, "Stalled")
+    ):
+        return Verdict(
+            progress=ContainerPhase.FAILED,
+            reason=ready.reason,
+            message=ready.message,
+            stalled=True,
+            needs=admission.needs,
+        )
+    return _resolving(admission.needs)
+
+
+def taken_hostname_stalls(scene: Scene, admission: Admission) -> Verdict | None:
+    """Stall while another Container holds a host name that is wanted."""
+    if not isinstance(admission, Admitted):
+        return None
+    claims = scene.observed.claims
+    taken = [
+        each
+        for each in scene.hostnames
+        if each in claims and not is_held_by(claims[each], scene.container)
+    ]
+    if not taken:
+        return None
+    message = (
+        f"The host name {taken[0]} is held by another container; choose another name, or delete "
+        "the other container: this one then goes on by itself."
+    )
+    return _refusal(scene, "HostnameTaken", message)
+
+
+def free_hostname_is_claimed(scene: Scene, admission: Admission) -> Verdict | None:
+    """Claim a host name that is wanted and not held yet."""
+    if not isinstance(admission, Admitted):
+        return None
+    claims = scene.observed.claims
+    free = [each for each in scene.hostnames if each not in claims]
+    leaving = [
+        each
+        for each in scene.hostnames
+        if each in claims and claims[each].metadata.deletion_timestamp is not None
+    ]
+    if not free and not leaving:
+        return None
+    return _resolving((), tuple(ClaimHostname(each) for each in free))
+
+
+def admitted_request_gets_an_enclave(scene: Scene, admission: Admission) -> Verdict | None:
+    """Make the first attempt when nothing is missing."""
+    if not isinstance(admission, Admitted):
+        return None
+    made = first_attempt(scene, admission)
+    return Verdict(
+        progress=ContainerPhase.DEPLOYING,
+        reason="Updating" if scene.serving is not None else "Deploying",
+        message=f"Tag {made.spec.tag} is on its way: its Pod is not up yet.",
+        candidate=made.name,
+        keep=frozenset({made.name}),
+        actions=(made,),
+    )
+
+
+def is_transient_word(word: str) -> bool:
+    """Tell whether a word stands in the table and is transient."""
+    return word in REASONS and is_transient(word)
+
+
+def _resolving(needs: tuple[Need, ...], claims: tuple[ClaimHostname, ...] = ()) -> Verdict:
+    return Verdict(
+        progress=ContainerPhase.PENDING,
+        reason="Resolving",
+        message="The release, its images, secrets and host name are being looked up.",
+        needs=needs,
+        actions=claims,
+    )
+
+
+def _refusal(scene: Scene, reason: str, message: str) -> Verdict:
+    """Refuse; what others can free is looked at again, and what never ran holds no host name."""
+    again = scene.now + scene.settings.taken_recheck if REASONS[reason].recheck else None
+    fresh = not scene.everyone and not scene.status.history and not scene.status.active_enclave
+    return Verdict(
+        progress=ContainerPhase.FAILED,
+        reason=reason,
+        message=message,
+        stalled=True,
+        retry_at=again,
+        frees_hostnames=fresh,
+    )
+
+
+RULES: tuple[Rule, ...] = (
+    stopped_container_ends_its_enclaves,
+    wanted_request_serves,
+    ready_candidate_takes_over,
+    starting_candidate_is_awaited,
+    lost_attempt_is_repeated,
+    failed_request_waits_for_a_new_one,
+)
+"""Rules about what is there."""
+
+ADMISSION_RULES: tuple[AdmissionRule, ...] = (
+    refused_request_is_stalled,
+    unavailable_answer_is_asked_again,
+    unasked_question_is_asked,
+    taken_hostname_stalls,
+    free_hostname_is_claimed,
+    admitted_request_gets_an_enclave,
+)
+"""Rules about a request that has nothing yet, asked when none of `RULES` answered."""

@@ -1,0 +1,155 @@
+"""What is to be done besides the rule's own actions: route, record, end, release, complete.
+
+All of it follows from who serves after the decision and which Enclaves stay.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from cloister_crds.kinds.enclave import Enclave
+from cloister_crds.lifecycle.decision import (
+    Action,
+    CreateEnclave,
+    EndEnclave,
+    EnsureDeployment,
+    RecordDemoted,
+    RecordServing,
+    RouteTo,
+)
+from cloister_crds.lifecycle.hostnames import superfluous_claims
+from cloister_crds.lifecycle.observed import Need
+from cloister_crds.lifecycle.scene import Scene, has_failed
+from cloister_crds.lifecycle.successor import completion
+
+__all__ = ["Outcome", "ended", "upkeep"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """Who serves after a decision and what stays."""
+
+    active: Enclave | None
+    """Enclave that status names as serving after the decision, lost or not; None = none."""
+    keep: frozenset[str]
+    """Names of Enclaves that stay."""
+    route: str
+    """Name of the Enclave that the Service is to select; empty = leave it."""
+    made: tuple[Action, ...]
+    """What the rules claim and make."""
+    frees_hostnames: bool
+    """Whether the host names of spec are given back."""
+
+    @property
+    def serving(self) -> Enclave | None:
+        """The active Enclave while it can serve."""
+        active = self.active
+        if active is None or has_failed(active):
+            return None
+        return active if active.metadata.deletion_timestamp is None else None
+
+
+def ended(scene: Scene, outcome: Outcome) -> tuple[Enclave, ...]:
+    """Answer the Enclaves that are to end now.
+
+    Parameters
+    ----------
+    scene
+        What was observed.
+    outcome
+        Who serves and what stays. One that still gets requests stays until the Service shows the
+        address of the one that serves now.
+    """
+    draining = outcome.serving is not None and not scene.shows(outcome.serving)
+    return tuple(
+        each
+        for each in scene.mine
+        if each.metadata.name not in outcome.keep and not (draining and _gets_requests(scene, each))
+    )
+
+
+def upkeep(scene: Scene, outcome: Outcome) -> tuple[tuple[Action, ...], tuple[Need, ...]]:
+    """Answer everything that is to be done, in order, and what must be asked for it.
+
+    Parameters
+    ----------
+    scene
+        What was observed.
+    outcome
+        Who serves and what stays.
+
+    Returns
+    -------
+    tuple[tuple[Action, ...], tuple[Need, ...]]
+        Actions and needs.
+    """
+    completions = tuple(_completions(scene, outcome))
+    actions = (
+        *_deployment(scene, outcome),
+        *outcome.made,
+        *(each for each in completions if isinstance(each, CreateEnclave)),
+        *_routing(scene, outcome),
+        *_records(scene, outcome),
+        *(
+            EndEnclave(
+                name=each.metadata.name,
+                uid=each.metadata.uid,
+                resource_version=each.metadata.resource_version,
+            )
+            for each in ended(scene, outcome)
+        ),
+        *superfluous_claims(
+            scene.container, scene.observed.claims, _needed_hostnames(scene, outcome)
+        ),
+    )
+    return actions, tuple(each for each in completions if not isinstance(each, CreateEnclave))
+
+
+def _gets_requests(scene: Scene, enclave: Enclave) -> bool:
+    service = scene.observed.service
+    if service is None or has_failed(enclave):
+        return False
+    return service.selects == enclave.metadata.name or enclave.status.address in service.addresses
+
+
+def _deployment(scene: Scene, outcome: Outcome) -> Iterator[Action]:
+    has_enclave = bool(outcome.keep) or any(isinstance(e, CreateEnclave) for e in outcome.made)
+    if has_enclave and scene.observed.deployment is None:
+        yield EnsureDeployment(scene.wanted.repo)
+
+
+def _completions(scene: Scene, outcome: Outcome) -> Iterator[CreateEnclave | Need]:
+    for each in scene.mine:
+        name = each.metadata.name
+        if name in outcome.keep and name in scene.observed.incomplete and not has_failed(each):
+            step = completion(scene, each)
+            if step is not None:
+                yield step
+
+
+def _routing(scene: Scene, outcome: Outcome) -> Iterator[Action]:
+    service = scene.observed.service
+    if outcome.route and (service is None or service.selects != outcome.route):
+        yield RouteTo(outcome.route)
+
+
+def _records(scene: Scene, outcome: Outcome) -> Iterator[Action]:
+    serving = outcome.serving
+    for each in scene.everyone:
+        status = each.status
+        serves = serving is not None and each.metadata.name == serving.metadata.name
+        if status.promoted_at is not None and status.demoted_at is None and not serves:
+            yield RecordDemoted(each.metadata.name, scene.now)
+    if serving is not None and serving.status.promoted_at is None and scene.shows(serving):
+        yield RecordServing(serving.metadata.name, scene.now)
+
+
+def _needed_hostnames(scene: Scene, outcome: Outcome) -> frozenset[str]:
+    """Answer host names of spec and of every Enclave that has a Pod or may still get one."""
+    needed = set() if outcome.frees_hostnames else set(scene.hostnames)
+    for each in scene.everyone:
+        if each.metadata.name in scene.observed.pods or each.metadata.name in outcome.keep:
+            needed.update(each.spec.hostnames)
+    if scene.observed.organization is None:
+        # Without its Organization the names of spec are unknown: nothing is given back blindly.
+        needed.update(scene.observed.claims)
+    return frozenset(needed)

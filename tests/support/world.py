@@ -1,0 +1,360 @@
+"""A world for decisions: what the cluster and the outside do with what `decide` and `judge` say.
+
+No cluster: objects in memory, time that a test moves. `World.work` is one pass of an operator,
+the other methods are what may happen between two passes.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from cloister_crds.kinds.container import Container, ContainerStatus, DesiredState
+from cloister_crds.kinds.deployment import Deployment
+from cloister_crds.kinds.enclave import ContainerStateName, Enclave, EnclavePhase
+from cloister_crds.kinds.hostnameclaim import HostnameClaim
+from cloister_crds.kinds.meta import ObjectMeta
+from cloister_crds.kinds.organization import Organization
+from cloister_crds.lifecycle import request as requests
+from cloister_crds.lifecycle.attempt import PodNeed, judge, judge_again, pod_need
+from cloister_crds.lifecycle.conditions import condition, holds
+from cloister_crds.lifecycle.decide import decide
+from cloister_crds.lifecycle.decision import (
+    Action,
+    ClaimHostname,
+    CreateEnclave,
+    Decision,
+    EndEnclave,
+    EnsureDeployment,
+    RecordDemoted,
+    RecordServing,
+    ReleaseHostname,
+    RouteTo,
+)
+from cloister_crds.lifecycle.observed import (
+    Answer,
+    Failed,
+    Known,
+    Need,
+    NeedImage,
+    NeedRelease,
+    Observed,
+    SecretValues,
+    ServiceFacts,
+)
+from cloister_crds.lifecycle.pod import PodContainer, PodFacts, PodPhase
+from tests.support.builders import (
+    NOW,
+    SETTINGS,
+    claim_of,
+    container_of,
+    deployment_of,
+    host_of,
+    image_of,
+    organization_of,
+    release_of,
+    subspec,
+)
+
+__all__ = ["World"]
+
+
+class World:
+    """One Container of one organization and all that belongs to it."""
+
+    def __init__(self) -> None:
+        self.now: datetime = NOW
+        self.container: Container = container_of(status=ContainerStatus())
+        self.organization: Organization = organization_of()
+        self.enclaves: dict[str, Enclave] = {}
+        self.pods: dict[str, PodFacts] = {}
+        self.incomplete: set[str] = set()
+        self.claims: dict[str, HostnameClaim] = {}
+        self.deployment: Deployment | None = None
+        self.service: ServiceFacts | None = None
+        self.answers: dict[Need, Answer] = {}
+        self.source_is_up: bool = True
+        self.bad_tags: set[str] = set()
+        self.interrupt_next: bool = False
+        self.wake_at: datetime | None = None
+        self.decisions: list[Decision] = []
+        self._count: int = 0
+
+    # What the operator does.
+
+    def observed(self) -> Observed:
+        """Gather what one pass sees."""
+        return Observed(
+            container=self.container,
+            settings=SETTINGS,
+            organization=self.organization,
+            hosts=(host_of(),),
+            enclaves=tuple(self.enclaves.values()),
+            pods=frozenset(self.pods),
+            incomplete=frozenset(self.incomplete),
+            claims=dict(self.claims),
+            rank=0,
+            deployment=self.deployment,
+            service=self.service,
+            answers=dict(self.answers),
+        )
+
+    def work(self) -> Decision:
+        """Do one pass: judge, look after Pods, decide, check, act, report."""
+        waits = []
+        for name, enclave in list(self.enclaves.items()):
+            status = judge(enclave, self.pods.get(name), self.now)
+            judged = enclave.model_copy(update={"status": status})
+            self.enclaves[name] = judged
+            self._tend_pod(judged)
+            waits.append(judge_again(judged, self.pods.get(name), self.now))
+        observed = self.observed()
+        decision = decide(observed, self.now)
+        self.check(observed, decision)
+        for action in decision.actions:
+            self.act(action)
+        self.container = self.container.model_copy(update={"status": decision.status})
+        for need in decision.needs:
+            self.answers[need] = self._answer(need)
+        waits.append(decision.look_again)
+        known = [wait for wait in waits if wait is not None]
+        self.wake_at = self.now + min(known) if known else None
+        self.decisions.append(decision)
+        promoted = [
+            each
+            for each in self.enclaves.values()
+            if each.status.promoted_at is not None and each.status.demoted_at is None
+        ]
+        assert len(promoted) <= 1, "two enclaves serve"
+        return decision
+
+    def _tend_pod(self, enclave: Enclave) -> None:
+        name = enclave.metadata.name
+        pod = self.pods.get(name)
+        match pod_need(enclave, pod):
+            case PodNeed.CREATE if name not in self.incomplete:
+                self._count += 1
+                web = PodContainer(name="web", allowance=timedelta(seconds=60))
+                self.pods[name] = PodFacts(
+                    uid=f"pod-{self._count}", containers=(web,), shim=PodContainer(name="shim")
+                )
+            case PodNeed.DELETE if pod is not None:
+                self.pods[name] = replace(pod, deleting=True)
+            case _:
+                pass
+
+    def act(self, action: Action) -> None:
+        """Carry one action out as the API server would."""
+        match action:
+            case CreateEnclave():
+                self._create(action)
+            case EndEnclave(name=name):
+                self._delete_enclave(name)
+            case ClaimHostname(hostname=hostname):
+                self.claims.setdefault(hostname, claim_of(hostname))
+            case ReleaseHostname(hostname=hostname):
+                del self.claims[hostname]
+            case RouteTo(enclave=name):
+                before = self.service.addresses if self.service else frozenset()
+                self.service = ServiceFacts(selects=name, addresses=before)
+            case EnsureDeployment(repo=repo):
+                self.deployment = deployment_of(repo)
+            case RecordServing(enclave=name, at=at):
+                self._patch(name, promoted_at=at)
+            case RecordDemoted(enclave=name, at=at):
+                self._patch(name, demoted_at=at)
+
+    def _create(self, action: CreateEnclave) -> None:
+        if action.name in self.enclaves:
+            self.incomplete.discard(action.name)
+            return
+        self._count += 1
+        self.enclaves[action.name] = Enclave(
+            metadata=ObjectMeta(
+                name=action.name,
+                uid=f"uid-{self._count}",
+                resource_version="1",
+                generation=1,
+                creation_timestamp=self.now,
+            ),
+            spec=action.spec,
+        )
+        if self.interrupt_next:
+            self.interrupt_next = False
+            self.incomplete.add(action.name)
+
+    def _patch(self, name: str, **status: datetime) -> None:
+        enclave = self.enclaves.get(name)
+        if enclave is not None:
+            changed = enclave.status.model_copy(update=status)
+            self.enclaves[name] = enclave.model_copy(update={"status": changed})
+
+    def _delete_enclave(self, name: str) -> None:
+        enclave = self.enclaves[name]
+        metadata = enclave.metadata.model_copy(update={"deletion_timestamp": self.now})
+        self.enclaves[name] = enclave.model_copy(update={"metadata": metadata})
+        if name in self.pods:
+            self.pods[name] = replace(self.pods[name], deleting=True)
+
+    def _answer(self, need: Need) -> Answer:
+        match need:
+            case NeedRelease() if not self.source_is_up:
+                wait = self.now + timedelta(seconds=10)
+                return Failed("SourceUnavailable", "no answer", True, self.now, wait)  # noqa: FBT003 - as in the record
+            case NeedRelease() if need.tag in self.bad_tags:
+                return Failed("TagNotFound", "no such tag", False, self.now)  # noqa: FBT003 - as above
+            case NeedRelease():
+                return Known(release_of(tag=need.tag), self.now)
+            case NeedImage():
+                return Known(image_of(need.image), self.now)
+            case _:
+                return Known(SecretValues(), self.now)
+
+    # What may happen between two passes.
+
+    def ask(self, **spec: object) -> None:
+        """Change spec as a user does; nothing happens when nothing changes."""
+        if any(getattr(self.container.spec, name) != value for name, value in spec.items()):
+            self.container = subspec(self.container, **spec)
+
+    def let(self, seconds: float) -> None:
+        """Let time pass."""
+        self.now += timedelta(seconds=seconds)
+
+    def start(self, name: str) -> None:
+        """Let the Pod of an Enclave come up."""
+        pod = self.pods.get(name)
+        if pod is None or pod.phase is not PodPhase.PENDING or pod.deleting:
+            return
+        self._count += 1
+        running = {"state": ContainerStateName.RUNNING, "started_at": self.now}
+        self.pods[name] = replace(
+            pod,
+            phase=PodPhase.RUNNING,
+            node="node-1",
+            address=f"10.0.0.{self._count}",
+            containers=tuple(replace(each, **running) for each in pod.containers),
+            shim=PodContainer(name="shim", state=ContainerStateName.RUNNING, started_at=self.now),
+        )
+
+    def heal(self, name: str, *, well: bool = True) -> None:
+        """Let the health check of an Enclave pass or not."""
+        pod = self.pods.get(name)
+        if pod is not None and pod.phase is PodPhase.RUNNING and not pod.deleting:
+            healed = tuple(replace(each, ready=well) for each in pod.containers)
+            self.pods[name] = replace(pod, containers=healed)
+
+    def crash(self, name: str) -> None:
+        """Let the container of an Enclave end with an error."""
+        pod = self.pods.get(name)
+        if pod is not None and pod.phase is PodPhase.RUNNING and not pod.deleting:
+            ended = tuple(
+                replace(each, state=ContainerStateName.TERMINATED, exit_code=3, ready=False)
+                for each in pod.containers
+            )
+            self.pods[name] = replace(pod, containers=ended)
+
+    def lose(self, name: str) -> None:
+        """Take the Pod of an Enclave away."""
+        self.pods.pop(name, None)
+
+    def remove(self, name: str) -> None:
+        """Delete an Enclave by hand."""
+        if name in self.enclaves:
+            self._delete_enclave(name)
+
+    def collect(self) -> None:
+        """Let what is being deleted go."""
+        for name in [name for name, pod in self.pods.items() if pod.deleting]:
+            del self.pods[name]
+        for name, enclave in list(self.enclaves.items()):
+            if enclave.metadata.deletion_timestamp is not None and name not in self.pods:
+                del self.enclaves[name]
+                self.incomplete.discard(name)
+
+    def publish(self) -> None:
+        """Let the EndpointSlice follow the Service."""
+        if self.service is not None:
+            pod = self.pods.get(self.service.selects)
+            address = pod.address if pod is not None and not pod.deleting else ""
+            addresses = frozenset({address} if address else ())
+            self.service = ServiceFacts(selects=self.service.selects, addresses=addresses)
+
+    def settle(self, *, passes: int = 400) -> None:
+        """Let everything that can go well go well until nothing more happens."""
+        quiet = 0
+        for _ in range(passes):
+            for name in list(self.pods):
+                self.start(name)
+                self.heal(name)
+            self.publish()
+            self.collect()
+            before = (self.container.status, dict(self.enclaves), dict(self.pods), self.service)
+            decision = self.work()
+            same = before == (self.container.status, self.enclaves, self.pods, self.service)
+            quiet = quiet + 1 if same and not decision.actions and not decision.needs else 0
+            if quiet > 2 and self.wake_at is None:
+                return
+            if quiet > 2:
+                waited = self.wake_at or self.now
+                self.now = max(waited, self.now + timedelta(seconds=1))
+                if quiet > 20:
+                    return
+        raise AssertionError(f"no rest after {passes} passes: {self.decisions[-1]}")
+
+    # What must always hold.
+
+    def check(self, observed: Observed, decision: Decision) -> None:
+        """Hold a decision against the promises of the lifecycle."""
+        status = decision.status
+        before = observed.container.status
+        if status.active_enclave != before.active_enclave and status.active_enclave:
+            assert self.enclaves[status.active_enclave].status.phase is EnclavePhase.READY
+        assert condition(status.conditions, "Ready") is not None
+        generation = observed.container.metadata.generation
+        assert status.observed_generation == generation
+        assert all(each.observed_generation == generation for each in status.conditions)
+        both = holds(status.conditions, "Reconciling") and holds(status.conditions, "Stalled")
+        assert not both, "reconciling and stalled"
+        if holds(status.conditions, "Ready"):
+            self._check_ready(status)
+        self._check_made(decision.actions)
+        self._check_ended(status, decision.actions)
+
+    def _check_ready(self, status: ContainerStatus) -> None:
+        if self.container.spec.state is DesiredState.STOPPED:
+            assert not any(not each.deleting for each in self.pods.values())
+            return
+        active = self.enclaves[status.active_enclave]
+        assert requests.same(active.spec.request, requests.record(self.container.spec))
+        assert active.status.phase is EnclavePhase.READY
+        assert self.service is not None
+        assert self.service.selects == status.active_enclave
+        assert active.status.address in self.service.addresses
+
+    def _check_made(self, actions: tuple[Action, ...]) -> None:
+        """No attempt without need: at most one of a request is on its way or serves."""
+        for made in (each for each in actions if isinstance(each, CreateEnclave)):
+            if made.name in self.enclaves:
+                assert made.name in self.incomplete
+                continue
+            assert self.container.spec.state is DesiredState.RUNNING
+            for other in self.enclaves.values():
+                over = other.status.phase in {EnclavePhase.FAILED, EnclavePhase.ENDED}
+                leaving = other.metadata.deletion_timestamp is not None
+                if not over and not leaving:
+                    assert not requests.same(other.spec.request, made.spec.request)
+            hostnames: Mapping[str, HostnameClaim] = self.claims
+            assert all(each in hostnames for each in made.spec.hostnames)
+
+    def _check_ended(self, status: ContainerStatus, actions: tuple[Action, ...]) -> None:
+        """What serves ends only when it was told to stop or its successor is reached."""
+        ending = {each.name for each in actions if isinstance(each, EndEnclave)}
+        if self.container.spec.state is DesiredState.STOPPED:
+            return
+        assert status.active_enclave not in ending
+        before = self.container.status.active_enclave
+        old = self.enclaves.get(before)
+        if old is not None and before in ending and old.status.phase is EnclavePhase.READY:
+            successor = self.enclaves[status.active_enclave]
+            assert self.service is not None
+            assert successor.status.address in self.service.addresses
