@@ -1,0 +1,41 @@
+"""The Kubernetes client of both programs: configuration, requests, watches, reflectors.
+
+Objects travel as plain dicts; what they mean is read by `cloister_crds.kinds`.
+"""
+
+from cloister_clients.kube.client import Event, EventType, KubeClient, Page
+from cloister_clients.kube.config import ConfigError, KubeConfig
+from cloister_clients.kube.errors import (
+    AlreadyExists,
+    Conflict,
+    Forbidden,
+    Gone,
+    Invalid,
+    KubeError,
+    NotFound,
+    Unauthorized,
+    Unavailable,
+)
+from cloister_clients.kube.kinds import KindRef
+from cloister_clients.kube.reflector import Entry, Reflector
+
+__all__ = [
+    "AlreadyExists",
+    "ConfigError",
+    "Conflict",
+    "Entry",
+    "Event",
+    "EventType",
+    "Forbidden",
+    "Gone",
+    "Invalid",
+    "KindRef",
+    "KubeClient",
+    "KubeConfig",
+    "KubeError",
+    "NotFound",
+    "Page",
+    "Reflector",
+    "Unauthorized",
+    "Unavailable",
+]

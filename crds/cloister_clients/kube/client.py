@@ -1,0 +1,504 @@
+"""The verbs of the Kubernetes API over one connection pool; objects are plain dicts.
+
+Used by both programs. It decides nothing: errors of `cloister_clients.kube.errors` go to the
+caller. Sources: Kubernetes, "API Concepts" (lists in chunks, watches, bookmarks) and
+"Server-Side Apply".
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Self
+
+import msgspec
+
+from cloister_clients.kube.config import KubeConfig
+from cloister_clients.kube.errors import Unavailable, error_from_status
+from cloister_clients.kube.kinds import KindRef
+from cloister_clients.kube.transport import Limits, Request, Transport, encode
+
+__all__ = ["Event", "EventType", "KubeClient", "Object", "Page"]
+
+Object = dict[str, Any]
+"""An object of the API as JSON data."""
+
+METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+MERGE_PATCH = "application/merge-patch+json"
+APPLY_PATCH = "application/apply-patch+yaml"
+WATCH_GRACE = 30.0
+"""Seconds that a watch may outlive the time it was asked for before it counts as dead."""
+
+
+class EventType(StrEnum):
+    """What a watch tells."""
+
+    ADDED = "ADDED"
+    MODIFIED = "MODIFIED"
+    DELETED = "DELETED"
+    BOOKMARK = "BOOKMARK"
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One event of a watch."""
+
+    type: EventType
+    """What happened."""
+    object: Object
+    """The object after it; of a bookmark only its resourceVersion means something."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A part of a list."""
+
+    items: tuple[Object, ...]
+    """Objects, with apiVersion and kind."""
+    resource_version: str
+    """State that the whole list shows; a watch goes on from here."""
+
+
+class KubeClient:
+    """Talks to one API server as one user."""
+
+    def __init__(
+        self,
+        config: KubeConfig,
+        *,
+        field_manager: str,
+        user_agent: str,
+        limits: Limits = Limits(),  # noqa: B008 - frozen
+    ) -> None:
+        self.config = config
+        """The configuration it was made with."""
+        self.field_manager = field_manager
+        """Name under which the server records who set a field."""
+        self._transport = Transport(config, user_agent=user_agent, limits=limits)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        await self._transport.aclose()
+
+    async def get(
+        self,
+        ref: KindRef,
+        name: str,
+        namespace: str | None = None,
+        *,
+        subresource: str | None = None,
+    ) -> Object:
+        """Read one object, as it is now.
+
+        Parameters
+        ----------
+        ref
+            Kind.
+        name
+            Name of the object.
+        namespace
+            Its namespace; None for kinds without.
+        subresource
+            Such as ``scale``; None = the object itself.
+
+        Raises
+        ------
+        NotFound
+            When there is no such object.
+        KubeError
+            When the server refuses or cannot be reached.
+        """
+        path = ref.path(namespace, name, subresource)
+        return await self._json(Request("GET", path, {}, repeatable=True))
+
+    async def list_pages(
+        self,
+        ref: KindRef,
+        namespace: str | None = None,
+        *,
+        label_selector: str | None = None,
+        field_selector: str | None = None,
+        limit: int = 500,
+        metadata_only: bool = False,
+    ) -> AsyncGenerator[Page, None]:
+        """Read a list in chunks; all chunks show the same state.
+
+        Parameters
+        ----------
+        ref
+            Kind.
+        namespace
+            Namespace; None = all, or a kind without.
+        label_selector
+            Selector of labels; None = all objects.
+        field_selector
+            Selector of fields; None = all objects.
+        limit
+            Objects of a chunk at most; 0 = no chunks, which the server may answer from its cache.
+        metadata_only
+            Whether objects come without spec and status.
+
+        Raises
+        ------
+        Gone
+            When reading took so long that the state is no longer kept: begin again.
+        KubeError
+            When the server refuses or cannot be reached.
+        """
+        query = selectors(label_selector, field_selector)
+        if limit:
+            query["limit"] = str(limit)
+        accept = METADATA_LIST if metadata_only else "application/json"
+        while True:
+            body = await self._json(
+                Request("GET", ref.path(namespace), dict(query), accept=accept, repeatable=True)
+            )
+            meta = body.get("metadata") or {}
+            items = tuple(body.get("items") or ())
+            for item in items:
+                if not metadata_only:
+                    # Items of the built-in kinds come without; every reader may count on them.
+                    item.setdefault("apiVersion", ref.api_version)
+                    item.setdefault("kind", ref.kind)
+            yield Page(items, str(meta.get("resourceVersion") or ""))
+            if not meta.get("continue"):
+                return
+            query["continue"] = meta["continue"]
+
+    async def list(
+        self,
+        ref: KindRef,
+        namespace: str | None = None,
+        *,
+        label_selector: str | None = None,
+        field_selector: str | None = None,
+        metadata_only: bool = False,
+    ) -> Page:
+        """Read a whole list, consistent with all writes before it.
+
+        Takes what `list_pages` takes.
+
+        Raises
+        ------
+        KubeError
+            When the server refuses or cannot be reached.
+        """
+        items: tuple[Object, ...] = ()
+        version = ""
+        pages = self.list_pages(
+            ref,
+            namespace,
+            label_selector=label_selector,
+            field_selector=field_selector,
+            metadata_only=metadata_only,
+        )
+        async for page in pages:
+            items, version = items + page.items, page.resource_version
+        return Page(items, version)
+
+    async def create(
+        self,
+        ref: KindRef,
+        body: Object,
+        namespace: str | None = None,
+        *,
+        dry_run: bool = False,
+    ) -> Object:
+        """Create an object and answer it as the server keeps it.
+
+        Parameters
+        ----------
+        ref
+            Kind.
+        body
+            The object; apiVersion and kind are added where missing.
+        namespace
+            Namespace; None = metadata.namespace of the body.
+        dry_run
+            Whether everything is checked and nothing kept.
+
+        Raises
+        ------
+        AlreadyExists
+            When the name is taken.
+        Invalid
+            When the object breaks a rule of its kind, or has an unknown field.
+        KubeError
+            When the server refuses or cannot be reached; in the latter case the object may exist.
+        """
+        where = namespace or body.get("metadata", {}).get("namespace")
+        query = self._write_query(dry_run=dry_run)
+        return await self._json(
+            Request("POST", ref.path(where), query, encode(complete(ref, body)))
+        )
+
+    async def apply(
+        self,
+        ref: KindRef,
+        body: Object,
+        namespace: str | None = None,
+        *,
+        subresource: str | None = None,
+        force: bool = True,
+        dry_run: bool = False,
+    ) -> Object:
+        """Apply an object server-side: create it, or set the fields of the body.
+
+        Parameters
+        ----------
+        ref
+            Kind.
+        body
+            The fields that this manager wants; those it wanted before and left out are removed.
+        namespace
+            Namespace; None = metadata.namespace of the body.
+        subresource
+            Such as ``status``; None = the object itself.
+        force
+            Whether fields of other managers are taken over.
+        dry_run
+            Whether everything is checked and nothing kept.
+
+        Raises
+        ------
+        Conflict
+            When another manager owns a field with another value and `force` is off.
+        KubeError
+            When the server refuses or cannot be reached.
+        """
+        meta = body.get("metadata", {})
+        path = ref.path(namespace or meta.get("namespace"), meta["name"], subresource)
+        query = {**self._write_query(dry_run=dry_run), "force": "true" if force else "false"}
+        payload = encode(complete(ref, body))
+        request = Request("PATCH", path, query, payload, APPLY_PATCH, repeatable=True)
+        return await self._json(request)
+
+    async def merge_patch(
+        self,
+        ref: KindRef,
+        name: str,
+        patch: Object,
+        namespace: str | None = None,
+        *,
+        subresource: str | None = None,
+        dry_run: bool = False,
+    ) -> Object:
+        """Change the keys of the patch (RFC 7396); null removes a key.
+
+        Parameters
+        ----------
+        ref
+            Kind.
+        name
+            Name of the object.
+        patch
+            The changed keys; with ``metadata.resourceVersion`` only that version is changed.
+        namespace
+            Its namespace; None for kinds without.
+        subresource
+            Such as ``status``; None = the object itself.
+        dry_run
+            Whether everything is checked and nothing kept.
+
+        Raises
+        ------
+        NotFound
+            When there is no such object.
+        Conflict
+            When the object is no longer the version of the patch.
+        KubeError
+            When the server refuses or cannot be reached; in the latter case it may be done.
+        """
+        path = ref.path(namespace, name, subresource)
+        query = self._write_query(dry_run=dry_run)
+        # With a version the second sending would find its own work and answer Conflict.
+        repeatable = "resourceVersion" not in patch.get("metadata", {})
+        request = Request("PATCH", path, query, encode(patch), MERGE_PATCH, repeatable=repeatable)
+        return await self._json(request)
+
+    async def replace(
+        self,
+        ref: KindRef,
+        body: Object,
+        namespace: str | None = None,
+        *,
+        subresource: str | None = None,
+    ) -> Object:
+        """Put a whole object in the place of the one with its resourceVersion.
+
+        Raises
+        ------
+        Conflict
+            When the object is no longer that version.
+        KubeError
+            When the server refuses or cannot be reached; in the latter case it may be done.
+        """
+        meta = body["metadata"]
+        path = ref.path(namespace or meta.get("namespace"), meta["name"], subresource)
+        payload = encode(complete(ref, body))
+        return await self._json(Request("PUT", path, self._write_query(), payload))
+
+    async def delete(
+        self,
+        ref: KindRef,
+        name: str,
+        namespace: str | None = None,
+        *,
+        uid: str | None = None,
+        resource_version: str | None = None,
+        grace_period: int | None = None,
+        propagation: str | None = None,
+    ) -> Object:
+        """Delete an object, or begin to where it has finalizers or a grace period.
+
+        Parameters
+        ----------
+        ref
+            Kind.
+        name
+            Name of the object.
+        namespace
+            Its namespace; None for kinds without.
+        uid
+            Only the object with this uid; None = whichever has the name.
+        resource_version
+            Only this version of it; None = any.
+        grace_period
+            Seconds that a Pod gets; None = its own.
+        propagation
+            Foreground, Background or Orphan; None = the kind's default.
+
+        Raises
+        ------
+        NotFound
+            When there is no such object.
+        Conflict
+            When the object is another one, or another version.
+        KubeError
+            When the server refuses or cannot be reached.
+        """
+        options: Object = {"apiVersion": "v1", "kind": "DeleteOptions"}
+        preconditions = {"uid": uid, "resourceVersion": resource_version}
+        given = {key: value for key, value in preconditions.items() if value is not None}
+        if given:
+            options["preconditions"] = given
+        if grace_period is not None:
+            options["gracePeriodSeconds"] = grace_period
+        if propagation is not None:
+            options["propagationPolicy"] = propagation
+        path = ref.path(namespace, name)
+        return await self._json(Request("DELETE", path, {}, encode(options), repeatable=True))
+
+    async def watch(
+        self,
+        ref: KindRef,
+        namespace: str | None = None,
+        *,
+        resource_version: str,
+        label_selector: str | None = None,
+        field_selector: str | None = None,
+        seconds: int = 240,
+        metadata_only: bool = False,
+    ) -> AsyncGenerator[Event, None]:
+        """Follow the changes after a state; it ends by itself when its time is over.
+
+        Parameters
+        ----------
+        ref
+            Kind.
+        namespace
+            Namespace; None = all, or a kind without.
+        resource_version
+            State to begin after, from a `Page` or an earlier event.
+        label_selector
+            Selector of labels; None = all objects.
+        field_selector
+            Selector of fields; None = all objects.
+        seconds
+            How long the server is to keep it open.
+        metadata_only
+            Whether objects come without spec and status.
+
+        Raises
+        ------
+        Gone
+            When the state is no longer kept: list again.
+        KubeError
+            When the server refuses, cannot be reached, or the connection breaks.
+        """
+        query = {
+            **selectors(label_selector, field_selector),
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": resource_version,
+            "timeoutSeconds": str(seconds),
+        }
+        accept = METADATA if metadata_only else "application/json"
+        request = Request("GET", ref.path(namespace), query, accept=accept)
+        loop = asyncio.get_running_loop()
+        end = loop.time() + seconds + WATCH_GRACE
+        async with self._transport.stream(request) as lines:
+            while True:
+                try:
+                    async with asyncio.timeout_at(end):
+                        line = await anext(lines)
+                except StopAsyncIteration:
+                    return
+                except TimeoutError as error:
+                    raise Unavailable(0, "Unreachable", "the watch outlived its time") from error
+                yield read_event(line)
+
+    def _write_query(self, *, dry_run: bool = False) -> dict[str, str]:
+        # Strict: an unknown field is an error of ours and must not be dropped in silence.
+        query = {"fieldManager": self.field_manager, "fieldValidation": "Strict"}
+        if dry_run:
+            query["dryRun"] = "All"
+        return query
+
+    async def _json(self, request: Request) -> Object:
+        content = await self._transport.send(request)
+        try:
+            body = msgspec.json.decode(content)
+        except msgspec.DecodeError as error:
+            raise Unavailable(0, "BadAnswer", "the API server answered no JSON") from error
+        if not isinstance(body, dict):
+            raise Unavailable(0, "BadAnswer", "the API server answered no object")
+        return body
+
+
+def selectors(label_selector: str | None, field_selector: str | None) -> dict[str, str]:
+    """Answer the query parameters of the selectors that are given."""
+    query = {"labelSelector": label_selector, "fieldSelector": field_selector}
+    return {key: value for key, value in query.items() if value}
+
+
+def complete(ref: KindRef, body: Object) -> Object:
+    """Answer the body with apiVersion and kind."""
+    return {"apiVersion": ref.api_version, "kind": ref.kind, **body}
+
+
+def read_event(line: bytes) -> Event:
+    """Read one line of a watch.
+
+    Raises
+    ------
+    KubeError
+        When it is an ERROR event, such as `Gone`.
+    Unavailable
+        When the line is none of a watch.
+    """
+    try:
+        body = msgspec.json.decode(line)
+        kind, item = body["type"], body["object"]
+        if kind == "ERROR":
+            raise error_from_status(item)
+        return Event(EventType(kind), item)
+    except (msgspec.DecodeError, KeyError, TypeError, ValueError) as error:
+        raise Unavailable(0, "BadAnswer", "the watch sent something that is no event") from error

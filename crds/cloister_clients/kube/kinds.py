@@ -1,0 +1,110 @@
+"""Where kinds stand in the API: group, version, path. Ours come from the contract's models."""
+
+from dataclasses import dataclass
+from functools import cache
+from urllib.parse import quote
+
+from cloister_crds.kinds.meta import GROUP, VERSION, Resource
+
+__all__ = [
+    "CONFIG_MAP",
+    "CUSTOM_RESOURCE_DEFINITION",
+    "ENDPOINT_SLICE",
+    "EVENT",
+    "LEASE",
+    "NAMESPACE",
+    "NETWORK_POLICY",
+    "NODE",
+    "POD",
+    "POD_DISRUPTION_BUDGET",
+    "SECRET",
+    "SERVICE",
+    "KindRef",
+    "of",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class KindRef:
+    """A kind as the API server's paths name it."""
+
+    group: str
+    """API group; empty for the core group."""
+    version: str
+    """API version, such as ``v1``."""
+    plural: str
+    """Name in the path, such as ``pods``."""
+    kind: str
+    """Kind, such as ``Pod``."""
+    namespaced: bool = True
+    """Whether objects live in a namespace."""
+
+    @property
+    def api_version(self) -> str:
+        """``group/version``, or ``version`` alone in the core group."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    def path(
+        self, namespace: str | None = None, name: str | None = None, subresource: str | None = None
+    ) -> str:
+        """Answer the path of an object, or of the list when there is no name.
+
+        Parameters
+        ----------
+        namespace
+            Namespace; None = all namespaces (lists) or a kind without namespaces.
+        name
+            Name of the object; None = the list.
+        subresource
+            Such as ``status``; None = the object itself.
+
+        Raises
+        ------
+        ValueError
+            When a namespaced object is named without its namespace, or a namespace is given for
+            a kind that has none: the server's answer would not say which call was wrong.
+        """
+        if self.namespaced and name is not None and not namespace:
+            raise ValueError(f"{self.kind} {name!r} needs a namespace")
+        if not self.namespaced and namespace:
+            raise ValueError(f"{self.kind} has no namespace, but {namespace!r} was given")
+        parts = ["apis", self.group] if self.group else ["api"]
+        parts.append(self.version)
+        if namespace:
+            parts += ["namespaces", namespace]
+        parts.append(self.plural)
+        parts += [part for part in (name, subresource) if part is not None]
+        return "/" + "/".join(quote(part, safe="") for part in parts)
+
+
+@cache
+def of(resource: type[Resource]) -> KindRef:
+    """Answer where a kind of the contract stands.
+
+    Parameters
+    ----------
+    resource
+        Model of the kind, such as `cloister_crds.kinds.Container`.
+    """
+    info = resource.INFO
+    return KindRef(GROUP, VERSION, info.plural, info.kind, info.namespaced)
+
+
+POD = KindRef("", "v1", "pods", "Pod")
+SERVICE = KindRef("", "v1", "services", "Service")
+CONFIG_MAP = KindRef("", "v1", "configmaps", "ConfigMap")
+SECRET = KindRef("", "v1", "secrets", "Secret")
+NAMESPACE = KindRef("", "v1", "namespaces", "Namespace", namespaced=False)
+NODE = KindRef("", "v1", "nodes", "Node", namespaced=False)
+EVENT = KindRef("events.k8s.io", "v1", "events", "Event")
+LEASE = KindRef("coordination.k8s.io", "v1", "leases", "Lease")
+ENDPOINT_SLICE = KindRef("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice")
+NETWORK_POLICY = KindRef("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy")
+POD_DISRUPTION_BUDGET = KindRef("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
+CUSTOM_RESOURCE_DEFINITION = KindRef(
+    "apiextensions.k8s.io",
+    "v1",
+    "customresourcedefinitions",
+    "CustomResourceDefinition",
+    namespaced=False,
+)

@@ -1,0 +1,321 @@
+"""A copy of one kind in memory, kept by list and watch, for reads without a request.
+
+Used by the facade (the operator lets its framework watch). The copy is only ever written by what
+the server sends, never by what a caller believes to have written, so that an old event cannot
+overwrite a newer write; a writer waits until the copy has reached its write instead
+(`Reflector.reached`). Resource versions are compared as integers (Kubernetes API Concepts,
+"Resource versions": comparable within one kind).
+"""
+
+import asyncio
+import logging
+import random
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from cloister_clients.kube.client import Event, EventType, KubeClient, Object
+from cloister_clients.kube.errors import Gone, KubeError
+from cloister_clients.kube.kinds import KindRef
+
+__all__ = ["Entry", "Pauses", "Reflector", "reduced"]
+
+T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
+
+FAILURES_TO_LIST = 6
+"""After so many failures of the watch the state is listed anew: a server that was restored from a
+backup knows nothing of the version that the copy has reached, and never says 410."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry(Generic[T]):
+    """One object of the copy."""
+
+    namespace: str
+    """Its namespace; empty for kinds without."""
+    name: str
+    """Its name."""
+    uid: str
+    """Its uid."""
+    version: int
+    """Its resourceVersion."""
+    value: T
+    """What the reading function made of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pauses:
+    """Back-off between failed attempts."""
+
+    first: float = 0.2
+    """Seconds of the first pause; doubled each time, with jitter."""
+    longest: float = 30.0
+    """Seconds of the longest one."""
+
+    def after(self, failures: int) -> float:
+        """Answer the pause after so many failures in a row, from 1."""
+        pause = min(self.first * 2.0 ** min(failures - 1, 16), self.longest)
+        return pause * random.uniform(0.5, 1.0)
+
+
+@dataclass(slots=True)
+class Copy(Generic[T]):
+    """The objects and their indexes; one is filled while the earlier one is still read."""
+
+    by_uid: dict[str, Entry[T]] = field(default_factory=dict)
+    by_namespace: dict[str, dict[str, Entry[T]]] = field(default_factory=dict)
+
+    def put(self, entry: Entry[T]) -> None:
+        """Add or replace an object."""
+        names = self.by_namespace.setdefault(entry.namespace, {})
+        before = names.get(entry.name)
+        if before is not None and before.uid != entry.uid:
+            self.by_uid.pop(before.uid, None)
+        names[entry.name] = entry
+        self.by_uid[entry.uid] = entry
+
+    def drop(self, namespace: str, name: str, uid: str) -> None:
+        """Remove an object, but no later one of the same name."""
+        self.by_uid.pop(uid, None)
+        names = self.by_namespace.get(namespace, {})
+        held = names.get(name)
+        if held is not None and held.uid == uid:
+            del names[name]
+            if not names:
+                del self.by_namespace[namespace]
+
+
+class Reflector(Generic[T]):
+    """Keeps the copy; `run` it as a task, read it from anywhere in the same event loop."""
+
+    def __init__(
+        self,
+        client: KubeClient,
+        ref: KindRef,
+        read: Callable[[Object], T],
+        *,
+        namespace: str | None = None,
+        label_selector: str | None = None,
+        page: int = 500,
+        watch_seconds: int = 240,
+        pauses: Pauses = Pauses(),
+    ) -> None:
+        """Prepare the copy.
+
+        Parameters
+        ----------
+        client
+            Client whose user may list and watch the kind.
+        ref
+            Kind.
+        read
+            Makes what is kept of an object; what it raises leaves the object out, with a warning.
+        namespace
+            Namespace to follow; None = all, or a kind without.
+        label_selector
+            Selector of labels; None = all objects.
+        page
+            Objects of a chunk of the list.
+        watch_seconds
+            How long one watch is kept open.
+        pauses
+            Back-off after failures.
+        """
+        self._client = client
+        self._ref = ref
+        self._read = read
+        self._namespace = namespace
+        self._selector = label_selector
+        self._page = page
+        self._watch_seconds = watch_seconds
+        self._pauses = pauses
+        self._copy: Copy[T] = Copy()
+        self._version = -1
+        self._changed = asyncio.Event()
+        self._failure: str | None = "not listed yet"
+
+    @property
+    def ready(self) -> bool:
+        """Whether the whole list has been read at least once."""
+        return self._version >= 0
+
+    @property
+    def failure(self) -> str | None:
+        """Why the copy may lag at present; None = it follows."""
+        return self._failure
+
+    @property
+    def version(self) -> int:
+        """The state that the copy has reached; -1 = none yet."""
+        return self._version
+
+    def get(self, name: str, namespace: str | None = None) -> Entry[T] | None:
+        """Answer the object of that name; None = not in the copy."""
+        return self._copy.by_namespace.get(namespace or "", {}).get(name)
+
+    def by_uid(self, uid: str) -> Entry[T] | None:
+        """Answer the object with that uid; None = not in the copy."""
+        return self._copy.by_uid.get(uid)
+
+    def in_namespace(self, namespace: str) -> Mapping[str, Entry[T]]:
+        """Answer the objects of a namespace by name; the caller must not keep it over an await."""
+        return self._copy.by_namespace.get(namespace, {})
+
+    def all(self) -> Iterable[Entry[T]]:
+        """Answer all objects; the caller must not keep it over an await."""
+        return self._copy.by_uid.values()
+
+    async def reached(self, resource_version: str, *, within: float) -> bool:
+        """Wait until the copy shows a state.
+
+        Parameters
+        ----------
+        resource_version
+            The state, from the server's answer to a write of this kind.
+        within
+            Seconds to wait.
+
+        Returns
+        -------
+        bool
+            False when the time was over.
+        """
+        wanted = int(resource_version)
+        return await self.until(lambda: self._version >= wanted, within=within)
+
+    async def until(self, question: Callable[[], bool], *, within: float) -> bool:
+        """Wait until a question about the copy is answered with yes.
+
+        Parameters
+        ----------
+        question
+            Asked at once and after every change.
+        within
+            Seconds to wait.
+
+        Returns
+        -------
+        bool
+            False when the time was over.
+        """
+        try:
+            async with asyncio.timeout(within):
+                while not question():
+                    await self._changed.wait()
+        except TimeoutError:
+            return question()
+        return True
+
+    async def run(self) -> None:
+        """List, watch, and begin again after failures, until cancelled."""
+        failures = 0
+        while True:
+            started = self._version
+            try:
+                await self._list()
+                await self._watch_on()
+            except Gone as error:
+                logger.info("%s: %s; listing again", self._ref.plural, error)
+                self._failure = str(error)
+            except KubeError as error:
+                self._failure = str(error)
+                logger.warning("%s: %s", self._ref.plural, error)
+            # Progress, however small, begins the back-off anew; a server that answers every
+            # watch with 410 at once must not be listed without pause.
+            failures = 1 if self._version > started else failures + 1
+            await asyncio.sleep(self._pauses.after(failures))
+
+    async def _list(self) -> None:
+        fresh: Copy[T] = Copy()
+        version = ""
+        async for page in self._client.list_pages(
+            self._ref, self._namespace, label_selector=self._selector, limit=self._page
+        ):
+            for item in page.items:
+                self._keep(fresh, item)
+            version = page.resource_version
+        self._copy = fresh
+        self._advance(int(version))
+        self._failure = None
+
+    async def _watch_on(self) -> None:
+        """Follow one watch after another; a broken one is taken up where it stopped.
+
+        Raises
+        ------
+        Gone
+            When a new list is needed.
+        """
+        failures = 0
+        while True:
+            try:
+                async with aclosing(self._events()) as events:
+                    async for event in events:
+                        failures = 0
+                        self._failure = None
+                        self._take(event)
+                # A server that ends every watch at once must not be asked without pause.
+                await asyncio.sleep(self._pauses.after(1))
+            except Gone:
+                raise
+            except KubeError as error:
+                failures += 1
+                self._failure = str(error)
+                logger.info("watch of %s: %s", self._ref.plural, error)
+                if failures >= FAILURES_TO_LIST:
+                    raise Gone(0, "", f"the watch failed {failures} times in a row") from error
+                await asyncio.sleep(self._pauses.after(failures))
+
+    def _events(self) -> AsyncGenerator[Event, None]:
+        return self._client.watch(
+            self._ref,
+            self._namespace,
+            resource_version=str(self._version),
+            label_selector=self._selector,
+            seconds=int(self._watch_seconds * random.uniform(0.75, 1.25)) or 1,
+        )
+
+    def _take(self, event: Event) -> None:
+        meta = event.object["metadata"]
+        if event.type in {EventType.ADDED, EventType.MODIFIED}:
+            self._keep(self._copy, event.object)
+        elif event.type is EventType.DELETED:
+            self._copy.drop(meta.get("namespace", ""), meta["name"], meta["uid"])
+        self._advance(int(meta["resourceVersion"]))
+
+    def _keep(self, copy: Copy[T], item: Object) -> None:
+        meta = item["metadata"]
+        namespace, name, uid = meta.get("namespace", ""), meta["name"], meta["uid"]
+        try:
+            value = self._read(reduced(item))
+        except Exception:  # whatever one object is made of, the others must go on being read
+            logger.exception("%s %s/%s cannot be read", self._ref.kind, namespace, name)
+            copy.drop(namespace, name, uid)
+            return
+        copy.put(Entry(namespace, name, uid, int(meta["resourceVersion"]), value))
+
+    def _advance(self, version: int) -> None:
+        self._version = version
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+
+def reduced(item: Object) -> Object:
+    """Answer the object with managedFields cut down to who set which fields, and when last."""
+    meta = item.get("metadata", {})
+    managed = meta.get("managedFields")
+    if not managed:
+        return item
+    short = [
+        {
+            "manager": part.get("manager", ""),
+            "subresource": part.get("subresource", ""),
+            "time": part.get("time"),
+            "fieldsV1": part.get("fieldsV1") or {},
+        }
+        for part in managed
+    ]
+    return {**item, "metadata": {**meta, "managedFields": short}}
