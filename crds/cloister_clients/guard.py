@@ -41,8 +41,19 @@ Resolver = Callable[[str], Awaitable[tuple[str, ...]]]
 RESOLVE_SECONDS = 10.0
 """How long a look-up may take, in seconds."""
 
-METADATA_ADDRESSES = frozenset({ipaddress.ip_address("168.63.129.16")})
-"""Public addresses behind which a cloud answers to its own machines: Azure's wire server."""
+CLOSED = tuple(
+    ipaddress.ip_network(text)
+    for text in (
+        "168.63.129.16/32",  # a public address behind which Azure answers to its own machines
+        "192.0.0.0/24",  # special-purpose; some releases of Python take it for global
+        "192.88.99.0/24",  # the relays of 6to4, withdrawn by RFC 7526
+        "3fff::/20",  # documentation, RFC 9637; newer than some releases of Python
+    )
+)
+"""Networks that are not called although the standard library may take them for global."""
+
+GLOBAL_UNICAST = ipaddress.ip_network("2000::/3")
+"""All of IPv6 that is assigned to the public internet (RFC 4291, section 2.4)."""
 
 NAT64 = ipaddress.ip_network("64:ff9b::/96")
 """IPv4 addresses in IPv6 form (RFC 6052, section 2.1)."""
@@ -119,9 +130,9 @@ def is_public(address: Address) -> bool:
     carry an IPv4 address count as that address.
     """
     target = _embedded(address)
-    if target in METADATA_ADDRESSES or target.is_multicast or target.is_unspecified:
+    if isinstance(target, ipaddress.IPv6Address) and target not in GLOBAL_UNICAST:
         return False
-    if isinstance(target, ipaddress.IPv6Address) and target.is_site_local:
+    if target.is_multicast or any(target in network for network in CLOSED):
         return False
     return target.is_global
 
@@ -184,8 +195,9 @@ class Guard:
             return found
         for text in found:
             if not is_public(ipaddress.ip_address(text.partition("%")[0])):
+                what = "is" if text == host else f"leads to {text}, which is"
                 raise AddressRefused(
-                    f"{host} leads to {text}, which is not a public address; "
+                    f"{host} {what} not a public address; "
                     "an administrator can allow this host in the setting allow_private"
                 )
         return found

@@ -7,26 +7,25 @@
 import base64
 import contextlib
 import os
-import shutil
+import ssl
 import subprocess
 import threading
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from dataclasses import dataclass
 from pathlib import Path
 
-from typing_extensions import override
+from tests.support.http_server import Reply, Request, Served, serve
 
-__all__ = ["GitServer", "Repositories", "Repository", "git_server", "needs_git"]
-
-BACKEND = Path(subprocess.run(
-    ["git", "--exec-path"], check=True, capture_output=True, text=True
-).stdout.strip()) / "git-http-backend" if shutil.which("git") else Path("/nonexistent")  # fmt: skip
+__all__ = ["GitServer", "Repositories", "Repository", "git_server"]
 
 
-def needs_git() -> str | None:
-    """Answer what is missing to serve git over HTTP; None when nothing is."""
-    return None if BACKEND.exists() else "the program git with git-http-backend is not installed"
+def _exec_path() -> Path:
+    """Answer where git keeps its programs."""
+    done = subprocess.run(["git", "--exec-path"], check=True, capture_output=True, text=True)
+    return Path(done.stdout.strip())
+
+
+BACKEND = _exec_path() / "git-http-backend"
 
 
 @dataclass
@@ -37,6 +36,10 @@ class Repository:
     """The bare repository."""
 
     def git(self, *arguments: str, data: bytes = b"", when: int = 1_700_000_000) -> str:
+        """Run git in the repository and answer its output as text without white space around."""
+        return self.raw(*arguments, data=data, when=when).decode().strip()
+
+    def raw(self, *arguments: str, data: bytes = b"", when: int = 1_700_000_000) -> bytes:
         """Run git in the repository, as a fixed person at a fixed time (seconds)."""
         environment = {
             "PATH": os.environ["PATH"],
@@ -56,7 +59,7 @@ class Repository:
             capture_output=True,
             env=environment,
         )
-        return done.stdout.decode().strip()
+        return done.stdout
 
     def blob(self, content: bytes) -> str:
         """Write a blob and answer its id."""
@@ -112,12 +115,12 @@ class Repositories:
 
 @dataclass
 class GitServer:
-    """A running server and what it was asked."""
+    """A running server; its fields may be changed while it runs."""
 
-    port: int
-    """Port on the loopback."""
     root: Path
     """Directory of repositories."""
+    served: Served | None = None
+    """The server; None before it runs."""
     password: str | None = None
     """Password that every request needs; None: none does."""
     status: int | None = None
@@ -126,86 +129,57 @@ class GitServer:
     """Address to which every request is redirected; None: none is."""
     hold: threading.Event | None = None
     """Requests wait for it; None: they do not."""
-    requests: list[tuple[str, dict[str, str]]] = field(default_factory=list)
-    """Path and headers (names in lower case) of each request, in order."""
 
     @property
     def base(self) -> str:
         """Address below which the repositories lie."""
-        return f"http://127.0.0.1:{self.port}"
+        assert self.served is not None
+        return self.served.base
 
-    def refused(self, headers: Mapping[str, str]) -> bool:
+    @property
+    def requests(self) -> list[Request]:
+        """What it was asked, in order."""
+        assert self.served is not None
+        return self.served.requests
+
+    def answer(self, request: Request) -> Reply:
+        """Answer as the fields say, else through git."""
+        if self.hold is not None:
+            self.hold.wait(60)
+        if self.location is not None:
+            return Reply(302, headers={"Location": self.location + request.path})
+        if self.status is not None:
+            return Reply(self.status, b"no\n")
+        if self._refused(request):
+            return Reply(401, b"no\n", {"WWW-Authenticate": 'Basic realm="git"'})
+        return self._backend(request)
+
+    def _refused(self, request: Request) -> bool:
         """Answer whether the credentials of a request are missing or wrong."""
         if self.password is None:
             return False
-        kind, _, value = headers.get("authorization", "").partition(" ")
+        kind, _, value = request.headers.get("authorization", "").partition(" ")
         wanted = f":{self.password}".encode()
         return kind != "Basic" or not base64.b64decode(value).endswith(wanted)
 
-
-class _Handler(BaseHTTPRequestHandler):
-    """Passes requests to ``git http-backend`` by the rules of CGI (RFC 3875)."""
-
-    protocol_version = "HTTP/1.1"
-    git_server: GitServer
-
-    def do_GET(self) -> None:
-        """Answer a listing of references."""
-        self._answer()
-
-    def do_POST(self) -> None:
-        """Answer a fetch."""
-        self._answer()
-
-    @override
-    def log_message(self, format: str, *args: object) -> None:
-        """Keep the test's output clean."""
-
-    def _answer(self) -> None:
-        server = self.git_server
-        headers = {key.lower(): value for key, value in self.headers.items()}
-        body = self._body()
-        server.requests.append((self.path, headers))
-        if server.hold is not None:
-            server.hold.wait(60)
-        if server.location is not None:
-            self._send(302, {"Location": server.location + self.path}, b"")
-        elif server.status is not None:
-            self._send(server.status, {}, b"no\n")
-        elif server.refused(headers):
-            self._send(401, {"WWW-Authenticate": 'Basic realm="git"'}, b"no\n")
-        else:
-            self._backend(headers, body)
-
-    def _body(self) -> bytes:
-        """Read the request's body, in one piece or in chunks."""
-        if self.headers.get("Transfer-Encoding", "").lower() == "chunked":
-            body = b""
-            while size := int(self.rfile.readline().split(b";")[0], 16):
-                body += self.rfile.read(size)
-                self.rfile.readline()
-            self.rfile.readline()
-            return body
-        return self.rfile.read(int(self.headers.get("Content-Length", 0)))
-
-    def _backend(self, headers: Mapping[str, str], body: bytes) -> None:
-        path, _, query = self.path.partition("?")
+    def _backend(self, request: Request) -> Reply:
+        """Pass a request to ``git http-backend`` by the rules of CGI (RFC 3875)."""
         environment = {
             "PATH": os.environ["PATH"],
-            "HOME": str(self.git_server.root),
-            "GIT_PROJECT_ROOT": str(self.git_server.root),
+            "HOME": str(self.root),
+            "GIT_PROJECT_ROOT": str(self.root),
             "GIT_HTTP_EXPORT_ALL": "1",
-            "GIT_PROTOCOL": headers.get("git-protocol", ""),
-            "PATH_INFO": path,
-            "QUERY_STRING": query,
-            "REQUEST_METHOD": self.command,
-            "CONTENT_TYPE": headers.get("content-type", ""),
-            "CONTENT_LENGTH": str(len(body)),
-            "HTTP_CONTENT_ENCODING": headers.get("content-encoding", ""),
+            "GIT_PROTOCOL": request.headers.get("git-protocol", ""),
+            "PATH_INFO": request.path,
+            "QUERY_STRING": request.query,
+            "REQUEST_METHOD": request.method,
+            "CONTENT_TYPE": request.headers.get("content-type", ""),
+            "CONTENT_LENGTH": str(len(request.body)),
+            "HTTP_CONTENT_ENCODING": request.headers.get("content-encoding", ""),
             "REMOTE_ADDR": "127.0.0.1",
         }
         done = subprocess.run(
-            [str(BACKEND)], input=body, env=environment, capture_output=True, check=False
+            [str(BACKEND)], input=request.body, env=environment, capture_output=True, check=False
         )
         head, _, content = done.stdout.partition(b"\r\n\r\n")
         answered: dict[str, str] = {}
@@ -213,35 +187,17 @@ class _Handler(BaseHTTPRequestHandler):
             key, _, value = line.partition(": ")
             answered[key] = value
         status = int(answered.pop("Status", "200 OK").split(" ")[0])
-        self._send(status, answered, content)
-
-    def _send(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-            self.send_response(status)
-            for key, value in headers.items():
-                self.send_header(key, value)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+        return Reply(status, content, answered)
 
 
 @contextlib.contextmanager
-def git_server(root: Path) -> Iterator[GitServer]:
+def git_server(root: Path, *, tls: ssl.SSLContext | None = None) -> Iterator[GitServer]:
     """Serve a directory of repositories over HTTP, until the block ends."""
-
-    class Handler(_Handler):
-        pass
-
-    listener = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server = GitServer(port=listener.server_address[1], root=root)
-    Handler.git_server = server
-    thread = threading.Thread(target=listener.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    try:
-        yield server
-    finally:
-        if server.hold is not None:
-            server.hold.set()
-        listener.shutdown()
-        thread.join()
-        listener.server_close()
+    server = GitServer(root)
+    with serve(server.answer, tls=tls) as served:
+        server.served = served
+        try:
+            yield server
+        finally:
+            if server.hold is not None:
+                server.hold.set()

@@ -10,6 +10,7 @@ import json
 import os
 import shutil
 import socket
+import ssl
 import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from typing import Any
 import httpx
 import yaml
 
+from tests.support.certificates import Certificate
 from tests.support.waiting import until_sync
 
 __all__ = [
@@ -84,6 +86,8 @@ class Registry:
     """Port on the loopback."""
     log: Path
     """Its access log and messages."""
+    tls: Certificate | None = None
+    """Certificate that it shows; None: it speaks plain HTTP."""
     authorization: str | None = None
     """Value of the header Authorization for pushes; None: none."""
 
@@ -95,7 +99,7 @@ class Registry:
     @property
     def base(self) -> str:
         """Its address."""
-        return f"http://{self.host}"
+        return f"{'https' if self.tls else 'http'}://{self.host}"
 
     def blob(self, repository: str, content: bytes, media_type: str) -> Pushed:
         """Upload content."""
@@ -141,7 +145,14 @@ class Registry:
 
     def _client(self) -> httpx.Client:
         headers = {"Authorization": self.authorization} if self.authorization else {}
-        return httpx.Client(base_url=self.base, headers=headers, timeout=30)
+        return httpx.Client(
+            base_url=self.base, headers=headers, timeout=30, verify=_trust(self.tls)
+        )
+
+
+def _trust(tls: Certificate | None) -> ssl.SSLContext | bool:
+    """Trust a certificate alone; without one nothing is encrypted."""
+    return ssl.create_default_context(cafile=str(tls.file)) if tls else False
 
 
 def _pushed(content: bytes, media_type: str) -> Pushed:
@@ -184,7 +195,11 @@ def image_index(entries: Mapping[str, Pushed]) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def registry(
-    folder: Path, *, auth: Mapping[str, Any] | None = None, proxy: str | None = None
+    folder: Path,
+    *,
+    auth: Mapping[str, Any] | None = None,
+    proxy: str | None = None,
+    tls: Certificate | None = None,
 ) -> Iterator[Registry]:
     """Run a registry until the block ends.
 
@@ -196,6 +211,8 @@ def registry(
         Part ``auth`` of its configuration; None: everyone may do everything.
     proxy
         Address of the registry that it mirrors; None: none.
+    tls
+        Certificate that it shows; None: it speaks plain HTTP.
     """
     folder.mkdir(parents=True, exist_ok=True)
     log = folder / "log"
@@ -211,6 +228,9 @@ def registry(
         }
         if auth is not None:
             configuration["auth"] = dict(auth)
+        if tls is not None:
+            files = {"certificate": str(tls.file), "key": str(tls.key_file)}
+            configuration["http"]["tls"] = files
         if proxy is not None:
             configuration["proxy"] = {"remoteurl": proxy}
         (folder / "config.yml").write_text(yaml.safe_dump(configuration))
@@ -222,8 +242,8 @@ def registry(
                 env={"PATH": os.environ["PATH"], "OTEL_TRACES_EXPORTER": "none"},
             )
         try:
-            if until_sync(lambda: _state(process, port), within=60, every=0.05) == "up":  # noqa: B023 - asked within this turn
-                yield Registry(port, log)
+            if until_sync(lambda: _state(process, port, tls), within=60, every=0.05) == "up":  # noqa: B023 - asked within this turn
+                yield Registry(port, log, tls)
                 return
         finally:
             process.terminate()
@@ -231,12 +251,13 @@ def registry(
     raise AssertionError(f"the registry did not start: {log.read_text()[-2000:]}")
 
 
-def _state(process: subprocess.Popen[bytes], port: int) -> str:
+def _state(process: subprocess.Popen[bytes], port: int, tls: Certificate | None) -> str:
     """Answer ``up``, ``ended``, or nothing while it starts."""
     if process.poll() is not None:
         return "ended"
     with contextlib.suppress(httpx.TransportError):
-        if httpx.get(f"http://127.0.0.1:{port}/v2/", timeout=5).status_code in {200, 401}:
+        address = f"{'https' if tls else 'http'}://127.0.0.1:{port}/v2/"
+        if httpx.get(address, timeout=5, verify=_trust(tls)).status_code in {200, 401}:
             return "up"
     return ""
 

@@ -304,10 +304,7 @@ class Reflector(Generic[T]):
 
 
 def reduced(item: Object) -> Object:
-    """Answer the object with managedFields cut down to manager and fields.
-
-    Times and versions of managers change with every write and would be most of the memory.
-    """
+    """Answer the object with managedFields cut down to who set which fields, and when last."""
     meta = item.get("metadata", {})
     managed = meta.get("managedFields")
     if not managed:
@@ -316,6 +313,7 @@ def reduced(item: Object) -> Object:
         {
             "manager": part.get("manager", ""),
             "subresource": part.get("subresource", ""),
+            "time": part.get("time"),
             "fieldsV1": part.get("fieldsV1") or {},
         }
         for part in managed

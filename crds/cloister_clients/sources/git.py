@@ -25,7 +25,7 @@ from cloister_clients.sources.errors import (
 from cloister_clients.sources.git_errors import cleaned, explain
 from cloister_clients.sources.git_program import Git, Output, workplace
 from cloister_clients.sources.git_remote import Remote, remote_of
-from cloister_clients.sources.names import check_commit, check_repository, check_tag, is_commit
+from cloister_clients.sources.names import check_question, check_repository, check_tag, is_commit
 from cloister_clients.sources.release import LatestRelease, Release, check_pin
 from cloister_clients.sources.settings import SourceSettings
 
@@ -156,10 +156,7 @@ class GitProvider:
 
     async def resolve(self, repo: str, tag: str, *, commit: str | None = None) -> Release:
         """Read the configuration file at a tag, see `SourceProvider.resolve`."""
-        check_repository(repo)
-        check_tag(tag)
-        if commit is not None:
-            check_commit(commit)
+        check_question(repo, tag, commit)
         async with self._question(repo) as question:
             reference = f"refs/tags/{tag}"
             # A blob beyond the limit is left on the server; one byte more than may be read.

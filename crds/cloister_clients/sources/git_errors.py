@@ -19,6 +19,7 @@ from cloister_clients.sources.errors import (
 __all__ = ["cleaned", "explain"]
 
 _TAG_MISSING = re.compile(r"couldn't find remote ref", re.IGNORECASE)
+_LOGIN = re.compile(r"could not read Username|Authentication failed|returned error: 401")
 _REPOSITORY_MISSING = re.compile(
     r"repository '.*' not found|does not appear to be a git repository|not a git repository"
     r"|Repository not found|could not read Username|Authentication failed"
@@ -102,7 +103,7 @@ def explain(error: str, *, repo: str, tag: str | None, token_sent: bool) -> Sour
     """
     if tag is not None and _TAG_MISSING.search(error):
         return TagNotFound(repo, tag)
-    if token_sent and "returned error: 401" in error:
+    if token_sent and _LOGIN.search(error):
         return SourceUnauthorized(_RENEW)
     if _REPOSITORY_MISSING.search(error):
         return RepositoryNotFound(repo)

@@ -178,8 +178,9 @@ class Git:
             "/bin/sh",
             "-c",
             # The limits of a process are inherited by what it starts: git, its transport, the
-            # indexer of packs. The unit of -f is 512 bytes, that of -v is 1024.
-            'ulimit -c 0; ulimit -f "$1"; ulimit -v "$2"; shift 2; exec "$@"',
+            # indexer of packs. The unit of -f is 512 bytes, that of -v is 1024. The
+            # ignored signal lets git say that a file is too large instead of ending without a word.
+            'trap "" XFSZ; ulimit -c 0; ulimit -f "$1"; ulimit -v "$2"; shift 2; exec "$@"',
             "sh",
             str(self._max_file_bytes // 512),
             str(MAX_MEMORY_BYTES // 1024),

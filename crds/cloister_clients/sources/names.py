@@ -4,7 +4,7 @@ import re
 
 from cloister_clients.sources.errors import NameInvalid
 
-__all__ = ["check_commit", "check_repository", "check_tag", "is_commit"]
+__all__ = ["check_commit", "check_question", "check_repository", "check_tag", "is_commit"]
 
 _PART = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9._-]{0,98}[A-Za-z0-9_-])?")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -90,3 +90,17 @@ def check_commit(commit: str) -> str:
             f"{commit[:80]!r} is no commit; write its 40 hexadecimal digits in lower case"
         )
     return commit
+
+
+def check_question(repo: str, tag: str, commit: str | None) -> None:
+    """Check all that a release is asked for by.
+
+    Raises
+    ------
+    NameInvalid
+        When repository, tag or commit has a name that can not be.
+    """
+    check_repository(repo)
+    check_tag(tag)
+    if commit is not None:
+        check_commit(commit)

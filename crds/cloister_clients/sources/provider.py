@@ -3,6 +3,8 @@
 from typing import assert_never
 
 from cloister_clients.sources.git import GitProvider
+from cloister_clients.sources.gitea import GiteaProvider
+from cloister_clients.sources.github import GitHubProvider
 from cloister_clients.sources.release import SourceProvider
 from cloister_clients.sources.settings import SourceKind, SourceSettings
 
@@ -26,8 +28,8 @@ def provider_from(settings: SourceSettings) -> SourceProvider:
         case SourceKind.GIT:
             return GitProvider(settings)
         case SourceKind.GITHUB:
-            raise NotImplementedError
+            return GitHubProvider(settings)
         case SourceKind.GITEA:
-            raise NotImplementedError
+            return GiteaProvider(settings)
         case _:
             assert_never(settings.kind)

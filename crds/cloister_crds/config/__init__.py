@@ -1,5 +1,7 @@
 """``service-config.yml``: what a release of a user's repository wants to run."""
 
+from cloister_crds.config.editor_schema import json_schema
+from cloister_crds.config.effective import shared_namespace
 from cloister_crds.config.limits import Rules
 from cloister_crds.config.model import (
     ContainerSpec,
@@ -38,8 +40,10 @@ __all__ = [
     "Tmpfs",
     "User",
     "Volume",
+    "json_schema",
     "object_name",
     "parse",
     "secret_is_file",
+    "shared_namespace",
     "variable_problems",
 ]

@@ -156,7 +156,7 @@ def join(path: str, key: str) -> str:
 
 def _decode(raw: bytes, max_bytes: int) -> str:
     if len(raw) > max_bytes:
-        message = f"the file has {len(raw)} bytes; at most {max_bytes} are read: shorten it"
+        message = f"the file has more than {max_bytes} bytes, no more are read: shorten it"
         raise Unreadable(Problem("", "FileTooLarge", message, 1, 1))
     try:
         return raw.decode("utf-8")

@@ -64,7 +64,8 @@ def parse(raw: bytes, *, rules: Rules = Rules()) -> ParsedConfig:  # noqa: B008 
     digest = "sha256:" + hashlib.sha256(raw).hexdigest()
     document = read_document(raw, max_bytes=rules.max_bytes)
     report = Report(rules)
-    report.problems.extend(document.problems)
+    for problem in document.problems:
+        report.keep(problem)
     config = None
     if document.root is not None:
         config = judge(document.root, report)

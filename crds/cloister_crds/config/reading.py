@@ -63,14 +63,18 @@ class Report:
 
         A message that begins with a verb is about the field, whose name is put in front.
         """
-        if len(self.problems) == MAX_PROBLEMS:
-            text = f"more than {MAX_PROBLEMS} problems: correct these, then validate again"
-            self.problems.append(Problem("", "TooManyProblems", text, 1, 1))
+        line, column = spot.node.line, spot.node.column
+        if message.startswith(PREDICATES):
+            message = f"{spot.label} {message}"
+        self.keep(Problem(spot.path, code, message, line, column, severity))
+
+    def keep(self, problem: Problem) -> None:
+        """Keep a problem; instead of the first that is too many, one that says so."""
         if len(self.problems) < MAX_PROBLEMS:
-            line, column = spot.node.line, spot.node.column
-            if message.startswith(PREDICATES):
-                message = f"{spot.label} {message}"
-            self.problems.append(Problem(spot.path, code, message, line, column, severity))
+            self.problems.append(problem)
+        elif len(self.problems) == MAX_PROBLEMS:
+            text = f"the file has more than {MAX_PROBLEMS} problems: correct these first"
+            self.problems.append(Problem("", "TooManyProblems", text, 1, 1))
 
     def guess(self, word: str, words: tuple[str, ...]) -> str | None:
         """Find the word that was probably meant, for the first mistakes of a file."""
@@ -170,15 +174,15 @@ class Spot:
     def word(self, words: tuple[str, ...]) -> str | None:
         """Read one of some words; one that only reads like a truth value needs no quotes."""
         node = self.node
-        listed = ", ".join(words)
+        wanted = words[0] if len(words) == 1 else f"one of {', '.join(words)}"
         if not isinstance(node, Scalar) or kind_of(node) is Kind.NULL:
-            self._wrong(f"one of {listed}")
+            self._wrong(wanted)
             return None
         if node.text in words:
             return node.text
         near = self.report.guess(node.text, words)
         hint = f"; did you mean {near}?" if near else ""
-        self.error("InvalidValue", f"is {show(node.text)}: write one of {listed}{hint}")
+        self.error("InvalidValue", f"is {show(node.text)}: write {wanted}{hint}")
         return None
 
     def integer(self, low: int, high: int | None = None) -> int | None:

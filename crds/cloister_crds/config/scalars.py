@@ -22,7 +22,7 @@ FLOAT = re.compile(r"-?(?:0|[1-9][0-9]*)\.(?:[0-9]*[1-9]|0)")
 SURPRISES = re.compile(
     r"""
       (?:[Tt]rue|TRUE|[Ff]alse|FALSE)              # truth in other letters
-    | (?:y|Y|n|N|[Yy]es|YES|[Nn]o|NO|[Oo]n|ON|[Oo]ff|OFF)  # truth in 1.1 only
+    | (?:[Yy]es|YES|[Nn]o|NO|[Oo]n|ON|[Oo]ff|OFF)  # truth in 1.1 only
     | [-+]?0[0-9_]+                                # 1.1: octal
     | [-+]?0[xX][0-9a-fA-F_]+ | 0o[0-7]+ | [-+]?0b[01_]+
     | [-+]?[0-9][0-9_]*                            # signs and underscores
@@ -33,7 +33,9 @@ SURPRISES = re.compile(
     """,
     re.VERBOSE,
 )
-"""Words that some reader takes for a number or a truth value, or prints back differently."""
+"""Words that some reader in use takes for a number or a truth value, or prints back differently.
+
+The single letters y and n of YAML 1.1 are left out: no reader in use takes them for truth."""
 
 
 class Kind(StrEnum):

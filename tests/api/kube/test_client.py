@@ -94,7 +94,7 @@ async def test_preconditions_of_a_delete_hold(client: KubeClient, namespace: str
 
 
 async def test_what_the_server_refuses_is_named(client: KubeClient, namespace: str) -> None:
-    with pytest.raises(Invalid, match="metadata.name"):
+    with pytest.raises(Invalid, match=r"metadata\.name"):
         await client.create(CONFIG_MAP, config_map("No Name"), namespace)
     with pytest.raises(BadRequest, match="unknown field"):
         await client.create(CONFIG_MAP, {**config_map("one"), "colour": "red"}, namespace)

@@ -38,7 +38,7 @@ async def test_it_shows_what_was_there_and_what_comes(client: KubeClient, namesp
         entry = reflector.by_uid(made["metadata"]["uid"])
         assert entry is not None
         assert entry == reflector.get("late", namespace)
-        assert "time" not in entry.value["metadata"]["managedFields"][0]
+        assert "operation" not in entry.value["metadata"]["managedFields"][0]
         await client.delete(CONFIG_MAP, "late", namespace)
         await reflector.until(lambda: reflector.get("late", namespace) is None, within=60)
         assert reflector.by_uid(made["metadata"]["uid"]) is None

@@ -8,6 +8,7 @@ import re
 from typing import Final
 
 from cloister_crds.config.document import Mapping, Node
+from cloister_crds.config.effective import MEGABYTE
 from cloister_crds.config.limits import (
     CPU_TIERS,
     GPU_COUNTS,
@@ -20,6 +21,7 @@ from cloister_crds.config.limits import (
 from cloister_crds.config.model import ServiceConfig
 from cloister_crds.config.reading import Field, Report, Section, Spot, Table, read_section, show
 from cloister_crds.config.rules import containers, models, networks, resources, shim
+from cloister_crds.config.scalars import Kind
 
 __all__ = ["FILE", "VERSION_PATTERN", "judge"]
 
@@ -28,7 +30,8 @@ VERSION_PATTERN: Final = rf"{VERSION.pattern}(@sha256:[0-9a-f]{{64}})?"
 
 
 def _read_version(spot: Spot) -> str | None:
-    text = spot.text("a version such as 0.14.8")
+    number = spot.kind in {Kind.INTEGER, Kind.FLOAT, Kind.AMBIGUOUS}
+    text = spot.raw if number else spot.text("a version such as 0.14.8")
     if text is not None and not re.fullmatch(VERSION_PATTERN, text):
         message = "write X.Y.Z, or X.Y.Z@sha256: and 64 hex digits"
         spot.error("InvalidVersion", f"{show(text)} is no version: {message}")
@@ -186,4 +189,4 @@ def _look_ahead(spot: Spot) -> None:
         spot.report.version = (int(version[1]), int(version[2]), int(version[3]))
     memory = texts.get("memory", "")
     if re.fullmatch(r"[1-9][0-9]{0,8}", memory):
-        spot.report.memory = int(memory) * resources.MEGABYTE
+        spot.report.memory = int(memory) * MEGABYTE

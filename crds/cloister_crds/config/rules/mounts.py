@@ -31,6 +31,8 @@ KERNEL: Final = ("/proc", "/sys", "/dev")
 """What the kernel serves in every container."""
 NODE: Final = (*KERNEL, "/boot", "/lib/modules")
 """Directories that only make sense on a node."""
+MAX_OPTIONS: Final = 32
+"""Most options of a tmpfs."""
 DEVICE_RIGHTS: Final = re.compile(r"r?w?m?")
 FLAGS: Final = frozenset(
     [
@@ -182,6 +184,9 @@ def _read_options(spot: Spot) -> dict[str, Any] | None:
     nothing = spot.kind is Kind.NULL
     text = "" if nothing else spot.text('options such as "size=100m,mode=1777"')
     if text is None:
+        return None
+    if text.count(",") >= MAX_OPTIONS:
+        spot.error("TooManyEntries", f"has more than {MAX_OPTIONS} options: remove some")
         return None
     read: dict[str, Any] = {"options": tuple(text.split(",")) if text else ()}
     right = True

@@ -7,13 +7,13 @@ import ipaddress
 import re
 from typing import Final
 
+from cloister_crds.config.effective import NETWORKS_SINCE
 from cloister_crds.config.limits import MAX_ALLOW, MAX_LIST, MAX_NETWORKS
 from cloister_crds.config.model import Egress, Network
 from cloister_crds.config.reading import Field, Section, Spot, Table, read_section, show
 from cloister_crds.config.scalars import Kind
 
 __all__ = [
-    "FIRST_VERSION",
     "NETWORK",
     "NETWORK_NAME",
     "check_attached",
@@ -23,8 +23,6 @@ __all__ = [
     "read_networks",
 ]
 
-FIRST_VERSION: Final = (0, 10, 0)
-"""First version with networks."""
 NETWORK_NAME: Final = r"[a-z0-9]([a-z0-9-]{0,13}[a-z0-9])?"
 """What a name looks like."""
 RESERVED: Final = "shim-net"
@@ -135,10 +133,16 @@ def _read_network(spot: Spot) -> Network | None:
         if egress is not Egress.ALLOWLIST and "allow" in section.fields:
             message = f"has no place in a network that is {egress}: write egress: allowlist"
             section.at("allow").error("AllowWithoutAllowlist", message)
-        elif egress is Egress.ALLOWLIST and not allow and section.settled("allow"):
+        elif egress is Egress.ALLOWLIST and not _has_entries(section):
             message = "an allowlist without hosts lets nothing out: list hosts under allow"
             section.at("allow").warn("EmptyAllowlist", message)
     return Network(egress=egress, allow=allow)
+
+
+def _has_entries(section: Section) -> bool:
+    """Tell whether hosts are listed, be they right or not."""
+    allow = section.fields.get("allow")
+    return allow is not None and getattr(allow.node, "items", None) != []
 
 
 def read_attached(spot: Spot) -> tuple[str, ...] | None:
@@ -161,7 +165,7 @@ def read_attached(spot: Spot) -> tuple[str, ...] | None:
 
 def check_version(section: Section) -> None:
     """Refuse networks in a file that is older than they are."""
-    if "networks" in section.fields and section.spot.report.since(FIRST_VERSION) is False:
+    if "networks" in section.fields and section.spot.report.since(NETWORKS_SINCE) is False:
         message = "networks need cvm-version 0.10.0 or newer: raise it, or remove the networks"
         section.at("networks").error("VersionTooOld", message)
 
@@ -197,7 +201,8 @@ def check_network_use(top: Section, containers: tuple[Section, ...]) -> None:
     if not all(container.settled("networks") for container in containers):
         return
     used = {name for container in containers for name in container.get("networks", ())}
+    known = top.get("networks", {})
     for key, value in _declared(top):
-        if key.raw not in used and key.raw != RESERVED:
+        if key.raw in known and key.raw not in used and key.raw != RESERVED:
             message = "no container is on this network: list it under a container's networks"
             value.warn("NetworkUnused", message)

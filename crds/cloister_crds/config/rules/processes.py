@@ -39,7 +39,7 @@ def read_words(spot: Spot) -> tuple[str, ...] | None:
 def read_working_dir(spot: Spot) -> str | None:
     """Read the directory in which the process begins."""
     text = spot.text("an absolute path such as /app")
-    if text is not None and not is_clean_path(text.rstrip("/") or "/"):
+    if text is not None and not is_clean_path(text if text == "/" else text.removesuffix("/")):
         message = "write an absolute path without `.`, `..` or `//`"
         spot.error("InvalidPath", f"{show(text)} is no clean path: {message}")
         return None

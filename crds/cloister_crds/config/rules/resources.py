@@ -7,13 +7,13 @@ Source: the specification, top-level ``cpus``, ``memory``, ``gpus``, container `
 import re
 from typing import Final, Literal
 
+from cloister_crds.config.effective import MEGABYTE
 from cloister_crds.config.reading import Section, Spot, show
 from cloister_crds.config.scalars import Kind
 from cloister_crds.config.sizes import read_size
 
 __all__ = [
     "GPU_PATTERN",
-    "MEGABYTE",
     "check_container_gpus",
     "check_gpu_use",
     "check_shares",
@@ -25,8 +25,6 @@ __all__ = [
     "read_memory",
 ]
 
-MEGABYTE: Final = 1024 * 1024
-"""Bytes of the unit of the top-level memory."""
 LEAST_MEMORY: Final = 6 * MEGABYTE
 """Least limit of a container's memory, as in Docker."""
 GPU_PATTERN: Final = r"all|(0|[1-9][0-9]?)(,(0|[1-9][0-9]?))*"
@@ -63,6 +61,9 @@ def read_gpus(spot: Spot) -> int | None:
 def read_bytes(spot: Spot) -> int | None:
     """Read an amount of memory in Docker's units, greater than 0."""
     wanted = "an amount such as 512m or 2g"
+    if spot.kind is Kind.FLOAT:
+        spot.error("InvalidSize", f"{spot.raw} has no unit: write {wanted}")
+        return None
     text = spot.raw if spot.kind is Kind.INTEGER else spot.text(wanted)
     if text is None:
         return None
@@ -122,9 +123,11 @@ def check_container_gpus(container: Section, top: Section) -> None:
         message = "needs GPUs of the enclave: write gpus: 1 or gpus: 8 at the top of the file"
         place.error("NoGpus", message)
     elif isinstance(gpus, int) and gpus > count:
-        container.at("gpus").error("OutOfRange", f"is {gpus}: the enclave has {count}")
+        container.at("gpus").error(
+            "OutOfRange", f"is {gpus}: write at most {count}, which the enclave has"
+        )
     elif isinstance(gpus, tuple) and max(gpus) >= count:
-        message = f"names GPU {max(gpus)}: the enclave has {count}, numbered from 0"
+        message = f"names GPU {max(gpus)}: write ids from 0 to {count - 1}"
         container.at("gpus").error("OutOfRange", message)
 
 

@@ -1,0 +1,1 @@
+"""Commands of the facade, found by `cloister` through entry points."""

@@ -1,0 +1,59 @@
+"""Options that the commands share, and how they end with a clear sentence."""
+
+import asyncio
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from cloister_api.ledger.database import LedgerError
+from cloister_api.ledger.material import MaterialError
+from cloister_api.settings import ApiSettings, SettingsError
+from cloister_clients.kube import ConfigError, KubeError
+
+__all__ = ["config_option", "finish", "kubeconfig_option", "settings_of"]
+
+T = TypeVar("T")
+
+config_option = click.option(
+    "--config",
+    envvar="CLOISTER_CONFIG",
+    required=True,
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Settings file of the facade (YAML); $CLOISTER_CONFIG where not given.",
+)
+kubeconfig_option = click.option(
+    "--kubeconfig",
+    type=click.Path(dir_okay=False, path_type=Path),
+    default=None,
+    help="Kubeconfig file; where not given $KUBECONFIG, the Pod's account, ~/.kube/config.",
+)
+
+
+def settings_of(path: Path) -> ApiSettings:
+    """Read the settings file.
+
+    Raises
+    ------
+    ClickException
+        When it cannot be used.
+    """
+    try:
+        return ApiSettings.read(path)
+    except SettingsError as error:
+        raise click.ClickException(str(error)) from error
+
+
+def finish(work: Coroutine[Any, Any, T]) -> T:
+    """Run a command's work; what it could not do is told in one sentence.
+
+    Raises
+    ------
+    ClickException
+        When the cluster, the ledger or the key material refuse.
+    """
+    try:
+        return asyncio.run(work)
+    except (ConfigError, KubeError, LedgerError, MaterialError) as error:
+        raise click.ClickException(str(error)) from error

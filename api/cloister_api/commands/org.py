@@ -1,0 +1,126 @@
+"""``cloister org``: Organizations, for administrators who do not want to write YAML."""
+
+from pathlib import Path
+
+import click
+
+from cloister_api.commands.options import finish, kubeconfig_option
+from cloister_api.context import FIELD_MANAGER
+from cloister_clients.kube import AlreadyExists, Invalid, KubeClient, KubeConfig
+from cloister_clients.kube.kinds import of
+from cloister_crds.kinds import Organization
+from cloister_crds.kinds.meta import ObjectMeta
+from cloister_crds.kinds.organization import (
+    Billing,
+    Entitlements,
+    Limits,
+    Member,
+    OrganizationSpec,
+    Role,
+)
+
+__all__ = ["org"]
+
+
+@click.group()
+def org() -> None:
+    """Organizations: create, list."""
+
+
+@org.command()
+@click.argument("name")
+@click.option("--namespace", default=None, help="Its namespace. Default org-NAME.")
+@click.option("--admin", "admins", multiple=True, help="User who may hold admin keys; repeatable.")
+@click.option("--member", "members", multiple=True, help="User who may not; repeatable.")
+@click.option(
+    "--containers", default=10, show_default=True, help="How many containers it may have."
+)
+@click.option(
+    "--subscription/--no-subscription", default=False, help="Active container subscription or not."
+)
+@click.option("--host-selection", is_flag=True, help="Containers may name their Host.")
+@kubeconfig_option
+def create(
+    name: str,
+    namespace: str | None,
+    admins: tuple[str, ...],
+    members: tuple[str, ...],
+    containers: int,
+    subscription: bool,  # noqa: FBT001 - click passes options by keyword
+    host_selection: bool,  # noqa: FBT001 - as above
+    kubeconfig: Path | None,
+) -> None:
+    """Create the Organization NAME, which is its slug and stands in host names."""
+    people = [Member(user=user, role=Role.ADMIN) for user in admins]
+    people += [Member(user=user) for user in members]
+    organization = Organization(
+        metadata=ObjectMeta(name=name),
+        spec=OrganizationSpec(
+            namespace=namespace or f"org-{name}",
+            members=tuple(people),
+            limits=Limits(containers=containers),
+            entitlements=Entitlements(host_selection=host_selection),
+            billing=Billing(container_subscription=subscription),
+        ),
+    )
+    finish(create_organization(organization, kubeconfig))
+    click.echo(f"organization {name} created; its namespace is {organization.spec.namespace}")
+
+
+async def create_organization(organization: Organization, kubeconfig: Path | None) -> None:
+    """Create the object.
+
+    Raises
+    ------
+    ClickException
+        When there is one of that name, or the server does not take it.
+    KubeError
+        When the cluster refuses or does not answer.
+    """
+    async with open_client(kubeconfig) as client:
+        try:
+            await client.create(of(Organization), organization.manifest())
+        except AlreadyExists as error:
+            raise click.ClickException(
+                f"organization {organization.metadata.name} exists; change it with kubectl edit org"
+            ) from error
+        except Invalid as error:
+            raise click.ClickException(error.message) from error
+
+
+@org.command("list")
+@kubeconfig_option
+def list_organizations(kubeconfig: Path | None) -> None:
+    """List Organizations: name, namespace, members, subscription."""
+    for organization in finish(read_organizations(kubeconfig)):
+        people = ", ".join(f"{one.user} ({one.role.value})" for one in organization.spec.members)
+        paid = "yes" if organization.spec.billing.container_subscription else "no"
+        click.echo(
+            f"{organization.metadata.name}\tnamespace {organization.spec.namespace}\t"
+            f"subscription {paid}\t{people or 'no members'}"
+        )
+
+
+async def read_organizations(kubeconfig: Path | None) -> list[Organization]:
+    """Read all Organizations.
+
+    Raises
+    ------
+    KubeError
+        When the cluster refuses or does not answer.
+    """
+    async with open_client(kubeconfig) as client:
+        page = await client.list(of(Organization))
+    return [Organization.read(item) for item in page.items]
+
+
+def open_client(kubeconfig: Path | None) -> KubeClient:
+    """Open a client for a command.
+
+    Raises
+    ------
+    ConfigError
+        When no cluster is configured.
+    """
+    config = KubeConfig.load(kubeconfig)
+    return KubeClient(config, field_manager=FIELD_MANAGER, user_agent=FIELD_MANAGER)

@@ -1,0 +1,77 @@
+"""``cloister api``: the facade as a process. SIGTERM ends it after the requests it is answering."""
+
+import logging
+import socket
+import sys
+from pathlib import Path
+
+import click
+import uvicorn
+
+from cloister_api.commands.options import config_option, settings_of
+from cloister_api.context import material_of
+from cloister_api.ledger.database import LedgerError
+from cloister_api.ledger.material import MaterialError
+from cloister_api.main import create_app
+from cloister_api.settings import ApiSettings
+from cloister_clients.kube import ConfigError, KubeConfig
+
+__all__ = ["api"]
+
+STOP_SECONDS = 30
+"""How long requests may go on after SIGTERM."""
+
+
+@click.command()
+@config_option
+def api(config: Path) -> None:
+    """Serve the REST Admin API."""
+    settings = settings_of(config)
+    logging.basicConfig(
+        level=settings.log_level,
+        stream=sys.stderr,
+        format="%(asctime)s %(levelname)s %(name)s %(message)s",
+    )
+    logging.getLogger("httpx").setLevel(logging.WARNING)
+    try:
+        # Told here, in one sentence, rather than as a failed start of the server.
+        material_of(settings)
+        KubeConfig.load(settings.kubeconfig, settings.kube_context)
+        listener = listen(settings)
+    except (MaterialError, ConfigError, LedgerError, OSError) as error:
+        raise click.ClickException(str(error)) from error
+    host, port = listener.getsockname()[:2]
+    shown = f"[{host}]" if ":" in host else host
+    click.echo(f"listening on http://{shown}:{port}")
+    server = uvicorn.Server(
+        uvicorn.Config(
+            create_app(settings),
+            loop="uvloop",
+            http="httptools",
+            lifespan="on",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=STOP_SECONDS,
+        )
+    )
+    with listener:
+        server.run(sockets=[listener])
+    if not server.started:
+        raise click.ClickException("the facade could not start; the lines above say why")
+
+
+def listen(settings: ApiSettings) -> socket.socket:
+    """Open the socket, so that a port of 0 is known before the first request.
+
+    Raises
+    ------
+    OSError
+        When the address cannot be bound.
+    """
+    host, port = settings.listen.host, settings.listen.port
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=2048)
+    except OSError as error:
+        raise OSError(f"cannot listen on {host}:{port}: {error.strerror}") from error

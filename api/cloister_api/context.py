@@ -1,0 +1,200 @@
+"""Everything that a running facade has: clients, copies, ledger, services. Built once at start.
+
+`create_app` enters it in its lifespan; routes reach it through the application's state.
+"""
+
+import asyncio
+import contextlib
+import logging
+import signal
+from collections.abc import AsyncIterator, Coroutine
+from dataclasses import dataclass
+
+from cloister_api.keyring import KeyRing
+from cloister_api.ledger.audit import AuditTrail
+from cloister_api.ledger.database import migrate, open_ledger
+from cloister_api.ledger.keys import AdminKeys
+from cloister_api.ledger.material import Material
+from cloister_api.organizations import Organizations
+from cloister_api.principal import Authenticator
+from cloister_api.resolution import Resolution
+from cloister_api.services.changes import Changing
+from cloister_api.services.claims import Claims
+from cloister_api.services.creation import Creation
+from cloister_api.services.reading import Reading
+from cloister_api.services.validation import Validation
+from cloister_api.settings import ApiSettings
+from cloister_api.views import Views
+from cloister_clients.clock import Clock, utc_now
+from cloister_clients.kube import KubeClient, KubeConfig
+from cloister_clients.registry import RegistryClient
+from cloister_clients.sources import provider_from
+
+__all__ = ["FIELD_MANAGER", "Context", "material_of", "running"]
+
+logger = logging.getLogger(__name__)
+
+FIELD_MANAGER = "cloister-api"
+"""Name under which the API server records what the facade writes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What a running facade has."""
+
+    settings: ApiSettings
+    """The administrator's settings."""
+    clock: Clock
+    """Tells the time."""
+    views: Views
+    """Copies of custom resources."""
+    ring: KeyRing
+    """Admin keys in memory."""
+    authenticate: Authenticator
+    """Answers who asks."""
+    audit: AuditTrail
+    """Audit trail."""
+    reading: Reading
+    """Reads of containers."""
+    creation: Creation
+    """Creates containers."""
+    changing: Changing
+    """Changes containers."""
+    validation: Validation
+    """Questions that change nothing."""
+
+
+def material_of(settings: ApiSettings) -> Material:
+    """Read the key material; in development it is made at the first start.
+
+    Raises
+    ------
+    MaterialError
+        When it is missing or cannot be used.
+    """
+    path = settings.ledger.key_material
+    if settings.development and not path.exists():
+        logger.warning("development: making new key material in %s", path)
+        return Material.create(path)
+    return Material.read(path)
+
+
+@contextlib.asynccontextmanager
+async def running(settings: ApiSettings, clock: Clock = utc_now) -> AsyncIterator[Context]:
+    """Build everything, keep the copies going, and take all down at the end.
+
+    Parameters
+    ----------
+    settings
+        The administrator's settings.
+    clock
+        Tells the time.
+
+    Raises
+    ------
+    ConfigError, LedgerError, MaterialError
+        When the facade cannot start.
+    """
+    material = material_of(settings)
+    await asyncio.to_thread(migrate, settings.ledger.path)
+    async with contextlib.AsyncExitStack() as stack:
+        client = await stack.enter_async_context(
+            KubeClient(
+                KubeConfig.load(settings.kubeconfig, settings.kube_context),
+                field_manager=FIELD_MANAGER,
+                user_agent=FIELD_MANAGER,
+            )
+        )
+        engine = open_ledger(settings.ledger.path)
+        stack.push_async_callback(engine.dispose)
+        ring = KeyRing(AdminKeys(engine, material), material)
+        await ring.refresh()
+        stack.push_async_callback(ring.write_uses)
+        views = Views(client)
+        resolution = Resolution(
+            provider_from(settings.sources),
+            RegistryClient(settings.registry),
+            service=settings.service,
+            clock=clock,
+        )
+        stack.push_async_callback(resolution.aclose)
+        context = build(settings, clock, client, views, ring, resolution, AuditTrail(engine))
+        organizations = Organizations(client, views.organizations, ring, clock)
+        await stack.enter_async_context(
+            background(ring.run(), organizations.guard(), *(view.run() for view in views.all))
+        )
+        yield context
+
+
+def build(
+    settings: ApiSettings,
+    clock: Clock,
+    client: KubeClient,
+    views: Views,
+    ring: KeyRing,
+    resolution: Resolution,
+    audit: AuditTrail,
+) -> Context:
+    """Put the services together."""
+    reading = Reading(client, views, write_wait=settings.write_wait_seconds)
+    claims = Claims(client, clock)
+    domain = settings.containers_domain
+    return Context(
+        settings=settings,
+        clock=clock,
+        views=views,
+        ring=ring,
+        authenticate=Authenticator(
+            ring, Organizations(client, views.organizations, ring, clock), clock
+        ),
+        audit=audit,
+        reading=reading,
+        creation=Creation(
+            client=client,
+            views=views,
+            reading=reading,
+            resolution=resolution,
+            claims=claims,
+            audit=audit,
+            containers_domain=domain,
+        ),
+        changing=Changing(
+            client=client,
+            views=views,
+            reading=reading,
+            resolution=resolution,
+            claims=claims,
+            containers_domain=domain,
+            gitops_managers=settings.gitops_managers,
+        ),
+        validation=Validation(
+            views=views,
+            reading=reading,
+            resolution=resolution,
+            claims=claims,
+            containers_domain=domain,
+        ),
+    )
+
+
+@contextlib.asynccontextmanager
+async def background(*loops: Coroutine[None, None, None]) -> AsyncIterator[None]:
+    """Run loops beside; one that ends by itself ends the process, which is then started anew."""
+    ending = False
+
+    def ended(task: asyncio.Task[None]) -> None:
+        if ending or task.cancelled():
+            return
+        logger.critical("a loop ended: %r; the facade stops", task, exc_info=task.exception())
+        signal.raise_signal(signal.SIGTERM)
+
+    tasks = [asyncio.create_task(loop) for loop in loops]
+    for task in tasks:
+        task.add_done_callback(ended)
+    try:
+        yield
+    finally:
+        ending = True
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

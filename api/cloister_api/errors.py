@@ -1,0 +1,194 @@
+"""What the facade answers when it does not do as asked: one exception, one body.
+
+``{error, code, request_id, details?}`` (spec, "Errors"; client contract: clients read ``error``).
+Services raise `ApiError`; routes and middleware never build an error answer by themselves.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+from fastapi import Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+
+from cloister_api.schemas.envelope import Detail
+from cloister_clients.kube import KubeError, Unavailable
+from cloister_crds.problems import Problem
+
+__all__ = [
+    "ApiError",
+    "bad_request",
+    "conflict",
+    "error_response",
+    "forbidden",
+    "from_framework",
+    "from_kube",
+    "from_validation",
+    "not_found",
+    "not_supported",
+    "payment_required",
+    "problems_of_file",
+    "unavailable",
+]
+
+
+class ApiError(Exception):
+    """An answer that is not success."""
+
+    def __init__(
+        self,
+        status: int,
+        code: str,
+        message: str,
+        details: Sequence[Detail] = (),
+        *,
+        retry_after: int | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        """HTTP status."""
+        self.code = code
+        """Word for programs (spec, "Errors")."""
+        self.message = message
+        """Sentence for people: what is wrong and what to do."""
+        self.details = tuple(details)
+        """One entry for each thing that is wrong; empty when the message says all."""
+        self.retry_after = retry_after
+        """Seconds for Retry-After; None = no such header."""
+
+    @property
+    def result(self) -> str:
+        """Status and code as the audit trail writes them."""
+        return f"{self.status} {self.code}"
+
+
+def bad_request(field: str, message: str, *, code: str = "Invalid") -> ApiError:
+    """400 about one field."""
+    return ApiError(400, "BAD_REQUEST", message, [Detail(field, code, message)])
+
+
+def not_supported(field: str, message: str) -> ApiError:
+    """400 about a field whose feature is not built yet."""
+    detail = Detail(field, "NotSupportedYet", message)
+    return ApiError(400, "NotSupportedYet", message, [detail])
+
+
+def payment_required() -> ApiError:
+    """402: no active container subscription."""
+    return ApiError(
+        402,
+        "PAYMENT_REQUIRED",
+        "the organization has no active container subscription; subscribe, then try again",
+    )
+
+
+def forbidden(message: str) -> ApiError:
+    """403."""
+    return ApiError(403, "FORBIDDEN", message)
+
+
+def not_found(what: str) -> ApiError:
+    """404 of something named by the path."""
+    return ApiError(404, "NOT_FOUND", f"{what} not found")
+
+
+def conflict(message: str) -> ApiError:
+    """409."""
+    return ApiError(409, "CONFLICT", message)
+
+
+def unavailable(message: str, *, retry_after: float | None = None) -> ApiError:
+    """503: the same request may work later."""
+    return ApiError(503, "UNAVAILABLE", message, retry_after=max(1, round(retry_after or 5)))
+
+
+def problems_of_file(problems: Iterable[Problem]) -> ApiError:
+    """400 with every problem of a configuration file or of what it asks for."""
+    listed = [Detail(each.field, each.code, each.message) for each in problems]
+    first = listed[0]
+    where = f"{first.field}: " if first.field else ""
+    more = f" (and {len(listed) - 1} more, see details)" if len(listed) > 1 else ""
+    unsupported = all(each.code == "NotSupportedYet" for each in listed)
+    code = "NotSupportedYet" if unsupported else "BAD_REQUEST"
+    return ApiError(400, code, f"{where}{first.message}{more}", listed)
+
+
+def from_kube(error: KubeError) -> ApiError:
+    """Translate what the API server refused and no service expected."""
+    if isinstance(error, Unavailable):
+        return unavailable(
+            "the cluster does not answer at present; try again", retry_after=error.retry_after
+        )
+    # What the server said may name objects of the platform; it stands in the log.
+    return ApiError(500, "INTERNAL_ERROR", "the cluster refused a request of the facade")
+
+
+def from_validation(error: RequestValidationError) -> ApiError:
+    """Translate what the framework found wrong with a request into 400 with details."""
+    details = [detail_of(problem) for problem in error.errors()]
+    first = details[0]
+    more = f" (and {len(details) - 1} more, see details)" if len(details) > 1 else ""
+    message = f"{first.field}: {first.message}{more}" if first.field else first.message
+    return ApiError(400, "BAD_REQUEST", message, details)
+
+
+def detail_of(problem: dict[str, Any]) -> Detail:
+    """Translate one finding of the framework."""
+    kind = problem["type"]
+    if kind == "json_invalid":
+        reason = problem.get("ctx", {}).get("error", "")
+        return Detail("", "InvalidJson", f"the body is not JSON: {reason}")
+    location = [str(part) for part in problem["loc"]]
+    field = ".".join(location[1:] if location[:1] in (["body"], ["query"]) else location)
+    if kind == "extra_forbidden":
+        return Detail(field, "UnknownField", "unknown field; remove it or check the spelling")
+    if kind == "missing":
+        what = "required field is missing" if field else "a JSON object is needed as the body"
+        return Detail(field, "Missing", what)
+    if kind in {"model_attributes_type", "dict_type", "model_type"} and not field:
+        return Detail("", "Invalid", "the body must be a JSON object")
+    return Detail(field, "Invalid", str(problem["msg"]))
+
+
+WORDS = {
+    HTTPStatus.NOT_FOUND: ("NOT_FOUND", "no such path; the manual lists all of them"),
+    HTTPStatus.METHOD_NOT_ALLOWED: (
+        "METHOD_NOT_ALLOWED",
+        "the path does not know this method; the header Allow lists those it knows",
+    ),
+}
+
+
+def from_framework(error: HTTPException) -> ApiError:
+    """Translate an exception of the framework: no such path, no such method, unreadable body."""
+    code, message = WORDS.get(HTTPStatus(error.status_code), ("BAD_REQUEST", str(error.detail)))
+    return ApiError(error.status_code, code, message)
+
+
+def error_response(
+    error: ApiError, request_id: str, headers: dict[str, str] | None = None
+) -> Response:
+    """Build the answer of an error."""
+    body: dict[str, Any] = {
+        "error": error.message,
+        "code": error.code,
+        "request_id": request_id,
+    }
+    if error.details:
+        body["details"] = [asdict(detail) for detail in error.details]
+    response = Response(
+        msgspec.json.encode(body), error.status, headers=headers, media_type="application/json"
+    )
+    if error.retry_after is not None:
+        response.headers["retry-after"] = str(error.retry_after)
+    if error.status == HTTPStatus.UNAUTHORIZED:
+        response.headers["www-authenticate"] = "Bearer"
+    return response
+
+
+def request_id_of(request: Request) -> str:
+    """Answer the identifier that the middleware gave a request."""
+    return str(request.scope["state"]["request_id"])

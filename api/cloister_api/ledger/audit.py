@@ -1,0 +1,77 @@
+"""The audit trail: one row for every write that was tried, whatever came of it.
+
+Written by the facade's routes and the commands. Rows hold names and identifiers, never values of
+keys, variables or secrets.
+"""
+
+from dataclasses import asdict, dataclass
+from datetime import datetime
+
+from sqlalchemy import exists, insert, select
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from cloister_api.ledger.tables import AUDIT
+
+__all__ = ["AuditRow", "AuditTrail"]
+
+
+@dataclass(frozen=True, slots=True)
+class AuditRow:
+    """One write."""
+
+    at: datetime
+    """When, in UTC."""
+    request_id: str
+    """Identifier of the request, also in the answer."""
+    organization: str
+    """Slug of the organization it was done for."""
+    actor: str
+    """User who created the key, or the user of the machine for a command."""
+    key_id: str | None
+    """Identifier of the admin key; None = a command."""
+    action: str
+    """What was tried, such as ``container.create``."""
+    target: str
+    """Identifier of what it was done to; its name where it has none yet."""
+    result: str
+    """HTTP status and code, such as ``201`` or ``409 CONFLICT``."""
+
+
+class AuditTrail:
+    """The table of the trail."""
+
+    def __init__(self, engine: AsyncEngine) -> None:
+        self._engine = engine
+
+    async def add(self, row: AuditRow) -> None:
+        """Write a row."""
+        async with self._engine.begin() as connection:
+            await connection.execute(insert(AUDIT).values(asdict(row)))
+
+    async def contains(self, *, action: str, target: str, result: str) -> bool:
+        """Answer whether an action on a target ended so at least once.
+
+        Parameters
+        ----------
+        action
+            Such as ``container.create``.
+        target
+            Identifier of what it was done to.
+        result
+            Such as ``201``.
+        """
+        query = select(
+            exists().where(
+                AUDIT.c.target == target, AUDIT.c.action == action, AUDIT.c.result == result
+            )
+        )
+        async with self._engine.connect() as connection:
+            return bool((await connection.execute(query)).scalar_one())
+
+    async def of(self, organization: str) -> list[AuditRow]:
+        """Answer the rows of an organization, oldest first."""
+        columns = [column for column in AUDIT.columns if column.name != "id"]
+        query = select(*columns).where(AUDIT.c.organization == organization).order_by(AUDIT.c.id)
+        async with self._engine.connect() as connection:
+            rows = (await connection.execute(query)).mappings().all()
+        return [AuditRow(**row) for row in rows]

@@ -1,0 +1,1 @@
+"""Migrations of the ledger, in order; run by `cloister_api.ledger.database.migrate`."""

@@ -1,0 +1,112 @@
+"""The facade as an ASGI application: routes, the gate in front of them, one form of errors."""
+
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from starlette.exceptions import HTTPException
+from starlette.routing import Match
+
+from cloister_api.context import running
+from cloister_api.errors import (
+    ApiError,
+    error_response,
+    from_framework,
+    from_kube,
+    from_validation,
+    request_id_of,
+    unavailable,
+)
+from cloister_api.middleware import Gate
+from cloister_api.principal import Principal
+from cloister_api.routes import containers, health, unbuilt
+from cloister_api.settings import ApiSettings
+from cloister_clients.kube import KubeError
+
+__all__ = ["create_app"]
+
+logger = logging.getLogger(__name__)
+
+ROUTERS: tuple[APIRouter, ...] = (containers.router, unbuilt.router, health.router)
+
+
+def create_app(settings: ApiSettings) -> FastAPI:
+    """Build the application; what it needs is started with its lifespan.
+
+    Parameters
+    ----------
+    settings
+        The administrator's settings.
+    """
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        async with running(settings) as context:
+            app.state.context = context
+            yield
+
+    app = FastAPI(
+        title="Cloister Admin API",
+        lifespan=lifespan,
+        redirect_slashes=False,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
+    )
+    for router in ROUTERS:
+        app.include_router(router)
+
+    async def authenticate(authorization: str | None) -> Principal:
+        context = app.state.context
+        if not context.views.ready:
+            raise unavailable("the facade has not read the cluster yet; try again")
+        principal: Principal = await context.authenticate(authorization)
+        return principal
+
+    app.add_middleware(Gate, authenticate=authenticate)
+    app.add_exception_handler(ApiError, on_api_error)
+    app.add_exception_handler(KubeError, on_kube_error)
+    app.add_exception_handler(RequestValidationError, on_invalid)
+    app.add_exception_handler(HTTPException, on_framework)
+    return app
+
+
+async def on_api_error(request: Request, error: Exception) -> Response:
+    """Answer what a service refused."""
+    assert isinstance(error, ApiError)
+    return error_response(error, request_id_of(request))
+
+
+async def on_kube_error(request: Request, error: Exception) -> Response:
+    """Answer what the cluster refused and no service expected."""
+    assert isinstance(error, KubeError)
+    logger.warning("request %s: %s", request_id_of(request), error)
+    return error_response(from_kube(error), request_id_of(request))
+
+
+async def on_invalid(request: Request, error: Exception) -> Response:
+    """Answer what is wrong with a body."""
+    assert isinstance(error, RequestValidationError)
+    return error_response(from_validation(error), request_id_of(request))
+
+
+async def on_framework(request: Request, error: Exception) -> Response:
+    """Answer that there is no such path or method."""
+    assert isinstance(error, HTTPException)
+    headers = {}
+    if error.status_code == 405:  # noqa: PLR2004 - the status itself
+        headers["allow"] = ", ".join(sorted(allowed_methods(request)))
+    return error_response(from_framework(error), request_id_of(request), headers)
+
+
+def allowed_methods(request: Request) -> set[str]:
+    """Answer every method that the path of a request knows."""
+    methods: set[str] = set()
+    for router in ROUTERS:
+        for route in router.routes:
+            if isinstance(route, APIRoute) and route.matches(request.scope)[0] is not Match.NONE:
+                methods |= route.methods or set()
+    return methods

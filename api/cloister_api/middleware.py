@@ -1,0 +1,156 @@
+"""What every request goes through before a route sees it, in pure ASGI.
+
+Order: request identifier, authentication (client contract: it comes before everything else), size
+of the body (413), media type of the body (415). Refusals are answered here, in the same form as
+everywhere.
+"""
+
+import logging
+import re
+import uuid
+from collections.abc import Awaitable, Callable
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from cloister_api.errors import ApiError, error_response
+from cloister_api.principal import Principal
+
+__all__ = ["Gate"]
+
+logger = logging.getLogger(__name__)
+
+Authenticate = Callable[[str | None], Awaitable[Principal]]
+"""Answers who sends an Authorization header, or raises ApiError."""
+
+REQUEST_ID = re.compile(r"^[A-Za-z0-9._-]{1,128}$")
+MAX_BODY = 1024 * 1024
+"""Largest body in bytes ."""
+OPEN_PATHS = (
+    "/api/config/models",
+    "/api/shim/",
+    "/api/internal/usage-reports",
+    "/api/webhooks/",
+)
+"""Paths under /api that need no admin key (client contract, "Authentication")."""
+TOO_LARGE = ApiError(
+    413, "PAYLOAD_TOO_LARGE", f"the body is larger than {MAX_BODY} bytes; send less"
+)
+FAILED = ApiError(
+    500, "INTERNAL_ERROR", "the facade failed; name the request_id to the administrator"
+)
+MEDIA_TYPE = ApiError(
+    415, "UNSUPPORTED_MEDIA_TYPE", "send the body with the header Content-Type: application/json"
+)
+
+
+class Gate:
+    """The middleware."""
+
+    def __init__(self, app: ASGIApp, *, authenticate: Authenticate) -> None:
+        self._app = app
+        self._authenticate = authenticate
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let a request in, or answer why not."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        given = headers.get("x-request-id", "")
+        request_id = given if REQUEST_ID.match(given) else str(uuid.uuid4())
+        scope.setdefault("state", {})["request_id"] = request_id
+
+        async def send_with_id(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message)["x-request-id"] = request_id
+            await send(message)
+
+        try:
+            if needs_key(scope["path"]):
+                principal = await self._authenticate(headers.get("authorization"))
+                scope["state"]["principal"] = principal
+            receive = await checked_body(headers, receive)
+        except ApiError as error:
+            await error_response(error, request_id)(scope, receive, send_with_id)
+            return
+        await self._answered(scope, receive, send_with_id, request_id)
+
+    async def _answered(self, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
+        """Call the application; what it did not expect is logged and answered with 500."""
+        started = False
+
+        async def send_noting(message: Message) -> None:
+            nonlocal started
+            started = True
+            await send(message)
+
+        try:
+            await self._app(scope, receive, send_noting)
+        except Exception:
+            logger.exception("request %s failed", request_id)
+            if started:
+                raise
+            await error_response(FAILED, request_id)(scope, receive, send)
+
+
+def needs_key(path: str) -> bool:
+    """Answer whether a path is for holders of an admin key alone."""
+    if path != "/api" and not path.startswith("/api/"):
+        return False
+    return not path.startswith(OPEN_PATHS)
+
+
+async def checked_body(headers: Headers, receive: Receive) -> Receive:
+    """Read the body within its bound and check that it is JSON by its name.
+
+    Parameters
+    ----------
+    headers
+        Headers of the request.
+    receive
+        The server's receive function.
+
+    Returns
+    -------
+    Receive
+        A receive function that plays the body back, then waits for the client to leave.
+
+    Raises
+    ------
+    ApiError
+        413 when the body is too large, 415 when it is not declared as JSON.
+    """
+    declared = headers.get("content-length", "")
+    if declared.isdigit() and int(declared) > MAX_BODY:
+        raise TOO_LARGE
+    if declared in {"", "0"} and "transfer-encoding" not in headers:
+        return receive
+    parts, size, more = [], 0, True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            break
+        chunk = message.get("body", b"")
+        size += len(chunk)
+        if size > MAX_BODY:
+            raise TOO_LARGE
+        parts.append(chunk)
+        more = message.get("more_body", False)
+    if size and media_type(headers.get("content-type", "")) != "application/json":
+        raise MEDIA_TYPE
+    played = False
+
+    async def replay() -> Message:
+        nonlocal played
+        if played:
+            return await receive()
+        played = True
+        return {"type": "http.request", "body": b"".join(parts), "more_body": False}
+
+    return replay
+
+
+def media_type(content_type: str) -> str:
+    """Answer the media type of a Content-Type header without its parameters."""
+    return content_type.partition(";")[0].strip().lower()

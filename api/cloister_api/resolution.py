@@ -1,0 +1,111 @@
+"""What must be asked outside of the cluster before a Container is made: the release, its images.
+
+One object, injected into the services; it decides nothing. Problems of the file come from the
+parser, those of images from the registries; only "does not answer now" is an error here.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from cloister_api.errors import ApiError, bad_request, unavailable
+from cloister_clients.clock import Clock
+from cloister_clients.registry import RegistryClient, RegistryError
+from cloister_clients.sources import SourceError, SourceProvider
+from cloister_crds.config import Rules, parse
+from cloister_crds.lifecycle.observed import Failed, ReleaseFacts
+
+__all__ = ["Found", "Resolution", "refusal_of_source"]
+
+AT_ONCE = 8
+"""Images of one request that are looked up at the same time."""
+
+FIELDS = {
+    "RepositoryNotFound": "repo",
+    "NameInvalid": "repo",
+    "SourceRefused": "repo",
+}
+"""Which field of the request a source's refusal is about, where it is not the tag."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A release, and what is wrong with the images of its file."""
+
+    release: ReleaseFacts
+    """The release with its parsed file."""
+    images: Mapping[str, Failed]
+    """Images that cannot be had, by their reference in the file."""
+
+
+class Resolution:
+    """Asks sources and registries."""
+
+    def __init__(
+        self, source: SourceProvider, registry: RegistryClient, *, service: str, clock: Clock
+    ) -> None:
+        self._source = source
+        self._registry = registry
+        self._rules = Rules(service=service, release=True)
+        self._clock = clock
+
+    async def aclose(self) -> None:
+        """Close connections."""
+        await self._source.aclose()
+        await self._registry.aclose()
+
+    async def find(self, repo: str, tag: str) -> Found:
+        """Read a release, judge its file and look its images up.
+
+        Parameters
+        ----------
+        repo
+            ``owner/name``.
+        tag
+            Tag of the release.
+
+        Raises
+        ------
+        SourceError
+            When there is no such release, or the source does not answer.
+        """
+        release = await self._source.resolve(repo, tag)
+        parsed = await asyncio.to_thread(parse, release.file, rules=self._rules)
+        facts = ReleaseFacts(
+            repo=repo,
+            tag=tag,
+            commit=release.commit,
+            published=release.published,
+            file_name=release.file_name,
+            raw=release.file,
+            digest=parsed.digest,
+            config=parsed.config,
+            problems=parsed.problems,
+        )
+        if parsed.config is None:
+            return Found(facts, {})
+        images = {container.image for container in parsed.config.containers}
+        return Found(facts, await self._missing(sorted(images)))
+
+    async def _missing(self, images: list[str]) -> dict[str, Failed]:
+        bound = asyncio.Semaphore(AT_ONCE)
+
+        async def check(image: str) -> Failed | None:
+            async with bound:
+                try:
+                    await self._registry.resolve(image)
+                except RegistryError as error:
+                    return Failed(error.reason, error.message, error.transient, self._clock())
+                return None
+
+        async with asyncio.TaskGroup() as group:
+            tasks = {image: group.create_task(check(image)) for image in images}
+        results = {image: task.result() for image, task in tasks.items()}
+        return {image: failed for image, failed in results.items() if failed is not None}
+
+
+def refusal_of_source(error: SourceError) -> ApiError:
+    """Translate a source's refusal: 503 when asking later may help, else 400 naming the field."""
+    if error.transient:
+        return unavailable(error.message, retry_after=getattr(error, "retry_after", None))
+    return bad_request(FIELDS.get(error.reason, "tag"), error.message, code=error.reason)

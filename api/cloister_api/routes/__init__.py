@@ -1,0 +1,1 @@
+"""The paths of the API: they parse, call a service, and write the answer."""

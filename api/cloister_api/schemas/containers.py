@@ -1,0 +1,157 @@
+"""Bodies of the container endpoints (client contract, section 1)."""
+
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, Field, StringConstraints
+from pydantic_core import PydanticCustomError
+
+from cloister_api.schemas.envelope import Body
+from cloister_crds.kinds.container import HOSTNAME_PATTERN, NAME_PATTERN, REPO_PATTERN
+
+__all__ = ["Changes", "Create", "Validate", "ValidateName"]
+
+VARIABLE_NAME = r"^[A-Za-z_][A-Za-z0-9_]*$"
+
+
+def without_nul(text: str) -> str:
+    """Refuse the one character that no environment can hold.
+
+    Raises
+    ------
+    PydanticCustomError
+        When there is one.
+    """
+    if "\x00" in text:
+        raise PydanticCustomError("nul", "must not contain the character NUL")
+    return text
+
+
+def each_once(names: list[str]) -> list[str]:
+    """Refuse a list that names something twice.
+
+    Raises
+    ------
+    PydanticCustomError
+        When it does.
+    """
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise PydanticCustomError("twice", "{names} is listed twice", {"names": ", ".join(twice)})
+    return names
+
+
+Name = Annotated[str, StringConstraints(min_length=1, max_length=64, pattern=NAME_PATTERN)]
+Repo = Annotated[str, StringConstraints(min_length=3, max_length=200, pattern=REPO_PATTERN)]
+Tag = Annotated[str, StringConstraints(min_length=1, max_length=255), AfterValidator(without_nul)]
+Variables = Annotated[
+    dict[
+        Annotated[str, StringConstraints(min_length=1, max_length=256, pattern=VARIABLE_NAME)],
+        Annotated[str, StringConstraints(max_length=32_768), AfterValidator(without_nul)],
+    ],
+    Field(max_length=256),
+]
+SecretNames = Annotated[
+    list[
+        Annotated[str, StringConstraints(min_length=1, max_length=253, pattern=r"^[A-Za-z0-9_-]+$")]
+    ],
+    Field(max_length=256),
+    AfterValidator(each_once),
+]
+KeyNames = Annotated[
+    list[Annotated[str, StringConstraints(min_length=1, max_length=253, pattern=NAME_PATTERN)]],
+    Field(max_length=64),
+    AfterValidator(each_once),
+]
+HostName = Annotated[
+    str,
+    StringConstraints(min_length=1, max_length=253, pattern=r"^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$"),
+]
+Domain = Annotated[str, StringConstraints(min_length=3, max_length=253, pattern=HOSTNAME_PATTERN)]
+Id = Annotated[str, StringConstraints(min_length=1, max_length=64)]
+Gpus = Annotated[int, Field(ge=0, le=64)]
+
+
+class Create(Body):
+    """Body of POST /api/containers."""
+
+    name: Name
+    """Name in the host name."""
+    repo: Repo
+    """``owner/name``."""
+    tag: Tag
+    """Tag with a published release."""
+    variables: Variables = Field(default_factory=dict)
+    """Values of bare names in the file's env."""
+    secrets: SecretNames = Field(default_factory=list)
+    """Organization secrets that the file may use."""
+    ssh_keys: KeyNames = Field(default_factory=list)
+    """SSH keys that may log in; debug only."""
+    debug: bool = False
+    """Whether it is a debug container."""
+    staging: bool | None = None
+    """Whether updates wait for accept; None = the deployment's default."""
+    custom_domain: Domain | None = None
+    """Verified domain; None = the generated one alone."""
+    host_name: HostName | None = None
+    """Host to run on; None = the default one."""
+    gpus: Gpus | None = None
+    """GPU count; None = the file's."""
+    replace_container_id: Id | None = None
+    """Container that this one takes over from; None = none."""
+    disable_cc_mode: bool = False
+    """Whether it runs without the TEE of the Host."""
+
+
+class Changes(Body):
+    """Body of POST …/relaunch and …/start: only what changes."""
+
+    tag: Tag | None = None
+    """New tag; None = the present one."""
+    variables: Variables | None = None
+    """The whole new set; None = the present one."""
+    secrets: SecretNames | None = None
+    """The whole new list; None = the present one."""
+    ssh_keys: KeyNames | None = None
+    """The whole new list; None = the present one."""
+    debug: bool | None = None
+    """Debug or not; None = as it is."""
+    staging: bool | None = None
+    """Staging or not; None = as it is."""
+    gpus: Gpus | None = None
+    """New GPU count; None = as it is."""
+    custom_domain: Annotated[str, StringConstraints(max_length=253)] | None = None
+    """New domain; empty = back to the generated one; None = as it is."""
+    host_name: HostName | None = None
+    """New host; None = as it is."""
+
+
+class Validate(Body):
+    """Body of POST /api/containers/validate."""
+
+    repo: Repo
+    """``owner/name``."""
+    tag: Tag
+    """Tag with a published release."""
+    instance_name: Annotated[str, StringConstraints(max_length=253)] | None = None
+    """Name of the container that is meant; None = none."""
+    container_id: Id | None = None
+    """Container that is to be relaunched; None = none."""
+    replace_container_id: Id | None = None
+    """Container that is to be replaced; None = none."""
+
+
+class ValidateName(Body):
+    """Body of POST /api/containers/validate-name."""
+
+    name: Annotated[str, StringConstraints(max_length=1024)]
+    """The name; a bad one is an answer, not an error."""
+    debug: bool = False
+    """Whether it is for a debug container."""
+    custom_domain: Annotated[str, StringConstraints(max_length=1024)] | None = None
+    """Custom domain that is meant; None = none."""
+    container_id: Id | None = None
+    """Container that keeps its name in a relaunch; None = none."""
+
+
+ContainerRecord = dict[str, Any]
+"""Record of a container, as `cloister_api.records.record` writes it."""

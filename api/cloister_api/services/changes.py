@@ -1,0 +1,412 @@
+"""Relaunch, stop, start, delete and cancel: merge patches of a Container's spec.
+
+Each patch carries the resourceVersion that it was decided on and is decided anew on a conflict.
+Which action a state allows is the table of the client contract, section 1.
+"""
+
+import secrets
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from cloister_api.errors import ApiError, bad_request, conflict, not_found
+from cloister_api.principal import Principal
+from cloister_api.records import Standing, standing
+from cloister_api.resolution import Found, Resolution, refusal_of_source
+from cloister_api.schemas.containers import Changes
+from cloister_api.services.claims import Claims
+from cloister_api.services.creation import refuse
+from cloister_api.services.reading import Reading
+from cloister_api.views import HeldContainer, Views
+from cloister_clients.kube import Conflict, Invalid, KubeClient, NotFound
+from cloister_clients.kube.errors import BadRequest
+from cloister_clients.kube.kinds import of
+from cloister_clients.sources import SourceError
+from cloister_crds.kinds import Container, Enclave
+from cloister_crds.kinds.container import (
+    ContainerPhase,
+    ContainerSpec,
+    DesiredState,
+    Variable,
+)
+from cloister_crds.kinds.enclave import EnclavePhase
+from cloister_crds.kinds.hostnameclaim import ClaimHolder
+from cloister_crds.kinds.request import RequestRecord
+from cloister_crds.lifecycle.validation import Question, file_problems, spec_problems
+from cloister_crds.names import generated_hostname
+
+__all__ = ["Changed", "Changing"]
+
+ATTEMPTS = 8
+"""How often a patch is decided anew when somebody else writes at the same time."""
+RESTING = frozenset({ContainerPhase.STOPPING, ContainerPhase.STOPPED})
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """A Container after a change."""
+
+    held: HeldContainer
+    """The Container."""
+    version: str
+    """Its resourceVersion, for reads at other replicas."""
+
+
+Decide = Callable[[HeldContainer], dict[str, Any]]
+"""Answers the changed keys of spec; empty = nothing to change. May raise ApiError."""
+
+
+class Changing:
+    """Changes containers."""
+
+    def __init__(
+        self,
+        *,
+        client: KubeClient,
+        views: Views,
+        reading: Reading,
+        resolution: Resolution,
+        claims: Claims,
+        containers_domain: str,
+        gitops_managers: tuple[str, ...],
+    ) -> None:
+        self._client = client
+        self._views = views
+        self._reading = reading
+        self._resolution = resolution
+        self._claims = claims
+        self._domain = containers_domain
+        self._gitops = frozenset(gitops_managers)
+
+    async def relaunch(self, principal: Principal, held: HeldContainer, body: Changes) -> Changed:
+        """Make a new attempt, with what the body changes.
+
+        Raises
+        ------
+        ApiError
+            409 while it is stopping or stopped; 402, 403, 400, 503 as the checks say.
+        KubeError
+            When the cluster refuses or does not answer.
+        """
+        forbid(held, "relaunch", RESTING)
+        found = await self._checked(principal, held, body)
+        return await self._patch(held, self._deploying(body, found, "relaunch", RESTING))
+
+    async def start(self, principal: Principal, held: HeldContainer, body: Changes) -> Changed:
+        """Deploy a stopped container with what it was, or what the body changes.
+
+        Raises
+        ------
+        ApiError
+            409 unless it is stopped; 402, 403, 400, 503 as the checks say.
+        KubeError
+            When the cluster refuses or does not answer.
+        """
+        other = frozenset(ContainerPhase) - {ContainerPhase.STOPPED}
+        forbid(held, "start", other)
+        found = await self._checked(principal, held, body)
+        return await self._patch(held, self._deploying(body, found, "start", other))
+
+    async def stop(self, held: HeldContainer) -> Changed:
+        """End what runs and keep the Container; nothing changes when that was asked for before.
+
+        Raises
+        ------
+        ApiError
+            409 when a GitOps manager owns the state.
+        KubeError
+            When the cluster refuses or does not answer.
+        """
+
+        def decide(present: HeldContainer) -> dict[str, Any]:
+            if present.container.spec.state is DesiredState.STOPPED:
+                return {}
+            return {"state": DesiredState.STOPPED.value}
+
+        return await self._patch(held, decide)
+
+    async def delete(self, principal: Principal, held: HeldContainer) -> None:
+        """Delete a container; it is gone for readers at once, its name when the teardown ends.
+
+        Raises
+        ------
+        KubeError
+            When the cluster refuses or does not answer.
+        """
+        meta = held.container.metadata
+        # Gone already, or another one of that name stands there by now: done as well.
+        with suppress(NotFound, Conflict):
+            await self._client.delete(
+                of(Container),
+                meta.name,
+                principal.namespace,
+                uid=meta.uid,
+                propagation="Background",
+            )
+        await self._reading.gone(meta.uid)
+
+    async def cancel(self, held: HeldContainer) -> Changed:
+        """Write the request that served before the update back; the candidate then ends.
+
+        Raises
+        ------
+        ApiError
+            409 when there is no update, or what served before is no longer known.
+        KubeError
+            When the cluster refuses or does not answer.
+        """
+        if standing(held.container).update is None:
+            raise conflict(
+                f"no update is in progress, so cancel is not possible in state "
+                f"{standing(held.container).phase.value}"
+            )
+        earlier = await self._request_before(held.container)
+
+        def decide(present: HeldContainer) -> dict[str, Any]:
+            return restored(earlier, present.container.spec)
+
+        return await self._patch(held, decide)
+
+    async def _request_before(self, container: Container) -> RequestRecord:
+        """Answer the request of what serves, else of the attempt that failed before the update.
+
+        Raises
+        ------
+        ApiError
+            409 when no such Enclave is left.
+        """
+        page = await self._client.list(of(Enclave), container.metadata.namespace)
+        enclaves = [Enclave.read(item) for item in page.items]
+        status = container.status
+        candidate = status.update.uid if status.update is not None else ""
+        own = [one for one in enclaves if one.spec.container.uid == container.metadata.uid]
+        for enclave in own:
+            if enclave.metadata.name == status.active_enclave:
+                return enclave.spec.request
+        failed = [
+            one
+            for one in own
+            if one.status.phase is EnclavePhase.FAILED and one.metadata.uid != candidate
+        ]
+        if not failed:
+            raise conflict("nothing is known of a version before the update; relaunch instead")
+        return max(failed, key=lambda one: str(one.metadata.creation_timestamp)).spec.request
+
+    async def _checked(self, principal: Principal, held: HeldContainer, body: Changes) -> Found:
+        """Check a changed request as a create would be checked.
+
+        Raises
+        ------
+        ApiError
+            402, 403, 400, 409 or 503.
+        """
+        container = held.container
+        self._leave_gitops_alone(held, changed_keys(container.spec, body))
+        spec = changed_spec(container.spec, body)
+        deployment = self._views.deployment_of(principal.namespace, spec.repo)
+        question = Question(
+            name=container.display_name,
+            spec=spec,
+            organization=principal.organization,
+            hosts=self._views.host_list(),
+            secrets=self._views.secrets_of(principal.namespace),
+            default_staging=deployment.spec.default_staging if deployment else False,
+        )
+        refuse(spec_problems(question))
+        try:
+            found = await self._resolution.find(spec.repo, spec.tag)
+        except SourceError as error:
+            raise refusal_of_source(error) from error
+        refuse(
+            file_problems(
+                Question(
+                    name=question.name,
+                    spec=spec,
+                    organization=principal.organization,
+                    hosts=question.hosts,
+                    secrets=question.secrets,
+                    release=found.release,
+                    images=found.images,
+                )
+            ),
+            found.images.values(),
+        )
+        if spec.debug != container.spec.debug:
+            await self._claim_other_name(principal, container, debug=spec.debug)
+        return found
+
+    async def _claim_other_name(
+        self, principal: Principal, container: Container, *, debug: bool
+    ) -> None:
+        """Claim the host name that the container has with the other value of debug.
+
+        Raises
+        ------
+        ApiError
+            409 when another container has it.
+        """
+        for other in self._views.containers_of(principal.namespace):
+            namesake = other.container
+            if namesake.metadata.uid == container.metadata.uid:
+                continue
+            if namesake.display_name == container.display_name and namesake.spec.debug is debug:
+                raise conflict(
+                    f"debug: the organization has another container named "
+                    f"{container.display_name} with debug {str(debug).lower()}"
+                )
+        hostname = generated_hostname(
+            container.display_name,
+            organization=principal.slug,
+            debug=debug,
+            containers_domain=self._domain,
+        )
+        meta = container.metadata
+        await self._claims.claim(
+            hostname, ClaimHolder(namespace=principal.namespace, name=meta.name)
+        )
+
+    def _deploying(
+        self, body: Changes, found: Found, action: str, forbidden: frozenset[ContainerPhase]
+    ) -> Decide:
+        """Answer how a relaunch or start changes the spec that it finds."""
+
+        def decide(present: HeldContainer) -> dict[str, Any]:
+            forbid(present, action, forbidden)
+            spec = present.container.spec
+            tag = body.tag or spec.tag
+            if tag != found.release.tag:
+                raise conflict("the container was changed at the same moment; try again")
+            patch = changed_keys(spec, body)
+            if spec.commit != found.release.commit:
+                patch["commit"] = found.release.commit
+            if spec.state is not DesiredState.RUNNING:
+                patch["state"] = DesiredState.RUNNING.value
+            return {**patch, "relaunch": secrets.token_hex(8)}
+
+        return decide
+
+    async def _patch(self, held: HeldContainer, decide: Decide) -> Changed:
+        """Write what is decided, deciding anew as long as others write at the same time.
+
+        Raises
+        ------
+        ApiError
+            404 when it was deleted meanwhile, 409 when others do not cease to write or a GitOps
+            manager owns a changed key, 400 when the server refuses the result.
+        """
+        meta = held.container.metadata
+        assert meta.namespace is not None
+        for attempt in range(ATTEMPTS):
+            if attempt:
+                held = await self._reread(meta.namespace, meta.name, meta.uid)
+            patch = decide(held)
+            if not patch:
+                return Changed(held, held.container.metadata.resource_version)
+            self._leave_gitops_alone(held, patch)
+            version = held.container.metadata.resource_version
+            body = {"metadata": {"resourceVersion": version, "uid": meta.uid}, "spec": patch}
+            try:
+                item = await self._client.merge_patch(
+                    of(Container), meta.name, body, meta.namespace
+                )
+            except Conflict:
+                continue
+            except NotFound as error:
+                raise not_found("container") from error
+            except (Invalid, BadRequest) as error:
+                raise ApiError(400, "BAD_REQUEST", error.message) from error
+            return Changed(await self._reading.written(item), item["metadata"]["resourceVersion"])
+        raise conflict("the container is being changed by others; try again")
+
+    async def _reread(self, namespace: str, name: str, uid: str) -> HeldContainer:
+        try:
+            held = await self._reading.now(namespace, name)
+        except NotFound as error:
+            raise not_found("container") from error
+        if held.container.metadata.uid != uid or held.going:
+            raise not_found("container")
+        return held
+
+    def _leave_gitops_alone(self, held: HeldContainer, patch: dict[str, Any]) -> None:
+        """Refuse to change what a GitOps manager would only change back.
+
+        Raises
+        ------
+        ApiError
+            409 that names the manager and the fields.
+        """
+        for manager in sorted(self._gitops):
+            owned = sorted(key for key in patch if manager in held.owners.get(key, ()))
+            if owned:
+                raise conflict(
+                    f"{manager} manages {', '.join(owned)} of this container; make the change in "
+                    "its repository"
+                )
+
+
+def forbid(held: HeldContainer, action: str, forbidden: frozenset[ContainerPhase]) -> None:
+    """Refuse an action in a state.
+
+    Raises
+    ------
+    ApiError
+        409 that names action and state.
+    """
+    where: Standing = standing(held.container)
+    if where.phase in forbidden:
+        raise conflict(f"{action} is not possible in state {where.phase.value}")
+    if action == "start" and where.updating:
+        raise conflict("start is not possible while an update is in progress")
+
+
+def changed_keys(spec: ContainerSpec, body: Changes) -> dict[str, Any]:
+    """Answer the keys of spec that a body changes, as a merge patch.
+
+    Raises
+    ------
+    ApiError
+        400 when the custom domain is neither empty nor a host name.
+    """
+    after = changed_spec(spec, body)
+    patch: dict[str, Any] = {}
+    before_wire, after_wire = spec.wire(), after.wire()
+    for key in before_wire.keys() | after_wire.keys():
+        if before_wire.get(key) != after_wire.get(key):
+            patch[key] = after_wire.get(key)
+    return patch
+
+
+def changed_spec(spec: ContainerSpec, body: Changes) -> ContainerSpec:
+    """Answer the spec with what a body changes.
+
+    Raises
+    ------
+    ApiError
+        400 when the custom domain is neither empty nor a host name.
+    """
+    given: dict[str, Any] = {
+        "tag": body.tag,
+        "debug": body.debug,
+        "staging": body.staging,
+        "gpus": body.gpus,
+        "host": body.host_name,
+        "secrets": tuple(body.secrets) if body.secrets is not None else None,
+        "ssh_keys": tuple(body.ssh_keys) if body.ssh_keys is not None else None,
+    }
+    update = {key: value for key, value in given.items() if value is not None}
+    if body.variables is not None:
+        update["variables"] = tuple(Variable(name=k, value=v) for k, v in body.variables.items())
+    if body.custom_domain is not None:
+        if body.custom_domain and "." not in body.custom_domain:
+            raise bad_request("custom_domain", "custom_domain is no host name with a domain")
+        update["custom_domain"] = body.custom_domain or None
+    return spec.model_copy(update=update)
+
+
+def restored(request: RequestRecord, spec: ContainerSpec) -> dict[str, Any]:
+    """Answer the merge patch that makes a spec ask for an earlier request again."""
+    names = tuple(name for name in RequestRecord.model_fields if name != "repo")
+    earlier = request.model_dump(mode="json", by_alias=True, include=set(names))
+    present = spec.model_dump(mode="json", by_alias=True, include=set(names))
+    return {key: value for key, value in earlier.items() if value != present[key]}

@@ -1,0 +1,92 @@
+"""Claims of host names: how a new Container gets its name, or learns who has it.
+
+A claim is an object named after the host, so that two cannot exist. The facade only makes claims
+and takes over its own; the operator alone releases them.
+"""
+
+from cloister_api.errors import ApiError, conflict
+from cloister_clients.clock import Clock
+from cloister_clients.kube import AlreadyExists, KubeClient, NotFound
+from cloister_clients.kube.kinds import of
+from cloister_crds.kinds import HostnameClaim
+from cloister_crds.kinds.hostnameclaim import ClaimHolder, HostnameClaimSpec
+from cloister_crds.kinds.meta import GROUP, ObjectMeta
+
+__all__ = ["Claims"]
+
+ADOPTED_ANNOTATION = f"{GROUP}/adopted-at"
+"""When a create took its own earlier claim over; a new version keeps the operator from releasing
+what it had judged abandoned a moment before."""
+
+
+class Claims:
+    """The claims of the cluster."""
+
+    def __init__(self, client: KubeClient, clock: Clock) -> None:
+        self._client = client
+        self._clock = clock
+
+    async def holder(self, hostname: str) -> ClaimHolder | None:
+        """Answer who holds a host name; None = nobody.
+
+        Raises
+        ------
+        KubeError
+            When the cluster does not answer.
+        """
+        try:
+            found = await self._client.get(of(HostnameClaim), hostname)
+        except NotFound:
+            return None
+        return HostnameClaim.read(found).spec.holder
+
+    async def claim(self, hostname: str, holder: ClaimHolder) -> None:
+        """Claim a host name for a Container, or take over the claim that it holds already.
+
+        Parameters
+        ----------
+        hostname
+            The host name.
+        holder
+            The Container, which need not exist yet.
+
+        Raises
+        ------
+        ApiError
+            409 when another one holds it.
+        KubeError
+            When the cluster refuses or does not answer.
+        """
+        claim = HostnameClaim(
+            metadata=ObjectMeta(name=hostname), spec=HostnameClaimSpec(holder=holder)
+        )
+        for _ in range(3):
+            try:
+                await self._client.create(of(HostnameClaim), claim.manifest())
+            except AlreadyExists:
+                if await self._take_over(hostname, holder):
+                    return
+            else:
+                return
+        raise taken(hostname)
+
+    async def _take_over(self, hostname: str, holder: ClaimHolder) -> bool:
+        present = await self.holder(hostname)
+        if present is None:
+            return False
+        if present != holder:
+            raise taken(hostname)
+        patch = {"metadata": {"annotations": {ADOPTED_ANNOTATION: self._clock().isoformat()}}}
+        try:
+            await self._client.merge_patch(of(HostnameClaim), hostname, patch)
+        except NotFound:
+            return False
+        return True
+
+
+def taken(hostname: str) -> ApiError:
+    """409: the host name has another holder."""
+    return conflict(
+        f"the host name {hostname} is taken; choose another name, or try again when the container "
+        "that had it is gone"
+    )

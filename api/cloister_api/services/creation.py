@@ -1,0 +1,360 @@
+"""POST /api/containers: from a checked body to a claim, a Deployment and a Container.
+
+The order makes each step harmless alone: whatever is left by a create that was interrupted is
+adopted by its repetition, or swept by the operator. Nothing is written before everything that can
+be known has been checked.
+"""
+
+import hashlib
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+import msgspec
+
+from cloister_api.errors import ApiError, conflict, forbidden, unavailable
+from cloister_api.ledger.audit import AuditTrail
+from cloister_api.principal import Principal
+from cloister_api.resolution import Resolution, refusal_of_source
+from cloister_api.schemas.containers import Create
+from cloister_api.services.claims import Claims
+from cloister_api.services.reading import Reading
+from cloister_api.services.refusals import refusal
+from cloister_api.views import HeldContainer, Views
+from cloister_clients.kube import AlreadyExists, Invalid, KubeClient, NotFound
+from cloister_clients.kube.errors import BadRequest
+from cloister_clients.kube.kinds import of
+from cloister_clients.sources import SourceError
+from cloister_crds.kinds import Container, Deployment, Enclave
+from cloister_crds.kinds.container import ContainerSpec, Variable
+from cloister_crds.kinds.deployment import DeploymentSpec
+from cloister_crds.kinds.hostnameclaim import ClaimHolder
+from cloister_crds.kinds.meta import GROUP, ObjectMeta
+from cloister_crds.lifecycle.limits import counted, rank
+from cloister_crds.lifecycle.observed import ReleaseFacts
+from cloister_crds.lifecycle.validation import Question, file_problems, spec_problems
+from cloister_crds.names import (
+    CONTAINER_LABEL,
+    MANAGED_BY,
+    MANAGED_BY_LABEL,
+    ORGANIZATION_LABEL,
+    deployment_name,
+    generated_hostname,
+    host_label,
+    object_name,
+    service_name,
+)
+
+__all__ = ["CREATED", "Creation", "Made"]
+
+REQUEST_ANNOTATION = f"{GROUP}/create-request"
+"""Digest of the request that made a Container; a repetition of it finds its own work."""
+CREATED = "201"
+"""Result in the audit trail of a create that was answered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A Container that was made."""
+
+    held: HeldContainer
+    """The Container."""
+    version: str
+    """Its resourceVersion, for reads at other replicas."""
+    release: ReleaseFacts | None
+    """The release that it runs; None when an earlier try had made it."""
+
+
+class Creation:
+    """Creates containers."""
+
+    def __init__(
+        self,
+        *,
+        client: KubeClient,
+        views: Views,
+        reading: Reading,
+        resolution: Resolution,
+        claims: Claims,
+        audit: AuditTrail,
+        containers_domain: str,
+    ) -> None:
+        self._client = client
+        self._views = views
+        self._reading = reading
+        self._resolution = resolution
+        self._claims = claims
+        self._audit = audit
+        self._domain = containers_domain
+
+    async def create(self, principal: Principal, body: Create, retry_key: str | None) -> Made:
+        """Create a container.
+
+        Parameters
+        ----------
+        principal
+            Who asks.
+        body
+            What is asked for.
+        retry_key
+            Idempotency-Key of the client; None = none was sent.
+
+        Returns
+        -------
+        Made
+            The Container, which this facade's copy shows.
+
+        Raises
+        ------
+        ApiError
+            402, 403, 409, 400 or 503 as the checks say.
+        KubeError
+            When the cluster refuses or does not answer.
+        """
+        digest = request_digest(principal, body, retry_key)
+        namesakes = self._views.containers_of(principal.namespace)
+        earlier = await self._earlier(namesakes, body, digest, retry_key)
+        if earlier is not None:
+            return earlier
+        question = self._question(principal, body, namesakes)
+        refuse(spec_problems(question))
+        taken = {one.container.metadata.name for one in namesakes}
+        name = object_name(body.name, debug=body.debug, taken=taken)
+        holder = ClaimHolder(namespace=principal.namespace, name=name)
+        hostname = generated_hostname(
+            body.name,
+            organization=principal.slug,
+            debug=body.debug,
+            containers_domain=self._domain,
+        )
+        await self._refuse_taken(hostname, holder)
+        try:
+            found = await self._resolution.find(body.repo, body.tag)
+        except SourceError as error:
+            raise refusal_of_source(error) from error
+        answered = replace(question, release=found.release, images=found.images)
+        refuse(file_problems(answered), found.images.values())
+        spec = question.spec.model_copy(update={"commit": found.release.commit})
+        manifest = self._manifest(principal, name, spec, digest)
+        await self._write(principal, manifest, hostname, holder, body.repo)
+        try:
+            item = await self._client.create(of(Container), manifest)
+        except AlreadyExists as error:
+            return await self._already_made(principal, name, body, digest, retry_key, error)
+        await self._stay_within_limit(principal, item)
+        held = await self._reading.written(item)
+        return Made(held, item["metadata"]["resourceVersion"], found.release)
+
+    async def _earlier(
+        self, namesakes: list[HeldContainer], body: Create, digest: str, retry_key: str | None
+    ) -> Made | None:
+        """Find the Container that an unanswered try of the same request has made.
+
+        Raises
+        ------
+        ApiError
+            409 when the name belongs to a Container of another request, or of an answered one.
+        """
+        for held in namesakes:
+            container = held.container
+            if container.display_name != body.name or container.spec.debug != body.debug:
+                continue
+            meta = container.metadata
+            if meta.annotations.get(REQUEST_ANNOTATION) == digest:
+                answered = await self._audit.contains(
+                    action="container.create", target=held.id, result=CREATED
+                )
+                if retry_key is not None or not answered:
+                    return Made(held, meta.resource_version, None)
+            raise conflict(
+                f"the organization has a {'debug ' if body.debug else ''}container named "
+                f"{body.name}; choose another name or delete it first"
+            )
+        return None
+
+    def _question(
+        self, principal: Principal, body: Create, others: list[HeldContainer]
+    ) -> Question:
+        deployment = self._views.deployment_of(principal.namespace, body.repo)
+        return Question(
+            name=body.name,
+            spec=spec_of(body),
+            organization=principal.organization,
+            hosts=self._views.host_list(),
+            secrets=self._views.secrets_of(principal.namespace),
+            default_staging=deployment.spec.default_staging if deployment else False,
+            rank=len(counted(held.container for held in others)),
+        )
+
+    async def _refuse_taken(self, hostname: str, holder: ClaimHolder) -> None:
+        """Refuse a host name that another one holds, or that an earlier container still uses.
+
+        Raises
+        ------
+        ApiError
+            409.
+        """
+        present = await self._claims.holder(hostname)
+        if present is not None and present != holder:
+            raise conflict(
+                f"the host name {hostname} is taken; choose another name, or try again when the "
+                "container that had it is gone"
+            )
+        label = f"{CONTAINER_LABEL}={service_name(holder.name)}"
+        left = await self._client.list(
+            of(Enclave), holder.namespace, label_selector=label, metadata_only=True
+        )
+        if left.items:
+            raise conflict(
+                f"the earlier container of this name is still being torn down and {hostname} is "
+                "taken until then; try again shortly"
+            )
+
+    def _manifest(
+        self, principal: Principal, name: str, spec: ContainerSpec, digest: str
+    ) -> dict[str, Any]:
+        return Container(
+            metadata=ObjectMeta(
+                name=name,
+                namespace=principal.namespace,
+                annotations={REQUEST_ANNOTATION: digest},
+            ),
+            spec=spec,
+        ).manifest()
+
+    async def _write(
+        self,
+        principal: Principal,
+        manifest: dict[str, Any],
+        hostname: str,
+        holder: ClaimHolder,
+        repo: str,
+    ) -> None:
+        """Make the claim and the Deployment, once the server would take the Container.
+
+        Raises
+        ------
+        ApiError
+            400 when the server would not take it, 409 when the host name is taken, 503 while the
+            namespace is missing.
+        """
+        try:
+            await self._client.create(of(Container), manifest, dry_run=True)
+        except (Invalid, BadRequest) as error:
+            raise ApiError(400, "BAD_REQUEST", error.message) from error
+        except AlreadyExists:
+            # Somebody was faster, perhaps an earlier try of this request: the real POST tells.
+            pass
+        except NotFound as error:
+            raise unavailable(
+                f"the namespace {principal.namespace} of the organization does not exist yet; "
+                "try again when the Organization is Ready"
+            ) from error
+        await self._claims.claim(hostname, holder)
+        deployment = Deployment(
+            metadata=ObjectMeta(
+                name=deployment_name(repo),
+                namespace=principal.namespace,
+                labels={
+                    MANAGED_BY_LABEL: MANAGED_BY,
+                    ORGANIZATION_LABEL: host_label(principal.slug),
+                },
+            ),
+            spec=DeploymentSpec(repo=repo),
+        )
+        if self._views.deployment_of(principal.namespace, repo) is None:
+            try:
+                made = await self._client.create(of(Deployment), deployment.manifest())
+            except AlreadyExists:
+                return
+            version = made["metadata"]["resourceVersion"]
+            await self._views.deployments.reached(version, within=1.0)
+
+    async def _already_made(
+        self,
+        principal: Principal,
+        name: str,
+        body: Create,
+        digest: str,
+        retry_key: str | None,
+        error: AlreadyExists,
+    ) -> Made:
+        """Tell an earlier try of this request, seen by another replica, from another's Container.
+
+        Raises
+        ------
+        ApiError
+            409 when it is another's.
+        """
+        present = await self._reading.now(principal.namespace, name)
+        made = await self._earlier([present], body, digest, retry_key)
+        if made is not None:
+            return made
+        raise conflict(
+            f"a container named {name} was created at the same moment; list the containers"
+        ) from error
+
+    async def _stay_within_limit(self, principal: Principal, item: dict[str, Any]) -> None:
+        """Take the own Container back when it lies beyond the limit.
+
+        The list is read from the server, so that of two creates at the same moment both see both
+        and come to the same order.
+
+        Raises
+        ------
+        ApiError
+            403 "quota reached".
+        """
+        containers = [held.container for held in await self._reading.list_now(principal.namespace)]
+        place = rank(Container.read(item), containers)
+        most = principal.organization.spec.limits.containers
+        if place is None or place < most:
+            return
+        meta = item["metadata"]
+        with suppress(NotFound):
+            await self._client.delete(
+                of(Container), meta["name"], principal.namespace, uid=meta["uid"]
+            )
+        raise forbidden(
+            f"quota reached: the organization may have {most} containers (stopped ones count); "
+            "delete one or ask the administrator for more"
+        )
+
+
+def spec_of(body: Create) -> ContainerSpec:
+    """Answer the spec that a body asks for."""
+    return ContainerSpec(
+        name=body.name,
+        repo=body.repo,
+        tag=body.tag,
+        variables=tuple(Variable(name=k, value=v) for k, v in body.variables.items()),
+        secrets=tuple(body.secrets),
+        ssh_keys=tuple(body.ssh_keys),
+        debug=body.debug,
+        staging=body.staging,
+        gpus=body.gpus,
+        custom_domain=body.custom_domain,
+        host=body.host_name,
+        disable_confidential=body.disable_cc_mode,
+        replaces=body.replace_container_id,
+    )
+
+
+def refuse(problems: Any, images: Any = ()) -> None:
+    """Raise what the rules found.
+
+    Raises
+    ------
+    ApiError
+        When there is an error among the problems.
+    """
+    found = refusal(problems, images)
+    if found is not None:
+        raise found
+
+
+def request_digest(principal: Principal, body: Create, retry_key: str | None) -> str:
+    """Answer what a repetition of the same request has in common with it, and no other has."""
+    content = msgspec.json.encode(body.model_dump(mode="json"), order="deterministic")
+    text = "\n".join((principal.key_id, retry_key or "")).encode()
+    return hashlib.sha256(text + b"\n" + content).hexdigest()

@@ -1,0 +1,140 @@
+"""Reads of containers: lists, one by its identifier, and waiting until a write shows.
+
+An identifier of another organization answers as a random one does (client contract, section 1).
+"""
+
+import re
+
+from cloister_api.errors import ApiError, not_found
+from cloister_api.principal import Principal
+from cloister_api.views import HeldContainer, Views, hold
+from cloister_clients.kube import KubeClient
+from cloister_clients.kube.client import Object
+from cloister_clients.kube.kinds import of
+from cloister_crds.kinds import Container
+
+__all__ = ["Reading"]
+
+UUID = re.compile(r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
+TOKEN_WAIT = 0.5
+"""Seconds that a read waits for the version that the client has seen elsewhere."""
+
+
+class Reading:
+    """Reads containers."""
+
+    def __init__(self, client: KubeClient, views: Views, *, write_wait: float) -> None:
+        self._client = client
+        self._views = views
+        self._write_wait = write_wait
+
+    async def all(self, principal: Principal, token: str | None) -> list[HeldContainer]:
+        """Answer the containers of the organization, oldest first.
+
+        Parameters
+        ----------
+        principal
+            Who asks.
+        token
+            Version that must be seen (X-Consistency-Token); None = whatever the copy has.
+
+        Raises
+        ------
+        KubeError
+            When the copy lags behind the version and the cluster does not answer.
+        """
+        if await self._fresh(token):
+            return self._views.containers_of(principal.namespace)
+        return await self.list_now(principal.namespace)
+
+    async def list_now(self, namespace: str) -> list[HeldContainer]:
+        """Answer the containers of a namespace as the server has them.
+
+        Raises
+        ------
+        KubeError
+            When the cluster does not answer.
+        """
+        page = await self._client.list(of(Container), namespace)
+        return [held for held in map(hold, page.items) if not held.going]
+
+    async def get(self, principal: Principal, given: str, token: str | None) -> HeldContainer:
+        """Answer one container of the organization.
+
+        Parameters
+        ----------
+        principal
+            Who asks.
+        given
+            Its identifier; whatever stood in the path.
+        token
+            Version that must be seen; None = whatever the copy has.
+
+        Raises
+        ------
+        ApiError
+            404 when there is none, or it is of another organization.
+        KubeError
+            When the copy lacks it and the cluster does not answer.
+        """
+        if not UUID.match(given):
+            raise not_found("container")
+        if await self._fresh(token):
+            held = self._in_copy(principal.namespace, given)
+            if held is not None:
+                if held.going:
+                    raise not_found("container")
+                return held
+        for held in await self.list_now(principal.namespace):
+            if held.id == given:
+                return held
+        raise not_found("container")
+
+    async def now(self, namespace: str, name: str) -> HeldContainer:
+        """Answer a container as the server has it.
+
+        Raises
+        ------
+        NotFound
+            When there is none.
+        KubeError
+            When the cluster does not answer.
+        """
+        return hold(await self._client.get(of(Container), name, namespace))
+
+    async def written(self, item: Object) -> HeldContainer:
+        """Wait until the copy shows a write, and answer what the server made of it.
+
+        Parameters
+        ----------
+        item
+            The server's answer to the write.
+        """
+        version = item["metadata"]["resourceVersion"]
+        await self._views.containers.reached(version, within=self._write_wait)
+        return hold(item)
+
+    async def gone(self, uid: str) -> None:
+        """Wait until the copy shows that a container was deleted."""
+
+        def left() -> bool:
+            entry = self._views.containers.by_uid(uid)
+            return entry is None or entry.value.going
+
+        await self._views.containers.until(left, within=self._write_wait)
+
+    def _in_copy(self, namespace: str, given: str) -> HeldContainer | None:
+        entry = self._views.containers.by_uid(given)
+        if entry is not None and entry.namespace == namespace and entry.value.id == given:
+            return entry.value
+        for other in self._views.containers.in_namespace(namespace).values():
+            if other.value.id == given:
+                return other.value
+        return None
+
+    async def _fresh(self, token: str | None) -> bool:
+        if token is None:
+            return True
+        if not token.isascii() or not token.isdigit():
+            raise ApiError(400, "BAD_REQUEST", "X-Consistency-Token is none of this installation")
+        return await self._views.containers.reached(token, within=TOKEN_WAIT)

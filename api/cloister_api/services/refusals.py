@@ -1,0 +1,76 @@
+"""From the problems that the contract's rules find to the answer of the API. Pure."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from cloister_api.errors import ApiError, forbidden, payment_required, problems_of_file, unavailable
+from cloister_crds.lifecycle.observed import Failed
+from cloister_crds.problems import Problem, Severity
+
+__all__ = ["refusal", "to_wire"]
+
+WIRE = {
+    "spec.host": "host_name",
+    "host": "host_name",
+    "spec.secrets": "secrets",
+    "spec.variables": "variables",
+    "spec.sshKeys": "ssh_keys",
+    "spec.customDomain": "custom_domain",
+    "spec.disableConfidential": "disable_cc_mode",
+    "spec.githubConnected": "github_app_connected",
+    "spec.autoUpdate": "auto_update",
+    "spec.replaces": "replace_container_id",
+    "spec.name": "name",
+    "spec.gpus": "gpus",
+    "spec.staging": "staging",
+    "spec.promote": "promote",
+    "metadata.namespace": "",
+}
+"""Fields of a Container -> fields of the API's bodies."""
+
+
+def to_wire(problem: Problem) -> Problem:
+    """Answer the problem with the name that the field has in the API.
+
+    Parameters
+    ----------
+    problem
+        A problem of a Container's spec, of its Host or of its file; the latter stays as it is.
+    """
+    for path, name in WIRE.items():
+        rest = problem.field.removeprefix(path)
+        if problem.field.startswith(path) and rest[:1] in {"", "[", "."}:
+            index = rest if rest.startswith("[") else ""
+            return replace(problem, field=f"{name}{index}")
+    return problem
+
+
+def refusal(problems: Iterable[Problem], images: Iterable[Failed] = ()) -> ApiError | None:
+    """Answer why a request is refused; None = it is not.
+
+    Parameters
+    ----------
+    problems
+        What the rules found, warnings included.
+    images
+        What is wrong with images.
+
+    Returns
+    -------
+    ApiError or None
+        402 before 403 before 400 (client contract: a missing entitlement is 403); an image whose
+        registry does not answer now is 503, unless something else is wrong as well.
+    """
+    errors = [to_wire(each) for each in problems if each.severity is Severity.ERROR]
+    if not errors:
+        return None
+    codes = {each.code for each in errors}
+    if "SubscriptionRequired" in codes:
+        return payment_required()
+    for each in errors:
+        if each.code in {"EntitlementRequired", "LimitReached"}:
+            return forbidden(each.message)
+    passing = {each.reason for each in images if each.transient}
+    if codes <= passing:
+        return unavailable(f"{errors[0].field}: {errors[0].message}")
+    return problems_of_file(errors)

@@ -1,0 +1,171 @@
+"""The questions that change nothing: validate a release, validate a name, list hosts."""
+
+import re
+from dataclasses import replace
+from typing import Any
+
+from cloister_api.errors import not_supported
+from cloister_api.principal import Principal
+from cloister_api.records import host_record
+from cloister_api.resolution import FIELDS, Resolution, refusal_of_source
+from cloister_api.schemas.containers import Validate, ValidateName
+from cloister_api.services.claims import Claims
+from cloister_api.services.reading import Reading
+from cloister_api.services.refusals import to_wire
+from cloister_api.views import HeldContainer, Views
+from cloister_clients.sources import SourceError
+from cloister_crds.kinds.container import NAME_PATTERN, ContainerSpec
+from cloister_crds.lifecycle.hosting import pick_host
+from cloister_crds.lifecycle.limits import counted
+from cloister_crds.lifecycle.validation import Question, validate_for_organization
+from cloister_crds.names import generated_hostname
+from cloister_crds.problems import Problem, Severity
+
+__all__ = ["Validation"]
+
+NAME = re.compile(NAME_PATTERN)
+NAME_LIMIT = 64
+
+
+class Validation:
+    """Answers questions about what could be created."""
+
+    def __init__(
+        self,
+        *,
+        views: Views,
+        reading: Reading,
+        resolution: Resolution,
+        claims: Claims,
+        containers_domain: str,
+    ) -> None:
+        self._views = views
+        self._reading = reading
+        self._resolution = resolution
+        self._claims = claims
+        self._domain = containers_domain
+
+    def hosts(self) -> list[dict[str, Any]]:
+        """Answer the Hosts by name."""
+        hosts = self._views.host_list()
+        default = pick_host(None, hosts)
+        return [host_record(host, default=host is default) for host in hosts]
+
+    async def release(self, principal: Principal, body: Validate) -> dict[str, Any]:
+        """Judge a release as a create would, and show its parsed file.
+
+        Parameters
+        ----------
+        principal
+            Who asks.
+        body
+            What is asked about; a container's identifier switches the limit off.
+
+        Raises
+        ------
+        ApiError
+            404 when a container is none of the organization, 503 when the source does not answer.
+        KubeError
+            When the cluster does not answer.
+        """
+        given = body.container_id or body.replace_container_id
+        held = await self._reading.get(principal, given, None) if given else None
+        question = self._question(principal, body, held)
+        try:
+            found = await self._resolution.find(body.repo, body.tag)
+        except SourceError as error:
+            if error.transient:
+                raise refusal_of_source(error) from error
+            field = FIELDS.get(error.reason, "tag")
+            missing = Problem(field, error.reason, error.message)
+            problems = (*validate_for_organization(question), missing)
+            return verdict(problems, None)
+        question = replace(question, release=found.release, images=found.images)
+        config = found.release.config
+        shown = config.model_dump(mode="json") if config is not None else None
+        return verdict(validate_for_organization(question), shown)
+
+    def _question(
+        self, principal: Principal, body: Validate, held: HeldContainer | None
+    ) -> Question:
+        spec = ContainerSpec(repo=body.repo, tag=body.tag)
+        name = body.instance_name or "new"
+        if held is not None and body.container_id is not None:
+            spec = held.container.spec.model_copy(
+                update={"repo": body.repo, "tag": body.tag, "commit": None}
+            )
+            name = held.container.display_name
+        others = self._views.containers_of(principal.namespace)
+        deployment = self._views.deployment_of(principal.namespace, body.repo)
+        return Question(
+            name=name,
+            spec=spec,
+            organization=principal.organization,
+            hosts=self._views.host_list(),
+            secrets=self._views.secrets_of(principal.namespace),
+            default_staging=deployment.spec.default_staging if deployment else False,
+            rank=None if held is not None else len(counted(one.container for one in others)),
+        )
+
+    async def name(self, principal: Principal, body: ValidateName) -> dict[str, Any]:
+        """Answer whether a name can be had.
+
+        Raises
+        ------
+        ApiError
+            400 for a custom domain, which is not built yet; 404 when the container is none of the
+            organization.
+        KubeError
+            When the cluster does not answer.
+        """
+        if body.custom_domain:
+            raise not_supported("custom_domain", "custom_domain: custom domains are not built yet")
+        keeper = None
+        if body.container_id is not None:
+            keeper = (await self._reading.get(principal, body.container_id, None)).container
+        reason = await self._reason_against(principal, body, keeper.metadata.uid if keeper else "")
+        answer: dict[str, Any] = {"available": reason is None, "name": body.name}
+        if reason is not None:
+            answer["reason"] = reason
+        return answer
+
+    async def _reason_against(
+        self, principal: Principal, body: ValidateName, keeper: str
+    ) -> str | None:
+        if len(body.name) > NAME_LIMIT or not NAME.fullmatch(body.name):
+            return (
+                f"a name has 1 to {NAME_LIMIT} lowercase letters, digits and hyphens, with no "
+                "hyphen at its ends"
+            )
+        for held in self._views.containers_of(principal.namespace):
+            one = held.container
+            if one.display_name == body.name and one.spec.debug is body.debug:
+                return None if one.metadata.uid == keeper else "another container has this name"
+        hostname = generated_hostname(
+            body.name,
+            organization=principal.slug,
+            debug=body.debug,
+            containers_domain=self._domain,
+        )
+        holder = await self._claims.holder(hostname)
+        if holder is not None and holder.namespace != principal.namespace:
+            return "the host name is taken"
+        if holder is not None:
+            return "an earlier container of this name is still being torn down"
+        return None
+
+
+def verdict(problems: tuple[Problem, ...], config: dict[str, Any] | None) -> dict[str, Any]:
+    """Answer a verdict; warnings are shown apart, they do not make a release invalid."""
+    shown: dict[Severity, list[dict[str, Any]]] = {Severity.ERROR: [], Severity.WARNING: []}
+    for problem in map(to_wire, problems):
+        entry: dict[str, Any] = {
+            "field": problem.field,
+            "code": problem.code,
+            "message": problem.message,
+        }
+        if problem.line is not None:
+            entry.update(line=problem.line, column=problem.column)
+        shown[problem.severity].append(entry)
+    errors, warnings = shown[Severity.ERROR], shown[Severity.WARNING]
+    return {"valid": not errors, "errors": errors, "warnings": warnings, "config": config}

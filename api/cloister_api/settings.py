@@ -1,0 +1,122 @@
+"""Settings of the facade and its commands: one YAML file, read at start.
+
+``cloister api --config FILE`` or $CLOISTER_CONFIG. Keys are camelCase; an unknown key is an error.
+Secrets never stand in the file, only the names of files that hold them.
+"""
+
+from pathlib import Path
+from typing import Annotated, Self
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic.alias_generators import to_camel
+
+from cloister_clients.registry import RegistrySettings
+from cloister_clients.sources import SourceSettings
+
+__all__ = ["ApiSettings", "LedgerSettings", "ListenSettings", "SettingsError"]
+
+
+class SettingsError(Exception):
+    """The settings cannot be used; the message names each key and what is wrong with it."""
+
+
+class Section(BaseModel):
+    """A part of the settings."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True
+    )
+
+
+class ListenSettings(Section):
+    """Where the facade listens; TLS ends in front of it."""
+
+    host: str = "127.0.0.1"
+    """Address to bind. Default 127.0.0.1."""
+    port: Annotated[int, Field(ge=0, le=65_535)] = 8080
+    """Port to bind; 0 = a free one, which the first line of the output names. Default 8080."""
+
+
+class LedgerSettings(Section):
+    """Where the ledger lies."""
+
+    path: Path
+    """SQLite file; one machine, any number of processes."""
+    key_material: Path
+    """File with the two secret keys, mode 0600; `cloister admin-key init` makes it."""
+
+
+class ApiSettings(Section):
+    """Everything that the administrator says about the facade."""
+
+    containers_domain: Annotated[str, Field(pattern=r"^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$")]
+    """Domain under which generated host names stand; the same as the operator's."""
+    service: Annotated[str, Field(pattern=r"^[a-z]([-a-z0-9]{0,61}[a-z0-9])?$")] = "cloister"
+    """Name of the mount and of the well-known paths in enclaves. Default cloister."""
+    ledger: LedgerSettings
+    """Where the ledger lies."""
+    sources: SourceSettings
+    """Where repositories live."""
+    registry: RegistrySettings = Field(default_factory=RegistrySettings)
+    """How registries are reached."""
+    listen: ListenSettings = Field(default_factory=ListenSettings)
+    """Where the facade listens."""
+    kubeconfig: Path | None = None
+    """Kubeconfig file; unset = $KUBECONFIG, the Pod's service account, or ~/.kube/config."""
+    kube_context: str | None = None
+    """Context of the kubeconfig; unset = its current one."""
+    gitops_managers: tuple[str, ...] = ("argocd-controller", "kustomize-controller", "flux")
+    """Field managers whose fields the facade does not change; a request that would is 409."""
+    write_wait_seconds: Annotated[float, Field(gt=0, le=60)] = 5.0
+    """How long a write waits for the facade's own copy to show it, in seconds. Default 5."""
+    development: bool = False
+    """Makes missing key material at the first start instead of refusing to start. Default false."""
+    log_level: Annotated[str, Field(pattern=r"^(DEBUG|INFO|WARNING|ERROR)$")] = "INFO"
+    """Least level of what is logged. Default INFO."""
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Read the settings file; relative paths in it are relative to its directory.
+
+        Raises
+        ------
+        SettingsError
+            When the file cannot be read or a key is unknown, missing or wrong.
+        """
+        try:
+            document = yaml.safe_load(path.read_bytes())
+        except OSError as error:
+            raise SettingsError(f"{path}: {error.strerror}") from error
+        except yaml.YAMLError as error:
+            raise SettingsError(f"{path}: not YAML: {error}") from error
+        try:
+            settings = cls.model_validate(document if document is not None else {})
+        except ValidationError as error:
+            raise SettingsError(f"{path}: {describe(error)}") from error
+        return settings.anchored(path.parent)
+
+    def anchored(self, directory: Path) -> Self:
+        """Answer the settings with paths relative to a directory made absolute."""
+        ledger = self.ledger.model_copy(
+            update={
+                "path": (directory / self.ledger.path).resolve(),
+                "key_material": (directory / self.ledger.key_material).resolve(),
+            }
+        )
+        kubeconfig = (directory / self.kubeconfig).resolve() if self.kubeconfig else None
+        return self.model_copy(update={"ledger": ledger, "kubeconfig": kubeconfig})
+
+
+def describe(error: ValidationError) -> str:
+    """Say in one line what is wrong with which key."""
+    parts = []
+    for problem in error.errors(include_url=False, include_input=False):
+        key = ".".join(str(part) for part in problem["loc"]) or "the document"
+        if problem["type"] == "extra_forbidden":
+            parts.append(f"{key} is not a setting; check the spelling")
+        elif problem["type"] == "missing":
+            parts.append(f"{key} is missing")
+        else:
+            parts.append(f"{key}: {problem['msg']}")
+    return "; ".join(parts)

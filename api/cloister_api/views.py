@@ -1,0 +1,122 @@
+"""The facade's copies of custom resources, kept by reflectors; every read of a route goes here.
+
+A write is answered once the writer's own copy shows it; another replica's answer carries the
+version to wait for in the header X-Consistency-Token.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from cloister_api.organizations import ID_ANNOTATION
+from cloister_clients.kube import KubeClient, Reflector
+from cloister_clients.kube.kinds import of
+from cloister_crds.kinds import Container, Deployment, Host, Organization, Secret
+
+__all__ = ["HeldContainer", "Views", "hold"]
+
+
+@dataclass(frozen=True, slots=True)
+class HeldContainer:
+    """A Container, and what of its metadata the model does not keep."""
+
+    container: Container
+    """The object."""
+    updated_at: str
+    """When it last changed in any way, as the server writes times."""
+    owners: Mapping[str, frozenset[str]]
+    """Wire names of the fields of spec -> managers that set them."""
+
+    @property
+    def id(self) -> str:
+        """Identifier in the API: the uid, or the one it had before a restore."""
+        meta = self.container.metadata
+        return meta.annotations.get(ID_ANNOTATION) or meta.uid
+
+    @property
+    def going(self) -> bool:
+        """Whether it was deleted and only waits for its end: the API no longer shows it."""
+        return self.container.metadata.deletion_timestamp is not None
+
+
+def hold(item: dict[str, Any]) -> HeldContainer:
+    """Make a `HeldContainer` of an object of the API server.
+
+    Raises
+    ------
+    pydantic.ValidationError
+        When the object breaks a rule of its kind.
+    """
+    meta = item["metadata"]
+    managed = meta.get("managedFields") or []
+    times = [part["time"] for part in managed if part.get("time")]
+    owners: dict[str, set[str]] = {}
+    for part in managed:
+        if part.get("subresource"):
+            continue
+        for key in (part.get("fieldsV1") or {}).get("f:spec", {}):
+            owners.setdefault(key.removeprefix("f:"), set()).add(part.get("manager", ""))
+    return HeldContainer(
+        container=Container.read(item),
+        updated_at=max([meta["creationTimestamp"], *times]),
+        owners={name: frozenset(managers) for name, managers in owners.items()},
+    )
+
+
+class Views:
+    """All copies."""
+
+    def __init__(self, client: KubeClient) -> None:
+        self.containers = Reflector(client, of(Container), hold)
+        """Containers of all organizations."""
+        self.organizations = Reflector(client, of(Organization), Organization.read)
+        """Organizations."""
+        self.hosts = Reflector(client, of(Host), Host.read)
+        """Hosts."""
+        self.deployments = Reflector(client, of(Deployment), Deployment.read)
+        """Deployments of all organizations."""
+        self.secrets = Reflector(client, of(Secret), Secret.read)
+        """Secrets (csec) of all organizations; their values lie elsewhere."""
+
+    @property
+    def all(self) -> tuple[Reflector[Any], ...]:
+        """Every copy, to be run."""
+        return (
+            self.containers,
+            self.organizations,
+            self.hosts,
+            self.deployments,
+            self.secrets,
+        )
+
+    @property
+    def ready(self) -> bool:
+        """Whether every copy has been filled once."""
+        return all(reflector.ready for reflector in self.all)
+
+    def host_list(self) -> tuple[Host, ...]:
+        """Answer all Hosts by name."""
+        hosts = (entry.value for entry in self.hosts.all())
+        return tuple(sorted(hosts, key=lambda host: host.metadata.name))
+
+    def containers_of(self, namespace: str) -> list[HeldContainer]:
+        """Answer the Containers of a namespace that are not on their way out, oldest first."""
+        held = (entry.value for entry in self.containers.in_namespace(namespace).values())
+        return sorted((one for one in held if not one.going), key=age)
+
+    def secrets_of(self, namespace: str) -> tuple[Secret, ...]:
+        """Answer the Secrets (csec) of a namespace."""
+        return tuple(entry.value for entry in self.secrets.in_namespace(namespace).values())
+
+    def deployment_of(self, namespace: str, repo: str) -> Deployment | None:
+        """Answer the Deployment of a repository; None = there is none."""
+        found = (entry.value for entry in self.deployments.in_namespace(namespace).values())
+        same = [one for one in found if one.spec.repo == repo]
+        return min(same, key=lambda one: one.metadata.name, default=None)
+
+
+def age(held: HeldContainer) -> tuple[float, str]:
+    """Answer what orders Containers: creation, then uid."""
+    meta = held.container.metadata
+    created = meta.creation_timestamp
+    return (created.timestamp() if created else 0.0, meta.uid)

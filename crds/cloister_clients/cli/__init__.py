@@ -1,0 +1,1 @@
+"""The command ``cloister``: what a person types."""

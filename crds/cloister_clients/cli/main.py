@@ -1,0 +1,69 @@
+"""The command ``cloister``: finds its commands in the packages that are installed.
+
+The command line lies below the two programs in the layers. They bring their commands by entry
+points of the group ``cloister.commands``; a command is imported when it is asked for, so that
+one whose extra is not installed says so and does no harm to the others.
+"""
+
+from importlib.metadata import EntryPoint, entry_points
+from typing import Final
+
+import click
+from typing_extensions import override
+
+__all__ = ["main"]
+
+GROUP: Final = "cloister.commands"
+"""Group of entry points that commands come from."""
+EXTRAS: Final = {"cloister_api": "api", "cloister_operator": "operator"}
+"""Which extra a package needs, by its name."""
+
+
+class Plugged(click.Group):
+    """A group whose commands are entry points."""
+
+    @override
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(entry.name for entry in entry_points(group=GROUP))
+
+    @override
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        for entry in entry_points(group=GROUP, name=cmd_name):
+            try:
+                command = entry.load()
+            except (ImportError, AttributeError) as error:
+                return _missing(entry, error)
+            if isinstance(command, click.Command):
+                return command
+        return None
+
+
+def _missing(entry: EntryPoint, error: ImportError | AttributeError) -> click.Command:
+    """Make a command that says why the real one cannot be used."""
+    extra = EXTRAS.get(entry.module.partition(".")[0])
+    what = error.name or str(error)
+    if extra is None or what.partition(".")[0].startswith("cloister_"):
+        sentence = f"cloister {entry.name} is broken: {what} is missing; install cloister again."
+    else:
+        sentence = (
+            f"cloister {entry.name} needs the extra {extra!r}, whose package {what} is not "
+            f"installed: pip install 'cloister[{extra}]'."
+        )
+
+    def refuse(words: tuple[str, ...]) -> None:  # noqa: ARG001 - all words lead to the sentence
+        raise click.ClickException(sentence)
+
+    return click.Command(
+        entry.name,
+        callback=refuse,
+        params=[click.Argument(["words"], nargs=-1, type=click.UNPROCESSED)],
+        context_settings={"ignore_unknown_options": True},
+        add_help_option=False,
+        short_help=f"Not installed: needs the extra {extra!r}." if extra else "Broken.",
+    )
+
+
+@click.group(cls=Plugged, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="cloister", message="cloister %(version)s")
+def main() -> None:
+    """Run confidential containers for organizations, on Kubernetes."""

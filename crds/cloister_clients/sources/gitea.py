@@ -1,0 +1,151 @@
+"""Releases of Gitea and Forgejo, through their REST interface (version 1).
+
+Read are the release of a tag, the commit behind the tag, and one file at that commit.
+"""
+
+import base64
+import binascii
+from urllib.parse import quote
+
+from cloister_clients.clock import Clock
+from cloister_clients.guard import Guard
+from cloister_clients.sources.errors import (
+    ConfigFileNotFound,
+    ConfigFileNotRegular,
+    FileTooLarge,
+    ReleaseNotPublished,
+    RepositoryNotFound,
+    SourceUnavailable,
+    TagNotFound,
+)
+from cloister_clients.sources.names import check_question, check_repository, check_tag, is_commit
+from cloister_clients.sources.release import LatestRelease, Release, check_pin
+from cloister_clients.sources.rest import Forge, Found, integer, moment, text
+from cloister_clients.sources.settings import SourceSettings
+
+__all__ = ["GiteaProvider"]
+
+JSON = "application/json"
+
+_KINDS = {"dir": "directory", "symlink": "symbolic link", "submodule": "submodule"}
+
+
+class GiteaProvider:
+    """Reads releases from Gitea or Forgejo."""
+
+    def __init__(
+        self, settings: SourceSettings, *, guard: Guard | None = None, clock: Clock | None = None
+    ) -> None:
+        self._settings = settings
+        self._forge = Forge(settings, f"{settings.address}/api/v1", guard=guard, clock=clock)
+
+    async def resolve(self, repo: str, tag: str, *, commit: str | None = None) -> Release:
+        """Read the configuration file at a tag, see `SourceProvider.resolve`."""
+        check_question(repo, tag, commit)
+        async with self._forge.question(repo):
+            release = await self._get(repo, f"/releases/tags/{quote(tag, safe='')}")
+            if release is None:
+                raise await self._why_no_release(repo, tag)
+            facts = release.object()
+            if facts.get("draft"):
+                raise ReleaseNotPublished(repo, tag, draft=True)
+            actual = await self._commit_of(repo, tag)
+            check_pin(repo, tag, pinned=commit, actual=actual)
+            name, file = await self._file(repo, tag, actual)
+            return Release(
+                repo=repo,
+                tag=tag,
+                commit=actual,
+                published=moment(facts, "published_at"),
+                file_name=name,
+                file=file,
+            )
+
+    async def latest(self, repo: str) -> LatestRelease | None:
+        """Answer the newest published release, see `SourceProvider.latest`."""
+        check_repository(repo)
+        async with self._forge.question(repo):
+            query = "draft=false&limit=30"
+            if not self._settings.prereleases:
+                query += "&pre-release=false"
+            answer = await self._get(repo, f"/releases?{query}")
+            if answer is None:
+                raise RepositoryNotFound(repo)
+            listed = answer.json()
+            releases = [
+                each
+                for each in (listed if isinstance(listed, list) else [])
+                if isinstance(each, dict)
+                and not each.get("draft")
+                and (self._settings.prereleases or not each.get("prerelease"))
+            ]
+            if not releases:
+                return None
+            newest = max(releases, key=lambda each: moment(each, "published_at"))
+            tag = text(newest, "tag_name")
+            check_tag(tag)
+            return LatestRelease(
+                tag=tag,
+                commit=await self._commit_of(repo, tag),
+                published=moment(newest, "published_at"),
+            )
+
+    async def aclose(self) -> None:
+        """Close connections."""
+        await self._forge.aclose()
+
+    async def _get(self, repo: str, path: str, *, limit: int = 0) -> Found | None:
+        """Ask for something of a repository."""
+        return await self._forge.get(repo, f"/repos/{repo}{path}", accept=JSON, limit=limit)
+
+    async def _tag(self, repo: str, tag: str) -> Found | None:
+        """Ask for a tag; its slashes stay, since it ends the path."""
+        return await self._get(repo, f"/tags/{quote(tag, safe='/')}")
+
+    async def _why_no_release(
+        self, repo: str, tag: str
+    ) -> RepositoryNotFound | TagNotFound | ReleaseNotPublished:
+        """Say whether the repository, the tag or only its release is missing."""
+        if await self._get(repo, "") is None:
+            return RepositoryNotFound(repo)
+        if await self._tag(repo, tag) is None:
+            return TagNotFound(repo, tag)
+        return ReleaseNotPublished(repo, tag)
+
+    async def _commit_of(self, repo: str, tag: str) -> str:
+        """Answer the commit behind a tag; the forge has followed annotated tags."""
+        answer = await self._tag(repo, tag)
+        if answer is None:
+            raise TagNotFound(repo, tag)
+        commit = text(answer.object(), "commit", "sha")
+        if not is_commit(commit):
+            raise SourceUnavailable(f"the forge's answer for the tag {tag} has no commit")
+        return commit
+
+    async def _file(self, repo: str, tag: str, commit: str) -> tuple[str, bytes]:
+        """Read the first of the possible files that the commit has."""
+        limit = self._settings.max_file_bytes
+        for name in self._settings.file_names:
+            answer = await self._get(repo, f"/contents/{quote(name, safe='')}?ref={commit}")
+            if answer is None:
+                continue
+            facts = answer.json()
+            # A directory is answered as the list of its entries.
+            kind = "dir" if isinstance(facts, list) else text(facts, "type")
+            if kind != "file":
+                raise ConfigFileNotRegular(repo, tag, name, _KINDS.get(kind, "special file"))
+            if integer(facts, "size") > limit:
+                raise FileTooLarge(repo, tag, name, limit)
+            return name, _decoded(repo, name, text(facts, "content"), integer(facts, "size"))
+        raise ConfigFileNotFound(repo, tag, self._settings.file_names)
+
+
+def _decoded(repo: str, name: str, content: str, size: int) -> bytes:
+    """Decode a file's content and compare its length with what was announced."""
+    try:
+        file = base64.b64decode(content, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise SourceUnavailable(f"the forge sent {name} of {repo} in no known form") from error
+    if len(file) != size:
+        raise SourceUnavailable(f"the forge did not send the whole of {name} of {repo}")
+    return file

@@ -1,0 +1,312 @@
+"""Questions to the REST interface of a forge: conditional, bounded, patient.
+
+`GitHubProvider` and `GiteaProvider` ask through `Forge`; what the answers say is their matter.
+Each answer with an ETag is kept, and asked for again only "if it changed" (RFC 9110, section
+13.1.2), which GitHub does not count. While a forge wants to be left alone, nothing is sent.
+"""
+
+import asyncio
+import hashlib
+import json
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import httpx
+
+from cloister_clients.clock import Clock, utc_now
+from cloister_clients.guard import AddressRefused, Guard
+from cloister_clients.outbound import (
+    LONGEST_WAIT,
+    Answer,
+    AnswerTooLarge,
+    ask,
+    guarded_client,
+    retry_after,
+    trust,
+)
+from cloister_clients.sources.errors import (
+    RateLimited,
+    RepositoryNotFound,
+    SourceError,
+    SourceRefused,
+    SourceUnauthorized,
+    SourceUnavailable,
+)
+from cloister_clients.sources.settings import SourceSettings
+
+__all__ = ["Forge", "Found", "integer", "moment", "text"]
+
+MAX_ANSWER_BYTES = 8 * 1024**2
+"""Largest answer that is read, in bytes; a list of the files in a large directory."""
+
+MAX_KEPT_BYTES = 32 * 1024**2
+"""How much is kept of answers for conditional requests, in bytes."""
+
+SECONDARY_WAIT = 60.0
+"""Wait after a secondary limit that names no time, in seconds (GitHub's advice)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """An answer that is there."""
+
+    body: bytes
+    """Its body."""
+
+    def json(self) -> Any:
+        """Read the body as JSON.
+
+        Raises
+        ------
+        SourceUnavailable
+            When it is none.
+        """
+        try:
+            return json.loads(self.body)
+        except (ValueError, RecursionError) as error:
+            raise SourceUnavailable("the forge answered with something that is no JSON") from error
+
+    def object(self) -> dict[str, Any]:
+        """Read the body as a JSON object.
+
+        Raises
+        ------
+        SourceUnavailable
+            When it is none.
+        """
+        data = self.json()
+        if not isinstance(data, dict):
+            raise SourceUnavailable("the forge answered with something else than an object")
+        return data
+
+
+class Forge:
+    """One forge, reached by HTTP."""
+
+    def __init__(
+        self,
+        settings: SourceSettings,
+        base: str,
+        *,
+        guard: Guard | None,
+        clock: Clock | None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        self._settings = settings
+        self._base = base
+        self._headers = dict(headers or {})
+        self._clock = clock or utc_now
+        self._client = guarded_client(
+            guard or settings.guard(),
+            context=trust(settings.ca_file),
+            timeout_seconds=min(settings.timeout_seconds, 30.0),
+            user_agent="cloister",
+        )
+        self._kept: OrderedDict[str, tuple[str, bytes]] = OrderedDict()
+        self._kept_bytes = 0
+        self._silent_until: datetime | None = None
+
+    async def aclose(self) -> None:
+        """Close connections."""
+        await self._client.aclose()
+
+    @asynccontextmanager
+    async def question(self, repo: str) -> AsyncIterator[None]:
+        """Bound the time of all requests for one question.
+
+        Raises
+        ------
+        SourceUnavailable
+            When they took too long together.
+        """
+        try:
+            async with asyncio.timeout(self._settings.timeout_seconds):
+                yield
+        except TimeoutError as error:
+            raise SourceUnavailable(
+                f"the forge took longer than {self._settings.timeout_seconds:g} seconds for {repo}"
+            ) from error
+
+    async def get(self, repo: str, path: str, *, accept: str, limit: int = 0) -> Found | None:
+        """Ask for something.
+
+        Parameters
+        ----------
+        repo
+            Repository that it is about, for messages.
+        path
+            Path below the base, percent-encoded, with its query.
+        accept
+            Media type that is wanted.
+        limit
+            Largest answer, in bytes; 0: the usual limit.
+
+        Returns
+        -------
+        Found or None
+            None when the forge says that there is no such thing.
+
+        Raises
+        ------
+        SourceError
+            When it says anything else.
+        """
+        self._check_silence()
+        headers = {**self._headers, "Accept": accept}
+        token = self._token()
+        if token is not None:
+            headers["Authorization"] = f"Bearer {token}"
+        # Who asks belongs to the key: another token may see other things.
+        key = hashlib.sha256(f"{token}\n{accept}\n{path}".encode()).hexdigest()
+        kept = self._kept.get(key)
+        if kept is not None:
+            headers["If-None-Match"] = kept[0]
+        answer = await self._ask(repo, path, headers, limit or MAX_ANSWER_BYTES)
+        if answer.status == 304 and kept is not None:  # noqa: PLR2004 - Not Modified
+            self._kept.move_to_end(key)
+            return Found(kept[1])
+        if answer.status == 200:  # noqa: PLR2004 - OK
+            self._keep(key, answer)
+            return Found(answer.body)
+        if answer.status == 404:  # noqa: PLR2004 - Not Found
+            return None
+        raise self._failure(repo, answer)
+
+    def _check_silence(self) -> None:
+        """Raise while the forge wants to be left alone."""
+        now = self._clock()
+        if self._silent_until is not None and now < self._silent_until:
+            raise RateLimited(
+                "the forge wants fewer requests; it is asked again later",
+                retry_after=(self._silent_until - now).total_seconds(),
+            )
+
+    def _token(self) -> str | None:
+        """Read the token, as it is now."""
+        try:
+            token = self._settings.read_token()
+        except (OSError, UnicodeError) as error:
+            raise SourceUnauthorized(
+                "the token of the forge could not be read; an administrator has to check token_file"
+            ) from error
+        if token is not None and not (token.isascii() and token.isprintable()):
+            raise SourceUnauthorized("the token in token_file holds characters that no token has")
+        return token
+
+    async def _ask(self, repo: str, path: str, headers: dict[str, str], limit: int) -> Answer:
+        """Send one request and translate what keeps it from being answered."""
+        url = f"{self._base}{path}"
+        try:
+            return await ask(self._client, "GET", url, headers=headers, limit=limit)
+        except AddressRefused as error:
+            raise SourceRefused(str(error)) from error
+        except AnswerTooLarge as error:
+            raise SourceRefused(f"{repo} is not read: {error}") from error
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise SourceUnavailable(
+                f"the forge did not answer for {repo}: {str(error) or type(error).__name__}"
+            ) from error
+
+    def _keep(self, key: str, answer: Answer) -> None:
+        """Keep an answer that can be asked for conditionally."""
+        etag = answer.headers.get("etag", "")
+        if not etag or len(answer.body) > MAX_KEPT_BYTES // 8:
+            return
+        old = self._kept.pop(key, None)
+        self._kept_bytes += len(answer.body) - (len(old[1]) if old else 0)
+        self._kept[key] = (etag, answer.body)
+        while self._kept_bytes > MAX_KEPT_BYTES:
+            _, (_, dropped) = self._kept.popitem(last=False)
+            self._kept_bytes -= len(dropped)
+
+    def _failure(self, repo: str, answer: Answer) -> SourceError:
+        """Say what an answer means that is neither there nor missing."""
+        wait = self._wait(answer)
+        if wait is not None:
+            self._silent_until = self._clock() + timedelta(seconds=wait)
+            return RateLimited(
+                "the forge wants fewer requests; it is asked again later", retry_after=wait
+            )
+        match answer.status:
+            case 401:
+                return SourceUnauthorized(
+                    "the forge refused the installation's own token; an administrator has to "
+                    "renew it"
+                )
+            case 403 | 451:
+                return RepositoryNotFound(repo)
+            case status:
+                return SourceUnavailable(
+                    f"the forge answered with status {status} for {repo}",
+                    retry_after=retry_after(answer.headers, self._clock()),
+                )
+
+    def _wait(self, answer: Answer) -> float | None:
+        """Answer how long a rate limit lasts, in seconds; None when there is none.
+
+        GitHub, "Rate limits for the REST API": status 403 or 429, with ``retry-after``, or with
+        ``x-ratelimit-remaining: 0`` and the time in ``x-ratelimit-reset``, or with a message
+        about a secondary limit alone.
+        """
+        if answer.status not in {403, 429}:
+            return None
+        wait = retry_after(answer.headers, self._clock())
+        if wait is not None:
+            return wait
+        reset = answer.headers.get("x-ratelimit-reset", "")
+        if answer.headers.get("x-ratelimit-remaining") == "0" and reset.isdecimal():
+            seconds = float(reset[:12]) - self._clock().timestamp()
+            return min(max(seconds, 1.0), LONGEST_WAIT)
+        if answer.status == 429 or b"rate limit" in answer.body.lower():  # noqa: PLR2004 - Too Many
+            return SECONDARY_WAIT
+        return None
+
+
+def text(data: dict[str, Any], *path: str) -> str:
+    """Read a text in nested objects.
+
+    Raises
+    ------
+    SourceUnavailable
+        When it is not there; the forge then speaks another version of its interface.
+    """
+    value: Any = data
+    for key in path:
+        value = value.get(key) if isinstance(value, dict) else None
+    if not isinstance(value, str):
+        raise SourceUnavailable(f"the forge's answer has no {'.'.join(path)}")
+    return value
+
+
+def integer(data: dict[str, Any], key: str) -> int:
+    """Read a whole number.
+
+    Raises
+    ------
+    SourceUnavailable
+        When it is not there.
+    """
+    value = data.get(key)
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise SourceUnavailable(f"the forge's answer has no {key}")
+    return value
+
+
+def moment(data: dict[str, Any], key: str) -> datetime:
+    """Read a time (RFC 3339) in UTC.
+
+    Raises
+    ------
+    SourceUnavailable
+        When it is not there or no time.
+    """
+    value = text(data, key)
+    try:
+        found = datetime.fromisoformat(value)
+    except ValueError as error:
+        raise SourceUnavailable(f"the forge's answer has no time in {key}") from error
+    return found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)

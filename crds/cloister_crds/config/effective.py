@@ -1,0 +1,139 @@
+"""What a container really gets, counted out from the file and the defaults of the format.
+
+For ``cloister config explain`` and whoever builds Pods. Source: the specification, "Security
+defaults applied to every container", "Networks", "Shim".
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+from cloister_crds.config.model import ContainerSpec, Egress, Ipc, ServiceConfig
+from cloister_crds.config.naming import secret_is_file
+
+__all__ = [
+    "MEGABYTE",
+    "NETWORKS_SINCE",
+    "Mount",
+    "container_mounts",
+    "egress_of",
+    "grace_period",
+    "memory_limit",
+    "shared_memory",
+    "shared_namespace",
+    "unset_variables",
+]
+
+MEGABYTE: Final = 1024 * 1024
+"""Bytes of the unit of the top-level memory."""
+NETWORKS_SINCE: Final = (0, 10, 0)
+"""First version in which containers have networks of their own."""
+DEFAULT_STOP: Final = 10
+"""Seconds from the signal to the kill when the file says nothing, as in Docker."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """Something that is mounted into a container."""
+
+    path: str
+    """Where."""
+    what: str
+    """What it is, in words."""
+    read_only: bool
+    """Whether the container may only read it."""
+
+
+def shared_namespace(config: ServiceConfig) -> bool:
+    """Tell whether all containers share one network namespace: in files older than 0.10."""
+    return config.version < NETWORKS_SINCE
+
+
+def egress_of(config: ServiceConfig, container: ContainerSpec) -> tuple[Egress, tuple[str, ...]]:
+    """Give where a container may go.
+
+    Parameters
+    ----------
+    config
+        The file.
+    container
+        One of its containers.
+
+    Returns
+    -------
+    tuple[Egress, tuple[str, ...]]
+        The widest egress of its networks, and the hosts of an allowlist. Below version 0.10 it
+        is open.
+    """
+    if shared_namespace(config):
+        return Egress.OPEN, ()
+    for name in container.networks or ():
+        network = config.networks[name]
+        if network.egress is not Egress.CLOSED:
+            return network.egress, network.allow
+    return Egress.CLOSED, ()
+
+
+def memory_limit(config: ServiceConfig, container: ContainerSpec) -> int:
+    """Give the bytes that a container can use at most: its limit, else the enclave's memory."""
+    return container.memory or config.memory * MEGABYTE
+
+
+def shared_memory(config: ServiceConfig, container: ContainerSpec) -> int:
+    """Give the bytes of ``/dev/shm``: 0 for ``ipc: none``, by default half of the memory."""
+    if container.ipc is Ipc.NONE:
+        return 0
+    return container.shm_size or memory_limit(config, container) // 2
+
+
+def grace_period(config: ServiceConfig) -> timedelta:
+    """Give the longest time that any container has to stop."""
+    stops = (container.stop_timeout for container in config.containers)
+    longest = max(DEFAULT_STOP if stop is None else stop for stop in stops)
+    return timedelta(seconds=longest)
+
+
+def container_mounts(
+    config: ServiceConfig, container: ContainerSpec, *, service: str
+) -> tuple[Mount, ...]:
+    """Give all mounts of a container.
+
+    Parameters
+    ----------
+    config
+        The file.
+    container
+        One of its containers.
+    service
+        The service's name, which names the directory of the verified files.
+    """
+    root = f"/{service}"
+    verified = ("config.yml", "attestation.json", "container-status.json")
+    mounts = [Mount(f"{root}/{name}", "the enclave's own", read_only=True) for name in verified]
+    mounts += [
+        Mount(f"{root}/mpk/mpk-{model.root_hash}", f"model {model.name}", read_only=True)
+        for model in config.models
+    ]
+    mounts += [
+        Mount(f"{root}/secrets/{name}", "secret", read_only=True)
+        for name in container.secrets
+        if secret_is_file(name)
+    ]
+    mounts += [
+        Mount(volume.path, f"scratch space {volume.source}", volume.read_only)
+        for volume in container.volumes
+    ]
+    mounts += [Mount(one.path, "memory", one.read_only) for one in container.tmpfs]
+    return tuple(mounts)
+
+
+def unset_variables(
+    container: ContainerSpec, variables: Mapping[str, str] | None = None
+) -> tuple[str, ...]:
+    """Give the bare names of a container that these deploy-time variables give no value."""
+    return tuple(
+        entry.name
+        for entry in container.env
+        if entry.value is None and entry.name not in (variables or {})
+    )

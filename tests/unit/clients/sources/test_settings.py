@@ -1,0 +1,64 @@
+"""Settings of sources, and the provider that they name."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from cloister_clients.sources import SourceSettings, provider_from
+from cloister_clients.sources.git import GitProvider
+from cloister_clients.sources.gitea import GiteaProvider
+from cloister_clients.sources.github import GitHubProvider
+
+
+@pytest.mark.parametrize(
+    ("data", "want"),
+    [
+        ({"kind": "git", "base": "/srv/git/"}, GitProvider),
+        ({"kind": "git", "base": "https://git.example.test/x"}, GitProvider),
+        ({"kind": "github"}, GitHubProvider),
+        ({"kind": "github", "base": "https://ghe.example.test/api/v3"}, GitHubProvider),
+        ({"kind": "gitea", "base": "https://gitea.example.test"}, GiteaProvider),
+    ],
+)
+async def test_the_kind_names_the_provider(data: dict[str, Any], want: type) -> None:
+    provider = provider_from(SourceSettings.model_validate(data))
+    assert type(provider) is want
+    await provider.aclose()
+
+
+@pytest.mark.parametrize(
+    ("data", "problem"),
+    [
+        ({"kind": "git"}, "does not fit kind git"),
+        ({"kind": "git", "base": "relative/path"}, "does not fit kind git"),
+        ({"kind": "git", "base": "ext::sh -c x"}, "does not fit kind git|is no address"),
+        ({"kind": "git", "base": "file:///srv"}, "does not fit kind git"),
+        ({"kind": "git", "base": "ssh://git@h"}, "known_hosts_file is needed"),
+        ({"kind": "git", "base": "https://u:p@h"}, "put the token into token_file"),
+        ({"kind": "git", "base": "https://h/?x=1"}, "query or a fragment"),
+        ({"kind": "git", "base": "https://h\n"}, "is no address"),
+        ({"kind": "gitea"}, "does not fit kind gitea"),
+        ({"kind": "gitea", "base": "/srv/git"}, "does not fit kind gitea"),
+        ({"kind": "github", "base": "ssh://h"}, "does not fit kind github"),
+        ({"kind": "svn"}, "'git', 'github' or 'gitea'"),
+        ({"kind": "github", "file_names": ["../x"]}, "file_names"),
+        ({"kind": "github", "file_names": []}, "file_names"),
+        ({"kind": "github", "username": "a:b"}, "username"),
+        ({"kind": "github", "colour": "red"}, "colour"),
+    ],
+)
+def test_what_does_not_fit_is_named(data: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ValidationError, match=problem):
+        SourceSettings.model_validate(data)
+
+
+def test_the_token_is_read_without_white_space(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    settings = SourceSettings.model_validate({"kind": "github", "token_file": token})
+    token.write_text("abc\n")
+    assert settings.read_token() == "abc"
+    token.write_text("\n")
+    assert settings.read_token() is None
+    assert SourceSettings.model_validate({"kind": "github"}).read_token() is None
