@@ -83,7 +83,7 @@ def wanted_request_serves(scene: Scene) -> Verdict | None:
         return Verdict(
             progress=ContainerPhase.READY,
             reason="Serving",
-            message=f"Tag {serving.spec.tag} serves.",
+            message=_serves(serving),
             settled=True,
             active=name,
             keep=names(serving),
@@ -120,7 +120,7 @@ def ready_candidate_takes_over(scene: Scene) -> Verdict | None:
     return Verdict(
         progress=ContainerPhase.READY,
         reason="Serving" if served else "Routing",
-        message=f"Tag {ready.spec.tag} serves."
+        message=_serves(ready)
         if served
         else f"Tag {ready.spec.tag} takes over; the Service is being pointed at it.",
         settled=served,
@@ -313,6 +313,11 @@ def _resolving(needs: tuple[Need, ...], claims: tuple[ClaimHostname, ...] = ()) 
         needs=needs,
         actions=claims,
     )
+
+
+def _serves(enclave: Enclave) -> str:
+    where = f" at https://{enclave.spec.hostnames[0]}" if enclave.spec.hostnames else ""
+    return f"Tag {enclave.spec.tag} serves{where}."
 
 
 def _refusal(scene: Scene, reason: str, message: str) -> Verdict:
