@@ -56,7 +56,7 @@ async def reconcile_enclave(context: ProcessContext, key: Key) -> Result:
             pass
     if enclave.metadata.deletion_timestamp is not None:
         wrote = await _demote(context, key, enclave) or wrote
-    again = judge_again(newest, pod, now, deadline=context.decision.progress_deadline)
+    again = judge_again(newest, pod, now, context.decision)
     return Result(again, wrote=wrote)
 
 

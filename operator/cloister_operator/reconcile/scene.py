@@ -128,8 +128,7 @@ def pod_facts(context: ProcessContext, enclave: Enclave) -> PodFacts | None:
 
 def judged(context: ProcessContext, enclave: Enclave, now: datetime) -> Enclave:
     """Answer an Enclave with what its Pod says now as its status."""
-    deadline = context.decision.progress_deadline
-    status = judge(enclave, pod_facts(context, enclave), now, deadline=deadline)
+    status = judge(enclave, pod_facts(context, enclave), now, context.decision)
     return enclave.model_copy(update={"status": status})
 
 
