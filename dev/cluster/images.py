@@ -252,15 +252,16 @@ def shim_image(
     Image
         The image.
     """
-    files: dict[str, bytes | Path] = {"/caddy": caddy}
+    files: dict[str, bytes | Path] = {"/usr/bin/caddy": caddy}
     if certificates.exists():
         files["/etc/ssl/certs/ca-certificates.crt"] = certificates
     return Image(
         files=files,
-        entrypoint=["/caddy"],
+        entrypoint=["/usr/bin/caddy"],
         command=["run", "--config", "/etc/caddy/caddy.json"],
         environment={
             "HOME": "/tmp",
+            "PATH": "/usr/bin",
             "XDG_CONFIG_HOME": "/tmp/config",
             "XDG_DATA_HOME": "/tmp/data",
         },
