@@ -1,29 +1,31 @@
-"""Whether every rule of the configuration file has its tests: ``python -m dev.house.rules``.
+"""Whether every rule of the configuration file has its tests.
 
-`tests/data/rules.toml` names the rules. Each of its tests must exist. Where the texts that the
+`RULES` names the rules. Each of its tests must exist. Where the texts that the
 rules come from stand beside the checkout, each row of their tables must have an entry.
 """
 
 import ast
 import os
 import re
-import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["failures"]
+from dev.house.finding import Finding
 
-ROOT: Final = Path(__file__).parents[2]
+__all__ = ["check"]
+
+RULES: Final = Path("tests/data/rules.toml")
+"""Where the rules are listed."""
 TABLES: Final = ("top-level", "container", "rules")
 """Tables whose rows are compared; entries of other groups come from prose."""
 MAX_NAME: Final = 40
 """Characters of a row's name."""
 
 
-def failures(root: Path = ROOT, texts: Path | None = None) -> list[str]:
-    """Find what is missing.
+def check(root: Path, texts: Path | None = None) -> list[Finding]:
+    """Find rules without a test, and rows of the texts without a rule.
 
     Parameters
     ----------
@@ -31,13 +33,8 @@ def failures(root: Path = ROOT, texts: Path | None = None) -> list[str]:
         The checkout.
     texts
         Folder of the texts; None looks beside the checkout, or beside ``CLOISTER_CORPUS``.
-
-    Returns
-    -------
-    list[str]
-        A sentence for each failure.
     """
-    rules = tomllib.loads((root / "tests/data/rules.toml").read_text("utf-8"))["rule"]
+    rules = tomllib.loads((root / RULES).read_text("utf-8"))["rule"]
     found = [*_repeated(rules), *_untested(rules, root)]
     if texts is None:
         corpus = os.environ.get("CLOISTER_CORPUS")
@@ -47,7 +44,7 @@ def failures(root: Path = ROOT, texts: Path | None = None) -> list[str]:
     if specification.is_file() and own.is_file():
         rows = {*_rows_of_part(specification.read_text("utf-8")), *_rows(own.read_text("utf-8"))}
         found += _differences({rule["row"] for rule in rules}, rows)
-    return found
+    return [Finding(RULES, 0, message) for message in found]
 
 
 def _repeated(rules: list[dict[str, Any]]) -> Iterator[str]:
@@ -82,7 +79,7 @@ def _functions(path: Path) -> set[str]:
 
 def _differences(entries: set[str], rows: set[str]) -> Iterator[str]:
     for row in sorted(rows - entries):
-        yield f"{row}: stands in the texts and has no entry in tests/data/rules.toml"
+        yield f"{row}: stands in the texts and has no entry; add one"
     for entry in sorted(entries - rows):
         if entry.partition(":")[0] in TABLES:
             yield f"{entry}: stands in no table of the texts any more"
@@ -113,15 +110,3 @@ def _slug(cell: str) -> str:
     words = re.sub(r"\(([^()]{0,12})\)|\(.*\)", r"\1", cell.replace("`", ""))
     slug = re.sub(r"[^a-z0-9_-]+", "-", words.strip().lower()).strip("-")
     return slug[:MAX_NAME].rstrip("-")
-
-
-def main() -> None:
-    """Print all failures and end with 1 when there are some."""
-    found = failures()
-    for failure in found:
-        print(failure)
-    sys.exit(1 if found else 0)
-
-
-if __name__ == "__main__":
-    main()

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from dev.house.rules import failures
+from dev.house.rules import check
 
+ROOT = Path(__file__).parents[4]
 SPECIFICATION = """
 ## Something else
 
@@ -38,7 +39,7 @@ OWN = """
 
 
 def test_every_rule_has_its_tests() -> None:
-    assert failures() == []
+    assert check(ROOT) == []
 
 
 @pytest.fixture
@@ -62,18 +63,19 @@ def checkout(tmp_path: Path) -> Path:
 
 
 def test_gaps_are_found(checkout: Path) -> None:
-    assert failures(checkout / "house", checkout) == [
+    found = check(checkout / "house", checkout)
+    assert [finding.message for finding in found] == [
         "rules: gpus-top: has two entries; join them",
         "rules: gpus-top: there is no test tests/test_a.py::test_two",
         "rules: gpus-top: there is no test tests/test_b.py::test_one",
         "rules: gone: has no test",
-        "rules: cap_drop-new: stands in the texts and has no entry in tests/data/rules.toml",
-        "top-level: speed: stands in the texts and has no entry in tests/data/rules.toml",
+        "rules: cap_drop-new: stands in the texts and has no entry; add one",
+        "top-level: speed: stands in the texts and has no entry; add one",
         "rules: gone: stands in no table of the texts any more",
     ]
 
 
 def test_without_the_texts_only_tests_are_looked_for(checkout: Path) -> None:
-    found = failures(checkout / "house", checkout / "nowhere")
-    assert not any("texts" in failure for failure in found)
+    found = check(checkout / "house", checkout / "nowhere")
+    assert not any("texts" in finding.message for finding in found)
     assert len(found) == 4
