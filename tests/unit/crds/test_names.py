@@ -3,6 +3,9 @@
 import re
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
 from cloister_crds.names import (
     ENCLAVE_PREFIX_LIMIT,
     config_map_name,
@@ -16,8 +19,6 @@ from cloister_crds.names import (
     short_hash,
     snapshot_name,
 )
-from hypothesis import example, given
-from hypothesis import strategies as st
 
 LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 LETTER_LABEL = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -31,6 +32,7 @@ OBJECT_NAMES = st.one_of(
     CONTAINER_NAMES.map(lambda name: f"{name[:20]}--{short_hash(name)}"),
     CONTAINER_NAMES.map(service_name),
 )
+HOLDERS = st.tuples(CONTAINER_NAMES, OBJECT_NAMES, st.booleans())
 SECRET_NAMES = st.one_of(
     st.from_regex(r"[A-Z][A-Z0-9]{0,8}(_[A-Z0-9]{1,8}){0,4}", fullmatch=True),
     st.from_regex(r"[a-z0-9]{1,8}(-[a-z0-9]{1,8}){0,4}", fullmatch=True),
@@ -111,16 +113,16 @@ def test_a_debug_container_has_a_level_of_its_own() -> None:
     assert debug == "web.debug.acme.containers.example.test"
 
 
-@given(CONTAINER_NAMES, OBJECT_NAMES, st.booleans(), CONTAINER_NAMES, OBJECT_NAMES, st.booleans())
-@example("web", "debug.acme", False, "web", "acme", True)  # noqa: FBT003 - arguments of an example
+@given(HOLDERS, HOLDERS)
+@example(("web", "debug.acme", False), ("web", "acme", True))
 def test_two_containers_never_share_a_host_name(
-    name: str, organization: str, debug: bool, name2: str, organization2: str, debug2: bool
+    one: tuple[str, str, bool], other: tuple[str, str, bool]
 ) -> None:
-    one = generated_hostname(name, organization=organization, debug=debug, containers_domain="d.e")
-    two = generated_hostname(
-        name2, organization=organization2, debug=debug2, containers_domain="d.e"
+    first, second = (
+        generated_hostname(name, organization=slug, debug=debug, containers_domain="d.e")
+        for name, slug, debug in (one, other)
     )
-    assert (one == two) == ((name, organization, debug) == (name2, organization2, debug2))
+    assert (first == second) == (one == other)
 
 
 def test_the_facade_takes_the_first_free_object_name() -> None:
@@ -130,13 +132,12 @@ def test_the_facade_takes_the_first_free_object_name() -> None:
     assert object_name("web", debug=True, taken={"web.debug", "web.debug.2"}) == "web.debug.3"
 
 
-@given(CONTAINER_NAMES, CONTAINER_NAMES, st.booleans(), st.booleans())
+@given(st.tuples(CONTAINER_NAMES, st.booleans()), st.tuples(CONTAINER_NAMES, st.booleans()))
 def test_object_names_of_two_containers_never_meet(
-    one: str, other: str, debug: bool, other_debug: bool
+    one: tuple[str, bool], other: tuple[str, bool]
 ) -> None:
-    first = object_name(one, debug=debug)
-    second = object_name(other, debug=other_debug)
-    assert (first == second) == ((one, debug) == (other, other_debug))
+    first, second = (object_name(name, debug=debug) for name, debug in (one, other))
+    assert (first == second) == (one == other)
 
 
 @pytest.mark.parametrize(
