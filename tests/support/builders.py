@@ -1,4 +1,4 @@
-"""Objects for tests: each builder answers a valid object, and a test says only what matters to it."""
+"""Objects for tests: each builder answers a valid one, and a test says only what matters to it."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
