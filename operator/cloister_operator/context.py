@@ -122,9 +122,7 @@ class ProcessContext:
         store, queue = Store(), WorkQueue[Key]()
         rules = file_rules(settings)
         source, registry = provider_from(settings.sources), RegistryClient(settings.registry)
-        asker = Sources(
-            source=source, registry=registry, client=client, rules=rules, clock=clock
-        )
+        asker = Sources(source=source, registry=registry, client=client, rules=rules, clock=clock)
         metrics.gauge("queue_due", lambda: {"": float(len(queue.schedule))})
         metrics.gauge("queue_delayed", lambda: {"": float(queue.schedule.delayed)})
         metrics.gauge(
@@ -140,9 +138,7 @@ class ProcessContext:
             resolver=Resolver(
                 asker, wake=queue.add, metrics=metrics, limit=settings.resolvers, clock=clock
             ),
-            relister=Relister(
-                client, store, metrics, progress, every=settings.relist_seconds
-            ),
+            relister=Relister(client, store, metrics, progress, every=settings.relist_seconds),
             models=Models(),
             files=Files(rules),
             source=source,

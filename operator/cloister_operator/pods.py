@@ -5,6 +5,7 @@ Used by the passes of Enclaves and Containers; pure.
 
 import json
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -15,6 +16,8 @@ from cloister_operator.enclave.pod import ALLOWANCE_ANNOTATION
 
 __all__ = ["node_is_gone", "read_pod"]
 
+_SHIM_ALLOWANCE = timedelta(minutes=1)
+"""Time within which the shim should listen."""
 _RESTARTING = {"Always", "OnFailure"}
 _STATES = {
     "waiting": ContainerStateName.WAITING,
@@ -61,7 +64,7 @@ def read_pod(
         unschedulable=_unschedulable(conditions.get("PodScheduled", {})),
         disruption=_disruption(conditions.get("DisruptionTarget", {})),
         containers=tuple(read[name] for name in names if name in read),
-        shim=next((each for name, each in read.items() if name not in names), None),
+        shim=next((_shim(each) for name, each in read.items() if name not in names), None),
     )
 
 
@@ -124,6 +127,11 @@ def _container(
         ready=bool(status.get("ready")),
         allowance=allowance,
     )
+
+
+def _shim(container: PodContainer) -> PodContainer:
+    """Answer the shim as a container with a health check: it counts once it listens."""
+    return replace(container, allowance=_SHIM_ALLOWANCE)
 
 
 def _address(status: Mapping[str, Any]) -> str:

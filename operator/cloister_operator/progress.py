@@ -35,18 +35,34 @@ class Progress:
     """Clock of the signs, in seconds."""
     stage: Stage = Stage.STANDBY
     """How far the process is."""
-    _signs: dict[str, float] = field(default_factory=dict)
+    _signs: dict[str, tuple[float, float]] = field(default_factory=dict)
+    _troubles: dict[str, str] = field(default_factory=dict)
 
-    def sign(self, what: str) -> None:
-        """Note that something happened just now."""
-        self._signs[what] = self.clock()
+    def sign(self, what: str, *, stale: float | None = None) -> None:
+        """Note that something happened just now.
+
+        Parameters
+        ----------
+        what
+            What happened, in words for a complaint.
+        stale
+            Seconds after which the sign is too old; None = as for all.
+        """
+        self._signs[what] = (self.clock(), self.stale if stale is None else stale)
+
+    def trouble(self, what: str, text: str) -> None:
+        """Note what is wrong with something; an empty text takes it back."""
+        if text:
+            self._troubles[what] = text
+        else:
+            self._troubles.pop(what, None)
 
     def complaint(self) -> str:
-        """Answer what has been silent for too long; empty when all is well."""
+        """Answer what is wrong or has been silent for too long; empty when all is well."""
         now = self.clock()
         silent = [
             f"{what} silent for {now - seen:.0f} s"
-            for what, seen in sorted(self._signs.items())
-            if now - seen > self.stale
+            for what, (seen, stale) in sorted(self._signs.items())
+            if now - seen > stale
         ]
-        return "; ".join(silent)
+        return "; ".join([*silent, *(text for _, text in sorted(self._troubles.items()))])

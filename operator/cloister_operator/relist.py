@@ -8,13 +8,13 @@ the first reading of the cluster is complete.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from cloister_clients.kube import KindRef, KubeClient, KubeError
 from cloister_operator.metrics import Metrics
 from cloister_operator.progress import Progress
 from cloister_operator.store import Store
-from cloister_operator.watched import WATCHED, Watched
+from cloister_operator.watched import WATCHED, Body, Watched
 
 __all__ = ["Relister"]
 
@@ -47,6 +47,7 @@ class Relister:
         self._watched = {each.ref: each for each in watched}
         self._asked: dict[KindRef, asyncio.Event] = {ref: asyncio.Event() for ref in self._watched}
         self._synced = asyncio.Event()
+        self._behind: dict[KindRef, frozenset[str]] = {}
 
     @property
     def synced(self) -> bool:
@@ -108,8 +109,27 @@ class Relister:
                 vanished += 1
                 logger.info("%s %s/%s vanished unseen", ref.kind, entry.namespace, entry.name)
         self._metrics.add("vanished_total", vanished, kind=ref.kind)
-        self._progress.sign("comparison with the server")
+        self._check_watch(ref, page.items)
+        self._progress.sign("comparison with the server", stale=3 * self._every + 60)
         return vanished
+
+    def _check_watch(self, ref: KindRef, items: Iterable[Body]) -> None:
+        """Complain when the store lacks the same versions in two comparisons: a watch is dead."""
+        missing = frozenset(
+            f"{item['metadata']['uid']} {item['metadata']['resourceVersion']}"
+            for item in items
+            if self._is_missing(ref, item)
+        )
+        still = missing & self._behind.get(ref, frozenset())
+        self._behind[ref] = missing
+        text = f"the watch of {ref.plural} is {len(still)} objects behind" if still else ""
+        self._progress.trouble(f"watch {ref.plural}", text)
+
+    def _is_missing(self, ref: KindRef, item: Body) -> bool:
+        """Tell whether the store lacks an object of the server, or has an older version."""
+        metadata = item["metadata"]
+        entry = self._store.get(ref, metadata.get("namespace") or "", metadata["name"])
+        return entry is None or entry.version < int(metadata["resourceVersion"])
 
     async def _sync(self, watched: Watched) -> None:
         """Wait until the store has every object of one kind."""
@@ -128,13 +148,7 @@ class Relister:
         page = await self._client.list(
             watched.ref, label_selector=watched.label_selector, metadata_only=True
         )
-        missing = 0
-        for item in page.items:
-            metadata = item["metadata"]
-            entry = self._store.get(watched.ref, metadata.get("namespace") or "", metadata["name"])
-            if entry is None or entry.version < int(metadata["resourceVersion"]):
-                missing += 1
-        return missing
+        return sum(self._is_missing(watched.ref, item) for item in page.items)
 
     async def _follow(self, ref: KindRef) -> None:
         """Compare one kind regularly and when asked."""

@@ -32,6 +32,7 @@ from cloister_crds.lifecycle.observed import (
     SecretValues,
 )
 from cloister_crds.lifecycle.reasons import back_off
+from cloister_operator.enclave.unenforced import unenforced
 from cloister_operator.keys import Key
 from cloister_operator.metrics import Metrics
 
@@ -101,6 +102,7 @@ class Sources:
             digest=parsed.digest,
             config=parsed.config,
             problems=parsed.problems,
+            unenforced=unenforced(parsed.config) if parsed.config else (),
         )
 
     async def _image(self, need: NeedImage) -> RegistryImage:

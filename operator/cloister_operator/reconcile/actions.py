@@ -44,9 +44,7 @@ __all__ = ["carry_out"]
 logger = logging.getLogger(__name__)
 
 
-async def carry_out(
-    context: ProcessContext, key: Key, observed: Observed, action: Action
-) -> None:
+async def carry_out(context: ProcessContext, key: Key, observed: Observed, action: Action) -> None:
     """Do what a decision wants.
 
     Parameters
@@ -159,9 +157,7 @@ async def _enclave(
         return enclave
 
 
-async def _copied_file(
-    context: ProcessContext, namespace: str, action: CreateEnclave
-) -> bytes:
+async def _copied_file(context: ProcessContext, namespace: str, action: CreateEnclave) -> bytes:
     """Read the file of the Enclave that is copied from."""
     source = config_map_name(action.copy_from or action.name)
     found = await context.client.get(CONFIG_MAP, source, namespace)

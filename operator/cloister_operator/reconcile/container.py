@@ -66,7 +66,9 @@ def _wake_changed(context: ProcessContext, key: Key, observed: Observed) -> None
     """Wake the Enclaves whose newest judgement is not written yet."""
     for enclave in observed.enclaves:
         entry = context.store.get(ENCLAVE, key.namespace, enclave.metadata.name)
-        if entry is not None and enclave.status.phase != entry.read().get("status", {}).get("phase"):
+        if entry is not None and enclave.status.phase != entry.read().get("status", {}).get(
+            "phase"
+        ):
             context.queue.add(Key("Enclave", key.namespace, enclave.metadata.name))
 
 

@@ -26,7 +26,6 @@ from cloister_crds.names import (
 )
 from cloister_operator.context import ProcessContext
 from cloister_operator.pods import node_is_gone, read_pod
-from cloister_operator.store import Entry
 from cloister_operator.watched import (
     CLAIM,
     CONTAINER,
@@ -140,8 +139,8 @@ def _claims(
     store = context.store
     namespace, name = container.metadata.namespace, container.metadata.name
     wanted = wanted_hostnames(container, organization, context.decision.containers_domain)
-    entries: list[Entry | None] = [store.get(CLAIM, "", hostname) for hostname in wanted]
-    entries += store.marked(CLAIM, "holder", f"{namespace}/{name}")
+    found = (store.get(CLAIM, "", hostname) for hostname in wanted)
+    entries = (*found, *store.marked(CLAIM, "holder", f"{namespace}/{name}"))
     return {
         entry.name: context.models.read(HostnameClaim, entry)
         for entry in entries

@@ -1,0 +1,251 @@
+"""Builds the cluster's programs from their Go modules into a cache outside the checkout.
+
+A folder per module and key (a hash of go.mod, go.sum, our sources, flags and the
+version of Go); a program appears in it whole or not at all. A lock per module keeps
+two runs from building the same twice.
+"""
+
+import fcntl
+import hashlib
+import os
+import platform
+import re
+import shutil
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import IO
+
+from dev.cluster.errors import ClusterError
+from dev.cluster.progress import Progress, duration
+from dev.cluster.versions import Module, load
+
+__all__ = ["binary", "cache_folder", "ensure", "go_version", "key_of", "missing"]
+
+#: Lines of a failed build that the error shows.
+SHOWN = 15
+
+
+def cache_folder() -> Path:
+    """Where built programs lie: ``$CLOISTER_CACHE`` or ``~/.cache/cloister``."""
+    return Path(os.environ.get("CLOISTER_CACHE") or Path.home() / ".cache" / "cloister")
+
+
+@cache
+def go_version() -> str:
+    """Ask which Go is here.
+
+    Returns
+    -------
+    str
+        Its version, such as ``1.26.8``.
+
+    Raises
+    ------
+    ClusterError
+        When there is none, or one older than the modules need.
+    """
+    wanted = load().go
+    remedy = f"install Go {wanted} or newer (https://go.dev/dl) and put it on PATH"
+    if shutil.which("go") is None:
+        raise ClusterError(f"no Go here, and the cluster is built from Go modules: {remedy}")
+    answer = subprocess.run(["go", "version"], capture_output=True, text=True, check=True).stdout
+    found = re.search(r"go(\d+(?:\.\d+)+)", answer)
+    version = found[1] if found else ""
+    if _numbers(version) < _numbers(wanted):
+        raise ClusterError(f"Go {version or answer.strip()} is too old: {remedy}")
+    return version
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".") if part)
+
+
+def key_of(module: Module, go: str) -> str:
+    """Compute the key of a module's builds: another key, another build.
+
+    Parameters
+    ----------
+    module
+        The module.
+    go
+        Version of Go.
+
+    Returns
+    -------
+    str
+        Twelve hexadecimal digits.
+    """
+    digest = hashlib.sha256()
+    for path in sorted(module.folder.iterdir()):
+        if path.name in {"go.mod", "go.sum"} or path.suffix == ".go":
+            content = path.read_bytes()
+            digest.update(f"{path.name} {len(content)}\n".encode() + content)
+    flags = (module.tags, module.cgo, module.ldflags, go, platform.machine())
+    digest.update(repr(flags).encode())
+    return digest.hexdigest()[:12]
+
+
+def _folder(module: Module) -> Path:
+    return cache_folder() / "bin" / f"{module.name}-{key_of(module, go_version())}"
+
+
+def binary(name: str) -> Path:
+    """Name the place of a program in the cache, built or not.
+
+    Parameters
+    ----------
+    name
+        Name of the program, such as ``kubelet``.
+
+    Returns
+    -------
+    Path
+        Its place.
+    """
+    return _folder(load().module_of(name)) / name
+
+
+def missing(names: Iterable[str]) -> list[str]:
+    """List the programs that are not built yet."""
+    return [name for name in names if not binary(name).exists()]
+
+
+def ensure(names: Iterable[str], progress: Progress | None = None) -> dict[str, Path]:
+    """Build what is not built yet.
+
+    Parameters
+    ----------
+    names
+        Names of the programs.
+    progress
+        Where the way is shown; None shows it on stderr.
+
+    Returns
+    -------
+    dict[str, Path]
+        The place of each program.
+
+    Raises
+    ------
+    ClusterError
+        When Go is missing or too old, or a build fails.
+    """
+    progress = progress or Progress()
+    wanted = list(dict.fromkeys(names))
+    todo = missing(wanted)
+    if todo:
+        progress.say(f"building {len(todo)} programs once, kept in {cache_folder() / 'bin'}")
+    modules: dict[str, list[str]] = {}
+    for name in todo:
+        modules.setdefault(load().module_of(name).name, []).append(name)
+    for number, (module_name, programs) in enumerate(modules.items(), start=1):
+        module = load().modules[module_name]
+        with _lock(module):
+            still = missing(programs)
+            if still:
+                _build(module, still, f"[{number}/{len(modules)}] {module.name}", progress)
+    return {name: binary(name) for name in wanted}
+
+
+@contextmanager
+def _lock(module: Module) -> Iterator[None]:
+    folder = cache_folder() / "bin"
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / f".{module.name}.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _environment(module: Module) -> dict[str, str]:
+    return {
+        **os.environ,
+        "CGO_ENABLED": "1" if module.cgo else "0",
+        # The machine's own flags must not leak into what the key promises.
+        "GOFLAGS": "-buildvcs=false -mod=readonly",
+        "GOWORK": "off",
+    }
+
+
+def _flags(module: Module) -> list[str]:
+    tags = ["-tags", ",".join(module.tags)] if module.tags else []
+    return ["-trimpath", *tags]
+
+
+def _build(module: Module, names: list[str], title: str, progress: Progress) -> None:
+    since = time.monotonic()
+    target = _folder(module)
+    target.mkdir(parents=True, exist_ok=True)
+    packages = [module.binaries[name] for name in names]
+    environment = _environment(module)
+    progress.say(f"{title}: {', '.join(names)}")
+    total = _stale(module, packages, environment)
+    with tempfile.TemporaryDirectory(prefix=".build-", dir=target.parent) as scratch:
+        command = ["go", "build", "-v", *_flags(module), "-ldflags", module.ldflags]
+        process = subprocess.Popen(
+            [*command, "-o", f"{scratch}/", *packages],
+            cwd=module.folder,
+            env=environment,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        if process.stderr is None:
+            raise ClusterError("the Go build has no output")
+        tail = _follow(process, process.stderr, title, total, since, progress)
+        if process.wait() != 0:
+            lines = "\n".join(tail[-SHOWN:])
+            raise ClusterError(f"building {', '.join(names)} ({module.name}) failed:\n{lines}")
+        for name, package in zip(names, packages, strict=True):
+            (Path(scratch) / _default_name(package)).rename(target / name)
+    progress.say(f"{title}: built in {duration(time.monotonic() - since)}")
+
+
+def _follow(
+    process: "subprocess.Popen[str]",
+    stream: IO[str],
+    title: str,
+    total: int,
+    since: float,
+    progress: Progress,
+) -> list[str]:
+    lines: list[str] = []
+    reader = threading.Thread(target=lambda: lines.extend(_each(stream, lines)), daemon=True)
+    reader.start()
+    while process.poll() is None:
+        progress.step(f"{title}: packages", len(lines), total, since)
+        reader.join(0.2)
+    reader.join()
+    return lines
+
+
+def _each(stream: IO[str], lines: list[str]) -> list[str]:
+    for line in stream:
+        lines.append(line.rstrip())
+    return []
+
+
+def _stale(module: Module, packages: list[str], environment: dict[str, str]) -> int:
+    """Count the packages that the build must compile, for the display."""
+    answer = subprocess.run(
+        ["go", "list", *_flags(module), "-deps", "-f", "{{if .Stale}}x{{end}}", *packages],
+        cwd=module.folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return answer.stdout.count("x")
+
+
+def _default_name(package: str) -> str:
+    """Name what ``go build -o folder/`` calls a program: the last part that is no version."""
+    parts = package.split("/")
+    if re.fullmatch(r"v\d+", parts[-1]):
+        parts.pop()
+    return parts[-1]

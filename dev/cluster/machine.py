@@ -1,0 +1,180 @@
+"""Checks that this machine can run a cluster, and installs the Debian packages it lacks.
+
+Everything is checked before anything is built or started.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from dev.cluster.errors import ClusterError
+from dev.cluster.progress import Progress
+from dev.cluster.state import Form, home
+from dev.cluster.versions import load
+
+__all__ = ["check_room", "check_system", "docker_answers", "install_packages", "missing_packages"]
+
+GIB = 1024**3
+
+#: Memory that must be available to start, in GiB.
+MEMORY = {Form.NODE: 1.5, Form.SIMULATED: 1.0, Form.CONTROL_PLANE: 0.75}
+
+#: Free disk in GiB: the state's, and for the first build the cache's.
+STATE_DISK = 1.0
+BUILD_DISK = 12.0
+
+
+def docker_answers() -> bool:
+    """Tell whether a Docker daemon answers within three seconds."""
+    if shutil.which("docker") is None or shutil.which("kind") is None:
+        return False
+    try:
+        done = subprocess.run(
+            ["docker", "info", "--format", "{{.ServerVersion}}"],
+            capture_output=True,
+            text=True,
+            timeout=3,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return False
+    return done.returncode == 0 and bool(done.stdout.strip())
+
+
+def check_system(form: Form) -> None:
+    """Check the operating system and the rights.
+
+    Parameters
+    ----------
+    form
+        What shall run.
+
+    Raises
+    ------
+    ClusterError
+        When it cannot run here.
+    """
+    if not sys.platform.startswith("linux"):
+        raise ClusterError(
+            f"the local cluster runs on Linux, this is {sys.platform}: "
+            "start Docker and install kind, then run this again"
+        )
+    if form is Form.NODE and os.geteuid() != 0:
+        raise ClusterError(
+            "a node where Pods really run needs root: run this as root (sudo), "
+            "or take --simulated (a node that only pretends) or --control-plane (no node)"
+        )
+
+
+def check_room(form: Form, *, build: bool, cache: Path) -> None:
+    """Check memory and disk.
+
+    Parameters
+    ----------
+    form
+        What shall run.
+    build
+        Whether programs must be built first.
+    cache
+        Folder of the built programs.
+
+    Raises
+    ------
+    ClusterError
+        When there is too little.
+    """
+    available = _available_memory() / GIB
+    if available < MEMORY[form]:
+        raise ClusterError(
+            f"{available:.1f} GiB of memory are available, the {form} cluster needs "
+            f"{MEMORY[form]} GiB: end other programs first"
+        )
+    _check_disk(home(), STATE_DISK, "CLOISTER_STATE")
+    if build:
+        _check_disk(cache, BUILD_DISK, "CLOISTER_CACHE (and GOCACHE, GOMODCACHE)")
+
+
+def _available_memory() -> int:
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) * 1024
+    raise ClusterError("/proc/meminfo says no MemAvailable: the kernel is too old")
+
+
+def _check_disk(folder: Path, needed: float, setting: str) -> None:
+    place = folder
+    while not place.exists():
+        place = place.parent
+    free = shutil.disk_usage(place).free / GIB
+    if free < needed:
+        raise ClusterError(
+            f"{free:.1f} GiB are free at {place}, {needed} GiB are needed: "
+            f"make room or set {setting} to another disk"
+        )
+
+
+def missing_packages(purposes: Iterable[str]) -> list[str]:
+    """List the Debian packages that are missing.
+
+    Parameters
+    ----------
+    purposes
+        Tables of ``[packages.…]`` in ``versions.toml``.
+
+    Returns
+    -------
+    list[str]
+        Their names, sorted.
+    """
+    # /usr/sbin is not on everybody's PATH.
+    path = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
+    lacking = []
+    for purpose in purposes:
+        for package, sign in load().packages[purpose].items():
+            there = Path(sign).exists() if "/" in sign else shutil.which(sign, path=path)
+            if not there:
+                lacking.append(package)
+    return sorted(lacking)
+
+
+def install_packages(purposes: Iterable[str], progress: Progress) -> None:
+    """Install the Debian packages that are missing.
+
+    Parameters
+    ----------
+    purposes
+        Tables of ``[packages.…]`` in ``versions.toml``.
+    progress
+        Where it is said.
+
+    Raises
+    ------
+    ClusterError
+        When they are missing and cannot be installed; names them.
+    """
+    wanted = list(purposes)
+    lacking = missing_packages(wanted)
+    if not lacking:
+        return
+    sentence = f"missing Debian packages: {' '.join(lacking)}"
+    remedy = f"install them: apt-get install {' '.join(lacking)}"
+    if os.geteuid() != 0 or shutil.which("apt-get") is None:
+        raise ClusterError(f"{sentence}; {remedy} (elsewhere the packages with the same programs)")
+    progress.say(f"{sentence}; installing them with apt-get")
+    install = ["apt-get", "install", "-y", "--no-install-recommends", *lacking]
+    quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    if _quietly(install, quiet) is not None:
+        _quietly(["apt-get", "update"], quiet)
+        failure = _quietly(install, quiet)
+        if failure is not None:
+            raise ClusterError(f"apt-get failed: {failure}; {remedy}")
+    if still := missing_packages(wanted):
+        raise ClusterError(f"still missing after apt-get install: {' '.join(still)}")
+
+
+def _quietly(command: list[str], environment: dict[str, str]) -> str | None:
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    return None if done.returncode == 0 else done.stderr.strip()[-500:]

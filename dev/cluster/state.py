@@ -1,0 +1,305 @@
+"""Where a cluster lives on disk and what is remembered of it between two runs.
+
+One folder per cluster: ``cluster.json`` (form, addresses, ports), certificates,
+configuration, data, logs, one record per process. Nothing here starts or stops anything.
+"""
+
+import fcntl
+import json
+import os
+import re
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from random import SystemRandom
+
+from dev.cluster.errors import ClusterError
+
+__all__ = [
+    "DEFAULT_NAME",
+    "Form",
+    "Layout",
+    "Record",
+    "free_port",
+    "home",
+    "layout",
+    "lock",
+    "names",
+    "others",
+    "port_is_free",
+]
+
+DEFAULT_NAME = "dev"
+
+#: Below the ports that the kernel gives to outgoing connections, so that a port
+#: stays free while its cluster is down.
+PORTS = range(20000, 32000)
+
+
+class Form(StrEnum):
+    """What kind of cluster it is."""
+
+    #: Everything, Pods really run.
+    NODE = "node"
+    #: API server, etcd, controllers, registry; no node and no scheduler.
+    CONTROL_PLANE = "control-plane"
+    #: The control plane and a node that only pretends.
+    SIMULATED = "simulated"
+    #: In Docker containers, by kind.
+    KIND = "kind"
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The places of one cluster."""
+
+    name: str
+    root: Path
+
+    @property
+    def record(self) -> Path:
+        """What is remembered."""
+        return self.root / "cluster.json"
+
+    @property
+    def pki(self) -> Path:
+        """Keys and certificates."""
+        return self.root / "pki"
+
+    @property
+    def config(self) -> Path:
+        """Configuration files of the components."""
+        return self.root / "config"
+
+    @property
+    def data(self) -> Path:
+        """Data of etcd and of the registry."""
+        return self.root / "data"
+
+    @property
+    def logs(self) -> Path:
+        """One log per component."""
+        return self.root / "logs"
+
+    @property
+    def processes(self) -> Path:
+        """One record per process."""
+        return self.root / "processes"
+
+    @property
+    def sockets(self) -> Path:
+        """Unix sockets; a short path, for the kernel allows 107 bytes."""
+        return self.root / "run"
+
+    @property
+    def kubeconfig(self) -> Path:
+        """For people and programs that use the cluster."""
+        return self.root / "kubeconfig"
+
+    def make(self) -> None:
+        """Make the folders; others may not look into them, they hold keys."""
+        self.root.mkdir(parents=True, exist_ok=True)
+        self.root.chmod(0o711 if os.geteuid() == 0 else 0o700)
+        for folder in (self.pki, self.config, self.data, self.logs, self.processes, self.sockets):
+            folder.mkdir(exist_ok=True)
+            # User namespaces of Pods must be able to walk through run/ and data/.
+            folder.chmod(0o700 if folder in {self.pki, self.config} else 0o711)
+
+
+@dataclass(slots=True)
+class Record:
+    """What is remembered of a cluster."""
+
+    name: str
+    form: Form
+    #: Number of the cluster's address ranges; -1 where it has none.
+    index: int = -1
+    #: Purpose -> port.
+    ports: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def host_address(self) -> str:
+        """Address of this machine on the cluster's link, or loopback without a link."""
+        return f"10.201.{self.index}.1" if self.index >= 0 else "127.0.0.1"
+
+    @property
+    def node_address(self) -> str:
+        """Address of the node."""
+        return f"10.201.{self.index}.2"
+
+    @property
+    def link_range(self) -> str:
+        """Address range of the link between this machine and the node."""
+        return f"10.201.{self.index}.0/24"
+
+    @property
+    def pod_range(self) -> str:
+        """Address range of the Pods."""
+        return f"10.202.{max(self.index, 0)}.0/24"
+
+    @property
+    def service_range(self) -> str:
+        """Address range of the Services; without a link nothing routes to it."""
+        return f"10.203.{max(self.index, 0)}.0/24"
+
+    @property
+    def service_address(self) -> str:
+        """Address of the API server's Service, the first of the range."""
+        return f"10.203.{max(self.index, 0)}.1"
+
+    @property
+    def server(self) -> str:
+        """URL of the API server."""
+        return f"https://{self.host_address}:{self.ports['apiserver']}"
+
+    @property
+    def registry(self) -> str:
+        """Host and port of the registry, as image references name it."""
+        return f"127.0.0.1:{self.ports['registry']}"
+
+    def save(self, path: Path) -> None:
+        """Write it, whole or not at all."""
+        scratch = path.with_suffix(".new")
+        scratch.write_text(json.dumps(asdict(self), indent=2) + "\n")
+        scratch.rename(path)
+
+    @classmethod
+    def read(cls, path: Path) -> "Record | None":
+        """Read it.
+
+        Parameters
+        ----------
+        path
+            Its file.
+
+        Returns
+        -------
+        Record or None
+            None when there is none, or a run was cut off before it was written.
+        """
+        try:
+            content = json.loads(path.read_text())
+            return cls(
+                name=content["name"],
+                form=Form(content["form"]),
+                index=content["index"],
+                ports=content["ports"],
+            )
+        except (FileNotFoundError, ValueError, KeyError):
+            return None
+
+
+def home() -> Path:
+    """Folder of all clusters of this user."""
+    chosen = os.environ.get("CLOISTER_STATE")
+    if chosen:
+        return Path(chosen)
+    if os.geteuid() == 0:
+        return Path("/var/lib/cloister-dev")
+    return Path.home() / ".local" / "state" / "cloister"
+
+
+def layout(name: str) -> Layout:
+    """Name the places of a cluster.
+
+    Parameters
+    ----------
+    name
+        Name of the cluster.
+
+    Returns
+    -------
+    Layout
+        Its places.
+
+    Raises
+    ------
+    ClusterError
+        When the name is none, or its sockets would have too long a path.
+    """
+    if not re.fullmatch(r"[a-z]([a-z0-9-]{0,22}[a-z0-9])?", name):
+        raise ClusterError(
+            f"cluster name {name!r}: at most 24 of a-z, 0-9 and '-', beginning with a letter "
+            "and not ending with '-'"
+        )
+    root = home() / name
+    if len(str(root)) > 60:  # noqa: PLR2004 - 107 bytes of a socket's path, less what stands below
+        raise ClusterError(
+            f"the state folder {root} is too deep for unix sockets; "
+            "set CLOISTER_STATE to a shorter one"
+        )
+    return Layout(name=name, root=root)
+
+
+def names() -> list[str]:
+    """List the clusters of this user, running or not."""
+    if not home().is_dir():
+        return []
+    return sorted(path.parent.name for path in home().glob("*/cluster.json"))
+
+
+@contextmanager
+def lock(name: str) -> Iterator[None]:
+    """Keep two runs from working on the same cluster at once.
+
+    Parameters
+    ----------
+    name
+        Name of the cluster; "" locks the choice of address ranges.
+
+    Yields
+    ------
+    None
+        While the lock is held.
+    """
+    folder = home()
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / f".{name or 'addresses'}.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def others(name: str) -> list[Record]:
+    """Read what is remembered of all clusters but one."""
+    found = [Record.read(layout(other).record) for other in names() if other != name]
+    return [record for record in found if record is not None]
+
+
+def free_port(taken: set[int]) -> int:
+    """Choose a port that nobody listens on.
+
+    Parameters
+    ----------
+    taken
+        Ports that other clusters remember.
+
+    Returns
+    -------
+    int
+        The port.
+
+    Raises
+    ------
+    ClusterError
+        When none was found.
+    """
+    choice = SystemRandom()
+    for _ in range(200):
+        port = choice.choice(PORTS)
+        if port not in taken and port_is_free("127.0.0.1", port):
+            return port
+    raise ClusterError(f"no free port found between {PORTS.start} and {PORTS.stop}")
+
+
+def port_is_free(address: str, port: int) -> bool:
+    """Tell whether a port can be listened on."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((address, port))
+        except OSError:
+            return False
+    return True
