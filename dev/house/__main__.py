@@ -4,7 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from dev.house import generated, imports, layout, sources
+from dev.house import generated, imports, layout, rules, sources
 
 __all__ = ["main"]
 
@@ -38,7 +38,12 @@ def main(arguments: list[str] | None = None) -> int:
     if command == "verify":
         found = generated.differences(ROOT)
     else:
-        found = [*layout.check(ROOT), *sources.check(ROOT), *imports.check(ROOT)]
+        found = [
+            *layout.check(ROOT),
+            *sources.check(ROOT),
+            *imports.check(ROOT),
+            *rules.check(ROOT),
+        ]
     for finding in found:
         print(finding)
     return 1 if found else 0

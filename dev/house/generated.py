@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from cloister_crds.config.editor_schema import json_schema_text
 from cloister_crds.schema.crd import manifests
 from dev.house.finding import Finding
 
@@ -19,7 +20,8 @@ def files(root: Path) -> dict[Path, str]:
         The checkout.
     """
     folder = root / "crds" / "manifests"
-    return {folder / "crds" / name: text for name, text in manifests().items()}
+    kinds = {folder / "crds" / name: text for name, text in manifests().items()}
+    return {**kinds, folder / "service-config.schema.json": json_schema_text()}
 
 
 def write(root: Path) -> list[Path]:

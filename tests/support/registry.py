@@ -8,7 +8,6 @@ import contextlib
 import hashlib
 import json
 import os
-import shutil
 import socket
 import ssl
 import subprocess
@@ -20,6 +19,7 @@ from typing import Any
 import httpx
 import yaml
 
+from dev.cluster.binaries import binary
 from tests.support.certificates import Certificate
 from tests.support.waiting import until_sync
 
@@ -37,29 +37,11 @@ OCI_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 OCI_INDEX = "application/vnd.oci.image.index.v1+json"
 OCI_CONFIG = "application/vnd.oci.image.config.v1+json"
 OCI_LAYER = "application/vnd.oci.image.layer.v1.tar+gzip"
-MODULE = Path(__file__).parents[2] / "dev" / "cluster" / "modules" / "registry"
 
 
 def registry_binary() -> Path:
     """Answer the registry's program, building it when it is not there yet."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "cloister" / "tests"
-    key = hashlib.sha256((MODULE / "go.sum").read_bytes()).hexdigest()[:16]
-    program = cache / f"registry-{key}"
-    if not program.exists():
-        cache.mkdir(parents=True, exist_ok=True)
-        go = shutil.which("go")
-        assert go is not None, "the registry is built with go, which is not installed"
-        building = cache / f"building-{os.getpid()}"
-        building.mkdir()
-        subprocess.run(
-            [go, "build", "-trimpath", "-mod=readonly", "-o", f"{building}/", "tool"],
-            cwd=MODULE,
-            check=True,
-            env={**os.environ, "CGO_ENABLED": "0"},
-        )
-        (building / "registry").replace(program)
-        building.rmdir()
-    return program
+    return binary("registry")
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,10 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from cloister_crds.kinds.container import Container, ContainerStatus, DesiredState
-from cloister_crds.kinds.deployment import Deployment
-from cloister_crds.kinds.enclave import ContainerStateName, Enclave, EnclavePhase
-from cloister_crds.kinds.hostnameclaim import HostnameClaim
+from cloister_crds.kinds import Container, Deployment, Enclave, HostnameClaim, Organization
+from cloister_crds.kinds.container import ContainerStatus, DesiredState
+from cloister_crds.kinds.enclave import ContainerStateName, EnclavePhase
 from cloister_crds.kinds.meta import ObjectMeta
-from cloister_crds.kinds.organization import Organization
 from cloister_crds.lifecycle import request as requests
 from cloister_crds.lifecycle.attempt import PodNeed, judge, judge_again, pod_need
 from cloister_crds.lifecycle.conditions import condition, holds
@@ -332,7 +330,7 @@ class World:
         assert active.status.address in self.service.addresses
 
     def _check_made(self, actions: tuple[Action, ...]) -> None:
-        """No attempt without need: at most one of a request is on its way or serves."""
+        """Hold that no attempt is made without need: one of a request is on its way or serves."""
         for made in (each for each in actions if isinstance(each, CreateEnclave)):
             if made.name in self.enclaves:
                 assert made.name in self.incomplete
@@ -346,7 +344,7 @@ class World:
             assert all(each in self.claims for each in made.spec.hostnames)
 
     def _check_ended(self, status: ContainerStatus, actions: tuple[Action, ...]) -> None:
-        """What serves ends only when it was told to stop or its successor is reached."""
+        """Hold that what serves ends only when told to stop or when its successor is reached."""
         ending = {each.name for each in actions if isinstance(each, EndEnclave)}
         if self.container.spec.state is DesiredState.STOPPED:
             return

@@ -5,6 +5,7 @@ from typing import Self
 
 import httpx
 from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic.alias_generators import to_camel
 
 from cloister_clients.guard import Guard
 
@@ -14,7 +15,9 @@ __all__ = ["RegistrySettings"]
 class RegistrySettings(BaseModel):
     """How registries are reached, and what may be read from them."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True
+    )
 
     allow_private: tuple[str, ...] = ()
     """Hosts, ``host`` or ``host:port``, that may have private addresses."""

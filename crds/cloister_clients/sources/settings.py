@@ -6,6 +6,7 @@ from typing import Annotated, Self
 
 import httpx
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic.alias_generators import to_camel
 
 from cloister_clients.guard import Guard
 
@@ -32,7 +33,9 @@ class SourceKind(StrEnum):
 class SourceSettings(BaseModel):
     """One place where the repositories of the installation live."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True
+    )
 
     kind: SourceKind
     """Which protocol is spoken."""

@@ -86,7 +86,7 @@ class EnclaveSummary(Model):
     """containers of the file, in order."""
     upstream: Word = ""
     """upstream is the container that the shim routes to."""
-    unenforced: Annotated[tuple[str, ...], ListType("atomic"), Field(max_length=64)] = ()
+    unenforced: Annotated[tuple[Word, ...], Field(max_length=64), ListType("atomic")] = ()
     """unenforced lists fields of the file that the Host cannot enforce. Default none."""
 
 

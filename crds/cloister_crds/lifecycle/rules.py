@@ -18,6 +18,7 @@ from cloister_crds.lifecycle.hostnames import is_held_by
 from cloister_crds.lifecycle.observed import Need
 from cloister_crds.lifecycle.reasons import REASONS, is_transient
 from cloister_crds.lifecycle.scene import Line, Scene
+from cloister_crds.lifecycle.states import may_move
 from cloister_crds.lifecycle.successor import first_attempt, repetition
 from cloister_crds.lifecycle.verdict import Verdict
 
@@ -107,7 +108,8 @@ def ready_candidate_takes_over(scene: Scene) -> Verdict | None:
     if ready is None:
         return None
     name = ready.metadata.name
-    if scene.serving is None and not scene.shows(ready):
+    may_be_ready = may_move(scene.status.phase, ContainerPhase.READY)
+    if scene.serving is None and not (scene.shows(ready) and may_be_ready):
         return Verdict(
             progress=ContainerPhase.STARTED,
             reason="Routing",

@@ -29,6 +29,8 @@ LEAST_MEMORY: Final = 6 * MEGABYTE
 """Least limit of a container's memory, as in Docker."""
 GPU_PATTERN: Final = r"all|(0|[1-9][0-9]?)(,(0|[1-9][0-9]?))*"
 """What GPUs of a container look like when they are text."""
+MAX_GPU_TEXT: Final = 300
+"""Characters of a hundred ids."""
 
 
 def _read_tier(spot: Spot, tiers: tuple[int, ...], unit: str) -> int | None:
@@ -93,7 +95,7 @@ def read_container_gpus(spot: Spot) -> Literal["all"] | int | tuple[int, ...] | 
     text = spot.text("all, a count such as 1, or ids such as '0,1'")
     if text is None:
         return None
-    if not re.fullmatch(GPU_PATTERN, text):
+    if len(text) > MAX_GPU_TEXT or not re.fullmatch(GPU_PATTERN, text):
         message = "write all, a count such as 1, or ids such as '0,1' without spaces"
         spot.error("InvalidGpus", f"{show(text)} names no GPUs: {message}")
         return None

@@ -73,7 +73,7 @@ async def test_content_is_compared_with_its_digest() -> None:
     for kind in ("manifests", "blobs"):
         with serve(serving(**{kind: Reply(200, CONFIG + b" ")})) as server:
             async with client_for(server) as client:
-                with pytest.raises(ManifestInvalid, match="whose digest is not sha256:"):
+                with pytest.raises(RegistryUnavailable, match="whose digest is not sha256:"):
                     await client.resolve(f"{server.host}/a/b@{DIGEST}")
 
 
@@ -136,7 +136,11 @@ async def test_a_token_server_at_a_private_address_is_refused() -> None:
         (Reply(307, headers={"Location": "http://a:b"}), RegistryUnavailable),
         (Reply(304), RegistryUnavailable),
         (Reply(200, b"x" * 4194305), ManifestInvalid),
-        (Reply(200, MANIFEST, {"Content-Length": "5"}), ManifestInvalid),
+        (Reply(200, b"<html>"), RegistryUnavailable),
+        (
+            Reply(200, MANIFEST, {"Content-Length": "99999", "Connection": "close"}),
+            RegistryUnavailable,
+        ),
     ],
 )
 async def test_what_a_registry_can_answer_has_its_meaning(

@@ -270,3 +270,13 @@ async def test_ssh_calls_the_checked_address_and_reads_no_configuration(
     assert f"IdentityFile={tmp_path / 'key'}" in arguments
     with pytest.raises(SourceRefused, match="setting allow_private"):
         await GitProvider(settings, guard=Guard(resolver=resolver)).resolve(REPO, "v1")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to another user")
+async def test_a_repository_of_another_user_is_read(
+    provider: GitProvider, repository: Repository
+) -> None:
+    commit = repository.release("v1", FILE)
+    for path in (repository.path, *repository.path.rglob("*")):
+        os.chown(path, 12345, 12345)
+    assert (await provider.resolve(REPO, "v1")).commit == commit

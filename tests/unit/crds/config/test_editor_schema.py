@@ -1,9 +1,8 @@
 """The JSON Schema for editors."""
 
 import os
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jsonschema
 import pytest
@@ -12,6 +11,9 @@ from cloister_crds.config import json_schema
 from cloister_crds.config.document import Mapping, Node, Scalar, Sequence, read_document
 from cloister_crds.config.editor_schema import json_schema_text
 from cloister_crds.config.scalars import Kind, kind_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 ROOT = Path(__file__).parents[4]
 PUBLISHED = ROOT / "crds/manifests/service-config.schema.json"

@@ -1,4 +1,4 @@
-"""The lifecycle in a world where things happen in any order: promises hold, and it comes to rest."""
+"""The lifecycle where things happen in any order: promises hold, and it comes to rest."""
 
 from collections.abc import Callable
 

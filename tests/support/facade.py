@@ -1,0 +1,330 @@
+"""The facade as a process, and a world for it: organization, host, releases, images, keys.
+
+Used by `tests/api/facade`. Nothing in it is a stand-in: the API server, git, the registry, the
+ledger and the facade are the real ones. No operator runs there, so a Container's status is absent
+(it reads as ``deploying``) unless a test writes it through `World.report`, as the operator would.
+"""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import yaml
+
+from cloister_api.commands.admin_key import create_key
+from cloister_api.settings import ApiSettings
+from cloister_clients.kube import KubeClient, KubeConfig, NotFound
+from cloister_clients.kube.kinds import NAMESPACE, of
+from cloister_crds.kinds import Container, Host, HostnameClaim, Organization
+from dev.cluster import Cluster
+from tests.support.cluster import unique
+from tests.support.git_server import Repositories, Repository
+from tests.support.registry import Registry, registry
+from tests.support.waiting import until, until_sync
+
+__all__ = [
+    "DOMAIN",
+    "Facade",
+    "World",
+    "config_file",
+    "facade",
+    "facade_registry",
+    "facade_settings",
+    "run_command",
+    "start_facade",
+    "world",
+]
+
+DOMAIN = "containers.test"
+"""Domain of generated host names in these tests."""
+COMMAND = Path(sys.executable).parent / "cloister"
+"""The command that is tested."""
+ADMIN = "ada@example.test"
+"""Administrator of every organization of these tests."""
+
+
+def config_file(image: str, *, extra: Mapping[str, Any] | None = None) -> bytes:
+    """Answer a valid configuration file with one container."""
+    document: dict[str, Any] = {
+        "cvm-version": "0.10.0",
+        "cpus": 2,
+        "memory": 8192,
+        "containers": [{"name": "web", "image": image, "env": ["GREETING"]}],
+        "shim": {"upstream-port": 8080, "paths": ["/*"]},
+    }
+    return yaml.safe_dump({**document, **(extra or {})}, sort_keys=False).encode()
+
+
+@dataclass
+class Facade:
+    """A running facade."""
+
+    process: subprocess.Popen[bytes]
+    """The process."""
+    base: str
+    """Its address."""
+    log: Path
+    """What it wrote."""
+
+    def client(self, key: str | None = None) -> httpx.AsyncClient:
+        """Answer a client with an admin key."""
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        return httpx.AsyncClient(base_url=self.base, headers=headers, timeout=60)
+
+    def kill(self) -> None:
+        """End it as kill -9 does."""
+        self.process.kill()
+        self.process.wait(30)
+
+    def stop(self) -> int:
+        """End it as an administrator does, and answer its exit status."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(60)
+
+
+def run_command(
+    *arguments: str, check: bool = True, environment: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run ``cloister`` with arguments."""
+    done = subprocess.run(
+        [str(COMMAND), *arguments],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, **(environment or {})},
+    )
+    if check:
+        assert done.returncode == 0, f"cloister {' '.join(arguments)}: {done.stderr}"
+    return done
+
+
+@contextlib.contextmanager
+def start_facade(settings: Path) -> Iterator[Facade]:
+    """Run ``cloister api`` until the block ends; its log is shown when it fails."""
+    log = settings.parent / f"{unique('api')}.log"
+    with log.open("wb") as sink:
+        process = subprocess.Popen(
+            [str(COMMAND), "api", "--config", str(settings)],
+            stdout=sink,
+            stderr=subprocess.STDOUT,
+        )
+    try:
+        base = until_sync(lambda: announced(process, log), within=60, what="the facade's address")
+        ready = Facade(process, base, log)
+        until_sync(lambda: answers(ready), within=60, what="the facade to be ready")
+        yield ready
+    except BaseException:
+        sys.stderr.write(f"\n--- {log} ---\n{log.read_text()[-8000:]}\n")
+        raise
+    finally:
+        process.kill()
+        process.wait(30)
+
+
+def announced(process: subprocess.Popen[bytes], log: Path) -> str:
+    """Answer the address that the facade printed; empty = not yet."""
+    refuse_ended(process)
+    for line in log.read_text().splitlines():
+        if line.startswith("listening on "):
+            return line.removeprefix("listening on ")
+    return ""
+
+
+def refuse_ended(process: subprocess.Popen[bytes]) -> None:
+    """Fail at once when the process has ended: waiting will not help."""
+    if process.poll() is not None:
+        raise RuntimeError(f"the facade ended with {process.returncode}")
+
+
+def answers(facade: Facade) -> bool:
+    """Answer whether the facade is ready."""
+    refuse_ended(facade.process)
+    with contextlib.suppress(httpx.TransportError):
+        return httpx.get(f"{facade.base}/readyz", timeout=5).status_code == 200
+    return False
+
+
+@dataclass
+class World:
+    """An organization and what it works with; its names are unique to the test."""
+
+    kube: KubeClient
+    """Client with all rights."""
+    organization: str
+    """Slug."""
+    host: str
+    """Default Host that runs without the guest."""
+    registry: Registry
+    """The registry."""
+    image: str
+    """Reference of an image in the registry, with digest."""
+    settings: Path
+    """Settings file of the facade."""
+    key: str = field(default="", repr=False)
+    """Admin key of the organization."""
+
+    @property
+    def namespace(self) -> str:
+        """Namespace of the organization."""
+        return f"org-{self.organization}"
+
+    @property
+    def repo(self) -> str:
+        """Repository with the releases v1.0.0 and v1.1.0."""
+        return f"{self.organization}/web"
+
+    @property
+    def repository(self) -> Repository:
+        """The same, to be written to."""
+        return Repository(self.settings.parent / "repositories" / f"{self.repo}.git")
+
+    async def build(self) -> None:
+        """Make everything."""
+        repository = Repositories(self.settings.parent / "repositories").create(self.repo)
+        repository.release("v1.0.0", config_file(self.image))
+        repository.release("v1.1.0", config_file(self.image))
+        await self.kube.create(NAMESPACE, {"metadata": {"name": self.namespace}})
+        host = {"tee": "None", "networkIsolation": "Pod", "default": True}
+        await self.kube.create(of(Host), {"metadata": {"name": self.host}, "spec": host})
+        spec = {
+            "namespace": self.namespace,
+            "members": [{"user": ADMIN, "role": "Admin"}],
+            "billing": {"containerSubscription": True},
+        }
+        body = {"metadata": {"name": self.organization}, "spec": spec}
+        await self.kube.create(of(Organization), body)
+        self.key = await self.new_key()
+
+    async def sweep(self) -> None:
+        """Delete everything."""
+        await self.kube.delete(of(Host), self.host)
+        with contextlib.suppress(NotFound):
+            await self.kube.delete(of(Organization), self.organization)
+        await self.kube.delete(NAMESPACE, self.namespace)
+        for item in (await self.kube.list(of(HostnameClaim))).items:
+            if item["spec"]["holder"]["namespace"] == self.namespace:
+                await self.kube.delete(of(HostnameClaim), item["metadata"]["name"])
+
+    async def new_key(self, *, user: str = ADMIN, days: int | None = None) -> str:
+        """Create an admin key as the command does."""
+        settings = ApiSettings.read(self.settings)
+        return await create_key(settings, self.organization, user, "test", days)
+
+    async def claims(self) -> list[str]:
+        """Answer the host names that containers of the organization hold."""
+        items = (await self.kube.list(of(HostnameClaim))).items
+        return sorted(
+            item["metadata"]["name"]
+            for item in items
+            if item["spec"]["holder"]["namespace"] == self.namespace
+        )
+
+    def body(self, name: str, **more: Any) -> dict[str, Any]:
+        """Answer the body of a create."""
+        return {"name": name, "repo": self.repo, "tag": "v1.0.0", **more}
+
+    async def containers(self) -> list[dict[str, Any]]:
+        """Answer the Containers of the organization as the server has them."""
+        return list((await self.kube.list(of(Container), self.namespace)).items)
+
+    async def container(self, name: str) -> dict[str, Any] | None:
+        """Answer a Container as the server has it; None = there is none."""
+        try:
+            return await self.kube.get(of(Container), name, self.namespace)
+        except NotFound:
+            return None
+
+    async def report(self, name: str, **status: Any) -> None:
+        """Write a Container's status as the operator does: for its present generation."""
+        present = await self.kube.get(of(Container), name, self.namespace)
+        seen = {"observedGeneration": present["metadata"]["generation"], **status}
+        await self.kube.merge_patch(
+            of(Container), name, {"status": seen}, self.namespace, subresource="status"
+        )
+
+    async def change_organization(self, **spec: Any) -> None:
+        """Change keys of the Organization's spec."""
+        await self.kube.merge_patch(of(Organization), self.organization, {"spec": spec})
+
+
+@pytest.fixture(scope="session")
+def facade_registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Registry, str]]:
+    """Give a registry with one image, and the image's reference."""
+    with registry(tmp_path_factory.mktemp("registry")) as running:
+        pushed = running.image("team/web", config={"Entrypoint": ["/web"]})
+        yield running, f"{running.host}/team/web:v1@{pushed.digest}"
+
+
+@pytest.fixture(scope="session")
+def facade_settings(
+    api_cluster: Cluster,
+    facade_registry: tuple[Registry, str],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Path:
+    """Give the settings file of a facade with an empty ledger."""
+    folder = tmp_path_factory.mktemp("facade")
+    host = facade_registry[0].host
+    settings = {
+        "containersDomain": DOMAIN,
+        "kubeconfig": str(api_cluster.kubeconfig),
+        "listen": {"port": 0},
+        "ledger": {"path": "ledger.db", "keyMaterial": "keys.json"},
+        "sources": {"kind": "git", "base": str(folder / "repositories")},
+        "registry": {"allowPrivate": [host], "plainHttp": [host]},
+        "gitopsManagers": ["kustomize-controller"],
+    }
+    path = folder / "api.yml"
+    path.write_text(yaml.safe_dump(settings))
+    run_command("admin-key", "init", "--config", str(path))
+    return path
+
+
+@pytest.fixture(scope="session")
+def facade(facade_settings: Path) -> Iterator[Facade]:
+    """Give a running facade; tests that end it start one of their own."""
+    with start_facade(facade_settings) as running:
+        yield running
+
+
+@pytest.fixture
+async def world(
+    api_cluster: Cluster, facade_registry: tuple[Registry, str], facade_settings: Path
+) -> AsyncIterator[World]:
+    """Give an organization with a host, a repository with two releases, and an admin key."""
+    slug = unique("acme")
+    config = KubeConfig.load(api_cluster.kubeconfig)
+    async with KubeClient(config, field_manager="tests", user_agent="tests") as kube:
+        made = World(
+            kube=kube,
+            organization=slug,
+            host=unique("host"),
+            registry=facade_registry[0],
+            image=facade_registry[1],
+            settings=facade_settings,
+        )
+        await made.build()
+        try:
+            yield made
+        finally:
+            await made.sweep()
+
+
+async def eventually(client: httpx.AsyncClient, path: str, **expected: Any) -> dict[str, Any]:
+    """Read a path until the answer has the expected values."""
+
+    async def fits() -> dict[str, Any] | None:
+        found: dict[str, Any] = (await client.get(path)).json()
+        return found if expected.items() <= found.items() else None
+
+    answer = await until(fits, what=f"{path} to show {expected}")
+    assert answer is not None
+    return answer
