@@ -26,7 +26,7 @@ from cloister_crds.kinds import KINDS, Container, Enclave
 from tests.support.git_server import Repositories, Repository
 from tests.support.waiting import until_sync
 
-__all__ = ["Installation", "OperatorProcess", "condition_of", "file_text", "turn"]
+__all__ = ["Installation", "OperatorProcess", "condition_of", "file_text", "manifest", "turn"]
 
 CONTAINERS_DOMAIN = "containers.example"
 """Domain of generated host names in tests."""
@@ -203,7 +203,10 @@ class Installation:
         self.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.system}})
 
     def create_organization(self, *, host: dict[str, Any] | None = None) -> None:
-        """Create the Organization, with a subscription, and a Host for its Containers."""
+        """Create the Organization with its namespace, which the operator adopts, and a Host."""
+        labels = {"cloister.dev/organization": self.slug}
+        namespace = {"name": self.namespace, "labels": labels}
+        self.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": namespace})
         self.host = f"host-{self.slug}"
         spec = {
             "networkIsolation": "Pod",

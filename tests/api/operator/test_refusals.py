@@ -1,23 +1,42 @@
 """Requests that cannot be carried out: Stalled with a message, and no child is made."""
 
+import uuid
+from collections.abc import Iterator
+
 import pytest
 
 from cloister_crds.kinds.container import ContainerPhase
-from tests.support.operator import Installation, condition_of, file_text
+from dev.cluster import Cluster
+from tests.support.operator import Installation, condition_of, file_text, manifest, turn
+from tests.support.waiting import until_sync
 
 IMAGE = "registry.invalid/web@sha256:" + "ab" * 32
 
 
+@pytest.fixture(scope="module")
+def operated(
+    api_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Installation]:
+    with turn(api_cluster.name):
+        installation = Installation(api_cluster, tmp_path_factory.mktemp("installation"))
+        try:
+            installation.prepare()
+            installation.create_organization()
+            repository = installation.repository("acme/web")
+            repository.release("v1", file_text(IMAGE))
+            repository.release("no-digest", file_text("registry.invalid/web:latest"))
+            repository.release("broken", b"containers: [\n")
+            repository.release("wrong", file_text(IMAGE).replace(b"cpus: 2", b"cpus: 3"))
+            repository.tag("empty", repository.commit({"README": b"nothing"}))
+            installation.operator().wait_until_it_leads()
+            yield installation
+        finally:
+            installation.end()
+
+
 @pytest.fixture
-def operated(installation: Installation) -> Installation:
-    repository = installation.repository("acme/web")
-    repository.release("v1", file_text(IMAGE))
-    repository.release("no-digest", file_text("registry.invalid/web:latest"))
-    repository.release("broken", b"containers: [\n")
-    repository.release("wrong", file_text(IMAGE).replace(b"cpus: 2", b"cpus: 3"))
-    repository.tag("empty", repository.commit({"README": b"nothing"}))
-    installation.operator().wait_until_it_leads()
-    return installation
+def name() -> str:
+    return f"c-{uuid.uuid4().hex[:8]}"
 
 
 def refused(installation: Installation, name: str) -> tuple[str, str]:
@@ -27,8 +46,8 @@ def refused(installation: Installation, name: str) -> tuple[str, str]:
     assert ready is not None
     assert ready["status"] == "False"
     assert container.status.message == ready["message"]
-    assert installation.objects("enclaves.cloister.dev,pods,services") == []
-    assert installation.objects("deployments.cloister.dev") == []
+    assert installation.enclaves(name) == []
+    assert installation.objects("pods,services,deployments.cloister.dev") == []
     return ready["reason"], ready["message"]
 
 
@@ -48,32 +67,45 @@ def refused(installation: Installation, name: str) -> tuple[str, str]:
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_refused_with_a_message_that_says_where(
-    operated: Installation, spec: dict[str, object], reason: str, said: str
+    operated: Installation, name: str, spec: dict[str, object], reason: str, said: str
 ) -> None:
-    operated.create_container("web", **spec)
-    found, message = refused(operated, "web")
+    operated.create_container(name, **spec)
+    found, message = refused(operated, name)
     assert found == reason
     assert said in message
 
 
-def test_a_registry_that_cannot_be_reached_is_asked_again(operated: Installation) -> None:
-    operated.create_container("web", repo="acme/web", tag="v1")
-    container = operated.wait_for("web", "Reconciling", reason="RegistryUnavailable", within=60)
+def test_a_registry_that_cannot_be_reached_is_asked_again(
+    operated: Installation, name: str
+) -> None:
+    operated.create_container(name, repo="acme/web", tag="v1")
+    container = operated.wait_for(name, "Reconciling", reason="RegistryUnavailable", within=60)
     assert container.status.phase is ContainerPhase.PENDING
     assert "registry.invalid" in container.status.message
-    assert operated.objects("enclaves.cloister.dev,pods,services") == []
+    assert operated.enclaves(name) == []
 
 
-def test_a_corrected_spec_goes_on(operated: Installation) -> None:
-    operated.create_container("web", repo="acme/web", tag="v9")
-    refused(operated, "web")
-    operated.create_container("web", repo="acme/web", tag="v1")
-    operated.wait_for("web", "Reconciling", reason="RegistryUnavailable", within=60)
+def test_a_corrected_spec_goes_on(operated: Installation, name: str) -> None:
+    operated.create_container(name, repo="acme/web", tag="v9")
+    refused(operated, name)
+    operated.create_container(name, repo="acme/web", tag="v1")
+    operated.wait_for(name, "Reconciling", reason="RegistryUnavailable", within=60)
 
 
-def test_without_an_organization_nothing_is_made(operated: Installation) -> None:
-    name = operated.namespace
-    operated.kubectl("label", "namespace", name, "cloister.dev/organization-", "--overwrite")
-    operated.create_container("web", repo="acme/web", tag="v1")
-    found, _ = refused(operated, "web")
-    assert found == "OrganizationNotFound"
+def test_without_an_organization_nothing_is_made(operated: Installation, name: str) -> None:
+    namespace = {"name": f"{operated.namespace}-other"}
+    operated.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": namespace})
+    body = manifest("Container", name, {"repo": "acme/web", "tag": "v1"}, namespace["name"])
+    operated.apply(body)
+
+    def told() -> bool:
+        containers = operated.objects("containers.cloister.dev", every=True)
+        mine = [each for each in containers if each["metadata"]["name"] == name]
+        conditions = mine[0]["status"].get("conditions", [])
+        return any(each["reason"] == "OrganizationNotFound" for each in conditions)
+
+    try:
+        until_sync(told, within=60, what="a Container without organization")
+    finally:
+        operated.kubectl("delete", "namespace", namespace["name"], "--wait=false")
+        operated.kubectl("delete", "ctr", name, "-n", namespace["name"], "--ignore-not-found")

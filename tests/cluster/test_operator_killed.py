@@ -1,0 +1,63 @@
+"""The operator killed at random moments of a create on a real node: it ends as if nothing was."""
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dev.cluster import Cluster
+from tests.support.operator import Installation, turn
+from tests.support.pages import PageServices, page_file
+from tests.support.waiting import until_sync
+
+pytestmark = pytest.mark.node
+
+
+@pytest.fixture
+def pages(cluster: Cluster) -> PageServices:
+    return PageServices(cluster)
+
+
+@pytest.fixture
+def installation(cluster: Cluster, pages: PageServices, tmp_path: Path) -> Iterator[Installation]:
+    with turn(cluster.name):
+        lease = {"durationSeconds": 2, "renewSeconds": 1.5, "retrySeconds": 0.3}
+        settings = {"shimImage": pages.shim, "claimAgeSeconds": 1, "lease": lease}
+        installed = Installation(cluster, tmp_path, settings)
+        try:
+            installed.prepare()
+            installed.create_organization()
+            installed.repository("acme/web").release("v1.0.0", page_file(pages.web, "one"))
+            yield installed
+        finally:
+            installed.end()
+
+
+def test_killed_at_random_moments_of_a_create(
+    installation: Installation, pages: PageServices
+) -> None:
+    chance = random.Random(7)
+    steps = ("pending", "ClaimHostname", "CreateEnclave", "Pending", "Started", "RouteTo")
+    installation.create_container("web", repo="acme/web", tag="v1.0.0")
+    for step in chance.sample(steps, 3):
+        process = installation.operator()
+
+        def reached(process=process, step=step) -> bool:  # type: ignore[no-untyped-def]  # bound in the loop
+            container = installation.container("web")
+            assert container is not None
+            done = container.status.phase == "ready"
+            return done or step in process.text
+
+        until_sync(reached, within=120, every=chance.uniform(0.01, 0.2), what=step)
+        process.kill()
+    installation.operator().wait_until_it_leads()
+    container = installation.wait_for("web", "Ready", reason="Serving")
+    page = pages.visit(installation, "web")
+    assert page is not None
+    assert page.body == "one\n"
+    for kind in ("enclaves.cloister.dev", "pods", "services", "deployments.cloister.dev"):
+        assert len(installation.objects(kind)) == 1, kind
+    claims = installation.objects("hostnameclaims.cloister.dev", every=True)
+    names = [each["metadata"]["name"] for each in claims]
+    assert names.count(container.status.domain) == 1

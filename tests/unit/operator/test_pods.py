@@ -1,0 +1,106 @@
+"""Pods as facts: names of the file, the shim apart, times and exits where they stand."""
+
+from datetime import timedelta
+from typing import Any
+
+from cloister_crds.kinds.enclave import ContainerStateName
+from cloister_crds.lifecycle.pod import PodPhase
+from cloister_operator.enclave.pod import ALLOWANCE_ANNOTATION
+from cloister_operator.pods import node_is_gone, read_pod
+
+
+def pod(**status: Any) -> dict[str, Any]:
+    return {
+        "metadata": {
+            "uid": "p",
+            "annotations": {ALLOWANCE_ANNOTATION: '{"worker-1": 53.0}'},
+        },
+        "spec": {
+            "nodeName": "n",
+            "containers": [
+                {"name": "worker-1", "restartPolicy": "OnFailure"},
+                {"name": "web", "restartPolicy": "Never"},
+                {"name": "shim", "restartPolicy": "Always"},
+            ],
+        },
+        "status": status,
+    }
+
+
+def test_a_pod_without_status_waits() -> None:
+    facts = read_pod(pod(), ["web", "Worker_1"])
+    assert facts.phase is PodPhase.PENDING
+    assert [each.name for each in facts.containers] == ["web", "Worker_1"]
+    assert facts.shim is not None
+    assert facts.shim.name == "shim"
+    assert {each.state for each in facts.containers} == {ContainerStateName.WAITING}
+
+
+def test_states_and_exits() -> None:
+    facts = read_pod(
+        pod(
+            phase="Running",
+            podIPs=[{"ip": "fd00::1"}, {"ip": "10.0.0.7"}],
+            containerStatuses=[
+                {
+                    "name": "worker-1",
+                    "ready": True,
+                    "restartCount": 2,
+                    "state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}},
+                    "lastState": {"terminated": {"exitCode": 3, "reason": "Error"}},
+                },
+                {
+                    "name": "web",
+                    "state": {"terminated": {"exitCode": 137, "reason": "OOMKilled"}},
+                },
+            ],
+        ),
+        ["web", "Worker_1"],
+    )
+    web, worker = facts.containers
+    assert facts.address == "10.0.0.7"
+    assert (web.exit_code, web.exit_reason, web.restarts) == (137, "OOMKilled", False)
+    assert (worker.exit_code, worker.restart_count, worker.restarts) == (3, 2, True)
+    assert worker.started_at is not None
+    assert worker.allowance == timedelta(seconds=53)
+    assert web.allowance is None
+
+
+def test_why_it_is_not_scheduled_or_disrupted() -> None:
+    facts = read_pod(
+        pod(
+            conditions=[
+                {
+                    "type": "PodScheduled",
+                    "status": "False",
+                    "reason": "Unschedulable",
+                    "message": "0/1 nodes",
+                },
+                {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"},
+            ]
+        ),
+        ["web"],
+    )
+    assert facts.unschedulable == "0/1 nodes"
+    assert facts.disruption == "PreemptionByScheduler"
+
+
+def test_a_node_is_gone_when_it_is_not_there_or_gave_its_pods_up() -> None:
+    ready = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
+    silent = {"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}
+    bound, leaving = pod(), pod()
+    leaving["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    unbound = pod()
+    unbound["spec"]["nodeName"] = ""
+    assert node_is_gone(bound, None)
+    assert not node_is_gone(bound, ready)
+    assert not node_is_gone(bound, silent)
+    assert node_is_gone(leaving, silent)
+    assert not node_is_gone(unbound, None)
+
+
+def test_an_annotation_of_somebody_else_is_ignored() -> None:
+    body = pod()
+    body["metadata"]["annotations"][ALLOWANCE_ANNOTATION] = "[1]"
+    facts = read_pod(body, ["web", "Worker_1"])
+    assert facts.containers[1].allowance is None

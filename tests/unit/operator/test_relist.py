@@ -1,0 +1,115 @@
+"""The comparison with the server: what vanished goes, what is newer stays, a dead watch is told."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from cloister_clients.kube import KindRef, Page
+from cloister_operator.metrics import Metrics
+from cloister_operator.progress import Progress
+from cloister_operator.relist import Relister
+from cloister_operator.store import Store
+from cloister_operator.watched import CONTAINER
+
+
+def body(name: str, version: int, uid: str = "") -> dict[str, Any]:
+    return {
+        "metadata": {
+            "name": name,
+            "namespace": "ns",
+            "uid": uid or name,
+            "resourceVersion": str(version),
+        },
+        "spec": {"repo": "a/b", "tag": "v1"},
+    }
+
+
+class Lists:
+    """Answers lists as the test wants."""
+
+    def __init__(self) -> None:
+        self.items: tuple[dict[str, Any], ...] = ()
+        self.version = 0
+
+    async def list(self, ref: KindRef, **_: object) -> Page:
+        """Answer the list."""
+        assert ref == CONTAINER
+        return Page(self.items, str(self.version))
+
+
+@pytest.fixture
+def parts() -> tuple[Lists, Store, Progress, Relister]:
+    lists, store, progress = Lists(), Store(), Progress(stale=1000)
+    relister = Relister(lists, store, Metrics(), progress, every=300)  # type: ignore[arg-type]  # lists alone
+    return lists, store, progress, relister
+
+
+def names(store: Store) -> list[str]:
+    return sorted(each.name for each in store.entries(CONTAINER))
+
+
+async def test_what_vanished_is_taken_out(parts: tuple[Lists, Store, Progress, Relister]) -> None:
+    lists, store, _, relister = parts
+    for name in ("one", "two"):
+        store.put(CONTAINER, body(name, 5))
+    lists.items, lists.version = (body("two", 5),), 9
+    assert await relister.compare(CONTAINER) == 1
+    assert names(store) == ["two"]
+
+
+async def test_what_was_made_after_the_list_stays(
+    parts: tuple[Lists, Store, Progress, Relister],
+) -> None:
+    lists, store, _, relister = parts
+    store.put(CONTAINER, body("new", 12))
+    lists.version = 9
+    assert await relister.compare(CONTAINER) == 0
+    assert names(store) == ["new"]
+
+
+async def test_one_of_the_same_name_is_another_one(
+    parts: tuple[Lists, Store, Progress, Relister],
+) -> None:
+    lists, store, _, relister = parts
+    store.put(CONTAINER, body("web", 5, uid="first"))
+    lists.items, lists.version = (body("web", 8, uid="second"),), 9
+    assert await relister.compare(CONTAINER) == 1
+    assert names(store) == []
+
+
+async def test_a_watch_that_stays_behind_is_told(
+    parts: tuple[Lists, Store, Progress, Relister],
+) -> None:
+    lists, store, progress, relister = parts
+    lists.items, lists.version = (body("web", 8),), 9
+    await relister.compare(CONTAINER)
+    assert progress.complaint() == ""
+    await relister.compare(CONTAINER)
+    assert progress.complaint() == "the watch of containers is 1 objects behind"
+    store.put(CONTAINER, body("web", 8))
+    await relister.compare(CONTAINER)
+    assert progress.complaint() == ""
+
+
+def test_signs_grow_old() -> None:
+    now = 0.0
+    progress = Progress(stale=10, clock=lambda: now)
+    progress.sign("workers")
+    progress.sign("comparison", stale=100)
+    now = 11.0
+    assert progress.complaint() == "workers silent for 11 s"
+    progress.sign("workers")
+    assert progress.complaint() == ""
+
+
+def test_labels_of_figures() -> None:
+    metrics = Metrics()
+    metrics.add("writes_total", verb="create", kind="Pod")
+    metrics.add("writes_total", 2, verb="status", kind="Pod")
+    values: Mapping[str, float] = {"": 3.0}
+    metrics.gauge("queue_due", lambda: dict(values))
+    assert metrics.total("writes_total", kind="Pod") == 3
+    text = metrics.text()
+    assert 'cloister_operator_writes_total{kind="Pod",verb="create"} 1\n' in text
+    assert "cloister_operator_queue_due 3\n" in text
