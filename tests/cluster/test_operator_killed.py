@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from cloister_crds.kinds.container import ContainerPhase
 from dev.cluster import Cluster
-from tests.support.operator import Installation, turn
+from tests.support.operator import Installation, OperatorProcess, turn
 from tests.support.pages import PageServices, page_file
 from tests.support.waiting import until_sync
 
@@ -34,6 +35,19 @@ def installation(cluster: Cluster, pages: PageServices, tmp_path: Path) -> Itera
             installed.end()
 
 
+def wait_until_it_is_at(
+    step: str, process: OperatorProcess, installation: Installation, *, every: float
+) -> None:
+    """Wait until the log names a step, or the Container is ready."""
+
+    def reached() -> bool:
+        container = installation.container("web")
+        assert container is not None
+        return container.status.phase is ContainerPhase.READY or step in process.text
+
+    until_sync(reached, within=120, every=every, what=step)
+
+
 def test_killed_at_random_moments_of_a_create(
     installation: Installation, pages: PageServices
 ) -> None:
@@ -42,14 +56,7 @@ def test_killed_at_random_moments_of_a_create(
     installation.create_container("web", repo="acme/web", tag="v1.0.0")
     for step in chance.sample(steps, 3):
         process = installation.operator()
-
-        def reached(process=process, step=step) -> bool:  # type: ignore[no-untyped-def]  # bound in the loop
-            container = installation.container("web")
-            assert container is not None
-            done = container.status.phase == "ready"
-            return done or step in process.text
-
-        until_sync(reached, within=120, every=chance.uniform(0.01, 0.2), what=step)
+        wait_until_it_is_at(step, process, installation, every=chance.uniform(0.01, 0.2))
         process.kill()
     installation.operator().wait_until_it_leads()
     container = installation.wait_for("web", "Ready", reason="Serving")

@@ -12,7 +12,7 @@ import pytest
 from dev.cluster import Cluster
 from dev.cluster.images import Image, push
 from tests.support.kubelet import fail_pod, run_pod
-from tests.support.operator import Installation, file_text
+from tests.support.operator import Installation, OperatorProcess, file_text
 from tests.support.waiting import until_sync
 
 
@@ -54,6 +54,15 @@ def test_an_exit_with_an_error_is_told(prepared: Installation) -> None:
     assert "exit code 42" in container.status.message
 
 
+def wait_until_it_is_at(
+    step: str, process: OperatorProcess, installation: Installation, *, every: float
+) -> None:
+    def reached() -> bool:
+        return step in process.text or bool(installation.enclaves("web"))
+
+    until_sync(reached, within=60, every=every, what=step)
+
+
 @pytest.mark.parametrize("seed", range(2))
 def test_killed_between_any_two_writes(prepared: Installation, seed: int) -> None:
     chance = random.Random(seed)
@@ -63,10 +72,7 @@ def test_killed_between_any_two_writes(prepared: Installation, seed: int) -> Non
         kinds = ("CreateEnclave", "ClaimHostname", "EnsureDeployment", "the cluster is known")
         word = chance.choice(kinds)
 
-        def seen(process: object = process, word: str = word) -> bool:
-            return word in process.text or bool(prepared.enclaves("web"))  # type: ignore[attr-defined]  # bound in the loop
-
-        until_sync(seen, within=60, every=chance.uniform(0.001, 0.05), what=word)
+        wait_until_it_is_at(word, process, prepared, every=chance.uniform(0.001, 0.05))
         process.kill()
     prepared.operator().wait_until_it_leads()
     name = only_enclave(prepared)
