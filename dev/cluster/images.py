@@ -160,10 +160,10 @@ def archive(image: Image, name: str) -> bytes:
 def shim_image() -> Image:
     """Answer the image of the shim: Caddy alone, as an unprivileged user."""
     return Image(
-        files={"/caddy": binaries.binary("caddy")},
-        entrypoint=("/caddy",),
+        files={"/usr/bin/caddy": binaries.binary("caddy")},
+        entrypoint=("/usr/bin/caddy",),
         command=("run",),
-        env=("XDG_DATA_HOME=/tmp/data", "XDG_CONFIG_HOME=/tmp/config", "HOME=/tmp"),
+        env=("PATH=/usr/bin", "XDG_DATA_HOME=/tmp/data", "XDG_CONFIG_HOME=/tmp/config"),
         user="65532:65532",
     )
 

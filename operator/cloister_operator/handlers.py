@@ -57,8 +57,8 @@ def framework_settings() -> kopf.OperatorSettings:
     settings.networking.request_timeout = 30.0
     settings.networking.connect_timeout = 10.0
     settings.networking.error_backoffs = (0.5, 1, 2, 3, 5, 8, 13, 21)
-    settings.watching.server_timeout = 300.0
-    settings.watching.client_timeout = 330.0
+    settings.watching.server_timeout = 300
+    settings.watching.client_timeout = 330
     settings.watching.connect_timeout = 10.0
     settings.watching.reconnect_backoff = 0.1
     settings.watching.inactivity_timeout = 90.0

@@ -35,7 +35,7 @@ _NOT_PUBLIC_V4 = (
     "224.0.0.0/4",
     "240.0.0.0/4",
 )
-_NOT_PUBLIC_V6 = ("::1/128", "::ffff:0:0/96", "64:ff9b::/96", "fc00::/7", "fe80::/10", "ff00::/8")
+_NOT_PUBLIC_V6 = ("::1/128", "64:ff9b::/96", "fc00::/7", "fe80::/10", "ff00::/8")
 """Blocks that are not public, or hide an IPv4 address (RFC 6890, RFC 6052)."""
 
 
