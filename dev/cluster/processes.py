@@ -84,6 +84,8 @@ class Processes:
                 cwd="/",
                 env={**os.environ, **(env or {})},
             )
+        # From here on it is known by its id; the object must not complain that it still runs.
+        process.returncode = 0
         record = {"pid": process.pid, "started": _started(process.pid) or 0}
         (self._folder / f"{name}.json").write_text(json.dumps(record))
 

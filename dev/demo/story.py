@@ -54,6 +54,14 @@ class Story:
         self._apply(namespace)
         self._end(container)
 
+    def remove(self) -> None:
+        """Delete the demo's objects, for a cluster that goes on to be used."""
+        namespace = f"org-{manifests.ORGANIZATION}"
+        for objects in (("ctr", "--all", "-n", namespace), ("org", manifests.ORGANIZATION)):
+            self._kubectl("delete", *objects, "--ignore-not-found", "--timeout=120s")
+        for objects in (("namespace", namespace), ("chost", manifests.HOST)):
+            self._kubectl("delete", *objects, "--ignore-not-found", "--timeout=120s")
+
     def _release(self) -> None:
         say("Releasing two versions of the service: image, digest in service-config.yml, git tag")
         for tag in (FIRST, SECOND):
