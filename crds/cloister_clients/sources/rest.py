@@ -232,6 +232,10 @@ class Forge:
                 "the forge wants fewer requests; it is asked again later", retry_after=wait
             )
         match answer.status:
+            case 401 if self._settings.token_file is None:
+                return SourceUnauthorized(
+                    "the forge wants to know who asks; an administrator has to set token_file"
+                )
             case 401:
                 return SourceUnauthorized(
                     "the forge refused the installation's own token; an administrator has to "

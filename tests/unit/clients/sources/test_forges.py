@@ -271,7 +271,7 @@ async def test_a_limit_silences_the_provider_until_it_ends(
     [
         (Reply(403, b'{"message": "forbidden"}'), RepositoryNotFound),
         (Reply(451), RepositoryNotFound),
-        (Reply(401), SourceUnauthorized),
+        (Reply(401), SourceUnauthorized),  # without a token: the forge shows itself to nobody
         (Reply(500), SourceUnavailable),
         (Reply(503, headers={"Retry-After": "7"}), SourceUnavailable),
         (Reply(200, b"<html>"), SourceUnavailable),
