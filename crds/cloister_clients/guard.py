@@ -201,7 +201,7 @@ class Guard:
                 what = "is" if text == host else f"leads to {text}, which is"
                 raise AddressRefused(
                     f"{host} {what} not a public address; "
-                    "an administrator can allow this host in the setting allow_private"
+                    "an administrator can allow this host in the setting allowPrivate"
                 )
         return found
 
@@ -227,7 +227,7 @@ class Guard:
             return
         raise AddressRefused(
             f"{url.scheme}://{host}:{port} is not called without TLS; "
-            "an administrator can allow plain HTTP for this host in the setting plain_http"
+            "an administrator can allow plain HTTP for this host in the setting plainHttp"
         )
 
 

@@ -268,7 +268,7 @@ async def test_ssh_calls_the_checked_address_and_reads_no_configuration(
     assert "StrictHostKeyChecking=yes" in arguments
     assert f"UserKnownHostsFile={hosts}" in arguments
     assert f"IdentityFile={tmp_path / 'key'}" in arguments
-    with pytest.raises(SourceRefused, match="setting allow_private"):
+    with pytest.raises(SourceRefused, match="setting allowPrivate"):
         await GitProvider(settings, guard=Guard(resolver=resolver)).resolve(REPO, "v1")
 
 
