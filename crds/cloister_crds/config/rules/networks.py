@@ -44,7 +44,7 @@ def _read_allow(spot: Spot) -> tuple[str, ...] | None:
     for item in items:
         host = _read_host(item)
         if host is not None and host in hosts:
-            item.error("DuplicateEntry", f"{host} is listed twice: list it once")
+            item.warn("DuplicateEntry", f"{host} is listed twice: list it once")
         elif host is not None:
             hosts.append(host)
     return tuple(hosts)
