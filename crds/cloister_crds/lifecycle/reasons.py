@@ -83,15 +83,9 @@ _STATES = (
     _state("Healthy", "Every container of the enclave has started and is healthy."),
     _state("Routing", "The enclave is ready and the Service is being pointed at it."),
     _state("Updating", "The present release serves while the new one starts beside it."),
-    _state(
-        "AwaitingPromotion",
-        "A staged update is ready and waits.",
-        "Set spec.promote to status.update.revision.",
-    ),
     _state("NoTee", "The Host has no trusted execution environment."),
     _state("SharedNetwork", "The containers of the enclave share one network namespace."),
     _state("HostCannot", "Fields of the file that this Host cannot enforce."),
-    _state("Ended", "The enclave was told to end."),
 )
 
 _TRANSIENT = (
