@@ -6,6 +6,7 @@ second run takes a moment and a half-dead cluster is healed by the same call.
 
 import os
 import subprocess
+import sys
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -306,6 +307,8 @@ def up(
             return Cluster(places, kind.up(places, known, progress))
         requirements.check_system(form)
         programs = _programs(form, progress)
+        if known is None and places.folder.exists():
+            _remove(places, None)
         record = known or _new_record(places, form)
         started = _bring_up(places, record, programs, progress)
         if started:
@@ -369,6 +372,7 @@ def _bring_up(
     places.make()
     who = Identities(places, record)
     if record.form is Form.NODE:
+        requirements.raise_limits(progress)
         _prepare_node(places, record)
     server = [*registry(places, record, programs), *control_plane(places, record, programs, who)]
     started = _start(places, server, progress)
@@ -433,14 +437,21 @@ def down(name: str = DEFAULT_NAME, *, progress: Progress | None = None) -> bool:
         if not places.folder.exists():
             return False
         record = Record.read(places.record)
-        if record is not None and record.form is Form.KIND:
-            kind.down(record)
+        _remove(places, record)
+    progress.say(f"cluster {name} is gone")
+    return True
+
+
+def _remove(places: Layout, record: Record | None) -> None:
+    """Remove all of a cluster, also where a cut-off run left no record of it."""
+    if record is not None and record.form is Form.KIND:
+        kind.down(record)
+    if sys.platform.startswith("linux"):
         run = Processes(places.processes, places.logs)
         for component in (*COMPONENTS, *run.names()):
             run.stop(component)
-        if record is not None and record.form is Form.NODE:
-            leftovers.clear_node(places, cgroup_root(name))
-            network.tear_down(record)
-        leftovers.clear_files(places)
-    progress.say(f"cluster {name} is gone")
-    return True
+        if os.geteuid() == 0:
+            leftovers.clear_node(places, cgroup_root(places.name))
+        if os.geteuid() == 0 and not requirements.missing_packages(["node"]):
+            network.tear_down(places.name)
+    leftovers.clear_files(places)

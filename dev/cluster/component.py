@@ -9,7 +9,7 @@ from dev.cluster.layout import port_is_free
 from dev.cluster.processes import Processes, fingerprint, wait_until
 from dev.cluster.trouble import Trouble
 
-__all__ = ["Component", "start"]
+__all__ = ["Component", "start", "write_config"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,3 +70,28 @@ def start(processes: Processes, component: Component) -> bool:
         )
     processes.await_ready(component.name, component.ready, within=component.within)
     return not current
+
+
+def write_config(path: Path, text: str) -> Path:
+    """Write a configuration file, unless it says that already.
+
+    Some components end when their file is written, even with the same content.
+
+    Parameters
+    ----------
+    path
+        Where to.
+    text
+        The content.
+
+    Returns
+    -------
+    Path
+        ``path``.
+    """
+    if not path.exists() or path.read_text() != text:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        scratch = path.with_name(f"{path.name}.new")
+        scratch.write_text(text)
+        scratch.rename(path)
+    return path

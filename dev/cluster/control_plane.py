@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 import yaml
 
-from dev.cluster.component import Component
+from dev.cluster.component import Component, write_config
 from dev.cluster.kubeapi import serves
 from dev.cluster.layout import Form, Layout, Record
 from dev.cluster.pki import Authority, Pair, kubeconfig, service_account_keys
@@ -317,7 +317,7 @@ def _registry(
         "http": {"addr": f"{address}:{port}", "secret": secret_file.read_text()},
     }
     path = layout.config / f"{name}.yaml"
-    path.write_text(yaml.safe_dump(content))
+    write_config(path, yaml.safe_dump(content))
     url = f"http://{address}:{port}/v2/"
     return Component(
         name=name,
