@@ -66,9 +66,9 @@ async def bind(server: ApiServer, account: str, role: str) -> None:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def people(kubeconfig: Path) -> AsyncIterator[People]:
+async def people(guarded: Path) -> AsyncIterator[People]:
     """Install everything and answer who is there."""
-    admin = ApiServer.administrator(kubeconfig)
+    admin = ApiServer.administrator(guarded)
     await install_kinds(admin)
     await install_roles(admin)
     for name in ("org-acme", "org-other"):
