@@ -1,6 +1,18 @@
 """A real Kubernetes on this machine, in one command: ``python -m dev.cluster up``."""
 
-from dev.cluster.cluster import DEFAULT_NAME, Cluster, down, find, up
+from dev.cluster.cluster import DEFAULT_NAME, Cluster, KubectlError, down, find, up
+from dev.cluster.layout import Form
+from dev.cluster.progress import Progress
 from dev.cluster.trouble import Trouble
 
-__all__ = ["DEFAULT_NAME", "Cluster", "Trouble", "down", "find", "up"]
+__all__ = [
+    "DEFAULT_NAME",
+    "Cluster",
+    "Form",
+    "KubectlError",
+    "Progress",
+    "Trouble",
+    "down",
+    "find",
+    "up",
+]

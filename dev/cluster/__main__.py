@@ -1,81 +1,95 @@
-"""``python -m dev.cluster up|down|status|logs``."""
+"""Command line of the local cluster: ``python -m dev.cluster up|down|status|logs``."""
 
 import subprocess
 import sys
 
 import click
 
-from dev.cluster.cluster import DEFAULT_NAME, Cluster, down, find, up
+from dev.cluster.cluster import Cluster, down, find, up
+from dev.cluster.layout import DEFAULT_NAME, names
 from dev.cluster.trouble import Trouble
 
 __all__ = ["main"]
 
-NAME = click.option("--name", default=DEFAULT_NAME, show_default=True, help="Name of the cluster.")
+name_option = click.option(
+    "--name", default=DEFAULT_NAME, show_default=True, help="Name of the cluster."
+)
 
 
-@click.group()
+@click.group(help="A real Kubernetes on this machine.")
 def main() -> None:
-    """Run a real Kubernetes on this machine."""
+    """Group the commands."""
 
 
-@main.command("up")
-@NAME
-@click.option("--control-plane", is_flag=True, help="No node: for tests of the API alone.")
-@click.option("--simulated", is_flag=True, help="A simulated node, even where a real one can run.")
-def start(name: str, *, control_plane: bool, simulated: bool) -> None:
-    """Start a cluster, or what is missing of one."""
+@main.command(name="up", help="Bring a cluster up, or heal what of it ended.")
+@name_option
+@click.option("--control-plane", is_flag=True, help="Only the API server and what it needs.")
+@click.option("--simulated", is_flag=True, help="A node that only pretends to run Pods.")
+def up_command(name: str, control_plane: bool, simulated: bool) -> None:  # noqa: FBT001 - flags of click
+    """Bring a cluster up."""
+    if control_plane and simulated:
+        raise click.UsageError("--control-plane and --simulated exclude each other")
     cluster = up(name, node=not control_plane, simulated=simulated)
-    click.echo(f"cluster {name} ({cluster.layout.kind}) is up")
-    click.echo(f"export KUBECONFIG={cluster.kubeconfig}")
-    if cluster.has_node:
-        click.echo(f"registry: {cluster.registry}")
+    _show(cluster)
 
 
-@main.command("down")
-@NAME
-def stop(name: str) -> None:
-    """End a cluster and remove all that it left."""
-    click.echo(f"cluster {name} ended" if down(name) else f"there is no cluster {name}")
+@main.command(name="down", help="Take a cluster down and remove all that belongs to it.")
+@name_option
+def down_command(name: str) -> None:
+    """Take a cluster down."""
+    if not down(name):
+        click.echo(f"no cluster {name}")
 
 
-@main.command()
-@NAME
-def status(name: str) -> None:
-    """Tell what runs. Exit code 1 when something of the cluster does not."""
-    cluster = _existing(name)
-    running = {process: cluster.processes.pid(process) for process in cluster.processes.names()}
-    click.echo(f"cluster {name}: {cluster.layout.kind}, {cluster.layout.api_url}")
-    for process, pid in running.items():
-        click.echo(f"  {process:20} {'pid ' + str(pid) if pid else 'not running'}")
-    sys.exit(0 if running and all(running.values()) else 1)
+@main.command(help="Show the clusters and their processes; ends with 1 when one does not run.")
+@click.option("--name", default=None, help="Only this cluster.")
+def status(name: str | None) -> None:
+    """Show clusters."""
+    clusters = [find(one) for one in ([name] if name else names())]
+    found = [cluster for cluster in clusters if cluster is not None]
+    for cluster in found:
+        _show(cluster)
+        for component, pid in cluster.components.items():
+            click.echo(f"  {component:24} {pid or 'ended'}")
+    if not found:
+        click.echo(f"no cluster {name}" if name else "no cluster")
+    sys.exit(0 if found and all(cluster.running for cluster in found) else 1)
 
 
-@main.command()
-@NAME
+@main.command(help="Show the end of the logs, of one component or of all.")
 @click.argument("component", required=False)
-@click.option("--follow", "-f", is_flag=True, help="Go on as the log grows.")
-def logs(name: str, component: str | None, *, follow: bool) -> None:
-    """Show the log of a component, or the end of each."""
-    cluster = _existing(name)
-    if component is None:
-        for process in cluster.processes.names():
-            click.echo(f"== {process}\n{cluster.processes.last_words(process)}")
-        return
-    if component not in cluster.processes.names():
-        raise Trouble(f"no component {component}; there are {', '.join(cluster.processes.names())}")
-    log = cluster.processes.logs / f"{component}.log"
-    subprocess.run(["tail", "-n", "+1", *(["-f"] if follow else []), str(log)], check=False)
-
-
-def _existing(name: str) -> Cluster:
+@name_option
+@click.option("-f", "--follow", is_flag=True, help="Go on showing what is written.")
+@click.option("--lines", default=40, show_default=True, help="Lines of each log.")
+def logs(component: str | None, name: str, follow: bool, lines: int) -> None:  # noqa: FBT001 - a flag of click
+    """Show logs."""
     cluster = find(name)
     if cluster is None:
-        raise Trouble(f"there is no cluster {name}; start it with `python -m dev.cluster up`")
-    return cluster
+        raise Trouble(f"no cluster {name}")
+    there = {path.stem: path for path in sorted(cluster.logs_dir.glob("*.log"))}
+    if component and component not in there:
+        raise Trouble(f"no log of {component!r}; there are: {', '.join(there)}")
+    chosen = {component: there[component]} if component else there
+    if follow:
+        subprocess.run(["tail", "-n", str(lines), "-F", *map(str, chosen.values())], check=False)
+        return
+    for title in chosen:
+        click.echo(f"==> {title}\n{cluster.processes.last_words(title, lines)}")
+
+
+def _show(cluster: Cluster) -> None:
+    state = "running" if cluster.running else "not running (up heals it)"
+    click.echo(
+        f"{cluster.name}: {cluster.form}, {state}, registry {cluster.registry}\n"
+        f"  KUBECONFIG={cluster.kubeconfig}"
+    )
 
 
 if __name__ == "__main__":
     try:
         main()
-    except Trouble as trouble:
-        sys.exit(f"error: {trouble}")
+    except Trouble as error:
+        click.echo(f"error: {error}", err=True)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -1,191 +1,255 @@
-"""The programs of the local cluster: built from their Go modules, once, into a cache.
+"""Builds the cluster's programs from their Go modules into a cache outside the checkout.
 
-The cache lies outside the checkout (``$CLOISTER_CACHE``, default ``~/.cache/cloister``) and is
-keyed by what was built how, so that a new version never meets an old program. Two runs at once
-build once.
+A folder per module and key (a hash of go.mod, go.sum, our sources, flags and the
+version of Go); a program appears in it whole or not at all. A lock per module keeps
+two runs from building the same twice.
 """
 
 import fcntl
 import hashlib
 import os
+import platform
+import re
 import shutil
 import subprocess
-import tomllib
-from collections.abc import Iterator
+import tempfile
+import threading
+import time
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import IO
 
-from dev.cluster.progress import Progress
+from dev.cluster.progress import Progress, duration
 from dev.cluster.trouble import Trouble
+from dev.cluster.versions import Module, load
 
-__all__ = ["MODULES", "Module", "binary", "cache_folder", "ensure", "versions"]
+__all__ = ["binary", "cache_folder", "ensure", "go_version", "key_of", "missing"]
 
-MODULES = Path(__file__).parent / "modules"
-"""Folder with one go.mod and go.sum per module."""
-FLAGS = ("-mod=readonly", "-trimpath", "-buildvcs=false")
-
-
-@dataclass(frozen=True, slots=True)
-class Module:
-    """A Go module and the programs that are built from it."""
-
-    name: str
-    """Folder under `MODULES`."""
-    path: str
-    """Module path."""
-    version: str
-    """Version, ``v`` and three numbers."""
-    binaries: tuple[str, ...]
-    """Names of the programs."""
-    tags: tuple[str, ...] = ()
-    """Build tags."""
-    cgo: bool = False
-    """Whether C is linked."""
-    stamp: str = ""
-    """Package whose version variables are set; empty = none."""
-
-    def ldflags(self) -> str:
-        """Answer the linker's flags; Kubernetes reports v0.0.0 without its version."""
-        flags = ["-s", "-w"]
-        if self.stamp:
-            major, minor, _ = self.version.removeprefix("v").split(".")
-            flags += [
-                f"-X {self.stamp}.gitVersion={self.version}",
-                f"-X {self.stamp}.gitMajor={major}",
-                f"-X {self.stamp}.gitMinor={minor}",
-                f"-X {self.stamp}.gitTreeState=clean",
-            ]
-        return " ".join(flags)
-
-    def key(self, compiler: str) -> str:
-        """Answer the name of its folder in the cache: what is built, how, by which compiler."""
-        parts = hashlib.sha256()
-        for file in ("go.mod", "go.sum"):
-            parts.update((MODULES / self.name / file).read_bytes())
-        parts.update(
-            "\0".join((*FLAGS, *self.tags, self.ldflags(), str(self.cgo), compiler)).encode()
-        )
-        return f"{self.name}-{self.version}-{parts.hexdigest()[:12]}"
-
-
-@cache
-def versions() -> dict[str, Module]:
-    """Read versions.toml: modules by name."""
-    with (Path(__file__).parent / "versions.toml").open("rb") as file:
-        table = tomllib.load(file)
-    return {
-        name: Module(
-            name=name,
-            path=entry["module"],
-            version=entry["version"],
-            binaries=tuple(entry["binaries"]),
-            tags=tuple(entry.get("tags", ())),
-            cgo=entry.get("cgo", False),
-            stamp=entry.get("stamp", ""),
-        )
-        for name, entry in table.items()
-    }
+#: Lines of a failed build that the error shows.
+SHOWN = 15
 
 
 def cache_folder() -> Path:
-    """Answer the folder of all that is built once."""
+    """Where built programs lie: ``$CLOISTER_CACHE`` or ``~/.cache/cloister``."""
     return Path(os.environ.get("CLOISTER_CACHE") or Path.home() / ".cache" / "cloister")
 
 
 @cache
-def _compiler() -> str:
-    if shutil.which("go") is None:
-        raise Trouble("Go is not installed; install Go 1.26 or newer (https://go.dev/doc/install)")
-    return subprocess.run(
-        ["go", "env", "GOVERSION"], check=True, capture_output=True, text=True
-    ).stdout.strip()
-
-
-def ensure(*names: str, progress: Progress | None = None) -> dict[str, Path]:
-    """Build what is missing of some modules.
-
-    Parameters
-    ----------
-    names
-        Names of modules in versions.toml.
-    progress
-        Where to tell what is built; None = standard error.
+def go_version() -> str:
+    """Ask which Go is here.
 
     Returns
     -------
-    dict
-        Path of each program by its name.
+    str
+        Its version, such as ``1.26.8``.
 
     Raises
     ------
     Trouble
-        When Go is missing or a build fails, with Go's last words.
+        When there is none, or one older than the modules need.
     """
-    modules = [versions()[name] for name in names]
-    folders = {module: cache_folder() / "bin" / module.key(_compiler()) for module in modules}
-    missing = [module for module in modules if not folders[module].is_dir()]
-    if missing:
-        progress = progress or Progress()
-        with _lock(cache_folder() / "bin" / ".lock"):
-            for number, module in enumerate(missing, 1):
-                if not folders[module].is_dir():
-                    what = f"building {module.name} {module.version} ({number} of {len(missing)})"
-                    with progress.step(what):
-                        _build(module, folders[module])
-    return {
-        program: folder / program
-        for module, folder in folders.items()
-        for program in module.binaries
-    }
+    wanted = load().go
+    remedy = f"install Go {wanted} or newer (https://go.dev/dl) and put it on PATH"
+    if shutil.which("go") is None:
+        raise Trouble(f"no Go here, and the cluster is built from Go modules: {remedy}")
+    answer = subprocess.run(["go", "version"], capture_output=True, text=True, check=True).stdout
+    found = re.search(r"go(\d+(?:\.\d+)+)", answer)
+    version = found[1] if found else ""
+    if _numbers(version) < _numbers(wanted):
+        raise Trouble(f"Go {version or answer.strip()} is too old: {remedy}")
+    return version
 
 
-def binary(module: str, name: str | None = None) -> Path:
-    """Answer the path of one program, built when it is missing."""
-    return ensure(module)[name or versions()[module].binaries[0]]
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".") if part)
+
+
+def key_of(module: Module, go: str) -> str:
+    """Compute the key of a module's builds: another key, another build.
+
+    Parameters
+    ----------
+    module
+        The module.
+    go
+        Version of Go.
+
+    Returns
+    -------
+    str
+        Twelve hexadecimal digits.
+    """
+    digest = hashlib.sha256()
+    for path in sorted(module.folder.iterdir()):
+        if path.name in {"go.mod", "go.sum"} or path.suffix == ".go":
+            content = path.read_bytes()
+            digest.update(f"{path.name} {len(content)}\n".encode() + content)
+    flags = (module.tags, module.cgo, module.ldflags, go, platform.machine())
+    digest.update(repr(flags).encode())
+    return digest.hexdigest()[:12]
+
+
+def _folder(module: Module) -> Path:
+    return cache_folder() / "bin" / f"{module.name}-{key_of(module, go_version())}"
+
+
+def _place(name: str) -> Path:
+    return _folder(load().module_of(name)) / name
+
+
+def binary(name: str) -> Path:
+    """Give the place of one program, built when it is missing.
+
+    Parameters
+    ----------
+    name
+        Name of the program, such as ``kubelet``.
+
+    Returns
+    -------
+    Path
+        Its place.
+
+    Raises
+    ------
+    Trouble
+        When it cannot be built.
+    """
+    return ensure([name])[name]
+
+
+def missing(names: Iterable[str]) -> list[str]:
+    """List the programs that are not built yet."""
+    return [name for name in names if not _place(name).exists()]
+
+
+def ensure(names: Iterable[str], progress: Progress | None = None) -> dict[str, Path]:
+    """Build what is not built yet.
+
+    Parameters
+    ----------
+    names
+        Names of the programs.
+    progress
+        Where the way is shown; None shows it on stderr.
+
+    Returns
+    -------
+    dict[str, Path]
+        The place of each program.
+
+    Raises
+    ------
+    Trouble
+        When Go is missing or too old, or a build fails.
+    """
+    progress = progress or Progress()
+    wanted = list(dict.fromkeys(names))
+    todo = missing(wanted)
+    if todo:
+        progress.say(f"building {len(todo)} programs once, kept in {cache_folder() / 'bin'}")
+    modules: dict[str, list[str]] = {}
+    for name in todo:
+        modules.setdefault(load().module_of(name).name, []).append(name)
+    for number, (module_name, programs) in enumerate(modules.items(), start=1):
+        module = load().modules[module_name]
+        with _lock(module):
+            still = missing(programs)
+            if still:
+                _build(module, still, f"[{number}/{len(modules)}] {module.name}", progress)
+    return {name: _place(name) for name in wanted}
 
 
 @contextmanager
-def _lock(path: Path) -> Iterator[None]:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as file:
+def _lock(module: Module) -> Iterator[None]:
+    folder = cache_folder() / "bin"
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / f".{module.name}.lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
-def _build(module: Module, target: Path) -> None:
-    scratch = target.with_name(f".{target.name}.{os.getpid()}")
-    shutil.rmtree(scratch, ignore_errors=True)
-    scratch.mkdir(parents=True)
-    packages = subprocess.run(
-        ["go", "list", "-mod=readonly", "tool"],
-        cwd=MODULES / module.name,
-        check=False,
-        capture_output=True,
-        text=True,
-    )
-    command = ["go", "build", *FLAGS, "-ldflags", module.ldflags(), "-o", f"{scratch}/"]
-    if module.tags:
-        command += ["-tags", ",".join(module.tags)]
-    done = subprocess.run(
-        [*command, *packages.stdout.split()],
-        cwd=MODULES / module.name,
-        check=False,
-        capture_output=True,
-        text=True,
-        env={**os.environ, "CGO_ENABLED": "1" if module.cgo else "0"},
-    )
-    if packages.returncode or done.returncode:
-        words = "\n".join((packages.stderr + done.stderr).strip().splitlines()[-15:])
-        shutil.rmtree(scratch, ignore_errors=True)
-        raise Trouble(f"{module.name} {module.version} could not be built:\n{words}")
-    _name_binaries(module, scratch)
-    scratch.rename(target)
+def _environment(module: Module) -> dict[str, str]:
+    return {
+        **os.environ,
+        "CGO_ENABLED": "1" if module.cgo else "0",
+        # The machine's own flags must not leak into what the key promises.
+        "GOFLAGS": "-buildvcs=false -mod=readonly",
+        "GOWORK": "off",
+    }
 
 
-def _name_binaries(module: Module, folder: Path) -> None:
-    """Give a program its name: Go names it after the last element of the path, such as v3."""
-    built = sorted(path.name for path in folder.iterdir())
-    if len(module.binaries) == 1 and built != [module.binaries[0]]:
-        (folder / built[0]).rename(folder / module.binaries[0])
+def _flags(module: Module) -> list[str]:
+    tags = ["-tags", ",".join(module.tags)] if module.tags else []
+    return ["-trimpath", *tags]
+
+
+def _build(module: Module, names: list[str], title: str, progress: Progress) -> None:
+    since = time.monotonic()
+    target = _folder(module)
+    target.mkdir(parents=True, exist_ok=True)
+    packages = [module.binaries[name] for name in names]
+    environment = _environment(module)
+    progress.say(f"{title}: {', '.join(names)}")
+    total = _stale(module, packages, environment)
+    with tempfile.TemporaryDirectory(prefix=".build-", dir=target.parent) as scratch:
+        command = ["go", "build", "-v", *_flags(module), "-ldflags", module.ldflags]
+        process = subprocess.Popen(
+            [*command, "-o", f"{scratch}/", *packages],
+            cwd=module.folder,
+            env=environment,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        if process.stderr is None:
+            raise Trouble("the Go build has no output")
+        tail = _follow(process, process.stderr, title, total, since, progress)
+        if process.wait() != 0:
+            lines = "".join(tail[-SHOWN:])
+            raise Trouble(f"building {', '.join(names)} ({module.name}) failed:\n{lines}")
+        for name, package in zip(names, packages, strict=True):
+            (Path(scratch) / _default_name(package)).rename(target / name)
+    progress.say(f"{title}: built in {duration(time.monotonic() - since)}")
+
+
+def _follow(
+    process: "subprocess.Popen[str]",
+    stream: IO[str],
+    title: str,
+    total: int,
+    since: float,
+    progress: Progress,
+) -> list[str]:
+    lines: list[str] = []
+    # `extend` takes each line as it comes, so that its length is how far the build is.
+    reader = threading.Thread(target=lines.extend, args=(stream,), daemon=True)
+    reader.start()
+    while process.poll() is None:
+        progress.step(f"{title}: packages", len(lines), total, since)
+        reader.join(0.2)
+    reader.join()
+    return lines
+
+
+def _stale(module: Module, packages: list[str], environment: dict[str, str]) -> int:
+    """Count the packages that the build must compile, for the display."""
+    answer = subprocess.run(
+        ["go", "list", *_flags(module), "-deps", "-f", "{{if .Stale}}x{{end}}", *packages],
+        cwd=module.folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return answer.stdout.count("x")
+
+
+def _default_name(package: str) -> str:
+    """Name what ``go build -o folder/`` calls a program: the last part that is no version."""
+    parts = package.split("/")
+    if re.fullmatch(r"v\d+", parts[-1]):
+        parts.pop()
+    return parts[-1]

@@ -1,95 +1,268 @@
-"""Start, find and end a local cluster: one library for the demo, the tests and the benchmarks."""
+"""Brings a cluster up, finds it, takes it down: the library of the demo, tests, benchmarks.
 
-import fcntl
-import json
+`up` compares what runs with what should run and starts only the difference, so that a
+second run takes a moment and a half-dead cluster is healed by the same call.
+"""
+
 import os
-import shutil
 import subprocess
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from dev.cluster import binaries, control_plane, kind, network, node
-from dev.cluster.identities import make_identities
-from dev.cluster.images import Image, archive
-from dev.cluster.layout import Layout, find_layout, make_layout, state_folder
-from dev.cluster.processes import Processes, wait_until
-from dev.cluster.progress import Progress
-from dev.cluster.requirements import choose_kind, docker_answers, provide
+from typing_extensions import override
+
+from dev.cluster import binaries, bootstrap, images, kind, leftovers, network, requirements
+from dev.cluster.component import Component, start
+from dev.cluster.control_plane import Identities, control_plane, registry
+from dev.cluster.kubeapi import KubeAPI
+from dev.cluster.layout import (
+    DEFAULT_NAME,
+    Form,
+    Layout,
+    Record,
+    free_port,
+    layout,
+    lock,
+    others,
+)
+from dev.cluster.node import PAUSE, cgroup_root, node, upstream_resolvers
+from dev.cluster.processes import Processes
+from dev.cluster.progress import Progress, duration
+from dev.cluster.simulated import add_node, kwok
 from dev.cluster.trouble import Trouble
 
-__all__ = ["DEFAULT_NAME", "Cluster", "down", "find", "up"]
+__all__ = [
+    "DEFAULT_NAME",
+    "Cluster",
+    "KubectlError",
+    "down",
+    "find",
+    "form_here",
+    "programs_of",
+    "up",
+]
 
-DEFAULT_NAME = "cloister"
-"""Name of the cluster when none is given."""
-RBAC = Path(__file__).parent / "bootstrap.yaml"
-PATIENCE = 120.0
-"""Seconds that a component may take to be ready on a busy machine."""
+SERVER = ("etcd", "kube-apiserver", "kube-controller-manager", "kubectl", "registry")
+NODE = (
+    *("kube-scheduler", "coredns", "containerd", "containerd-shim-runc-v2", "ctr", "runc"),
+    *("bridge", "host-local", "loopback", "portmap", "pause", "kubelet", "kube-proxy"),
+)
+
+#: In the order of their end.
+COMPONENTS = (
+    *("kwok", "kubelet", "kube-proxy", "containerd", "coredns", "kube-scheduler"),
+    *("kube-controller-manager", "kube-apiserver", "etcd", "registry-node", "registry"),
+)
+
+PORTS = ("apiserver", "etcd", "etcd-peer", "controller-manager", "scheduler", "registry")
+
+
+class KubectlError(Trouble, subprocess.CalledProcessError):
+    """A call of kubectl failed; `stderr` holds what it said, and so does the message."""
+
+    def __init__(self, done: "subprocess.CompletedProcess[str]") -> None:
+        subprocess.CalledProcessError.__init__(
+            self, done.returncode, ["kubectl", *done.args[2:]], done.stdout, done.stderr
+        )
+
+    @override
+    def __str__(self) -> str:
+        return f"{' '.join(self.cmd)}: {self.stderr.strip()}"
 
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """A local cluster that was started."""
+    """A cluster that runs, or that ran before a part of it ended."""
 
     layout: Layout
-    """Its folder, addresses and ports."""
+    record: Record
 
     @property
     def name(self) -> str:
-        """Name of the cluster."""
-        return self.layout.name
+        """Its name."""
+        return self.record.name
+
+    @property
+    def form(self) -> Form:
+        """What kind of cluster it is."""
+        return self.record.form
+
+    @property
+    def has_node(self) -> bool:
+        """Whether Pods really run on it."""
+        return self.form in {Form.NODE, Form.KIND}
+
+    @property
+    def node_name(self) -> str | None:
+        """Name of its node, pretended or not; None where there is none."""
+        if self.form is Form.KIND:
+            return f"cloister-{self.name}-control-plane"
+        return None if self.form is Form.CONTROL_PLANE else self.name
 
     @property
     def kubeconfig(self) -> Path:
-        """The administrator's kubeconfig."""
+        """Its administrator's kubeconfig, complete in one file."""
         return self.layout.kubeconfig
 
     @property
     def registry(self) -> str:
-        """Host and port of the registry, as image references name it."""
-        return self.layout.registry
+        """Host and port of its registry, as image references name it; plain HTTP."""
+        return self.record.registry
 
     @property
-    def has_node(self) -> bool:
-        """Whether Pods really run."""
-        return self.layout.kind in {"node", "kind"}
+    def state_dir(self) -> Path:
+        """Folder of all that belongs to it."""
+        return self.layout.folder
+
+    @property
+    def logs_dir(self) -> Path:
+        """One log file per component."""
+        return self.layout.logs
+
+    @property
+    def host_address(self) -> str:
+        """Address by which Pods reach programs on this machine; loopback without a node."""
+        return self.record.host_address
 
     @property
     def processes(self) -> Processes:
-        """The components that run on this machine, with their logs."""
-        return Processes(self.layout.path("processes"), self.layout.path("logs"))
+        """Its processes, with their logs."""
+        return Processes(self.layout.processes, self.layout.logs)
+
+    @property
+    def components(self) -> dict[str, int | None]:
+        """Component -> its process id; None where it ended."""
+        known = [name for name in COMPONENTS if (self.layout.logs / f"{name}.log").exists()]
+        return {name: self.processes.pid(name) for name in known}
+
+    @property
+    def running(self) -> bool:
+        """Whether all its processes run."""
+        if self.form is Form.KIND:
+            return kind.runs(self.name)
+        return bool(self.components) and all(self.components.values())
 
     def bin(self, name: str) -> Path:
-        """Answer the path of a program that belongs to the cluster, such as ``kubectl``."""
-        for module in binaries.versions().values():
-            if name in module.binaries:
-                return binaries.binary(module.name, name)
-        raise Trouble(f"{name} is none of the cluster's programs; versions.toml lists them")
+        """Give the place of a program, built now if it never was.
 
-    def kubectl(self, *arguments: str, stdin: str | None = None, check: bool = True) -> str:
-        """Run kubectl as the administrator and answer what it printed.
+        Parameters
+        ----------
+        name
+            Such as ``kubectl`` or ``caddy``; ``versions.toml`` lists them.
+
+        Returns
+        -------
+        Path
+            Its place.
 
         Raises
         ------
-        subprocess.CalledProcessError
-            When it failed and `check` is set; `stderr` holds its words.
+        Trouble
+            When it cannot be built.
+        """
+        return binaries.ensure([name])[name]
+
+    def kubectl(
+        self,
+        *arguments: str,
+        stdin: str | None = None,
+        check: bool = True,
+        timeout: float | None = None,
+    ) -> str:
+        """Run kubectl as the administrator.
+
+        Parameters
+        ----------
+        arguments
+            Its arguments.
+        stdin
+            What it reads.
+        check
+            Whether a failure is an error.
+        timeout
+            Seconds until it is ended; None = never.
+
+        Returns
+        -------
+        str
+            What it wrote; without ``check`` also what it wrote to stderr.
+
+        Raises
+        ------
+        KubectlError
+            When it fails and ``check`` is set.
         """
         done = subprocess.run(
-            [self.bin("kubectl"), f"--kubeconfig={self.kubeconfig}", *arguments],
-            check=check,
+            [str(self.bin("kubectl")), f"--kubeconfig={self.kubeconfig}", *arguments],
+            input=stdin,
             capture_output=True,
             text=True,
-            input=stdin,
+            timeout=timeout,
+            check=False,
         )
-        return done.stdout if check else done.stdout + done.stderr
+        if not check:
+            return done.stdout + done.stderr
+        if done.returncode != 0:
+            raise KubectlError(done)
+        return done.stdout
+
+    def api(self) -> KubeAPI:
+        """Open a small client of its API server, as the administrator."""
+        return KubeAPI(self.record.server, self.layout.pki)
+
+
+def form_here(*, node: bool, simulated: bool = False) -> Form:
+    """Choose the form of a cluster on this machine.
+
+    Parameters
+    ----------
+    node
+        Whether Pods shall run.
+    simulated
+        Whether a node that only pretends is wanted.
+
+    Returns
+    -------
+    Form
+        kind where Docker answers, a node on Linux as root, else a simulated node.
+    """
+    if simulated:
+        return Form.SIMULATED
+    if not node:
+        return Form.CONTROL_PLANE
+    if requirements.docker_answers():
+        return Form.KIND
+    return Form.NODE if os.geteuid() == 0 else Form.SIMULATED
+
+
+def programs_of(form: Form) -> tuple[str, ...]:
+    """List the programs that a form needs."""
+    return {
+        Form.CONTROL_PLANE: SERVER,
+        Form.SIMULATED: (*SERVER, "kube-scheduler", "kwok"),
+        Form.NODE: (*SERVER, *NODE),
+        Form.KIND: (),
+    }[form]
 
 
 def find(name: str = DEFAULT_NAME) -> Cluster | None:
-    """Answer a cluster that an earlier `up` made, running or not; None when there is none."""
-    layout = find_layout(name)
-    return Cluster(layout) if layout else None
+    """Find a cluster that was brought up and not taken down.
+
+    Parameters
+    ----------
+    name
+        Its name.
+
+    Returns
+    -------
+    Cluster or None
+        The cluster, whether its processes run or not; None when there is none.
+    """
+    places = layout(name)
+    record = Record.read(places.record)
+    return None if record is None else Cluster(places, record)
 
 
 def up(
@@ -99,257 +272,175 @@ def up(
     simulated: bool = False,
     progress: Progress | None = None,
 ) -> Cluster:
-    """Start a cluster, or what is missing of one; seconds when it runs.
+    """Bring a cluster up, or heal what of it ended.
 
     Parameters
     ----------
     name
-        Name of the cluster; several live side by side.
+        Its name; several clusters run side by side.
     node
-        Whether it gets a node; without, it is a control plane for tests of the API alone.
+        Whether Pods shall run; False runs etcd, the API server, the controllers and
+        the registry alone. A cluster with a node also serves who asks for none.
     simulated
-        Whether the node is simulated even where a real one could run.
+        Take a node that only pretends.
     progress
-        Where to tell what is done; None = standard error.
+        Where the way is shown; None shows it on stderr.
+
+    Returns
+    -------
+    Cluster
+        The running cluster.
 
     Raises
     ------
     Trouble
-        When this machine lacks something, or a component does not start; it says what to do.
+        When something stands in the way; says what and the remedy.
     """
     progress = progress or Progress()
-    with _lock(name):
-        wanted = _wanted_kind(node=node, simulated=simulated)
-        layout = find_layout(name) or make_layout(name, wanted)
-        if layout.kind != wanted:
-            raise Trouble(
-                f"cluster {name} exists as {layout.kind!r}, not as {wanted!r}; "
-                f"take another name or `python -m dev.cluster down --name {name}` first"
+    since = time.monotonic()
+    places = layout(name)
+    with lock(name):
+        known = Record.read(places.record)
+        form = _form(known, node=node, simulated=simulated, progress=progress)
+        if form is Form.KIND:
+            return Cluster(places, kind.up(places, known, progress))
+        requirements.check_system(form)
+        programs = _programs(form, progress)
+        record = known or _new_record(places, form)
+        started = _bring_up(places, record, programs, progress)
+        if started:
+            progress.say(
+                f"cluster {name} ({form}) is up after {duration(time.monotonic() - since)}: "
+                f"export KUBECONFIG={places.kubeconfig}"
             )
-        cluster = Cluster(layout)
-        if wanted == "kind":
-            kind.up(name, layout.kubeconfig, layout.registry)
-            return cluster
-        _start_control_plane(cluster, progress)
-        if wanted == "node":
-            _start_node(cluster, progress)
-        elif wanted == "simulated":
-            _start_simulation(cluster, progress)
-    return cluster
+        return Cluster(places, record)
 
 
-def down(name: str = DEFAULT_NAME) -> bool:
-    """End a cluster and remove all that it left; answer whether there was one."""
-    layout = find_layout(name)
-    folder = state_folder() / name
-    if layout is None:
-        _sweep_folder(folder)
-        return False
-    with _lock(name):
-        cluster = Cluster(layout)
-        if layout.kind == "kind":
-            kind.down(name)
-        if layout.kind == "node":
-            _stop_pods(cluster)
-        for process in reversed(cluster.processes.names()):
-            cluster.processes.stop(process)
-        if layout.kind == "node":
-            network.remove_bridge(layout)
-            network.remove_proxy_rules()
-        _sweep_folder(folder)
-    return True
-
-
-def _wanted_kind(*, node: bool, simulated: bool) -> str:
-    if not node:
-        return "control-plane"
-    if simulated:
-        return "simulated"
-    return choose_kind(platform=sys.platform, root=os.geteuid() == 0, docker=docker_answers())
-
-
-def _start_control_plane(cluster: Cluster, progress: Progress) -> None:
-    layout, run = cluster.layout, cluster.processes
-    modules = ["kubernetes", "etcd"]
-    if layout.kind == "node":
-        _refuse_second_node(layout)
-        provide(lambda text: print(text, end="", file=sys.stderr))
-        modules += ["runc", "containerd", "cni", "coredns", "registry"]
-    if layout.kind == "simulated":
-        modules.append("kwok")
-    programs = binaries.ensure(*modules, progress=progress)
-    who = make_identities(layout)
-    if layout.kind == "node":
-        network.set_up_bridge(layout)
-    began = not run.is_running("apiserver")
-    run.start("etcd", control_plane.etcd(programs["etcd"], layout, who))
-    run.start("apiserver", control_plane.apiserver(programs["kube-apiserver"], layout, who))
-    run.await_ready("apiserver", lambda: _healthy(cluster), within=PATIENCE)
-    run.start(
-        "controller-manager",
-        control_plane.controller_manager(programs["kube-controller-manager"], layout, who),
-    )
-    run.start("scheduler", control_plane.scheduler(programs["kube-scheduler"], layout, who))
-    if began:
-        cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(RBAC))
-        _await(
-            "the default service account",
-            lambda: bool(cluster.kubectl("get", "sa", "default", "--ignore-not-found", "-oname")),
+def _form(known: Record | None, *, node: bool, simulated: bool, progress: Progress) -> Form:
+    form = form_here(node=node, simulated=simulated)
+    if known is None:
+        if form is Form.SIMULATED and not simulated:
+            progress.say(
+                "not root and no Docker here: the node is simulated, Pods only pretend to run"
+            )
+        return form
+    serves = known.form is form or form is Form.CONTROL_PLANE or (node and known.form is Form.NODE)
+    if not serves:
+        raise Trouble(
+            f"cluster {known.name} exists with the form {known.form}, asked for is {form}: "
+            f"take it down first (python -m dev.cluster down --name {known.name}) "
+            "or choose another name"
         )
+    return known.form
 
 
-def _start_node(cluster: Cluster, progress: Progress) -> None:
-    layout, run = cluster.layout, cluster.processes
-    programs = binaries.ensure("kubernetes", "runc", "containerd", "cni", "coredns", "registry")
-    who = make_identities(layout)
-    node.write_node_files(layout, who, programs)
-    path = {"PATH": f"{programs['containerd'].parent}:{os.environ.get('PATH', '')}"}
-    if not run.is_running("containerd"):
-        # What an earlier containerd kept of its own state is of no use without its Pods.
-        layout.path("containerd.sock").unlink(missing_ok=True)
-    run.start("registry", node.registry(programs["registry"], layout), env=_quiet_registry())
-    run.start("containerd", node.containerd(programs["containerd"], layout), env=path)
-    run.await_ready("containerd", lambda: _containerd_answers(cluster), within=PATIENCE)
-    _import_pause(cluster)
-    run.start("coredns", node.coredns(programs["coredns"], layout))
-    run.start("kube-proxy", node.proxy(programs["kube-proxy"], layout))
-    run.start("kubelet", node.kubelet(programs["kubelet"], layout), env=path)
-    if not _node_is_ready(cluster):
-        with progress.step(f"waiting for node {layout.node}"):
-            run.await_ready("kubelet", lambda: _node_is_ready(cluster), within=PATIENCE)
+def _programs(form: Form, progress: Progress) -> dict[str, Path]:
+    purposes = ["build", "node-build"] if form is Form.NODE else ["build"]
+    needed = programs_of(form)
+    todo = bool(binaries.missing(needed))
+    if form is Form.NODE:
+        requirements.install_packages(["node"], progress)
+    if todo:
+        requirements.install_packages(purposes, progress)
+    requirements.check_room(form, build=todo, cache=binaries.cache_folder())
+    return binaries.ensure(needed, progress)
 
 
-def _start_simulation(cluster: Cluster, progress: Progress) -> None:
-    layout, run = cluster.layout, cluster.processes
-    sys.stderr.write("this node is simulated: Pods are said to run, nothing really does\n")
-    shutil.copy(Path(__file__).parent / "kwok-stages.yaml", layout.path("kwok-stages.yaml"))
-    run.start("kwok", control_plane.kwok(binaries.binary("kwok"), layout))
-    manifest = {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {
-            "name": layout.node,
-            "annotations": {"kwok.x-k8s.io/node": "fake"},
-            "labels": {"kubernetes.io/hostname": layout.node},
-        },
-    }
-    cluster.kubectl("apply", "--server-side", "-f", "-", stdin=json.dumps(manifest))
-    with progress.step(f"waiting for simulated node {layout.node}"):
-        run.await_ready("kwok", lambda: _node_is_ready(cluster), within=PATIENCE)
+def _new_record(places: Layout, form: Form) -> Record:
+    with lock(""):
+        neighbours = others(places.name)
+        taken = {port for other in neighbours for port in other.ports.values()}
+        record = Record(name=places.name, form=form)
+        wanted = [*PORTS, *{Form.NODE: ["dns-ready"], Form.SIMULATED: ["kwok"]}.get(form, [])]
+        for purpose in wanted:
+            record.ports[purpose] = free_port(taken)
+            taken.add(record.ports[purpose])
+        if form is Form.NODE:
+            record.index = network.choose_index({other.index for other in neighbours})
+        places.make()
+        record.save(places.record)
+    return record
 
 
-def _healthy(cluster: Cluster) -> bool:
-    return cluster.kubectl("get", "--raw", "/readyz", check=False).strip() == "ok"
+def _bring_up(
+    places: Layout, record: Record, programs: dict[str, Path], progress: Progress
+) -> bool:
+    """Start what does not run; tells whether anything was started."""
+    places.make()
+    who = Identities(places, record)
+    if record.form is Form.NODE:
+        _prepare_node(places, record)
+    server = [*registry(places, record, programs), *control_plane(places, record, programs, who)]
+    started = _start(places, server, progress)
+    if started:
+        with KubeAPI(record.server, places.pki) as api:
+            bootstrap.apply_first_objects(record, api)
+    if record.form is Form.NODE:
+        pause = images.pause_image(programs["pause"])
+        repository, _, tag = PAUSE.partition(":")
+        images.push(pause, record.registry, repository, tag)
+        started |= _start(places, node(places, record, programs, who), progress)
+    elif record.form is Form.SIMULATED:
+        started |= _start(places, [kwok(record, programs, who)], progress)
+        with KubeAPI(record.server, places.pki) as api:
+            add_node(record, api)
+    return started
 
 
-def _node_is_ready(cluster: Cluster) -> bool:
-    path = '-ojsonpath={.status.conditions[?(@.type=="Ready")].status}'
-    return cluster.kubectl("get", "node", cluster.layout.node, path, check=False) == "True"
+def _prepare_node(places: Layout, record: Record) -> None:
+    run = Processes(places.processes, places.logs)
+    if not any(run.is_running(name) for name in ("containerd", "kubelet", "kube-proxy")):
+        # A cut-off run or a restart of the machine: begin from a clean state.
+        leftovers.clear_node(places, cgroup_root(record.name))
+    resolver = any(address.startswith("127.") for address in upstream_resolvers())
+    network.set_up(record, resolver=resolver)
+    leftovers.make_cgroups(cgroup_root(record.name))
 
 
-def _containerd_answers(cluster: Cluster) -> bool:
-    return _ctr(cluster, "version").returncode == 0
+def _start(places: Layout, components: Iterable[Component], progress: Progress) -> bool:
+    run = Processes(places.processes, places.logs)
+    changed = False
+    for component in components:
+        if start(run, component):
+            changed = True
+            progress.say(f"{component.name} serves")
+    return changed
 
 
-def _import_pause(cluster: Cluster) -> None:
-    """Give the node the image that holds a Pod's namespaces."""
-    listed = _ctr(cluster, "images", "list", "--quiet").stdout
-    if node.PAUSE_IMAGE in listed.split():
-        return
-    program = cluster.layout.path("pause")
-    subprocess.run(
-        ["go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", program, "."],
-        cwd=Path(__file__).parent / "pause",
-        check=True,
-        env={**os.environ, "CGO_ENABLED": "0"},
-    )
-    file = cluster.layout.path("pause.tar")
-    image = Image(files={"/pause": program}, entrypoint=("/pause",), folders=())
-    file.write_bytes(archive(image, node.PAUSE_IMAGE))
-    done = _ctr(cluster, "images", "import", "--local", str(file))
-    if done.returncode:
-        raise Trouble(f"the pause image could not be imported: {done.stderr}")
+def down(name: str = DEFAULT_NAME, *, progress: Progress | None = None) -> bool:
+    """Take a cluster down and remove all that belongs to it.
 
+    Parameters
+    ----------
+    name
+        Its name.
+    progress
+        Where the way is shown; None shows it on stderr.
 
-def _ctr(cluster: Cluster, *arguments: str) -> subprocess.CompletedProcess[str]:
-    socket = cluster.layout.path("containerd.sock")
-    return subprocess.run(
-        [cluster.bin("ctr"), "--address", str(socket), "--namespace", "k8s.io", *arguments],
-        check=False,
-        capture_output=True,
-        text=True,
-    )
+    Returns
+    -------
+    bool
+        Whether there was anything.
 
-
-def _stop_pods(cluster: Cluster) -> None:
-    """End what the kubelet started: its containers outlive containerd."""
-    cluster.processes.stop("kubelet")
-    if not cluster.processes.is_running("containerd"):
-        _kill_shims(cluster)
-        return
-    tasks = _ctr(cluster, "tasks", "list", "--quiet").stdout.split()
-    for task in tasks:
-        _ctr(cluster, "tasks", "kill", "--all", "--signal", "SIGKILL", task)
-    wait_until(lambda: not _running_tasks(cluster), within=10)
-    for task in tasks:
-        _ctr(cluster, "tasks", "delete", "--force", task)
-    for container in _ctr(cluster, "containers", "list", "--quiet").stdout.split():
-        _ctr(cluster, "containers", "delete", container)
-    _kill_shims(cluster)
-
-
-def _running_tasks(cluster: Cluster) -> bool:
-    return " RUNNING" in _ctr(cluster, "tasks", "list").stdout
-
-
-def _kill_shims(cluster: Cluster) -> None:
-    """Kill containerd's shims of this cluster, known by the socket's path on their command line."""
-    mark = str(cluster.layout.path("containerd.sock")).encode()
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit():
-            continue
-        try:
-            command = (entry / "cmdline").read_bytes()
-        except OSError:
-            continue
-        if b"containerd-shim-runc-v2" in command and mark in command:
-            subprocess.run(["kill", "-9", entry.name], check=False, capture_output=True)
-
-
-def _refuse_second_node(layout: Layout) -> None:
-    """kube-proxy's rules and the kubelet's control groups have fixed names: one node at a time."""
-    for other in state_folder().glob("*/cluster.json"):
-        name = other.parent.name
-        found = find(name)
-        if name == layout.name or found is None or found.layout.kind != "node":
-            continue
-        if found.processes.is_running("kubelet"):
-            raise Trouble(
-                f"cluster {name} runs a node on this machine, and one machine can be one node "
-                f"only; end it with `python -m dev.cluster down --name {name}`"
-            )
-
-
-def _await(what: str, question: Callable[[], bool]) -> None:
-    if not wait_until(question, within=PATIENCE):
-        raise Trouble(f"{what} was not there within {PATIENCE:.0f} s")
-
-
-def _quiet_registry() -> dict[str, str]:
-    return {"OTEL_TRACES_EXPORTER": "none", "OTEL_METRICS_EXPORTER": "none"}
-
-
-def _sweep_folder(folder: Path) -> None:
-    if folder.exists():
-        network.remove_mounts(folder)
-        shutil.rmtree(folder, ignore_errors=True)
-    if folder.exists():
-        raise Trouble(f"{folder} could not be removed; something is still mounted or open in it")
-
-
-@contextmanager
-def _lock(name: str) -> Iterator[None]:
-    state_folder().mkdir(parents=True, exist_ok=True)
-    with (state_folder() / f".{name}.lock").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+    Raises
+    ------
+    Trouble
+        When something of it cannot be removed.
+    """
+    progress = progress or Progress()
+    places = layout(name)
+    with lock(name):
+        if not places.folder.exists():
+            return False
+        record = Record.read(places.record)
+        if record is not None and record.form is Form.KIND:
+            kind.down(record)
+        run = Processes(places.processes, places.logs)
+        for component in (*COMPONENTS, *run.names()):
+            run.stop(component)
+        if record is not None and record.form is Form.NODE:
+            leftovers.clear_node(places, cgroup_root(name))
+            network.tear_down(record)
+        leftovers.clear_files(places)
+    progress.say(f"cluster {name} is gone")
+    return True

@@ -1,7 +1,7 @@
-"""Make OCI images from files and push them to a registry, without Docker.
+"""Writes container images without Docker and pushes them to a registry.
 
-An image is a layer (a tar archive), a configuration and a manifest, each named by its hash (OCI
-Image Format Specification). The same files give the same image.
+Follows the OCI image format and distribution specifications. The same content gives
+the same digest. Called by the cluster (pause image), the demo and tests.
 """
 
 import gzip
@@ -16,200 +16,292 @@ from typing import Any
 
 import httpx
 
-from dev.cluster import binaries
+from dev.cluster.binaries import binary
 from dev.cluster.trouble import Trouble
 
-__all__ = ["Image", "archive", "busybox_image", "digest", "push", "shim_image"]
+__all__ = ["Image", "busybox_image", "folder_files", "pause_image", "push", "shim_image"]
 
-LAYER = "application/vnd.oci.image.layer.v1.tar+gzip"
-CONFIG = "application/vnd.oci.image.config.v1+json"
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 INDEX = "application/vnd.oci.image.index.v1+json"
+CONFIG = "application/vnd.oci.image.config.v1+json"
+LAYER = "application/vnd.oci.image.layer.v1.tar+gzip"
+
+#: User and group of programs that need no rights.
+NOBODY = "65532:65532"
+
+#: Programs of busybox that have a link of their own in `busybox_image`.
+BUSYBOX = (
+    *("cat", "chmod", "cp", "date", "df", "echo", "env", "false", "grep", "head", "httpd", "id"),
+    *("ip", "kill", "ls", "mkdir", "mount", "nc", "nproc", "nslookup", "ping", "printf", "ps"),
+    *("rm", "seq", "sh", "sleep", "stat", "sync", "tail", "test", "touch", "true", "unshare"),
+    *("wget", "yes"),
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """An image to be."""
+    """What is in an image and how it is started."""
 
+    #: Path in the image -> content: bytes, or a file whose mode is kept.
     files: Mapping[str, bytes | Path]
-    """Content by absolute path; all files are executable and belong to root."""
     entrypoint: Sequence[str] = ()
-    """ENTRYPOINT."""
     command: Sequence[str] = ()
-    """CMD."""
     env: Sequence[str] = ()
-    """ENV, ``NAME=value``."""
     user: str = ""
-    """USER; empty = root."""
     working_dir: str = "/"
-    """WORKDIR."""
-    folders: Sequence[str] = ("/tmp",)
-    """Empty folders that everybody may write to."""
+    ports: Sequence[int] = ()
+    #: Path of a symbolic link -> its target.
     links: Mapping[str, str] = field(default_factory=dict)
-    """Symbolic links: path -> target."""
+    #: Folders that everybody may write to.
+    folders: Sequence[str] = ("/tmp",)
+    architecture: str = "amd64"
+    labels: Mapping[str, str] = field(default_factory=dict)
 
-    def blobs(self) -> tuple[bytes, bytes, bytes]:
-        """Answer layer, configuration and manifest."""
-        plain = self._layer()
-        layer = gzip.compress(plain, compresslevel=1, mtime=0)
-        config = _json(
-            {
-                "architecture": "amd64",
-                "os": "linux",
-                "config": {
-                    "Entrypoint": list(self.entrypoint),
-                    "Cmd": list(self.command),
-                    "Env": list(self.env),
-                    "User": self.user,
-                    "WorkingDir": self.working_dir,
-                },
-                "rootfs": {"type": "layers", "diff_ids": [digest(plain)]},
-            }
-        )
-        manifest = _json(
-            {
-                "schemaVersion": 2,
-                "mediaType": MANIFEST,
-                "config": _descriptor(CONFIG, config),
-                "layers": [_descriptor(LAYER, layer)],
-            }
-        )
-        return layer, config, manifest
-
-    def _layer(self) -> bytes:
-        buffer = io.BytesIO()
-        with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as tar:
-            for folder in sorted(_parents(self.files, self.links) - set(self.folders)):
-                _add_folder(tar, folder, 0o755)
-            for folder in sorted(self.folders):
-                _add_folder(tar, folder, 0o1777)
+    def layer(self) -> bytes:
+        """Write the one layer, a tar file; times and owners are zero so that digests repeat."""
+        stream = io.BytesIO()
+        with tarfile.open(fileobj=stream, mode="w", format=tarfile.PAX_FORMAT) as archive:
+            for folder in sorted(self._folders()):
+                entry = tarfile.TarInfo(folder)
+                entry.type = tarfile.DIRTYPE
+                entry.mode = 0o1777 if f"/{folder}" in self.folders else 0o755
+                archive.addfile(entry)
             for path, content in sorted(self.files.items()):
-                data = content.read_bytes() if isinstance(content, Path) else content
+                data = content if isinstance(content, bytes) else content.read_bytes()
                 entry = tarfile.TarInfo(path.lstrip("/"))
-                entry.mode, entry.size = 0o755, len(data)
-                tar.addfile(entry, io.BytesIO(data))
+                entry.size = len(data)
+                executable = isinstance(content, Path) and content.stat().st_mode & 0o100
+                entry.mode = 0o755 if executable else 0o644
+                archive.addfile(entry, io.BytesIO(data))
             for path, target in sorted(self.links.items()):
                 entry = tarfile.TarInfo(path.lstrip("/"))
-                entry.type, entry.linkname = tarfile.SYMTYPE, target
-                tar.addfile(entry)
-        return buffer.getvalue()
+                entry.type = tarfile.SYMTYPE
+                entry.linkname = target
+                archive.addfile(entry)
+        return stream.getvalue()
+
+    def _folders(self) -> set[str]:
+        wanted = {folder.strip("/") for folder in self.folders}
+        for path in (*self.files, *self.links, *self.folders):
+            for parent in Path(path.lstrip("/")).parents:
+                if str(parent) != ".":
+                    wanted.add(str(parent))
+        return wanted
+
+    def config(self, layer_digest: str) -> bytes:
+        """Write the configuration.
+
+        Parameters
+        ----------
+        layer_digest
+            Digest of the unpacked layer.
+
+        Returns
+        -------
+        bytes
+            Its JSON.
+        """
+        run: dict[str, Any] = {
+            "Env": list(self.env),
+            "WorkingDir": self.working_dir,
+            "Entrypoint": list(self.entrypoint) or None,
+            "Cmd": list(self.command) or None,
+            "User": self.user or None,
+            "ExposedPorts": {f"{port}/tcp": {} for port in self.ports} or None,
+            "Labels": dict(self.labels) or None,
+        }
+        return _json(
+            {
+                "architecture": self.architecture,
+                "os": "linux",
+                "config": {key: value for key, value in run.items() if value is not None},
+                "rootfs": {"type": "layers", "diff_ids": [layer_digest]},
+            }
+        )
 
 
-def push(image: Image, registry: str, repository: str, tag: str = "latest") -> str:
-    """Push an image to a registry that speaks plain HTTP and asks for no login.
-
-    Returns
-    -------
-    str
-        Reference with tag and digest.
-
-    Raises
-    ------
-    httpx.HTTPError
-        When the registry cannot be reached or refuses a part.
-    """
-    layer, config, manifest = image.blobs()
-    base = f"http://{registry}/v2/{repository}"
-    with httpx.Client(timeout=120, trust_env=False) as client:
-        for blob in (layer, config):
-            if client.head(f"{base}/blobs/{digest(blob)}").status_code == httpx.codes.OK:
-                continue
-            begun = client.post(f"{base}/blobs/uploads/").raise_for_status()
-            location = httpx.URL(base).join(begun.headers["location"])
-            client.put(
-                location.copy_merge_params({"digest": digest(blob)}),
-                content=blob,
-                headers={"content-type": "application/octet-stream"},
-            ).raise_for_status()
-        client.put(
-            f"{base}/manifests/{tag}", content=manifest, headers={"content-type": MANIFEST}
-        ).raise_for_status()
-    return f"{registry}/{repository}:{tag}@{digest(manifest)}"
+def _json(content: Any) -> bytes:
+    return json.dumps(content, separators=(",", ":"), sort_keys=True).encode()
 
 
-def archive(image: Image, name: str) -> bytes:
-    """Answer the image as an OCI archive that ``ctr images import`` takes.
+def _digest(content: bytes) -> str:
+    return "sha256:" + hashlib.sha256(content).hexdigest()
+
+
+def _descriptor(media_type: str, content: bytes) -> dict[str, Any]:
+    return {"mediaType": media_type, "digest": _digest(content), "size": len(content)}
+
+
+def push(
+    image: Image, registry: str, repository: str, tag: str = "latest", *, index: bool = False
+) -> str:
+    """Push an image to a registry that speaks plain HTTP.
 
     Parameters
     ----------
     image
         The image.
-    name
-        Full reference under which it is known on the node.
-    """
-    layer, config, manifest = image.blobs()
-    descriptor = _descriptor(MANIFEST, manifest) | {
-        "annotations": {"io.containerd.image.name": name},
-        "platform": {"architecture": "amd64", "os": "linux"},
-    }
-    index = _json({"schemaVersion": 2, "mediaType": INDEX, "manifests": [descriptor]})
-    members = {
-        "oci-layout": _json({"imageLayoutVersion": "1.0.0"}),
-        "index.json": index,
-        **{f"blobs/sha256/{digest(blob)[7:]}": blob for blob in (layer, config, manifest)},
-    }
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w") as tar:
-        for path, data in members.items():
-            entry = tarfile.TarInfo(path)
-            entry.size = len(data)
-            tar.addfile(entry, io.BytesIO(data))
-    return buffer.getvalue()
+    registry
+        Host and port, such as that of `Cluster.registry`.
+    repository
+        Name of the repository.
+    tag
+        Tag that shall name it; "" pushes by digest alone.
+    index
+        Wrap it in an image index, as images for several platforms are.
 
-
-def shim_image() -> Image:
-    """Answer the image of the shim: Caddy alone, as an unprivileged user."""
-    return Image(
-        files={"/caddy": binaries.binary("caddy")},
-        entrypoint=("/caddy",),
-        command=("run",),
-        env=("XDG_DATA_HOME=/tmp/data", "XDG_CONFIG_HOME=/tmp/config", "HOME=/tmp"),
-        user="65532:65532",
-    )
-
-
-def busybox_image() -> Image:
-    """Answer a small image with a shell and the usual programs, for tests.
+    Returns
+    -------
+    str
+        Reference with digest, ``registry/repository@sha256:…``.
 
     Raises
     ------
     Trouble
-        When Debian's package busybox-static is not installed.
+        When the registry refuses or does not answer.
     """
-    program = Path("/bin/busybox")
-    if not program.exists():
-        raise Trouble("busybox is missing; install Debian's package busybox-static")
-    names = ("sh", "cat", "ls", "id", "env", "sleep", "wget", "nc", "httpd", "nslookup", "true")
+    layer = image.layer()
+    packed = gzip.compress(layer, compresslevel=1, mtime=0)
+    config = image.config(_digest(layer))
+    manifest = _json(
+        {
+            "schemaVersion": 2,
+            "mediaType": MANIFEST,
+            "config": _descriptor(CONFIG, config),
+            "layers": [_descriptor(LAYER, packed)],
+        }
+    )
+    with httpx.Client(base_url=f"http://{registry}", timeout=60, trust_env=False) as client:
+        try:
+            for content in (packed, config):
+                _push_blob(client, repository, content)
+            digest = _push_manifest(client, repository, MANIFEST, manifest, "" if index else tag)
+            if index:
+                platform = {"os": "linux", "architecture": image.architecture}
+                entry = {**_descriptor(MANIFEST, manifest), "platform": platform}
+                content = _json({"schemaVersion": 2, "mediaType": INDEX, "manifests": [entry]})
+                digest = _push_manifest(client, repository, INDEX, content, tag)
+        except httpx.HTTPError as error:
+            raise Trouble(
+                f"pushing {repository} to the registry {registry} failed: {error}"
+            ) from error
+    return f"{registry}/{repository}@{digest}"
+
+
+def _push_blob(client: httpx.Client, repository: str, content: bytes) -> None:
+    digest = _digest(content)
+    if client.head(f"/v2/{repository}/blobs/{digest}").is_success:
+        return
+    upload = client.post(f"/v2/{repository}/blobs/uploads/")
+    upload.raise_for_status()
+    place = httpx.URL(upload.headers["Location"]).copy_merge_params({"digest": digest})
+    client.put(
+        place, content=content, headers={"Content-Type": "application/octet-stream"}
+    ).raise_for_status()
+
+
+def _push_manifest(
+    client: httpx.Client, repository: str, media_type: str, content: bytes, tag: str
+) -> str:
+    digest = _digest(content)
+    place = f"/v2/{repository}/manifests/{tag or digest}"
+    client.put(place, content=content, headers={"Content-Type": media_type}).raise_for_status()
+    return digest
+
+
+def folder_files(folder: Path, target: str) -> dict[str, bytes | Path]:
+    """List the files below a folder for `Image.files`.
+
+    Parameters
+    ----------
+    folder
+        The folder.
+    target
+        Where they lie in the image.
+
+    Returns
+    -------
+    dict[str, bytes | Path]
+        Path in the image -> file.
+    """
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file())
+    return {f"{target.rstrip('/')}/{path.relative_to(folder)}": path for path in files}
+
+
+def pause_image(pause: Path) -> Image:
+    """Describe the image that holds a Pod's namespaces.
+
+    Parameters
+    ----------
+    pause
+        The program.
+
+    Returns
+    -------
+    Image
+        The image.
+    """
+    return Image(files={"/pause": pause}, entrypoint=["/pause"], user=NOBODY)
+
+
+def shim_image(certificates: Path = Path("/etc/ssl/certs/ca-certificates.crt")) -> Image:
+    """Describe the image of the shim: Caddy alone, without rights, writing below /tmp.
+
+    Parameters
+    ----------
+    certificates
+        Authorities that it trusts; left out where this machine has none.
+
+    Returns
+    -------
+    Image
+        The image.
+
+    Raises
+    ------
+    Trouble
+        When Caddy is not built yet and cannot be.
+    """
+    files: dict[str, bytes | Path] = {"/usr/bin/caddy": binary("caddy")}
+    if certificates.exists():
+        files["/etc/ssl/certs/ca-certificates.crt"] = certificates
     return Image(
-        files={"/bin/busybox": program},
-        links={f"/bin/{name}": "busybox" for name in names},
-        command=("sh",),
-        env=("PATH=/bin",),
+        files=files,
+        entrypoint=("/usr/bin/caddy",),
+        command=("run",),
+        env=(
+            "HOME=/tmp",
+            "PATH=/usr/bin",
+            "XDG_CONFIG_HOME=/tmp/config",
+            "XDG_DATA_HOME=/tmp/data",
+        ),
+        user=NOBODY,
     )
 
 
-def digest(blob: bytes) -> str:
-    """Answer the name of a blob: ``sha256:`` and its hash."""
-    return f"sha256:{hashlib.sha256(blob).hexdigest()}"
+def busybox_image(busybox: Path = Path("/bin/busybox")) -> Image:
+    """Describe a small image with a shell and the usual programs, for tests.
 
+    Parameters
+    ----------
+    busybox
+        The program, linked statically (Debian package busybox-static).
 
-def _descriptor(media_type: str, blob: bytes) -> dict[str, Any]:
-    return {"mediaType": media_type, "digest": digest(blob), "size": len(blob)}
+    Returns
+    -------
+    Image
+        The image.
 
-
-def _json(value: object) -> bytes:
-    return json.dumps(value, separators=(",", ":"), sort_keys=True).encode()
-
-
-def _parents(*tables: Mapping[str, object]) -> set[str]:
-    found: set[str] = set()
-    for table in tables:
-        for path in table:
-            found |= {str(parent) for parent in Path(path).parents if str(parent) != "/"}
-    return found
-
-
-def _add_folder(tar: tarfile.TarFile, path: str, mode: int) -> None:
-    entry = tarfile.TarInfo(path.lstrip("/"))
-    entry.type, entry.mode = tarfile.DIRTYPE, mode
-    tar.addfile(entry)
+    Raises
+    ------
+    Trouble
+        When the program is missing.
+    """
+    if not busybox.exists():
+        raise Trouble(f"{busybox} is missing; install Debian's package busybox-static")
+    return Image(
+        files={"/bin/busybox": busybox, "/etc/passwd": b"root:x:0:0:root:/:/bin/sh\n"},
+        links={f"/bin/{name}": "busybox" for name in BUSYBOX},
+        command=("sh",),
+        env=("PATH=/bin",),
+    )

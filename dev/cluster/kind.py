@@ -1,84 +1,150 @@
-"""The cluster in Docker: what kind is told, and the registry beside it.
+"""The cluster in Docker containers, by kind, where Docker answers.
 
-Not part of CI, which has no Docker: the tests look at what is generated here.
+Only what it generates is tested here: machines of continuous integration have no
+Docker. The registry follows kind's page "Local Registry".
 """
 
+import json
 import subprocess
-from pathlib import Path
+from typing import Any
 
+import yaml
+
+from dev.cluster.layout import Form, Layout, Record, free_port, others
+from dev.cluster.progress import Progress
 from dev.cluster.trouble import Trouble
+from dev.cluster.versions import load
 
-__all__ = ["configuration", "down", "registry_commands", "up"]
+__all__ = ["commands", "configuration", "down", "runs", "up"]
 
-REGISTRY_IMAGE = "docker.io/library/registry:3"
-
-
-def configuration() -> str:
-    """Answer kind's configuration: one node whose containerd reads registry hosts from a folder."""
-    return """kind: Cluster
-apiVersion: kind.x-k8s.io/v1alpha4
-nodes:
-  - role: control-plane
-containerdConfigPatches:
-  - |-
-    [plugins."io.containerd.cri.v1.images".registry]
-      config_path = "/etc/containerd/certs.d"
-"""
+#: Where containerd in a kind node looks for registries.
+HOSTS = "/etc/containerd/certs.d"
 
 
-def registry_commands(name: str, registry: str) -> list[list[str]]:
-    """Answer the commands that start a registry and tell the node of it.
+def _cluster(name: str) -> str:
+    return f"cloister-{name}"
+
+
+def _registry(name: str) -> str:
+    return f"cloister-{name}-registry"
+
+
+def configuration(name: str) -> dict[str, Any]:
+    """Write kind's configuration.
 
     Parameters
     ----------
     name
         Name of the cluster.
-    registry
-        Host and port of the registry on this machine, as image references name it.
+
+    Returns
+    -------
+    dict
+        The configuration.
     """
-    container = f"{name}-registry"
-    folder = f"/etc/containerd/certs.d/{registry}"
-    hosts = f'[host."http://{container}:5000"]'
-    run = ["docker", "run", "--detach", "--restart=always", f"--publish={registry}:5000"]
-    inside = ["docker", "exec", f"{name}-control-plane"]
+    patch = f'[plugins."io.containerd.cri.v1.images".registry]\n  config_path = "{HOSTS}"\n'
+    return {
+        "kind": "Cluster",
+        "apiVersion": "kind.x-k8s.io/v1alpha4",
+        "name": _cluster(name),
+        "nodes": [{"role": "control-plane", "image": load().kind["node_image"]}],
+        "networking": {"apiServerAddress": "127.0.0.1"},
+        "containerdConfigPatches": [patch],
+    }
+
+
+def commands(places: Layout, record: Record) -> list[list[str]]:
+    """List the commands that bring the cluster up, in their order.
+
+    Parameters
+    ----------
+    places
+        Places of the cluster.
+    record
+        The cluster.
+
+    Returns
+    -------
+    list[list[str]]
+        The commands.
+    """
+    name, port = record.name, record.ports["registry"]
+    registry = _registry(name)
+    folder = f"{HOSTS}/{record.registry}"
+    hosts = f'[host."http://{registry}:5000"]\\n'
+    write = f"mkdir -p '{folder}' && printf '{hosts}' > '{folder}/hosts.toml'"
+    publish = f"127.0.0.1:{port}:5000"
     return [
-        [*run, f"--name={container}", "--network=kind", REGISTRY_IMAGE],
-        [*inside, "mkdir", "-p", folder],
-        [*inside, "sh", "-c", f"echo '{hosts}' > {folder}/hosts.toml"],
+        [
+            *("docker", "run", "--detach", "--restart=always", "--publish", publish),
+            *("--name", registry, "--env", "REGISTRY_STORAGE_DELETE_ENABLED=true"),
+            load().kind["registry_image"],
+        ],
+        [
+            *("kind", "create", "cluster", "--config", str(places.config / "kind.yaml")),
+            *("--kubeconfig", str(places.kubeconfig), "--wait", "180s"),
+        ],
+        ["docker", "network", "connect", "kind", registry],
+        ["docker", "exec", f"{_cluster(name)}-control-plane", "sh", "-c", write],
     ]
 
 
-def up(name: str, kubeconfig: Path, registry: str) -> None:
-    """Start the cluster, unless it runs.
+def runs(name: str) -> bool:
+    """Tell whether the cluster's node runs."""
+    container = f"{_cluster(name)}-control-plane"
+    answer = _run(["docker", "inspect", container], check=False)
+    try:
+        return bool(json.loads(answer)[0]["State"]["Running"])
+    except (ValueError, IndexError, KeyError):
+        return False
+
+
+def up(places: Layout, known: Record | None, progress: Progress) -> Record:
+    """Bring the cluster up.
+
+    Parameters
+    ----------
+    places
+        Places of the cluster.
+    known
+        What is remembered of it.
+    progress
+        Where the way is shown.
+
+    Returns
+    -------
+    Record
+        The cluster.
 
     Raises
     ------
     Trouble
-        When kind or Docker refuses; with their last words.
+        When Docker or kind fails.
     """
-    if name in _run("kind", "get", "clusters").split():
-        return
-    configured = kubeconfig.with_name("kind.yaml")
-    configured.write_text(configuration())
-    _run("kind", "create", "cluster", f"--name={name}", f"--config={configured}")
-    _run("kind", "export", "kubeconfig", f"--name={name}", f"--kubeconfig={kubeconfig}")
-    for command in registry_commands(name, registry):
-        _run(*command)
+    if known is not None and runs(places.name):
+        return known
+    if known is not None:
+        down(known)
+    taken = {port for other in others(places.name) for port in other.ports.values()}
+    record = Record(name=places.name, form=Form.KIND, ports={"registry": free_port(taken)})
+    places.make()
+    record.save(places.record)
+    (places.config / "kind.yaml").write_text(yaml.safe_dump(configuration(places.name)))
+    for command in commands(places, record):
+        progress.say(" ".join(command[:3]))
+        _run(command)
+    progress.say(f"cluster {places.name} (kind) is up: export KUBECONFIG={places.kubeconfig}")
+    return record
 
 
-def down(name: str) -> None:
-    """End the cluster and its registry; harmless when there is none."""
-    subprocess.run(["kind", "delete", "cluster", f"--name={name}"], check=False)
-    subprocess.run(["docker", "rm", "--force", f"{name}-registry"], check=False)
+def down(record: Record) -> None:
+    """Remove the cluster and its registry; what is gone already is no error."""
+    _run(["kind", "delete", "cluster", "--name", _cluster(record.name)], check=False)
+    _run(["docker", "rm", "--force", "--volumes", _registry(record.name)], check=False)
 
 
-def _run(*command: str) -> str:
-    try:
-        done = subprocess.run(command, check=True, capture_output=True, text=True)
-    except FileNotFoundError as error:
-        raise Trouble(
-            f"Docker answers, but {command[0]} is not installed; see https://kind.sigs.k8s.io"
-        ) from error
-    except subprocess.CalledProcessError as error:
-        raise Trouble(f"`{' '.join(command)}` did not work:\n{error.stderr[-2000:]}") from error
+def _run(command: list[str], *, check: bool = True) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if check and done.returncode != 0:
+        raise Trouble(f"{' '.join(command)} failed: {done.stderr.strip()[-800:]}")
     return done.stdout

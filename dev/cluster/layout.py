@@ -1,169 +1,305 @@
-"""Where a local cluster keeps its things, and which numbers are its own.
+"""Where a cluster lives on disk and what is remembered of it between two runs.
 
-Everything lies in one folder: ``$CLOISTER_STATE/<name>``, by default under
-``/var/lib/cloister-dev`` for root (paths of sockets must be short) and ``~/.local/state/cloister``
-for others.
+One folder per cluster: ``cluster.json`` (form, addresses, ports), certificates,
+configuration, data, logs, one record per process. Nothing here starts or stops anything.
 """
 
-import hashlib
+import fcntl
 import json
 import os
+import re
 import socket
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
 from pathlib import Path
+from random import SystemRandom
 
 from dev.cluster.trouble import Trouble
 
-__all__ = ["Layout", "Ports", "find_layout", "make_layout", "state_folder"]
+__all__ = [
+    "DEFAULT_NAME",
+    "Form",
+    "Layout",
+    "Record",
+    "free_port",
+    "layout",
+    "lock",
+    "names",
+    "others",
+    "port_is_free",
+    "state_folder",
+]
 
-SUBNETS = 64
-"""How many clusters can have addresses of their own."""
+DEFAULT_NAME = "cloister"
+
+#: Below the ports that the kernel gives to outgoing connections, so that a port
+#: stays free while its cluster is down.
+PORTS = range(20000, 32000)
 
 
-@dataclass(frozen=True, slots=True)
-class Ports:
-    """Ports of the components, free when the cluster was made."""
+class Form(StrEnum):
+    """What kind of cluster it is."""
 
-    etcd: int
-    etcd_peer: int
-    apiserver: int
-    controller_manager: int
-    scheduler: int
-    kubelet: int
-    kubelet_health: int
-    proxy_health: int
-    proxy_metrics: int
-    dns_health: int
-    registry: int
-    kwok: int
+    #: Everything, Pods really run.
+    NODE = "node"
+    #: API server, etcd, controllers, registry; no node and no scheduler.
+    CONTROL_PLANE = "control-plane"
+    #: The control plane and a node that only pretends.
+    SIMULATED = "simulated"
+    #: In Docker containers, by kind.
+    KIND = "kind"
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """One cluster: its folder, addresses and ports."""
+    """The places of one cluster."""
 
     name: str
-    """Name of the cluster."""
     folder: Path
-    """Its folder."""
-    subnet: int
-    """Number that its networks are made from."""
-    ports: Ports
-    """Ports of its components."""
-    kind: str
-    """``node`` (a real node), ``simulated`` (no Pod really runs) or ``control-plane`` (no node)."""
+
+    @property
+    def record(self) -> Path:
+        """What is remembered."""
+        return self.folder / "cluster.json"
+
+    @property
+    def pki(self) -> Path:
+        """Keys and certificates."""
+        return self.folder / "pki"
+
+    @property
+    def config(self) -> Path:
+        """Configuration files of the components."""
+        return self.folder / "config"
+
+    @property
+    def data(self) -> Path:
+        """Data of etcd and of the registry."""
+        return self.folder / "data"
+
+    @property
+    def logs(self) -> Path:
+        """One log per component."""
+        return self.folder / "logs"
+
+    @property
+    def processes(self) -> Path:
+        """One record per process."""
+        return self.folder / "processes"
+
+    @property
+    def sockets(self) -> Path:
+        """Unix sockets; a short path, for the kernel allows 107 bytes."""
+        return self.folder / "run"
+
+    @property
+    def kubeconfig(self) -> Path:
+        """For people and programs that use the cluster."""
+        return self.folder / "kubeconfig"
+
+    def make(self) -> None:
+        """Make the folders; others may not look into them, they hold keys."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.folder.chmod(0o711 if os.geteuid() == 0 else 0o700)
+        for folder in (self.pki, self.config, self.data, self.logs, self.processes, self.sockets):
+            folder.mkdir(exist_ok=True)
+            # User namespaces of Pods must be able to walk through run/ and data/.
+            folder.chmod(0o700 if folder in {self.pki, self.config} else 0o711)
+
+
+@dataclass(slots=True)
+class Record:
+    """What is remembered of a cluster."""
+
+    name: str
+    form: Form
+    #: Number of the cluster's address ranges; -1 where it has none.
+    index: int = -1
+    #: Purpose -> port.
+    ports: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def host_address(self) -> str:
+        """Address of this machine on the cluster's link, or loopback without a link."""
+        return f"10.201.{self.index}.1" if self.index >= 0 else "127.0.0.1"
 
     @property
     def node_address(self) -> str:
-        """Address of the node: the bridge's, which is the gateway of the Pods."""
-        return f"10.{100 + self.subnet}.0.1"
+        """Address of the node."""
+        return f"10.201.{self.index}.2"
 
     @property
-    def pod_network(self) -> str:
-        """Network of the Pods."""
-        return f"10.{100 + self.subnet}.0.0/24"
+    def link_range(self) -> str:
+        """Address range of the link between this machine and the node."""
+        return f"10.201.{self.index}.0/24"
 
     @property
-    def service_network(self) -> str:
-        """Network of the Services."""
-        return f"10.{180 + self.subnet}.0.0/24"
+    def pod_range(self) -> str:
+        """Address range of the Pods."""
+        return f"10.202.{max(self.index, 0)}.0/24"
+
+    @property
+    def service_range(self) -> str:
+        """Address range of the Services; without a link nothing routes to it."""
+        return f"10.203.{max(self.index, 0)}.0/24"
 
     @property
     def service_address(self) -> str:
-        """Address of the Service ``kubernetes``."""
-        return f"10.{180 + self.subnet}.0.1"
+        """Address of the API server's Service, the first of the range."""
+        return f"10.203.{max(self.index, 0)}.1"
 
     @property
-    def bridge(self) -> str:
-        """Name of the bridge that the Pods are plugged into (at most 15 characters)."""
-        return f"cl-{hashlib.sha256(self.name.encode()).hexdigest()[:8]}"
-
-    @property
-    def node(self) -> str:
-        """Name of the node."""
-        return f"{self.name}-node"
-
-    @property
-    def api_address(self) -> str:
-        """Address of the API server: the bridge's where Pods must reach it, else the loopback."""
-        return self.node_address if self.kind == "node" else "127.0.0.1"
-
-    @property
-    def api_url(self) -> str:
-        """Base address of the API server."""
-        return f"https://{self.api_address}:{self.ports.apiserver}"
+    def server(self) -> str:
+        """URL of the API server."""
+        return f"https://{self.host_address}:{self.ports['apiserver']}"
 
     @property
     def registry(self) -> str:
         """Host and port of the registry, as image references name it."""
-        return f"127.0.0.1:{self.ports.registry}"
+        return f"127.0.0.1:{self.ports['registry']}"
 
-    @property
-    def kubeconfig(self) -> Path:
-        """The administrator's kubeconfig."""
-        return self.folder / "kubeconfig"
+    def save(self, path: Path) -> None:
+        """Write it, whole or not at all."""
+        scratch = path.with_suffix(".new")
+        scratch.write_text(json.dumps(asdict(self), indent=2) + "\n")
+        scratch.rename(path)
 
-    def path(self, *parts: str) -> Path:
-        """Answer a path in the cluster's folder."""
-        return self.folder.joinpath(*parts)
+    @classmethod
+    def read(cls, path: Path) -> "Record | None":
+        """Read it.
 
-    def save(self) -> None:
-        """Write the numbers down, for later runs."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        record = {"subnet": self.subnet, "kind": self.kind, "ports": asdict(self.ports)}
-        self.path("cluster.json").write_text(json.dumps(record, indent=2))
+        Parameters
+        ----------
+        path
+            Its file.
+
+        Returns
+        -------
+        Record or None
+            None when there is none, or a run was cut off before it was written.
+        """
+        try:
+            content = json.loads(path.read_text())
+            return cls(
+                name=content["name"],
+                form=Form(content["form"]),
+                index=content["index"],
+                ports=content["ports"],
+            )
+        except (FileNotFoundError, ValueError, KeyError):
+            return None
 
 
 def state_folder() -> Path:
-    """Answer the folder of all local clusters."""
-    if os.environ.get("CLOISTER_STATE"):
-        return Path(os.environ["CLOISTER_STATE"])
+    """Folder of all clusters of this user."""
+    chosen = os.environ.get("CLOISTER_STATE")
+    if chosen:
+        return Path(chosen)
     if os.geteuid() == 0:
         return Path("/var/lib/cloister-dev")
     return Path.home() / ".local" / "state" / "cloister"
 
 
-def find_layout(name: str) -> Layout | None:
-    """Read what an earlier run wrote down; None when there is no such cluster."""
-    folder = state_folder() / name
-    try:
-        record = json.loads((folder / "cluster.json").read_text())
-        return Layout(name, folder, record["subnet"], Ports(**record["ports"]), record["kind"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
+def layout(name: str) -> Layout:
+    """Name the places of a cluster.
 
+    Parameters
+    ----------
+    name
+        Name of the cluster.
 
-def make_layout(name: str, kind: str) -> Layout:
-    """Choose addresses and free ports for a new cluster and write them down.
+    Returns
+    -------
+    Layout
+        Its places.
 
     Raises
     ------
     Trouble
-        When the name cannot be used, or no network is left.
+        When the name is none, or its sockets would have too long a path.
     """
-    if not name.isascii() or not name.replace("-", "").isalnum() or len(name) > 40:  # noqa: PLR2004 - the folder's path must stay short
+    if not re.fullmatch(r"[a-z]([a-z0-9-]{0,22}[a-z0-9])?", name):
         raise Trouble(
-            f"{name!r} is no name for a cluster; use letters, digits and hyphens, at most 40"
+            f"cluster name {name!r}: at most 24 of a-z, 0-9 and '-', beginning with a letter "
+            "and not ending with '-'"
         )
-    others = [path.parent.name for path in state_folder().glob("*/cluster.json")]
-    taken = {layout.subnet for other in others if (layout := find_layout(other))}
-    free = [number for number in range(SUBNETS) if number not in taken]
-    if not free:
+    folder = state_folder() / name
+    if len(str(folder)) > 60:  # noqa: PLR2004 - 107 bytes of a socket's path, less what stands below
         raise Trouble(
-            f"{SUBNETS} clusters exist already; end one with `python -m dev.cluster down`"
+            f"the state folder {folder} is too deep for unix sockets; "
+            "set CLOISTER_STATE to a shorter one"
         )
-    layout = Layout(name, state_folder() / name, free[0], _free_ports(), kind)
-    layout.save()
-    return layout
+    return Layout(name=name, folder=folder)
 
 
-def _free_ports() -> Ports:
-    names = Ports.__dataclass_fields__
-    sockets = [socket.socket() for _ in names]
-    try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return Ports(*(each.getsockname()[1] for each in sockets))
-    finally:
-        for each in sockets:
-            each.close()
+def names() -> list[str]:
+    """List the clusters of this user, running or not."""
+    if not state_folder().is_dir():
+        return []
+    return sorted(path.parent.name for path in state_folder().glob("*/cluster.json"))
+
+
+@contextmanager
+def lock(name: str) -> Iterator[None]:
+    """Keep two runs from working on the same cluster at once.
+
+    Parameters
+    ----------
+    name
+        Name of the cluster; "" locks the choice of address ranges.
+
+    Yields
+    ------
+    None
+        While the lock is held.
+    """
+    folder = state_folder()
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / f".{name or 'addresses'}.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def others(name: str) -> list[Record]:
+    """Read what is remembered of all clusters but one."""
+    found = [Record.read(layout(other).record) for other in names() if other != name]
+    return [record for record in found if record is not None]
+
+
+def free_port(taken: set[int]) -> int:
+    """Choose a port that nobody listens on.
+
+    Parameters
+    ----------
+    taken
+        Ports that other clusters remember.
+
+    Returns
+    -------
+    int
+        The port.
+
+    Raises
+    ------
+    Trouble
+        When none was found.
+    """
+    choice = SystemRandom()
+    for _ in range(200):
+        port = choice.choice(PORTS)
+        if port not in taken and port_is_free("127.0.0.1", port):
+            return port
+    raise Trouble(f"no free port found between {PORTS.start} and {PORTS.stop}")
+
+
+def port_is_free(address: str, port: int) -> bool:
+    """Tell whether a port can be listened on."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((address, port))
+        except OSError:
+            return False
+    return True

@@ -1,57 +1,187 @@
-"""The bridge of a local cluster, and the sweeping of what an interrupted run left behind."""
+"""The node's network: a namespace of its own, linked to this machine by one pair of devices.
 
-import contextlib
+Each cluster with a node has its own namespace, address ranges and rules, so that several
+lie side by side, and everything goes when the namespace goes. Needs root.
+"""
+
+import ipaddress
+import json
 import subprocess
 from pathlib import Path
 
-from dev.cluster.layout import Layout
+from dev.cluster.layout import Record
+from dev.cluster.trouble import Trouble
 
-__all__ = ["remove_bridge", "remove_mounts", "remove_proxy_rules", "set_up_bridge"]
+__all__ = ["choose_index", "namespace_of", "set_up", "taken_indexes", "tear_down"]
 
-
-def set_up_bridge(layout: Layout) -> None:
-    """Make the cluster's bridge with the node's address; harmless when it is there."""
-    if not Path("/sys/class/net", layout.bridge).exists():
-        _ip("link", "add", layout.bridge, "type", "bridge")
-    _ip("address", "replace", f"{layout.node_address}/24", "dev", layout.bridge)
-    _ip("link", "set", layout.bridge, "up")
-    for setting in ("net/ipv4/ip_forward", f"net/ipv4/conf/{layout.bridge}/forwarding"):
-        with contextlib.suppress(OSError):
-            Path("/proc/sys", setting).write_text("1")
+#: Ranges 10.201.N.0/24 (link), 10.202.N.0/24 (Pods), 10.203.N.0/24 (Services).
+INDEXES = range(1, 250)
 
 
-def remove_bridge(layout: Layout) -> None:
-    """Remove the bridge and what is plugged into it."""
-    ports = Path("/sys/class/net", layout.bridge, "brif")
-    for port in ports.iterdir() if ports.exists() else ():
-        _ip("link", "delete", port.name, check=False)
-    _ip("link", "delete", layout.bridge, check=False)
+def _run(*command: str, check: bool = True, stdin: str | None = None) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, input=stdin, check=False)
+    if check and done.returncode != 0:
+        raise Trouble(f"{' '.join(command)} failed: {done.stderr.strip()}")
+    return done.stdout
 
 
-def remove_proxy_rules() -> None:
-    """Remove the nftables tables of kube-proxy and the port mappings of the CNI plugin."""
-    for family in ("ip", "ip6"):
-        subprocess.run(
-            ["nft", "delete", "table", family, "kube-proxy"], check=False, capture_output=True
-        )
+def namespace_of(name: str) -> str:
+    """Name the network namespace of a cluster's node."""
+    return f"cloister-{name}"
 
 
-def remove_mounts(folder: Path) -> None:
-    """Unmount all that is mounted below a folder, the deepest first, also namespaces of Pods."""
-    for _ in range(3):
-        mounts = _mounts_below(folder)
-        if not mounts:
-            return
-        for mount in mounts:
-            subprocess.run(["umount", "-l", mount], check=False, capture_output=True)
+def _device(index: int) -> str:
+    return f"cloister{index}"
 
 
-def _mounts_below(folder: Path) -> list[str]:
-    prefix = f"{folder}/"
-    lines = Path("/proc/self/mountinfo").read_text().splitlines()
-    points = [line.split()[4].encode().decode("unicode_escape") for line in lines]
-    return sorted((point for point in points if point.startswith(prefix)), key=len, reverse=True)
+def _table(index: int) -> str:
+    return f"cloister_{index}"
 
 
-def _ip(*arguments: str, check: bool = True) -> None:
-    subprocess.run(["ip", *arguments], check=check, capture_output=True)
+def taken_indexes() -> set[int]:
+    """List the numbers whose address ranges this machine already has a way to."""
+    routes = json.loads(_run("ip", "-json", "route", "show", "table", "all") or "[]")
+    ours = [ipaddress.ip_network(f"10.{second}.0.0/16") for second in (201, 202, 203)]
+    taken: set[int] = set()
+    for route in routes:
+        try:
+            network = ipaddress.ip_network(route.get("dst", "default"), strict=False)
+        except ValueError:
+            continue
+        for range_ in ours:
+            if network.version == range_.version and network.prefixlen and network.overlaps(range_):
+                whole = network.prefixlen < 24  # noqa: PLR2004 - ours are of 24 bits
+                number = int(network.network_address) >> 8 & 0xFF
+                taken.update(INDEXES if whole else [number])
+    return taken
+
+
+def choose_index(remembered: set[int]) -> int:
+    """Choose the number of a new cluster's address ranges.
+
+    Parameters
+    ----------
+    remembered
+        Numbers of other clusters, running or not.
+
+    Returns
+    -------
+    int
+        A number whose ranges nobody uses.
+
+    Raises
+    ------
+    Trouble
+        When all are used, as where a route of the machine covers them.
+    """
+    taken = taken_indexes() | remembered
+    for index in INDEXES:
+        if index not in taken:
+            return index
+    raise Trouble(
+        "no free address range: the cluster takes one of 10.201.N.0/24, 10.202.N.0/24 and "
+        "10.203.N.0/24, and this machine's routes cover all of them"
+    )
+
+
+def set_up(record: Record, *, resolver: bool) -> None:
+    """Make the namespace, the link and the rules, as far as they are missing.
+
+    Parameters
+    ----------
+    record
+        The cluster.
+    resolver
+        Whether programs in the node ask the cluster's DNS instead of a resolver on
+        this machine's loopback, which they cannot reach.
+
+    Raises
+    ------
+    Trouble
+        When the machine refuses a step.
+    """
+    namespace = namespace_of(record.name)
+    if not Path(f"/run/netns/{namespace}").exists():
+        _run("ip", "netns", "add", namespace)
+    if not _linked(record):
+        _link(record, namespace)
+    _rules(record, namespace, resolver=resolver)
+
+
+def _linked(record: Record) -> bool:
+    inside = _run(
+        "ip", "-n", namespace_of(record.name), "-json", "addr", "show", "dev", "eth0", check=False
+    )
+    outside = _run("ip", "-json", "addr", "show", "dev", _device(record.index), check=False)
+    return record.node_address in inside and record.host_address in outside
+
+
+def _link(record: Record, namespace: str) -> None:
+    device = _device(record.index)
+    _run("ip", "link", "delete", device, check=False)
+    _run("ip", "link", "add", device, "type", "veth", "peer", "name", "eth0", "netns", namespace)
+    _run("ip", "addr", "add", f"{record.host_address}/24", "dev", device)
+    _run("ip", "link", "set", device, "up")
+    for command in (
+        ("link", "set", "lo", "up"),
+        ("addr", "add", f"{record.node_address}/24", "dev", "eth0"),
+        ("link", "set", "eth0", "up"),
+        ("route", "replace", "default", "via", record.host_address),
+    ):
+        _run("ip", "-n", namespace, *command)
+    for destination in (record.pod_range, record.service_range):
+        _run("ip", "route", "replace", destination, "via", record.node_address, "dev", device)
+
+
+def _rules(record: Record, namespace: str, *, resolver: bool) -> None:
+    """Let Pods out to the world as this machine, and the node to the cluster's DNS."""
+    Path("/proc/sys/net/ipv4/ip_forward").write_text("1")
+    table = _table(record.index)
+    elsewhere = f'oifname != "{_device(record.index)}"'
+    outside = f"""
+table ip {table} {{}}
+delete table ip {table}
+table ip {table} {{
+  chain postrouting {{
+    type nat hook postrouting priority srcnat; policy accept;
+    ip saddr {{ {record.link_range}, {record.pod_range} }} {elsewhere} masquerade
+  }}
+}}
+"""
+    _run("nft", "-f", "-", stdin=outside)
+    inside = f"""
+table ip cloister {{}}
+delete table ip cloister
+table ip cloister {{
+  chain output {{
+    type nat hook output priority -110; policy accept;
+    {_dns_rules(record) if resolver else ""}
+  }}
+  chain postrouting {{
+    type nat hook postrouting priority srcnat; policy accept;
+    oifname "eth0" ip saddr 127.0.0.0/8 masquerade
+  }}
+}}
+"""
+    enter = ("nsenter", f"--net=/run/netns/{namespace}", "--")
+    _run(*enter, "nft", "-f", "-", stdin=inside)
+    _run(
+        *enter, "sysctl", "-q", "-w", "net.ipv4.ip_forward=1", "net.ipv4.conf.all.route_localnet=1"
+    )
+
+
+def _dns_rules(record: Record) -> str:
+    return "\n    ".join(
+        f"ip daddr 127.0.0.0/8 {protocol} dport 53 dnat to {record.host_address}"
+        for protocol in ("udp", "tcp")
+    )
+
+
+def tear_down(record: Record) -> None:
+    """Remove the link, the rules and the namespace; what is gone already is no error."""
+    _run("ip", "link", "delete", _device(record.index), check=False)
+    _run("nft", "delete", "table", "ip", _table(record.index), check=False)
+    if Path(f"/run/netns/{namespace_of(record.name)}").exists():
+        _run("ip", "netns", "delete", namespace_of(record.name), check=False)
+        # The file of a namespace that went with a restart of the machine stays behind.
+        Path(f"/run/netns/{namespace_of(record.name)}").unlink(missing_ok=True)

@@ -1,232 +1,349 @@
-"""The node's programs: command lines and configuration of containerd, kubelet, proxy and DNS."""
+"""The processes of the node: containerd, kubelet, kube-proxy; and the cluster's DNS.
+
+Says how each is configured and started. They live in the node's network namespace
+(`dev.cluster.network`), the DNS on this machine's end of the link.
+"""
 
 import json
 import os
 from pathlib import Path
-from typing import Any
 
 import yaml
 
-from dev.cluster.identities import Identities
-from dev.cluster.layout import Layout
+from dev.cluster.component import Component
+from dev.cluster.control_plane import Identities, answers
+from dev.cluster.kubeapi import KubeAPI
+from dev.cluster.layout import Layout, Record
+from dev.cluster.network import namespace_of
 
-__all__ = [
-    "PAUSE_IMAGE",
-    "cni_configuration",
-    "containerd",
-    "containerd_configuration",
-    "coredns",
-    "corefile",
-    "kubelet",
-    "kubelet_configuration",
-    "proxy",
-    "proxy_configuration",
-    "registry",
-    "registry_configuration",
-    "write_node_files",
-]
+__all__ = ["PAUSE", "cgroup_root", "node", "upstream_resolvers"]
 
-PAUSE_IMAGE = "cloister.invalid/pause:1"
-"""Name of the image that holds a Pod's namespaces; made here, never pulled."""
-CAP_SYS_RESOURCE = 24
+#: Repository and tag of the image that holds a Pod's namespaces.
+PAUSE = "cloister/pause:1"
+
+#: Number of the capability CAP_SYS_RESOURCE (capabilities(7)).
+SYS_RESOURCE = 24
 
 
-def containerd_configuration(layout: Layout, binaries: dict[str, Path]) -> str:
-    """Answer containerd's configuration (version 3)."""
-    return f"""version = 3
-root = "{layout.path("containerd", "root")}"
-state = "{layout.path("containerd", "run")}"
-
-[grpc]
-  address = "{layout.path("containerd.sock")}"
-
-[plugins."io.containerd.cri.v1.runtime"]
-  # Without this capability no score may be lowered, and every Pod would fail to start.
-  restrict_oom_score_adj = {json.dumps(not _has_capability(CAP_SYS_RESOURCE))}
-  [plugins."io.containerd.cri.v1.runtime".containerd]
-    default_runtime_name = "runc"
-    [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc]
-      runtime_type = "io.containerd.runc.v2"
-      [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc.options]
-        BinaryName = "{binaries["runc"]}"
-        SystemdCgroup = false
-  [plugins."io.containerd.cri.v1.runtime".cni]
-    bin_dirs = ["{binaries["bridge"].parent}"]
-    conf_dir = "{layout.path("cni")}"
-
-[plugins."io.containerd.cri.v1.images"]
-  [plugins."io.containerd.cri.v1.images".pinned_images]
-    sandbox = "{PAUSE_IMAGE}"
-  [plugins."io.containerd.cri.v1.images".registry]
-    config_path = "{layout.path("registries")}"
-"""
+def cgroup_root(name: str) -> str:
+    """Name the control group that holds all Pods of a cluster."""
+    return f"/cloister-dev/{name}"
 
 
-def cni_configuration(layout: Layout) -> dict[str, Any]:
-    """Answer the Pod network: one bridge, addresses from the node's range, host ports."""
-    return {
-        "cniVersion": "1.0.0",
-        "name": layout.name,
-        "plugins": [
-            {
-                "type": "bridge",
-                "bridge": layout.bridge,
-                "isGateway": True,
-                "ipMasq": True,
-                "hairpinMode": True,
-                "ipam": {
-                    "type": "host-local",
-                    "dataDir": str(layout.path("addresses")),
-                    "ranges": [[{"subnet": layout.pod_network}]],
-                    "routes": [{"dst": "0.0.0.0/0"}],
-                },
-            },
-            {"type": "portmap", "capabilities": {"portMappings": True}},
-        ],
-    }
+def node(
+    layout: Layout, record: Record, programs: dict[str, Path], who: Identities
+) -> list[Component]:
+    """Say how the node is started, in its order.
 
+    Parameters
+    ----------
+    layout
+        Places of the cluster.
+    record
+        The cluster.
+    programs
+        Name of a program -> its place.
+    who
+        Certificates of the components.
 
-def kubelet_configuration(layout: Layout, who: Identities) -> dict[str, Any]:
-    """Answer the kubelet's configuration (Kubernetes, "Kubelet Configuration (v1beta1)")."""
-    return {
-        "apiVersion": "kubelet.config.k8s.io/v1beta1",
-        "kind": "KubeletConfiguration",
-        "address": layout.node_address,
-        "port": layout.ports.kubelet,
-        "readOnlyPort": 0,
-        "healthzBindAddress": "127.0.0.1",
-        "healthzPort": layout.ports.kubelet_health,
-        "tlsCertFile": str(who.kubelet.certificate),
-        "tlsPrivateKeyFile": str(who.kubelet.key),
-        "authentication": {
-            "anonymous": {"enabled": False},
-            "webhook": {"enabled": True},
-            "x509": {"clientCAFile": str(who.authority.certificate)},
-        },
-        "authorization": {"mode": "Webhook"},
-        "containerRuntimeEndpoint": f"unix://{layout.path('containerd.sock')}",
-        "cgroupDriver": "cgroupfs",
-        "failCgroupV1": False,
-        "failSwapOn": False,
-        "enforceNodeAllocatable": [],
-        "clusterDNS": [layout.node_address],
-        "clusterDomain": "cluster.local",
-        "evictionHard": {
-            "memory.available": "50Mi",
-            "nodefs.available": "1%",
-            "imagefs.available": "1%",
-            "nodefs.inodesFree": "1%",
-        },
-        "imageGCHighThresholdPercent": 100,
-        "imageGCLowThresholdPercent": 99,
-        "serializeImagePulls": False,
-        "nodeStatusUpdateFrequency": "5s",
-        "kubeAPIQPS": 100,
-        "kubeAPIBurst": 200,
-        "podLogsDir": str(layout.path("pod-logs")),
-    }
-
-
-def proxy_configuration(layout: Layout) -> dict[str, Any]:
-    """Answer kube-proxy's configuration: nftables, since this kernel may lack IPVS."""
-    return {
-        "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
-        "kind": "KubeProxyConfiguration",
-        "mode": "nftables",
-        "clusterCIDR": layout.pod_network,
-        "hostnameOverride": layout.node,
-        "healthzBindAddress": f"127.0.0.1:{layout.ports.proxy_health}",
-        "metricsBindAddress": f"127.0.0.1:{layout.ports.proxy_metrics}",
-        "clientConnection": {"kubeconfig": str(layout.path("pki", "kube-proxy.kubeconfig"))},
-        # The table's size is the machine's affair.
-        "conntrack": {"maxPerCore": 0, "min": 0},
-    }
-
-
-def corefile(layout: Layout) -> str:
-    """Answer CoreDNS' configuration: names of the cluster; the rest goes to this machine's."""
-    return f""".:53 {{
-    bind {layout.node_address}
-    errors
-    health 127.0.0.1:{layout.ports.dns_health}
-    kubernetes cluster.local in-addr.arpa ip6.arpa {{
-        kubeconfig {layout.path("pki", "coredns.kubeconfig")} {layout.name}
-        pods insecure
-        ttl 5
-    }}
-    forward . /etc/resolv.conf
-    cache 5
-}}
-"""
-
-
-def registry_configuration(layout: Layout) -> dict[str, Any]:
-    """Answer the registry's configuration: files in the cluster's folder, loopback alone."""
-    return {
-        "version": "0.1",
-        "log": {"level": "warn"},
-        "storage": {
-            "filesystem": {"rootdirectory": str(layout.path("registry"))},
-            "delete": {"enabled": True},
-        },
-        "http": {"addr": layout.registry},
-    }
-
-
-def write_node_files(layout: Layout, who: Identities, binaries: dict[str, Path]) -> None:
-    """Write all configuration files of the node."""
-    mirror = layout.path("registries", layout.registry)
-    files = {
-        layout.path("containerd.toml"): containerd_configuration(layout, binaries),
-        layout.path("cni", "10-pods.conflist"): json.dumps(cni_configuration(layout)),
-        layout.path("kubelet.yaml"): yaml.safe_dump(kubelet_configuration(layout, who)),
-        layout.path("kube-proxy.yaml"): yaml.safe_dump(proxy_configuration(layout)),
-        layout.path("Corefile"): corefile(layout),
-        mirror / "hosts.toml": f'server = "http://{layout.registry}"\n',
-    }
-    # Pods with a user namespace of their own must be able to walk to their root file system.
-    layout.path("containerd").mkdir(mode=0o711, exist_ok=True)
-    for path, text in files.items():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-
-
-def containerd(program: Path, layout: Layout) -> list[str]:
-    """Answer containerd's command line."""
-    return [str(program), "--config", str(layout.path("containerd.toml")), "--log-level", "warn"]
-
-
-def kubelet(program: Path, layout: Layout) -> list[str]:
-    """Answer the kubelet's command line."""
+    Returns
+    -------
+    list[Component]
+        DNS, containerd, kubelet, kube-proxy.
+    """
     return [
-        str(program),
-        f"--config={layout.path('kubelet.yaml')}",
-        f"--kubeconfig={layout.path('pki', 'kubelet.kubeconfig')}",
-        f"--root-dir={layout.path('kubelet')}",
-        f"--hostname-override={layout.node}",
-        f"--node-ip={layout.node_address}",
+        _dns(layout, record, programs, who),
+        _containerd(layout, record, programs),
+        _kubelet(layout, record, programs, who),
+        _proxy(layout, record, programs, who),
     ]
 
 
-def proxy(program: Path, layout: Layout) -> list[str]:
-    """Answer kube-proxy's command line."""
-    return [str(program), f"--config={layout.path('kube-proxy.yaml')}"]
+def _inside(record: Record) -> tuple[str, ...]:
+    return ("nsenter", f"--net=/run/netns/{namespace_of(record.name)}", "--")
 
 
-def coredns(program: Path, layout: Layout) -> list[str]:
-    """Answer CoreDNS' command line."""
-    return [str(program), "-conf", str(layout.path("Corefile"))]
-
-
-def registry(program: Path, layout: Layout) -> list[str]:
-    """Answer the registry's command line."""
-    path = layout.path("registry.yaml")
-    path.write_text(yaml.safe_dump(registry_configuration(layout)))
-    return [str(program), "serve", str(path)]
-
-
-def _has_capability(number: int) -> bool:
-    for line in Path(f"/proc/{os.getpid()}/status").read_text().splitlines():
+def may_raise_limits() -> bool:
+    """Tell whether this process may make others less likely to be killed (CAP_SYS_RESOURCE)."""
+    for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith("CapEff:"):
-            return bool(int(line.split()[1], 16) >> number & 1)
+            return bool(int(line.split()[1], 16) >> SYS_RESOURCE & 1)
     return False
+
+
+def upstream_resolvers(resolv_conf: Path = Path("/etc/resolv.conf")) -> list[str]:
+    """List the name servers that this machine asks."""
+    if not resolv_conf.exists():
+        return []
+    lines = (line.split() for line in resolv_conf.read_text().splitlines())
+    return [words[1] for words in lines if len(words) > 1 and words[0] == "nameserver"]
+
+
+def _write(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def _dns(layout: Layout, record: Record, programs: dict[str, Path], who: Identities) -> Component:
+    config = who.client("coredns", "system:coredns")
+    port = record.ports["dns-ready"]
+    upstream = " ".join(upstream_resolvers())
+    forward = (
+        f"forward . {upstream}\n    cache 30" if upstream else "template ANY ANY { rcode NXDOMAIN }"
+    )
+    corefile = f"""\
+cluster.local:53 in-addr.arpa:53 {{
+    bind {record.host_address}
+    errors
+    ready 127.0.0.1:{port}
+    kubernetes cluster.local in-addr.arpa {{
+        kubeconfig {config}
+        ttl 5
+        fallthrough in-addr.arpa
+    }}
+    {forward.splitlines()[0] if upstream else ""}
+}}
+.:53 {{
+    bind {record.host_address}
+    errors
+    {forward}
+}}
+"""
+    path = _write(layout.config / "Corefile", corefile)
+    _write(layout.config / "resolv.conf", f"nameserver {record.host_address}\n")
+    return Component(
+        name="coredns",
+        argv=(str(programs["coredns"]), "-conf", str(path)),
+        ready=lambda: answers(f"http://127.0.0.1:{port}/ready"),
+        files=(path,),
+        ports=((record.host_address, 53), ("127.0.0.1", port)),
+    )
+
+
+def _containerd(layout: Layout, record: Record, programs: dict[str, Path]) -> Component:
+    socket = layout.sockets / "containerd.sock"
+    config = _write(layout.config / "containerd.toml", containerd_config(layout, record, programs))
+    _registry_hosts(layout, record)
+    _cni_config(layout, record)
+    programs_path = ":".join(str(programs[name].parent) for name in ("containerd", "runc", "ctr"))
+    ctr = f"{programs['ctr']} --address {socket} version >/dev/null 2>&1"
+    return Component(
+        name="containerd",
+        argv=(*_inside(record), str(programs["containerd"]), "--config", str(config)),
+        # The shim is looked for on PATH.
+        environment={"PATH": f"{programs_path}:{os.environ['PATH']}"},
+        ready=lambda: os.system(ctr) == 0,
+        files=(config,),
+    )
+
+
+def containerd_config(layout: Layout, record: Record, programs: dict[str, Path]) -> str:
+    """Write containerd's configuration (version 3, containerd's page "CRI Plugin Config Guide").
+
+    Parameters
+    ----------
+    layout
+        Places of the cluster.
+    record
+        The cluster.
+    programs
+        Name of a program -> its place.
+
+    Returns
+    -------
+    str
+        The TOML text.
+    """
+    # Without the capability a Pod fails with "can't get final child's PID from pipe".
+    restrict = "false" if may_raise_limits() else "true"
+    return f"""\
+version = 3
+root = "{layout.data / "containerd"}"
+state = "{layout.sockets / "containerd"}"
+disabled_plugins = ["io.containerd.nri.v1.nri", "io.containerd.internal.v1.tracing"]
+
+[grpc]
+  address = "{layout.sockets / "containerd.sock"}"
+
+[plugins."io.containerd.internal.v1.opt"]
+  path = "{layout.data / "opt"}"
+
+[plugins."io.containerd.cri.v1.images"]
+  snapshotter = "overlayfs"
+
+[plugins."io.containerd.cri.v1.images".pinned_images]
+  sandbox = "{record.registry}/{PAUSE}"
+
+[plugins."io.containerd.cri.v1.images".registry]
+  config_path = "{layout.config / "registries"}"
+
+[plugins."io.containerd.cri.v1.runtime"]
+  restrict_oom_score_adj = {restrict}
+  netns_mounts_under_state_dir = true
+
+[plugins."io.containerd.cri.v1.runtime".cni]
+  bin_dirs = ["{programs["bridge"].parent}"]
+  conf_dir = "{layout.config / "cni"}"
+
+[plugins."io.containerd.cri.v1.runtime".containerd]
+  default_runtime_name = "runc"
+
+[plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc]
+  runtime_type = "io.containerd.runc.v2"
+
+[plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc.options]
+  BinaryName = "{programs["runc"]}"
+  Root = "{layout.sockets / "runc"}"
+  SystemdCgroup = false
+"""
+
+
+def _registry_hosts(layout: Layout, record: Record) -> None:
+    """Lead the node to the registry, which its references call by loopback."""
+    url = f"http://{record.host_address}:{record.ports['registry']}"
+    text = f'server = "{url}"\n\n[host."{url}"]\n  capabilities = ["pull", "resolve"]\n'
+    _write(layout.config / "registries" / record.registry / "hosts.toml", text)
+
+
+def _cni_config(layout: Layout, record: Record) -> None:
+    ipam = {
+        "type": "host-local",
+        "dataDir": str(layout.data / "cni"),
+        "ranges": [[{"subnet": record.pod_range}]],
+        "routes": [{"dst": "0.0.0.0/0"}],
+    }
+    bridge = {
+        "type": "bridge",
+        "bridge": "cni0",
+        "isGateway": True,
+        "ipMasq": False,
+        "hairpinMode": True,
+        "ipam": ipam,
+    }
+    portmap = {"type": "portmap", "backend": "nftables", "capabilities": {"portMappings": True}}
+    content = {
+        "cniVersion": "1.0.0",
+        "name": f"cloister-{record.name}",
+        "plugins": [bridge, portmap],
+    }
+    _write(layout.config / "cni" / "10-bridge.conflist", json.dumps(content, indent=2))
+
+
+def kubelet_config(layout: Layout, record: Record, who: Identities) -> dict[str, object]:
+    """Write the kubelet's configuration (Kubernetes page "Kubelet Configuration (v1beta1)").
+
+    Parameters
+    ----------
+    layout
+        Places of the cluster.
+    record
+        The cluster.
+    who
+        Certificates of the components.
+
+    Returns
+    -------
+    dict
+        The configuration.
+    """
+    hosts = [record.node_address, record.name, "127.0.0.1", "localhost"]
+    serving = who.ca.issue("kubelet-serving", f"system:node:{record.name}", hosts=hosts)
+    return {
+        "apiVersion": "kubelet.config.k8s.io/v1beta1",
+        "kind": "KubeletConfiguration",
+        "address": record.node_address,
+        "authentication": {
+            "anonymous": {"enabled": False},
+            "webhook": {"enabled": True},
+            "x509": {"clientCAFile": str(who.ca.certificate)},
+        },
+        "authorization": {"mode": "Webhook"},
+        "tlsCertFile": str(serving.certificate),
+        "tlsPrivateKeyFile": str(serving.key),
+        "containerRuntimeEndpoint": f"unix://{layout.sockets / 'containerd.sock'}",
+        "cgroupDriver": "cgroupfs",
+        "cgroupRoot": cgroup_root(record.name),
+        "failCgroupV1": False,
+        "failSwapOn": False,
+        "clusterDomain": "cluster.local",
+        "clusterDNS": [record.host_address],
+        "resolvConf": str(layout.config / "resolv.conf"),
+        "podLogsDir": str(layout.data / "pod-logs"),
+        "volumePluginDir": str(layout.data / "volume-plugins"),
+        "evictionHard": {"memory.available": "100Mi", "nodefs.available": "1%"},
+        "imageGCHighThresholdPercent": 100,
+        "imageGCLowThresholdPercent": 99,
+        "makeIPTablesUtilChains": False,
+        "maxPods": 200,
+        "oomScoreAdj": -999 if may_raise_limits() else 0,
+        "registryPullQPS": 0,
+        "serializeImagePulls": False,
+        "syncFrequency": "10s",
+        "nodeStatusUpdateFrequency": "5s",
+    }
+
+
+def _kubelet(
+    layout: Layout, record: Record, programs: dict[str, Path], who: Identities
+) -> Component:
+    config = layout.config / "kubelet.yaml"
+    _write(config, yaml.safe_dump(kubelet_config(layout, record, who)))
+    user = f"system:node:{record.name}"
+    argv = (
+        *_inside(record),
+        str(programs["kubelet"]),
+        f"--config={config}",
+        f"--kubeconfig={who.client('kubelet', user, ('system:nodes',))}",
+        f"--root-dir={layout.data / 'kubelet'}",
+        f"--cert-dir={layout.data / 'kubelet-pki'}",
+        f"--hostname-override={record.name}",
+        f"--node-ip={record.node_address}",
+    )
+    return Component(
+        name="kubelet",
+        argv=argv,
+        ready=lambda: _node_is_ready(layout, record),
+        within=120,
+        files=(config,),
+    )
+
+
+def _node_is_ready(layout: Layout, record: Record) -> bool:
+    with KubeAPI(record.server, layout.pki) as api:
+        found = api.get(f"/api/v1/nodes/{record.name}")
+    if found is None:
+        return False
+    conditions = found.get("status", {}).get("conditions", [])
+    return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+
+
+def _proxy(layout: Layout, record: Record, programs: dict[str, Path], who: Identities) -> Component:
+    health = f"{record.node_address}:10256"
+    kubeconfig_file = who.client("kube-proxy", "system:kube-proxy")
+    content = {
+        "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
+        "kind": "KubeProxyConfiguration",
+        "mode": "nftables",
+        "clientConnection": {"kubeconfig": str(kubeconfig_file)},
+        "clusterCIDR": record.pod_range,
+        "hostnameOverride": record.name,
+        "healthzBindAddress": health,
+        "metricsBindAddress": "127.0.0.1:10249",
+        "nftables": {"minSyncPeriod": "100ms"},
+        # Zero leaves the machine's settings; a namespace may not write them.
+        "conntrack": {
+            "maxPerCore": 0,
+            "min": 0,
+            "tcpEstablishedTimeout": "0s",
+            "tcpCloseWaitTimeout": "0s",
+        },
+        "oomScoreAdj": -999 if may_raise_limits() else 0,
+    }
+    config = _write(layout.config / "kube-proxy.yaml", yaml.safe_dump(content))
+    return Component(
+        name="kube-proxy",
+        argv=(*_inside(record), str(programs["kube-proxy"]), f"--config={config}"),
+        ready=lambda: answers(f"http://{health}/healthz"),
+        files=(config,),
+    )

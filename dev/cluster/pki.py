@@ -1,179 +1,244 @@
-"""Certificates of a local cluster: an authority of its own, one identity per component.
+"""The cluster's keys and certificates: three authorities, one identity per component.
 
-Elliptic-curve keys, valid for a year. Files are made once and found again by later runs.
+Which identity a component needs is said by the Kubernetes page "PKI certificates and
+requirements". Written once per cluster; a file that exists is kept.
 """
 
+import base64
 import ipaddress
-from collections.abc import Iterable
+import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import yaml
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-__all__ = ["Authority", "Pair", "service_account_key"]
+__all__ = ["Authority", "Pair", "kubeconfig", "service_account_keys"]
 
-LIFETIME = timedelta(days=365)
-
-
-@dataclass(frozen=True, slots=True)
-class Pair:
-    """A certificate and its key, as files."""
-
-    certificate: Path
-    """PEM file of the certificate."""
-    key: Path
-    """PEM file of the private key, readable by its owner alone."""
+LIFETIME = timedelta(days=3650)
 
 
-class Authority:
-    """A certificate authority in a folder.
-
-    Parameters
-    ----------
-    folder
-        Where the files lie; made when missing.
-    name
-        Common name of the authority and first part of its files' names.
-    """
-
-    def __init__(self, folder: Path, name: str) -> None:
-        self.folder = folder
-        self.pair = Pair(folder / f"{name}.crt", folder / f"{name}.key")
-        folder.mkdir(parents=True, exist_ok=True)
-        if not self.pair.key.exists() or not self.pair.certificate.exists():
-            key = ec.generate_private_key(ec.SECP256R1())
-            subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-            certificate = (
-                _builder(subject, subject, key)
-                .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-                .add_extension(_usage(signs=True), critical=True)
-                .sign(key, hashes.SHA256())
-            )
-            _write(self.pair, certificate, key)
-
-    def client(self, file: str, *, user: str, groups: Iterable[str] = ()) -> Pair:
-        """Make, or find, the identity of a client: common name = user, organizations = groups."""
-        return self._issue(file, user, tuple(groups), (), ExtendedKeyUsageOID.CLIENT_AUTH)
-
-    def server(
-        self, file: str, *, names: Iterable[str], user: str = "", both: bool = False
-    ) -> Pair:
-        """Make, or find, the certificate of a server for names and addresses.
-
-        Parameters
-        ----------
-        file
-            First part of the files' names.
-        names
-            DNS names and addresses.
-        user
-            Common name; empty = the file's name.
-        both
-            Whether it also serves as a client's, as etcd's members need.
-        """
-        usages = [ExtendedKeyUsageOID.SERVER_AUTH]
-        if both:
-            usages.append(ExtendedKeyUsageOID.CLIENT_AUTH)
-        return self._issue(file, user or file, (), tuple(names), *usages)
-
-    def _issue(
-        self,
-        file: str,
-        common_name: str,
-        groups: tuple[str, ...],
-        names: tuple[str, ...],
-        *usages: x509.ObjectIdentifier,
-    ) -> Pair:
-        pair = Pair(self.folder / f"{file}.crt", self.folder / f"{file}.key")
-        if pair.certificate.exists() and pair.key.exists():
-            return pair
-        key = ec.generate_private_key(ec.SECP256R1())
-        subject = x509.Name(
-            [x509.NameAttribute(NameOID.COMMON_NAME, common_name)]
-            + [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups]
-        )
-        authority = x509.load_pem_x509_certificate(self.pair.certificate.read_bytes())
-        builder = (
-            _builder(subject, authority.subject, key)
-            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-            .add_extension(_usage(signs=False), critical=True)
-            .add_extension(x509.ExtendedKeyUsage(list(usages)), critical=False)
-        )
-        if names:
-            builder = builder.add_extension(
-                x509.SubjectAlternativeName([_general_name(name) for name in names]), critical=False
-            )
-        signer = serialization.load_pem_private_key(self.pair.key.read_bytes(), None)
-        assert isinstance(signer, ec.EllipticCurvePrivateKey)
-        _write(pair, builder.sign(signer, hashes.SHA256()), key)
-        return pair
+def _write(path: Path, content: bytes) -> None:
+    """Write a file that only its owner reads, whole or not at all."""
+    scratch = path.with_suffix(path.suffix + ".new")
+    descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
+    scratch.rename(path)
 
 
-def service_account_key(folder: Path) -> Pair:
-    """Make, or find, the key pair that signs service account tokens (public key, private key)."""
-    pair = Pair(folder / "service-account.pub", folder / "service-account.key")
-    if not pair.certificate.exists() or not pair.key.exists():
-        key = ec.generate_private_key(ec.SECP256R1())
-        _private(pair.key, key)
-        pair.certificate.write_bytes(
-            key.public_key().public_bytes(
-                serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
-            )
-        )
-    return pair
+def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
 
 
-def _builder(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey
-) -> x509.CertificateBuilder:
-    now = datetime.now(UTC)  # noqa: TID251 - certificates of the local cluster begin now
+def _name(common: str, groups: Sequence[str] = ()) -> x509.Name:
+    return x509.Name(
+        [
+            *(x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups),
+            x509.NameAttribute(NameOID.COMMON_NAME, common),
+        ]
+    )
+
+
+def _builder(subject: x509.Name, issuer: x509.Name) -> x509.CertificateBuilder:
+    now = datetime.now(UTC)  # noqa: TID251 - certificates are dated by the machine's own clock
     return (
         x509.CertificateBuilder()
         .subject_name(subject)
         .issuer_name(issuer)
-        .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - timedelta(minutes=5))
         .not_valid_after(now + LIFETIME)
     )
 
 
-def _usage(*, signs: bool) -> x509.KeyUsage:
-    return x509.KeyUsage(
-        digital_signature=True,
-        content_commitment=False,
-        key_encipherment=not signs,
-        data_encipherment=False,
-        key_agreement=False,
-        key_cert_sign=signs,
-        crl_sign=signs,
-        encipher_only=False,
-        decipher_only=False,
-    )
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Files of a certificate and its key."""
+
+    certificate: Path
+    key: Path
 
 
-def _general_name(name: str) -> x509.GeneralName:
-    try:
-        return x509.IPAddress(ipaddress.ip_address(name))
-    except ValueError:
-        return x509.DNSName(name)
+class Authority:
+    """A certificate authority in a folder; made at the first use.
 
+    Parameters
+    ----------
+    folder
+        Where its files lie.
+    name
+        Its name; also that of its files.
+    """
 
-def _write(pair: Pair, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> None:
-    _private(pair.key, key)
-    pair.certificate.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+    def __init__(self, folder: Path, name: str) -> None:
+        self._folder = folder
+        self.certificate = folder / f"{name}.crt"
+        self.key = folder / f"{name}.key"
+        if not self.certificate.exists():
+            self._make(name)
+        self._certificate = x509.load_pem_x509_certificate(self.certificate.read_bytes())
+        loaded = serialization.load_pem_private_key(self.key.read_bytes(), password=None)
+        if not isinstance(loaded, ec.EllipticCurvePrivateKey):
+            raise TypeError(f"{self.key} holds no elliptic curve key")
+        self._key = loaded
 
-
-def _private(path: Path, key: ec.EllipticCurvePrivateKey) -> None:
-    path.touch(mode=0o600)
-    path.write_bytes(
-        key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
+    def _make(self, name: str) -> None:
+        key = ec.generate_private_key(ec.SECP256R1())
+        subject = _name(f"cloister-{name}")
+        usage = x509.KeyUsage(
+            digital_signature=True,
+            key_cert_sign=True,
+            crl_sign=True,
+            content_commitment=False,
+            key_encipherment=False,
+            data_encipherment=False,
+            key_agreement=False,
+            encipher_only=False,
+            decipher_only=False,
         )
-    )
+        certificate = (
+            _builder(subject, subject)
+            .public_key(key.public_key())
+            .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+            .add_extension(usage, critical=True)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), False)
+            .sign(key, hashes.SHA256())
+        )
+        _write(self.key, _pem(key))
+        # The certificate comes last: where it is, the key is.
+        _write(self.certificate, certificate.public_bytes(serialization.Encoding.PEM))
+
+    def issue(
+        self,
+        file: str,
+        common: str,
+        *,
+        groups: Sequence[str] = (),
+        hosts: Sequence[str] = (),
+    ) -> Pair:
+        """Issue a certificate, unless its file is there.
+
+        Parameters
+        ----------
+        file
+            Name of the files, without ending.
+        common
+            Common name: the user's name for Kubernetes.
+        groups
+            Organizations: the groups for Kubernetes.
+        hosts
+            Host names and addresses that it may serve; empty for a client's alone.
+
+        Returns
+        -------
+        Pair
+            Its files.
+        """
+        pair = Pair(self._folder / f"{file}.crt", self._folder / f"{file}.key")
+        if pair.certificate.exists():
+            return pair
+        key = ec.generate_private_key(ec.SECP256R1())
+        purposes = [ExtendedKeyUsageOID.CLIENT_AUTH]
+        builder = _builder(_name(common, groups), self._certificate.subject)
+        if hosts:
+            purposes.append(ExtendedKeyUsageOID.SERVER_AUTH)
+            names = x509.SubjectAlternativeName([_general(host) for host in hosts])
+            builder = builder.add_extension(names, critical=False)
+        issuer_key = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
+        certificate = (
+            builder.public_key(key.public_key())
+            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+            .add_extension(x509.ExtendedKeyUsage(purposes), critical=False)
+            .add_extension(issuer_key, critical=False)
+            .sign(self._key, hashes.SHA256())
+        )
+        _write(pair.key, _pem(key))
+        _write(pair.certificate, certificate.public_bytes(serialization.Encoding.PEM))
+        return pair
+
+
+def _general(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
+
+
+def service_account_keys(folder: Path) -> Pair:
+    """Make the key pair that signs the tokens of service accounts.
+
+    Parameters
+    ----------
+    folder
+        Where its files lie.
+
+    Returns
+    -------
+    Pair
+        ``certificate`` is the public key here.
+    """
+    pair = Pair(folder / "service-account.pub", folder / "service-account.key")
+    if not pair.certificate.exists():
+        key = ec.generate_private_key(ec.SECP256R1())
+        public = key.public_key().public_bytes(
+            serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+        )
+        _write(pair.key, _pem(key))
+        _write(pair.certificate, public)
+    return pair
+
+
+def kubeconfig(path: Path, *, cluster: str, server: str, authority: Path, pair: Pair) -> Path:
+    """Write a kubeconfig that holds all it needs, so that the one file can be copied.
+
+    Parameters
+    ----------
+    path
+        Where to.
+    cluster
+        Name of the cluster; the context is called ``cloister-<name>``.
+    server
+        URL of the API server.
+    authority
+        Certificate of its authority.
+    pair
+        Certificate and key of the user.
+
+    Returns
+    -------
+    Path
+        ``path``.
+    """
+
+    def data(file: Path) -> str:
+        return base64.b64encode(file.read_bytes()).decode()
+
+    name = f"cloister-{cluster}"
+    user = {"client-certificate-data": data(pair.certificate), "client-key-data": data(pair.key)}
+    content = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": name,
+        "clusters": [
+            {
+                "name": name,
+                "cluster": {"server": server, "certificate-authority-data": data(authority)},
+            }
+        ],
+        "contexts": [{"name": name, "context": {"cluster": name, "user": name}}],
+        "users": [{"name": name, "user": user}],
+    }
+    text = yaml.safe_dump(content, sort_keys=False).encode()
+    if not path.exists() or path.read_bytes() != text:
+        _write(path, text)
+    return path

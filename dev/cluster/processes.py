@@ -1,29 +1,28 @@
 """Programs that run on after the command that started them, and are stopped by their identity.
 
-A process is known by its id and the moment it started (field 22 of ``/proc/<pid>/stat``), so that a
-number that the system gave to somebody else is never signalled.
+A process id alone may belong to a stranger after a restart of the machine; with the
+boot's id and the start time of ``/proc/PID/stat`` (proc(5)) it cannot.
 """
 
-import contextlib
+import hashlib
 import json
 import os
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
 from pathlib import Path
 
 from dev.cluster.trouble import Trouble
 
-__all__ = ["Processes", "port_is_free", "wait_until"]
+__all__ = ["Processes", "fingerprint", "wait_until"]
 
+#: Writes the shell's own process id and becomes the program.
+AND_TELL = 'echo $$ > "$0" && exec "$@"'
 
-@dataclass(frozen=True, slots=True)
-class _Identity:
-    pid: int
-    started: int
+#: Log lines that an error shows.
+SHOWN = 12
 
 
 class Processes:
@@ -44,22 +43,44 @@ class Processes:
         logs.mkdir(parents=True, exist_ok=True)
 
     def names(self) -> list[str]:
-        """Answer the names of all that were started, in the order of their start."""
+        """List all that was started and not stopped, in the order of the start."""
         files = sorted(self._folder.glob("*.json"), key=lambda file: file.stat().st_mtime_ns)
         return [file.stem for file in files]
 
-    def is_running(self, name: str) -> bool:
-        """Answer whether the process that was started under a name still runs."""
-        identity = self._read(name)
-        return identity is not None and _started(identity.pid) == identity.started
-
     def pid(self, name: str) -> int | None:
-        """Answer the id of a running process; None when it does not run."""
-        identity = self._read(name)
-        return identity.pid if identity and self.is_running(name) else None
+        """Find a running process.
+
+        Parameters
+        ----------
+        name
+            What it was started as.
+
+        Returns
+        -------
+        int or None
+            Its process id; None when it does not run.
+        """
+        record = self._record(name)
+        if not record or record["boot"] != _boot():
+            return None
+        pid = int(record["pid"])
+        return pid if _started(pid) == record["started"] else None
+
+    def is_running(self, name: str) -> bool:
+        """Tell whether the process that was started under a name still runs."""
+        return self.pid(name) is not None
+
+    def is_current(self, name: str, mark: str) -> bool:
+        """Tell whether a process runs that was started with the same `fingerprint`."""
+        return self.is_running(name) and self._record(name).get("mark") == mark
 
     def start(
-        self, name: str, command: Sequence[str | Path], *, env: Mapping[str, str] | None = None
+        self,
+        name: str,
+        command: Sequence[str | Path],
+        *,
+        env: Mapping[str, str] | None = None,
+        mark: str = "",
     ) -> None:
         """Start a program in a session of its own, unless it runs already.
 
@@ -71,42 +92,91 @@ class Processes:
             Program and arguments.
         env
             Variables beside those of this process; None = none.
+        mark
+            Kept for `is_current`.
+
+        Raises
+        ------
+        Trouble
+            When no process came to be.
         """
         if self.is_running(name):
             return
+        pid_file = self._folder / f"{name}.pid"
+        pid_file.unlink(missing_ok=True)
+        arguments = [str(part) for part in command]
         with (self.logs / f"{name}.log").open("ab") as log:
-            process = subprocess.Popen(
-                [str(part) for part in command],
+            # The shell in between leaves the process to init: it belongs to no program
+            # that ends, and the id is on disk before the program itself begins.
+            subprocess.run(
+                ["setsid", "--fork", "sh", "-c", AND_TELL, str(pid_file), *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
+                stderr=log,
                 cwd="/",
                 env={**os.environ, **(env or {})},
+                check=True,
             )
-        record = {"pid": process.pid, "started": _started(process.pid) or 0}
-        (self._folder / f"{name}.json").write_text(json.dumps(record))
+        pid = _read_pid(pid_file)
+        record = {"pid": pid, "started": _started(pid) or 0, "boot": _boot(), "mark": mark}
+        scratch = self._folder / f"{name}.new"
+        scratch.write_text(json.dumps(record))
+        scratch.rename(self._folder / f"{name}.json")
+        pid_file.unlink()
 
     def stop(self, name: str, *, grace: float = 10.0) -> None:
-        """End a process: ask, wait, kill. Nothing happens when it does not run."""
-        identity = self._read(name)
-        if identity is not None and _started(identity.pid) == identity.started:
-            _signal(identity.pid, signal.SIGTERM)
-            gone = wait_until(lambda: _is_gone(identity), within=grace)
-            if not gone:
-                _signal(identity.pid, signal.SIGKILL)
-                wait_until(lambda: _is_gone(identity), within=10)
+        """End a process: ask, wait, kill. Nothing happens when it does not run.
+
+        Parameters
+        ----------
+        name
+            What it was started as.
+        grace
+            Seconds between asking (SIGTERM) and killing.
+        """
+        for number, seconds in ((signal.SIGTERM, grace), (signal.SIGKILL, 10.0)):
+            pid = self.pid(name)
+            if pid is None:
+                break
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
+            wait_until(lambda: not self.is_running(name), within=seconds)
         (self._folder / f"{name}.json").unlink(missing_ok=True)
 
-    def last_words(self, name: str, lines: int = 12) -> str:
-        """Answer the end of a process's log."""
+    def last_words(self, name: str, lines: int = SHOWN) -> str:
+        """Read the end of a process's log.
+
+        Parameters
+        ----------
+        name
+            What it was started as.
+        lines
+            How many lines.
+
+        Returns
+        -------
+        str
+            The lines.
+        """
         log = self.logs / f"{name}.log"
         if not log.exists():
-            return "(no output)"
-        return "\n".join(log.read_text(errors="replace").splitlines()[-lines:])
+            return "(no log)"
+        with log.open("rb") as file:
+            file.seek(max(0, log.stat().st_size - 256 * 1024))
+            text = file.read().decode(errors="replace")
+        return "\n".join(text.splitlines()[-lines:]) or "(the log is empty)"
 
     def await_ready(self, name: str, question: Callable[[], bool], *, within: float) -> None:
         """Wait until a started process answers.
+
+        Parameters
+        ----------
+        name
+            What it was started as.
+        question
+            Whether it answers.
+        within
+            Seconds that it may take.
 
         Raises
         ------
@@ -115,24 +185,63 @@ class Processes:
         """
         deadline = time.monotonic() + within
         while not question():
+            place = self.logs / f"{name}.log"
             if not self.is_running(name):
-                raise Trouble(f"{name} ended while it started:\n{self.last_words(name)}")
+                raise Trouble(f"{name} ended at its start ({place}):\n{self.last_words(name)}")
             if time.monotonic() > deadline:
                 raise Trouble(
-                    f"{name} was not ready within {within:.0f} s:\n{self.last_words(name)}"
+                    f"{name} does not serve after {within:.0f} s ({place}):\n"
+                    f"{self.last_words(name)}"
                 )
             time.sleep(0.1)
 
-    def _read(self, name: str) -> _Identity | None:
+    def _record(self, name: str) -> dict[str, str | int]:
         try:
-            record = json.loads((self._folder / f"{name}.json").read_text())
-            return _Identity(int(record["pid"]), int(record["started"]))
-        except (OSError, ValueError, KeyError):
-            return None
+            content = json.loads((self._folder / f"{name}.json").read_text())
+        except (FileNotFoundError, ValueError):
+            return {}
+        whole = isinstance(content, dict) and {"pid", "started", "boot"} <= content.keys()
+        return content if whole else {}
+
+
+def fingerprint(command: Sequence[str], env: Mapping[str, str], files: Sequence[Path] = ()) -> str:
+    """Hash all that a process is started with.
+
+    Parameters
+    ----------
+    command
+        Program and arguments.
+    env
+        Variables of its own.
+    files
+        Files that it reads at its start.
+
+    Returns
+    -------
+    str
+        Sixteen hexadecimal digits.
+    """
+    digest = hashlib.sha256(repr((list(command), sorted(env.items()))).encode())
+    for path in files:
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
 
 
 def wait_until(question: Callable[[], bool], *, within: float) -> bool:
-    """Ask until the answer is yes; answer whether it ever was."""
+    """Ask until the answer is yes.
+
+    Parameters
+    ----------
+    question
+        What is asked.
+    within
+        Seconds until it gives up.
+
+    Returns
+    -------
+    bool
+        Whether it ever was.
+    """
     deadline = time.monotonic() + within
     while not question():
         if time.monotonic() > deadline:
@@ -141,27 +250,24 @@ def wait_until(question: Callable[[], bool], *, within: float) -> bool:
     return True
 
 
-def port_is_free(port: int) -> bool:
-    """Answer whether nobody listens on a port of the loopback."""
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) != 0
+def _boot() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
 def _started(pid: int) -> int | None:
+    """Read the start time of a living process, in clock ticks since boot."""
     try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
+        after = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
         return None
-    fields = stat.rpartition(")")[2].split()
-    return None if fields[0] == "Z" else int(fields[19])
+    # A zombie is dead, only nobody asked yet how it died.
+    return None if after[0] in {"Z", "X"} else int(after[19])
 
 
-def _is_gone(identity: _Identity) -> bool:
-    with contextlib.suppress(ChildProcessError, OSError):
-        os.waitpid(identity.pid, os.WNOHANG)
-    return _started(identity.pid) != identity.started
-
-
-def _signal(pid: int, number: signal.Signals) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, number)
+def _read_pid(path: Path, within: float = 10.0) -> int:
+    deadline = time.monotonic() + within
+    while time.monotonic() < deadline:
+        with suppress(FileNotFoundError, ValueError):
+            return int(path.read_text())
+        time.sleep(0.01)
+    raise Trouble(f"no process wrote its id to {path} within {within:.0f} s")

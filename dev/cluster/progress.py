@@ -1,49 +1,71 @@
-"""Tells what a long command does: what, how far, how long; on standard error."""
+"""What the user sees of a long way: what is done, how far, how long. Written to stderr."""
 
 import sys
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TextIO
 
-__all__ = ["Progress"]
+__all__ = ["Progress", "duration"]
+
+#: Seconds between two lines where the output is no terminal.
+LINE_EVERY = 15.0
 
 
 class Progress:
-    """A line per step, alive on a terminal."""
+    """A status line on a terminal, now and then a plain line elsewhere.
 
-    def __init__(self, stream: TextIO | None = None, *, quiet: bool = False) -> None:
+    Parameters
+    ----------
+    stream
+        Where it writes; None is stderr.
+    quiet
+        Write nothing at all.
+    """
+
+    def __init__(self, *, stream: TextIO | None = None, quiet: bool = False) -> None:
         self._stream = stream or sys.stderr
         self._quiet = quiet
+        self._live = self._stream.isatty()
+        self._last = 0.0
+        self._open = False
 
-    @contextmanager
-    def step(self, what: str) -> Iterator[None]:
-        """Tell that something begins, that it still goes on, and how long it took."""
-        began = time.monotonic()
-        over = threading.Event()
-        if not self._quiet and not self._stream.isatty():
-            self._say(f"{what} …\n")
-        ticker = threading.Thread(target=self._tick, args=(what, began, over), daemon=True)
-        ticker.start()
-        try:
-            yield
-        finally:
-            over.set()
-            ticker.join()
-        start = "\r\033[K" if self._stream.isatty() else ""
-        self._say(f"{start}{what}: done in {time.monotonic() - began:.0f} s\n")
+    def say(self, text: str) -> None:
+        """Write a line that stays."""
+        if self._quiet:
+            return
+        self._end_status()
+        print(text, file=self._stream, flush=True)
 
-    def _tick(self, what: str, began: float, over: threading.Event) -> None:
-        pause = 1.0 if self._stream.isatty() else 30.0
-        while not over.wait(pause):
-            seconds = time.monotonic() - began
-            if self._stream.isatty():
-                self._say(f"\r\033[K{what} … {seconds:.0f} s")
-            else:
-                self._say(f"{what} … {seconds:.0f} s so far\n")
+    def step(self, what: str, done: int, total: int, since: float) -> None:
+        """Show how far something is.
 
-    def _say(self, text: str) -> None:
-        if not self._quiet:
-            self._stream.write(text)
-            self._stream.flush()
+        Parameters
+        ----------
+        what
+            What is going on.
+        done, total
+            How far, in the unit that ``what`` names; a total of 0 shows no figures.
+        since
+            ``time.monotonic()`` at its start.
+        """
+        now = time.monotonic()
+        if self._quiet or now - self._last < (0.2 if self._live else LINE_EVERY):
+            return
+        self._last = now
+        figures = f" {min(done, total)}/{total}" if total else ""
+        text = f"{what}{figures}, {duration(now - since)}"
+        if self._live:
+            print(f"\r\x1b[K{text}", end="", file=self._stream, flush=True)
+            self._open = True
+        else:
+            print(text, file=self._stream, flush=True)
+
+    def _end_status(self) -> None:
+        if self._open:
+            print("\r\x1b[K", end="", file=self._stream)
+            self._open = False
+
+
+def duration(seconds: float) -> str:
+    """Write a duration for people: ``8 s``, ``2 min 05 s``."""
+    whole = round(seconds)
+    return f"{whole} s" if whole < 60 else f"{whole // 60} min {whole % 60:02} s"  # noqa: PLR2004 - seconds of a minute

@@ -1,108 +1,180 @@
-"""What this machine must have before a cluster can run on it, and how it is told."""
+"""Checks that this machine can run a cluster, and installs the Debian packages it lacks.
+
+Everything is checked before anything is built or started.
+"""
 
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Iterable
 from pathlib import Path
 
+from dev.cluster.layout import Form, state_folder
+from dev.cluster.progress import Progress
 from dev.cluster.trouble import Trouble
+from dev.cluster.versions import load
 
-__all__ = ["PACKAGES", "Package", "choose_kind", "docker_answers", "missing", "provide"]
+__all__ = ["check_room", "check_system", "docker_answers", "install_packages", "missing_packages"]
 
-NEEDED_MEMORY_MB = 2048
+GIB = 1024**3
 
+#: Memory that must be available to start, in GiB.
+MEMORY = {Form.NODE: 1.5, Form.SIMULATED: 1.0, Form.CONTROL_PLANE: 0.75}
 
-@dataclass(frozen=True, slots=True)
-class Package:
-    """A Debian package and how to see that it is there."""
-
-    name: str
-    """Name of the package."""
-    proof: str
-    """A program on the path, or a file."""
-
-
-PACKAGES = (
-    Package("git", "git"),
-    Package("iproute2", "ip"),
-    Package("iptables", "iptables"),
-    Package("nftables", "nft"),
-    Package("conntrack", "conntrack"),
-    Package("gcc", "gcc"),
-    Package("libseccomp-dev", "/usr/include/seccomp.h"),
-    Package("busybox-static", "/bin/busybox"),
-)
-"""What a real node needs beside what is built from Go modules."""
+#: Free disk in GiB: the state's, and for the first build the cache's.
+STATE_DISK = 1.0
+BUILD_DISK = 12.0
 
 
 def docker_answers() -> bool:
-    """Answer whether a Docker engine answers within three seconds."""
-    if shutil.which("docker") is None:
+    """Tell whether a Docker daemon answers within three seconds."""
+    if shutil.which("docker") is None or shutil.which("kind") is None:
         return False
     try:
-        done = subprocess.run(["docker", "info"], check=False, capture_output=True, timeout=3)
+        done = subprocess.run(
+            ["docker", "info", "--format", "{{.ServerVersion}}"],
+            capture_output=True,
+            text=True,
+            timeout=3,
+            check=False,
+        )
     except subprocess.TimeoutExpired:
         return False
-    return done.returncode == 0
+    return done.returncode == 0 and bool(done.stdout.strip())
 
 
-def choose_kind(*, platform: str, root: bool, docker: bool) -> str:
-    """Decide which cluster this machine can run.
-
-    Returns
-    -------
-    str
-        ``kind``, ``node`` (real programs on this machine) or ``simulated``.
-    """
-    if docker:
-        return "kind"
-    if platform == "linux" and root:
-        return "node"
-    return "simulated"
-
-
-def missing(found: Callable[[str], bool]) -> list[str]:
-    """Answer the names of packages that are not there.
+def check_system(form: Form) -> None:
+    """Check the operating system and the rights.
 
     Parameters
     ----------
-    found
-        Whether a program or file exists.
-    """
-    return [package.name for package in PACKAGES if not found(package.proof)]
-
-
-def provide(say: Callable[[str], None]) -> None:
-    """Install what a real node needs and this machine lacks.
+    form
+        What shall run.
 
     Raises
     ------
     Trouble
-        When something is missing and cannot be installed, or memory is short.
+        When it cannot run here.
     """
-    _check_memory()
-    names = missing(lambda proof: bool(shutil.which(proof)) or Path(proof).exists())
-    if not names:
-        return
-    wish = f"apt-get install {' '.join(names)}"
-    if shutil.which("apt-get") is None:
-        raise Trouble(f"these packages are missing (Debian's names): {' '.join(names)}")
-    say(f"installing Debian packages: {' '.join(names)}\n")
-    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    install = ["apt-get", "install", "--yes", "--no-install-recommends", *names]
-    for command in (["apt-get", "update"], install):
-        done = subprocess.run(command, check=False, capture_output=True, text=True, env=environment)
-        if done.returncode:
-            words = "\n".join(done.stderr.strip().splitlines()[-5:])
-            raise Trouble(f"`{wish}` did not work; run it by hand and try again:\n{words}")
+    if not sys.platform.startswith("linux"):
+        raise Trouble(
+            f"the local cluster runs on Linux, this is {sys.platform}: "
+            "start Docker and install kind, then run this again"
+        )
+    if form is Form.NODE and os.geteuid() != 0:
+        raise Trouble(
+            "a node where Pods really run needs root: run this as root (sudo), "
+            "or take --simulated (a node that only pretends) or --control-plane (no node)"
+        )
 
 
-def _check_memory() -> None:
-    if sys.platform != "linux":
+def check_room(form: Form, *, build: bool, cache: Path) -> None:
+    """Check memory and disk.
+
+    Parameters
+    ----------
+    form
+        What shall run.
+    build
+        Whether programs must be built first.
+    cache
+        Folder of the built programs.
+
+    Raises
+    ------
+    Trouble
+        When there is too little.
+    """
+    available = _available_memory() / GIB
+    if available < MEMORY[form]:
+        raise Trouble(
+            f"{available:.1f} GiB of memory are available, the {form} cluster needs "
+            f"{MEMORY[form]} GiB: end other programs first"
+        )
+    _check_disk(state_folder(), STATE_DISK, "CLOISTER_STATE")
+    if build:
+        _check_disk(cache, BUILD_DISK, "CLOISTER_CACHE (and GOCACHE, GOMODCACHE)")
+
+
+def _available_memory() -> int:
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) * 1024
+    raise Trouble("/proc/meminfo says no MemAvailable: the kernel is too old")
+
+
+def _check_disk(folder: Path, needed: float, setting: str) -> None:
+    place = folder
+    while not place.exists():
+        place = place.parent
+    free = shutil.disk_usage(place).free / GIB
+    if free < needed:
+        raise Trouble(
+            f"{free:.1f} GiB are free at {place}, {needed} GiB are needed: "
+            f"make room or set {setting} to another disk"
+        )
+
+
+def missing_packages(purposes: Iterable[str]) -> list[str]:
+    """List the Debian packages that are missing.
+
+    Parameters
+    ----------
+    purposes
+        Tables of ``[packages.…]`` in ``versions.toml``.
+
+    Returns
+    -------
+    list[str]
+        Their names, sorted.
+    """
+    # /usr/sbin is not on everybody's PATH.
+    path = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
+    lacking = []
+    for purpose in purposes:
+        for package, sign in load().packages[purpose].items():
+            there = Path(sign).exists() if "/" in sign else shutil.which(sign, path=path)
+            if not there:
+                lacking.append(package)
+    return sorted(lacking)
+
+
+def install_packages(purposes: Iterable[str], progress: Progress) -> None:
+    """Install the Debian packages that are missing.
+
+    Parameters
+    ----------
+    purposes
+        Tables of ``[packages.…]`` in ``versions.toml``.
+    progress
+        Where it is said.
+
+    Raises
+    ------
+    Trouble
+        When they are missing and cannot be installed; names them.
+    """
+    wanted = list(purposes)
+    lacking = missing_packages(wanted)
+    if not lacking:
         return
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // (1024 * 1024)
-    if memory < NEEDED_MEMORY_MB:
-        raise Trouble(f"this machine has {memory} MB of memory; a node needs {NEEDED_MEMORY_MB} MB")
+    sentence = f"missing Debian packages: {' '.join(lacking)}"
+    remedy = f"install them: apt-get install {' '.join(lacking)}"
+    if os.geteuid() != 0 or shutil.which("apt-get") is None:
+        raise Trouble(f"{sentence}; {remedy} (elsewhere the packages with the same programs)")
+    progress.say(f"{sentence}; installing them with apt-get")
+    install = ["apt-get", "install", "-y", "--no-install-recommends", *lacking]
+    quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    if _quietly(install, quiet) is not None:
+        _quietly(["apt-get", "update"], quiet)
+        failure = _quietly(install, quiet)
+        if failure is not None:
+            raise Trouble(f"apt-get failed: {failure}; {remedy}")
+    if still := missing_packages(wanted):
+        raise Trouble(f"still missing after apt-get install: {' '.join(still)}")
+
+
+def _quietly(command: list[str], environment: dict[str, str]) -> str | None:
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    return None if done.returncode == 0 else done.stderr.strip()[-500:]

@@ -1,4 +1,4 @@
-"""Objects for tests: each builder answers a valid object, and a test says only what matters to it."""
+"""Objects for tests: each builder answers a valid one, and a test says only what matters to it."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
@@ -143,7 +143,9 @@ def enclave_of(
     name = enclave_name(container.metadata.name, revision, attempt)
     findings = [Finding("Ready", phase is EnclavePhase.READY, reason or "Healthy", message)]
     if phase is EnclavePhase.FAILED:
-        findings.append(Finding("Stalled", status=True, reason=reason, message=message))
+        findings.append(
+            Finding("Stalled", status=True, reason=reason or "BootFailed", message=message)
+        )
     given: dict[str, Any] = {
         "container": OwningContainer(name=container.metadata.name, uid=container.metadata.uid),
         "request": request,

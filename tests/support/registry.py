@@ -8,8 +8,8 @@ import contextlib
 import hashlib
 import json
 import os
-import shutil
 import socket
+import ssl
 import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -19,6 +19,8 @@ from typing import Any
 import httpx
 import yaml
 
+from dev.cluster.binaries import binary
+from tests.support.certificates import Certificate
 from tests.support.waiting import until_sync
 
 __all__ = [
@@ -35,29 +37,11 @@ OCI_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 OCI_INDEX = "application/vnd.oci.image.index.v1+json"
 OCI_CONFIG = "application/vnd.oci.image.config.v1+json"
 OCI_LAYER = "application/vnd.oci.image.layer.v1.tar+gzip"
-MODULE = Path(__file__).parents[2] / "dev" / "cluster" / "modules" / "registry"
 
 
 def registry_binary() -> Path:
     """Answer the registry's program, building it when it is not there yet."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "cloister" / "tests"
-    key = hashlib.sha256((MODULE / "go.sum").read_bytes()).hexdigest()[:16]
-    program = cache / f"registry-{key}"
-    if not program.exists():
-        cache.mkdir(parents=True, exist_ok=True)
-        go = shutil.which("go")
-        assert go is not None, "the registry is built with go, which is not installed"
-        building = cache / f"building-{os.getpid()}"
-        building.mkdir()
-        subprocess.run(
-            [go, "build", "-trimpath", "-mod=readonly", "-o", f"{building}/", "tool"],
-            cwd=MODULE,
-            check=True,
-            env={**os.environ, "CGO_ENABLED": "0"},
-        )
-        (building / "registry").replace(program)
-        building.rmdir()
-    return program
+    return binary("registry")
 
 
 @dataclass(frozen=True)
@@ -84,6 +68,8 @@ class Registry:
     """Port on the loopback."""
     log: Path
     """Its access log and messages."""
+    tls: Certificate | None = None
+    """Certificate that it shows; None: it speaks plain HTTP."""
     authorization: str | None = None
     """Value of the header Authorization for pushes; None: none."""
 
@@ -95,7 +81,7 @@ class Registry:
     @property
     def base(self) -> str:
         """Its address."""
-        return f"http://{self.host}"
+        return f"{'https' if self.tls else 'http'}://{self.host}"
 
     def blob(self, repository: str, content: bytes, media_type: str) -> Pushed:
         """Upload content."""
@@ -141,7 +127,14 @@ class Registry:
 
     def _client(self) -> httpx.Client:
         headers = {"Authorization": self.authorization} if self.authorization else {}
-        return httpx.Client(base_url=self.base, headers=headers, timeout=30)
+        return httpx.Client(
+            base_url=self.base, headers=headers, timeout=30, verify=_trust(self.tls)
+        )
+
+
+def _trust(tls: Certificate | None) -> ssl.SSLContext | bool:
+    """Trust a certificate alone; without one nothing is encrypted."""
+    return ssl.create_default_context(cafile=str(tls.file)) if tls else False
 
 
 def _pushed(content: bytes, media_type: str) -> Pushed:
@@ -184,7 +177,11 @@ def image_index(entries: Mapping[str, Pushed]) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def registry(
-    folder: Path, *, auth: Mapping[str, Any] | None = None, proxy: str | None = None
+    folder: Path,
+    *,
+    auth: Mapping[str, Any] | None = None,
+    proxy: str | None = None,
+    tls: Certificate | None = None,
 ) -> Iterator[Registry]:
     """Run a registry until the block ends.
 
@@ -196,6 +193,8 @@ def registry(
         Part ``auth`` of its configuration; None: everyone may do everything.
     proxy
         Address of the registry that it mirrors; None: none.
+    tls
+        Certificate that it shows; None: it speaks plain HTTP.
     """
     folder.mkdir(parents=True, exist_ok=True)
     log = folder / "log"
@@ -211,6 +210,9 @@ def registry(
         }
         if auth is not None:
             configuration["auth"] = dict(auth)
+        if tls is not None:
+            files = {"certificate": str(tls.file), "key": str(tls.key_file)}
+            configuration["http"]["tls"] = files
         if proxy is not None:
             configuration["proxy"] = {"remoteurl": proxy}
         (folder / "config.yml").write_text(yaml.safe_dump(configuration))
@@ -222,8 +224,8 @@ def registry(
                 env={"PATH": os.environ["PATH"], "OTEL_TRACES_EXPORTER": "none"},
             )
         try:
-            if until_sync(lambda: _state(process, port), within=60, every=0.05) == "up":  # noqa: B023 - asked within this turn
-                yield Registry(port, log)
+            if until_sync(lambda: _state(process, port, tls), within=60, every=0.05) == "up":  # noqa: B023 - asked within this turn
+                yield Registry(port, log, tls)
                 return
         finally:
             process.terminate()
@@ -231,12 +233,13 @@ def registry(
     raise AssertionError(f"the registry did not start: {log.read_text()[-2000:]}")
 
 
-def _state(process: subprocess.Popen[bytes], port: int) -> str:
+def _state(process: subprocess.Popen[bytes], port: int, tls: Certificate | None) -> str:
     """Answer ``up``, ``ended``, or nothing while it starts."""
     if process.poll() is not None:
         return "ended"
     with contextlib.suppress(httpx.TransportError):
-        if httpx.get(f"http://127.0.0.1:{port}/v2/", timeout=5).status_code in {200, 401}:
+        address = f"{'https' if tls else 'http'}://127.0.0.1:{port}/v2/"
+        if httpx.get(address, timeout=5, verify=_trust(tls)).status_code in {200, 401}:
             return "up"
     return ""
 

@@ -4,16 +4,14 @@ No cluster: objects in memory, time that a test moves. `World.work` is one pass 
 the other methods are what may happen between two passes.
 """
 
-from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import Any
 
-from cloister_crds.kinds.container import Container, ContainerStatus, DesiredState
-from cloister_crds.kinds.deployment import Deployment
-from cloister_crds.kinds.enclave import ContainerStateName, Enclave, EnclavePhase
-from cloister_crds.kinds.hostnameclaim import HostnameClaim
+from cloister_crds.kinds import Container, Deployment, Enclave, HostnameClaim, Organization
+from cloister_crds.kinds.container import ContainerStatus, DesiredState
+from cloister_crds.kinds.enclave import ContainerStateName, EnclavePhase
 from cloister_crds.kinds.meta import ObjectMeta
-from cloister_crds.kinds.organization import Organization
 from cloister_crds.lifecycle import request as requests
 from cloister_crds.lifecycle.attempt import PodNeed, judge, judge_again, pod_need
 from cloister_crds.lifecycle.conditions import condition, holds
@@ -102,11 +100,11 @@ class World:
         """Do one pass: judge, look after Pods, decide, check, act, report."""
         waits = []
         for name, enclave in list(self.enclaves.items()):
-            status = judge(enclave, self.pods.get(name), self.now)
+            status = judge(enclave, self.pods.get(name), self.now, SETTINGS)
             judged = enclave.model_copy(update={"status": status})
             self.enclaves[name] = judged
             self._tend_pod(judged)
-            waits.append(judge_again(judged, self.pods.get(name), self.now))
+            waits.append(judge_again(judged, self.pods.get(name), self.now, SETTINGS))
         observed = self.observed()
         decision = decide(observed, self.now)
         self.check(observed, decision)
@@ -199,9 +197,9 @@ class World:
         match need:
             case NeedRelease() if not self.source_is_up:
                 wait = self.now + timedelta(seconds=10)
-                return Failed("SourceUnavailable", "no answer", True, self.now, wait)  # noqa: FBT003 - as in the record
+                return Failed("SourceUnavailable", "no answer", True, self.now, wait)
             case NeedRelease() if need.tag in self.bad_tags:
-                return Failed("TagNotFound", "no such tag", False, self.now)  # noqa: FBT003 - as above
+                return Failed("TagNotFound", "no such tag", False, self.now)
             case NeedRelease():
                 return Known(release_of(tag=need.tag), self.now)
             case NeedImage():
@@ -211,7 +209,7 @@ class World:
 
     # What may happen between two passes.
 
-    def ask(self, **spec: object) -> None:
+    def ask(self, **spec: Any) -> None:
         """Change spec as a user does; nothing happens when nothing changes."""
         if any(getattr(self.container.spec, name) != value for name, value in spec.items()):
             self.container = subspec(self.container, **spec)
@@ -226,7 +224,7 @@ class World:
         if pod is None or pod.phase is not PodPhase.PENDING or pod.deleting:
             return
         self._count += 1
-        running = {"state": ContainerStateName.RUNNING, "started_at": self.now}
+        running: dict[str, Any] = {"state": ContainerStateName.RUNNING, "started_at": self.now}
         self.pods[name] = replace(
             pod,
             phase=PodPhase.RUNNING,
@@ -332,7 +330,7 @@ class World:
         assert active.status.address in self.service.addresses
 
     def _check_made(self, actions: tuple[Action, ...]) -> None:
-        """No attempt without need: at most one of a request is on its way or serves."""
+        """Hold that no attempt is made without need: one of a request is on its way or serves."""
         for made in (each for each in actions if isinstance(each, CreateEnclave)):
             if made.name in self.enclaves:
                 assert made.name in self.incomplete
@@ -343,11 +341,10 @@ class World:
                 leaving = other.metadata.deletion_timestamp is not None
                 if not over and not leaving:
                     assert not requests.same(other.spec.request, made.spec.request)
-            hostnames: Mapping[str, HostnameClaim] = self.claims
-            assert all(each in hostnames for each in made.spec.hostnames)
+            assert all(each in self.claims for each in made.spec.hostnames)
 
     def _check_ended(self, status: ContainerStatus, actions: tuple[Action, ...]) -> None:
-        """What serves ends only when it was told to stop or its successor is reached."""
+        """Hold that what serves ends only when told to stop or when its successor is reached."""
         ending = {each.name for each in actions if isinstance(each, EndEnclave)}
         if self.container.spec.state is DesiredState.STOPPED:
             return

@@ -241,9 +241,10 @@ class RegistryClient:
         """Read content from a server and compare it with its digest."""
         answer = await self._request(server, image, "GET", kind, digest, limit=limit)
         if digest_of(answer.body, digest) != digest:
-            raise ManifestInvalid(
-                f"{image.registry} sent content for {image} whose digest is not {digest}; "
-                "tell whoever runs the registry"
+            # Not the image is at fault but what stands between: a proxy's page, a broken mirror.
+            raise RegistryUnavailable(
+                f"{image.registry} sent content for {image} whose digest is not {digest}; it is "
+                "asked again later, and if it stays so, tell whoever runs the registry"
             )
         return answer.body
 

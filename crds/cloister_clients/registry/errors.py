@@ -4,10 +4,10 @@
     ├── ReferenceInvalid         terminal   not a reference of an image
     ├── ImageNotFound            terminal   the repository or the digest is not there
     ├── PlatformMissing          terminal   the image is for other platforms
-    ├── ManifestInvalid          terminal   not a container image, or its bytes are not the digest's
+    ├── ManifestInvalid          terminal   not a container image, or of a form that is not read
     ├── RegistryUnauthorized     terminal   private, or the credentials are not good for it
     ├── RegistryRefused          terminal   the guard keeps the registry from being called
-    └── RegistryUnavailable      transient  the registry did not answer as it should
+    └── RegistryUnavailable      transient  no answer, or not the content of the digest
         └── RegistryRateLimited  transient  too many requests; retry_after says until when
 
 Every message is for the user who asked and holds no credentials.
@@ -64,7 +64,7 @@ class PlatformMissing(RegistryError):
 
 
 class ManifestInvalid(RegistryError):
-    """What the registry has there is no container image, or not what its digest says."""
+    """What the registry has there is no container image, or of a form that is not read."""
 
     reason = "ManifestInvalid"
 

@@ -152,6 +152,7 @@ class GitProvider:
         self._settings = settings
         self._guard = guard or settings.guard()
         self._turn = asyncio.Semaphore(settings.concurrency)
+        self._version_checked = False
         self._newest: OrderedDict[str, tuple[dict[str, str], LatestRelease | None]] = OrderedDict()
 
     async def resolve(self, repo: str, tag: str, *, commit: str | None = None) -> Release:
@@ -206,9 +207,11 @@ class GitProvider:
             async with self._turn, asyncio.timeout(settings.timeout_seconds):
                 remote = await remote_of(repo, settings, self._guard)
                 with workplace(safe_directory=remote.directory, ca_file=settings.ca_file) as place:
-                    yield _Question(
-                        repo, remote, Git(place, max_file_bytes=settings.max_fetch_bytes)
-                    )
+                    git = Git(place, max_file_bytes=settings.max_fetch_bytes)
+                    if not self._version_checked:
+                        await git.check_version()
+                        self._version_checked = True
+                    yield _Question(repo, remote, git)
         except TimeoutError as error:
             raise SourceUnavailable(
                 f"the git server took longer than {settings.timeout_seconds:g} seconds for {repo}"

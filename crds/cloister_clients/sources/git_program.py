@@ -8,6 +8,7 @@ bounded.
 
 import asyncio
 import os
+import re
 import shutil
 import signal
 import tempfile
@@ -19,6 +20,9 @@ from pathlib import Path
 from cloister_clients.sources.errors import SourceUnavailable
 
 __all__ = ["Git", "Output", "workplace"]
+
+OLDEST = (2, 37)
+"""The first git that knows ``http.curloptResolve``."""
 
 MAX_MEMORY_BYTES = 2 * 1024**3
 """Address space of one git process, in bytes; a pack can ask for more than it sends."""
@@ -143,6 +147,23 @@ class Git:
             environment[f"GIT_CONFIG_VALUE_{index}"] = value
         return environment
 
+    async def check_version(self) -> None:
+        """Check that git can be told which address to call.
+
+        Raises
+        ------
+        SourceUnavailable
+            When git is not installed, or so old that it would ignore the guard's address.
+        """
+        said = (await self.run("version")).out.decode("utf-8", "replace")
+        numbers = re.search(r"(\d+)\.(\d+)", said)
+        found = tuple(map(int, numbers.groups())) if numbers else (0, 0)
+        if found < OLDEST:
+            raise SourceUnavailable(
+                f"git {found[0]}.{found[1]} is installed beside Cloister, and it has to be "
+                f"{OLDEST[0]}.{OLDEST[1]} or newer; an administrator has to renew the image"
+            )
+
     async def run(
         self,
         *arguments: str,
@@ -209,7 +230,9 @@ class Git:
 
 
 def _end(process: asyncio.subprocess.Process) -> None:
-    """End a process and everything that it started."""
+    """End a process that runs, and everything that it started."""
+    if process.returncode is not None:
+        return
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except ProcessLookupError:

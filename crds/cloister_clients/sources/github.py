@@ -15,6 +15,7 @@ from cloister_clients.sources.errors import (
     FileTooLarge,
     ReleaseNotPublished,
     RepositoryNotFound,
+    SourceRefused,
     SourceUnavailable,
     TagNotFound,
 )
@@ -155,6 +156,10 @@ class GitHubProvider:
             if isinstance(each, dict) and isinstance(each.get("path"), str)
         }
         name = next((name for name in names if name in entries), None)
+        if name is None and tree.object().get("truncated"):
+            raise SourceRefused(
+                f"the root directory of {repo} has more files than the forge lists; move some away"
+            )
         if name is None:
             raise ConfigFileNotFound(repo, tag, names)
         entry = entries[name]

@@ -174,15 +174,15 @@ class Spot:
     def word(self, words: tuple[str, ...]) -> str | None:
         """Read one of some words; one that only reads like a truth value needs no quotes."""
         node = self.node
-        listed = ", ".join(words)
+        wanted = words[0] if len(words) == 1 else f"one of {', '.join(words)}"
         if not isinstance(node, Scalar) or kind_of(node) is Kind.NULL:
-            self._wrong(f"one of {listed}")
+            self._wrong(wanted)
             return None
         if node.text in words:
             return node.text
         near = self.report.guess(node.text, words)
         hint = f"; did you mean {near}?" if near else ""
-        self.error("InvalidValue", f"is {show(node.text)}: write one of {listed}{hint}")
+        self.error("InvalidValue", f"is {show(node.text)}: write {wanted}{hint}")
         return None
 
     def integer(self, low: int, high: int | None = None) -> int | None:

@@ -1,13 +1,37 @@
 """Container: what a user asks for. One repository's configuration file, at one tag, running."""
 
-from datetime import datetime
+import re
 from enum import StrEnum
 from typing import Annotated, ClassVar
 
 from pydantic import Field
 
 from cloister_crds.kinds.meta import KindInfo, Model, Resource, Status
-from cloister_crds.schema.markers import Column, ListType
+from cloister_crds.kinds.scalars import (
+    COMMIT_PATTERN,
+    HOSTNAME_PATTERN,
+    NAME_PATTERN,
+    REPO_PATTERN,
+    Commit,
+    Count,
+    Flag,
+    Hostname,
+    ObjectName,
+    Repo,
+    Tag,
+    Text,
+    Timestamp,
+    Whole,
+    Word,
+)
+from cloister_crds.schema.markers import (
+    Cel,
+    Column,
+    ListType,
+    immutable,
+    immutable_optional,
+    matches,
+)
 
 __all__ = [
     "COMMIT_PATTERN",
@@ -29,14 +53,11 @@ __all__ = [
     "Variable",
 ]
 
-NAME_PATTERN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
-"""Container names: lowercase letters, digits, hyphens, none at the ends (spec, "Limits")."""
-REPO_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9_.-]*/[A-Za-z0-9_][A-Za-z0-9_.-]*$"
-"""Repositories: ``owner/name``."""
-COMMIT_PATTERN = r"^[0-9a-f]{40}$"
-"""A git commit."""
-HOSTNAME_PATTERN = r"^([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?\.)+[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
-"""A lowercase DNS name with at least two labels (RFC 1123)."""
+NAME_LENGTH = 64
+"""Longest container name."""
+VARIABLES_LENGTH = 262_144
+"""Longest that all values of variables may be together, in characters: a request is copied into
+each Enclave, and etcd takes objects of 1.5 MiB."""
 
 
 class DesiredState(StrEnum):
@@ -80,64 +101,119 @@ class UpdateType(StrEnum):
 class Variable(Model):
     """A deploy-time value for a bare name in ``env`` of the configuration file."""
 
-    name: Annotated[str, Field(min_length=1, max_length=256, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+    name: Annotated[
+        str,
+        Field(min_length=1, max_length=256),
+        matches(
+            r"^[A-Za-z_][A-Za-z0-9_]*$",
+            "name of a variable is of letters, digits and underscores and begins with no digit",
+        ),
+    ]
     """name as it stands in the file's env."""
     value: Annotated[str, Field(max_length=32768)] = ""
     """value of the variable; not secret: it can be read by all who read the Container. Default
     empty."""
 
 
-SecretName = Annotated[str, Field(min_length=1, max_length=253, pattern=r"^[A-Za-z0-9_-]+$")]
-KebabName = Annotated[str, Field(min_length=1, max_length=253, pattern=NAME_PATTERN)]
-ObjectName = Annotated[
-    str, Field(min_length=1, max_length=253, pattern=r"^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$")
+SecretName = Annotated[
+    str,
+    Field(min_length=1, max_length=253),
+    matches(
+        r"^[A-Za-z0-9_-]+$",
+        "secrets are named as the configuration file writes them: letters, digits, hyphens and "
+        "underscores",
+    ),
 ]
+"""Name of a secret as configuration files write it."""
 
 
 class ContainerSpec(Model):
     """What the user asks for."""
 
-    name: Annotated[str, Field(min_length=1, max_length=64, pattern=NAME_PATTERN)] | None = None
+    CEL: ClassVar[tuple[Cel, ...]] = (
+        immutable_optional("name", "make another Container"),
+        immutable_optional("replaces", "make another Container"),
+        Cel(
+            rule="self.debug || !has(self.sshKeys) || size(self.sshKeys) == 0",
+            message="sshKeys are for debug enclaves only; set debug: true or leave sshKeys out",
+            field_path=".sshKeys",
+            reason="FieldValueForbidden",
+            check=lambda spec: spec.debug or not spec.ssh_keys,
+        ),
+        Cel(
+            rule="self.debug || !self.disableConfidential",
+            message="disableConfidential is for debug enclaves only; set debug: true or leave "
+            "disableConfidential out",
+            field_path=".disableConfidential",
+            reason="FieldValueForbidden",
+            check=lambda spec: spec.debug or not spec.disable_confidential,
+        ),
+        Cel(
+            rule="!self.debug || !self.autoUpdate",
+            message="autoUpdate is for production only; leave out debug or autoUpdate",
+            field_path=".autoUpdate",
+            reason="FieldValueForbidden",
+            check=lambda spec: not (spec.debug and spec.auto_update),
+        ),
+        Cel(
+            rule="!has(self.variables) || "
+            f"self.variables.map(v, has(v.value) ? size(v.value) : 0).sum() <= {VARIABLES_LENGTH}",
+            message=f"variables have more than {VARIABLES_LENGTH} characters together; put large "
+            "values into the image or fetch them at start",
+            field_path=".variables",
+            check=lambda spec: sum(len(v.value) for v in spec.variables) <= VARIABLES_LENGTH,
+        ),
+    )
+
+    name: (
+        Annotated[
+            str,
+            Field(min_length=1, max_length=NAME_LENGTH),
+            matches(
+                NAME_PATTERN,
+                "name is of lowercase letters, digits and hyphens, with no hyphen at the ends",
+            ),
+        ]
+        | None
+    ) = None
     """name stands in the host name. Immutable. Default metadata.name (which must then be a valid
     name of at most 64 characters)."""
-    repo: Annotated[str, Field(min_length=3, max_length=200, pattern=REPO_PATTERN)]
+    repo: Annotated[Repo, immutable("repo", "make another Container")]
     """repo is ``owner/name`` at the installation's source of repositories. Immutable."""
-    tag: Annotated[str, Field(min_length=1, max_length=255)]
+    tag: Tag
     """tag of the release to run."""
-    commit: Annotated[str, Field(pattern=COMMIT_PATTERN)] | None = None
+    commit: Commit | None = None
     """commit, when set, must be where the tag points to; unset = wherever it points when the
     request is decided."""
     state: DesiredState = DesiredState.RUNNING
     """state is Running or Stopped. Default Running."""
     variables: Annotated[
-        tuple[Variable, ...], ListType("map", keys=("name",)), Field(max_length=256)
+        tuple[Variable, ...], Field(max_length=256), ListType("map", keys=("name",))
     ] = ()
     """variables are the values of bare names in the file's env. Default none."""
-    secrets: Annotated[tuple[SecretName, ...], ListType("set"), Field(max_length=256)] = ()
+    secrets: Annotated[tuple[SecretName, ...], Field(max_length=256), ListType("set")] = ()
     """secrets are the names of organization secrets that the file may use. Default none."""
-    ssh_keys: Annotated[tuple[KebabName, ...], ListType("set"), Field(max_length=64)] = ()
+    ssh_keys: Annotated[tuple[ObjectName, ...], Field(max_length=64), ListType("set")] = ()
     """sshKeys are the names of SSHKeys that may log in; debug only. Default none."""
-    debug: bool = False
+    debug: Flag = False
     """debug makes a debug enclave, which verified clients refuse. Default false."""
-    staging: bool | None = None
+    staging: Flag | None = None
     """staging makes an update wait for promote; unset = the Deployment's defaultStaging."""
-    gpus: Annotated[int, Field(ge=0, le=64)] | None = None
+    gpus: Annotated[int, Whole(0, 64)] | None = None
     """gpus replaces the file's value; unset = the file's."""
-    custom_domain: (
-        Annotated[str, Field(min_length=3, max_length=253, pattern=HOSTNAME_PATTERN)] | None
-    ) = None
+    custom_domain: Hostname | None = None
     """customDomain is a verified Domain of the organization; unset = the generated host name
     alone."""
     host: ObjectName | None = None
     """host names the Host; unset = the default Host."""
-    auto_update: bool = False
+    auto_update: Flag = False
     """autoUpdate follows later published releases; production only. Default false."""
-    github_connected: bool = True
+    github_connected: Flag = True
     """githubConnected lets the repository's webhooks act. Default true."""
-    accept_shared_network: bool = False
+    accept_shared_network: Flag = False
     """acceptSharedNetwork accepts that the containers of the file share one network namespace, on
     Hosts with networkIsolation Pod. Default false."""
-    disable_confidential: bool = False
+    disable_confidential: Flag = False
     """disableConfidential runs without the TEE of the Host; debug only. Default false."""
     relaunch: Annotated[str, Field(min_length=1, max_length=64)] | None = None
     """relaunch is any text; a new value makes a new attempt of the same request. Unset = none
@@ -152,67 +228,67 @@ class ContainerSpec(Model):
 class LatestRelease(Model):
     """The newest published release of the repository."""
 
-    tag: str
+    tag: Word
     """tag of the release."""
-    commit: str
+    commit: Word
     """commit that the tag pointed to."""
-    published_at: datetime
+    published_at: Timestamp
     """publishedAt is when it was published, in UTC."""
 
 
 class ContainerResources(Model):
     """What the serving enclave has."""
 
-    cpus: int = 0
+    cpus: Count = 0
     """cpus of the file."""
-    memory_mb: int = Field(default=0, alias="memoryMB")
+    memory_mb: Count = Field(default=0, alias="memoryMB")
     """memoryMB of the file, in MB."""
-    gpus: int = 0
+    gpus: Count = 0
     """gpus that the enclave has."""
 
 
 class HostFacts(Model):
     """Where it runs."""
 
-    name: str
+    name: Word
     """name of the Host."""
-    gpu_type: str = ""
+    gpu_type: Word = ""
     """gpuType of the Host; empty when not said."""
-    cpu_type: str = ""
+    cpu_type: Word = ""
     """cpuType of the Host; empty when not said."""
 
 
 class UpdateStatus(Model):
     """An update in progress, or the memory of one that failed."""
 
-    enclave: str
+    enclave: Word
     """enclave is the candidate's name; empty while none was made."""
-    uid: str = ""
+    uid: Word = ""
     """uid of the candidate; empty while none was made."""
-    revision: str
+    revision: Word
     """revision to name in spec.promote."""
-    tag: str
+    tag: Word
     """tag that the update brings."""
     status: UpdatePhase
     """status of the update, in the words of the Admin API."""
     type: UpdateType = UpdateType.REPLACE
     """type is blue_green or replace."""
-    message: Annotated[str, Field(max_length=32768)] = ""
+    message: Text = ""
     """message of the failure; empty otherwise."""
 
 
 class HistoryEntry(Model):
     """An enclave that served or failed."""
 
-    enclave: str
+    enclave: Word
     """enclave's name."""
-    tag: str
+    tag: Word
     """tag it ran."""
-    commit: str
+    commit: Word
     """commit it ran."""
-    outcome: str
+    outcome: Word
     """outcome: Served, Failed or Ended."""
-    at: datetime
+    at: Timestamp
     """at is when that was seen, in UTC."""
 
 
@@ -221,15 +297,15 @@ class ContainerStatus(Status):
 
     phase: ContainerPhase | None = None
     """phase is the status word of the Admin API; unset until the operator has looked."""
-    domain: str = ""
+    domain: Word = ""
     """domain is the public host name: the custom domain when set, else the generated one."""
-    internal_domain: str = ""
+    internal_domain: Word = ""
     """internalDomain is the generated host name."""
-    active_enclave: str = ""
+    active_enclave: Word = ""
     """activeEnclave is the name of the Enclave that serves; empty = none."""
-    candidate: str = ""
+    candidate: Word = ""
     """candidate is the name of the Enclave on its way; empty = none."""
-    current_tag: str = ""
+    current_tag: Word = ""
     """currentTag is the tag that serves; before the first ready the requested one."""
     latest_release: LatestRelease | None = None
     """latestRelease of the repository; unset while not followed."""
@@ -237,16 +313,24 @@ class ContainerStatus(Status):
     """resources of the serving enclave, else of the candidate; unset while unknown."""
     host: HostFacts | None = None
     """host it runs on; unset while unknown."""
-    ssh_port: int | None = None
+    ssh_port: Annotated[int, Whole(1, 65535)] | None = None
     """sshPort of a debug enclave; unset otherwise."""
     update: UpdateStatus | None = None
     """update in progress or failed; unset otherwise."""
-    message: Annotated[str, Field(max_length=32768)] = ""
+    message: Text = ""
     """message of a failure; empty when all is well."""
-    unenforced: Annotated[tuple[str, ...], Field(max_length=64)] = ()
+    unenforced: Annotated[tuple[Word, ...], Field(max_length=64)] = ()
     """unenforced lists fields of the file that this Host cannot enforce."""
-    history: Annotated[tuple[HistoryEntry, ...], ListType("atomic"), Field(max_length=10)] = ()
+    history: Annotated[tuple[HistoryEntry, ...], Field(max_length=10), ListType("atomic")] = ()
     """history of the last ten enclaves, newest first."""
+
+
+def _is_named(container: "Container") -> bool:
+    """Answer whether spec.name is there or metadata.name can stand for it."""
+    name = container.metadata.name
+    return container.spec.name is not None or (
+        len(name) <= NAME_LENGTH and re.fullmatch(NAME_PATTERN, name) is not None
+    )
 
 
 class Container(Resource):
@@ -260,6 +344,18 @@ class Container(Resource):
         namespaced=True,
         description="One repository's configuration file, at one release, running as a "
         "confidential enclave under a host name of its own.",
+    )
+    CEL: ClassVar[tuple[Cel, ...]] = (
+        Cel(
+            rule=f"has(self.spec.name) || (size(self.metadata.name) <= {NAME_LENGTH} && "
+            f"self.metadata.name.matches(r'{NAME_PATTERN}'))",
+            message="spec.name is needed here: metadata.name is its default, and it is no "
+            "container name (lowercase letters, digits and hyphens, no hyphen at the ends, at most "
+            f"{NAME_LENGTH} characters); set spec.name or choose another metadata.name",
+            field_path=".spec.name",
+            reason="FieldValueRequired",
+            check=_is_named,
+        ),
     )
     COLUMNS: ClassVar[tuple[Column, ...]] = (
         Column("Status", ".status.phase"),

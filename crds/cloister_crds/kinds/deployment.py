@@ -4,8 +4,8 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from cloister_crds.kinds.container import REPO_PATTERN
 from cloister_crds.kinds.meta import KindInfo, Model, Resource, Status
+from cloister_crds.kinds.scalars import Count, Flag, Repo, Word
 from cloister_crds.schema.markers import Column, immutable
 
 __all__ = ["Deployment", "DeploymentCounts", "DeploymentSpec", "DeploymentStatus"]
@@ -14,28 +14,24 @@ __all__ = ["Deployment", "DeploymentCounts", "DeploymentSpec", "DeploymentStatus
 class DeploymentSpec(Model):
     """What the user asks for."""
 
-    repo: Annotated[
-        str,
-        Field(min_length=3, max_length=200, pattern=REPO_PATTERN),
-        immutable("repo", "make another Deployment"),
-    ]
+    repo: Annotated[Repo, immutable("repo", "make another Deployment")]
     """repo, ``owner/name``. Immutable."""
-    default_staging: bool = False
+    default_staging: Flag = False
     """defaultStaging of Containers that do not say staging. Default false."""
 
 
 class DeploymentCounts(Model):
     """The five counts of the Admin API (spec, "Deployment")."""
 
-    instances: int = 0
+    instances: Count = 0
     """instances are all Containers of the repository."""
-    ready: int = 0
+    ready: Count = 0
     """ready ones."""
-    failed: int = 0
+    failed: Count = 0
     """failed ones."""
-    stopped: int = 0
+    stopped: Count = 0
     """stopped ones and those that are stopping."""
-    deploying: int = 0
+    deploying: Count = 0
     """deploying ones: pending, deploying and started."""
 
 
@@ -44,7 +40,7 @@ class DeploymentStatus(Status):
 
     counts: DeploymentCounts = Field(default_factory=DeploymentCounts)
     """counts of the repository's Containers."""
-    last_handled_request: str = ""
+    last_handled_request: Word = ""
     """lastHandledRequest is the value of cloister.dev/requested-at that was answered last."""
 
 

@@ -1,12 +1,11 @@
 """Domain: a custom domain of the organization, verified through DNS."""
 
-from datetime import datetime
 from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from cloister_crds.kinds.container import HOSTNAME_PATTERN
 from cloister_crds.kinds.meta import KindInfo, Model, Resource, Status
+from cloister_crds.kinds.scalars import Flag, Hostname, Timestamp, Word
 from cloister_crds.schema.markers import Column, ListType, immutable
 
 __all__ = ["Domain", "DomainRecords", "DomainSpec", "DomainStatus"]
@@ -15,22 +14,18 @@ __all__ = ["Domain", "DomainRecords", "DomainSpec", "DomainStatus"]
 class DomainSpec(Model):
     """What the user says."""
 
-    domain: Annotated[
-        str,
-        Field(min_length=3, max_length=253, pattern=HOSTNAME_PATTERN),
-        immutable("domain", "make another Domain"),
-    ]
+    domain: Annotated[Hostname, immutable("domain", "make another Domain")]
     """domain is the host name, lowercase, without protocol, path, wildcard or port. Immutable."""
 
 
 class DomainRecords(Model):
     """The DNS records to create (spec, "Custom domain verification")."""
 
-    txt_name: str = ""
+    txt_name: Word = ""
     """txtName is the host of the TXT record."""
-    txt_value: str = ""
+    txt_value: Word = ""
     """txtValue is its exact value."""
-    cname_target: str = ""
+    cname_target: Word = ""
     """cnameTarget is the target of the domain's CNAME record."""
 
 
@@ -39,15 +34,15 @@ class DomainStatus(Status):
 
     records: DomainRecords | None = None
     """records to create; unset until the operator has looked."""
-    verified: bool = False
+    verified: Flag = False
     """verified: both records were seen in one check; only a lost TXT record clears it."""
-    verified_at: datetime | None = None
+    verified_at: Timestamp | None = None
     """verifiedAt is when it was verified, in UTC; unset = it is not."""
-    cname_configured: bool | None = None
+    cname_configured: Flag | None = None
     """cnameConfigured: the CNAME was right in the last check; unset = never checked."""
-    used_by: Annotated[tuple[str, ...], ListType("atomic"), Field(max_length=1000)] = ()
+    used_by: Annotated[tuple[Word, ...], Field(max_length=1000), ListType("atomic")] = ()
     """usedBy are the names of the Containers that use it."""
-    last_handled_request: str = ""
+    last_handled_request: Word = ""
     """lastHandledRequest is the value of cloister.dev/requested-at that was answered last."""
 
 

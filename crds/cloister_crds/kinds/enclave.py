@@ -1,6 +1,5 @@
 """Enclave: one attempt to run a request. Immutable, mortal, one Pod in its life."""
 
-from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, ClassVar
 
@@ -8,6 +7,7 @@ from pydantic import Field
 
 from cloister_crds.kinds.meta import KindInfo, Model, Resource, Status
 from cloister_crds.kinds.request import RequestRecord
+from cloister_crds.kinds.scalars import Count, Flag, Text, Timestamp, Whole, Word
 from cloister_crds.schema.markers import Cel, Column, ListType
 
 __all__ = [
@@ -42,45 +42,51 @@ class EnclavePhase(StrEnum):
 class OwningContainer(Model):
     """The Container that an Enclave belongs to."""
 
-    name: str
+    name: Word
     """name of the Container (metadata.name)."""
-    uid: str
+    uid: Word
     """uid of the Container."""
+
+
+Reference = Annotated[str, Field(max_length=1024)]
+"""An image reference."""
+Argument = Annotated[str, Field(max_length=32768)]
+"""One word of a command line or environment."""
 
 
 class ImageFacts(Model):
     """An image as the registry described it when the attempt was decided."""
 
-    container: str
+    container: Word
     """container of the file that uses it."""
-    image: str
+    image: Reference
     """image reference with digest, as the kubelet pulls it."""
-    entrypoint: Annotated[tuple[str, ...], Field(max_length=256)] | None = None
+    entrypoint: Annotated[tuple[Argument, ...], Field(max_length=256)] | None = None
     """entrypoint of the image; unset = none."""
-    cmd: Annotated[tuple[str, ...], Field(max_length=256)] | None = None
+    cmd: Annotated[tuple[Argument, ...], Field(max_length=256)] | None = None
     """cmd of the image; unset = none."""
-    env: Annotated[tuple[str, ...], Field(max_length=1024)] = ()
+    env: Annotated[tuple[Argument, ...], Field(max_length=1024)] = ()
     """env of the image, ``NAME=value``."""
-    user: str = ""
+    user: Word = ""
     """user of the image; empty = root."""
-    working_dir: str = ""
+    working_dir: Annotated[str, Field(max_length=4096)] = ""
     """workingDir of the image; empty = /."""
 
 
 class EnclaveSummary(Model):
     """What the parsed file says, for those who read the Enclave."""
 
-    cpus: int
+    cpus: Count
     """cpus of the file."""
-    memory_mb: int = Field(alias="memoryMB")
+    memory_mb: Count = Field(alias="memoryMB")
     """memoryMB of the file, in MB."""
-    gpus: int = 0
+    gpus: Count = 0
     """gpus of the enclave: the request's, else the file's."""
-    containers: Annotated[tuple[str, ...], ListType("atomic"), Field(max_length=64)] = ()
+    containers: Annotated[tuple[Word, ...], Field(max_length=64), ListType("atomic")] = ()
     """containers of the file, in order."""
-    upstream: str = ""
+    upstream: Word = ""
     """upstream is the container that the shim routes to."""
-    unenforced: Annotated[tuple[str, ...], ListType("atomic"), Field(max_length=64)] = ()
+    unenforced: Annotated[tuple[Word, ...], Field(max_length=64), ListType("atomic")] = ()
     """unenforced lists fields of the file that the Host cannot enforce. Default none."""
 
 
@@ -95,45 +101,45 @@ class EnclaveSpec(Model):
     """container that it belongs to."""
     request: RequestRecord
     """request that it was made from."""
-    revision: str
+    revision: Word
     """revision names the request; promote refers to it."""
-    attempt: Annotated[int, Field(ge=1)]
+    attempt: Annotated[int, Whole(1, 2_147_483_647)]
     """attempt counts the Enclaves of the revision from 1."""
-    losses: Annotated[int, Field(ge=0)] = 0
+    losses: Annotated[int, Whole(0, 2_147_483_647)] = 0
     """losses counts the attempts in a row that were lost before this one; the back-off of the next
     one follows from it. Default 0."""
-    repo: str
+    repo: Word
     """repo, ``owner/name``."""
-    tag: str
+    tag: Word
     """tag that was resolved."""
-    commit: str
+    commit: Word
     """commit that the tag pointed to."""
-    config_digest: str
+    config_digest: Word
     """configDigest is ``sha256:`` and the hash of the file's raw bytes."""
-    config_file: str
+    config_file: Word
     """configFile is the name under which the file was found."""
     summary: EnclaveSummary
     """summary of the parsed file."""
     images: Annotated[
-        tuple[ImageFacts, ...], ListType("map", keys=("container",)), Field(max_length=64)
+        tuple[ImageFacts, ...], Field(max_length=64), ListType("map", keys=("container",))
     ] = ()
     """images as the registry described them."""
-    debug: bool = False
+    debug: Flag = False
     """debug enclave or not."""
-    host: str
+    host: Word
     """host that it runs on."""
-    hostnames: Annotated[tuple[str, ...], ListType("atomic"), Field(max_length=4)] = ()
+    hostnames: Annotated[tuple[Word, ...], Field(max_length=4), ListType("atomic")] = ()
     """hostnames that it serves, the public one first."""
 
 
 class BootStage(Model):
     """A step of the start."""
 
-    name: str
+    name: Word
     """name of the stage."""
-    status: str
+    status: Word
     """status: pending, ok, skipped, warning or failed."""
-    duration_ms: int | None = None
+    duration_ms: Count | None = None
     """durationMs in milliseconds; unset while it runs."""
     detail: Annotated[str, Field(max_length=4096)] = ""
     """detail for people."""
@@ -150,15 +156,15 @@ class ContainerStateName(StrEnum):
 class ContainerState(Model):
     """One container of the enclave."""
 
-    name: str
+    name: Word
     """name in the file."""
     state: ContainerStateName
     """state: Waiting, Running or Terminated."""
-    healthy: bool | None = None
+    healthy: Flag | None = None
     """healthy as its healthcheck says; unset = it has none, or was not checked yet."""
-    restart_count: int = 0
+    restart_count: Count = 0
     """restartCount since the Pod started."""
-    exit_code: int | None = None
+    exit_code: Annotated[int, Whole(-2_147_483_648, 2_147_483_647)] | None = None
     """exitCode of its last end; unset = it never ended."""
     message: Annotated[str, Field(max_length=4096)] = ""
     """message: reason and text of a wait or an end."""
@@ -169,31 +175,31 @@ class EnclaveStatus(Status):
 
     phase: EnclavePhase | None = None
     """phase of the attempt; unset until the operator has looked."""
-    reason: str = ""
+    reason: Word = ""
     """reason of the phase: a word of the reasons table; empty when all is well."""
-    message: Annotated[str, Field(max_length=32768)] = ""
+    message: Text = ""
     """message of the phase for people."""
-    pod_uid: str = Field(default="", alias="podUID")
+    pod_uid: Word = Field(default="", alias="podUID")
     """podUID of its Pod; empty = none was seen. Once set, no second Pod is ever made."""
-    node: str = ""
+    node: Word = ""
     """node that the Pod runs on."""
-    address: str = ""
+    address: Word = ""
     """address of the Pod, IPv4."""
-    boot_stages: Annotated[tuple[BootStage, ...], ListType("atomic"), Field(max_length=32)] = ()
+    boot_stages: Annotated[tuple[BootStage, ...], Field(max_length=32), ListType("atomic")] = ()
     """bootStages of the start."""
-    measurement: str = ""
+    measurement: Word = ""
     """measurement of the enclave; empty where there is no TEE."""
     containers: Annotated[
-        tuple[ContainerState, ...], ListType("map", keys=("name",)), Field(max_length=64)
+        tuple[ContainerState, ...], Field(max_length=64), ListType("map", keys=("name",))
     ] = ()
     """containers of the enclave and how they are."""
-    started_at: datetime | None = None
+    started_at: Timestamp | None = None
     """startedAt is when the Pod was first seen up, in UTC."""
-    ready_at: datetime | None = None
+    ready_at: Timestamp | None = None
     """readyAt is when the enclave was first ready, in UTC."""
-    promoted_at: datetime | None = None
+    promoted_at: Timestamp | None = None
     """promotedAt is when it began to serve, in UTC; unset = it never served."""
-    demoted_at: datetime | None = None
+    demoted_at: Timestamp | None = None
     """demotedAt is when it ceased to serve, in UTC; unset = it never ceased."""
 
 

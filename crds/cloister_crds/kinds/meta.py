@@ -8,10 +8,20 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    GetJsonSchemaHandler,
+    ValidationError,
+    model_validator,
+)
 from pydantic.alias_generators import to_camel
+from pydantic_core import CoreSchema, InitErrorDetails
+from typing_extensions import override
 
-from cloister_crds.schema.markers import Cel, Column, ListType
+from cloister_crds.kinds.scalars import ObjectName, Text, Timestamp, Whole
+from cloister_crds.schema.markers import VALIDATIONS, Cel, Column, ListType, matches
 
 __all__ = [
     "GROUP",
@@ -46,12 +56,50 @@ class Model(BaseModel):
         alias_generator=to_camel,
         frozen=True,
         populate_by_name=True,
+        use_attribute_docstrings=True,
         use_enum_values=False,
         extra="ignore",
     )
 
     CEL: ClassVar[tuple[Cel, ...]] = ()
-    """Rules over the whole object, asked by the API server."""
+    """Rules over the whole object, asked by the API server and here."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _null_is_unset(cls, data: Any) -> Any:
+        """Take null for "not there", as the API server does with fields that are not nullable."""
+        if isinstance(data, dict) and None in data.values():
+            return {key: value for key, value in data.items() if value is not None}
+        return data
+
+    @model_validator(mode="after")
+    def _keep_the_rules(self) -> Self:
+        """Ask every rule of the class that is not about a change; tell all that are broken."""
+        broken = [rule for rule in self.CEL if rule.check is not None and not rule.check(self)]
+        if broken:
+            raise ValidationError.from_exception_data(
+                type(self).__name__,
+                [
+                    InitErrorDetails(
+                        type=rule.error(),
+                        loc=tuple((rule.field_path or "").strip(".").split(".")),
+                        input=None,
+                    )
+                    for rule in broken
+                ],
+            )
+        return self
+
+    @classmethod
+    @override
+    def __get_pydantic_json_schema__(
+        cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler, /
+    ) -> dict[str, Any]:
+        """Put the rules of the class where the generator finds them."""
+        result = handler.resolve_ref_schema(handler(core_schema))
+        if cls.CEL:
+            result[VALIDATIONS] = [rule.validation() for rule in cls.CEL]
+        return result
 
     def wire(self) -> dict[str, Any]:
         """Answer the object as JSON data with wire names, unset (None) fields left out."""
@@ -72,7 +120,7 @@ class OwnerReference(Model):
 class ObjectMeta(Model):
     """The part of Kubernetes' object metadata that Cloister reads."""
 
-    name: str
+    name: ObjectName
     namespace: str | None = None
     uid: str = ""
     resource_version: str = ""
@@ -83,6 +131,14 @@ class ObjectMeta(Model):
     annotations: dict[str, str] = Field(default_factory=dict)
     owner_references: tuple[OwnerReference, ...] = ()
     finalizers: tuple[str, ...] = ()
+
+    @classmethod
+    @override
+    def __get_pydantic_json_schema__(
+        cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler, /
+    ) -> dict[str, Any]:
+        """Leave metadata to the API server, which knows it without a schema."""
+        return {"type": "object"}
 
 
 class ConditionStatus(StrEnum):
@@ -96,31 +152,42 @@ class ConditionStatus(StrEnum):
 class Condition(Model):
     """One observation about an object (Kubernetes API conventions, "Typical status properties")."""
 
-    type: Annotated[str, Field(max_length=316)]
+    type: Annotated[
+        str,
+        Field(min_length=1, max_length=316),
+        matches(
+            r"^([a-z0-9]([-.a-z0-9]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$",
+            "type is a CamelCase word, with a domain in front where it is not Cloister's",
+        ),
+    ]
     """type names the condition, such as ``Ready``."""
     status: ConditionStatus
     """status is True, False or Unknown."""
-    observed_generation: Annotated[int, Field(ge=0)] = 0
+    observed_generation: Annotated[int, Whole(0, 9_007_199_254_740_991)] = 0
     """observedGeneration is the metadata.generation that the condition was seen at."""
-    last_transition_time: datetime
+    last_transition_time: Timestamp
     """lastTransitionTime is when status last changed, in UTC."""
     reason: Annotated[
         str,
-        Field(min_length=1, max_length=1024, pattern=r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$"),
+        Field(min_length=1, max_length=1024),
+        matches(
+            r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$",
+            "reason is one CamelCase word for programs; sentences belong to message",
+        ),
     ]
     """reason is a stable CamelCase word for programs; the manual lists all of them."""
-    message: Annotated[str, Field(max_length=32768)] = ""
+    message: Text = ""
     """message tells a person what is so and what to do."""
 
 
-Conditions = Annotated[tuple[Condition, ...], ListType("map", keys=("type",)), Field(max_length=16)]
+Conditions = Annotated[tuple[Condition, ...], Field(max_length=16), ListType("map", keys=("type",))]
 """List of conditions, one of each type."""
 
 
 class Status(Model):
     """What every status begins with."""
 
-    observed_generation: int = -1
+    observed_generation: Annotated[int, Whole(-1, 9_007_199_254_740_991)] = -1
     """observedGeneration is the metadata.generation this status was made for; -1 = none yet, so
     that tools such as Flux and ``kubectl wait`` never take a fresh object for a ready one."""
     conditions: Conditions = ()

@@ -1,12 +1,14 @@
 """Organization: a customer, its members, limits and entitlements; it owns one namespace."""
 
+import re
 from enum import StrEnum
 from typing import Annotated, ClassVar
 
-from pydantic import Field
+from pydantic import Field, Strict
 
 from cloister_crds.kinds.meta import KindInfo, Model, Resource, Status
-from cloister_crds.schema.markers import Column, ListType, immutable
+from cloister_crds.kinds.scalars import LABEL_PATTERN, Count, Flag, Whole
+from cloister_crds.schema.markers import Cel, Column, ListType, immutable, matches
 
 __all__ = [
     "Billing",
@@ -33,20 +35,34 @@ class Role(StrEnum):
 class Member(Model):
     """A person of the organization."""
 
-    user: Annotated[str, Field(min_length=1, max_length=253)]
+    user: Annotated[
+        str,
+        Field(min_length=1, max_length=253),
+        matches(
+            r"^[!-~]+$",
+            "user is a stable identifier without spaces, such as an e-mail address",
+        ),
+    ]
     """user is the person's stable identifier, such as an e-mail address."""
     role: Role = Role.MEMBER
     """role is Admin or Member. Admin keys die with their creator's Admin role. Default Member."""
 
 
+Tier = Annotated[int, Strict(), Field(ge=1, le=2_147_483_647)]
+"""A value that a configuration file may ask for; stricter than `Whole`, as the server is in sets of
+numbers: 2.0 is refused there."""
+SYSTEM_NAMESPACES = ("default", "cloister-system")
+"""Namespaces that are no organization's, beside all that begin with ``kube-``."""
+
+
 class Limits(Model):
     """How much an organization may have."""
 
-    containers: Annotated[int, Field(ge=0, le=100_000)] = 10
+    containers: Annotated[int, Whole(0, 100_000)] = 10
     """containers is how many Containers may exist, stopped ones counted. Default 10."""
-    cpus: Annotated[tuple[int, ...], ListType("set"), Field(max_length=16)] = (2, 4, 8, 16, 32)
+    cpus: Annotated[tuple[Tier, ...], Field(max_length=16), ListType("set")] = (2, 4, 8, 16, 32)
     """cpus are the values that a configuration file may ask for. Default 2, 4, 8, 16, 32."""
-    memory: Annotated[tuple[int, ...], ListType("set"), Field(max_length=16)] = (
+    memory: Annotated[tuple[Tier, ...], Field(max_length=16), ListType("set")] = (
         8192,
         16384,
         32768,
@@ -56,26 +72,37 @@ class Limits(Model):
         524288,
     )
     """memory are the values in MB that a configuration file may ask for."""
-    gpus: Annotated[tuple[int, ...], ListType("set"), Field(max_length=16)] = (1, 8)
+    gpus: Annotated[tuple[Tier, ...], Field(max_length=16), ListType("set")] = (1, 8)
     """gpus are the GPU counts that may be asked for, with the entitlement gpu. Default 1, 8."""
 
 
 class Entitlements(Model):
     """What is switched on for an organization; all are off by default."""
 
-    gpu: bool = False
+    gpu: Flag = False
     """gpu lets Containers have GPUs. Default false."""
-    host_selection: bool = False
+    host_selection: Flag = False
     """hostSelection lets Containers name their Host. Default false."""
-    private_registries: bool = False
+    private_registries: Flag = False
     """privateRegistries lets the organization keep registry credentials. Default false."""
     domain_suffixes: Annotated[
-        tuple[Annotated[str, Field(min_length=1, max_length=253)], ...],
-        ListType("set"),
+        tuple[
+            Annotated[
+                str,
+                Field(min_length=1, max_length=253),
+                matches(
+                    r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?(\.[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)*$",
+                    "domainSuffixes are lowercase DNS names without a dot in front, such as "
+                    "example.com",
+                ),
+            ],
+            ...,
+        ],
         Field(max_length=32),
+        ListType("set"),
     ] = ()
     """domainSuffixes are the suffixes that custom domains must be subdomains of. Default none."""
-    public_inference: bool = False
+    public_inference: Flag = False
     """publicInference admits API keys of other organizations at this one's domains. Default
     false."""
 
@@ -83,9 +110,9 @@ class Entitlements(Model):
 class Billing(Model):
     """Whether the organization pays."""
 
-    container_subscription: bool = False
+    container_subscription: Flag = False
     """containerSubscription is needed to create, start and relaunch Containers. Default false."""
-    token_billing: bool = False
+    token_billing: Flag = False
     """tokenBilling is needed to create API keys. Default false."""
     customer_id: Annotated[str, Field(min_length=1, max_length=253)] | None = Field(
         default=None, alias="customerID"
@@ -99,13 +126,26 @@ class OrganizationSpec(Model):
 
     namespace: Annotated[
         str,
-        Field(min_length=1, max_length=63, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"),
+        Field(min_length=1, max_length=63),
+        matches(
+            LABEL_PATTERN,
+            "namespace is of lowercase letters, digits and hyphens, with no hyphen at the ends",
+        ),
+        Cel(
+            rule="!self.startsWith('kube-') && "
+            + " && ".join(f"self != '{name}'" for name in SYSTEM_NAMESPACES),
+            message="namespace belongs to the system ("
+            + ", ".join(SYSTEM_NAMESPACES)
+            + " or kube-…); choose one for this Organization alone",
+            reason="FieldValueForbidden",
+            check=lambda name: not name.startswith("kube-") and name not in SYSTEM_NAMESPACES,
+        ),
         immutable("namespace", "make another Organization"),
     ]
     """namespace holds all resources of the organization; it is created, or adopted when it carries
     the label cloister.dev/organization of this one. Immutable."""
     members: Annotated[
-        tuple[Member, ...], ListType("map", keys=("user",)), Field(max_length=1000)
+        tuple[Member, ...], Field(max_length=1000), ListType("map", keys=("user",))
     ] = ()
     """members are the people of the organization. Default none."""
     limits: Limits = Field(default_factory=Limits)
@@ -119,11 +159,11 @@ class OrganizationSpec(Model):
 class OrganizationCounts(Model):
     """How many there are of what."""
 
-    containers: int = 0
+    containers: Count = 0
     """containers counted against the limit."""
-    ready: int = 0
+    ready: Count = 0
     """ready are the Containers that serve."""
-    failed: int = 0
+    failed: Count = 0
     """failed are the Containers that failed."""
 
 
@@ -134,6 +174,11 @@ class OrganizationStatus(Status):
     """counts of the organization's Containers."""
     billing: Billing | None = None
     """billing as the payment processor tells it; unset without a processor."""
+
+
+def _is_slug(name: str) -> bool:
+    """Answer whether a name can be a label of a host name."""
+    return len(name) <= 63 and re.fullmatch(LABEL_PATTERN, name) is not None  # noqa: PLR2004 - RFC 1123
 
 
 class Organization(Resource):
@@ -147,6 +192,15 @@ class Organization(Resource):
         namespaced=False,
         description="A customer: members, limits, entitlements, and a namespace for all it has. "
         "metadata.name is its slug and stands in the host names of its Containers.",
+    )
+    CEL: ClassVar[tuple[Cel, ...]] = (
+        Cel(
+            rule="size(self.metadata.name) <= 63 && "
+            f"self.metadata.name.matches(r'{LABEL_PATTERN}')",
+            message="metadata.name is the organization's slug and stands in host names: lowercase "
+            "letters, digits and hyphens, no hyphen at the ends, at most 63 characters",
+            check=lambda organization: _is_slug(organization.metadata.name),
+        ),
     )
     COLUMNS: ClassVar[tuple[Column, ...]] = (
         Column("Namespace", ".spec.namespace"),

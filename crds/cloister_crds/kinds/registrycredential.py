@@ -1,14 +1,14 @@
 """RegistryCredential: how an organization logs in to a private registry."""
 
-from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, ClassVar
 
 from pydantic import Field
 
 from cloister_crds.kinds.meta import KindInfo, Model, Resource, Status
+from cloister_crds.kinds.scalars import Flag, Timestamp, Word
 from cloister_crds.kinds.secret import SecretRef
-from cloister_crds.schema.markers import Column, immutable
+from cloister_crds.schema.markers import Cel, Column, immutable
 
 __all__ = [
     "RegistryCredential",
@@ -38,11 +38,11 @@ class RegistryCredentialSpec(Model):
 class RegistryCredentialStatus(Status):
     """What is so."""
 
-    username: str = ""
+    username: Word = ""
     """username that the credentials carry; empty until seen."""
-    expired: bool = False
+    expired: Flag = False
     """expired is whether the registry refused the credentials when they were last used."""
-    value_updated_at: datetime | None = None
+    value_updated_at: Timestamp | None = None
     """valueUpdatedAt is when the core Secret was last written, in UTC; unset = not seen."""
 
 
@@ -57,6 +57,15 @@ class RegistryCredential(Resource):
         namespaced=True,
         description="How the organization logs in to a private registry; the credentials lie in a "
         "core Secret of the same namespace.",
+    )
+    CEL: ClassVar[tuple[Cel, ...]] = (
+        Cel(
+            rule="self.metadata.name == self.spec.registry",
+            message="metadata.name is the registry (ghcr, gcr or dockerhub), so that there is one "
+            "RegistryCredential for each; give it the value of spec.registry",
+            field_path=".spec.registry",
+            check=lambda credential: credential.metadata.name == credential.spec.registry.value,
+        ),
     )
     COLUMNS: ClassVar[tuple[Column, ...]] = (
         Column("Registry", ".spec.registry"),

@@ -11,6 +11,7 @@ from pydantic import Field
 
 from cloister_crds.kinds.container import Variable
 from cloister_crds.kinds.meta import Model
+from cloister_crds.kinds.scalars import Count, Flag, Word
 from cloister_crds.schema.markers import ListType
 
 __all__ = ["RequestRecord"]
@@ -19,31 +20,31 @@ __all__ = ["RequestRecord"]
 class RequestRecord(Model):
     """The deploy fields as they were when the Enclave was decided."""
 
-    repo: str
+    repo: Word
     """repo, ``owner/name``."""
-    tag: str
+    tag: Word
     """tag of spec, or of the release that was followed."""
-    commit: str | None = None
+    commit: Word | None = None
     """commit pin of spec; unset = none."""
     variables: Annotated[
-        tuple[Variable, ...], ListType("map", keys=("name",)), Field(max_length=256)
+        tuple[Variable, ...], Field(max_length=256), ListType("map", keys=("name",))
     ] = ()
     """variables, ordered by name."""
-    secrets: Annotated[tuple[str, ...], ListType("set"), Field(max_length=256)] = ()
+    secrets: Annotated[tuple[Word, ...], Field(max_length=256), ListType("set")] = ()
     """secrets bound, ordered by name."""
-    ssh_keys: Annotated[tuple[str, ...], ListType("set"), Field(max_length=64)] = ()
+    ssh_keys: Annotated[tuple[Word, ...], Field(max_length=64), ListType("set")] = ()
     """sshKeys, ordered by name."""
-    debug: bool = False
+    debug: Flag = False
     """debug enclave or not."""
-    gpus: int | None = None
+    gpus: Count | None = None
     """gpus given by spec; unset = the file's."""
-    custom_domain: str | None = None
+    custom_domain: Word | None = None
     """customDomain; unset = none."""
-    host: str | None = None
+    host: Word | None = None
     """host named by spec; unset = the default one."""
-    accept_shared_network: bool = False
+    accept_shared_network: Flag = False
     """acceptSharedNetwork of spec."""
-    disable_confidential: bool = False
+    disable_confidential: Flag = False
     """disableConfidential of spec."""
-    relaunch: str | None = None
+    relaunch: Word | None = None
     """relaunch token; unset = none."""

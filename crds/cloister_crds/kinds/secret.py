@@ -1,13 +1,19 @@
 """Secret (csec): a named value of the organization; the value lies in a core Secret."""
 
-from datetime import datetime
 from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from cloister_crds.kinds.container import REPO_PATTERN
 from cloister_crds.kinds.meta import KindInfo, Model, Resource, Status
-from cloister_crds.schema.markers import Column, ListType, immutable
+from cloister_crds.kinds.scalars import ObjectName, Repo, Timestamp, Word
+from cloister_crds.schema.markers import (
+    Cel,
+    Column,
+    ListType,
+    immutable,
+    immutable_optional,
+    matches,
+)
 
 __all__ = ["SECRET_NAME_PATTERN", "Secret", "SecretRef", "SecretSpec", "SecretStatus"]
 
@@ -18,22 +24,36 @@ SECRET_NAME_PATTERN = r"^([A-Z][A-Z0-9]*(_[A-Z0-9]+)*|[a-z0-9]+(-[a-z0-9]+)*)$" 
 class SecretRef(Model):
     """Where the value lies: a key of a core Secret in the same namespace."""
 
-    name: Annotated[str, Field(min_length=1, max_length=253)]
+    name: ObjectName
     """name of the core Secret."""
-    key: Annotated[str, Field(min_length=1, max_length=253, pattern=r"^[-._a-zA-Z0-9]+$")] = "value"
+    key: Annotated[
+        str,
+        Field(min_length=1, max_length=253),
+        matches(
+            r"^[-._a-zA-Z0-9]+$",
+            "key of a core Secret is of letters, digits, dots, hyphens and underscores",
+        ),
+    ] = "value"
     """key in the core Secret. Default value."""
 
 
 class SecretSpec(Model):
     """What the user says."""
 
+    CEL: ClassVar[tuple[Cel, ...]] = (immutable_optional("repo", "make another Secret"),)
+
     name: Annotated[
         str,
-        Field(min_length=1, max_length=253, pattern=SECRET_NAME_PATTERN),
+        Field(min_length=1, max_length=253),
+        matches(
+            SECRET_NAME_PATTERN,
+            "name is UPPER_SNAKE_CASE (an environment variable) or kebab-case (a file), such as "
+            "OPENAI_API_KEY or tls-key",
+        ),
         immutable("name", "make another Secret"),
     ]
     """name as configuration files write it. Immutable."""
-    repo: Annotated[str, Field(min_length=3, max_length=200, pattern=REPO_PATTERN)] | None = None
+    repo: Repo | None = None
     """repo makes it a repository secret, for the files of that repository; unset = an organization
     secret, for Containers that bind it. Immutable."""
     secret_ref: SecretRef
@@ -43,9 +63,9 @@ class SecretSpec(Model):
 class SecretStatus(Status):
     """What is so."""
 
-    used_by: Annotated[tuple[str, ...], ListType("atomic"), Field(max_length=1000)] = ()
+    used_by: Annotated[tuple[Word, ...], Field(max_length=1000), ListType("atomic")] = ()
     """usedBy are the names of the Containers that bind it."""
-    value_updated_at: datetime | None = None
+    value_updated_at: Timestamp | None = None
     """valueUpdatedAt is when the core Secret was last written, in UTC; unset = not seen."""
 
 

@@ -5,7 +5,8 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from cloister_crds.kinds.meta import KindInfo, Model, Resource, Status
-from cloister_crds.schema.markers import Column, ListType, immutable
+from cloister_crds.kinds.scalars import Word
+from cloister_crds.schema.markers import Column, ListType, immutable, matches
 
 __all__ = ["SSHKey", "SSHKeySpec", "SSHKeyStatus"]
 
@@ -15,12 +16,13 @@ class SSHKeySpec(Model):
 
     public_key: Annotated[
         str,
-        Field(
-            min_length=1,
-            max_length=16_384,
-            pattern=r"^(ssh-ed25519|ssh-rsa|ecdsa-sha2-nistp(256|384|521)|"
+        Field(min_length=1, max_length=16_384),
+        matches(
+            r"^(ssh-ed25519|ssh-rsa|ecdsa-sha2-nistp(256|384|521)|"
             r"sk-ssh-ed25519@openssh\.com|sk-ecdsa-sha2-nistp256@openssh\.com) "
             r"[A-Za-z0-9+/]+={0,3}( [^\r\n]*)?$",
+            "publicKey is one line of an OpenSSH public key file, such as ssh-ed25519 AAAA… name; "
+            "types: ssh-ed25519, ssh-rsa, ecdsa-sha2-nistp256/384/521 and their sk- forms",
         ),
         immutable("publicKey", "make another SSHKey"),
     ]
@@ -30,9 +32,9 @@ class SSHKeySpec(Model):
 class SSHKeyStatus(Status):
     """What is so."""
 
-    used_by: Annotated[tuple[str, ...], ListType("atomic"), Field(max_length=1000)] = ()
+    used_by: Annotated[tuple[Word, ...], Field(max_length=1000), ListType("atomic")] = ()
     """usedBy are the names of the Containers that name it."""
-    key_type: str = ""
+    key_type: Word = ""
     """keyType such as ssh-ed25519; empty until seen."""
 
 

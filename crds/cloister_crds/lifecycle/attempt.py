@@ -16,6 +16,7 @@ from cloister_crds.kinds.enclave import (
     EnclaveStatus,
 )
 from cloister_crds.lifecycle.conditions import Finding, merge
+from cloister_crds.lifecycle.observed import DecisionSettings
 from cloister_crds.lifecycle.pod import PodContainer, PodFacts, PodPhase
 from cloister_crds.lifecycle.reasons import due
 
@@ -25,8 +26,6 @@ CRASHES = 5
 """Restarts in the back-off of the kubelet (about five minutes) after which a boot has failed."""
 STEADY = timedelta(seconds=10)
 """A container that was started again after an error counts as started after so long."""
-DEFAULT_DEADLINE = timedelta(minutes=30)
-"""Time that an attempt may take until it is ready, where the caller says nothing."""
 _MESSAGE_LIMIT = 4096
 _MINUTE = 60
 _OVER = {EnclavePhase.FAILED, EnclavePhase.ENDED}
@@ -67,8 +66,7 @@ def judge(
     enclave: Enclave,
     pod: PodFacts | None,
     now: datetime,
-    *,
-    deadline: timedelta = DEFAULT_DEADLINE,
+    settings: DecisionSettings,
 ) -> EnclaveStatus:
     """Judge an attempt.
 
@@ -81,8 +79,8 @@ def judge(
         asked for by a live GET.
     now
         The present, in UTC.
-    deadline
-        Time from the Enclave's creation within which it has to be ready.
+    settings
+        What the administrator set; ``progress_deadline`` counts from the Enclave's creation.
 
     Returns
     -------
@@ -96,7 +94,7 @@ def judge(
     facts = _facts(before, pod)
     failure = _loss(before, pod)
     if failure is None and before.phase is not EnclavePhase.READY:
-        failure = _boot_failure(pod, now) or _overdue(enclave, pod, now, deadline)
+        failure = _boot_failure(pod, now) or _overdue(enclave, pod, now, settings.progress_deadline)
     if failure is not None:
         return _failed(enclave, facts, *failure, now=now)
     phase = _phase(before, pod, now)
@@ -108,8 +106,7 @@ def judge_again(
     enclave: Enclave,
     pod: PodFacts | None,
     now: datetime,
-    *,
-    deadline: timedelta = DEFAULT_DEADLINE,
+    settings: DecisionSettings,
 ) -> timedelta | None:
     """Tell when an attempt has to be judged again although its Pod does not change.
 
@@ -121,8 +118,8 @@ def judge_again(
         Its Pod; None = there is none.
     now
         The present, in UTC.
-    deadline
-        As in `judge`.
+    settings
+        What the administrator set.
 
     Returns
     -------
@@ -132,7 +129,7 @@ def judge_again(
     if enclave.status.phase in {*_OVER, EnclavePhase.READY}:
         return None
     created = enclave.metadata.creation_timestamp or now
-    times = [created + deadline]
+    times = [created + settings.progress_deadline]
     for each in pod.containers if pod is not None else ():
         if each.started_at is None or each.state is not ContainerStateName.RUNNING:
             continue
@@ -164,11 +161,8 @@ def _boot_failure(pod: PodFacts | None, now: datetime) -> tuple[str, str] | None
         return None
     everyone = (*pod.containers, *((pod.shim,) if pod.shim is not None else ()))
     for each in everyone:
-        if each.exit_code not in {None, 0}:
-            given_up = each.restart_count >= CRASHES and each.reason == "CrashLoopBackOff"
-            ended = each.state is ContainerStateName.TERMINATED and not each.restarts
-            if ended or given_up:
-                return "BootFailed", _exit_message(each)
+        if _has_broken_down(each):
+            return "BootFailed", _exit_message(each)
     for each in pod.containers:
         if each.allowance is None or each.ready or each.started_at is None:
             continue
@@ -181,6 +175,20 @@ def _boot_failure(pod: PodFacts | None, now: datetime) -> tuple[str, str] | None
             )
             return "HealthcheckFailed", text
     return None
+
+
+def _has_broken_down(container: PodContainer) -> bool:
+    """Tell whether a container ended for good without having done what it was to do.
+
+    An end without an error is none, unless a health check was to pass: what has ended is not
+    healthy.
+    """
+    if container.exit_code is None:
+        return False
+    if container.state is ContainerStateName.TERMINATED and not container.restarts:
+        return container.exit_code != 0 or container.allowance is not None
+    given_up = container.restart_count >= CRASHES and container.reason == "CrashLoopBackOff"
+    return given_up and container.exit_code != 0
 
 
 def _overdue(
@@ -223,10 +231,8 @@ def _boot_phase(pod: PodFacts | None, now: datetime) -> EnclavePhase:
 
 def _is_fine(container: PodContainer, now: datetime) -> bool:
     """Tell whether a container has started and is well: running and healthy, or finished with 0."""
-    if container.state is ContainerStateName.TERMINATED:
-        return container.exit_code == 0 and not container.restarts
     if container.state is not ContainerStateName.RUNNING or container.started_at is None:
-        return False
+        return container.exit_code == 0 and container.allowance is None
     if container.allowance is not None and not container.ready:
         return False
     crashed = container.restart_count > 0 and container.exit_code not in {None, 0}

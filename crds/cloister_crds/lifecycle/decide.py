@@ -12,13 +12,13 @@ from datetime import datetime, timedelta
 from cloister_crds.kinds.container import ContainerPhase
 from cloister_crds.kinds.enclave import Enclave
 from cloister_crds.lifecycle.admission import admit
-from cloister_crds.lifecycle.decision import Decision
+from cloister_crds.lifecycle.decision import Action, Decision
 from cloister_crds.lifecycle.observed import Observed
 from cloister_crds.lifecycle.report import report
 from cloister_crds.lifecycle.restoration import Restoration, restore
 from cloister_crds.lifecycle.rules import ADMISSION_RULES, RULES, names
 from cloister_crds.lifecycle.scene import Scene
-from cloister_crds.lifecycle.upkeep import Outcome, upkeep
+from cloister_crds.lifecycle.upkeep import Outcome, records, upkeep
 from cloister_crds.lifecycle.verdict import Verdict
 
 __all__ = ["decide"]
@@ -47,7 +47,11 @@ def decide(observed: Observed, now: datetime) -> Decision:
     container = observed.container
     scene = Scene(observed, now)
     if container.metadata.deletion_timestamp is not None:
-        return Decision(rule="deleted_container_is_left_to_its_owners", status=container.status)
+        return Decision(
+            rule="deleted_container_is_collected",
+            status=container.status,
+            actions=_farewell(scene),
+        )
     if scene.is_paused:
         return Decision(rule="paused_container_is_left_alone", status=container.status)
     rule, verdict = _first_answer(scene)
@@ -61,6 +65,13 @@ def decide(observed: Observed, now: datetime) -> Decision:
         needs=(*verdict.needs, *needs),
         look_again=_look_again(now, verdict.retry_at, restoration.retry_at),
     )
+
+
+def _farewell(scene: Scene) -> tuple[Action, ...]:
+    """Write down that nothing serves any more; owner references collect the rest."""
+    everyone = names(*scene.mine)
+    nobody = Outcome(active=None, keep=everyone, route="", made=(), frees_hostnames=False)
+    return records(scene, nobody)
 
 
 def _first_answer(scene: Scene) -> tuple[str, Verdict]:

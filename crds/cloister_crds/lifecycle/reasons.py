@@ -83,15 +83,9 @@ _STATES = (
     _state("Healthy", "Every container of the enclave has started and is healthy."),
     _state("Routing", "The enclave is ready and the Service is being pointed at it."),
     _state("Updating", "The present release serves while the new one starts beside it."),
-    _state(
-        "AwaitingPromotion",
-        "A staged update is ready and waits.",
-        "Set spec.promote to status.update.revision.",
-    ),
     _state("NoTee", "The Host has no trusted execution environment."),
     _state("SharedNetwork", "The containers of the enclave share one network namespace."),
     _state("HostCannot", "Fields of the file that this Host cannot enforce."),
-    _state("Ended", "The enclave was told to end."),
 )
 
 _TRANSIENT = (
@@ -104,6 +98,31 @@ _TRANSIENT = (
         "RegistryUnavailable",
         "The image registry did not answer.",
         "Wait; if it stays so, check whether the registry of the image can be reached.",
+    ),
+    _transient(
+        "SourceRateLimited",
+        "The source of repositories wants fewer requests.",
+        "Wait; the message says for how long.",
+    ),
+    _transient(
+        "SourceUnauthorized",
+        "The source of repositories refused the installation's own credentials.",
+        "Ask the administrator to renew the credentials of the source.",
+    ),
+    _transient(
+        "RegistryRateLimited",
+        "The image registry wants fewer requests.",
+        "Wait; the message says for how long.",
+    ),
+    _transient(
+        "ClusterUnavailable",
+        "The API server did not answer.",
+        "Wait; if it stays so, ask the administrator.",
+    ),
+    _transient(
+        "InternalError",
+        "The operator met an error of its own.",
+        "Wait; if it stays so, send the administrator the message: the operator's log has more.",
     ),
     _transient(
         "ImagePull",
@@ -148,9 +167,19 @@ _FINAL = (
         "Add service-config.yml at the root of the repository and tag a new release.",
     ),
     _final(
-        "FileTooLarge",
+        "ConfigFileTooLarge",
         "The configuration file is larger than may be deployed.",
         "Make the file smaller and tag a new release.",
+    ),
+    _final(
+        "ConfigFileNotRegular",
+        "The name of the configuration file belongs to something that is not a file.",
+        "Commit the file itself, not a link or a directory, and tag a new release.",
+    ),
+    _final(
+        "NameInvalid",
+        "The repository or the tag has a name that cannot be.",
+        "Correct spec.repo or spec.tag.",
     ),
     _final(
         "SourceRefused",
@@ -181,6 +210,11 @@ _FINAL = (
         "RegistryRefused",
         "The registry refused, or leads to where it must not.",
         "Read the message and ask the administrator.",
+    ),
+    _final(
+        "ReferenceInvalid",
+        "The text is no reference of an image.",
+        "Correct the image in the file and tag a new release.",
     ),
     _final(
         "PlatformMissing",

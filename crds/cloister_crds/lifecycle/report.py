@@ -58,12 +58,13 @@ def report(scene: Scene, verdict: Verdict, outcome: Outcome) -> ContainerStatus:
     told = verdict.message if _is_trouble(verdict) else ""
     shown = _shown(scene, verdict, outcome)
     history = _history(scene, outcome)
+    hostnames = (outcome.active.spec.hostnames if outcome.active else ()) or scene.hostnames
     return before.model_copy(
         update={
             "observed_generation": scene.container.metadata.generation,
             "phase": move(before.phase, _phase(verdict, outcome)),
-            "domain": scene.hostnames[0] if scene.hostnames else before.domain,
-            "internal_domain": scene.hostnames[-1] if scene.hostnames else before.internal_domain,
+            "domain": hostnames[0] if hostnames else before.domain,
+            "internal_domain": hostnames[-1] if hostnames else before.internal_domain,
             "active_enclave": outcome.active.metadata.name if outcome.active else "",
             "candidate": verdict.candidate,
             "current_tag": _current_tag(scene, outcome, history),

@@ -18,6 +18,7 @@ from cloister_crds.lifecycle.hostnames import is_held_by
 from cloister_crds.lifecycle.observed import Need
 from cloister_crds.lifecycle.reasons import REASONS, is_transient
 from cloister_crds.lifecycle.scene import Line, Scene
+from cloister_crds.lifecycle.states import may_move
 from cloister_crds.lifecycle.successor import first_attempt, repetition
 from cloister_crds.lifecycle.verdict import Verdict
 
@@ -83,7 +84,7 @@ def wanted_request_serves(scene: Scene) -> Verdict | None:
         return Verdict(
             progress=ContainerPhase.READY,
             reason="Serving",
-            message=f"Tag {serving.spec.tag} serves.",
+            message=_serves(serving),
             settled=True,
             active=name,
             keep=names(serving),
@@ -107,7 +108,8 @@ def ready_candidate_takes_over(scene: Scene) -> Verdict | None:
     if ready is None:
         return None
     name = ready.metadata.name
-    if scene.serving is None and not scene.shows(ready):
+    may_be_ready = may_move(scene.status.phase, ContainerPhase.READY)
+    if scene.serving is None and not (scene.shows(ready) and may_be_ready):
         return Verdict(
             progress=ContainerPhase.STARTED,
             reason="Routing",
@@ -120,7 +122,7 @@ def ready_candidate_takes_over(scene: Scene) -> Verdict | None:
     return Verdict(
         progress=ContainerPhase.READY,
         reason="Serving" if served else "Routing",
-        message=f"Tag {ready.spec.tag} serves."
+        message=_serves(ready)
         if served
         else f"Tag {ready.spec.tag} takes over; the Service is being pointed at it.",
         settled=served,
@@ -313,6 +315,11 @@ def _resolving(needs: tuple[Need, ...], claims: tuple[ClaimHostname, ...] = ()) 
         needs=needs,
         actions=claims,
     )
+
+
+def _serves(enclave: Enclave) -> str:
+    where = f" at https://{enclave.spec.hostnames[0]}" if enclave.spec.hostnames else ""
+    return f"Tag {enclave.spec.tag} serves{where}."
 
 
 def _refusal(scene: Scene, reason: str, message: str) -> Verdict:

@@ -109,7 +109,9 @@ class Line:
         """
         if self.failed is None:
             return now
-        return _failed_at(self.failed, now) + back_off(self.losses(now))
+        # The first loss of what was ready costs no wait: it worked, and somebody may depend on it.
+        had_been_ready = self.failed.status.ready_at is not None
+        return _failed_at(self.failed, now) + back_off(self.losses(now) - int(had_been_ready))
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from cloister_crds.lifecycle.observed import Need
 from cloister_crds.lifecycle.scene import Scene, has_failed
 from cloister_crds.lifecycle.successor import completion
 
-__all__ = ["Outcome", "ended", "upkeep"]
+__all__ = ["Outcome", "ended", "records", "upkeep"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +88,7 @@ def upkeep(scene: Scene, outcome: Outcome) -> tuple[tuple[Action, ...], tuple[Ne
         *outcome.made,
         *(each for each in completions if isinstance(each, CreateEnclave)),
         *_routing(scene, outcome),
-        *_records(scene, outcome),
+        *records(scene, outcome),
         *(
             EndEnclave(
                 name=each.metadata.name,
@@ -130,6 +130,19 @@ def _routing(scene: Scene, outcome: Outcome) -> Iterator[Action]:
     service = scene.observed.service
     if outcome.route and (service is None or service.selects != outcome.route):
         yield RouteTo(outcome.route)
+
+
+def records(scene: Scene, outcome: Outcome) -> tuple[Action, ...]:
+    """Answer what is to be written down about who serves and who no longer does.
+
+    Parameters
+    ----------
+    scene
+        What was observed.
+    outcome
+        Who serves and what stays.
+    """
+    return tuple(_records(scene, outcome))
 
 
 def _records(scene: Scene, outcome: Outcome) -> Iterator[Action]:

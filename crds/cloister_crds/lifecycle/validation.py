@@ -257,7 +257,7 @@ def _has_a_valid_file(question: Question) -> Iterator[Problem]:
     if len(release.raw) > question.file_limit:
         yield Problem(
             "",
-            "FileTooLarge",
+            "ConfigFileTooLarge",
             f"{release.file_name} at {release.tag} has {len(release.raw)} bytes; at most "
             f"{question.file_limit} can be deployed. Make it smaller and tag a new release.",
         )

@@ -1,14 +1,23 @@
-"""What a model says to the generator beyond its types: CEL rules, list types, columns.
+"""What a model says beyond its types: rules, list types, columns.
 
 Markers stand in ``Annotated[...]`` metadata or, for rules over a whole object, in a model's class
-variable ``CEL``. pydantic ignores them; the same rule stands beside as a validator where it is not
-about a change (``oldSelf``), so that both sides accept one set.
+variable ``CEL``. One marker serves both verdicts: the generator writes its CEL into the
+CustomResourceDefinition, pydantic runs its ``check``. Rules about a change (``oldSelf``) have no
+``check``: only the API server sees both sides of a change.
 """
 
+import re
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
-__all__ = ["Cel", "Column", "ListType", "immutable"]
+from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+
+__all__ = ["VALIDATIONS", "Cel", "Column", "ListType", "immutable", "immutable_optional", "matches"]
+
+VALIDATIONS = "x-kubernetes-validations"
+"""Key under which a structural schema carries CEL rules."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +34,47 @@ class Cel:
     """Machine-readable reason; None = FieldValueInvalid."""
     optional_old_self: bool = False
     """Whether the rule is also asked at creation, with ``oldSelf`` an optional value."""
+    check: Callable[[Any], bool] | None = None
+    """The same rule over the pydantic value; None only for rules about a change."""
+
+    def error(self) -> PydanticCustomError:
+        """Answer what pydantic raises when the check fails."""
+        return PydanticCustomError("rule", "{sentence}", {"sentence": self.message})
+
+    def validation(self) -> dict[str, Any]:
+        """Answer the rule as it stands in the CustomResourceDefinition."""
+        entry: dict[str, Any] = {"rule": self.rule, "message": self.message}
+        if self.field_path is not None:
+            entry["fieldPath"] = self.field_path
+        if self.reason is not None:
+            entry["reason"] = self.reason
+        if self.optional_old_self:
+            entry["optionalOldSelf"] = True
+        return entry
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        """Run the check after the type's own validation."""
+        inner = handler(source)
+        check = self.check
+        if check is None:
+            return inner
+
+        def ask(value: Any) -> Any:
+            if not check(value):
+                raise self.error()
+            return value
+
+        return core_schema.no_info_after_validator_function(ask, inner)
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        """Put the rule where the generator finds it."""
+        result = handler(schema)
+        result[VALIDATIONS] = [*result.get(VALIDATIONS, ()), self.validation()]
+        return result
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +85,45 @@ class ListType:
     """``set``: no value twice; ``map``: no two items with the same keys; ``atomic``: one value."""
     keys: tuple[str, ...] = ()
     """Wire names of the key fields of a ``map``."""
+
+    def identity(self, item: Any) -> Any:
+        """Answer what may not stand twice in the list."""
+        if self.kind == "map":
+            return tuple(getattr(item, key) for key in self.keys)
+        return item
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        """Refuse what stands twice, as the API server does."""
+        inner = handler(source)
+        if self.kind == "atomic":
+            return inner
+
+        def ask(value: Any) -> Any:
+            seen = set()
+            for item in value:
+                identity = self.identity(item)
+                if identity in seen:
+                    raise PydanticCustomError(
+                        "duplicate",
+                        "{value} stands twice in the list; remove one of the two",
+                        {"value": str(identity[0] if self.kind == "map" else identity)},
+                    )
+                seen.add(identity)
+            return value
+
+        return core_schema.no_info_after_validator_function(ask, inner)
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        """Put the list type where the generator finds it."""
+        result = handler(schema)
+        result["x-kubernetes-list-type"] = self.kind
+        if self.keys:
+            result["x-kubernetes-list-map-keys"] = list(self.keys)
+        return result
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +142,33 @@ class Column:
     """Whether only ``-o wide`` shows it."""
 
 
+def matches(pattern: str, message: str) -> Cel:
+    """Say what a string looks like, with a sentence of our own where the server's is a regex.
+
+    Parameters
+    ----------
+    pattern
+        Anchored expression in the common subset of RE2 and Python's ``re``: character classes
+        written out, no look-around.
+    message
+        Sentence for the user, the field's wire name first.
+
+    Raises
+    ------
+    ValueError
+        When the pattern is not anchored at both ends or holds a quote, which would end the CEL
+        literal.
+    """
+    if not (pattern.startswith("^") and pattern.endswith("$")) or "'" in pattern:
+        raise ValueError(f"pattern {pattern!r} must begin with ^, end with $ and hold no quote")
+    compiled = re.compile(pattern, re.ASCII)
+    return Cel(
+        rule=f"self.matches(r'{pattern}')",
+        message=message,
+        check=lambda value: compiled.fullmatch(value) is not None,
+    )
+
+
 def immutable(what: str, remedy: str) -> Cel:
     """Say that a field never changes.
 
@@ -64,3 +180,23 @@ def immutable(what: str, remedy: str) -> Cel:
         What to do instead, as an imperative sentence without full stop.
     """
     return Cel(rule="self == oldSelf", message=f"{what} cannot be changed; {remedy}")
+
+
+def immutable_optional(what: str, remedy: str) -> Cel:
+    """Say that an optional field never changes, is never added and never removed.
+
+    Stands among the rules of the object that has the field: a rule at the field itself is not
+    asked when the field comes or goes.
+
+    Parameters
+    ----------
+    what
+        Wire name of the field.
+    remedy
+        What to do instead, as an imperative sentence without full stop.
+    """
+    return Cel(
+        rule=f"has(self.{what}) == has(oldSelf.{what}) && "
+        f"(!has(self.{what}) || self.{what} == oldSelf.{what})",
+        message=f"{what} cannot be changed, added or removed; {remedy}",
+    )

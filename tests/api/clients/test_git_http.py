@@ -1,6 +1,7 @@
 """Plain git over HTTP: git's own server behind a small one in Python."""
 
 import asyncio
+import os
 import random
 import threading
 from collections.abc import Iterator
@@ -24,11 +25,14 @@ from cloister_clients.sources import (
     TagNotFound,
 )
 from cloister_clients.sources.git import GitProvider
+from tests.support.certificates import certificate
 from tests.support.git_server import GitServer, Repositories, Repository, git_server
+from tests.support.http_server import Reply, Request, serve
 from tests.support.waiting import until
 
 FILE = b"cvm-version: 0.10.0\n"
 REPO = "acme/app"
+PAGE = b"<!doctype html>\n<html>\n<body>\n<p>hello</p>\n</body>\n</html>\n"
 
 
 @pytest.fixture
@@ -49,7 +53,7 @@ def server(repositories: Repositories, repository: Repository) -> Iterator[GitSe
 
 def over_http(server: GitServer, **more: object) -> SourceSettings:
     """Write settings that let the server on the loopback be called."""
-    host = server.base.removeprefix("http://")
+    host = server.base.partition("//")[2]
     return SourceSettings.model_validate(
         {
             "kind": "git",
@@ -140,11 +144,11 @@ async def test_an_unchanged_list_of_tags_is_not_fetched_again(
 async def test_the_guard_keeps_git_from_private_addresses(
     server: GitServer, repository: Repository
 ) -> None:
-    host = server.base.removeprefix("http://")
+    host = server.base.partition("//")[2]
     repository.release("v1", FILE)
-    with pytest.raises(SourceRefused, match="setting allow_private"):
+    with pytest.raises(SourceRefused, match="setting allowPrivate"):
         await GitProvider(over_http(server, allow_private=())).resolve(REPO, "v1")
-    with pytest.raises(SourceRefused, match="setting plain_http"):
+    with pytest.raises(SourceRefused, match="setting plainHttp"):
         await GitProvider(over_http(server, plain_http=())).resolve(REPO, "v1")
     assert server.requests == []
     assert host.startswith("127.0.0.1:")
@@ -277,5 +281,69 @@ async def test_a_pack_beyond_the_limit_is_not_written(
     repository.git("config", "uploadpack.allowFilter", "false")
     repository.tag("v1", repository.commit({"service-config.yml": FILE, "data": content}))
     provider = GitProvider(over_http(server, max_fetch_bytes=1048576))
-    with pytest.raises(SourceRefused, match="raise max_fetch_bytes"):
+    with pytest.raises(SourceRefused, match="raise maxFetchBytes"):
         await provider.resolve(REPO, "v1")
+
+
+async def test_a_server_over_tls_is_trusted_by_its_authority(
+    repositories: Repositories, repository: Repository, tmp_path: Path
+) -> None:
+    commit = repository.release("v1", FILE)
+    made = certificate(tmp_path / "tls")
+    with git_server(repositories.path, tls=made.server()) as server:
+        trusted = over_http(server, plain_http=(), ca_file=made.file)
+        assert (await GitProvider(trusted).resolve(REPO, "v1")).commit == commit
+        with pytest.raises(SourceUnavailable, match="certificate"):
+            await GitProvider(over_http(server, plain_http=())).resolve(REPO, "v1")
+
+
+async def test_a_git_that_would_look_hosts_up_itself_is_not_used(
+    server: GitServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = tmp_path / "git"
+    old.write_text('#!/bin/sh\necho "git version 2.36.9"\n')
+    old.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with pytest.raises(SourceUnavailable, match=r"git 2\.36 is installed .* 2\.37 or newer"):
+        await GitProvider(over_http(server)).resolve(REPO, "v1")
+    monkeypatch.setenv("PATH", str(tmp_path / "empty"))
+    with pytest.raises(SourceUnavailable, match="is not installed"):
+        await GitProvider(over_http(server)).resolve(REPO, "v1")
+    assert server.requests == []
+
+
+async def test_a_mirror_of_files_alone_is_refused(repositories: Repositories) -> None:
+    """A server of static files speaks the old protocol, which knows no single tag."""
+    repository = repositories.create("acme/static")
+    repository.release("v1", FILE)
+    repository.git("update-server-info")
+
+    def answer(request: Request) -> Reply:
+        path = repositories.path / request.path.lstrip("/")
+        return Reply(200, path.read_bytes()) if path.is_file() else Reply(404)
+
+    with serve(answer) as server:
+        hosts = (server.host,)
+        data = {"kind": "git", "base": server.base, "allow_private": hosts, "plain_http": hosts}
+        settings = SourceSettings.model_validate(data)
+        with pytest.raises(SourceRefused, match="does not speak a git protocol that is allowed"):
+            await GitProvider(settings).resolve("acme/static", "v1")
+
+
+async def test_a_page_instead_of_a_repository_is_refused() -> None:
+    with serve(lambda request: Reply(200, PAGE, {"Content-Type": "text/html"})) as server:
+        hosts = (server.host,)
+        data = {"kind": "git", "base": server.base, "allow_private": hosts, "plain_http": hosts}
+        settings = SourceSettings.model_validate(data)
+        with pytest.raises(SourceRefused, match="does not speak a git protocol"):
+            await GitProvider(settings).resolve(REPO, "v1")
+
+
+async def test_many_questions_at_once_are_answered_in_turn(
+    server: GitServer, repository: Repository
+) -> None:
+    commits = {f"v{number}": repository.release(f"v{number}", FILE + b"\n" * number)
+               for number in range(6)}  # fmt: skip
+    provider = GitProvider(over_http(server, concurrency=2))
+    found = await asyncio.gather(*(provider.resolve(REPO, tag) for tag in commits))
+    assert {release.tag: release.commit for release in found} == commits

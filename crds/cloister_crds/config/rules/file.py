@@ -21,6 +21,7 @@ from cloister_crds.config.limits import (
 from cloister_crds.config.model import ServiceConfig
 from cloister_crds.config.reading import Field, Report, Section, Spot, Table, read_section, show
 from cloister_crds.config.rules import containers, models, networks, resources, shim
+from cloister_crds.config.scalars import Kind
 
 __all__ = ["FILE", "VERSION_PATTERN", "judge"]
 
@@ -29,7 +30,8 @@ VERSION_PATTERN: Final = rf"{VERSION.pattern}(@sha256:[0-9a-f]{{64}})?"
 
 
 def _read_version(spot: Spot) -> str | None:
-    text = spot.text("a version such as 0.14.8")
+    number = spot.kind in {Kind.INTEGER, Kind.FLOAT, Kind.AMBIGUOUS}
+    text = spot.raw if number else spot.text("a version such as 0.14.8")
     if text is not None and not re.fullmatch(VERSION_PATTERN, text):
         message = "write X.Y.Z, or X.Y.Z@sha256: and 64 hex digits"
         spot.error("InvalidVersion", f"{show(text)} is no version: {message}")

@@ -10,6 +10,7 @@ from cloister_crds.config.durations import DURATION_PATTERN, read_duration
 from cloister_crds.config.limits import MAX_TEST
 from cloister_crds.config.model import Healthcheck
 from cloister_crds.config.reading import Field, Spot, Table, read_section, show
+from cloister_crds.config.scalars import Kind
 
 __all__ = ["HEALTHCHECK", "read_healthcheck"]
 
@@ -41,12 +42,13 @@ def _read_test(spot: Spot) -> tuple[str, ...] | None:
 
 
 def _read_duration(spot: Spot) -> timedelta | None:
-    text = "0" if spot.raw == "0" else spot.text("a duration such as 30s")
+    number = spot.kind in {Kind.INTEGER, Kind.FLOAT}
+    text = spot.raw if number else spot.text("a duration such as 30s")
     if text is None:
         return None
     duration = read_duration(text)
     if duration is None:
-        message = "write numbers with units, such as 90m, 1h30m or 500ms"
+        message = "write numbers with units, such as 30s, 1h30m or 500ms"
         spot.error("InvalidDuration", f"{show(text)} is no duration: {message}")
     return duration
 

@@ -29,6 +29,8 @@ LEAST_MEMORY: Final = 6 * MEGABYTE
 """Least limit of a container's memory, as in Docker."""
 GPU_PATTERN: Final = r"all|(0|[1-9][0-9]?)(,(0|[1-9][0-9]?))*"
 """What GPUs of a container look like when they are text."""
+MAX_GPU_TEXT: Final = 300
+"""Characters of a hundred ids."""
 
 
 def _read_tier(spot: Spot, tiers: tuple[int, ...], unit: str) -> int | None:
@@ -61,6 +63,9 @@ def read_gpus(spot: Spot) -> int | None:
 def read_bytes(spot: Spot) -> int | None:
     """Read an amount of memory in Docker's units, greater than 0."""
     wanted = "an amount such as 512m or 2g"
+    if spot.kind is Kind.FLOAT:
+        spot.error("InvalidSize", f"{spot.raw} has no unit: write {wanted}")
+        return None
     text = spot.raw if spot.kind is Kind.INTEGER else spot.text(wanted)
     if text is None:
         return None
@@ -90,7 +95,7 @@ def read_container_gpus(spot: Spot) -> Literal["all"] | int | tuple[int, ...] | 
     text = spot.text("all, a count such as 1, or ids such as '0,1'")
     if text is None:
         return None
-    if not re.fullmatch(GPU_PATTERN, text):
+    if len(text) > MAX_GPU_TEXT or not re.fullmatch(GPU_PATTERN, text):
         message = "write all, a count such as 1, or ids such as '0,1' without spaces"
         spot.error("InvalidGpus", f"{show(text)} names no GPUs: {message}")
         return None
@@ -120,9 +125,11 @@ def check_container_gpus(container: Section, top: Section) -> None:
         message = "needs GPUs of the enclave: write gpus: 1 or gpus: 8 at the top of the file"
         place.error("NoGpus", message)
     elif isinstance(gpus, int) and gpus > count:
-        container.at("gpus").error("OutOfRange", f"is {gpus}: the enclave has {count}")
+        container.at("gpus").error(
+            "OutOfRange", f"is {gpus}: write at most {count}, which the enclave has"
+        )
     elif isinstance(gpus, tuple) and max(gpus) >= count:
-        message = f"names GPU {max(gpus)}: the enclave has {count}, numbered from 0"
+        message = f"names GPU {max(gpus)}: write ids from 0 to {count - 1}"
         container.at("gpus").error("OutOfRange", message)
 
 

@@ -44,8 +44,9 @@ def test_versions_that_are_none(verdict: Verdict, version: str) -> None:
     assert verdict(version=version) == ["cvm-version InvalidVersion"]
 
 
-def test_version_that_is_a_number(verdict: Verdict) -> None:
-    assert verdict(version="0.14") == ["cvm-version WrongType"]
+@pytest.mark.parametrize("version", ["0.14", "1", "1.10"])
+def test_versions_that_are_numbers(verdict: Verdict, version: str) -> None:
+    assert verdict(version=version) == ["cvm-version InvalidVersion"]
 
 
 def with_resources(cpus: str = "2", memory: str = "8192", gpus: str = "") -> bytes:

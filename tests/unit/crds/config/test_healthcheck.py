@@ -77,7 +77,7 @@ def test_count_of_words(verdict: Verdict) -> None:
         ("{test: [CMD, a], interval: 0s}", ".interval OutOfRange"),
         ("{test: [CMD, a], interval: 999us}", ".interval OutOfRange"),
         ("{test: [CMD, a], timeout: 0}", ".timeout OutOfRange"),
-        ("{test: [CMD, a], interval: 30}", ".interval WrongType"),
+        ("{test: [CMD, a], interval: 30}", ".interval InvalidDuration"),
         ("{test: [CMD, a], interval: 5 s}", ".interval InvalidDuration"),
         ("{test: [CMD, a], interval: 1d}", ".interval InvalidDuration"),
         ("{test: [CMD, a], start_period: -5s}", ".start_period InvalidDuration"),

@@ -60,7 +60,7 @@ def test_memory_and_shared_memory(built: Built) -> None:
         ("0m", "OutOfRange"),
         ("-1", "InvalidSize"),
         ("9g", "OutOfRange"),
-        ("1.5", "WrongType"),
+        ("1.5", "InvalidSize"),
         ("[1g]", "WrongType"),
     ],
 )

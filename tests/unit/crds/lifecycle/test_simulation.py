@@ -1,14 +1,15 @@
-"""The lifecycle in a world where things happen in any order: promises hold, and it comes to rest."""
+"""The lifecycle where things happen in any order: promises hold, and it comes to rest."""
 
 from collections.abc import Callable
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from cloister_crds.kinds.container import ContainerPhase, DesiredState
 from cloister_crds.kinds.enclave import EnclavePhase
 from cloister_crds.lifecycle import request as requests
 from cloister_crds.lifecycle.conditions import holds
 from cloister_crds.lifecycle.decision import ReleaseHostname
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from tests.support.builders import DOMAIN, claim_of, organization_of
 from tests.support.world import World
 

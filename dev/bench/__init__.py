@@ -1,0 +1,1 @@
+"""Benchmarks: what is measured, and against which other way of doing it."""

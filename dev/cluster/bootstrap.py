@@ -1,0 +1,85 @@
+"""The first objects of a cluster: rights of the kubelet's callers and of the DNS, its Service."""
+
+from typing import Any
+
+from dev.cluster.kubeapi import KubeAPI
+from dev.cluster.layout import Form, Record
+
+__all__ = ["apply_first_objects", "first_objects"]
+
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
+RBAC_VERSION = "rbac.authorization.k8s.io/v1"
+
+
+def _role(name: str, rules: list[dict[str, Any]]) -> tuple[str, dict[str, Any]]:
+    body = {
+        "apiVersion": RBAC_VERSION,
+        "kind": "ClusterRole",
+        "metadata": {"name": name},
+        "rules": rules,
+    }
+    return f"{RBAC}/clusterroles/{name}", body
+
+
+def _binding(name: str, role: str, user: str) -> tuple[str, dict[str, Any]]:
+    group = "rbac.authorization.k8s.io"
+    body = {
+        "apiVersion": RBAC_VERSION,
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": name},
+        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": role},
+        "subjects": [{"apiGroup": group, "kind": "User", "name": user}],
+    }
+    return f"{RBAC}/clusterrolebindings/{name}", body
+
+
+def _rule(group: str, resources: list[str], verbs: list[str]) -> dict[str, Any]:
+    return {"apiGroups": [group], "resources": resources, "verbs": verbs}
+
+
+def first_objects(record: Record) -> list[tuple[str, dict[str, Any]]]:
+    """Say what is applied to a new cluster.
+
+    Parameters
+    ----------
+    record
+        The cluster.
+
+    Returns
+    -------
+    list[tuple[str, dict]]
+        Path and object.
+    """
+    read = ["get", "list", "watch"]
+    objects = [
+        # exec, logs and port-forward: the API server asks the kubelet as this user.
+        _binding("cloister:kubelet-client", "system:kubelet-api-admin", "cloister-kubelet-client"),
+    ]
+    if record.form is Form.NODE:
+        rules = [
+            _rule("", ["services", "pods", "namespaces"], read),
+            _rule("discovery.k8s.io", ["endpointslices"], read),
+        ]
+        objects += [
+            _role("cloister:coredns", rules),
+            _binding("cloister:coredns", "cloister:coredns", "system:coredns"),
+        ]
+    if record.form is Form.SIMULATED:
+        rules = [
+            _rule("", ["nodes", "pods"], [*read, "update", "patch", "delete"]),
+            _rule("", ["nodes/status", "pods/status"], ["update", "patch"]),
+            _rule("", ["events"], ["create", "patch", "update"]),
+            _rule("coordination.k8s.io", ["leases"], [*read, "create", "update", "patch"]),
+            _rule("kwok.x-k8s.io", ["*"], read),
+        ]
+        objects += [
+            _role("cloister:kwok", rules),
+            _binding("cloister:kwok", "cloister:kwok", "system:kwok"),
+        ]
+    return objects
+
+
+def apply_first_objects(record: Record, api: KubeAPI) -> None:
+    """Apply the first objects; applying them again changes nothing."""
+    for path, body in first_objects(record):
+        api.apply(path, body)

@@ -1,0 +1,72 @@
+"""What a component of the cluster is: how it is started and when it serves."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from dev.cluster.layout import port_is_free
+from dev.cluster.processes import Processes, fingerprint, wait_until
+from dev.cluster.trouble import Trouble
+
+__all__ = ["Component", "start"]
+
+
+@dataclass(frozen=True, slots=True)
+class Component:
+    """One process of the cluster."""
+
+    name: str
+    argv: tuple[str, ...]
+    #: Whether it serves; asked until it does.
+    ready: Callable[[], bool]
+    #: Seconds that it may take until it serves.
+    within: float = 90.0
+    environment: Mapping[str, str] = field(default_factory=dict)
+    #: Files that it reads at its start: other content, another process.
+    files: tuple[Path, ...] = ()
+    #: Address and port pairs that must be free before it starts.
+    ports: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def mark(self) -> str:
+        """Hash of all that the process is started with."""
+        return fingerprint(self.argv, self.environment, self.files)
+
+
+def start(processes: Processes, component: Component) -> bool:
+    """Start a component that does not run, or runs with other settings; wait until it serves.
+
+    Parameters
+    ----------
+    processes
+        Processes of the cluster.
+    component
+        The component.
+
+    Returns
+    -------
+    bool
+        Whether it was started.
+
+    Raises
+    ------
+    Trouble
+        When its port is taken, it ends, or does not serve in time.
+    """
+    current = processes.is_current(component.name, component.mark)
+    if not current:
+        processes.stop(component.name)
+        for address, port in component.ports:
+            # The threads of a process that was just stopped may hold on for a moment.
+            if not wait_until(partial(port_is_free, address, port), within=5):
+                raise Trouble(
+                    f"{component.name} needs the port {port} of {address}, and another program "
+                    "listens on it: end that program, or take the cluster down and up again "
+                    "(it then chooses other ports)"
+                )
+        processes.start(
+            component.name, component.argv, env=component.environment, mark=component.mark
+        )
+    processes.await_ready(component.name, component.ready, within=component.within)
+    return not current

@@ -1,0 +1,3 @@
+module cloister.dev/dev/cluster/pause
+
+go 1.26.0

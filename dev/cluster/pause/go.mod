@@ -1,3 +1,0 @@
-module cloister.dev/dev/cluster/pause
-
-go 1.22

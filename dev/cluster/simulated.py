@@ -1,0 +1,77 @@
+"""A node that only pretends, by kwok: Pods are bound and become ready, nothing runs.
+
+For machines where no kubelet can run, and for tests of scale.
+"""
+
+from pathlib import Path
+
+from dev.cluster.component import Component
+from dev.cluster.control_plane import Identities, answers
+from dev.cluster.kubeapi import KubeAPI
+from dev.cluster.layout import Record
+
+__all__ = ["add_node", "kwok"]
+
+ANNOTATION = "kwok.x-k8s.io/node"
+
+#: What becomes of nodes and Pods; without stages kwok does nothing.
+STAGES = Path(__file__).parent / "kwok-stages.yaml"
+
+
+def kwok(record: Record, programs: dict[str, Path], who: Identities) -> Component:
+    """Say how kwok is started.
+
+    Parameters
+    ----------
+    record
+        The cluster.
+    programs
+        Name of a program -> its place.
+    who
+        Certificates of the components.
+
+    Returns
+    -------
+    Component
+        The process.
+    """
+    port = record.ports["kwok"]
+    argv = (
+        str(programs["kwok"]),
+        f"--kubeconfig={who.client('kwok', 'system:kwok')}",
+        f"--config={STAGES}",
+        f"--manage-nodes-with-annotation-selector={ANNOTATION}=fake",
+        f"--server-address=127.0.0.1:{port}",
+        "--node-lease-duration-seconds=40",
+        "--cidr=10.0.0.0/16",
+    )
+    return Component(
+        name="kwok",
+        argv=argv,
+        ready=lambda: answers(f"http://127.0.0.1:{port}/healthz"),
+        files=(STAGES,),
+        ports=(("127.0.0.1", port),),
+    )
+
+
+def add_node(record: Record, api: KubeAPI) -> None:
+    """Add the node that only pretends.
+
+    Parameters
+    ----------
+    record
+        The cluster; the node has its name.
+    api
+        Its API.
+    """
+    metadata = {
+        "name": record.name,
+        "annotations": {ANNOTATION: "fake"},
+        "labels": {
+            "kubernetes.io/hostname": record.name,
+            "kubernetes.io/os": "linux",
+            "kubernetes.io/arch": "amd64",
+        },
+    }
+    body = {"apiVersion": "v1", "kind": "Node", "metadata": metadata}
+    api.apply(f"/api/v1/nodes/{record.name}", body)

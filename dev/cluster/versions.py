@@ -1,0 +1,108 @@
+"""What the local cluster is made of: reads ``versions.toml``, the one list of versions.
+
+Called by the builds, the checks of the machine and the kind path; it starts nothing.
+"""
+
+import tomllib
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+__all__ = ["FOLDER", "Module", "Versions", "load"]
+
+FOLDER = Path(__file__).parent
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """One Go module of ours and the programs that it builds."""
+
+    name: str
+    #: Program name -> the Go package that is its main package.
+    binaries: dict[str, str]
+    #: Version of the required module; "" for a program of our own.
+    version: str = ""
+    #: The Go module whose version is pinned; "" for a program of our own.
+    requires: str = ""
+    tags: tuple[str, ...] = ()
+    cgo: bool = False
+    #: Variables set at link time, ``package.name=value``.
+    variables: tuple[str, ...] = ()
+
+    @property
+    def folder(self) -> Path:
+        """Where its go.mod lies."""
+        return FOLDER / "modules" / self.name
+
+    @property
+    def ldflags(self) -> str:
+        """The linker's flags: no symbol tables, and the variables."""
+        return " ".join(["-s", "-w", *(f"-X {variable}" for variable in self.variables)])
+
+
+@dataclass(frozen=True, slots=True)
+class Versions:
+    """All that ``versions.toml`` says."""
+
+    go: str
+    modules: dict[str, Module]
+    #: Purpose -> Debian package -> the program or file that shows that it is there.
+    packages: dict[str, dict[str, str]]
+    kind: dict[str, str] = field(default_factory=dict)
+
+    def module_of(self, binary: str) -> Module:
+        """Find the module that builds a program.
+
+        Parameters
+        ----------
+        binary
+            Name of the program, such as ``kubelet``.
+
+        Returns
+        -------
+        Module
+            Its module.
+
+        Raises
+        ------
+        KeyError
+            When no module builds it.
+        """
+        for module in self.modules.values():
+            if binary in module.binaries:
+                return module
+        raise KeyError(f"no module of versions.toml builds {binary!r}")
+
+
+def _module(name: str, table: dict[str, Any]) -> Module:
+    version = table.get("version", "")
+    major, _, rest = version.partition(".")
+    names = {"version": version, "major": major, "minor": rest.partition(".")[0]}
+    return Module(
+        name=name,
+        binaries=dict(table["binaries"]),
+        version=version,
+        requires=table.get("requires", ""),
+        tags=tuple(table.get("tags", ())),
+        cgo=table.get("cgo", False),
+        variables=tuple(text.format(**names) for text in table.get("variables", ())),
+    )
+
+
+@cache
+def load() -> Versions:
+    """Read the list of versions.
+
+    Returns
+    -------
+    Versions
+        The content of ``versions.toml``.
+    """
+    table = tomllib.loads((FOLDER / "versions.toml").read_text())
+    return Versions(
+        go=table["go"],
+        modules={name: _module(name, entry) for name, entry in table["modules"].items()},
+        packages=table["packages"],
+        kind=table["kind"],
+    )

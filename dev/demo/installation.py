@@ -1,0 +1,153 @@
+"""The demo's installation of Cloister: CRDs, settings, operator and API on a local cluster."""
+
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from dev.cluster import Cluster, Trouble
+from dev.cluster.images import push, shim_image
+from dev.cluster.processes import Processes, wait_until
+
+__all__ = ["CONTAINERS_DOMAIN", "Installation"]
+
+ROOT = Path(__file__).parents[2]
+CONTAINERS_DOMAIN = "containers.example.com"
+"""Domain of the generated host names; no DNS is asked for it here."""
+SYSTEM_NAMESPACE = "cloister-system"
+PATIENCE = 60.0
+"""Seconds that a program may take to answer on a busy machine."""
+
+
+@dataclass(frozen=True, slots=True)
+class Installation:
+    """Cloister on a cluster, with its files in one folder."""
+
+    cluster: Cluster
+    """Where it runs."""
+    folder: Path
+    """Its settings, ledger, repositories, and the records of its processes."""
+
+    @property
+    def repositories(self) -> Path:
+        """Folder of the git repositories; the base of the source provider."""
+        return self.folder / "repositories"
+
+    @property
+    def processes(self) -> Processes:
+        """Operator and API."""
+        return Processes(self.folder / "processes", self.folder / "logs")
+
+    def install(self) -> None:
+        """Apply CRDs and write settings; harmless when done before."""
+        manifests = ROOT / "crds" / "manifests" / "crds"
+        kubectl = self.cluster.kubectl
+        kubectl("apply", "--server-side", "--force-conflicts", "-f", str(manifests))
+        kubectl("wait", "--for=condition=Established", "--timeout=60s", "-f", str(manifests))
+        namespace = {
+            "apiVersion": "v1",
+            "kind": "Namespace",
+            "metadata": {"name": SYSTEM_NAMESPACE},
+        }
+        self.apply(namespace)
+        shim = push(shim_image(), self.cluster.registry, "cloister/shim")
+        self.repositories.mkdir(parents=True, exist_ok=True)
+        self._write("operator.yaml", self._shared() | {"shimImage": shim})
+        self._write(
+            "api.yaml",
+            self._shared()
+            | {
+                "listen": {"host": "127.0.0.1", "port": 0},
+                "ledger": {"path": "ledger.sqlite", "keyMaterial": "key-material"},
+                "development": True,
+            },
+        )
+
+    def start(self) -> str:
+        """Start operator and API unless they run.
+
+        Returns
+        -------
+        str
+            Base address of the API.
+
+        Raises
+        ------
+        Trouble
+            When one of them does not answer; with the last lines of its log.
+        """
+        for name in ("operator", "api"):
+            command = [_cloister(), name, "--config", self.folder / f"{name}.yaml"]
+            self.processes.start(name, command)
+        self.processes.await_ready("api", lambda: self.address() is not None, within=PATIENCE)
+        address = self.address()
+        assert address is not None
+        return address
+
+    def address(self) -> str | None:
+        """Answer the API's base address; None until it listens."""
+        log = self.processes.logs / "api.log"
+        found = re.findall(r"listening on (http://\S+)", log.read_text()) if log.exists() else []
+        return found[-1] if found else None
+
+    def stop(self) -> None:
+        """End operator and API."""
+        for name in ("api", "operator"):
+            self.processes.stop(name)
+
+    def run(self, *arguments: str) -> str:
+        """Run a ``cloister`` command and answer what it printed.
+
+        Raises
+        ------
+        Trouble
+            When it failed; with its words.
+        """
+        done = subprocess.run(
+            [_cloister(), *arguments], check=False, capture_output=True, text=True
+        )
+        if done.returncode:
+            raise Trouble(f"`cloister {' '.join(arguments)}` did not work:\n{done.stderr}")
+        return done.stdout
+
+    def apply(self, manifest: dict[str, Any]) -> None:
+        """Apply one object as ``kubectl apply`` does."""
+        self.cluster.kubectl("apply", "--server-side", "-f", "-", stdin=yaml.safe_dump(manifest))
+
+    def await_namespace(self, name: str) -> None:
+        """Wait until the operator has made an organization's namespace.
+
+        Raises
+        ------
+        Trouble
+            When it is not there in time; with the operator's last words.
+        """
+        found = wait_until(
+            lambda: bool(
+                self.cluster.kubectl("get", "namespace", name, "--ignore-not-found", "-oname")
+            ),
+            within=PATIENCE,
+        )
+        if not found:
+            words = self.processes.last_words("operator")
+            raise Trouble(f"the operator did not make namespace {name}:\n{words}")
+
+    def _shared(self) -> dict[str, Any]:
+        registry = self.cluster.registry
+        return {
+            "containersDomain": CONTAINERS_DOMAIN,
+            "kubeconfig": str(self.cluster.kubeconfig),
+            "sources": {"kind": "git", "base": str(self.repositories)},
+            "registry": {"allowPrivate": [registry], "plainHttp": [registry]},
+        }
+
+    def _write(self, name: str, settings: dict[str, Any]) -> None:
+        (self.folder / name).write_text(yaml.safe_dump(settings, sort_keys=False))
+
+
+def _cloister() -> str:
+    return str(Path(sys.executable).parent / "cloister")

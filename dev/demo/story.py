@@ -1,0 +1,267 @@
+"""What the demo does, step by step, and how it tells it."""
+
+import shlex
+import subprocess
+import time
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import httpx
+
+from dev.cluster import Cluster, Trouble
+from dev.cluster.images import Image, push
+from dev.cluster.processes import wait_until
+from dev.demo import manifests, repository
+from dev.demo.installation import Installation
+from dev.demo.visit import Page, visit
+
+__all__ = ["Story"]
+
+PATIENCE = 300.0
+"""Seconds that a container may take to be ready on a busy machine."""
+FIRST, SECOND = "v1.0.0", "v1.1.0"
+USER = "demo@example.com"
+
+
+@dataclass(slots=True)
+class Story:
+    """One run of the demo."""
+
+    installation: Installation
+    """What it runs on."""
+    base: str = ""
+    """Base address of the API; empty until it runs."""
+    key: str = ""
+    """The admin key; empty until it was made."""
+
+    @property
+    def cluster(self) -> Cluster:
+        """The cluster it runs on."""
+        return self.installation.cluster
+
+    def tell(self) -> None:
+        """Do and tell all of it.
+
+        Raises
+        ------
+        Trouble
+            When a step did not do what it should; it says which and what was seen.
+        """
+        self._release()
+        namespace = self._install()
+        container = self._create()
+        self._relaunch(container)
+        self._apply(namespace)
+        self._end(container)
+
+    def remove(self) -> None:
+        """Delete the demo's objects, for a cluster that goes on to be used."""
+        namespace = f"org-{manifests.ORGANIZATION}"
+        for objects in (("ctr", "--all", "-n", namespace), ("org", manifests.ORGANIZATION)):
+            self._kubectl("delete", *objects, "--ignore-not-found", "--timeout=120s")
+        for objects in (("namespace", namespace), ("chost", manifests.HOST)):
+            self._kubectl("delete", *objects, "--ignore-not-found", "--timeout=120s")
+
+    def _release(self) -> None:
+        say("Releasing two versions of the service: image, digest in service-config.yml, git tag")
+        for tag in (FIRST, SECOND):
+            program = repository.build_program(tag, self.installation.folder / "programs")
+            image = Image(files={"/hello": program}, entrypoint=("/hello",), user="65532:65532")
+            reference = push(image, self.cluster.registry, repository.REPO, tag)
+            commit = repository.release(self.installation.repositories, tag=tag, image=reference)
+            note(f"{repository.REPO} {tag} at {commit[:12]}, image {reference}")
+
+    def _install(self) -> str:
+        say("Installing Cloister: CRDs, a Host, an Organization, an admin key, operator and API")
+        self.installation.install()
+        self.installation.apply(manifests.host())
+        note(
+            f"Host {manifests.HOST}: tee None (not confidential, and it says so), one network per "
+            "enclave, requests 5 % of the cpus and 2 % of the memory that a file asks for"
+        )
+        self.base = self.installation.start()
+        kubeconfig = str(self.cluster.kubeconfig)
+        namespace = f"org-{manifests.ORGANIZATION}"
+        if not self._kubectl("get", "org", manifests.ORGANIZATION, "--ignore-not-found", "-oname"):
+            self.installation.run(
+                *("org", "create", manifests.ORGANIZATION, "--admin", USER, "--subscription"),
+                *("--host-selection", "--kubeconfig", kubeconfig),
+            )
+        self.installation.await_namespace(namespace)
+        self.key = self.installation.run(
+            *("admin-key", "create", "--config", str(self.installation.folder / "api.yaml")),
+            *("--organization", manifests.ORGANIZATION, "--user", USER, "--name", "demo"),
+        ).strip()
+        note(f"API at {self.base}")
+        return namespace
+
+    def _create(self) -> str:
+        say(f"Creating container web from {repository.REPO} {FIRST}, over REST")
+        self._remove_old("web")
+        body = {
+            "name": "web",
+            "repo": repository.REPO,
+            "tag": FIRST,
+            "variables": {"GREETING": "Hello"},
+        }
+        record = self._call("POST", "/api/containers", json=body)
+        identifier = str(record["id"])
+        self._await_tag(identifier, FIRST)
+        page = self._visit("web", record["domain"], "/")
+        self._expect("Hello from v1.0.0" in page.body, f"the page says {page.body.strip()!r}")
+        self._expect(
+            record["domain"] in page.certificate_names,
+            f"its certificate is for {', '.join(page.certificate_names)}, "
+            f"by {page.issuer} (an authority of the enclave's own)",
+        )
+        missing = self._visit("web", record["domain"], "/not-listed")
+        self._expect(
+            missing.status == httpx.codes.NOT_FOUND,
+            f"a path that the file does not list answers {missing.status}: {missing.body.strip()}",
+        )
+        return identifier
+
+    def _relaunch(self, identifier: str) -> None:
+        say(f"Updating it to {SECOND}")
+        record = self._call("POST", f"/api/containers/{identifier}/relaunch", json={"tag": SECOND})
+        self._await_tag(identifier, SECOND)
+        page = self._visit("web", record["domain"], "/")
+        self._expect("from v1.1.0" in page.body, f"the page says {page.body.strip()!r}")
+
+    def _apply(self, namespace: str) -> None:
+        say("Creating a second container with kubectl apply")
+        manifest = manifests.second_container(
+            name="bonjour", namespace=namespace, repo=repository.REPO, tag=SECOND
+        )
+        self.installation.apply(manifest)
+        waited = self._kubectl(
+            *("wait", "--for=condition=Ready", f"--timeout={PATIENCE:.0f}s", "ctr/bonjour"),
+            *("-n", namespace),
+        )
+        note(waited.strip())
+        domain = self._kubectl(
+            "get", "ctr", "bonjour", "-n", namespace, "-ojsonpath={.status.domain}"
+        )
+        page = self._visit("bonjour", domain, "/")
+        self._expect("Bonjour from v1.1.0" in page.body, f"the page says {page.body.strip()!r}")
+        print(self._kubectl("get", "ctr,encl", "-A"), end="")
+
+    def _end(self, identifier: str) -> None:
+        say("All of it runs on. Go on by hand")
+        kubeconfig = self.cluster.kubeconfig
+        print(
+            f"""
+  export KUBECONFIG={kubeconfig}
+  export ADMIN_KEY={self.key}
+  alias kubectl={self.cluster.bin("kubectl")}
+
+  curl -s -H "Authorization: Bearer $ADMIN_KEY" {self.base}/api/containers
+  curl -s -H "Authorization: Bearer $ADMIN_KEY" {self.base}/api/containers/{identifier}
+  kubectl get ctr,encl -A
+  kubectl explain containers.cloister.dev.spec
+  kubectl describe ctr web -n org-{manifests.ORGANIZATION}
+
+  make down    # end all of it
+"""
+        )
+
+    def _remove_old(self, name: str) -> None:
+        """Delete the container of an earlier run of the demo, so that the story begins anew."""
+        for record in self._call("GET", "/api/containers", quiet=True):
+            if record["name"] == name:
+                self._call("DELETE", f"/api/containers/{record['id']}")
+        gone = wait_until(lambda: not self._objects_of(name), within=PATIENCE)
+        if not gone:
+            self._fail(f"an earlier container {name} was deleted but did not go away")
+
+    def _objects_of(self, name: str) -> str:
+        return self._kubectl(
+            *("get", "ctr", name, "-n", f"org-{manifests.ORGANIZATION}"),
+            *("--ignore-not-found", "-oname"),
+        )
+
+    def _call(
+        self, method: str, path: str, *, json: dict[str, Any] | None = None, quiet: bool = False
+    ) -> Any:
+        headers = {"Authorization": f"Bearer {self.key}"}
+        with httpx.Client(base_url=self.base, timeout=60, trust_env=False) as client:
+            answer = client.request(method, path, json=json, headers=headers)
+        if not quiet:
+            note(f"{method} {path} -> {answer.status_code}")
+        if answer.is_error:
+            self._fail(f"{method} {path} answered {answer.status_code}: {answer.text}")
+        return answer.json() if answer.content else None
+
+    def _await_tag(self, identifier: str, tag: str) -> None:
+        """Wait until a tag serves, and tell each status on the way."""
+        told: list[str] = []
+
+        def serves() -> bool:
+            record = self._call("GET", f"/api/containers/{identifier}", quiet=True)
+            status = record["status"]
+            if record.get("update_status"):
+                status += f", update to {record['update_tag']} {record['update_status']}"
+            if [status] != told[-1:]:
+                told.append(status)
+                note(f"status {status}")
+            if record["status"] == "failed" or record.get("update_status") == "failed":
+                self._fail(f"the container failed: {record.get('error_message')}")
+            ready: bool = record["status"] == "ready" and record["current_tag"] == tag
+            return ready and not record.get("update_status")
+
+        began = time.monotonic()
+        if not wait_until(serves, within=PATIENCE):
+            self._fail(f"{tag} did not serve within {PATIENCE:.0f} s")
+        note(f"{tag} serves after {time.monotonic() - began:.1f} s")
+
+    def _visit(self, container: str, domain: str, path: str) -> Page:
+        """Fetch a page, trying again for a moment while the node learns of a new Service."""
+        service = self._kubectl(
+            *("get", "service", "-n", f"org-{manifests.ORGANIZATION}"),
+            *("-l", f"cloister.dev/container={container}"),
+            "-ojsonpath={.items[0].spec.clusterIP}",
+        )
+        last: OSError | None = None
+        pages: list[Page] = []
+
+        def answered() -> bool:
+            nonlocal last
+            try:
+                pages.append(visit(service, 443, domain, path))
+            except OSError as error:
+                last = error
+            return bool(pages)
+
+        if not wait_until(answered, within=30):
+            self._fail(f"https://{domain}{path} does not answer: {last}")
+        note(f"GET https://{domain}{path} -> {pages[0].status}")
+        return pages[0]
+
+    def _kubectl(self, *arguments: str) -> str:
+        try:
+            return self.cluster.kubectl(*arguments)
+        except subprocess.CalledProcessError as error:
+            self._fail(f"`kubectl {shlex.join(arguments)}` did not work: {error.stderr}")
+
+    def _expect(self, holds: bool, what: str) -> None:  # noqa: FBT001 - reads as a sentence
+        if not holds:
+            self._fail(f"expected something else: {what}")
+        note(what)
+
+    def _fail(self, what: str) -> NoReturn:
+        processes = self.installation.processes
+        words = "\n".join(
+            f"--- last words of {name}\n{processes.last_words(name)}"
+            for name in ("operator", "api")
+        )
+        raise Trouble(f"{what}\n{words}")
+
+
+def say(text: str) -> None:
+    """Print the heading of a step."""
+    print(f"\n== {text}", flush=True)
+
+
+def note(text: str) -> None:
+    """Print what happened within a step."""
+    print(f"   {text}", flush=True)

@@ -1,0 +1,53 @@
+"""``python -m dev.house check|generate|verify``; ``make lint`` and ``make verify`` call it."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from dev.house import generated, imports, layout, rules, sources
+
+__all__ = ["main"]
+
+ROOT = Path(__file__).resolve().parents[2]
+"""The checkout."""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one command.
+
+    Parameters
+    ----------
+    arguments
+        Words of the command line; None = those of the process.
+
+    Returns
+    -------
+    int
+        0 when all is well, 1 when something was found.
+    """
+    parser = argparse.ArgumentParser(prog="python -m dev.house", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("check", help="check the tree against the rules of the house")
+    commands.add_parser("generate", help="write all generated files anew")
+    commands.add_parser("verify", help="fail when a generated file is not what would be written")
+    command = parser.parse_args(arguments).command
+    if command == "generate":
+        for path in generated.write(ROOT):
+            print(f"wrote {path.relative_to(ROOT)}")
+        return 0
+    if command == "verify":
+        found = generated.differences(ROOT)
+    else:
+        found = [
+            *layout.check(ROOT),
+            *sources.check(ROOT),
+            *imports.check(ROOT),
+            *rules.check(ROOT),
+        ]
+    for finding in found:
+        print(finding)
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

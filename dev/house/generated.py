@@ -1,0 +1,76 @@
+"""The files that programs write, and whether they are what would be written now."""
+
+from pathlib import Path
+
+from cloister_crds.config.editor_schema import json_schema_text
+from cloister_crds.schema.crd import manifests
+from dev.house.finding import Finding
+
+__all__ = ["differences", "files", "write"]
+
+REMEDY = "run `make crds` (python -m dev.house generate) and commit what it writes"
+
+
+def files(root: Path) -> dict[Path, str]:
+    """Answer every generated file and what belongs into it.
+
+    Parameters
+    ----------
+    root
+        The checkout.
+    """
+    folder = root / "crds" / "manifests"
+    kinds = {folder / "crds" / name: text for name, text in manifests().items()}
+    return {**kinds, folder / "service-config.schema.json": json_schema_text()}
+
+
+def write(root: Path) -> list[Path]:
+    """Write what differs, remove what nobody writes any more, and answer both.
+
+    Parameters
+    ----------
+    root
+        The checkout.
+    """
+    changed = []
+    for path, text in files(root).items():
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+            changed.append(path)
+    for path in _strangers(root):
+        path.unlink()
+        changed.append(path)
+    return changed
+
+
+def differences(root: Path) -> list[Finding]:
+    """Answer what `write` would change.
+
+    Parameters
+    ----------
+    root
+        The checkout.
+    """
+    found = []
+    for path, text in files(root).items():
+        place = path.relative_to(root)
+        if not path.exists():
+            found.append(Finding(place, 0, f"is missing; {REMEDY}"))
+        elif path.read_text(encoding="utf-8") != text:
+            found.append(Finding(place, 0, f"is not what its source says; {REMEDY}"))
+    found += [
+        Finding(path.relative_to(root), 0, f"is written by nobody; {REMEDY}")
+        for path in _strangers(root)
+    ]
+    return sorted(found)
+
+
+def _strangers(root: Path) -> list[Path]:
+    """Answer files in the generated folder that nothing generates, such as a removed kind's."""
+    known = files(root)
+    return [
+        path
+        for path in sorted((root / "crds" / "manifests" / "crds").glob("*"))
+        if path not in known
+    ]

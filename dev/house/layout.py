@@ -1,0 +1,64 @@
+"""Where files stand and what they are called."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from dev.house.finding import Finding
+
+__all__ = ["FORBIDDEN_NAMES", "ROOTS", "SOURCE_ROOTS", "check", "python_files"]
+
+SOURCE_ROOTS = ("operator", "api", "crds")
+"""Folders that hold packages and nothing else; the name of the first is the standard library's."""
+ROOTS = (*SOURCE_ROOTS, "dev", "tests")
+"""Folders whose Python is ours."""
+FORBIDDEN_NAMES = ("utils", "util", "helpers", "helper", "base", "common", "misc", "manager")
+"""Names that say nothing about what a file holds."""
+NOT_OURS = ("dev/demo/service",)
+"""Folders that stand for somebody else's code, such as the demo's tenant."""
+
+
+def python_files(root: Path) -> Iterator[Path]:
+    """Answer every Python file of ours, in order."""
+    for folder in ROOTS:
+        for path in sorted((root / folder).rglob("*.py")):
+            relative = path.relative_to(root).as_posix()
+            if not relative.startswith(NOT_OURS) and "__pycache__" not in relative:
+                yield path
+
+
+def check(root: Path) -> list[Finding]:
+    """Check names and places.
+
+    Parameters
+    ----------
+    root
+        The checkout.
+    """
+    return sorted({*_source_roots(root), *_names(root), *_test_folders(root)})
+
+
+def _source_roots(root: Path) -> Iterator[Finding]:
+    """Refuse what would make ``operator`` a package, or a module that belongs to none."""
+    for folder in SOURCE_ROOTS:
+        for path in sorted((root / folder).glob("*.py")):
+            place = path.relative_to(root)
+            if path.name == "__init__.py":
+                yield Finding(place, 0, f"{folder}/ is a folder of packages; remove this file")
+            else:
+                yield Finding(place, 0, "loose module; move it into a package")
+
+
+def _names(root: Path) -> Iterator[Finding]:
+    for path in python_files(root):
+        place = path.relative_to(root)
+        for part in (*place.parts[1:-1], path.stem):
+            if part in FORBIDDEN_NAMES:
+                yield Finding(place, 0, f"{part} says nothing; name it for the noun it is about")
+
+
+def _test_folders(root: Path) -> Iterator[Finding]:
+    """Refuse packages among the tests: files of the same name live side by side without them."""
+    for path in sorted((root / "tests").rglob("__init__.py")):
+        place = path.relative_to(root)
+        if place.parent.as_posix() not in {"tests", "tests/support"}:
+            yield Finding(place, 0, "test folders are no packages; remove this file")

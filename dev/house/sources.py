@@ -1,0 +1,139 @@
+"""What stands in a Python file: its length, its words, its excuses."""
+
+import ast
+import io
+import re
+import tokenize
+from collections.abc import Iterator
+from pathlib import Path
+
+from dev.house.finding import Finding
+from dev.house.layout import SOURCE_ROOTS, python_files
+
+__all__ = ["LONGEST_FILE", "LONGEST_FUNCTION", "check", "check_text"]
+
+LONGEST_FILE = 500
+"""Lines of a file."""
+LONGEST_FUNCTION = 60
+"""Lines of a function, without its docstring."""
+WAITING = "tests/support/waiting.py"
+"""The one test file that may sleep, between two questions."""
+NOQA = re.compile(r"#\s*noqa\b", re.IGNORECASE)
+GOOD_NOQA = re.compile(r"# noqa: [A-Z]+[0-9]+(, [A-Z]+[0-9]+)* - \S.+")
+IGNORE = re.compile(r"#\s*type:\s*ignore")
+GOOD_IGNORE = re.compile(r"# type: ignore\[[a-z-]+(, ?[a-z-]+)*\]  # \S.+")
+SHOUTED = re.compile(r"[A-Z][A-Z0-9_]*")
+
+
+def check(root: Path) -> list[Finding]:
+    """Check every Python file of the checkout.
+
+    Parameters
+    ----------
+    root
+        The checkout.
+    """
+    found: list[Finding] = []
+    for path in python_files(root):
+        found += check_text(path.relative_to(root), path.read_text(encoding="utf-8"))
+    return sorted(found)
+
+
+def check_text(place: Path, text: str) -> list[Finding]:
+    """Check one file.
+
+    Parameters
+    ----------
+    place
+        Path relative to the checkout; some rules hold in some folders only.
+    text
+        What stands in it.
+    """
+    lines = text.count("\n")
+    found = []
+    if lines > LONGEST_FILE:
+        found.append(Finding(place, 0, f"{lines} lines; {LONGEST_FILE} at most, split it by noun"))
+    tree = ast.parse(text)
+    if ast.get_docstring(tree) is None:
+        found.append(Finding(place, 1, "no docstring; say what the module is and who calls it"))
+    found += _functions(place, tree)
+    found += _exports(place, tree)
+    found += _excuses(place, text)
+    if place.parts[0] == "tests" and place.as_posix() != WAITING:
+        found += _sleeps(place, tree)
+    return found
+
+
+def _functions(place: Path, tree: ast.Module) -> Iterator[Finding]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            length = (node.end_lineno or node.lineno) - node.lineno + 1 - _docstring_lines(node)
+            if length > LONGEST_FUNCTION:
+                yield Finding(
+                    place,
+                    node.lineno,
+                    f"{node.name} has {length} lines; {LONGEST_FUNCTION} at most, take it apart",
+                )
+
+
+def _docstring_lines(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    if ast.get_docstring(node) is None:
+        return 0
+    first = node.body[0]
+    return (first.end_lineno or first.lineno) - first.lineno + 1
+
+
+def _exports(place: Path, tree: ast.Module) -> Iterator[Finding]:
+    """Ask for a sorted ``__all__`` in every module of the packages that has something in it."""
+    if place.parts[0] not in {*SOURCE_ROOTS, "dev"} and place.parts[:2] != ("tests", "support"):
+        return
+    if len(tree.body) <= 1 or "versions" in place.parts:
+        # A package's docstring alone; migrations, whose names Alembic gives.
+        return
+    for node in tree.body:
+        if isinstance(node, ast.Assign | ast.AnnAssign) and _assigns_all(node):
+            names = ast.literal_eval(node.value) if node.value else []
+            if list(names) != sorted(names, key=_rank):
+                yield Finding(place, node.lineno, "__all__ is unsorted (CONSTANTS, Classes, rest)")
+            return
+    yield Finding(place, 1, "no __all__; list what others may import")
+
+
+def _assigns_all(node: ast.Assign | ast.AnnAssign) -> bool:
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+    return any(isinstance(target, ast.Name) and target.id == "__all__" for target in targets)
+
+
+def _rank(name: str) -> tuple[int, list[tuple[int, int, str]]]:
+    """Order as ruff's RUF022 does: constants, classes, the rest, numbers by value."""
+    group = 0 if SHOUTED.fullmatch(name) and len(name) > 1 else 1 if name[:1].isupper() else 2
+    pieces = re.findall(r"[0-9]+|[^0-9]+", name)
+    return group, [(0, int(p), "") if p.isdigit() else (1, 0, p) for p in pieces]
+
+
+def _excuses(place: Path, text: str) -> Iterator[Finding]:
+    """Ask every silenced warning for its code and its reason."""
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type != tokenize.COMMENT:
+            continue
+        line = token.start[0]
+        if NOQA.search(token.string) and not GOOD_NOQA.search(token.string):
+            yield Finding(place, line, "write `# noqa: CODE - reason`")
+        if IGNORE.search(token.string) and not GOOD_IGNORE.search(token.string):
+            yield Finding(place, line, "write `# type: ignore[code]  # reason`")
+
+
+def _sleeps(place: Path, tree: ast.Module) -> Iterator[Finding]:
+    """Refuse sleeping in tests; ``asyncio.sleep(0)`` only lets others run."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and any(alias.name == "sleep" for alias in node.names):
+            yield Finding(place, node.lineno, "tests do not sleep; wait with tests.support.waiting")
+        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+            continue
+        callee = node.func
+        if callee.attr != "sleep" or not isinstance(callee.value, ast.Name):
+            continue
+        module = callee.value.id
+        yields = module in {"asyncio", "anyio"} and [ast.unparse(a) for a in node.args] == ["0"]
+        if module in {"asyncio", "anyio", "time"} and not yields:
+            yield Finding(place, node.lineno, "tests do not sleep; wait with tests.support.waiting")

@@ -1,0 +1,1 @@
+"""Commands that the operator adds to ``cloister``."""

@@ -1,0 +1,31 @@
+"""``cloister operator``: run the operator."""
+
+import sys
+from pathlib import Path
+
+import click
+
+from cloister_clients.kube import ConfigError, KubeConfig
+from cloister_operator.logs import set_up_logs
+from cloister_operator.process import run
+from cloister_operator.settings import CONFIG_VARIABLE, SettingsError, read_settings
+
+__all__ = ["operator"]
+
+
+@click.command()
+@click.option(
+    "--config",
+    "path",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help=f"File with the settings. Default: the file that ${CONFIG_VARIABLE} names.",
+)
+def operator(path: Path | None) -> None:
+    """Run the operator: it makes the cluster look like the custom resources say."""
+    try:
+        settings = read_settings(path)
+        kube = KubeConfig.load(settings.kubeconfig, settings.context)
+    except (SettingsError, ConfigError) as error:
+        raise click.ClickException(str(error)) from error
+    set_up_logs(settings.log)
+    sys.exit(run(settings, kube))

@@ -1,0 +1,170 @@
+"""Everything that one leading process works with; made once, closed once."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Self
+
+from cloister_clients.clock import Clock, utc_now
+from cloister_clients.kube import KubeClient, KubeConfig
+from cloister_clients.registry import RegistryClient
+from cloister_clients.sources import SourceProvider, provider_from
+from cloister_crds.config import Rules
+from cloister_crds.lifecycle.observed import DecisionSettings
+from cloister_operator.enclave.plan import FIELD_MANAGER, BuildSettings
+from cloister_operator.files import Files
+from cloister_operator.keys import Key
+from cloister_operator.metrics import Metrics
+from cloister_operator.models import Models
+from cloister_operator.progress import Progress
+from cloister_operator.queue import WorkQueue
+from cloister_operator.relist import Relister
+from cloister_operator.resolver import Resolver, Sources
+from cloister_operator.settings import OperatorSettings
+from cloister_operator.store import Store
+from cloister_operator.watched import WATCHED
+from cloister_operator.writes import Writer
+
+__all__ = ["USER_AGENT", "ProcessContext", "file_rules"]
+
+USER_AGENT = "cloister-operator"
+"""How the operator names itself to servers."""
+
+
+def file_rules(settings: OperatorSettings) -> Rules:
+    """Answer the rules that files of releases are judged by.
+
+    The tiers are those of the format's widest reading: what an organization may have is checked
+    where the organization is known.
+    """
+    return Rules(
+        strict_from=settings.strict_from,
+        service=settings.service,
+        release=True,
+    )
+
+
+@dataclass(frozen=True)
+class ProcessContext:
+    """The parts of one leading process."""
+
+    settings: OperatorSettings
+    """What the administrator set."""
+    kube: KubeConfig
+    """How the API server is reached."""
+    client: KubeClient
+    """For reads; writes go through `writer`."""
+    store: Store
+    """What is known of the cluster."""
+    queue: WorkQueue[Key]
+    """What is to be looked at."""
+    writer: Writer
+    """For writes."""
+    resolver: Resolver
+    """Questions to the outside."""
+    relister: Relister
+    """Comparison of the store with the server."""
+    models: Models
+    """Parsed objects."""
+    files: Files
+    """Parsed files."""
+    source: SourceProvider
+    """Where repositories live."""
+    registry: RegistryClient
+    """Image registries."""
+    metrics: Metrics
+    """Figures."""
+    progress: Progress
+    """Signs of life."""
+    clock: Clock = utc_now
+    """The time."""
+    incomplete: set[str] = field(default_factory=set)
+    """uids of Enclaves that were seen to lack their ConfigMap or snapshot."""
+    complete: set[str] = field(default_factory=set)
+    """uids of Enclaves whose ConfigMap and snapshot are known to be there."""
+    applied: dict[str, str] = field(default_factory=dict)
+    """What was applied last under a name, so that it is not applied again for nothing."""
+
+    @classmethod
+    def from_settings(
+        cls,
+        settings: OperatorSettings,
+        kube: KubeConfig,
+        *,
+        metrics: Metrics,
+        progress: Progress,
+        leads: Callable[[], bool],
+        clock: Clock = utc_now,
+    ) -> Self:
+        """Make all parts; must be called inside the event loop that uses them.
+
+        Parameters
+        ----------
+        settings
+            What the administrator set.
+        kube
+            How the API server is reached.
+        metrics
+            Figures of the process.
+        progress
+            Signs of life of the process.
+        leads
+            Whether this process holds the Lease; asked before each write.
+        clock
+            The time.
+
+        Raises
+        ------
+        OSError
+            When a file that the settings name cannot be read.
+        """
+        client = KubeClient(kube, field_manager=FIELD_MANAGER, user_agent=USER_AGENT)
+        store, queue = Store(), WorkQueue[Key]()
+        rules = file_rules(settings)
+        source, registry = provider_from(settings.sources), RegistryClient(settings.registry)
+        asker = Sources(source=source, registry=registry, client=client, rules=rules, clock=clock)
+        metrics.gauge("queue_due", lambda: {"": float(len(queue.schedule))})
+        metrics.gauge("queue_delayed", lambda: {"": float(queue.schedule.delayed)})
+        metrics.gauge(
+            "objects", lambda: {each.ref.kind: float(store.count(each.ref)) for each in WATCHED}
+        )
+        return cls(
+            settings=settings,
+            kube=kube,
+            client=client,
+            store=store,
+            queue=queue,
+            writer=Writer(client, store, metrics, leads=leads),
+            resolver=Resolver(
+                asker, wake=queue.add, metrics=metrics, limit=settings.resolvers, clock=clock
+            ),
+            relister=Relister(client, store, metrics, progress, every=settings.relist_seconds),
+            models=Models(),
+            files=Files(rules),
+            source=source,
+            registry=registry,
+            metrics=metrics,
+            progress=progress,
+            clock=clock,
+        )
+
+    @property
+    def decision(self) -> DecisionSettings:
+        """What decisions depend on."""
+        return self.settings.decision()
+
+    @property
+    def build(self) -> BuildSettings:
+        """What the builders read."""
+        return self.settings.build()
+
+    def now(self) -> datetime:
+        """Answer the time in whole seconds, as Kubernetes writes it."""
+        return self.clock().replace(microsecond=0)
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        await self.resolver.aclose()
+        await self.source.aclose()
+        await self.registry.aclose()
+        await self.client.aclose()

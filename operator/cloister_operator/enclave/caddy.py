@@ -1,0 +1,172 @@
+"""The shim's configuration: JSON for Caddy, made from the ``shim`` section of the file.
+
+Order of the rules: CORS first (a refused origin, a preflight), then the paths, then the upstream.
+Source: the manual's page on the way in (docs/operator.md, "The shim"); Caddy, "JSON Config
+Structure". Whatever comes from the file stands in matchers and never in a place where Caddy would
+expand placeholders in it.
+"""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from cloister_crds.config import Shim
+from cloister_operator.enclave.plan import SHIM_PORT
+from cloister_operator.enclave.routing import ALL_PATHS, DOT_SEGMENTS, path_pattern
+
+__all__ = ["shim_config"]
+
+_TARGET = "{http.request.uri}"
+_ORIGIN = "{http.request.header.Origin}"
+_METHODS = "GET, PUT, POST, HEAD, DELETE, OPTIONS, PATCH"
+_ANY_ORIGIN = "*"
+_NO_HEADERS_YET = "30s"
+_UPSTREAM_DOWN = (502, 503, 504)
+
+
+def shim_config(
+    shim: Shim, hostnames: Sequence[str], *, port: int = SHIM_PORT, upstream: str = "127.0.0.1"
+) -> dict[str, Any]:
+    """Build the configuration.
+
+    Parameters
+    ----------
+    shim
+        The section of the parsed file.
+    hostnames
+        Host names of the enclave, the public one first: certificates are made for these by
+        Caddy's own authority, and a client that names none gets the first one's.
+    port
+        Port to listen on.
+    upstream
+        Address of the upstream container; all containers of a Pod are at the loopback address.
+
+    Returns
+    -------
+    dict[str, Any]
+        The whole configuration: no administration endpoint, nothing written but keys.
+    """
+    server = {
+        "listen": [f":{port}"],
+        "protocols": ["h1", "h2"],
+        "read_header_timeout": _NO_HEADERS_YET,
+        "automatic_https": {"disable": True},
+        "tls_connection_policies": [{"default_sni": hostnames[0]} if hostnames else {}],
+        "routes": [
+            *_cors_routes(shim.origins),
+            *_path_routes(shim.paths),
+            {"handle": [_upstream(f"{upstream}:{shim.upstream_port}")]},
+        ],
+        "errors": {"routes": _error_routes()},
+    }
+    return {
+        "admin": {"disabled": True, "config": {"persist": False}},
+        "apps": {
+            "http": {"servers": {"shim": server}},
+            "pki": {"certificate_authorities": {"local": {"install_trust": False}}},
+            "tls": {
+                "certificates": {"automate": list(hostnames)},
+                "automation": {
+                    "policies": [{"subjects": list(hostnames), "issuers": [{"module": "internal"}]}]
+                },
+            },
+        },
+    }
+
+
+def _cors_routes(origins: Sequence[str] | None) -> list[dict[str, Any]]:
+    """Answer what happens to requests with an Origin header, and only to those."""
+    with_origin: dict[str, Any] = {"header": {"Origin": ["*"]}}
+    routes: list[dict[str, Any]] = []
+    if origins is not None and _ANY_ORIGIN not in origins:
+        allowed = [{"vars": {_ORIGIN: list(origins)}}] if origins else []
+        refused = {**with_origin, "not": allowed} if allowed else with_origin
+        body = _error("CORS origin not allowed.", "invalid_request_error")
+        routes.append(_final([refused], 403, body))
+    wanted = {"header": {"Access-Control-Request-Headers": ["*"]}}
+    routes.append(
+        {
+            "match": [with_origin],
+            "handle": [
+                {
+                    "handler": "headers",
+                    "response": {
+                        "add": {"Vary": ["Origin"]},
+                        "set": {
+                            "Access-Control-Allow-Origin": [_ORIGIN],
+                            "Access-Control-Allow-Credentials": ["true"],
+                            "Access-Control-Allow-Methods": [_METHODS],
+                        },
+                    },
+                }
+            ],
+        }
+    )
+    echoed = "{http.request.header.Access-Control-Request-Headers}"
+    routes.append(
+        {
+            "match": [{"header": {**with_origin["header"], **wanted["header"]}}],
+            "handle": [
+                {
+                    "handler": "headers",
+                    "response": {"set": {"Access-Control-Allow-Headers": [echoed]}},
+                }
+            ],
+        }
+    )
+    routes.append(_final([{**with_origin, "method": ["OPTIONS"]}], 204, None))
+    return routes
+
+
+def _path_routes(paths: Sequence[str]) -> list[dict[str, Any]]:
+    """Answer the refusal of every path that is not listed; none when all are."""
+    if ALL_PATHS in paths:
+        return []
+    listed = [{"vars_regexp": {_TARGET: {"pattern": path_pattern(path)}}} for path in paths]
+    escaping = {"vars_regexp": {_TARGET: {"pattern": DOT_SEGMENTS}}}
+    body = _error("Not found.", "invalid_request_error")
+    return [_final([escaping, {"not": listed}], 404, body)]
+
+
+def _upstream(address: str) -> dict[str, Any]:
+    """Answer the forwarding: at once in both directions, with the original host named."""
+    return {
+        "handler": "reverse_proxy",
+        "upstreams": [{"dial": address}],
+        "flush_interval": -1,
+        "headers": {
+            "request": {
+                "set": {
+                    "Forwarded": ['host="{http.request.hostport}";proto={http.request.scheme}'],
+                    "X-Forwarded-Host": ["{http.request.hostport}"],
+                }
+            },
+            "response": {"delete": ["Access-Control-*"]},
+        },
+    }
+
+
+def _error_routes() -> list[dict[str, Any]]:
+    """Answer what is said when the upstream does not answer, and for anything else."""
+    down = _error("The container does not answer.", "server_error")
+    broken = _error("The request could not be handled.", "server_error")
+    statuses = " || ".join(f"{{http.error.status_code}} == {each}" for each in _UPSTREAM_DOWN)
+    return [
+        _final([{"expression": statuses}], 502, down),
+        _final([], "{http.error.status_code}", broken),
+    ]
+
+
+def _final(match: list[dict[str, Any]], status: int | str, body: str | None) -> dict[str, Any]:
+    """Answer a route that ends the request."""
+    response: dict[str, Any] = {"handler": "static_response", "status_code": str(status)}
+    if body is not None:
+        response |= {"body": body, "headers": {"Content-Type": ["application/json"]}}
+    route: dict[str, Any] = {"handle": [response], "terminal": True}
+    return {"match": match, **route} if match else route
+
+
+def _error(message: str, kind: str) -> str:
+    """Write an error of the API as JSON, its braces escaped from Caddy's placeholders."""
+    text = json.dumps({"error": {"message": message, "type": kind}})
+    return text.replace("{", "\\{").replace("}", "\\}")

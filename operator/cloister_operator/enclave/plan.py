@@ -1,0 +1,110 @@
+"""What the builders build from: an Enclave, its file, its Host, and a few settings.
+
+`cloister_operator.reconcile.children` fills it; the builders read nothing else.
+"""
+
+from dataclasses import dataclass
+
+from cloister_crds.config import ContainerSpec, ServiceConfig, object_name
+from cloister_crds.kinds import Enclave, Host
+from cloister_crds.names import (
+    CONTAINER_LABEL,
+    ENCLAVE_LABEL,
+    MANAGED_BY,
+    MANAGED_BY_LABEL,
+    ORGANIZATION_LABEL,
+    config_map_name,
+    host_label,
+    service_name,
+    snapshot_name,
+)
+
+__all__ = ["FIELD_MANAGER", "SHIM_PORT", "BuildSettings", "EnclavePlan"]
+
+FIELD_MANAGER = "cloister-operator"
+"""Field manager of every write of the operator."""
+SHIM_PORT = 8443
+"""Port that the shim listens on in the Pod; the Service maps 443 to it."""
+
+
+@dataclass(frozen=True, slots=True)
+class BuildSettings:
+    """What the administrator says about every enclave."""
+
+    shim_image: str
+    """Image of the shim with digest."""
+    service: str = "cloister"
+    """Name of the mount in the containers."""
+
+
+@dataclass(frozen=True, slots=True)
+class EnclavePlan:
+    """One Enclave with all that its children are made from."""
+
+    enclave: Enclave
+    """The Enclave, as the API server has it (with uid)."""
+    organization: str
+    """Slug of the Organization."""
+    host: Host
+    """The Host that it runs on."""
+    config: ServiceConfig
+    """The parsed file."""
+    file: bytes
+    """The file's raw bytes."""
+
+    @property
+    def name(self) -> str:
+        """Name of the Enclave, and of its Pod."""
+        return self.enclave.metadata.name
+
+    @property
+    def config_map(self) -> str:
+        """Name of the ConfigMap with the file."""
+        return config_map_name(self.name)
+
+    @property
+    def snapshot(self) -> str:
+        """Name of the core Secret with the values of the enclave's secrets."""
+        return snapshot_name(self.name)
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Labels of every child."""
+        return {
+            MANAGED_BY_LABEL: MANAGED_BY,
+            ORGANIZATION_LABEL: host_label(self.organization),
+            CONTAINER_LABEL: service_name(self.enclave.spec.container.name),
+            ENCLAVE_LABEL: self.name,
+        }
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """Names of all secrets that containers of the file name, each once, in order."""
+        named = (secret for container in self.config.containers for secret in container.secrets)
+        return tuple(dict.fromkeys(named))
+
+    @property
+    def shim_container(self) -> str:
+        """Name of the shim's container: one that no container of the file has."""
+        taken = {object_name(container.name) for container in self.config.containers}
+        name, number = "shim", 1
+        while name in taken:
+            number += 1
+            name = f"shim-{number}"
+        return name
+
+    def image(self, container: ContainerSpec) -> str:
+        """Answer the image reference that was resolved for a container of the file."""
+        for facts in self.enclave.spec.images:
+            if facts.container == container.name:
+                return facts.image
+        return container.image
+
+    def metadata(self, name: str) -> dict[str, object]:
+        """Answer the metadata of a child: it belongs to the Enclave and goes with it."""
+        return {
+            "name": name,
+            "namespace": self.enclave.metadata.namespace,
+            "labels": self.labels,
+            "ownerReferences": [self.enclave.owner_reference()],
+        }

@@ -1,0 +1,251 @@
+"""Who of several replicas works: an election by a Lease, in a thread of its own.
+
+The thread has its own event loop and client, so that a busy or stuck main loop cannot keep it from
+renewing, and no delay of it goes unnoticed. Rules as in client-go's leader election (Kubernetes,
+"Leases"): a holder that was silent for the duration, by the observer's own clock, is replaced; a
+holder that could not renew in time gives up by itself.
+"""
+
+import asyncio
+import logging
+import os
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from cloister_clients.clock import Clock, utc_now
+from cloister_clients.kube import AlreadyExists, Conflict, KubeClient, KubeError, NotFound
+from cloister_clients.kube.kinds import LEASE
+from cloister_operator.settings import LeaseSettings
+
+__all__ = ["Election", "ElectionThread", "new_identity"]
+
+logger = logging.getLogger(__name__)
+
+_MICRO = "%Y-%m-%dT%H:%M:%S.%fZ"
+"""MicroTime of the API."""
+
+
+def new_identity() -> str:
+    """Make a name for this process that no other one has, with host and process for people."""
+    return f"{socket.gethostname()}_{os.getpid()}_{secrets.token_hex(4)}"
+
+
+@dataclass(slots=True)
+class Election:
+    """One candidate's view of the Lease; no thread, no loop: `attempt` is one try."""
+
+    client: KubeClient
+    """Client for the Lease."""
+    settings: LeaseSettings
+    """Times and name."""
+    namespace: str
+    """Namespace of the Lease."""
+    identity: str
+    """Name of this candidate."""
+    clock: Clock = utc_now
+    """Wall clock, for what is written into the Lease."""
+    monotonic: Callable[[], float] = time.monotonic
+    """Clock that durations are measured by."""
+    renewed_at: float | None = None
+    """When the Lease was last known to be ours; None = it is not."""
+    _seen: tuple[str, str] = ("", "")
+    _seen_at: float = field(default=0.0)
+
+    @property
+    def leads(self) -> bool:
+        """Whether the Lease is ours and nobody can have taken it yet."""
+        if self.renewed_at is None:
+            return False
+        return self.monotonic() - self.renewed_at < self.settings.duration_seconds
+
+    @property
+    def overdue(self) -> bool:
+        """Whether we lead and could not renew in time."""
+        if self.renewed_at is None:
+            return False
+        return self.monotonic() - self.renewed_at > self.settings.renew_seconds
+
+    async def attempt(self) -> bool:
+        """Try once to take or renew the Lease.
+
+        Returns
+        -------
+        bool
+            Whether it is ours now.
+
+        Raises
+        ------
+        KubeError
+            When the server refuses or cannot be reached.
+        """
+        began = self.monotonic()
+        try:
+            lease = await self.client.get(LEASE, self.settings.name, self.namespace)
+        except NotFound:
+            return await self._create(began)
+        spec = lease.get("spec") or {}
+        holder = spec.get("holderIdentity") or ""
+        record = (holder, str(spec.get("renewTime")))
+        if record != self._seen:
+            self._seen, self._seen_at = record, began
+        if holder not in ("", self.identity):
+            self.renewed_at = None
+            duration = float(spec.get("leaseDurationSeconds") or self.settings.duration_seconds)
+            if began - self._seen_at < duration:
+                return False
+        lease["spec"] = self._spec(spec, taking=holder != self.identity)
+        try:
+            await self.client.replace(LEASE, lease)
+        except Conflict:
+            return False
+        self.renewed_at = began
+        return True
+
+    async def release(self) -> None:
+        """Give the Lease up, so that a successor need not wait.
+
+        Raises
+        ------
+        KubeError
+            When the server refuses or cannot be reached; the Lease then runs out by itself.
+        """
+        lease = await self.client.get(LEASE, self.settings.name, self.namespace)
+        if (lease.get("spec") or {}).get("holderIdentity") != self.identity:
+            return
+        lease["spec"] |= {"holderIdentity": "", "leaseDurationSeconds": 1}
+        self.renewed_at = None
+        await self.client.replace(LEASE, lease)
+
+    async def _create(self, began: float) -> bool:
+        """Make the Lease, ours from the first moment."""
+        body = {
+            "metadata": {"name": self.settings.name, "namespace": self.namespace},
+            "spec": self._spec({}, taking=True),
+        }
+        try:
+            await self.client.create(LEASE, body)
+        except AlreadyExists:
+            return False
+        self.renewed_at = began
+        return True
+
+    def _spec(self, before: dict[str, Any], *, taking: bool) -> dict[str, Any]:
+        """Write the Lease as ours."""
+        now = _micro(self.clock())
+        transitions = int(before.get("leaseTransitions") or 0)
+        return {
+            "holderIdentity": self.identity,
+            "leaseDurationSeconds": max(1, round(self.settings.duration_seconds)),
+            "acquireTime": now if taking else before.get("acquireTime", now),
+            "renewTime": now,
+            "leaseTransitions": transitions + 1 if taking and before else transitions,
+        }
+
+
+def _micro(moment: datetime) -> str:
+    """Write a time as the API's MicroTime."""
+    return moment.strftime(_MICRO)
+
+
+class ElectionThread:
+    """Runs an election until it is told to stop, and says when it is won and when it is lost."""
+
+    def __init__(
+        self,
+        make: Callable[[], Election],
+        *,
+        lost: Callable[[str], None],
+        retry_seconds: float,
+    ) -> None:
+        self._make = make
+        self._lost = lost
+        self._retry = retry_seconds
+        self._election: Election | None = None
+        self._acquired = threading.Event()
+        self._stop = threading.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._wake: asyncio.Event | None = None
+        self._thread = threading.Thread(target=self._main, name="lease", daemon=True)
+        self.beat = time.monotonic()
+        """When the thread last did something."""
+
+    def start(self) -> None:
+        """Begin to stand for election."""
+        self._thread.start()
+
+    @property
+    def acquired(self) -> threading.Event:
+        """Set once the Lease is ours."""
+        return self._acquired
+
+    def leads(self) -> bool:
+        """Tell whether the Lease is ours and nobody can have taken it yet."""
+        return self._election is not None and self._election.leads
+
+    def stop(self, *, within: float = 10.0) -> None:
+        """Give the Lease up and end the thread."""
+        self._stop.set()
+        if self._loop is not None and self._wake is not None:
+            self._loop.call_soon_threadsafe(self._wake.set)
+        self._thread.join(within)
+
+    def _main(self) -> None:
+        """Run the event loop of the thread."""
+        try:
+            asyncio.run(self._elect())
+        except Exception as error:
+            logger.exception("the election ended")
+            if not self._stop.is_set():
+                self._lost(f"the election ended: {error}")
+
+    async def _elect(self) -> None:
+        """Take the Lease and renew it until told to stop, or until it is lost."""
+        self._loop, self._wake = asyncio.get_running_loop(), asyncio.Event()
+        self._election = election = self._make()
+        async with election.client:
+            while not self._stop.is_set():
+                held = self._acquired.is_set()
+                ours = await self._attempt(election)
+                self.beat = time.monotonic()
+                if ours and not held:
+                    logger.info("leading as %s", election.identity)
+                    self._acquired.set()
+                elif held and (election.renewed_at is None or election.overdue):
+                    self._lost("the Lease was not renewed in time, or another process took it")
+                    return
+                await self._pause()
+            if self._acquired.is_set():
+                await self._release(election)
+
+    async def _attempt(self, election: Election) -> bool:
+        """Try once, within the time in which a leader must have renewed."""
+        try:
+            async with asyncio.timeout(election.settings.renew_seconds):
+                return await election.attempt()
+        except (KubeError, TimeoutError) as error:
+            logger.warning("the Lease could not be read or written: %s", str(error) or "no answer")
+            return False
+
+    async def _pause(self) -> None:
+        """Wait for the next attempt, or for the stop."""
+        assert self._wake is not None
+        try:
+            async with asyncio.timeout(self._retry):
+                await self._wake.wait()
+        except TimeoutError:
+            return
+
+    async def _release(self, election: Election) -> None:
+        """Give the Lease up; a failure only makes the successor wait."""
+        try:
+            async with asyncio.timeout(self._retry + 1):
+                await election.release()
+            logger.info("gave the Lease up")
+        except (KubeError, TimeoutError) as error:
+            logger.warning("the Lease could not be given up: %s", str(error) or "no answer")

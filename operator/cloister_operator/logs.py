@@ -1,0 +1,48 @@
+"""How log lines look: for people, or one JSON object a line. They never hold secret values."""
+
+import json
+import logging
+import sys
+from datetime import UTC, datetime
+
+from typing_extensions import override
+
+from cloister_operator.settings import LogFormat, LogSettings
+
+__all__ = ["JsonLines", "set_up_logs"]
+
+_TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+_QUIET = ("kopf.objects", "httpx", "httpcore", "asyncio", "aiohttp")
+"""Loggers of libraries that tell of each request; only their warnings are written."""
+
+
+class JsonLines(logging.Formatter):
+    """One JSON object for each record."""
+
+    @override
+    def format(self, record: logging.LogRecord) -> str:
+        """Write a record."""
+        line: dict[str, object] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        key = getattr(record, "key", None)
+        if key is not None:
+            line["object"] = key
+        if record.exc_info:
+            line["error"] = self.formatException(record.exc_info)
+        return json.dumps(line, ensure_ascii=False)
+
+
+def set_up_logs(settings: LogSettings) -> None:
+    """Send all log records to standard error in the wanted form."""
+    handler = logging.StreamHandler(sys.stderr)
+    json_lines = settings.format is LogFormat.JSON
+    handler.setFormatter(JsonLines() if json_lines else logging.Formatter(_TEXT))
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(settings.level)
+    for name in _QUIET:
+        logging.getLogger(name).setLevel(logging.WARNING)

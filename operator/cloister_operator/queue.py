@@ -1,0 +1,177 @@
+"""The queue of keys to look at: each at most once, with delays and back-off.
+
+`Schedule` decides what is due and knows no event loop; `WorkQueue` waits for it. While a key is
+being worked on it is not given out again: what comes meanwhile is remembered.
+"""
+
+import asyncio
+import heapq
+import random
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+__all__ = ["Backoff", "Schedule", "WorkQueue"]
+
+K = TypeVar("K", bound=Hashable)
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """Delays after failures."""
+
+    first: float = 0.5
+    """Seconds after the first failure; doubled with each further one."""
+    longest: float = 120.0
+    """Seconds at most."""
+
+    def after(self, failures: int) -> float:
+        """Answer the delay after so many failures in a row, with jitter of a quarter."""
+        delay = min(self.first * 2.0 ** min(failures - 1, 20), self.longest)
+        return delay * random.uniform(0.75, 1.0)
+
+
+class Schedule(Generic[K]):
+    """Which keys are due, delayed, or worked on."""
+
+    def __init__(self, backoff: Backoff = Backoff()) -> None:
+        self._backoff = backoff
+        self._ready: OrderedDict[K, None] = OrderedDict()
+        self._due: dict[K, float] = {}
+        self._heap: list[tuple[float, int, K]] = []
+        self._count = 0
+        self._active: set[K] = set()
+        self._again: set[K] = set()
+        self._failures: dict[K, int] = {}
+
+    def __len__(self) -> int:
+        """Answer how many keys are due now."""
+        return len(self._ready)
+
+    @property
+    def delayed(self) -> int:
+        """How many keys wait for their time."""
+        return len(self._due)
+
+    @property
+    def active(self) -> int:
+        """How many keys are worked on."""
+        return len(self._active)
+
+    def add(self, key: K) -> None:
+        """Make a key due now; while it is worked on, again after that."""
+        self._due.pop(key, None)
+        if key in self._active:
+            self._again.add(key)
+        else:
+            self._ready.setdefault(key)
+
+    def add_at(self, key: K, when: float) -> None:
+        """Make a key due at a time, unless it is due earlier anyway."""
+        if key in self._ready or key in self._again:
+            return
+        if key in self._due and self._due[key] <= when:
+            return
+        self._due[key] = when
+        self._count += 1
+        heapq.heappush(self._heap, (when, self._count, key))
+
+    def take(self, now: float) -> K | None:
+        """Give out the key that has been due longest; None = none is due."""
+        self._ripen(now)
+        if not self._ready:
+            return None
+        key, _ = self._ready.popitem(last=False)
+        self._active.add(key)
+        return key
+
+    def next_due(self) -> float | None:
+        """Answer when the next delayed key is due; None = none is delayed."""
+        while self._heap and self._due.get(self._heap[0][2]) != self._heap[0][0]:
+            heapq.heappop(self._heap)
+        return self._heap[0][0] if self._heap else None
+
+    def done(self, key: K) -> None:
+        """End the work on a key that went well."""
+        self._failures.pop(key, None)
+        self._finish(key)
+
+    def failed(self, key: K, now: float) -> float:
+        """End the work on a key that failed, and try again later.
+
+        Returns
+        -------
+        float
+            Seconds until it is due again.
+        """
+        failures = self._failures[key] = self._failures.get(key, 0) + 1
+        delay = self._backoff.after(failures)
+        self._active.discard(key)
+        self._again.discard(key)
+        self.add_at(key, now + delay)
+        return delay
+
+    def _finish(self, key: K) -> None:
+        """Take a key off the active ones; what came meanwhile makes it due."""
+        self._active.discard(key)
+        if key in self._again:
+            self._again.discard(key)
+            self._ready.setdefault(key)
+
+    def _ripen(self, now: float) -> None:
+        """Make all delayed keys due whose time has come."""
+        while (when := self.next_due()) is not None and when <= now:
+            _, _, key = heapq.heappop(self._heap)
+            del self._due[key]
+            self.add(key)
+
+
+class WorkQueue(Generic[K]):
+    """A `Schedule` that workers of one event loop wait for."""
+
+    def __init__(
+        self, schedule: Schedule[K] | None = None, *, clock: Callable[[], float] | None = None
+    ) -> None:
+        self.schedule = schedule or Schedule()
+        """What is due."""
+        self._clock = clock
+        self._changed = asyncio.Event()
+
+    def now(self) -> float:
+        """Answer the time that delays are counted in: the event loop's, in seconds."""
+        return self._clock() if self._clock else asyncio.get_running_loop().time()
+
+    def add(self, key: K, *, after: float = 0.0) -> None:
+        """Make a key due, at once or after some seconds."""
+        if after > 0:
+            self.schedule.add_at(key, self.now() + after)
+        else:
+            self.schedule.add(key)
+        self._changed.set()
+
+    async def take(self) -> K:
+        """Wait for a key that is due; `done` or `failed` must follow."""
+        while True:
+            key = self.schedule.take(self.now())
+            if key is not None:
+                return key
+            self._changed.clear()
+            due = self.schedule.next_due()
+            timeout = None if due is None else max(0.0, due - self.now())
+            try:
+                async with asyncio.timeout(timeout):
+                    await self._changed.wait()
+            except TimeoutError:
+                continue
+
+    def done(self, key: K) -> None:
+        """End the work on a key that went well."""
+        self.schedule.done(key)
+        self._changed.set()
+
+    def failed(self, key: K) -> float:
+        """End the work on a key that failed; answer the seconds until it is due again."""
+        delay = self.schedule.failed(key, self.now())
+        self._changed.set()
+        return delay

@@ -1,0 +1,4 @@
+"""One pass over one object: gather, decide, apply, report.
+
+Each module holds the pass of one kind; `cloister_operator.worker` calls them by the key's kind.
+"""

@@ -1,0 +1,265 @@
+"""Carries out the actions of a decision; each is safe to repeat."""
+
+import logging
+from base64 import b64decode
+from collections.abc import Mapping
+from datetime import datetime
+from typing import assert_never
+
+from cloister_clients.kube import AlreadyExists, Conflict, NotFound
+from cloister_clients.kube.kinds import CONFIG_MAP, SECRET, SERVICE
+from cloister_crds.kinds import Deployment, Enclave, HostnameClaim
+from cloister_crds.lifecycle.decision import (
+    Action,
+    ClaimHostname,
+    CreateEnclave,
+    EndEnclave,
+    EnsureDeployment,
+    RecordDemoted,
+    RecordServing,
+    ReleaseHostname,
+    RouteTo,
+)
+from cloister_crds.lifecycle.observed import Observed, SecretRefKey
+from cloister_crds.names import (
+    CONTAINER_LABEL,
+    MANAGED_BY,
+    MANAGED_BY_LABEL,
+    ORGANIZATION_LABEL,
+    config_map_name,
+    deployment_name,
+    host_label,
+    service_name,
+    snapshot_name,
+)
+from cloister_operator.context import ProcessContext
+from cloister_operator.enclave.config_map import CONFIG_KEY
+from cloister_operator.enclave.service import build_service
+from cloister_operator.keys import Key
+from cloister_operator.reconcile.children import ensure_file, ensure_snapshot, plan_of
+from cloister_operator.watched import CLAIM, DEPLOYMENT, ENCLAVE
+
+__all__ = ["carry_out"]
+
+logger = logging.getLogger(__name__)
+
+
+async def carry_out(context: ProcessContext, key: Key, observed: Observed, action: Action) -> None:
+    """Do what a decision wants.
+
+    Parameters
+    ----------
+    context
+        The process.
+    key
+        The Container that was decided about.
+    observed
+        What was known.
+    action
+        What to do.
+
+    Raises
+    ------
+    KubeError
+        When the server refuses or cannot be reached; the pass is then repeated.
+    """
+    logger.info("%s: %s", key.text, _told(action))
+    match action:
+        case CreateEnclave():
+            await _create_enclave(context, key, observed, action)
+        case EndEnclave():
+            await context.writer.delete(
+                key,
+                ENCLAVE,
+                key.namespace,
+                action.name,
+                uid=action.uid,
+                resource_version=action.resource_version,
+                propagation="Foreground",
+            )
+        case ClaimHostname():
+            await _claim(context, key, action.hostname)
+        case ReleaseHostname():
+            await _release(context, key, action)
+        case RouteTo():
+            body = build_service(observed.container, _slug(observed), action.enclave)
+            await context.writer.apply(key, SERVICE, body)
+        case EnsureDeployment():
+            await _ensure_deployment(context, key, observed, action.repo)
+        case RecordServing():
+            await _record(context, key, action.enclave, "promotedAt", action.at)
+        case RecordDemoted():
+            await _record(context, key, action.enclave, "demotedAt", action.at)
+        case _:
+            assert_never(action)
+
+
+def _told(action: Action) -> str:
+    """Write an action for the log: its kind and what it is about, never contents."""
+    about = ("name", "enclave", "hostname", "repo")
+    what = next((str(getattr(action, name)) for name in about if hasattr(action, name)), "")
+    return f"{type(action).__name__} {what}"
+
+
+def _slug(observed: Observed) -> str:
+    """Answer the slug of the organization."""
+    return observed.organization.metadata.name if observed.organization else ""
+
+
+async def _create_enclave(
+    context: ProcessContext, key: Key, observed: Observed, action: CreateEnclave
+) -> None:
+    """Create an Enclave with its file and snapshot, or add what an interrupted pass left out."""
+    enclave = await _enclave(context, key, observed, action)
+    file = action.file
+    if file is None:
+        file = await _copied_file(context, key.namespace, action)
+    plan = await plan_of(context, enclave, file)
+    if plan.secrets:
+        values = await _secret_values(context, key.namespace, action)
+        await ensure_snapshot(context, key, plan, values)
+    await ensure_file(context, key, plan)
+    context.incomplete.discard(enclave.metadata.uid)
+    context.complete.add(enclave.metadata.uid)
+    context.queue.add(Key("Enclave", key.namespace, action.name))
+
+
+async def _enclave(
+    context: ProcessContext, key: Key, observed: Observed, action: CreateEnclave
+) -> Enclave:
+    """Create the Enclave by POST; one of that name that is ours is adopted."""
+    container = observed.container
+    body = {
+        "metadata": {
+            "name": action.name,
+            "namespace": key.namespace,
+            "labels": {
+                MANAGED_BY_LABEL: MANAGED_BY,
+                ORGANIZATION_LABEL: host_label(_slug(observed)),
+                CONTAINER_LABEL: service_name(container.metadata.name),
+            },
+            "ownerReferences": [container.owner_reference()],
+        },
+        "spec": action.spec.wire(),
+    }
+    try:
+        return Enclave.read(await context.writer.create(key, ENCLAVE, body))
+    except AlreadyExists as taken:
+        found = await context.writer.refresh(ENCLAVE, key.namespace, action.name)
+        if found is None:
+            raise
+        enclave = Enclave.read(dict(found))
+        owners = {each.uid for each in enclave.metadata.owner_references if each.controller}
+        if container.metadata.uid not in owners:
+            raise Conflict(
+                taken.status, taken.reason, f"Enclave {action.name} belongs to another Container"
+            ) from taken
+        return enclave
+
+
+async def _copied_file(context: ProcessContext, namespace: str, action: CreateEnclave) -> bytes:
+    """Read the file of the Enclave that is copied from."""
+    source = config_map_name(action.copy_from or action.name)
+    found = await context.client.get(CONFIG_MAP, source, namespace)
+    return b64decode(found["binaryData"][CONFIG_KEY])
+
+
+async def _secret_values(
+    context: ProcessContext, namespace: str, action: CreateEnclave
+) -> Mapping[str, bytes]:
+    """Read the values of secrets: from the snapshot that is copied, else from core Secrets.
+
+    They live as long as the pass and are never logged.
+    """
+    if action.copy_from is not None:
+        try:
+            found = await context.client.get(SECRET, snapshot_name(action.copy_from), namespace)
+        except NotFound:
+            logger.info("no snapshot of %s to copy; reading the secrets anew", action.copy_from)
+        else:
+            return {name: b64decode(value) for name, value in (found.get("data") or {}).items()}
+    return await _core_values(context, namespace, action.secrets)
+
+
+async def _core_values(
+    context: ProcessContext, namespace: str, refs: tuple[SecretRefKey, ...]
+) -> Mapping[str, bytes]:
+    """Read the values of secrets from core Secrets."""
+    values: dict[str, bytes] = {}
+    for name in sorted({ref.secret for ref in refs}):
+        found = await context.client.get(SECRET, name, namespace)
+        data = found.get("data") or {}
+        values |= {
+            ref.name: b64decode(data[ref.key])
+            for ref in refs
+            if ref.secret == name and ref.key in data
+        }
+    return values
+
+
+async def _claim(context: ProcessContext, key: Key, hostname: str) -> None:
+    """Claim a host name; who holds it already is seen by the next pass."""
+    claim = HostnameClaim.read(
+        {
+            "metadata": {"name": hostname},
+            "spec": {"holder": {"namespace": key.namespace, "name": key.name}},
+        }
+    )
+    try:
+        await context.writer.create(key, CLAIM, claim.manifest())
+    except AlreadyExists:
+        await context.writer.refresh(CLAIM, "", hostname)
+
+
+async def _release(context: ProcessContext, key: Key, action: ReleaseHostname) -> None:
+    """Release a claim that is old enough, after a live look; a young one waits."""
+    found = await context.writer.refresh(CLAIM, "", action.hostname)
+    if found is None or found["metadata"]["uid"] != action.uid:
+        return
+    created = datetime.fromisoformat(found["metadata"]["creationTimestamp"])
+    left = context.settings.claim_age_seconds - (context.clock() - created).total_seconds()
+    if left > 0:
+        context.queue.add(key, after=left)
+        return
+    await context.writer.delete(
+        key,
+        CLAIM,
+        "",
+        action.hostname,
+        uid=action.uid,
+        resource_version=found["metadata"]["resourceVersion"],
+    )
+
+
+async def _ensure_deployment(
+    context: ProcessContext, key: Key, observed: Observed, repo: str
+) -> None:
+    """Create the Deployment of a repository, marked as ours; one that exists is left alone."""
+    deployment = Deployment.read(
+        {
+            "metadata": {
+                "name": deployment_name(repo),
+                "namespace": key.namespace,
+                "labels": {
+                    MANAGED_BY_LABEL: MANAGED_BY,
+                    ORGANIZATION_LABEL: host_label(_slug(observed)),
+                },
+            },
+            "spec": {"repo": repo},
+        }
+    )
+    try:
+        await context.writer.create(key, DEPLOYMENT, deployment.manifest())
+    except AlreadyExists:
+        await context.writer.refresh(DEPLOYMENT, key.namespace, deployment_name(repo))
+
+
+async def _record(
+    context: ProcessContext, key: Key, enclave: str, field: str, at: datetime
+) -> None:
+    """Write a time into the status of an Enclave; one that is gone needs none."""
+    patch = {"status": {field: at.isoformat().replace("+00:00", "Z")}}
+    try:
+        await context.writer.patch_status(key, ENCLAVE, key.namespace, enclave, patch)
+    except NotFound:
+        logger.info("Enclave %s/%s is gone; %s is not written", key.namespace, enclave, field)

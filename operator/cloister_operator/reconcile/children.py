@@ -1,0 +1,172 @@
+"""The children of an Enclave: made once, by POST, under deterministic names; ours are adopted."""
+
+from base64 import b64decode
+from collections.abc import Mapping
+from typing import Any
+
+from cloister_clients.kube import AlreadyExists, Conflict, KindRef, NotFound
+from cloister_clients.kube.kinds import CONFIG_MAP, POD, SECRET
+from cloister_crds.kinds import Enclave, Host
+from cloister_crds.names import config_map_name
+from cloister_operator.context import ProcessContext
+from cloister_operator.enclave.config_map import CONFIG_KEY, build_config_map
+from cloister_operator.enclave.plan import EnclavePlan
+from cloister_operator.enclave.pod import build_pod
+from cloister_operator.enclave.snapshot import build_snapshot
+from cloister_operator.keys import Key
+from cloister_operator.reconcile.scene import organization_of
+from cloister_operator.watched import HOST
+
+__all__ = [
+    "ChildrenMissing",
+    "ensure_file",
+    "ensure_pod",
+    "ensure_snapshot",
+    "plan_of",
+    "stored_plan",
+]
+
+
+class ChildrenMissing(Exception):  # noqa: N818 - it says what is so
+    """The Enclave lacks its ConfigMap, its snapshot, or what they are made from."""
+
+
+async def plan_of(context: ProcessContext, enclave: Enclave, file: bytes) -> EnclavePlan:
+    """Make the plan that the children are built from.
+
+    Parameters
+    ----------
+    context
+        The process.
+    enclave
+        The Enclave.
+    file
+        Bytes of its file.
+
+    Raises
+    ------
+    ChildrenMissing
+        When its organization or Host is gone, or the file is not the one that was decided about.
+    """
+    parsed = await context.files.parse(file)
+    if parsed.config is None or parsed.digest != enclave.spec.config_digest:
+        raise ChildrenMissing(
+            f"the stored file of {enclave.metadata.name} is not the one it was made from"
+        )
+    organization = organization_of(context, enclave.metadata.namespace or "")
+    host = context.store.get(HOST, "", enclave.spec.host)
+    if organization is None or host is None:
+        raise ChildrenMissing(f"the organization or Host of {enclave.metadata.name} is gone")
+    return EnclavePlan(
+        enclave=enclave,
+        organization=organization.metadata.name,
+        host=context.models.read(Host, host),
+        config=parsed.config,
+        file=file,
+    )
+
+
+async def stored_plan(context: ProcessContext, enclave: Enclave) -> EnclavePlan:
+    """Make the plan of an Enclave from its own ConfigMap, and look whether all is there.
+
+    Raises
+    ------
+    ChildrenMissing
+        When the ConfigMap or a needed snapshot does not exist.
+    KubeError
+        When the server cannot be reached.
+    """
+    name, namespace = enclave.metadata.name, enclave.metadata.namespace
+    try:
+        found = await context.client.get(CONFIG_MAP, config_map_name(name), namespace)
+    except NotFound as missing:
+        raise ChildrenMissing(f"{name} has no ConfigMap") from missing
+    _check_owner(found, enclave, CONFIG_MAP)
+    plan = await plan_of(context, enclave, b64decode(found["binaryData"][CONFIG_KEY]))
+    if plan.secrets and enclave.metadata.uid not in context.complete:
+        try:
+            snapshot = await context.client.get(SECRET, plan.snapshot, namespace)
+        except NotFound as missing:
+            raise ChildrenMissing(f"{name} has no snapshot of its secrets") from missing
+        _check_owner(snapshot, enclave, SECRET)
+    return plan
+
+
+async def ensure_file(context: ProcessContext, key: Key, plan: EnclavePlan) -> None:
+    """Create the ConfigMap of an Enclave.
+
+    Raises
+    ------
+    Conflict
+        When another owner's object has the name.
+    KubeError
+        When the server refuses or cannot be reached.
+    """
+    await _ensure(context, key, plan, CONFIG_MAP, build_config_map(plan))
+
+
+async def ensure_snapshot(
+    context: ProcessContext, key: Key, plan: EnclavePlan, values: Mapping[str, bytes]
+) -> None:
+    """Create the core Secret with the values of an Enclave's secrets.
+
+    Raises
+    ------
+    ChildrenMissing
+        When a value vanished since it was looked for.
+    Conflict
+        When another owner's object has the name.
+    KubeError
+        When the server refuses or cannot be reached.
+    """
+    missing = [name for name in plan.secrets if name not in values]
+    if missing:
+        raise ChildrenMissing(f"no value of the secrets {', '.join(missing)} any more")
+    await _ensure(context, key, plan, SECRET, build_snapshot(plan, values))
+
+
+async def ensure_pod(context: ProcessContext, key: Key, plan: EnclavePlan) -> None:
+    """Create the Pod of an Enclave.
+
+    Raises
+    ------
+    Conflict
+        When another owner's object has the name.
+    KubeError
+        When the server refuses or cannot be reached.
+    """
+    await _ensure(context, key, plan, POD, build_pod(plan, context.build))
+
+
+async def _ensure(
+    context: ProcessContext,
+    key: Key,
+    plan: EnclavePlan,
+    ref: KindRef,
+    body: dict[str, Any],
+) -> None:
+    """Create a child; one of that name that belongs to the Enclave is adopted as it is."""
+    try:
+        await context.writer.create(key, ref, body)
+    except AlreadyExists:
+        metadata = body["metadata"]
+        found = await context.writer.refresh(ref, metadata["namespace"], metadata["name"])
+        if found is None:
+            raise
+        _check_owner(found, plan.enclave, ref)
+
+
+def _check_owner(found: Mapping[str, Any], enclave: Enclave, ref: KindRef) -> None:
+    """Refuse to build on an object that belongs to something else.
+
+    Raises
+    ------
+    Conflict
+        When the Enclave is not among the owners.
+    """
+    owners = {each["uid"] for each in found["metadata"].get("ownerReferences") or ()}
+    if enclave.metadata.uid not in owners:
+        name = found["metadata"]["name"]
+        raise Conflict(
+            409, "AlreadyExists", f"{ref.kind} {name} exists and does not belong to its Enclave"
+        )

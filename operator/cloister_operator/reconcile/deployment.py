@@ -1,0 +1,117 @@
+"""The pass over a Deployment: its counts; one that Cloister made goes with its last Container."""
+
+import logging
+from collections import Counter
+
+from cloister_crds.kinds import Container, Deployment
+from cloister_crds.kinds.container import ContainerPhase
+from cloister_crds.kinds.deployment import DeploymentCounts
+from cloister_crds.kinds.meta import PAUSED_ANNOTATION
+from cloister_crds.lifecycle.conditions import Finding, merge
+from cloister_crds.names import MANAGED_BY, MANAGED_BY_LABEL
+from cloister_operator.context import ProcessContext
+from cloister_operator.keys import Key
+from cloister_operator.patches import merge_patch
+from cloister_operator.reconcile.ages import wait_for_age
+from cloister_operator.reconcile.result import DONE, Result
+from cloister_operator.watched import CONTAINER, DEPLOYMENT
+
+__all__ = ["reconcile_deployment"]
+
+logger = logging.getLogger(__name__)
+
+_STOPPED = (ContainerPhase.STOPPED, ContainerPhase.STOPPING)
+
+
+async def reconcile_deployment(context: ProcessContext, key: Key) -> Result:
+    """Look at a Deployment: count its Containers, or sweep it.
+
+    Parameters
+    ----------
+    context
+        The process.
+    key
+        The Deployment.
+
+    Raises
+    ------
+    KubeError
+        When a write or a confirming read fails; the pass is then repeated.
+    """
+    entry = context.store.get(DEPLOYMENT, key.namespace, key.name)
+    if entry is None:
+        return DONE
+    deployment = context.models.read(Deployment, entry)
+    paused = deployment.metadata.annotations.get(PAUSED_ANNOTATION) == "true"
+    if paused or deployment.metadata.deletion_timestamp is not None:
+        return DONE
+    phases = _phases(context, key, deployment)
+    if not phases and deployment.metadata.labels.get(MANAGED_BY_LABEL) == MANAGED_BY:
+        return await _sweep(context, key, deployment)
+    generation = deployment.metadata.generation
+    status = deployment.status.model_copy(
+        update={
+            "observed_generation": generation,
+            "counts": _counts(phases),
+            "conditions": merge(
+                deployment.status.conditions,
+                [Finding("Ready", True, "Counted", f"{sum(phases.values())} containers.")],
+                generation=generation,
+                now=context.now(),
+            ),
+        }
+    )
+    patch = merge_patch(deployment.status.wire(), status.wire())
+    if patch:
+        await context.writer.patch_status(
+            key, DEPLOYMENT, key.namespace, key.name, {"status": patch}
+        )
+    return Result(wrote=bool(patch))
+
+
+def _phases(
+    context: ProcessContext, key: Key, deployment: Deployment
+) -> Counter[ContainerPhase | None]:
+    """Count the Containers of the repository by phase."""
+    entries = context.store.marked(CONTAINER, "repo", f"{key.namespace}/{deployment.spec.repo}")
+    return Counter(context.models.read(Container, each).status.phase for each in entries)
+
+
+def _counts(phases: Counter[ContainerPhase | None]) -> DeploymentCounts:
+    """Sort the phases into the five counts (spec, "Deployment")."""
+    instances = sum(phases.values())
+    ready, failed = phases[ContainerPhase.READY], phases[ContainerPhase.FAILED]
+    stopped = sum(phases[each] for each in _STOPPED)
+    return DeploymentCounts(
+        instances=instances,
+        ready=ready,
+        failed=failed,
+        stopped=stopped,
+        deploying=instances - ready - failed - stopped,
+    )
+
+
+async def _sweep(context: ProcessContext, key: Key, deployment: Deployment) -> Result:
+    """Delete a Deployment without Containers, once it is old enough and that is confirmed live.
+
+    Whoever creates a Container makes its Deployment first; a young one may still get its first.
+    """
+    created = deployment.metadata.creation_timestamp
+    wait = wait_for_age(created, context.settings.claim_age_seconds, context.clock())
+    if wait is not None:
+        return Result(wait)
+    page = await context.client.list(CONTAINER, key.namespace)
+    if any(each["spec"]["repo"] == deployment.spec.repo for each in page.items):
+        for each in page.items:
+            context.store.put(CONTAINER, each)
+        return DONE
+    logger.info("%s: its last Container is gone", key.text)
+    await context.writer.delete(
+        key,
+        DEPLOYMENT,
+        key.namespace,
+        key.name,
+        uid=deployment.metadata.uid,
+        resource_version=deployment.metadata.resource_version,
+    )
+    return Result(wrote=True)

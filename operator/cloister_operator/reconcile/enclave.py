@@ -1,0 +1,105 @@
+"""The pass over an Enclave: its Pod is made once, judged, and deleted when the Enclave is over."""
+
+import logging
+
+from cloister_clients.kube.kinds import POD
+from cloister_crds.kinds import Enclave
+from cloister_crds.kinds.meta import PAUSED_ANNOTATION
+from cloister_crds.lifecycle.attempt import PodNeed, judge_again, pod_need
+from cloister_operator.context import ProcessContext
+from cloister_operator.keys import Key
+from cloister_operator.patches import merge_patch
+from cloister_operator.reconcile.children import ChildrenMissing, ensure_pod, stored_plan
+from cloister_operator.reconcile.result import DONE, Result
+from cloister_operator.reconcile.scene import judged, pod_facts
+from cloister_operator.watched import ENCLAVE
+
+__all__ = ["reconcile_enclave"]
+
+logger = logging.getLogger(__name__)
+
+
+async def reconcile_enclave(context: ProcessContext, key: Key) -> Result:
+    """Look at an Enclave and bring its Pod where it should be.
+
+    Parameters
+    ----------
+    context
+        The process.
+    key
+        The Enclave.
+
+    Raises
+    ------
+    KubeError
+        When a write or a confirming read fails; the pass is then repeated.
+    """
+    entry = context.store.get(ENCLAVE, key.namespace, key.name)
+    if entry is None:
+        return DONE
+    enclave = context.models.read(Enclave, entry)
+    if enclave.metadata.annotations.get(PAUSED_ANNOTATION) == "true":
+        return DONE
+    await _confirm_pod(context, key, enclave)
+    now = context.now()
+    newest = judged(context, enclave, now)
+    pod = pod_facts(context, enclave)
+    wrote = await _report(context, key, enclave, newest)
+    match pod_need(newest, pod):
+        case PodNeed.CREATE:
+            wrote = await _create_pod(context, key, newest) or wrote
+        case PodNeed.DELETE:
+            assert pod is not None
+            await context.writer.delete(key, POD, key.namespace, key.name, uid=pod.uid)
+            wrote = True
+        case PodNeed.KEEP:
+            pass
+    if enclave.metadata.deletion_timestamp is not None:
+        wrote = await _demote(context, key, enclave) or wrote
+    again = judge_again(newest, pod, now, context.decision)
+    return Result(again, wrote=wrote)
+
+
+async def _confirm_pod(context: ProcessContext, key: Key, enclave: Enclave) -> None:
+    """Read the Pod live when it is known to have been there and the store lacks it."""
+    known = enclave.status.pod_uid and enclave.metadata.deletion_timestamp is None
+    if known and context.store.get(POD, key.namespace, key.name) is None:
+        await context.writer.refresh(POD, key.namespace, key.name)
+
+
+async def _report(context: ProcessContext, key: Key, enclave: Enclave, newest: Enclave) -> bool:
+    """Write the status when it differs: only the changed fields, since others write here too."""
+    patch = merge_patch(enclave.status.wire(), newest.status.wire())
+    if not patch:
+        return False
+    if newest.status.phase != enclave.status.phase:
+        logger.info("%s: %s %s", key.text, newest.status.phase, newest.status.reason)
+    await context.writer.patch_status(key, ENCLAVE, key.namespace, key.name, {"status": patch})
+    return True
+
+
+async def _create_pod(context: ProcessContext, key: Key, enclave: Enclave) -> bool:
+    """Create the Pod, or tell the Container that something is missing to make it from."""
+    try:
+        plan = await stored_plan(context, enclave)
+    except ChildrenMissing as missing:
+        logger.info("%s: %s", key.text, missing)
+        if enclave.metadata.uid not in context.incomplete:
+            context.incomplete.add(enclave.metadata.uid)
+            context.queue.add(Key("Container", key.namespace, enclave.spec.container.name))
+        return False
+    context.incomplete.discard(enclave.metadata.uid)
+    await ensure_pod(context, key, plan)
+    return True
+
+
+async def _demote(context: ProcessContext, key: Key, enclave: Enclave) -> bool:
+    """Write when an Enclave that served ceased to, now that it is ending."""
+    status = enclave.status
+    if status.promoted_at is None or status.demoted_at is not None:
+        return False
+    at = context.now().isoformat().replace("+00:00", "Z")
+    await context.writer.patch_status(
+        key, ENCLAVE, key.namespace, key.name, {"status": {"demotedAt": at}}
+    )
+    return True

@@ -1,0 +1,88 @@
+"""The pass over a Host: what it has, and whether enclaves can run there."""
+
+from cloister_clients.kube.kinds import NODE
+from cloister_crds.kinds import Host
+from cloister_crds.kinds.host import HostCapacity
+from cloister_crds.kinds.meta import PAUSED_ANNOTATION
+from cloister_crds.lifecycle.conditions import Finding, merge
+from cloister_crds.lifecycle.supported import not_supported_yet
+from cloister_operator.context import ProcessContext
+from cloister_operator.keys import Key
+from cloister_operator.patches import merge_patch
+from cloister_operator.reconcile.result import DONE, Result
+from cloister_operator.watched import HOST
+
+__all__ = ["reconcile_host"]
+
+
+async def reconcile_host(context: ProcessContext, key: Key) -> Result:
+    """Look at a Host and say how it is.
+
+    Parameters
+    ----------
+    context
+        The process.
+    key
+        The Host.
+
+    Raises
+    ------
+    KubeError
+        When the write fails; the pass is then repeated.
+    """
+    entry = context.store.get(HOST, "", key.name)
+    if entry is None:
+        return DONE
+    host = context.models.read(Host, entry)
+    if host.metadata.annotations.get(PAUSED_ANNOTATION) == "true":
+        return DONE
+    nodes = sum(_fits(host, each.read()) for each in context.store.entries(NODE))
+    generation = host.metadata.generation
+    status = host.status.model_copy(
+        update={
+            "observed_generation": generation,
+            "capacity": HostCapacity(nodes=nodes),
+            "conditions": merge(
+                host.status.conditions,
+                [_finding(host, nodes)],
+                generation=generation,
+                now=context.now(),
+            ),
+        }
+    )
+    patch = merge_patch(host.status.wire(), status.wire())
+    if patch:
+        await context.writer.patch_status(key, HOST, "", key.name, {"status": patch})
+    return Result(wrote=bool(patch))
+
+
+def _finding(host: Host, nodes: int) -> Finding:
+    """Say whether enclaves can run on a Host.
+
+    Without a node that fits they wait, which the condition tells; it does not refuse them, since
+    a node may be made for them.
+    """
+    refused = not_supported_yet(host=host)
+    if refused:
+        message = " ".join(each.message for each in refused)
+        return Finding("Ready", status=False, reason="NotSupportedYet", message=message)
+    if host.spec.runtime_class_name is not None:
+        message = (
+            f"runtimeClassName {host.spec.runtime_class_name} is not supported yet; leave it out."
+        )
+        return Finding("Ready", status=False, reason="NotSupportedYet", message=message)
+    if not nodes:
+        message = "No node that is ready has the labels of nodeSelector; enclaves wait for one."
+        return Finding("Ready", status=True, reason="NoNode", message=message)
+    return Finding("Ready", status=True, reason="NodesReady", message=f"{nodes} nodes are ready.")
+
+
+def _fits(host: Host, node: dict[str, object]) -> bool:
+    """Tell whether a node is ready, may take Pods and has the labels."""
+    labels, status, spec = node["nodeLabels"], node["status"], node["spec"]
+    assert isinstance(labels, dict)
+    assert isinstance(status, dict)
+    assert isinstance(spec, dict)
+    ready = any(each["status"] == "True" for each in status["conditions"])
+    selected = all(labels.get(each.name) == each.value for each in host.spec.node_selector)
+    return ready and selected and not spec["unschedulable"]

@@ -1,0 +1,127 @@
+"""The pass over an Organization: its namespace, the fence around its enclaves, its counts."""
+
+import json
+import logging
+from datetime import datetime, timedelta
+
+from cloister_clients.kube import AlreadyExists
+from cloister_clients.kube.kinds import NAMESPACE, NETWORK_POLICY
+from cloister_crds.kinds import Container, Organization
+from cloister_crds.kinds.container import ContainerPhase
+from cloister_crds.kinds.meta import PAUSED_ANNOTATION
+from cloister_crds.kinds.organization import OrganizationCounts, OrganizationStatus
+from cloister_crds.lifecycle.conditions import Finding, merge
+from cloister_crds.lifecycle.limits import counted
+from cloister_crds.names import ORGANIZATION_LABEL, host_label
+from cloister_operator.context import ProcessContext
+from cloister_operator.enclave.namespace import build_namespace
+from cloister_operator.enclave.network_policy import build_network_policy
+from cloister_operator.keys import Key
+from cloister_operator.patches import merge_patch
+from cloister_operator.reconcile.result import DONE, Result
+from cloister_operator.watched import CONTAINER, ORGANIZATION
+
+__all__ = ["reconcile_organization"]
+
+logger = logging.getLogger(__name__)
+
+_SYSTEM = ("kube-", "openshift-")
+_RESERVED = ("default",)
+_RECHECK = timedelta(minutes=1)
+
+
+async def reconcile_organization(context: ProcessContext, key: Key) -> Result:
+    """Look at an Organization and give it what it needs.
+
+    Parameters
+    ----------
+    context
+        The process.
+    key
+        The Organization.
+
+    Raises
+    ------
+    KubeError
+        When a write fails; the pass is then repeated.
+    """
+    entry = context.store.get(ORGANIZATION, "", key.name)
+    if entry is None:
+        return DONE
+    organization = context.models.read(Organization, entry)
+    paused = organization.metadata.annotations.get(PAUSED_ANNOTATION) == "true"
+    if paused or organization.metadata.deletion_timestamp is not None:
+        return DONE
+    finding = await _namespace(context, key, organization)
+    if finding.status:
+        await _fence(context, key, organization)
+    status = _status(context, organization, finding, context.now())
+    patch = merge_patch(organization.status.wire(), status.wire())
+    if patch:
+        await context.writer.patch_status(key, ORGANIZATION, "", key.name, {"status": patch})
+    return Result(None if finding.status else _RECHECK, wrote=bool(patch))
+
+
+async def _namespace(context: ProcessContext, key: Key, organization: Organization) -> Finding:
+    """Create the namespace, or adopt one with our label; never another's and never the system's."""
+    name = organization.spec.namespace
+    reserved = (*_RESERVED, context.settings.operator_namespace)
+    if name.startswith(_SYSTEM) or name in reserved:
+        message = f"Namespace {name} belongs to the cluster; make an Organization with another one."
+        return Finding("Ready", status=False, reason="NamespaceRefused", message=message)
+    entry = context.store.get(NAMESPACE, "", name)
+    if entry is None:
+        try:
+            await context.writer.create(
+                key, NAMESPACE, build_namespace(organization.metadata.name, name)
+            )
+        except AlreadyExists:
+            await context.writer.refresh(NAMESPACE, "", name)
+        entry = context.store.get(NAMESPACE, "", name)
+    if entry is None:
+        return Finding("Ready", False, "NamespaceMissing", f"Namespace {name} is being made.")
+    metadata = entry.read()["metadata"]
+    wanted = host_label(organization.metadata.name)
+    if metadata.get("labels", {}).get(ORGANIZATION_LABEL) != wanted:
+        message = (
+            f"Namespace {name} exists and is not this organization's; label it "
+            f"{ORGANIZATION_LABEL}={wanted} if it is to be, or make an Organization with another."
+        )
+        return Finding("Ready", status=False, reason="NamespaceNotOurs", message=message)
+    if "deletionTimestamp" in metadata:
+        return Finding("Ready", False, "NamespaceDeleting", f"Namespace {name} is being deleted.")
+    return Finding("Ready", True, "NamespaceReady", f"Namespace {name} is ready.")
+
+
+async def _fence(context: ProcessContext, key: Key, organization: Organization) -> None:
+    """Apply the NetworkPolicy of the namespace when it is not known to be so."""
+    body = build_network_policy(organization.metadata.name, organization.spec.namespace)
+    text, place = json.dumps(body, sort_keys=True), f"NetworkPolicy {organization.metadata.uid}"
+    if context.applied.get(place) != text:
+        await context.writer.apply(key, NETWORK_POLICY, body)
+        context.applied[place] = text
+
+
+def _status(
+    context: ProcessContext, organization: Organization, finding: Finding, now: datetime
+) -> OrganizationStatus:
+    """Write the status anew; what the payment processor told stays."""
+    containers = counted(
+        context.models.read(Container, entry)
+        for entry in context.store.entries(CONTAINER, organization.spec.namespace)
+    )
+    phases = [each.status.phase for each in containers]
+    generation = organization.metadata.generation
+    return organization.status.model_copy(
+        update={
+            "observed_generation": generation,
+            "counts": OrganizationCounts(
+                containers=len(phases),
+                ready=phases.count(ContainerPhase.READY),
+                failed=phases.count(ContainerPhase.FAILED),
+            ),
+            "conditions": merge(
+                organization.status.conditions, [finding], generation=generation, now=now
+            ),
+        }
+    )

@@ -1,0 +1,166 @@
+"""Gathers what decisions depend on from the store: no request but for what must be confirmed."""
+
+from datetime import datetime
+
+from cloister_clients.kube.kinds import ENDPOINT_SLICE, NAMESPACE, NODE, POD, SERVICE
+from cloister_crds.kinds import (
+    Container,
+    Deployment,
+    Enclave,
+    Host,
+    HostnameClaim,
+    Organization,
+    Secret,
+)
+from cloister_crds.lifecycle.attempt import judge
+from cloister_crds.lifecycle.hostnames import wanted_hostnames
+from cloister_crds.lifecycle.limits import rank
+from cloister_crds.lifecycle.observed import Observed, ServiceFacts
+from cloister_crds.lifecycle.pod import PodFacts
+from cloister_crds.names import (
+    ENCLAVE_LABEL,
+    ORGANIZATION_LABEL,
+    deployment_name,
+    host_label,
+    service_name,
+)
+from cloister_operator.context import ProcessContext
+from cloister_operator.pods import node_is_gone, read_pod
+from cloister_operator.watched import (
+    CLAIM,
+    CONTAINER,
+    DEPLOYMENT,
+    ENCLAVE,
+    HOST,
+    ORGANIZATION,
+    SECRET_KIND,
+)
+
+__all__ = ["judged", "observe", "organization_of", "pod_facts"]
+
+
+def observe(context: ProcessContext, container: Container, now: datetime) -> Observed:
+    """Gather everything that a decision about a Container depends on.
+
+    Parameters
+    ----------
+    context
+        The process.
+    container
+        The Container, as the store has it.
+    now
+        The time.
+    """
+    store, models = context.store, context.models
+    namespace, name = container.metadata.namespace or "", container.metadata.name
+    organization = organization_of(context, namespace)
+    enclaves = [
+        models.read(Enclave, entry)
+        for entry in store.marked(ENCLAVE, "container", f"{namespace}/{name}")
+    ]
+    deployment = store.get(DEPLOYMENT, namespace, deployment_name(container.spec.repo))
+    everyone = (models.read(Container, entry) for entry in store.entries(CONTAINER, namespace))
+    return Observed(
+        container=container,
+        settings=context.decision,
+        organization=organization,
+        hosts=tuple(models.read(Host, entry) for entry in store.entries(HOST)),
+        enclaves=tuple(judged(context, each, now) for each in enclaves),
+        pods=frozenset(
+            each.metadata.name
+            for each in enclaves
+            if store.get(POD, namespace, each.metadata.name) is not None
+        ),
+        incomplete=frozenset(
+            each.metadata.name for each in enclaves if each.metadata.uid in context.incomplete
+        ),
+        claims=_claims(context, container, organization),
+        rank=rank(container, everyone),
+        secrets=tuple(
+            models.read(Secret, entry) for entry in store.entries(SECRET_KIND, namespace)
+        ),
+        deployment=models.read(Deployment, deployment) if deployment else None,
+        service=_service(context, namespace, name),
+        answers=context.resolver.answers,
+    )
+
+
+def organization_of(context: ProcessContext, namespace: str) -> Organization | None:
+    """Answer the Organization that owns a namespace.
+
+    Parameters
+    ----------
+    context
+        The process.
+    namespace
+        The namespace.
+
+    Returns
+    -------
+    Organization | None
+        None when no Organization names it, or it does not carry the label of the one that does:
+        naming somebody else's namespace gives no right to it.
+    """
+    entry = context.store.get(NAMESPACE, "", namespace)
+    if entry is None:
+        return None
+    label = entry.read()["metadata"].get("labels", {}).get(ORGANIZATION_LABEL)
+    for each in context.store.marked(ORGANIZATION, "namespace", namespace):
+        if host_label(each.name) == label:
+            return context.models.read(Organization, each)
+    return None
+
+
+def pod_facts(context: ProcessContext, enclave: Enclave) -> PodFacts | None:
+    """Read the Pod of an Enclave; None = it is not known, or is another's of the same name."""
+    namespace = enclave.metadata.namespace or ""
+    entry = context.store.get(POD, namespace, enclave.metadata.name)
+    if entry is None:
+        return None
+    body = entry.read()
+    owners = body["metadata"].get("ownerReferences", ())
+    if all(owner["uid"] != enclave.metadata.uid for owner in owners):
+        return None
+    node = context.store.get(NODE, "", body["spec"]["nodeName"])
+    gone = node_is_gone(body, node.read() if node else None)
+    return read_pod(body, enclave.spec.summary.containers, node_gone=gone)
+
+
+def judged(context: ProcessContext, enclave: Enclave, now: datetime) -> Enclave:
+    """Answer an Enclave with what its Pod says now as its status."""
+    status = judge(enclave, pod_facts(context, enclave), now, context.decision)
+    return enclave.model_copy(update={"status": status})
+
+
+def _claims(
+    context: ProcessContext, container: Container, organization: Organization | None
+) -> dict[str, HostnameClaim]:
+    """Gather the claims of the host names that are wanted, and those that are held."""
+    store = context.store
+    namespace, name = container.metadata.namespace, container.metadata.name
+    wanted = wanted_hostnames(container, organization, context.decision.containers_domain)
+    found = (store.get(CLAIM, "", hostname) for hostname in wanted)
+    entries = (*found, *store.marked(CLAIM, "holder", f"{namespace}/{name}"))
+    return {
+        entry.name: context.models.read(HostnameClaim, entry)
+        for entry in entries
+        if entry is not None
+    }
+
+
+def _service(context: ProcessContext, namespace: str, container: str) -> ServiceFacts | None:
+    """Gather where the Service of a Container routes to; None = there is none."""
+    name = service_name(container)
+    entry = context.store.get(SERVICE, namespace, name)
+    if entry is None:
+        return None
+    slices = context.store.marked(ENDPOINT_SLICE, "service", f"{namespace}/{name}")
+    return ServiceFacts(
+        selects=entry.read()["spec"]["selector"].get(ENCLAVE_LABEL, ""),
+        addresses=frozenset(
+            address
+            for each in slices
+            for endpoint in each.read()["endpoints"]
+            for address in endpoint["addresses"]
+        ),
+    )

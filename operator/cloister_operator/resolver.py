@@ -1,0 +1,281 @@
+"""Asks what decisions need from outside the cluster: releases, images, whether secrets are there.
+
+Questions run outside of the queue, a bounded number at once, each at most once at a time; the
+answer goes into a cache and wakes the keys that wait for it. Passes read the cache through
+`answers`; they never wait.
+"""
+
+import asyncio
+import logging
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Hashable, Mapping
+from datetime import datetime, timedelta
+from typing import Protocol
+
+from cloister_clients.clock import Clock, utc_now
+from cloister_clients.kube import KubeClient, KubeError, NotFound
+from cloister_clients.kube.kinds import SECRET
+from cloister_clients.registry import Platform, RegistryClient, RegistryError
+from cloister_clients.sources import SourceError, SourceProvider
+from cloister_crds.config import Rules, parse
+from cloister_crds.lifecycle.observed import (
+    Answer,
+    Failed,
+    Known,
+    Need,
+    NeedImage,
+    NeedRelease,
+    NeedSecretValues,
+    RegistryImage,
+    ReleaseFacts,
+    SecretRefKey,
+    SecretValues,
+)
+from cloister_crds.lifecycle.reasons import back_off
+from cloister_operator.enclave.unenforced import unenforced
+from cloister_operator.keys import Key
+from cloister_operator.metrics import Metrics
+
+__all__ = ["Asker", "Resolver", "Sources"]
+
+logger = logging.getLogger(__name__)
+
+_FRESH = timedelta(seconds=5)
+"""How long an answer serves for another request that asks the same."""
+_KEPT = 20_000
+"""Answers in the cache at most; the ones unused for longest go first."""
+
+
+class Asker(Protocol):
+    """Answers one question; never raises for what a user or a server did wrong."""
+
+    async def __call__(self, need: Need) -> Answer:
+        """Answer it."""
+
+
+class Sources:
+    """The real `Asker`: source provider, registries, core Secrets."""
+
+    def __init__(
+        self,
+        *,
+        source: SourceProvider,
+        registry: RegistryClient,
+        client: KubeClient,
+        rules: Rules,
+        clock: Clock = utc_now,
+    ) -> None:
+        self._source = source
+        self._registry = registry
+        self._client = client
+        self._rules = rules
+        self._clock = clock
+
+    async def __call__(self, need: Need) -> Answer:
+        """Answer a question."""
+        try:
+            match need:
+                case NeedRelease():
+                    return Known(await self._release(need), self._clock())
+                case NeedImage():
+                    return Known(await self._image(need), self._clock())
+                case NeedSecretValues():
+                    return Known(await self._secrets(need), self._clock())
+        except (SourceError, RegistryError) as error:
+            return self._failed(error.reason, error.message, error, transient=error.transient)
+        except KubeError as error:
+            message = f"the API server did not tell whether the secrets are there: {error.message}"
+            return self._failed("ClusterUnavailable", message, error, transient=True)
+
+    async def _release(self, need: NeedRelease) -> ReleaseFacts:
+        """Read a release and judge its file."""
+        release = await self._source.resolve(need.repo, need.tag, commit=need.commit)
+        # Judging a large file takes milliseconds that other passes need not wait for.
+        parsed = await asyncio.to_thread(parse, release.file, rules=self._rules)
+        return ReleaseFacts(
+            repo=release.repo,
+            tag=release.tag,
+            commit=release.commit,
+            published=release.published,
+            file_name=release.file_name,
+            raw=release.file,
+            digest=parsed.digest,
+            config=parsed.config,
+            problems=parsed.problems,
+            unenforced=unenforced(parsed.config) if parsed.config else (),
+        )
+
+    async def _image(self, need: NeedImage) -> RegistryImage:
+        """Read an image's description."""
+        system, _, rest = need.platform.partition("/")
+        architecture, _, variant = rest.partition("/")
+        found = await self._registry.resolve(
+            need.image, platform=Platform(system, architecture, variant)
+        )
+        return RegistryImage(
+            image=need.image,
+            entrypoint=found.entrypoint,
+            cmd=found.cmd,
+            env=found.env,
+            user=found.user,
+            working_dir=found.working_dir,
+        )
+
+    async def _secrets(self, need: NeedSecretValues) -> SecretValues:
+        """Look which values are there; the values are dropped at once."""
+        present: dict[str, frozenset[str]] = {}
+        for name in sorted({ref.secret for ref in need.refs}):
+            try:
+                body = await self._client.get(SECRET, name, need.namespace)
+                present[name] = frozenset(body.get("data") or {})
+            except NotFound:
+                present[name] = frozenset()
+        return SecretValues(
+            missing=tuple(ref for ref in need.refs if ref.key not in present[ref.secret])
+        )
+
+    def _failed(self, reason: str, message: str, error: Exception, *, transient: bool) -> Failed:
+        """Say why there is no answer, and when the other side wants to be asked again."""
+        now = self._clock()
+        wait = getattr(error, "retry_after", None)
+        retry_at = now + timedelta(seconds=wait) if transient and wait else None
+        return Failed(reason, message, transient, now, retry_at)
+
+
+class Resolver:
+    """Cache and bounded, single-flight asking of questions."""
+
+    def __init__(
+        self,
+        asker: Asker,
+        *,
+        wake: Callable[[Key], None],
+        metrics: Metrics,
+        limit: int = 8,
+        clock: Clock = utc_now,
+    ) -> None:
+        self._asker = asker
+        self._wake = wake
+        self._metrics = metrics
+        self._clock = clock
+        self._room = asyncio.Semaphore(limit)
+        self._answers: OrderedDict[Need, Answer] = OrderedDict()
+        self._recent: dict[Hashable, Answer] = {}
+        self._failures: defaultdict[Need, int] = defaultdict(int)
+        self._waiting: defaultdict[Need, set[Key]] = defaultdict(set)
+        self._flights: dict[Hashable, asyncio.Task[Answer]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def answers(self) -> Mapping[Need, Answer]:
+        """What has been answered."""
+        return self._answers
+
+    def ask(self, need: Need, key: Key) -> None:
+        """Ask a question for a key, unless it is answered or being asked.
+
+        Parameters
+        ----------
+        need
+            The question. A failed one is asked again when it is transient and its time has come.
+        key
+            Who is woken by the answer.
+        """
+        answer = self._answers.get(need)
+        if isinstance(answer, Known):
+            self._answers.move_to_end(need)
+            return
+        if isinstance(answer, Failed) and not self._due(answer):
+            return
+        asked = need in self._waiting
+        self._waiting[need].add(key)
+        if not asked:
+            task = asyncio.create_task(self._resolve(need), name=f"resolve {need}")
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    def forget(self, need: Need) -> None:
+        """Drop an answer, so that the question is asked anew."""
+        self._answers.pop(need, None)
+
+    async def aclose(self) -> None:
+        """Give up what is being asked."""
+        for task in (*self._tasks, *self._flights.values()):
+            task.cancel()
+        await asyncio.gather(*self._tasks, *self._flights.values(), return_exceptions=True)
+
+    def _due(self, failed: Failed) -> bool:
+        """Tell whether a failed question may be asked again."""
+        return failed.transient and (failed.retry_at is None or failed.retry_at <= self._clock())
+
+    async def _resolve(self, need: Need) -> None:
+        """Get one answer, keep it, wake who waits."""
+        answer = await self._shared(need)
+        result = "known" if isinstance(answer, Known) else answer.reason
+        self._metrics.add("questions_total", kind=type(need).__name__, result=result)
+        if isinstance(answer, Failed):
+            answer = self._with_pause(need, answer)
+            logger.info("%s: %s", answer.reason, answer.message)
+        else:
+            self._failures.pop(need, None)
+        self._answers[need] = answer
+        self._answers.move_to_end(need)
+        while len(self._answers) > _KEPT:
+            dropped, _ = self._answers.popitem(last=False)
+            self._failures.pop(dropped, None)
+        for key in self._waiting.pop(need, ()):
+            self._wake(key)
+
+    def _with_pause(self, need: Need, failed: Failed) -> Failed:
+        """Add when to ask again: what the other side wanted, or our own back-off."""
+        self._failures[need] += 1
+        if not failed.transient:
+            return failed
+        own = failed.at + back_off(self._failures[need])
+        return Failed(
+            failed.reason, failed.message, True, failed.at, max(own, failed.retry_at or own)
+        )
+
+    async def _shared(self, need: Need) -> Answer:
+        """Share a flight, or an answer that is seconds old, with others that ask the same."""
+        question = _question(need)
+        recent = self._recent.get(question)
+        if isinstance(recent, Known) and self._clock() - recent.at < _FRESH:
+            return recent
+        flight = self._flights.get(question)
+        if flight is None:
+            flight = asyncio.create_task(self._fly(need), name=f"ask {question}")
+            self._flights[question] = flight
+            flight.add_done_callback(lambda _: self._flights.pop(question, None))
+        return await asyncio.shield(flight)
+
+    async def _fly(self, need: Need) -> Answer:
+        """Ask, when there is room."""
+        async with self._room:
+            try:
+                answer = await self._asker(need)
+            except Exception as error:
+                logger.exception("a question failed unexpectedly: %s", _question(need))
+                message = f"an internal error ({type(error).__name__}); the operator's log has more"
+                answer = Failed("InternalError", message, True, self._clock())
+        self._prune()
+        self._recent[_question(need)] = answer
+        return answer
+
+    def _prune(self) -> None:
+        """Drop what is no longer fresh."""
+        now: datetime = self._clock()
+        for question in [q for q, answer in self._recent.items() if now - answer.at >= _FRESH]:
+            del self._recent[question]
+
+
+def _question(need: Need) -> Hashable:
+    """Answer what is really asked, whoever asks."""
+    match need:
+        case NeedRelease():
+            return ("release", need.repo, need.tag, need.commit)
+        case NeedImage():
+            return ("image", need.image, need.organization, need.platform)
+        case NeedSecretValues():
+            refs: tuple[SecretRefKey, ...] = need.refs
+            return ("secrets", need.namespace, refs)

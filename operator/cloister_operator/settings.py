@@ -1,0 +1,194 @@
+"""Settings of the operator: one YAML file, read once at the start.
+
+Secrets are never written here; settings name files that hold them.
+"""
+
+import os
+from datetime import timedelta
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic.alias_generators import to_camel
+
+from cloister_clients.registry import RegistrySettings
+from cloister_clients.sources import SourceSettings
+from cloister_crds.lifecycle.observed import DecisionSettings
+from cloister_operator.enclave.plan import BuildSettings
+
+__all__ = [
+    "CONFIG_VARIABLE",
+    "HealthSettings",
+    "LeaseSettings",
+    "LogFormat",
+    "LogSettings",
+    "OperatorSettings",
+    "SettingsError",
+    "read_settings",
+]
+
+CONFIG_VARIABLE = "CLOISTER_CONFIG"
+"""Environment variable that names the file when the command line does not."""
+
+
+class SettingsError(Exception):
+    """The settings cannot be used; the message names the file, the setting and the remedy."""
+
+
+class _Part(BaseModel):
+    """Base of every part: camelCase in the file, unknown keys are errors."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel, populate_by_name=True, extra="forbid", frozen=True
+    )
+
+
+class LogFormat(StrEnum):
+    """How a log line looks."""
+
+    TEXT = "text"
+    """For people."""
+    JSON = "json"
+    """One JSON object a line."""
+
+
+class LogSettings(_Part):
+    """What is logged."""
+
+    format: LogFormat = LogFormat.TEXT
+    """text or json. Default text."""
+    level: Annotated[str, Field(pattern=r"^(DEBUG|INFO|WARNING|ERROR)$")] = "INFO"
+    """Least important level that is written. Default INFO."""
+
+
+class HealthSettings(_Part):
+    """Where health and metrics are answered."""
+
+    host: str = "127.0.0.1"
+    """Address to listen on; in a Pod ``0.0.0.0``. Default the loopback address."""
+    port: Annotated[int, Field(ge=0, le=65535)] = 0
+    """Port to listen on; 0 = a free one, which the log names. Default 0."""
+    stale_seconds: Annotated[float, Field(gt=0)] = 180.0
+    """Seconds without any sign of a watch or of the event loop after which the process is no
+    longer healthy. Default 180."""
+
+
+class LeaseSettings(_Part):
+    """How replicas agree on who works (Kubernetes, "Leases")."""
+
+    name: str = "cloister-operator"
+    """Name of the Lease in `operatorNamespace`."""
+    duration_seconds: Annotated[float, Field(ge=1)] = 15.0
+    """Seconds after which a silent leader is replaced. Default 15."""
+    renew_seconds: Annotated[float, Field(gt=0)] = 10.0
+    """Seconds in which the leader must have renewed; else it ends. Default 10."""
+    retry_seconds: Annotated[float, Field(gt=0)] = 2.0
+    """Seconds between two attempts to take or renew the Lease. Default 2."""
+
+
+class OperatorSettings(_Part):
+    """All settings of ``cloister operator``."""
+
+    containers_domain: Annotated[str, Field(min_length=3, max_length=180)]
+    """Domain under which generated host names stand, such as ``containers.example.com``."""
+    shim_image: Annotated[str, Field(pattern=r"^\S+@sha256:[0-9a-f]{64}$")]
+    """Image of Caddy for the way into enclaves, with its digest."""
+    sources: SourceSettings
+    """Where repositories live."""
+    registry: RegistrySettings = Field(default_factory=RegistrySettings)
+    """How image registries are reached."""
+    kubeconfig: Path | None = None
+    """kubeconfig file; unset = $KUBECONFIG, else the Pod's service account."""
+    context: str | None = None
+    """Context of the kubeconfig file; unset = its current one."""
+    service: Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,30}$")] = "cloister"
+    """Name of the mount in every container and of the well-known paths. Default cloister."""
+    operator_namespace: str = "cloister-system"
+    """Namespace of the operator: its Lease lies there. Default cloister-system."""
+    platform: Annotated[str, Field(pattern=r"^[a-z0-9]+/[a-z0-9]+(/[a-z0-9]+)?$")] = "linux/amd64"
+    """Platform that images must have. Default linux/amd64."""
+    progress_deadline_seconds: Annotated[int, Field(ge=1)] = 1800
+    """Seconds that an enclave may take from its creation until it is ready. Default 1800."""
+    attempts: Annotated[int, Field(ge=1)] = 10
+    """Attempts of a request that never served which may be lost in a row. Default 10."""
+    strict_from: Annotated[str, Field(pattern=r"^\d+\.\d+\.\d+$")] | None = None
+    """First cvm-version from which strict rules of the file are errors; unset = never."""
+    workers: Annotated[int, Field(ge=1, le=256)] = 16
+    """Objects that are looked at at once. Default 16."""
+    resync_seconds: Annotated[float, Field(gt=0)] = 600.0
+    """Seconds after which every object is looked at again without a reason. Default 600."""
+    relist_seconds: Annotated[float, Field(gt=0)] = 300.0
+    """Seconds between two comparisons of what is known with the server. Default 300."""
+    claim_age_seconds: Annotated[float, Field(ge=0)] = 60.0
+    """Age from which an unused HostnameClaim is released. Default 60."""
+    resolvers: Annotated[int, Field(ge=1, le=64)] = 8
+    """Questions to sources and registries at once. Default 8."""
+    lease: LeaseSettings = Field(default_factory=LeaseSettings)
+    """How replicas agree on who works."""
+    health: HealthSettings = Field(default_factory=HealthSettings)
+    """Where health and metrics are answered."""
+    log: LogSettings = Field(default_factory=LogSettings)
+    """What is logged."""
+
+    def decision(self) -> DecisionSettings:
+        """Answer the part that decisions depend on."""
+        return DecisionSettings(
+            containers_domain=self.containers_domain,
+            service=self.service,
+            platform=self.platform,
+            progress_deadline=timedelta(seconds=self.progress_deadline_seconds),
+            attempts=self.attempts,
+        )
+
+    def build(self) -> BuildSettings:
+        """Answer the part that the builders read."""
+        return BuildSettings(shim_image=self.shim_image, service=self.service)
+
+
+def read_settings(path: Path | None) -> OperatorSettings:
+    """Read the settings.
+
+    Parameters
+    ----------
+    path
+        The file; None = the one that $CLOISTER_CONFIG names.
+
+    Raises
+    ------
+    SettingsError
+        When no file is named, it cannot be read, is not YAML, or has a missing, unknown or wrong
+        setting.
+    """
+    if path is None:
+        named = os.environ.get(CONFIG_VARIABLE)
+        if not named:
+            raise SettingsError(f"no settings: name a file with --config or in ${CONFIG_VARIABLE}")
+        path = Path(named)
+    try:
+        document: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SettingsError(f"{path}: {error.strerror}") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path}: not YAML: {error}") from error
+    if not isinstance(document, dict):
+        raise SettingsError(f"{path}: expected settings as `name: value`")
+    try:
+        return OperatorSettings.model_validate(document)
+    except ValidationError as error:
+        raise SettingsError(f"{path}: {_sentences(error)}") from error
+
+
+def _sentences(error: ValidationError) -> str:
+    """Write what is wrong, setting by setting."""
+    lines = []
+    for each in error.errors(include_url=False, include_input=False):
+        name = ".".join(str(part) for part in each["loc"])
+        if each["type"] == "extra_forbidden":
+            lines.append(f"{name}: there is no such setting; remove it or check the spelling")
+        elif each["type"] == "missing":
+            lines.append(f"{name}: this setting is required")
+        else:
+            lines.append(f"{name}: {each['msg']}")
+    return "; ".join(lines)

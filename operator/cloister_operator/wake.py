@@ -1,0 +1,202 @@
+"""Which keys a change of an object concerns: the edges between events and passes.
+
+Pure but for reading the store; called by `handlers` for every change of the store.
+"""
+
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+
+from cloister_clients.kube.kinds import ENDPOINT_SLICE, NAMESPACE, NODE, POD, SERVICE, KindRef
+from cloister_crds.names import deployment_name
+from cloister_operator.keys import Key
+from cloister_operator.store import Change, Entry, Store
+from cloister_operator.watched import (
+    CLAIM,
+    CONTAINER,
+    DEPLOYMENT,
+    ENCLAVE,
+    HOST,
+    ORGANIZATION,
+    SECRET_KIND,
+)
+
+__all__ = ["AGGREGATE_PAUSE", "Wake", "concerned"]
+
+AGGREGATE_PAUSE = timedelta(seconds=2)
+"""Pause before counts over many objects are written anew: one write for a burst of changes."""
+
+Wake = tuple[Key, float]
+"""A key and the seconds after which it is due."""
+
+_SLOWLY = AGGREGATE_PAUSE.total_seconds()
+_SERVICE_NAME = "kubernetes.io/service-name"
+_SETTLED = ("ready", "stopped")
+
+
+def concerned(change: Change, store: Store) -> Iterator[Wake]:
+    """Go through the keys that a change concerns.
+
+    Parameters
+    ----------
+    change
+        What happened.
+    store
+        What is known after it.
+    """
+    edges = _EDGES.get(change.ref)
+    if edges is not None:
+        yield from edges(change, store)
+
+
+def _container(change: Change, store: Store) -> Iterator[Wake]:
+    """Wake the Container itself, those that count it, and those that wait for its place."""
+    yield Key("Container", change.namespace, change.name), 0.0
+    if _same(change, "phase"):
+        return
+    yield from _organization_of(change.namespace, store, after=_SLOWLY)
+    entry = change.after or change.before
+    if entry is not None:
+        repo = entry.read()["spec"]["repo"]
+        yield Key("Deployment", change.namespace, deployment_name(repo)), _SLOWLY
+    if change.after is None:
+        yield from _unsettled(change.namespace, store)
+
+
+def _enclave(change: Change, _store: Store) -> Iterator[Wake]:
+    """Wake the Enclave itself and the Container that it belongs to."""
+    yield Key("Enclave", change.namespace, change.name), 0.0
+    entry = change.after or change.before
+    if entry is not None:
+        yield Key("Container", change.namespace, entry.read()["spec"]["container"]["name"]), 0.0
+
+
+def _pod(change: Change, store: Store) -> Iterator[Wake]:
+    """Wake the Enclave of the same name, and its Container."""
+    yield Key("Enclave", change.namespace, change.name), 0.0
+    enclave = store.get(ENCLAVE, change.namespace, change.name)
+    if enclave is not None:
+        container = enclave.read()["spec"]["container"]["name"]
+        yield Key("Container", change.namespace, container), 0.0
+
+
+def _service(change: Change, _store: Store) -> Iterator[Wake]:
+    """Wake the Container that owns the Service."""
+    yield from _owner(change.after or change.before)
+
+
+def _endpoint_slice(change: Change, store: Store) -> Iterator[Wake]:
+    """Wake the Container that owns the Service of the slice."""
+    entry = change.after or change.before
+    if entry is None:
+        return
+    service = entry.read()["metadata"].get("labels", {}).get(_SERVICE_NAME, "")
+    yield from _owner(store.get(SERVICE, change.namespace, service))
+
+
+def _organization(change: Change, store: Store) -> Iterator[Wake]:
+    """Wake the Organization, and the Containers that are not where they should be."""
+    yield Key("Organization", "", change.name), 0.0
+    entry = change.after or change.before
+    if entry is not None and not _same_spec(change):
+        yield from _unsettled(entry.read()["spec"]["namespace"], store)
+
+
+def _namespace(change: Change, store: Store) -> Iterator[Wake]:
+    """Wake the Organization of the namespace."""
+    yield from _organization_of(change.name, store, after=0.0)
+
+
+def _host(change: Change, store: Store) -> Iterator[Wake]:
+    """Wake the Host, and the Containers that are not where they should be."""
+    yield Key("Host", "", change.name), 0.0
+    yield from _unsettled(None, store)
+
+
+def _node(change: Change, store: Store) -> Iterator[Wake]:
+    """Wake all Hosts, slowly, and the Enclaves of a node that changed its state."""
+    if change.before and change.after and _facts(change.before) == _facts(change.after):
+        return
+    for host in store.entries(HOST):
+        yield Key("Host", "", host.name), _SLOWLY
+    for pod in store.marked(POD, "node", change.name):
+        yield Key("Enclave", pod.namespace, pod.name), 0.0
+
+
+def _deployment(change: Change, _store: Store) -> Iterator[Wake]:
+    """Wake the Deployment."""
+    yield Key("Deployment", change.namespace, change.name), 0.0
+
+
+def _secret(change: Change, store: Store) -> Iterator[Wake]:
+    """Wake the Containers that may wait for a secret."""
+    yield from _unsettled(change.namespace, store)
+
+
+def _claim(change: Change, store: Store) -> Iterator[Wake]:
+    """Wake the claim, its holder, and after its end those that may wait for the name."""
+    yield Key("HostnameClaim", "", change.name), 0.0
+    entry = change.after or change.before
+    if entry is not None:
+        holder = entry.read()["spec"]["holder"]
+        yield Key("Container", holder["namespace"], holder["name"]), 0.0
+        if change.after is None:
+            yield from _unsettled(holder["namespace"], store)
+
+
+def _owner(entry: Entry | None) -> Iterator[Wake]:
+    """Wake the Container that is the controller of an object."""
+    if entry is None:
+        return
+    for reference in entry.read()["metadata"].get("ownerReferences", ()):
+        if reference.get("controller") and reference["kind"] == "Container":
+            yield Key("Container", entry.namespace, reference["name"]), 0.0
+
+
+def _organization_of(namespace: str, store: Store, *, after: float) -> Iterator[Wake]:
+    """Wake the Organizations that name a namespace."""
+    for organization in store.marked(ORGANIZATION, "namespace", namespace):
+        yield Key("Organization", "", organization.name), after
+
+
+def _unsettled(namespace: str | None, store: Store) -> Iterator[Wake]:
+    """Wake the Containers, in one namespace or all, that wait for something or failed."""
+    for container in store.entries(CONTAINER, namespace):
+        if container.read().get("status", {}).get("phase") not in _SETTLED:
+            yield Key("Container", container.namespace, container.name), 0.0
+
+
+def _same(change: Change, field: str) -> bool:
+    """Tell whether a status field did not change."""
+    if change.before is None or change.after is None:
+        return False
+    before, after = change.before.read(), change.after.read()
+    return bool(before.get("status", {}).get(field) == after.get("status", {}).get(field))
+
+
+def _same_spec(change: Change) -> bool:
+    """Tell whether the spec did not change."""
+    if change.before is None or change.after is None:
+        return False
+    return bool(change.before.read().get("spec") == change.after.read().get("spec"))
+
+
+def _facts(entry: Entry) -> object:
+    """Answer what of a node matters."""
+    body = entry.read()
+    return body["spec"], body["status"], body["nodeLabels"]
+
+
+_EDGES: dict[KindRef, Callable[[Change, Store], Iterator[Wake]]] = {
+    CLAIM: _claim,
+    CONTAINER: _container,
+    DEPLOYMENT: _deployment,
+    ENCLAVE: _enclave,
+    ENDPOINT_SLICE: _endpoint_slice,
+    HOST: _host,
+    NAMESPACE: _namespace,
+    NODE: _node,
+    ORGANIZATION: _organization,
+    POD: _pod,
+    SECRET_KIND: _secret,
+    SERVICE: _service,
+}

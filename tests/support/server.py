@@ -1,0 +1,163 @@
+"""A real API server as tests talk to it: raw requests, as administrator or as a service account.
+
+No client of ours stands between: what is tested with it is the server's own verdict.
+"""
+
+import base64
+import ssl
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import httpx
+import yaml
+
+__all__ = ["ApiServer", "Verdict"]
+
+PATCHES = {
+    "json": "application/json-patch+json",
+    "merge": "application/merge-patch+json",
+    "apply": "application/apply-patch+yaml",
+}
+"""Short words for the media types of patches."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the API server answered."""
+
+    status: int
+    """HTTP status."""
+    body: dict[str, Any]
+    """Object or Status."""
+
+    @property
+    def accepted(self) -> bool:
+        """Whether the request went through."""
+        return self.status < httpx.codes.BAD_REQUEST
+
+    @property
+    def message(self) -> str:
+        """Sentence of a refusal; empty when there is none."""
+        return "" if self.accepted else str(self.body.get("message", self.body))
+
+
+class ApiServer:
+    """One identity at one API server."""
+
+    def __init__(
+        self, address: str, trust: ssl.SSLContext, headers: Sequence[tuple[str, str]] = ()
+    ) -> None:
+        self.address = address
+        """Address of the server, without path."""
+        self._trust = trust
+        self._client = httpx.AsyncClient(
+            base_url=address,
+            verify=trust,
+            headers=list(headers),
+            timeout=60,
+            limits=httpx.Limits(max_connections=32, max_keepalive_connections=32),
+            trust_env=False,
+        )
+
+    @classmethod
+    def administrator(cls, kubeconfig: Path) -> Self:
+        """Answer the identity of a kubeconfig with a client certificate."""
+        config = yaml.safe_load(kubeconfig.read_text())
+        cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
+        return cls(cluster["server"], _trust(cluster, user, kubeconfig.parent))
+
+    def bearer(self, token: str) -> "ApiServer":
+        """Answer another identity at the same server, which has a token and no certificate."""
+        return ApiServer(self.address, self._anonymous(), [("Authorization", f"Bearer {token}")])
+
+    def impersonating(self, user: str, *groups: str) -> "ApiServer":
+        """Answer another user in whose name this administrator asks."""
+        headers = [("Impersonate-User", user), *(("Impersonate-Group", group) for group in groups)]
+        return ApiServer(self.address, self._trust, headers)
+
+    def _anonymous(self) -> ssl.SSLContext:
+        """Trust the same authority, show no certificate."""
+        context = ssl.create_default_context()
+        for authority in self._trust.get_ca_certs(binary_form=True):
+            context.load_verify_locations(cadata=authority)
+        return context
+
+    async def ask(
+        self, method: str, path: str, body: Any = None, *, patch: str | None = None, **query: str
+    ) -> Verdict:
+        """Send one request and answer the verdict, whatever it is."""
+        headers = {"Content-Type": PATCHES[patch] if patch else "application/json"}
+        response = await self._client.request(
+            method, path, params=query, json=body, headers=headers
+        )
+        try:
+            answer = response.json()
+        except ValueError:
+            answer = {"message": response.text}
+        return Verdict(response.status_code, answer)
+
+    async def get(self, path: str, **query: str) -> Verdict:
+        """Read."""
+        return await self.ask("GET", path, **query)
+
+    async def post(self, path: str, body: Any, **query: str) -> Verdict:
+        """Create."""
+        return await self.ask("POST", path, body, **query)
+
+    async def put(self, path: str, body: Any, **query: str) -> Verdict:
+        """Replace."""
+        return await self.ask("PUT", path, body, **query)
+
+    async def patch(self, path: str, body: Any, *, form: str = "merge", **query: str) -> Verdict:
+        """Change: a merge patch, a JSON patch or server-side apply."""
+        return await self.ask("PATCH", path, body, patch=form, **query)
+
+    async def delete(self, path: str, **query: str) -> Verdict:
+        """Delete."""
+        return await self.ask("DELETE", path, **query)
+
+    async def apply(self, manifest: dict[str, Any], path: str) -> Verdict:
+        """Create or change by server-side apply, and insist that it goes through."""
+        verdict = await self.patch(
+            path, manifest, form="apply", fieldManager="cloister-tests", force="true"
+        )
+        assert verdict.accepted, f"{path}: {verdict.message}"
+        return verdict
+
+    async def token(self, namespace: str, account: str) -> str:
+        """Make a service account when it is not there, and a token for it."""
+        path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}"
+        body = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": account}}
+        await self.apply(body, path)
+        verdict = await self.post(
+            f"{path}/token", {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest"}
+        )
+        assert verdict.accepted, verdict.message
+        return str(verdict.body["status"]["token"])
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        await self._client.aclose()
+
+
+def _trust(cluster: dict[str, Any], user: dict[str, Any], folder: Path) -> ssl.SSLContext:
+    """Trust the cluster's authority and show the user's certificate."""
+    context = ssl.create_default_context(
+        cadata=_material(cluster, "certificate-authority", folder).decode()
+    )
+    with tempfile.TemporaryDirectory() as place:
+        certificate, key = Path(place, "certificate.pem"), Path(place, "key.pem")
+        certificate.write_bytes(_material(user, "client-certificate", folder))
+        key.write_bytes(_material(user, "client-key", folder))
+        context.load_cert_chain(certificate, key)
+    return context
+
+
+def _material(entry: dict[str, Any], name: str, folder: Path) -> bytes:
+    """Read what a kubeconfig holds itself or names as a file."""
+    if f"{name}-data" in entry:
+        return base64.b64decode(entry[f"{name}-data"])
+    return (folder / str(entry[name])).read_bytes()

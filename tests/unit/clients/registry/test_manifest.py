@@ -1,0 +1,133 @@
+"""Manifests, indexes and configurations, read from bytes."""
+
+import contextlib
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cloister_clients.registry import ManifestInvalid, Platform, PlatformMissing
+from cloister_clients.registry.manifest import (
+    check_platform,
+    choose,
+    digest_of,
+    parse_config,
+    parse_document,
+)
+
+DIGEST = "sha256:" + "a" * 64
+PART = {"mediaType": "application/vnd.oci.image.config.v1+json", "digest": DIGEST, "size": 2}
+MANIFEST = {"schemaVersion": 2, "config": PART, "layers": [{**PART, "size": 40}]}
+
+
+def entry(platform: str | None, number: int = 0) -> dict[str, Any]:
+    """Write an entry of an index."""
+    described: dict[str, Any] = {"digest": f"sha256:{number:064x}", "size": 1}
+    if platform is not None:
+        names = ("os", "architecture", "variant")
+        described["platform"] = dict(zip(names, platform.split("/"), strict=False))
+    return described
+
+
+def index(*platforms: str | None) -> bytes:
+    """Write an index whose entries are numbered."""
+    entries = [entry(platform, number) for number, platform in enumerate(platforms)]
+    return json.dumps({"schemaVersion": 2, "manifests": entries}).encode()
+
+
+@pytest.mark.parametrize(
+    ("platforms", "wanted", "number"),
+    [
+        (["linux/amd64"], "linux/amd64", 0),
+        (["linux/arm64", "linux/amd64"], "linux/amd64", 1),
+        ([None, "unknown/unknown", "linux/amd64"], "linux/amd64", 2),
+        (["linux/amd64/v3", "linux/amd64"], "linux/amd64", 1),
+        (["linux/amd64/v3", "linux/amd64/v1"], "linux/amd64", 1),
+        (["linux/amd64/v3"], "linux/amd64", 0),
+        (["linux/amd64", "linux/amd64/v3"], "linux/amd64/v3", 1),
+        (["linux/arm64/v8"], "linux/arm64", 0),
+        (["linux/arm64"], "linux/arm64/v8", 0),
+        (["linux/arm/v6", "linux/arm/v7"], "linux/arm/v7", 1),
+        (["windows/amd64", "linux/amd64", "linux/amd64"], "linux/amd64", 1),
+    ],
+)
+def test_the_image_of_a_platform_is_chosen(
+    platforms: list[str | None], wanted: str, number: int
+) -> None:
+    document = parse_document(index(*platforms), "x")
+    assert choose(document, Platform(*wanted.split("/")), "x").digest == f"sha256:{number:064x}"
+
+
+@pytest.mark.parametrize(
+    ("platforms", "wanted", "message"),
+    [
+        (["linux/arm64", "windows/amd64"], "linux/amd64", "for linux/arm64, windows/amd64; build"),
+        ([None, "unknown/unknown"], "linux/amd64", "but for no platform"),
+        (["linux/amd64"], "linux/amd64/v3", "not built for linux/amd64/v3 but for linux/amd64"),
+        ([], "linux/amd64", "no platform"),
+    ],
+)
+def test_a_missing_platform_is_told_with_those_there_are(
+    platforms: list[str | None], wanted: str, message: str
+) -> None:
+    with pytest.raises(PlatformMissing, match=message):
+        choose(parse_document(index(*platforms), "x"), Platform(*wanted.split("/")), "x")
+
+
+def test_the_size_is_that_of_layers_and_configuration() -> None:
+    assert parse_document(json.dumps(MANIFEST).encode(), "x").size == 42
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        ({}, "schemaVersion"),
+        ({"schemaVersion": 1, "fsLayers": []}, "schema 1, which is no longer used"),
+        ({"schemaVersion": 2}, "neither an image nor an index"),
+        ({**MANIFEST, "manifests": []}, "neither an image nor an index"),
+        ({"schemaVersion": 2, "manifests": [], "layers": []}, "neither an image nor an index"),
+        ({**MANIFEST, "config": {**PART, "digest": "md5:1"}}, "digest that cannot be checked"),
+        ({**MANIFEST, "config": {**PART, "size": -1}}, "config.size"),
+        ({**MANIFEST, "config": {**PART, "size": "2"}}, "config.size"),
+        ({**MANIFEST, "config": {**PART, "mediaType": "application/x"}}, "no container image"),
+        ({**MANIFEST, "layers": {}}, "layers"),
+        ([], "the document"),
+    ],
+)
+def test_what_is_no_manifest_is_refused(document: Any, message: str) -> None:
+    with pytest.raises(ManifestInvalid, match=message):
+        parse_document(json.dumps(document).encode(), "x")
+
+
+@given(st.binary(max_size=200) | st.sampled_from([b"[" * 100000, b'{"a":' * 100000, b"\xff", b""]))
+def test_any_bytes_are_read_or_refused(content: bytes) -> None:
+    for read in (parse_document, parse_config):
+        with contextlib.suppress(ManifestInvalid):
+            assert read(content, "x") is not None
+
+
+def test_a_configuration_may_leave_everything_out() -> None:
+    config = parse_config(b'{"config": {"Entrypoint": null, "Env": null, "User": null}}', "x")
+    assert config.config is not None
+    assert (config.config.entrypoint, config.config.env, config.config.user) == (None, None, None)
+    check_platform(config, Platform("linux", "amd64"), "x")
+    assert parse_config(b"{}", "x").config is None
+
+
+def test_a_configuration_of_a_wrong_form_is_refused() -> None:
+    with pytest.raises(ManifestInvalid, match=r"config\.Entrypoint"):
+        parse_config(b'{"config": {"Entrypoint": "/bin/sh"}}', "x")
+
+
+def test_variants_of_an_architecture_run_on_it() -> None:
+    config = parse_config(b'{"os": "linux", "architecture": "arm64", "variant": "v8"}', "x")
+    check_platform(config, Platform("linux", "arm64"), "x")
+    with pytest.raises(PlatformMissing, match="built for linux/arm64, not for linux/amd64"):
+        check_platform(config, Platform("linux", "amd64"), "x")
+
+
+def test_digests_are_computed_by_their_own_algorithm() -> None:
+    assert digest_of(b"", "sha256:x").startswith("sha256:e3b0c442")
+    assert digest_of(b"", "sha512:x").startswith("sha512:cf83e135")

@@ -1,0 +1,24 @@
+"""Generated files that are missing, old or nobody's."""
+
+from pathlib import Path
+
+from dev.house import generated
+
+
+def test_what_was_written_is_as_it_should_be(tmp_path: Path) -> None:
+    assert generated.write(tmp_path)
+    assert generated.differences(tmp_path) == []
+    assert generated.write(tmp_path) == []
+
+
+def test_missing_changed_and_left_over_files_are_found_and_mended(tmp_path: Path) -> None:
+    generated.write(tmp_path)
+    folder = tmp_path / "crds" / "manifests" / "crds"
+    (folder / "hosts.yaml").unlink()
+    (folder / "secrets.yaml").write_text("kind: Secret\n")
+    (folder / "dragons.yaml").write_text("kind: Dragon\n")
+    told = {finding.path.name: finding.message for finding in generated.differences(tmp_path)}
+    assert told.keys() == {"hosts.yaml", "secrets.yaml", "dragons.yaml"}
+    assert all("make crds" in message for message in told.values())
+    generated.write(tmp_path)
+    assert generated.differences(tmp_path) == []

@@ -1,0 +1,42 @@
+"""Names and places that the house refuses."""
+
+from pathlib import Path
+
+import pytest
+
+from dev.house.layout import check
+
+
+def grow(root: Path, *names: str) -> None:
+    for name in names:
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text('"""Something."""\n')
+
+
+def test_a_tidy_tree_is_clean(tmp_path: Path) -> None:
+    grow(tmp_path, "api/cloister_api/routes.py", "tests/__init__.py", "tests/support/__init__.py")
+    assert check(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "word"),
+    [
+        ("operator/__init__.py", "folder of packages"),
+        ("crds/loose.py", "loose module"),
+        ("api/cloister_api/utils.py", "utils says nothing"),
+        ("api/cloister_api/helpers/keys.py", "helpers says nothing"),
+        ("dev/common.py", "common says nothing"),
+        ("tests/unit/__init__.py", "no packages"),
+    ],
+)
+def test_each_misplaced_file_is_named(tmp_path: Path, name: str, word: str) -> None:
+    grow(tmp_path, name)
+    (finding,) = check(tmp_path)
+    assert finding.path == Path(name)
+    assert word in finding.message
+
+
+def test_somebody_elses_code_is_left_alone(tmp_path: Path) -> None:
+    grow(tmp_path, "dev/demo/service/utils.py")
+    assert check(tmp_path) == []

@@ -1,0 +1,69 @@
+"""The manifests of an Enclave, compared with files that a person has read.
+
+``CLOISTER_WRITE_GOLDENS=1`` writes the files anew; the difference is then for a review.
+"""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typing_extensions import override
+
+from cloister_crds.kinds import Container
+from cloister_operator.enclave.config_map import build_config_map
+from cloister_operator.enclave.namespace import build_namespace
+from cloister_operator.enclave.network_policy import build_network_policy
+from cloister_operator.enclave.pod import build_pod
+from cloister_operator.enclave.service import build_service
+from cloister_operator.enclave.snapshot import build_snapshot
+from tests.support.plans import SETTINGS, WEB, WORKER, host_of, plan_of
+
+GOLDENS = Path(__file__).parents[3] / "data" / "operator"
+
+
+class Plain(yaml.SafeDumper):
+    """Writes what occurs twice twice, for people to read."""
+
+    @override
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def rich_host() -> Any:
+    return host_of(
+        runtimeClassName="kata",
+        nodeSelector=[{"name": "pool", "value": "enclaves"}],
+        tolerations=[{"key": "enclaves", "operator": "Exists", "effect": "NoSchedule"}],
+        sizing={"overheadCpuMilli": 250, "overheadMemoryMB": 128},
+        overcommit={"cpuPercent": 10, "memoryPercent": 5},
+    )
+
+
+def manifests() -> dict[str, dict[str, Any]]:
+    small, rich = plan_of(WEB), plan_of(WEB, WORKER, host=rich_host())
+    container = Container.read(
+        {
+            "metadata": {"name": "web.debug", "namespace": "org-acme", "uid": "u-1"},
+            "spec": {"repo": "acme/web", "tag": "v1"},
+        }
+    )
+    return {
+        "pod-small": build_pod(small, SETTINGS),
+        "pod-rich": build_pod(rich, SETTINGS),
+        "config-map": build_config_map(small),
+        "snapshot": build_snapshot(rich, {"API_KEY": b"k", "tls-key": b"\x00", "OTHER": b"no"}),
+        "service": build_service(container, "acme", "web-abcdefghij-1"),
+        "namespace": build_namespace("acme", "org-acme"),
+        "network-policy": build_network_policy("acme", "org-acme"),
+    }
+
+
+@pytest.mark.parametrize("name", sorted(manifests()))
+def test_manifest_is_the_golden_one(name: str) -> None:
+    path = GOLDENS / f"{name}.yaml"
+    built = manifests()[name]
+    if os.environ.get("CLOISTER_WRITE_GOLDENS"):
+        path.write_text(yaml.dump(built, Dumper=Plain, sort_keys=True))
+    assert built == yaml.safe_load(path.read_text())

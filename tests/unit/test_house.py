@@ -1,0 +1,24 @@
+"""The tree that you are looking at keeps the rules of the house."""
+
+from dev.house import generated, imports, layout, sources
+from dev.house.__main__ import ROOT, main
+
+
+def test_files_stand_where_they_belong() -> None:
+    assert [str(finding) for finding in layout.check(ROOT)] == []
+
+
+def test_files_hold_what_they_should() -> None:
+    assert [str(finding) for finding in sources.check(ROOT)] == []
+
+
+def test_imports_need_no_environment() -> None:
+    assert [str(finding) for finding in imports.check(ROOT)] == []
+
+
+def test_generated_files_are_up_to_date() -> None:
+    assert [str(finding) for finding in generated.differences(ROOT)] == []
+
+
+def test_the_command_says_so_with_its_exit_code() -> None:
+    assert main(["verify"]) == 0
