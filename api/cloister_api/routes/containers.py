@@ -58,9 +58,6 @@ async def create_container(request: Request, body: Create) -> Response:
         made = await context.creation.create(principal, body, retry_key)
         act.target = made.held.id
         shown = record_of(request, made.held)
-    config = made.release.config if made.release is not None else None
-    if config is not None and made.held.container.status.resources is None:
-        shown.update(cpus=config.cpus, memory_mb=config.memory, gpus=config.gpus)
     headers = {"location": f"/api/containers/{made.held.id}", TOKEN: made.version}
     return answer(shown, 201, headers)
 

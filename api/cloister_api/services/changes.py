@@ -12,7 +12,7 @@ from typing import Any
 
 from cloister_api.errors import ApiError, bad_request, conflict, not_found
 from cloister_api.principal import Principal
-from cloister_api.records import Standing, standing
+from cloister_api.records import standing
 from cloister_api.resolution import Found, Resolution, refusal_of_source
 from cloister_api.schemas.containers import Changes
 from cloister_api.services.claims import Claims
@@ -353,11 +353,10 @@ def forbid(held: HeldContainer, action: str, forbidden: frozenset[ContainerPhase
     ApiError
         409 that names action and state.
     """
-    where: Standing = standing(held.container)
+    where = standing(held.container)
     if where.phase in forbidden:
-        raise conflict(f"{action} is not possible in state {where.phase.value}")
-    if action == "start" and where.updating:
-        raise conflict("start is not possible while an update is in progress")
+        during = " while an update is in progress" if where.updating else ""
+        raise conflict(f"{action} is not possible in state {where.phase.value}{during}")
 
 
 def changed_keys(spec: ContainerSpec, body: Changes) -> dict[str, Any]:

@@ -144,8 +144,8 @@ async def test_stop_and_start(facade: Facade, world: World) -> None:
         assert stopped["status"] == "stopping"
         await world.report("web", phase="stopped")
         started = await until(lambda: _start(client, path), what="start to be allowed")
+        assert started is not None
         assert started["status"] == "deploying"
-        assert started["current_tag"] == "v1.1.0"
     container = await world.container("web")
     assert container is not None
     assert container["spec"]["state"] == "Running"
