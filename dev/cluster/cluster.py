@@ -327,7 +327,9 @@ def _form(known: Record | None, *, node: bool, simulated: bool, progress: Progre
                 "not root and no Docker here: the node is simulated, Pods only pretend to run"
             )
         return form
-    serves = known.form is form or form is Form.CONTROL_PLANE or (node and known.form is Form.NODE)
+    # A real node serves who asks for any, and who asks for none.
+    real = known.form in {Form.NODE, Form.KIND} and node and not simulated
+    serves = known.form is form or form is Form.CONTROL_PLANE or real
     if not serves:
         raise Trouble(
             f"cluster {known.name} exists with the form {known.form}, asked for is {form}: "

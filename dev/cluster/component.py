@@ -11,6 +11,9 @@ from dev.cluster.trouble import Trouble
 
 __all__ = ["Component", "start", "write_config"]
 
+#: Seconds that a port may take to become free.
+PATIENCE = 5.0
+
 
 @dataclass(frozen=True, slots=True)
 class Component:
@@ -59,7 +62,7 @@ def start(processes: Processes, component: Component) -> bool:
         processes.stop(component.name)
         for address, port in component.ports:
             # The threads of a process that was just stopped may hold on for a moment.
-            if not wait_until(partial(port_is_free, address, port), within=5):
+            if not wait_until(partial(port_is_free, address, port), within=PATIENCE):
                 raise Trouble(
                     f"{component.name} needs the port {port} of {address}, and another program "
                     "listens on it: end that program, or take the cluster down and up again "

@@ -188,7 +188,7 @@ class Record:
                 index=content["index"],
                 ports=content["ports"],
             )
-        except (FileNotFoundError, ValueError, KeyError):
+        except (FileNotFoundError, ValueError, KeyError, TypeError):
             return None
 
 
@@ -286,10 +286,10 @@ def free_port(taken: set[int]) -> int:
     Trouble
         When none was found.
     """
-    choice = SystemRandom()
-    for _ in range(200):
-        port = choice.choice(PORTS)
-        if port not in taken and port_is_free("127.0.0.1", port):
+    candidates = [port for port in PORTS if port not in taken]
+    SystemRandom().shuffle(candidates)
+    for port in candidates:
+        if port_is_free("127.0.0.1", port):
             return port
     raise Trouble(f"no free port found between {PORTS.start} and {PORTS.stop}")
 

@@ -24,6 +24,7 @@ from tests.support.waiting import until_sync
 
 pytestmark = pytest.mark.node
 
+STATUS = ".status.containerStatuses[0].containerID"
 SERVE = "mkdir -p /tmp/w && echo hello > /tmp/w/index.html && exec httpd -f -p 8080 -h /tmp/w"
 
 
@@ -177,32 +178,53 @@ def test_a_second_up_does_nothing_and_is_quick(cluster: local.Cluster) -> None:
     assert again.components == before
 
 
-@pytest.mark.parametrize("victims", [("etcd",), ("containerd", "kubelet"), ("kube-apiserver",)])
-def test_up_heals_what_was_killed_and_pods_live_on(
-    cluster: local.Cluster, node_namespace: str, served: str, victims: tuple[str, ...]
-) -> None:
-    uid = field(cluster, node_namespace, "pod", served, ".metadata.uid")
-    for victim in victims:
-        pid = cluster.components[victim]
-        assert pid is not None
-        os.kill(pid, signal.SIGKILL)
-    until_sync(lambda: not any(map(cluster.processes.is_running, victims)), what="their end")
-    local.up(cluster.name)
-    assert cluster.running
-    wait_ready(cluster, node_namespace, served)
-    assert field(cluster, node_namespace, "pod", served, ".metadata.uid") == uid
-    path = ".status.containerStatuses[0].restartCount"
-    assert field(cluster, node_namespace, "pod", served, path) == "0"
-
-
-@pytest.fixture
+@pytest.fixture(scope="module")
 def second(cluster: local.Cluster) -> Iterator[local.Cluster]:
-    """Give another cluster with a node, beside the session's."""
+    """Give another cluster with a node, beside the session's, that a test may harm."""
     name = f"{cluster.name[:12]}-{unique('b')}"
     try:
-        yield local.up(name)
+        found = local.up(name)
+        image = push(busybox_image(), found.registry, "tests/busybox")
+        apply(found, "default", pod("web", image, SERVE))
+        wait_ready(found, "default", "web")
+        yield found
     finally:
         local.down(name)
+
+
+def kill(cluster: local.Cluster, *victims: str) -> None:
+    for victim in victims:
+        pid = cluster.components[victim]
+        assert pid is not None, victim
+        os.kill(pid, signal.SIGKILL)
+    until_sync(lambda: not any(map(cluster.processes.is_running, victims)), what="their end")
+
+
+def test_two_nodes_lie_side_by_side(cluster: local.Cluster, second: local.Cluster) -> None:
+    address = field(second, "default", "pod", "web", ".status.podIP")
+    assert until_sync(body_of(f"http://{address}:8080/"), what="an answer") == "hello\n"
+    assert cluster.running
+
+
+@pytest.mark.parametrize("victims", [("etcd",), ("containerd", "kubelet"), ("kube-apiserver",)])
+def test_up_heals_what_was_killed_and_pods_live_on(
+    second: local.Cluster, victims: tuple[str, ...]
+) -> None:
+    before = field(second, "default", "pod", "web", STATUS)
+    kill(second, *victims)
+    local.up(second.name)
+    assert second.running
+    wait_ready(second, "default", "web")
+    assert field(second, "default", "pod", "web", STATUS) == before
+
+
+def test_after_the_end_of_all_processes_up_starts_from_what_is_left(second: local.Cluster) -> None:
+    # As after the machine stopped: mounts and Pods as they lie.
+    kill(second, *second.components)
+    local.up(second.name)
+    wait_ready(second, "default", "web")
+    address = field(second, "default", "pod", "web", ".status.podIP")
+    assert until_sync(body_of(f"http://{address}:8080/"), what="an answer") == "hello\n"
 
 
 def traces(cluster: local.Cluster) -> list[str]:
@@ -226,28 +248,10 @@ def traces(cluster: local.Cluster) -> list[str]:
     return found
 
 
-def test_two_nodes_side_by_side_and_a_dead_one_comes_back(
+def test_down_leaves_no_trace_even_of_a_run_that_was_cut_off(
     cluster: local.Cluster, second: local.Cluster
 ) -> None:
-    image = push(busybox_image(), second.registry, "tests/busybox")
-    apply(second, "default", pod("web", image, SERVE))
-    wait_ready(second, "default", "web")
-    address = field(second, "default", "pod", "web", ".status.podIP")
-    assert until_sync(body_of(f"http://{address}:8080/"), what="an answer") == "hello\n"
-    assert cluster.running
-
-    # As after the machine stopped: every process is gone, mounts and Pods as they lie.
-    for name, pid in second.components.items():
-        assert pid is not None, name
-        os.kill(pid, signal.SIGKILL)
-    until_sync(lambda: not any(second.components.values()), what="the end of all")
-    local.up(second.name)
-    wait_ready(second, "default", "web")
-
-    # A run that was cut off before it wrote anything down.
-    for pid in second.components.values():
-        assert pid is not None
-        os.kill(pid, signal.SIGKILL)
+    kill(second, *second.components)
     second.layout.record.write_text("{")
     local.down(second.name)
     assert traces(second) == []
