@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from cloister_crds.kinds import Container, Deployment, Enclave, HostnameClaim, Organization
-from cloister_crds.kinds.container import ContainerStatus, DesiredState
+from cloister_crds.kinds.container import ContainerPhase, ContainerStatus, DesiredState
 from cloister_crds.kinds.enclave import ContainerStateName, EnclavePhase
 from cloister_crds.kinds.meta import ObjectMeta
 from cloister_crds.lifecycle import request as requests
@@ -315,6 +315,8 @@ class World:
         assert not both, "reconciling and stalled"
         if holds(status.conditions, "Ready"):
             self._check_ready(status)
+        if status.phase is ContainerPhase.READY and before.phase is not ContainerPhase.READY:
+            self._check_reached(status)
         self._check_made(decision.actions)
         self._check_ended(status, decision.actions)
 
@@ -324,6 +326,10 @@ class World:
             return
         active = self.enclaves[status.active_enclave]
         assert requests.same(active.spec.request, requests.record(self.container.spec))
+        self._check_reached(status)
+
+    def _check_reached(self, status: ContainerStatus) -> None:
+        active = self.enclaves[status.active_enclave]
         assert active.status.phase is EnclavePhase.READY
         assert self.service is not None
         assert self.service.selects == status.active_enclave
