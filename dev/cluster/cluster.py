@@ -209,10 +209,6 @@ class Cluster:
             raise KubectlError(done)
         return done.stdout
 
-    def api(self) -> KubeAPI:
-        """Open a small client of its API server, as the administrator."""
-        return KubeAPI(self.record.server, self.layout.pki)
-
 
 def form_here(*, node: bool, simulated: bool = False) -> Form:
     """Choose the form of a cluster on this machine.
