@@ -299,6 +299,36 @@ class World:
                     return
         raise AssertionError(f"no rest after {passes} passes: {self.decisions[-1]}")
 
+    # What tests ask and do in one go.
+
+    def reason(self, kind: str = "Ready") -> str | None:
+        """Answer the reason of a condition of the Container; None = it is not there."""
+        found = condition(self.container.status.conditions, kind)
+        return found.reason if found else None
+
+    def made(self) -> list[CreateEnclave]:
+        """Answer every Enclave that was made since the decisions were cleared."""
+        actions = [action for decision in self.decisions for action in decision.actions]
+        return [action for action in actions if isinstance(action, CreateEnclave)]
+
+    def step(self) -> None:
+        """Do one pass after the Service has settled and what ended is gone."""
+        self.publish()
+        self.collect()
+        self.work()
+
+    def fail_candidate(self) -> None:
+        """Let the candidate start, and its container end with an error."""
+        while self.container.status.candidate not in self.pods:
+            self.step()
+        self.step()
+        name = self.container.status.candidate
+        self.start(name)
+        self.step()
+        self.crash(name)
+        for _ in range(4):
+            self.step()
+
     # What must always hold.
 
     def check(self, observed: Observed, decision: Decision) -> None:
