@@ -137,7 +137,7 @@ def service(name: str) -> dict[str, Any]:
 
 
 def snapshot(name: str) -> dict[str, Any]:
-    labels = {"app.kubernetes.io/managed-by": "cloister"}
+    labels = {"cloister.dev/enclave": "web-r1-1"}
     metadata = {"name": name, "labels": labels}
     return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": {"A": "1"}}
 
