@@ -4,13 +4,16 @@ from datetime import timedelta
 from random import Random
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cloister_crds.kinds.container import Container, DesiredState
 from cloister_crds.kinds.organization import Billing
 from cloister_crds.lifecycle.limits import billing_of, counted, rank
 from tests.support.builders import NOW, container_of, organization_of
+
+UNHURRIED = settings(deadline=None, derandomize=True)
+"""Slow machines are no failure, and a test answers the same twice."""
 
 
 def born(number: int, minutes: int, **fields: Any) -> Container:
@@ -22,6 +25,7 @@ def born(number: int, minutes: int, **fields: Any) -> Container:
     return made.model_copy(update={"metadata": metadata})
 
 
+@UNHURRIED
 @given(st.lists(st.integers(0, 3), max_size=8), st.randoms())
 def test_every_container_has_one_place_whatever_the_order(
     minutes: list[int],
