@@ -7,10 +7,10 @@ Which action a state allows is the table of the client contract, section 1.
 import secrets
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from cloister_api.errors import ApiError, bad_request, conflict, not_found
+from cloister_api.errors import ApiError, conflict, not_found
 from cloister_api.principal import Principal
 from cloister_api.records import standing
 from cloister_api.resolution import Found, Resolution, refusal_of_source
@@ -18,6 +18,7 @@ from cloister_api.schemas.containers import Changes
 from cloister_api.services.claims import Claims
 from cloister_api.services.creation import refuse
 from cloister_api.services.reading import Reading
+from cloister_api.services.specs import changed_keys, changed_spec, restored
 from cloister_api.views import HeldContainer, Views
 from cloister_clients.kube import Conflict, Invalid, KubeClient, NotFound
 from cloister_clients.kube.errors import BadRequest
@@ -26,9 +27,7 @@ from cloister_clients.sources import SourceError
 from cloister_crds.kinds import Container, Enclave
 from cloister_crds.kinds.container import (
     ContainerPhase,
-    ContainerSpec,
     DesiredState,
-    Variable,
 )
 from cloister_crds.kinds.enclave import EnclavePhase
 from cloister_crds.kinds.hostnameclaim import ClaimHolder
@@ -218,20 +217,8 @@ class Changing:
             found = await self._resolution.find(spec.repo, spec.tag)
         except SourceError as error:
             raise refusal_of_source(error) from error
-        refuse(
-            file_problems(
-                Question(
-                    name=question.name,
-                    spec=spec,
-                    organization=principal.organization,
-                    hosts=question.hosts,
-                    secrets=question.secrets,
-                    release=found.release,
-                    images=found.images,
-                )
-            ),
-            found.images.values(),
-        )
+        answered = replace(question, release=found.release, images=found.images)
+        refuse(file_problems(answered), found.images.values())
         if spec.debug != container.spec.debug:
             await self._claim_other_name(principal, container, debug=spec.debug)
         return found
@@ -357,55 +344,3 @@ def forbid(held: HeldContainer, action: str, forbidden: frozenset[ContainerPhase
     if where.phase in forbidden:
         during = " while an update is in progress" if where.updating else ""
         raise conflict(f"{action} is not possible in state {where.phase.value}{during}")
-
-
-def changed_keys(spec: ContainerSpec, body: Changes) -> dict[str, Any]:
-    """Answer the keys of spec that a body changes, as a merge patch.
-
-    Raises
-    ------
-    ApiError
-        400 when the custom domain is neither empty nor a host name.
-    """
-    after = changed_spec(spec, body)
-    patch: dict[str, Any] = {}
-    before_wire, after_wire = spec.wire(), after.wire()
-    for key in before_wire.keys() | after_wire.keys():
-        if before_wire.get(key) != after_wire.get(key):
-            patch[key] = after_wire.get(key)
-    return patch
-
-
-def changed_spec(spec: ContainerSpec, body: Changes) -> ContainerSpec:
-    """Answer the spec with what a body changes.
-
-    Raises
-    ------
-    ApiError
-        400 when the custom domain is neither empty nor a host name.
-    """
-    given: dict[str, Any] = {
-        "tag": body.tag,
-        "debug": body.debug,
-        "staging": body.staging,
-        "gpus": body.gpus,
-        "host": body.host_name,
-        "secrets": tuple(body.secrets) if body.secrets is not None else None,
-        "ssh_keys": tuple(body.ssh_keys) if body.ssh_keys is not None else None,
-    }
-    update = {key: value for key, value in given.items() if value is not None}
-    if body.variables is not None:
-        update["variables"] = tuple(Variable(name=k, value=v) for k, v in body.variables.items())
-    if body.custom_domain is not None:
-        if body.custom_domain and "." not in body.custom_domain:
-            raise bad_request("custom_domain", "custom_domain is no host name with a domain")
-        update["custom_domain"] = body.custom_domain or None
-    return spec.model_copy(update=update)
-
-
-def restored(request: RequestRecord, spec: ContainerSpec) -> dict[str, Any]:
-    """Answer the merge patch that makes a spec ask for an earlier request again."""
-    names = tuple(name for name in RequestRecord.model_fields if name != "repo")
-    earlier = request.model_dump(mode="json", by_alias=True, include=set(names))
-    present = spec.model_dump(mode="json", by_alias=True, include=set(names))
-    return {key: value for key, value in earlier.items() if value != present[key]}

@@ -22,13 +22,14 @@ from cloister_api.schemas.containers import Create
 from cloister_api.services.claims import Claims
 from cloister_api.services.reading import Reading
 from cloister_api.services.refusals import refusal
+from cloister_api.services.specs import spec_of
 from cloister_api.views import HeldContainer, Views
 from cloister_clients.kube import AlreadyExists, Invalid, KubeClient, NotFound
 from cloister_clients.kube.errors import BadRequest
 from cloister_clients.kube.kinds import of
 from cloister_clients.sources import SourceError
 from cloister_crds.kinds import Container, Deployment, Enclave
-from cloister_crds.kinds.container import ContainerSpec, Variable
+from cloister_crds.kinds.container import ContainerSpec
 from cloister_crds.kinds.deployment import DeploymentSpec
 from cloister_crds.kinds.hostnameclaim import ClaimHolder
 from cloister_crds.kinds.meta import GROUP, ObjectMeta
@@ -330,25 +331,6 @@ class Creation:
             f"quota reached: the organization may have {most} containers (stopped ones count); "
             "delete one or ask the administrator for more"
         )
-
-
-def spec_of(body: Create) -> ContainerSpec:
-    """Answer the spec that a body asks for."""
-    return ContainerSpec(
-        name=body.name,
-        repo=body.repo,
-        tag=body.tag,
-        variables=tuple(Variable(name=k, value=v) for k, v in body.variables.items()),
-        secrets=tuple(body.secrets),
-        ssh_keys=tuple(body.ssh_keys),
-        debug=body.debug,
-        staging=body.staging,
-        gpus=body.gpus,
-        custom_domain=body.custom_domain,
-        host=body.host_name,
-        disable_confidential=body.disable_cc_mode,
-        replaces=body.replace_container_id,
-    )
 
 
 def manifest_of(

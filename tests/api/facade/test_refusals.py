@@ -28,7 +28,7 @@ async def refused(facade: Facade, world: World, **change: Any) -> dict[str, Any]
     [
         ({"tag": "v9"}, "tag", "TagNotFound"),
         ({"repo": "nobody/nothing"}, "repo", "RepositoryNotFound"),
-        ({"tag": "no file"}, "tag", "NameInvalid"),
+        ({"tag": "no file"}, "tag", "Invalid"),
         ({"secrets": ["API_KEY"]}, "secrets[0]", "SecretNotFound"),
     ],
 )
@@ -81,10 +81,10 @@ async def test_a_registry_that_does_not_answer_is_told_from_a_missing_image(
     ("change", "code", "field"),
     [
         ({"staging": True}, "NotSupportedYet", "staging"),
-        ({"ssh_keys": ["mine"]}, "NotSupportedYet", "ssh_keys"),
+        ({"ssh_keys": ["mine"], "debug": True}, "NotSupportedYet", "ssh_keys"),
         ({"replace_container_id": "00000000-0000-4000-8000-000000000000"}, "NotSupportedYet",
          "replace_container_id"),
-        ({"disable_cc_mode": True}, "NotSupportedYet", "disable_cc_mode"),
+        ({"disable_cc_mode": True, "debug": True}, "NotSupportedYet", "disable_cc_mode"),
     ],
 )  # fmt: skip
 async def test_what_is_not_built_is_refused_by_name(
