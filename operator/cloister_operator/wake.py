@@ -66,6 +66,8 @@ def _container(change: Change, store: Store) -> Iterator[Wake]:
         yield Key("Deployment", change.namespace, deployment_name(repo)), _SLOWLY
     if change.after is None:
         yield from _unsettled(change.namespace, store)
+        for claim in store.marked(CLAIM, "holder", f"{change.namespace}/{change.name}"):
+            yield Key("HostnameClaim", "", claim.name), 0.0
 
 
 def _enclave(change: Change, _store: Store) -> Iterator[Wake]:
