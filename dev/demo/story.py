@@ -57,6 +57,7 @@ class Story:
     def remove(self) -> None:
         """Delete the demo's objects, for a cluster that goes on to be used."""
         namespace = f"org-{manifests.ORGANIZATION}"
+        self.installation.uninstall_policies()
         for objects in (("ctr", "--all", "-n", namespace), ("org", manifests.ORGANIZATION)):
             self._kubectl("delete", *objects, "--ignore-not-found", "--timeout=120s")
         for objects in (("namespace", namespace), ("chost", manifests.HOST)):
