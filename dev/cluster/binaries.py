@@ -26,8 +26,8 @@ from dev.cluster.versions import Module, load
 
 __all__ = ["binary", "cache_folder", "ensure", "go_version", "key_of", "missing"]
 
-#: Lines of a failed build that the error shows.
 SHOWN = 15
+"""Lines of a failed build that the error shows."""
 
 
 def cache_folder() -> Path:

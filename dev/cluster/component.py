@@ -11,8 +11,8 @@ from dev.cluster.trouble import Trouble
 
 __all__ = ["Component", "start", "write_config"]
 
-#: Seconds that a port may take to become free.
 PATIENCE = 5.0
+"""Seconds that a port may take to become free."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,15 +21,15 @@ class Component:
 
     name: str
     argv: tuple[str, ...]
-    #: Whether it serves; asked until it does.
     ready: Callable[[], bool]
-    #: Seconds that it may take until it serves.
+    """Whether it serves; asked until it does."""
     within: float = 90.0
+    """Seconds that it may take until it serves."""
     environment: Mapping[str, str] = field(default_factory=dict)
-    #: Files that it reads at its start: other content, another process.
     files: tuple[Path, ...] = ()
-    #: Address and port pairs that must be free before it starts.
+    """Files that it reads at its start: other content, another process."""
     ports: tuple[tuple[str, int], ...] = ()
+    """Address and port pairs that must be free before it starts."""
 
     @property
     def mark(self) -> str:

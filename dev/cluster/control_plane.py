@@ -17,12 +17,12 @@ from dev.cluster.pki import Authority, Pair, kubeconfig, service_account_keys
 
 __all__ = ["Identities", "answers", "control_plane", "registry"]
 
-#: Requests a second and burst that the controllers may make; with the defaults of the
-#: components (20 and 30) they, not the server, are what a test of scale measures.
 RATE = ("--kube-api-qps=300", "--kube-api-burst=600")
+"""Requests a second and burst that the controllers may make; with the defaults of the
+components (20 and 30) they, not the server, are what a test of scale measures."""
 
-#: TLS versions below are not spoken by anything of ours.
 TLS = "--tls-min-version=VersionTLS12"
+"""TLS versions below are not spoken by anything of ours."""
 
 
 class Identities:

@@ -14,8 +14,8 @@ from dev.cluster.trouble import Trouble
 
 __all__ = ["choose_index", "namespace_of", "set_up", "table_of", "taken_indexes", "tear_down"]
 
-#: Ranges 10.201.N.0/24 (link), 10.202.N.0/24 (Pods), 10.203.N.0/24 (Services).
 INDEXES = range(1, 250)
+"""Ranges 10.201.N.0/24 (link), 10.202.N.0/24 (Pods), 10.203.N.0/24 (Services)."""
 
 
 def _run(*command: str, check: bool = True, stdin: str | None = None) -> str:

@@ -18,11 +18,11 @@ from dev.cluster.network import namespace_of
 
 __all__ = ["PAUSE", "cgroup_root", "node", "upstream_resolvers"]
 
-#: Repository and tag of the image that holds a Pod's namespaces.
 PAUSE = "cloister/pause:1"
+"""Repository and tag of the image that holds a Pod's namespaces."""
 
-#: Number of the capability CAP_SYS_RESOURCE (capabilities(7)).
 SYS_RESOURCE = 24
+"""Number of the capability CAP_SYS_RESOURCE (capabilities(7))."""
 
 
 def cgroup_root(name: str) -> str:

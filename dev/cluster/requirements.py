@@ -26,14 +26,14 @@ __all__ = [
 
 GIB = 1024**3
 
-#: Memory that must be available to start, in GiB.
 MEMORY = {Form.NODE: 1.5, Form.SIMULATED: 1.0, Form.CONTROL_PLANE: 0.75}
+"""Memory that must be available to start, in GiB."""
 
-#: Limits of inotify(7) that several nodes need.
 INOTIFY = {"max_user_instances": 1024, "max_user_watches": 524288}
+"""Limits of inotify(7) that several nodes need."""
 
-#: Free disk in GiB: the state's, and for the first build the cache's.
 STATE_DISK = 1.0
+"""Free disk in GiB: the state's, and for the first build the cache's."""
 BUILD_DISK = 12.0
 
 
