@@ -133,7 +133,8 @@ async def test_an_answer_that_is_no_json_is_an_error(script: Script, client: Kub
 
 async def test_credentials_are_asked_for_anew_once_when_refused(script: Script) -> None:
     class Source:
-        tokens = ["old", "new"]
+        def __init__(self) -> None:
+            self.tokens = ["old", "new"]
 
         async def token(self) -> str:
             return self.tokens[0]
