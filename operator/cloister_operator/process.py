@@ -121,6 +121,8 @@ async def _operate(context: ProcessContext) -> int:
     async def end(**_: Any) -> None:
         context.progress.stage = Stage.STOPPING
         await team.end()
+        # The framework waits five seconds for the task that waits for this flag.
+        stop.set()
 
     await kopf.operator(
         registry=registry,

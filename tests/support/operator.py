@@ -334,9 +334,7 @@ class Installation:
             return container
 
         try:
-            found = until_sync(
-                holds, within=within, every=0.3, what=f"{name} {condition} {reason}"
-            )
+            found = until_sync(holds, within=within, every=0.3, what=f"{name} {condition} {reason}")
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.logs()}") from error
         assert found is not None

@@ -139,6 +139,7 @@ def _upstream(address: str) -> dict[str, Any]:
                 "set": {
                     "Forwarded": ['host="{http.request.hostport}";proto={http.request.scheme}'],
                     "X-Forwarded-Host": ["{http.request.hostport}"],
+                    "X-Forwarded-Proto": ["{http.request.scheme}"],
                 }
             },
             "response": {"delete": ["Access-Control-*"]},

@@ -4,6 +4,7 @@ Claims of a Container that exists are released by the decision about it.
 """
 
 import logging
+from datetime import timedelta
 
 from cloister_clients.kube import NotFound
 from cloister_clients.kube.kinds import POD
@@ -16,6 +17,9 @@ from cloister_operator.reconcile.result import DONE, Result
 from cloister_operator.watched import CLAIM, CONTAINER, ENCLAVE
 
 __all__ = ["reconcile_claim"]
+
+_SERVED_PAUSE = timedelta(seconds=5)
+"""Pause until another look at a claim whose last Pod is ending."""
 
 logger = logging.getLogger(__name__)
 
@@ -44,7 +48,9 @@ async def reconcile_claim(context: ProcessContext, key: Key) -> Result:
     )
     if wait is not None:
         return Result(wait)
-    if _served(context, claim) or not await _holder_is_gone(context, claim):
+    if _served(context, claim):
+        return Result(_SERVED_PAUSE)
+    if not await _holder_is_gone(context, claim):
         return DONE
     live = await context.writer.refresh(CLAIM, "", key.name)
     if live is None or live["metadata"]["uid"] != claim.metadata.uid:

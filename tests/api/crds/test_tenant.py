@@ -66,9 +66,9 @@ async def bind(server: ApiServer, account: str, role: str) -> None:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def people(kubeconfig: Path) -> AsyncIterator[People]:
+async def people(guarded: Path) -> AsyncIterator[People]:
     """Install everything and answer who is there."""
-    admin = ApiServer.administrator(kubeconfig)
+    admin = ApiServer.administrator(guarded)
     await install_kinds(admin)
     await install_roles(admin)
     for name in ("org-acme", "org-other"):
@@ -137,7 +137,7 @@ def service(name: str) -> dict[str, Any]:
 
 
 def snapshot(name: str) -> dict[str, Any]:
-    labels = {"app.kubernetes.io/managed-by": "cloister"}
+    labels = {"cloister.dev/enclave": "web-r1-1"}
     metadata = {"name": name, "labels": labels}
     return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": {"A": "1"}}
 

@@ -62,15 +62,22 @@ def test_reasons_are_words_that_conditions_take(reason: Reason) -> None:
     assert not (reason.final and reason.recheck)
 
 
-@pytest.mark.parametrize("package", ["crds/cloister_clients"])
-def test_every_reason_of_the_clients_is_known(package: str) -> None:
-    pattern = re.compile(r'^    reason(?:: ClassVar\[str\])? = "(\w+)"', flags=re.MULTILINE)
-    words = {
-        word
-        for path in (ROOT / package).rglob("*.py")
-        for word in pattern.findall(path.read_text())
-    }
+def words_in(folder: str, pattern: str) -> set[str]:
+    """Answer what a pattern finds in the sources of a folder."""
+    texts = (path.read_text() for path in (ROOT / folder).rglob("*.py"))
+    return {word for text in texts for word in re.findall(pattern, text, flags=re.MULTILINE)}
+
+
+def test_every_reason_of_the_clients_is_known() -> None:
+    words = words_in("crds/cloister_clients", r'^    reason(?:: ClassVar\[str\])? = "(\w+)"')
+    assert "TagNotFound" in words
     assert words - {"SourceError", "RegistryError"} <= set(REASONS)
+
+
+def test_every_reason_of_the_operator_is_known() -> None:
+    words = words_in("operator", r'(?:reason=|"Ready", (?:True|False), |Failed\()"([A-Z]\w+)"')
+    assert "NamespaceReady" in words
+    assert words <= set(REASONS)
 
 
 def test_codes_of_the_file_mean_an_invalid_file() -> None:

@@ -282,12 +282,12 @@ def test_all_errors_come_at_once() -> None:
         ({"staging": True}, "spec.staging"),
         ({"auto_update": True}, "spec.autoUpdate"),
         ({"github_connected": False}, "spec.githubConnected"),
-        ({"ssh_keys": ("alice",)}, "spec.sshKeys"),
+        ({"ssh_keys": ("alice",), "debug": True}, "spec.sshKeys"),
         ({"gpus": 1}, "spec.gpus"),
         ({"custom_domain": "api.example.test"}, "spec.customDomain"),
         ({"promote": "abc"}, "spec.promote"),
         ({"replaces": "old"}, "spec.replaces"),
-        ({"disable_confidential": True}, "spec.disableConfidential"),
+        ({"disable_confidential": True, "debug": True}, "spec.disableConfidential"),
     ],
 )
 def test_fields_of_spec_without_a_part(fields: dict[str, Any], want: str) -> None:

@@ -46,7 +46,7 @@ def manifests() -> dict[str, dict[str, Any]]:
     container = Container.read(
         {
             "metadata": {"name": "web.debug", "namespace": "org-acme", "uid": "u-1"},
-            "spec": {"repo": "acme/web", "tag": "v1"},
+            "spec": {"name": "web", "repo": "acme/web", "tag": "v1"},
         }
     )
     return {

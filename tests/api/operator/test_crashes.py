@@ -1,0 +1,114 @@
+"""The operator ended, frozen or replaced at bad moments: the result is as if nothing had happened.
+
+There is no node: `tests.support.kubelet` writes the status of Pods as a kubelet would.
+"""
+
+import random
+import signal
+from pathlib import Path
+
+import pytest
+
+from dev.cluster import Cluster
+from dev.cluster.images import Image, push
+from tests.support.kubelet import fail_pod, run_pod
+from tests.support.operator import Installation, file_text
+from tests.support.waiting import until_sync
+
+
+@pytest.fixture
+def image(api_cluster: Cluster) -> str:
+    return push(Image(files={"/x": b"x"}, entrypoint=("/x",)), api_cluster.registry, "tests/x")
+
+
+@pytest.fixture
+def prepared(installation: Installation, image: str) -> Installation:
+    installation.repository("acme/web").release("v1", file_text(image))
+    installation.settings["lease"] = {
+        "durationSeconds": 3,
+        "renewSeconds": 2,
+        "retrySeconds": 0.5,
+    }
+    return installation
+
+
+def only_enclave(installation: Installation, name: str = "web") -> str:
+    enclaves = until_sync(lambda: installation.enclaves(name), within=60, what="an Enclave")
+    assert len(enclaves) == 1
+    return enclaves[0].metadata.name
+
+
+def test_a_pod_that_runs_makes_it_ready(prepared: Installation) -> None:
+    prepared.operator().wait_until_it_leads()
+    prepared.create_container("web", repo="acme/web", tag="v1")
+    run_pod(prepared, only_enclave(prepared))
+    container = prepared.wait_for("web", "Available")
+    assert container.status.active_enclave == only_enclave(prepared)
+
+
+def test_an_exit_with_an_error_is_told(prepared: Installation) -> None:
+    prepared.operator().wait_until_it_leads()
+    prepared.create_container("web", repo="acme/web", tag="v1")
+    fail_pod(prepared, only_enclave(prepared), code=42)
+    container = prepared.wait_for("web", "Stalled", reason="BootFailed")
+    assert "exit code 42" in container.status.message
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_killed_between_any_two_writes(prepared: Installation, seed: int) -> None:
+    chance = random.Random(seed)
+    prepared.create_container("web", repo="acme/web", tag="v1")
+    for _ in range(3):
+        process = prepared.operator()
+        kinds = ("CreateEnclave", "ClaimHostname", "EnsureDeployment", "the cluster is known")
+        word = chance.choice(kinds)
+
+        def seen(process: object = process, word: str = word) -> bool:
+            return word in process.text or bool(prepared.enclaves("web"))  # type: ignore[attr-defined]  # bound in the loop
+
+        until_sync(seen, within=60, every=chance.uniform(0.001, 0.05), what=word)
+        process.kill()
+    prepared.operator().wait_until_it_leads()
+    name = only_enclave(prepared)
+    run_pod(prepared, name)
+    prepared.wait_for("web", "Available")
+    claims = prepared.objects("hostnameclaims.cloister.dev", every=True)
+    mine = [each for each in claims if each["spec"]["holder"]["namespace"] == prepared.namespace]
+    assert len(mine) == 1
+    for kind in ("enclaves.cloister.dev", "pods", "services", "deployments.cloister.dev"):
+        assert len(prepared.objects(kind)) == 1, kind
+
+
+def test_the_leader_is_replaced(prepared: Installation) -> None:
+    first = prepared.operator()
+    first.wait_until_it_leads()
+    second = prepared.operator()
+    until_sync(lambda: second.ask("/readyz") == (200, "standby\n"), within=30, what="a standby")
+    first.kill()
+    second.wait_until_it_leads()
+    prepared.create_container("web", repo="acme/web", tag="v1")
+    only_enclave(prepared)
+    assert second.stop() == 0
+    third = prepared.operator()
+    third.wait_until_it_leads(within=20)
+
+
+def test_a_leader_that_was_frozen_too_long_ends(prepared: Installation) -> None:
+    first = prepared.operator()
+    first.wait_until_it_leads()
+    first.send(signal.SIGSTOP)
+    second = prepared.operator()
+    second.wait_until_it_leads()
+    first.send(signal.SIGCONT)
+    assert first.wait() == 3
+    assert "ending: the Lease was not renewed in time" in first.text
+    prepared.create_container("web", repo="acme/web", tag="v1")
+    only_enclave(prepared)
+
+
+def test_wrong_settings_are_told(prepared: Installation, tmp_path: Path) -> None:
+    prepared.settings = {"containersDomain": "x", "colour": "blue"}
+    process = prepared.operator()
+    assert process.wait() == 1
+    assert "colour: there is no such setting" in process.text
+    assert "containersDomain" in process.text

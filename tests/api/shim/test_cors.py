@@ -1,0 +1,78 @@
+"""What the shim does with requests of browsers, asked of the real Caddy."""
+
+import pytest
+
+from tests.support.shim import RunningShim
+
+REFUSED = {"error": {"message": "CORS origin not allowed.", "type": "invalid_request_error"}}
+ORIGIN = {"Origin": "https://app.example"}
+METHODS = {"GET", "PUT", "POST", "HEAD", "DELETE", "OPTIONS", "PATCH"}
+
+
+def test_without_origin_nothing_is_added(shim: RunningShim) -> None:
+    answer = shim.ask("/exact")
+    assert answer.status == 200
+    assert answer.header("Access-Control-Allow-Origin") is None
+    assert answer.header("Vary") is None
+
+
+def test_a_listed_origin_is_echoed(shim: RunningShim) -> None:
+    answer = shim.ask("/exact", headers=ORIGIN)
+    assert answer.status == 200
+    assert answer.header("Access-Control-Allow-Origin") == "https://app.example"
+    assert answer.header("Access-Control-Allow-Credentials") == "true"
+    assert answer.header("Vary") == "Origin"
+    methods = answer.header("Access-Control-Allow-Methods") or ""
+    assert set(methods.split(", ")) == METHODS
+
+
+@pytest.mark.parametrize(
+    "origin",
+    ["https://app.example.evil", "http://app.example", "https://APP.example", "null", "",
+     "https://app.example/", "https://other.example"],
+)  # fmt: skip
+def test_another_origin_is_refused(shim: RunningShim, origin: str) -> None:
+    answer = shim.ask("/exact", headers={"Origin": origin})
+    assert (answer.status, answer.data) == (403, REFUSED)
+
+
+@pytest.mark.parametrize("target", ["/exact", "/not-listed"])
+def test_a_preflight_is_answered_and_not_forwarded(shim: RunningShim, target: str) -> None:
+    wanted = {"Access-Control-Request-Headers": "authorization,x-test"}
+    answer = shim.ask(target, method="OPTIONS", headers=ORIGIN | wanted)
+    assert (answer.status, answer.body) == (204, b"")
+    assert answer.header("Access-Control-Allow-Headers") == "authorization,x-test"
+    assert answer.header("Access-Control-Allow-Origin") == "https://app.example"
+
+
+def test_options_without_origin_is_forwarded(shim: RunningShim) -> None:
+    assert shim.ask("/exact", method="OPTIONS").data["method"] == "OPTIONS"
+
+
+def test_cors_comes_before_the_path(shim: RunningShim) -> None:
+    assert shim.ask("/not-listed", headers={"Origin": "https://evil.example"}).status == 403
+    listed = shim.ask("/not-listed", headers=ORIGIN)
+    assert listed.status == 404
+    assert listed.header("Access-Control-Allow-Origin") == "https://app.example"
+
+
+def test_headers_of_the_upstream_are_replaced(shim: RunningShim) -> None:
+    shim.upstream.headers = {
+        "Access-Control-Allow-Origin": "*",
+        "Access-Control-Expose-Headers": "X-Secret",
+        "Vary": "Accept",
+    }
+    try:
+        plain, browser = shim.ask("/exact"), shim.ask("/exact", headers=ORIGIN)
+    finally:
+        shim.upstream.headers = {}
+    assert plain.header("Access-Control-Allow-Origin") is None
+    assert plain.header("Access-Control-Expose-Headers") is None
+    assert browser.header("Access-Control-Allow-Origin") == "https://app.example"
+    assert set((browser.header("Vary") or "").split(", ")) == {"Origin", "Accept"}
+
+
+def test_every_origin_is_welcome_where_the_file_lists_none(open_shim: RunningShim) -> None:
+    answer = open_shim.ask("/x", headers={"Origin": "https://any.example"})
+    assert answer.status == 200
+    assert answer.header("Access-Control-Allow-Origin") == "https://any.example"

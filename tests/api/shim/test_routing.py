@@ -1,0 +1,143 @@
+"""Which requests the shim lets through, asked of the real Caddy."""
+
+import contextlib
+import json
+import tempfile
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+
+from tests.support.shim import HOSTNAME, RunningShim, running_shim
+
+NOT_FOUND = {"error": {"message": "Not found.", "type": "invalid_request_error"}}
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "/",
+        "/?q=1",
+        "/exact",
+        "/exact?a=/../b",
+        "/%65xact",
+        "/v1/user/",
+        "/v1/user/1/2",
+        "/v1/user/a%2Fb",
+        "/v1/user//x",
+        "/v1/user/...",
+        "/v1/chat",
+        "/v1/chat/x?y",
+        "/lit*eral",
+        "/%7Bid%7D",
+    ],
+)
+def test_listed_path_reaches_the_upstream_unchanged(shim: RunningShim, target: str) -> None:
+    answer = shim.ask(target)
+    assert answer.status == 200
+    assert answer.data["target"] == target
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "/exact/",
+        "/Exact",
+        "/v1/user",
+        "/v1/chatty",
+        "/v1/chat%2Fx",
+        "/literal",
+        "/lit-x-eral",
+        "//",
+        "//exact",
+        "/other",
+        "/id",
+        "/v1/user/../../admin",
+        "/v1/user/%2e%2e/%2E%2E/admin",
+        "/v1/user/..%2f..%2fadmin",
+        "/v1/user/.%2e/x",
+        "/v1/user/..%5c..%5cadmin",
+        "/v1/user/..\\..\\admin",
+        "/v1/user/..;/admin",
+        "/v1/user/./x",
+        "/v1/user/x/..",
+        "/v1/user/..?x",
+        "/admin/%2e%2e/exact",
+        "*",
+    ],
+)
+def test_any_other_path_is_not_found(shim: RunningShim, target: str) -> None:
+    answer = shim.ask(target)
+    assert (answer.status, answer.data) == (404, NOT_FOUND)
+    assert answer.header("Content-Type") == "application/json"
+
+
+def test_all_paths_go_through_when_all_are_listed(open_shim: RunningShim) -> None:
+    for target in ("/", "/a/../b", "/%2e%2e/x", "/deep/er?x"):
+        assert open_shim.ask(target).data["target"] == target
+
+
+def test_the_upstream_sees_the_original_host(shim: RunningShim) -> None:
+    told = shim.ask("/exact", headers={"X-Forwarded-Host": "evil", "Forwarded": "host=evil"})
+    headers = told.data["headers"]
+    assert headers["X-Forwarded-Host"] == HOSTNAME
+    assert headers["Forwarded"] == f'host="{HOSTNAME}";proto=https'
+    assert headers["X-Forwarded-Proto"] == "https"
+
+
+def test_an_upstream_that_is_down_is_told() -> None:
+    with (
+        tempfile.TemporaryDirectory(prefix="shim") as folder,
+        running_shim(Path(folder)) as shim,
+    ):
+        shim.upstream.stop()
+        answer = shim.ask("/exact", headers={"Origin": "https://app.example"})
+    assert answer.status == 502
+    assert answer.data["error"]["type"] == "server_error"
+    assert answer.data["error"]["message"]
+    assert answer.header("Access-Control-Allow-Origin") == "https://app.example"
+
+
+def test_events_are_not_held_back(shim: RunningShim) -> None:
+    with contextlib.closing(shim.connect()) as secure:
+        secure.sendall(f"GET /stream HTTP/1.1\r\nHost: {HOSTNAME}\r\n\r\n".encode())
+        seen = b""
+        while b"data: first" not in seen:
+            seen += secure.recv(4096)
+        assert b"data: second" not in seen
+        shim.upstream.go_on.set()
+        while b"data: second" not in seen:
+            piece = secure.recv(4096)
+            assert piece, seen
+            seen += piece
+
+
+def test_web_sockets_pass_through(shim: RunningShim) -> None:
+    with contextlib.closing(shim.connect()) as secure:
+        secure.sendall(
+            f"GET /ws HTTP/1.1\r\nHost: {HOSTNAME}\r\nConnection: Upgrade\r\n"
+            "Upgrade: websocket\r\nSec-WebSocket-Key: eA==\r\n"
+            "Sec-WebSocket-Version: 13\r\n\r\n".encode()
+        )
+        seen = b""
+        while b"\r\n\r\n" not in seen:
+            seen += secure.recv(4096)
+        assert seen.startswith(b"HTTP/1.1 101 ")
+        secure.sendall(b"ping")
+        assert secure.recv(4) == b"ping"
+
+
+@pytest.mark.parametrize("asked", [HOSTNAME, None])
+def test_the_certificate_names_the_host(shim: RunningShim, asked: str | None) -> None:
+    with contextlib.closing(shim.connect(asked)) as secure:
+        der = secure.getpeercert(binary_form=True)
+    assert der is not None
+    names = x509.load_der_x509_certificate(der).extensions.get_extension_for_class(
+        x509.SubjectAlternativeName
+    )
+    assert names.value.get_values_for_type(x509.DNSName) == [HOSTNAME]
+
+
+def test_errors_are_json_without_escapes(shim: RunningShim) -> None:
+    assert json.loads(shim.ask("/other").body) == NOT_FOUND
+    assert b"\\" not in shim.ask("/other").body

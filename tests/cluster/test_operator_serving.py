@@ -1,0 +1,216 @@
+"""Containers on a real node: they serve over TLS, are updated, stopped, and come back."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from cloister_crds.kinds.container import ContainerPhase
+from dev.cluster import Cluster
+from tests.support.operator import Installation, condition_of, turn
+from tests.support.pages import PageServices, page_file
+from tests.support.waiting import until_sync
+
+pytestmark = pytest.mark.node
+
+
+@pytest.fixture(scope="module")
+def pages(cluster: Cluster) -> PageServices:
+    return PageServices(cluster)
+
+
+@pytest.fixture(scope="module")
+def installation(
+    cluster: Cluster, pages: PageServices, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Installation]:
+    folder = tmp_path_factory.mktemp("installation")
+    with turn(cluster.name):
+        installed = Installation(cluster, folder, {"shimImage": pages.shim, "claimAgeSeconds": 1})
+        try:
+            installed.prepare()
+            installed.create_organization()
+            repository = installed.repository("acme/web")
+            for tag, text in (("v1.0.0", "one"), ("v1.1.0", "two")):
+                repository.release(tag, page_file(pages.web, text))
+            repository.release("v2.0.0", page_file(pages.web, "bad", command=["false"]))
+            installed.operator().wait_until_it_leads()
+            yield installed
+        finally:
+            installed.end()
+
+
+def text_of(pages: PageServices, installation: Installation, name: str) -> str:
+    page = pages.visit(installation, name)
+    return page.body.strip() if page is not None and page.status == 200 else ""
+
+
+def test_a_container_serves_over_tls(installation: Installation, pages: PageServices) -> None:
+    installation.create_container("plain", repo="acme/web", tag="v1.0.0")
+    container = installation.wait_for("plain", "Ready")
+    assert container.status.phase is ContainerPhase.READY
+    page = pages.visit(installation, "plain")
+    assert page is not None
+    assert (page.status, page.body) == (200, "one\n")
+    assert page.certificate_names == (container.status.domain,)
+    other = pages.visit(installation, "plain", "/not-listed")
+    assert other is not None
+    assert other.status == 404
+    assert json.loads(other.body)["error"]["message"] == "Not found."
+
+
+def test_the_pod_has_no_rights(installation: Installation) -> None:
+    installation.create_container("plain", repo="acme/web", tag="v1.0.0")
+    name = installation.wait_for("plain", "Ready").status.active_enclave
+    inside = ("exec", "-n", installation.namespace, name, "-c", "web", "--")
+    status = installation.kubectl(*inside, "cat", "/proc/1/status")
+    facts = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
+    assert int(facts["CapEff"], 16) == 0
+    assert facts["NoNewPrivs"] == "1"
+    assert facts["Seccomp"] == "2"
+    listing = installation.kubectl(*inside, "ls", "/cloister")
+    assert listing.split() == ["config.yml"]
+    mounts = installation.kubectl(*inside, "cat", "/proc/mounts")
+    options = {line.split()[1]: line.split()[3].split(",") for line in mounts.splitlines()}
+    assert "ro" in options["/"]
+    assert "ro" in options["/cloister"]
+    assert "/var/run/secrets/kubernetes.io/serviceaccount" not in options
+
+
+def test_an_update_is_blue_green(installation: Installation, pages: PageServices) -> None:
+    installation.create_container("green", repo="acme/web", tag="v1.0.0")
+    first = installation.wait_for("green", "Ready")
+    installation.create_container("green", repo="acme/web", tag="v1.1.0")
+    seen: set[str] = set()
+
+    def switched() -> bool:
+        seen.add(text_of(pages, installation, "green"))
+        container = installation.container("green")
+        assert container is not None
+        return container.status.current_tag == "v1.1.0" and "two" in seen
+
+    until_sync(switched, within=120, every=0.2, what="the new release")
+    assert seen == {"one", "two"}, "requests were lost during the update"
+    second = installation.wait_for("green", "Ready")
+    assert second.status.active_enclave != first.status.active_enclave
+    until_sync(
+        lambda: (
+            [each.metadata.name for each in installation.enclaves("green")]
+            == [second.status.active_enclave]
+        ),
+        within=60,
+        what="the end of the old enclave",
+    )
+
+
+def test_a_failed_update_leaves_what_serves(
+    installation: Installation, pages: PageServices
+) -> None:
+    installation.create_container("kept", repo="acme/web", tag="v1.0.0")
+    installation.wait_for("kept", "Ready")
+    installation.create_container("kept", repo="acme/web", tag="v2.0.0")
+    container = installation.wait_for("kept", "Stalled")
+    assert container.status.phase is ContainerPhase.READY
+    assert container.status.update is not None
+    assert "exit code 1" in container.status.update.message
+    available = condition_of(container, "Available")
+    assert available is not None
+    assert available["status"] == "True"
+    assert text_of(pages, installation, "kept") == "one"
+    installation.create_container("kept", repo="acme/web", tag="v1.0.0")
+    installation.wait_for("kept", "Ready", reason="Serving")
+
+
+def test_a_pod_deleted_by_hand_is_replaced(installation: Installation, pages: PageServices) -> None:
+    installation.create_container("lost", repo="acme/web", tag="v1.0.0")
+    first = installation.wait_for("lost", "Ready").status.active_enclave
+    installation.kubectl("delete", "pod", first, "-n", installation.namespace, "--wait=false")
+
+    def replaced() -> bool:
+        container = installation.container("lost")
+        assert container is not None
+        ready = condition_of(container, "Ready")
+        fresh = container.status.active_enclave not in ("", first)
+        return fresh and ready is not None and ready["status"] == "True"
+
+    until_sync(replaced, within=120, every=0.3, what="another attempt that serves")
+    until_sync(
+        lambda: text_of(pages, installation, "lost") == "one", within=30, what="the page again"
+    )
+
+
+def test_stop_and_start(installation: Installation, pages: PageServices) -> None:
+    installation.create_container("switch", repo="acme/web", tag="v1.0.0")
+    installation.wait_for("switch", "Ready", reason="Serving")
+    installation.create_container("switch", repo="acme/web", tag="v1.0.0", state="Stopped")
+    stopped = installation.wait_for("switch", "Ready", reason="Stopped")
+    assert stopped.status.phase is ContainerPhase.STOPPED
+    pods = [each["metadata"]["name"] for each in installation.objects("pods")]
+    assert not any(name.startswith("switch-") for name in pods)
+    assert text_of(pages, installation, "switch") == ""
+    installation.create_container("switch", repo="acme/web", tag="v1.0.0", state="Running")
+    installation.wait_for("switch", "Ready", reason="Serving")
+    assert text_of(pages, installation, "switch") == "one"
+
+
+def test_secrets_reach_only_the_program(installation: Installation, pages: PageServices) -> None:
+    script = (
+        "mkdir -p /tmp/w; { echo $API_KEY; cat /cloister/secrets/tls-key; echo; echo $DOMAIN;"
+        " echo $COLOUR; } > /tmp/w/index.html; exec httpd -f -p 8080 -h /tmp/w"
+    )
+    file = page_file(
+        pages.web,
+        "",
+        command=["sh", "-c", script],
+        secrets=["API_KEY", "tls-key"],
+        env=["DOMAIN", "COLOUR"],
+    )
+    installation.repository("acme/secret").release("v1", file)
+    installation.apply(
+        {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": "values", "namespace": installation.namespace},
+            "stringData": {"api": "hidden-1", "tls": "hidden-2"},
+        },
+        *(
+            {
+                "apiVersion": "cloister.dev/v1alpha1",
+                "kind": "Secret",
+                "metadata": {"name": name, "namespace": installation.namespace},
+                "spec": {"name": secret, "secretRef": {"name": "values", "key": key}},
+            }
+            for name, secret, key in (
+                ("api-key", "API_KEY", "api"),
+                ("tls-key", "tls-key", "tls"),
+            )
+        ),
+    )
+    installation.create_container(
+        "secret",
+        repo="acme/secret",
+        tag="v1",
+        secrets=["API_KEY", "tls-key"],
+        variables=[{"name": "COLOUR", "value": "blue"}],
+    )
+    container = installation.wait_for("secret", "Ready")
+    lines = text_of(pages, installation, "secret").splitlines()
+    assert lines == ["hidden-1", "hidden-2", container.status.domain, "blue"]
+    everything = json.dumps(
+        installation.objects("containers.cloister.dev,enclaves.cloister.dev,pods,configmaps")
+    )
+    assert "hidden-" not in everything + installation.logs()
+
+
+def test_a_deleted_container_leaves_nothing(installation: Installation) -> None:
+    installation.create_container("gone", repo="acme/web", tag="v1.0.0")
+    hostname = installation.wait_for("gone", "Ready").status.domain
+    installation.kubectl("delete", "containers.cloister.dev", "gone", "-n", installation.namespace)
+
+    def left() -> bool:
+        kinds = "enclaves.cloister.dev,pods,services,configmaps"
+        names = [each["metadata"]["name"] for each in installation.objects(kinds)]
+        claims = installation.objects("hostnameclaims.cloister.dev", every=True)
+        held = hostname in [each["metadata"]["name"] for each in claims]
+        return held or any(name.startswith("gone") for name in names)
+
+    until_sync(lambda: not left(), within=120, every=0.5, what="the end of all children")
