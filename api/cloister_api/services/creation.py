@@ -115,11 +115,14 @@ class Creation:
         """
         digest = request_digest(principal, body, retry_key)
         namesakes = self._views.containers_of(principal.namespace)
-        earlier = await self._earlier(namesakes, body, digest, retry_key)
+        same_name = [one for one in namesakes if is_named(one, body)]
+        earlier = await self._earlier(same_name, digest, retry_key)
         if earlier is not None:
             return earlier
         question = self._question(principal, body, namesakes)
         refuse(spec_problems(question))
+        if same_name:
+            raise name_taken(body)
         taken = {one.container.metadata.name for one in namesakes}
         name = object_name(body.name, debug=body.debug, taken=taken)
         holder = ClaimHolder(namespace=principal.namespace, name=name)
@@ -156,30 +159,18 @@ class Creation:
         return Made(held, item["metadata"]["resourceVersion"])
 
     async def _earlier(
-        self, namesakes: list[HeldContainer], body: Create, digest: str, retry_key: str | None
+        self, same_name: list[HeldContainer], digest: str, retry_key: str | None
     ) -> Made | None:
-        """Find the Container that an unanswered try of the same request has made.
-
-        Raises
-        ------
-        ApiError
-            409 when the name belongs to a Container of another request, or of an answered one.
-        """
-        for held in namesakes:
-            container = held.container
-            if container.display_name != body.name or container.spec.debug != body.debug:
+        """Find the Container that an unanswered try of the same request has made."""
+        for held in same_name:
+            meta = held.container.metadata
+            if meta.annotations.get(REQUEST_ANNOTATION) != digest:
                 continue
-            meta = container.metadata
-            if meta.annotations.get(REQUEST_ANNOTATION) == digest:
-                answered = await self._audit.contains(
-                    action="container.create", target=held.id, result=CREATED
-                )
-                if retry_key is not None or not answered:
-                    return Made(held, meta.resource_version)
-            raise conflict(
-                f"the organization has a {'debug ' if body.debug else ''}container named "
-                f"{body.name}; choose another name or delete it first"
+            answered = await self._audit.contains(
+                action="container.create", target=held.id, result=CREATED
             )
+            if retry_key is not None or not answered:
+                return Made(held, meta.resource_version)
         return None
 
     def _question(
@@ -285,12 +276,10 @@ class Creation:
             409 when it is another's.
         """
         present = await self._reading.now(principal.namespace, name)
-        made = await self._earlier([present], body, digest, retry_key)
+        made = await self._earlier([present], digest, retry_key)
         if made is not None:
             return made
-        raise conflict(
-            f"a container named {name} was created at the same moment; list the containers"
-        ) from error
+        raise name_taken(body) from error
 
     async def _stay_within_limit(self, principal: Principal, item: dict[str, Any]) -> None:
         """Take the own Container back when it does not fit under the limit.
@@ -352,6 +341,20 @@ def refuse(problems: Any, images: Any = ()) -> None:
     found = refusal(problems, images)
     if found is not None:
         raise found
+
+
+def is_named(held: HeldContainer, body: Create) -> bool:
+    """Answer whether a container has the name that a body asks for."""
+    container = held.container
+    return container.display_name == body.name and container.spec.debug is body.debug
+
+
+def name_taken(body: Create) -> ApiError:
+    """409: the organization has a container of that name."""
+    return conflict(
+        f"the organization has a {'debug ' if body.debug else ''}container named {body.name}; "
+        "choose another name or delete it first"
+    )
 
 
 def request_digest(principal: Principal, body: Create, retry_key: str | None) -> str:

@@ -12,7 +12,7 @@ from cloister_api.errors import ApiError, not_found
 from cloister_api.principal import Principal
 from cloister_api.views import HeldContainer, Views, hold
 from cloister_clients.kube import KubeClient
-from cloister_clients.kube.client import Object
+from cloister_clients.kube.events import Object
 from cloister_clients.kube.kinds import of
 from cloister_crds.kinds import Container
 

@@ -132,16 +132,15 @@ async def test_an_answer_that_is_no_json_is_an_error(script: Script, client: Kub
 
 
 async def test_credentials_are_asked_for_anew_once_when_refused(script: Script) -> None:
-    class Source:
-        def __init__(self) -> None:
-            self.tokens = ["old", "new"]
+    tokens = ["old", "new"]
 
+    class Source:
         async def token(self) -> str:
-            return self.tokens[0]
+            return tokens[0]
 
         def forget(self) -> None:
-            if len(self.tokens) > 1:
-                self.tokens.pop(0)
+            if len(tokens) > 1:
+                tokens.pop(0)
 
     async def judge(connection: Connection) -> None:
         if connection.asked.headers["authorization"] == "Bearer new":
@@ -155,7 +154,7 @@ async def test_credentials_are_asked_for_anew_once_when_refused(script: Script) 
     async with KubeClient(config, field_manager="t", user_agent="t") as client:
         await client.get(CONFIG_MAP, "a", "ns")
         assert len(script.asked) == 2
-        Source.tokens = ["wrong"]
+        tokens[:] = ["wrong"]
         with pytest.raises(Unauthorized):
             await client.get(CONFIG_MAP, "a", "ns")
     assert len(script.asked) == 4

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cloister_clients.kube import KubeClient, Reflector
-from cloister_clients.kube.client import Object
+from cloister_clients.kube.events import Object
 from cloister_clients.kube.kinds import CONFIG_MAP
 from cloister_clients.kube.reflector import Pauses
 from tests.unit.clients.kube.conftest import Connection, Script
