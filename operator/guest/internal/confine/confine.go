@@ -1,9 +1,10 @@
 // Package confine takes rights away: it is the border between the guest's own
 // code and the first byte of the tenant's.
 //
-// The launcher, the probe and the stop command call it, always in this order:
-// Undumpable as their first act, Drop on the locked thread that then executes
-// the tenant's program. Nothing in here ever gives a right back.
+// The launcher, the probe and the stop command call Drop on the locked thread
+// that then executes the tenant's program. Other threads keep their rights until
+// execve ends them; that is why package undumpable has come before. Nothing in
+// here ever gives a right back.
 package confine
 
 import (
@@ -29,19 +30,6 @@ type Identity struct {
 	Groups []int
 	// Kept are the capabilities that stay; all others leave every set.
 	Kept capability.Set
-}
-
-// Undumpable closes the process to ptrace and /proc/PID/mem of its own user.
-//
-// Rights are dropped thread by thread: until execve ends the other threads they
-// keep what the container was started with, and a process of the tenant with the
-// same user could seize them. An undumpable process is out of its reach; execve
-// makes the new program dumpable again.
-func Undumpable() error {
-	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
-		return fmt.Errorf("the process could not be made undumpable: %w", err)
-	}
-	return nil
 }
 
 // Drop gives up everything but the identity, for the calling thread.

@@ -12,16 +12,16 @@ import (
 
 // Offsets in the IPv4, transport, Ethernet and ARP headers.
 const (
-	offsetSource       = 12
-	offsetDestination  = 16
-	offsetPort         = 2
-	offsetHardware     = 6
-	offsetARPSender    = 14
-	lengthAddress      = 4
-	lengthHardware     = 6
-	registerData       = 1
-	conntrackKnown     = expr.CtStateBitESTABLISHED | expr.CtStateBitRELATED
-	conntrackInvalid = expr.CtStateBitINVALID
+	offsetSource      = 12
+	offsetDestination = 16
+	offsetPort        = 2
+	offsetHardware    = 6
+	offsetARPSender   = 14
+	lengthAddress     = 4
+	lengthHardware    = 6
+	registerData      = 1
+	conntrackKnown    = expr.CtStateBitESTABLISHED | expr.CtStateBitRELATED
+	conntrackInvalid  = expr.CtStateBitINVALID
 )
 
 // match is a part of a rule; rules are lists of matches with a verdict last.

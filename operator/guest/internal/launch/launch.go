@@ -23,8 +23,6 @@ import (
 
 // Run starts the container that a document describes. It returns only when that
 // failed; nothing of the tenant's has run then.
-//
-// The caller has made the process undumpable.
 func Run(path string) error {
 	container, err := spec.Read(path)
 	if err != nil {

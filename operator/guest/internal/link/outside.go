@@ -147,7 +147,7 @@ func Detach(namespace plan.Namespace) error {
 func Wired(namespace plan.Namespace) bool {
 	for _, attachment := range namespace.Attachments {
 		device, err := netlink.LinkByName(namespace.Port(attachment.Network))
-		if err != nil || device.Attrs().RawFlags&unix.IFF_RUNNING == 0 {
+		if err != nil || device.Attrs().RawFlags&unix.IFF_LOWER_UP == 0 {
 			return false
 		}
 	}
