@@ -4,11 +4,14 @@ import (
 	"fmt"
 	"os"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"cloister.dev/guest/internal/netns"
 )
+
+const joinPatience = 500 * time.Millisecond
 
 // kinds are the namespaces that a launcher makes, with the flags of setns(2).
 var kinds = []struct {
@@ -19,14 +22,13 @@ var kinds = []struct {
 // JoinFirst brings the calling, locked thread into the namespaces of process 1,
 // when it was started in those that the process had before.
 //
-// Parameter first is the status of process 1. Its namespaces are opened with its
-// own user as the file system user: the kernel grants that to a process with the
-// same user and at least its capabilities, and asks for no further one. Parameter
-// ask is the other way to the network namespace, for a program that is not
-// readable; nil means there is none.
-func JoinFirst(first Status, ask func() (*os.File, error)) error {
+// The namespaces are opened with the user of process 1 as the file system user:
+// the kernel grants that to a process with the same user and at least its
+// capabilities, and asks for no further one. Parameter ask is the other way to the
+// network namespace, for a program that is not readable; nil means there is none.
+func JoinFirst(ask func() (*os.File, error)) error {
 	for _, kind := range kinds {
-		theirs, err := openOf(first, kind.name)
+		theirs, err := openSoon(kind.name)
 		if err != nil && kind.name == "net" && ask != nil {
 			theirs, err = ask()
 		} else if err != nil && kind.name != "net" {
@@ -61,6 +63,25 @@ func enter(theirs *os.File, name string, flag int) error {
 		return fmt.Errorf("the container's %s namespace cannot be entered: %w", name, err)
 	}
 	return nil
+}
+
+// openSoon opens a namespace of process 1. The process may be between its drop
+// and its execve, still undumpable; that passes, an unreadable program stays.
+func openSoon(kind string) (*os.File, error) {
+	for end := time.Now().Add(joinPatience); ; time.Sleep(firstPoll) {
+		text, err := os.ReadFile("/proc/1/status")
+		if err != nil {
+			return nil, err
+		}
+		first, err := ParseStatus(string(text))
+		if err != nil {
+			return nil, err
+		}
+		theirs, err := openOf(first, kind)
+		if err == nil || time.Now().After(end) {
+			return theirs, err
+		}
+	}
 }
 
 func openOf(first Status, kind string) (*os.File, error) {

@@ -88,23 +88,30 @@ func Check(path string) error {
 	runtime.LockOSThread()
 	ctx, cancel := context.WithTimeout(context.Background(), waitFirst)
 	defer cancel()
-	first, err := confine.WaitFirst(ctx)
-	if err != nil {
+	if _, err := confine.WaitFirst(ctx); err != nil {
 		return err
 	}
-	if container.Network != nil {
-		socket := container.Network.Socket
-		if err := confine.JoinFirst(first, func() (*os.File, error) {
-			return wiring.Namespace(socket, time.Now().Add(askDeadline))
-		}); err != nil {
-			return err
-		}
+	if err := join(container); err != nil {
+		return err
 	}
 	user, err := launch.Who(container)
 	if err != nil {
 		return err
 	}
 	return launch.Become(container, user, arguments)
+}
+
+// join enters the container's namespaces when it has some of its own.
+func join(container spec.Container) error {
+	if container.Network == nil {
+		if container.IPC != spec.IPCPrivate {
+			return nil
+		}
+		return confine.JoinFirst(nil)
+	}
+	return confine.JoinFirst(func() (*os.File, error) {
+		return wiring.Namespace(container.Network.Socket, time.Now().Add(askDeadline))
+	})
 }
 
 // run runs the test in a child and returns how it ended.

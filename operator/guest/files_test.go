@@ -1,0 +1,18 @@
+package main
+
+import (
+	"os"
+	"testing"
+)
+
+func readFile(t *testing.T, path string) []byte {
+	t.Helper()
+	content, err := os.ReadFile(path)
+	must(t, err)
+	return content
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
