@@ -327,6 +327,21 @@ func (p *pod) startNetwork() {
 	})
 }
 
+// startKeeper starts `guest keep`, without any capability, and names it in the plan.
+func (p *pod) startKeeper() *exec.Cmd {
+	p.t.Helper()
+	p.document.KeeperSocket = p.path("keeper.sock")
+	p.writePlan()
+	keeper := p.enter("setpriv", "--bounding-set", "-all", "--inh-caps", "-all", filepath.Join(tools, "guest"), "keep", "-socket", p.document.KeeperSocket)
+	must(p.t, keeper.Start())
+	p.t.Cleanup(func() {
+		_ = keeper.Process.Kill()
+		_ = keeper.Wait()
+	})
+	until(p.t, "the keeper listens", func() bool { return exists(p.document.KeeperSocket) })
+	return keeper
+}
+
 // killNetwork ends `guest net` as a crash would.
 func (p *pod) killNetwork() {
 	must(p.t, p.network.Process.Kill())

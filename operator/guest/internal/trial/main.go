@@ -18,7 +18,7 @@ func main() {
 	commands := map[string]func([]string) error{
 		"pause": pause, "serve": serve, "reach": reach, "container": runContainer, "init": initContainer,
 		"confined": confined, "doors": doors, "look": look, "exit": exit, "trap": trap, "lookup": lookup,
-		"orphan": orphan, "write": write, "fail": fail, "hostile": hostile,
+		"orphan": orphan, "write": write, "fail": fail, "hostile": hostile, "route": route,
 	}
 	if len(os.Args) < 2 || commands[os.Args[1]] == nil {
 		fmt.Fprintln(os.Stderr, "trial: no such command")

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
 
@@ -136,6 +137,15 @@ func lookup(arguments []string) error {
 		Addresses []string
 		Records   int
 	}{dns.RcodeToString[answer.Rcode], addresses, len(answer.Answer)})
+}
+
+// route adds a route: a range and where it leads.
+func route(arguments []string) error {
+	_, to, err := net.ParseCIDR(arguments[0])
+	if err != nil {
+		return err
+	}
+	return netlink.RouteReplace(&netlink.Route{Dst: to, Gw: net.ParseIP(arguments[1])})
 }
 
 var errTaken = errors.New("a door is open")
