@@ -16,3 +16,5 @@ func exists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil
 }
+
+func writeFile(path, content string) error { return os.WriteFile(path, []byte(content), 0o644) }

@@ -327,6 +327,14 @@ func (p *pod) startNetwork() {
 	})
 }
 
+// user is a user of the Pod, as the outside counts it.
+func (p *pod) user(id int) string {
+	if p.users {
+		id += userBase
+	}
+	return strconv.Itoa(id)
+}
+
 // startKeeper starts `guest keep`, without any capability, and names it in the plan.
 func (p *pod) startKeeper() *exec.Cmd {
 	p.t.Helper()
@@ -488,7 +496,7 @@ func (c *container) file(name string) string {
 func (c *container) exec(podNetwork bool, arguments ...string) (string, int) {
 	c.pod.t.Helper()
 	process := strconv.Itoa(c.first)
-	line := []string{"-t", process, "-m", "-p", "-r/", "-w/"}
+	line := []string{"-t", process, "-m", "-p", "-r", "-w"}
 	space := c.first
 	if podNetwork {
 		space = c.pod.holder

@@ -157,6 +157,7 @@ func TestPacketMatrix(t *testing.T) {
 	needNamespaces(t)
 	for seed := range *matrixPlans {
 		t.Run(strconv.Itoa(seed), func(t *testing.T) {
+			t.Parallel()
 			run := newPod(t, seed%3 == 2, randomPlan(rand.New(rand.NewPCG(uint64(seed), 7))))
 			run.serveNames(standardZone())
 			run.startNetwork()
@@ -192,9 +193,9 @@ func tryPod(t *testing.T, run *pod) int {
 		shim = append(shim, target{Network: "tcp4", Address: address, Milliseconds: chosen(isOpen), open: isOpen, what: "outside"})
 		other = append(other, target{Network: "tcp4", Address: address, Milliseconds: unreachable, what: "outside"})
 	}
-	tried := tryTargets(t, run.holder, "the shim", shim, strconv.Itoa(shimUID))
+	tried := tryTargets(t, run.holder, "the shim", shim, run.user(shimUID))
 	tried += tryTargets(t, run.holder, "an unwrapped process", other)
-	tried += tryTargets(t, run.holder, "an unwrapped process of another user", other, "1000")
+	tried += tryTargets(t, run.holder, "an unwrapped process of another user", other, run.user(1000))
 	outside := []target{
 		{Network: "tcp4", Address: podIP + ":" + strconv.Itoa(shimPort), Milliseconds: reachable, open: true, what: "the shim"},
 		{Network: "udp4", Address: podIP + ":" + strconv.Itoa(shimPort), Milliseconds: unreachable, what: "the shim's port by UDP"},

@@ -207,7 +207,6 @@ func fileDoors(socket, guest string) map[string]func() error {
 		"remove wiring":   func() error { return os.Remove(socket) },
 		"core_pattern":    writing("/proc/sys/kernel/core_pattern"),
 		"ip_forward":      writing("/proc/sys/net/ipv4/ip_forward"),
-		"sysrq":           writing("/proc/sysrq-trigger"),
 		"hosts":           writing("/etc/hosts"),
 		"devices of Pod":  func() error { return isEmpty("/sys/class/net") },
 		"virtual devices": func() error { return isEmpty("/sys/devices/virtual/net") },

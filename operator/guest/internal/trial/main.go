@@ -7,8 +7,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
 	"os/signal"
 	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -18,7 +20,7 @@ func main() {
 	commands := map[string]func([]string) error{
 		"pause": pause, "serve": serve, "reach": reach, "container": runContainer, "init": initContainer,
 		"confined": confined, "doors": doors, "look": look, "exit": exit, "trap": trap, "lookup": lookup,
-		"orphan": orphan, "write": write, "fail": fail, "hostile": hostile, "route": route,
+		"orphan": orphan, "write": write, "fail": fail, "hostile": hostile, "route": route, "alive": alive, "parent": parent,
 	}
 	if len(os.Args) < 2 || commands[os.Args[1]] == nil {
 		fmt.Fprintln(os.Stderr, "trial: no such command")
@@ -85,6 +87,25 @@ func orphan(arguments []string) error {
 		}
 	}
 	time.Sleep(time.Hour)
+	return nil
+}
+
+// parent starts an orphan and ignores the usual signals; it leaves no zombie.
+func parent(arguments []string) error {
+	child := exec.Command("/proc/self/exe", "orphan", arguments[0])
+	if err := child.Start(); err != nil {
+		return err
+	}
+	go func() { _ = child.Wait() }()
+	return orphan(nil)
+}
+
+// alive ends with 0 when a process exists and is no zombie, else with 1.
+func alive(arguments []string) error {
+	stat, err := os.ReadFile("/proc/" + arguments[0] + "/stat")
+	if err != nil || strings.Contains(string(stat), ") Z ") {
+		os.Exit(1)
+	}
 	return nil
 }
 
