@@ -18,3 +18,5 @@ func exists(path string) bool {
 }
 
 func writeFile(path, content string) error { return os.WriteFile(path, []byte(content), 0o644) }
+
+func removeFile(path string) error { return os.Remove(path) }

@@ -369,7 +369,7 @@ type container struct {
 // document is a container's document with what the tests need of it.
 func document(name string, arguments ...string) spec.Container {
 	return spec.Container{
-		Version: spec.Version, Name: name, Hostname: strings.ToLower(name), IPC: spec.IPCPrivate,
+		Version: spec.Version, Name: name, Hostname: strings.ReplaceAll(strings.ToLower(name), "_", "-"), IPC: spec.IPCPrivate,
 		Network:    &spec.Network{Socket: "/wire/wiring.sock", DeadlineSeconds: 60},
 		Image:      spec.Image{Words: program.Words{Entrypoint: []string{"/bin/trial"}, Command: arguments}},
 		GuestPaths: []string{"/guest", "/wire"}, User: "1000:1000", LowPorts: true,
