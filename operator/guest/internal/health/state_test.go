@@ -18,7 +18,7 @@ func TestNextAsContainerEnginesCount(t *testing.T) {
 		streak int
 	}{
 		{0, 1, Starting, 0},
-		{29 * time.Second, 1, Starting, 0},
+		{20 * time.Second, 1, Starting, 0},
 		{30 * time.Second, 1, Starting, 1},
 		{40 * time.Second, 1, Unhealthy, 2},
 		{50 * time.Second, 1, Unhealthy, 3},
