@@ -25,13 +25,11 @@ from cloister_clients.kube.errors import BadRequest
 from cloister_clients.kube.kinds import of
 from cloister_clients.sources import SourceError
 from cloister_crds.kinds import Container, Enclave
-from cloister_crds.kinds.container import (
-    ContainerPhase,
-    DesiredState,
-)
+from cloister_crds.kinds.container import DesiredState
 from cloister_crds.kinds.enclave import EnclavePhase
 from cloister_crds.kinds.hostnameclaim import ClaimHolder
 from cloister_crds.kinds.request import RequestRecord
+from cloister_crds.lifecycle.actions import ApiAction, refusal
 from cloister_crds.lifecycle.validation import Question, file_problems, spec_problems
 from cloister_crds.names import generated_hostname
 
@@ -39,7 +37,6 @@ __all__ = ["Changed", "Changing"]
 
 ATTEMPTS = 8
 """How often a patch is decided anew when somebody else writes at the same time."""
-RESTING = frozenset({ContainerPhase.STOPPING, ContainerPhase.STOPPED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +85,9 @@ class Changing:
         KubeError
             When the cluster refuses or does not answer.
         """
-        forbid(held, "relaunch", RESTING)
+        forbid(held, ApiAction.RELAUNCH)
         found = await self._checked(principal, held, body)
-        return await self._patch(held, self._deploying(body, found, "relaunch", RESTING))
+        return await self._patch(held, self._deploying(body, found, ApiAction.RELAUNCH))
 
     async def start(self, principal: Principal, held: HeldContainer, body: Changes) -> Changed:
         """Deploy a stopped container with what it was, or what the body changes.
@@ -102,10 +99,9 @@ class Changing:
         KubeError
             When the cluster refuses or does not answer.
         """
-        other = frozenset(ContainerPhase) - {ContainerPhase.STOPPED}
-        forbid(held, "start", other)
+        forbid(held, ApiAction.START)
         found = await self._checked(principal, held, body)
-        return await self._patch(held, self._deploying(body, found, "start", other))
+        return await self._patch(held, self._deploying(body, found, ApiAction.START))
 
     async def stop(self, held: HeldContainer) -> Changed:
         """End what runs and keep the Container; nothing changes when that was asked for before.
@@ -155,11 +151,7 @@ class Changing:
         KubeError
             When the cluster refuses or does not answer.
         """
-        if standing(held.container).update is None:
-            raise conflict(
-                f"no update is in progress, so cancel is not possible in state "
-                f"{standing(held.container).phase.value}"
-            )
+        forbid(held, ApiAction.CANCEL)
         earlier = await self._request_before(held.container)
 
         def decide(present: HeldContainer) -> dict[str, Any]:
@@ -253,13 +245,11 @@ class Changing:
             hostname, ClaimHolder(namespace=principal.namespace, name=meta.name)
         )
 
-    def _deploying(
-        self, body: Changes, found: Found, action: str, forbidden: frozenset[ContainerPhase]
-    ) -> Decide:
+    def _deploying(self, body: Changes, found: Found, action: ApiAction) -> Decide:
         """Answer how a relaunch or start changes the spec that it finds."""
 
         def decide(present: HeldContainer) -> dict[str, Any]:
-            forbid(present, action, forbidden)
+            forbid(present, action)
             spec = present.container.spec
             tag = body.tag or spec.tag
             if tag != found.release.tag:
@@ -332,7 +322,7 @@ class Changing:
                 )
 
 
-def forbid(held: HeldContainer, action: str, forbidden: frozenset[ContainerPhase]) -> None:
+def forbid(held: HeldContainer, action: ApiAction) -> None:
     """Refuse an action in a state.
 
     Raises
@@ -341,6 +331,12 @@ def forbid(held: HeldContainer, action: str, forbidden: frozenset[ContainerPhase
         409 that names action and state.
     """
     where = standing(held.container)
-    if where.phase in forbidden:
-        during = " while an update is in progress" if where.updating else ""
-        raise conflict(f"{action} is not possible in state {where.phase.value}{during}")
+    resources = held.container.status.resources
+    message = refusal(
+        action,
+        where.phase,
+        where.update.status if where.update is not None else None,
+        gpus=resources.gpus if resources is not None else 0,
+    )
+    if message is not None:
+        raise conflict(message)

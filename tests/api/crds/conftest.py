@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from dev import cluster as local
+from tests.support.cluster import install_crds
+from tests.support.policies import MANIFESTS
 
 
 @pytest.fixture(scope="session")
@@ -21,9 +23,9 @@ def kubeconfig(request: pytest.FixtureRequest) -> Path:
 
 @pytest.fixture(scope="session")
 def guarded(worker_id: str) -> Iterator[Path]:
-    """Give an administrator's way to a server of our own.
+    """Give an administrator's way to a server of our own, with kinds, accounts and roles.
 
-    Admission policies keep even administrators from what other tests do.
+    Admission policies, which come with some tests, keep even administrators from what others do.
     """
     given = os.environ.get("CLOISTER_TEST_KUBECONFIG")
     if given:
@@ -31,5 +33,9 @@ def guarded(worker_id: str) -> Iterator[Path]:
         return
     name = f"{os.environ.get('CLOISTER_TEST_CLUSTER', 'test')}-guarded-{worker_id}"
     found = local.up(name, node=False)
+    install_crds(found)
+    roles = MANIFESTS / "roles"
+    for place in (roles / "accounts.yaml", roles):
+        found.kubectl("apply", "--server-side", "-f", str(place))
     yield found.kubeconfig
     local.down(name)

@@ -22,6 +22,8 @@ from cloister_crds.kinds.meta import Resource
 from tests.support.objects import full, schema_of, specimens, statuses, sweep
 from tests.support.server import ApiServer
 
+pytestmark = pytest.mark.timeout(1200)
+
 OBJECTS = int(os.environ.get("CLOISTER_PARITY_OBJECTS", "2000"))
 SEED = os.environ.get("CLOISTER_PARITY_SEED")
 NAMESPACE = "parity"

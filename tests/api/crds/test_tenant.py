@@ -12,10 +12,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from tests.support.installation import (
-    install_kinds,
+from tests.support.policies import (
     install_policies,
-    install_roles,
     remove_policies,
 )
 from tests.support.server import ApiServer, Verdict
@@ -69,8 +67,6 @@ async def bind(server: ApiServer, account: str, role: str) -> None:
 async def people(guarded: Path) -> AsyncIterator[People]:
     """Install everything and answer who is there."""
     admin = ApiServer.administrator(guarded)
-    await install_kinds(admin)
-    await install_roles(admin)
     for name in ("org-acme", "org-other"):
         labels = {"cloister.dev/organization": name.removeprefix("org-")}
         metadata = {"name": name, "labels": labels}

@@ -3,11 +3,10 @@
 from cloister_crds.lifecycle.decision import ReleaseHostname
 from cloister_crds.lifecycle.hostnames import (
     is_held_by,
-    orphaned_claims,
     superfluous_claims,
     wanted_hostnames,
 )
-from tests.support.builders import DOMAIN, NAMESPACE, claim_of, container_of, organization_of
+from tests.support.builders import DOMAIN, claim_of, container_of, organization_of
 
 ORGANIZATION = organization_of()
 
@@ -46,14 +45,3 @@ def test_only_own_claims_that_nobody_needs_are_released() -> None:
     }
     released = superfluous_claims(container_of(), claims, ["needed.example.test"])
     assert released == (ReleaseHostname("old.example.test", "claim-old.example.test", "3"),)
-
-
-def test_claims_that_outlived_their_container_are_released() -> None:
-    claims = [
-        claim_of("held.example.test", holder="web"),
-        claim_of("used.example.test", holder="gone"),
-        claim_of("free.example.test", holder="gone"),
-        claim_of("leaving.example.test", holder="gone", deleting=True),
-    ]
-    released = orphaned_claims(claims, holders={(NAMESPACE, "web")}, in_use={"used.example.test"})
-    assert [each.hostname for each in released] == ["free.example.test"]
