@@ -9,6 +9,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass
 
+from cloister_api.encoding import Encoder
 from cloister_api.keyring import KeyRing
 from cloister_api.ledger.audit import AuditTrail
 from cloister_api.ledger.database import migrate, open_ledger
@@ -53,6 +54,8 @@ class Context:
     """Answers who asks."""
     audit: AuditTrail
     """Audit trail."""
+    encoder: Encoder
+    """Records as bytes."""
     reading: Reading
     """Reads of containers."""
     creation: Creation
@@ -153,6 +156,7 @@ def build(
             ring, Organizations(client, views.organizations, ring, clock), clock
         ),
         audit=audit,
+        encoder=Encoder(domain),
         reading=reading,
         creation=Creation(
             client=client,

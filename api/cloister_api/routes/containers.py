@@ -46,7 +46,11 @@ async def list_containers(request: Request) -> Response:
     """List the containers of the organization, oldest first."""
     context, principal = context_of(request), principal_of(request)
     held = await context.reading.all(principal, token_of(request))
-    return answer([record_of(request, one) for one in held])
+    deployments = context.views.deployments_of(principal.namespace)
+    parts = [
+        (one, principal.organization, deployments.get(one.container.spec.repo)) for one in held
+    ]
+    return answer(context.encoder.records(parts))
 
 
 @router.post("", status_code=201)

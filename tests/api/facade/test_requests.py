@@ -7,6 +7,8 @@ import pytest
 
 from cloister_api.ledger.keyformat import generate
 from cloister_api.routes.unbuilt import UNBUILT
+from cloister_clients.kube.kinds import of
+from cloister_crds.kinds import Organization
 from tests.support.facade import ADMIN, Facade, World
 from tests.support.waiting import until
 
@@ -100,6 +102,39 @@ async def test_a_role_lost_between_two_requests_ends_the_key_too(
     await world.change_organization(members=[{"user": ADMIN, "role": "Admin"}])
     async with facade.client(world.key) as client:
         assert (await client.get("/api/containers")).status_code == 403
+
+
+async def test_a_later_organization_of_the_name_does_not_inherit_keys(
+    facade: Facade, world: World
+) -> None:
+    async with facade.client(world.key) as client:
+        assert (await client.get("/api/containers")).status_code == 200
+        present = await world.kube.get(of(Organization), world.organization)
+        await world.kube.delete(of(Organization), world.organization)
+
+        async def refused() -> bool:
+            return (await client.get("/api/containers")).status_code == 403
+
+        await until(refused)
+        body = {"metadata": {"name": world.organization}, "spec": present["spec"]}
+        await world.kube.create(of(Organization), body)
+        fresh = await world.new_key()
+        async with facade.client(fresh) as other:
+
+            async def admitted() -> bool:
+                return (await other.get("/api/containers")).status_code == 200
+
+            await until(admitted)
+        assert (await client.get("/api/containers")).status_code == 403
+        # What a restore does: the Organization has the identifier that it had before.
+        annotations = {"cloister.dev/id": present["metadata"]["uid"]}
+        patch = {"metadata": {"annotations": annotations}}
+        await world.kube.merge_patch(of(Organization), world.organization, patch)
+
+        async def restored() -> bool:
+            return (await client.get("/api/containers")).status_code == 200
+
+        await until(restored)
 
 
 async def test_another_organizations_id_is_as_unknown_as_any(

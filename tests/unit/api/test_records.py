@@ -2,8 +2,10 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
+from cloister_api.encoding import Encoder
 from cloister_api.records import host_record, record, standing, update_record
 from cloister_api.views import HeldContainer, hold
 from cloister_crds.kinds import Deployment, Host, Organization
@@ -167,3 +169,24 @@ def test_hosts_show_their_gpu_counts() -> None:
         "is_default": True,
         "available_gpu_values": [1, 8],
     }
+
+
+def test_records_are_encoded_once_and_anew_when_anything_changes() -> None:
+    encoder, one, two = Encoder("c.test"), held(), held(uid="u2", name="other")
+    listed = encoder.records([(one, ORGANIZATION, None), (two, ORGANIZATION, None)])
+    assert msgspec.json.decode(listed) == [shown(one), shown(two)]
+    assert encoder.records([]) == b"[]"
+    assert encoder.record(one, ORGANIZATION, None) is encoder.record(one, ORGANIZATION, None)
+    changed = held({"tag": "v2"})
+    assert b'"v2"' in encoder.record(changed, ORGANIZATION, None)
+    deployment = Deployment.read(
+        {
+            "metadata": {"name": "d", "namespace": "org-acme", "uid": "d1"},
+            "spec": {"repo": "team/web"},
+        }
+    )
+    assert b'"d1"' in encoder.record(changed, ORGANIZATION, deployment)
+    renamed = ORGANIZATION.model_copy(
+        update={"metadata": ORGANIZATION.metadata.model_copy(update={"name": "globex"})}
+    )
+    assert b"web.globex.c.test" in encoder.record(changed, renamed, deployment)
