@@ -24,7 +24,7 @@ var wantDoors = map[string]string{
 	"init_module": "EPERM", "kexec_load": "EPERM", "open_by_handle_at": "EPERM", "reboot": "EPERM", "sethostname": "EPERM", "setdomainname": "EPERM",
 	"swapon": "EPERM", "settimeofday": "EPERM", "syslog": "EPERM", "acct": "EPERM", "quotactl": "EPERM", "fanotify_init": "EPERM", "vhangup": "EPERM", "personality": "EPERM",
 	"capset all": "EPERM", "ambient": "EPERM", "bounding drop": "EPERM", "setgroups": "EPERM", "mknod": "EPERM",
-	"raw socket": "EPERM", "raw ipv6 socket": "EPERM", "packet socket": "EPERM", "vsock socket": "EPERM", "alg socket": "EPERM",
+	"raw socket": "EPERM", "raw ipv6 socket": "EPERM", "packet socket": "EPERM", "vsock socket": "EPERM", "vsock socket, widened": "EPERM", "alg socket": "EPERM",
 	"packet filter": "EPERM", "address": "EPERM", "socket mark": "EPERM", "transparent socket": "EPERM",
 	"wire again":  "EACCES|the enclave's network refused: the network namespace is already adopted",
 	"write guest": fileRefused, "write spec": fileRefused, "remove guest": fileRefused, "replace guest": "EXDEV", "remove wiring": fileRefused,

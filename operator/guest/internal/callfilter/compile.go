@@ -106,6 +106,9 @@ func rulesOf(profile *specs.LinuxSeccomp, one table) (map[uint32][]rule, error) 
 			}
 		}
 		for _, name := range entry.Names {
+			if name != "socket" && slices.ContainsFunc(entry.Args, isOrder) {
+				return nil, fmt.Errorf("the default profile compares the order of an argument of %s, which is not known here", name)
+			}
 			number, known := one.numbers[name]
 			if !known {
 				continue // a call of another architecture
@@ -176,8 +179,17 @@ func knownOperator(operator specs.LinuxSeccompOperator) bool {
 	}, operator)
 }
 
-// condition compares one 64-bit argument by its two halves; when it does not
+// isOrder tells whether a condition is about less or greater.
+func isOrder(arg specs.LinuxSeccompArg) bool {
+	return arg.Op == specs.OpLessThan || arg.Op == specs.OpGreaterThan
+}
+
+// condition compares one argument, of 64 bits by its two halves; when it does not
 // hold it skips the rest instructions that follow it.
+//
+// Order is compared on the low half alone: it is used for socket(2), whose
+// argument the kernel cuts to 32 bits. Over 64 bits a family that is refused
+// would pass as greater with any bit set above.
 func condition(arg specs.LinuxSeccompArg, rest uint8) []bpf.Instruction {
 	offset := uint32(offsetArgs + 8*arg.Index)
 	low := bpf.LoadAbsolute{Off: offset, Size: 4}
@@ -185,15 +197,9 @@ func condition(arg specs.LinuxSeccompArg, rest uint8) []bpf.Instruction {
 	valueLow, valueHigh := uint32(arg.Value), uint32(arg.Value>>32)
 	switch arg.Op {
 	case specs.OpLessThan:
-		return []bpf.Instruction{high,
-			bpf.JumpIf{Cond: bpf.JumpGreaterThan, Val: valueHigh, SkipTrue: rest + 3},
-			bpf.JumpIf{Cond: bpf.JumpEqual, Val: valueHigh, SkipFalse: 2}, low,
-			bpf.JumpIf{Cond: bpf.JumpGreaterOrEqual, Val: valueLow, SkipTrue: rest}}
+		return []bpf.Instruction{low, bpf.JumpIf{Cond: bpf.JumpGreaterOrEqual, Val: valueLow, SkipTrue: rest}}
 	case specs.OpGreaterThan:
-		return []bpf.Instruction{high,
-			bpf.JumpIf{Cond: bpf.JumpLessThan, Val: valueHigh, SkipTrue: rest + 3},
-			bpf.JumpIf{Cond: bpf.JumpEqual, Val: valueHigh, SkipFalse: 2}, low,
-			bpf.JumpIf{Cond: bpf.JumpGreaterThan, Val: valueLow, SkipFalse: rest}}
+		return []bpf.Instruction{low, bpf.JumpIf{Cond: bpf.JumpGreaterThan, Val: valueLow, SkipFalse: rest}}
 	case specs.OpMaskedEqual:
 		return []bpf.Instruction{high,
 			bpf.ALUOpConstant{Op: bpf.ALUOpAnd, Val: valueHigh},
