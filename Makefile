@@ -36,11 +36,15 @@ down: venv ## End what `make demo` left running
 	@$(BIN)/python -m dev.demo down
 
 .PHONY: test
-test: lint verify unit test-api test-cluster ## Everything: lint, types, unit, API server and cluster tests
+test: lint verify unit test-guest test-api test-cluster ## Everything: lint, types, unit, guest, API server and cluster tests
 
 .PHONY: unit
 unit: venv ## Tests that need no cluster; seconds
 	@$(BIN)/pytest tests/unit -q -n $(WORKERS)
+
+.PHONY: test-guest
+test-guest: venv ## Tests of the Go program for enclaves, in network namespaces of their own
+	@$(BIN)/pytest tests/guest -q
 
 .PHONY: test-api
 test-api: venv ## Tests against a real API server

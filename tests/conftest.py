@@ -5,7 +5,19 @@ from tests.support.cluster import (
     cluster,
     namespace,
     node_namespace,
+    pytest_collection_finish,
+    pytest_configure,
+    pytest_runtest_logreport,
     pytest_sessionfinish,
 )
 
-__all__ = ["api_cluster", "cluster", "namespace", "node_namespace", "pytest_sessionfinish"]
+__all__ = [
+    "api_cluster",
+    "cluster",
+    "namespace",
+    "node_namespace",
+    "pytest_collection_finish",
+    "pytest_configure",
+    "pytest_runtest_logreport",
+    "pytest_sessionfinish",
+]

@@ -6,10 +6,10 @@
 import asyncio
 import contextlib
 import logging
-import signal
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass
 
+from cloister_api.encoding import Encoder
 from cloister_api.keyring import KeyRing
 from cloister_api.ledger.audit import AuditTrail
 from cloister_api.ledger.database import migrate, open_ledger
@@ -54,6 +54,8 @@ class Context:
     """Answers who asks."""
     audit: AuditTrail
     """Audit trail."""
+    encoder: Encoder
+    """Records as bytes."""
     reading: Reading
     """Reads of containers."""
     creation: Creation
@@ -80,13 +82,17 @@ def material_of(settings: ApiSettings) -> Material:
 
 
 @contextlib.asynccontextmanager
-async def running(settings: ApiSettings, clock: Clock = utc_now) -> AsyncIterator[Context]:
+async def running(
+    settings: ApiSettings, on_failure: Callable[[], None], clock: Clock = utc_now
+) -> AsyncIterator[Context]:
     """Build everything, keep the copies going, and take all down at the end.
 
     Parameters
     ----------
     settings
         The administrator's settings.
+    on_failure
+        Called when something that must go on has ended; the process is to end then.
     clock
         Tells the time.
 
@@ -121,7 +127,9 @@ async def running(settings: ApiSettings, clock: Clock = utc_now) -> AsyncIterato
         context = build(settings, clock, client, views, ring, resolution, AuditTrail(engine))
         organizations = Organizations(client, views.organizations, ring, clock)
         await stack.enter_async_context(
-            background(ring.run(), organizations.guard(), *(view.run() for view in views.all))
+            background(
+                on_failure, ring.run(), organizations.guard(), *(view.run() for view in views.all)
+            )
         )
         yield context
 
@@ -148,6 +156,7 @@ def build(
             ring, Organizations(client, views.organizations, ring, clock), clock
         ),
         audit=audit,
+        encoder=Encoder(domain),
         reading=reading,
         creation=Creation(
             client=client,
@@ -178,15 +187,17 @@ def build(
 
 
 @contextlib.asynccontextmanager
-async def background(*loops: Coroutine[None, None, None]) -> AsyncIterator[None]:
-    """Run loops beside; one that ends by itself ends the process, which is then started anew."""
+async def background(
+    on_failure: Callable[[], None], *loops: Coroutine[None, None, None]
+) -> AsyncIterator[None]:
+    """Run loops beside; one that ends by itself is a failure of the whole."""
     ending = False
 
     def ended(task: asyncio.Task[None]) -> None:
         if ending or task.cancelled():
             return
         logger.critical("a loop ended: %r; the facade stops", task, exc_info=task.exception())
-        signal.raise_signal(signal.SIGTERM)
+        on_failure()
 
     tasks = [asyncio.create_task(loop) for loop in loops]
     for task in tasks:

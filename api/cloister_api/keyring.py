@@ -46,19 +46,32 @@ class KeyRing:
     async def find(self, index: bytes) -> AdminKey | None:
         """Answer the key with an index; None = there is none."""
         key = self._by_index.get(index)
-        if key is None and asyncio.get_running_loop().time() - self._looked_at > MISS_SECONDS:
-            await self.refresh()
+        if key is None:
+            await self._look_after(asyncio.get_running_loop().time())
             key = self._by_index.get(index)
         return key
+
+    async def _look_after(self, asked_at: float) -> None:
+        """Look at the ledger unless somebody has done so since; all who wait share one look."""
+        loop = asyncio.get_running_loop()
+        async with self._lock:
+            if self._looked_at >= asked_at:
+                return
+            await asyncio.sleep(max(0.0, self._looked_at + MISS_SECONDS - loop.time()))
+            await self._look()
 
     async def refresh(self) -> None:
         """Read the keys anew if they changed."""
         async with self._lock:
-            count = await self._keys.change_count()
-            if count != self._count:
-                self._by_index = {key.index: key for key in await self._keys.all()}
-                self._count = count
-            self._looked_at = asyncio.get_running_loop().time()
+            await self._look()
+
+    async def _look(self) -> None:
+        begun = asyncio.get_running_loop().time()
+        count = await self._keys.change_count()
+        if count != self._count:
+            self._by_index = {key.index: key for key in await self._keys.all()}
+            self._count = count
+        self._looked_at = begun
 
     async def revoke(self, key: AdminKey, *, because: str, now: datetime) -> None:
         """Revoke a key for good and forget that it was valid."""

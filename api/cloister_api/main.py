@@ -1,7 +1,7 @@
 """The facade as an ASGI application: routes, the gate in front of them, one form of errors."""
 
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from fastapi import APIRouter, FastAPI, Request, Response
@@ -33,18 +33,21 @@ logger = logging.getLogger(__name__)
 ROUTERS: tuple[APIRouter, ...] = (containers.router, unbuilt.router, health.router)
 
 
-def create_app(settings: ApiSettings) -> FastAPI:
+def create_app(settings: ApiSettings, on_failure: Callable[[], None]) -> FastAPI:
     """Build the application; what it needs is started with its lifespan.
 
     Parameters
     ----------
     settings
         The administrator's settings.
+    on_failure
+        Called when the facade can no longer follow the cluster or the ledger; the process is to end
+        then, so that it is started anew.
     """
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        async with running(settings) as context:
+        async with running(settings, on_failure) as context:
             app.state.context = context
             yield
 

@@ -7,7 +7,9 @@ as a membership is seen gone, so that a later re-promotion does not bring them b
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 
+from cloister_api.errors import ApiError, forbidden
 from cloister_api.keyring import KeyRing
 from cloister_api.ledger.keys import AdminKey
 from cloister_clients.clock import Clock
@@ -22,6 +24,10 @@ logger = logging.getLogger(__name__)
 
 ID_ANNOTATION = "cloister.dev/id"
 """Identifier of an object that a restore made anew: the uid it had before."""
+DEMOTED = "its creator is no longer an administrator of the organization"
+"""Why a key was revoked."""
+GONE = "the organization of this admin key does not exist"
+"""Why a key is refused whose Organization is not there."""
 SWEEP_SECONDS = 30.0
 """Longest time between two looks at all keys."""
 
@@ -36,15 +42,6 @@ def administers(organization: Organization, user: str) -> bool:
     return any(
         member.user == user and member.role is Role.ADMIN for member in organization.spec.members
     )
-
-
-def lost(organization: Organization | None, key: AdminKey) -> str | None:
-    """Answer why a key has lost its organization; None = it has not."""
-    if organization is None or identifier(organization) != key.organization_id:
-        return "its organization was deleted"
-    if not administers(organization, key.created_by):
-        return "its creator is no longer an administrator of the organization"
-    return None
 
 
 class Organizations:
@@ -69,44 +66,41 @@ class Organizations:
             return None
         return entry.value
 
-    async def now(self, key: AdminKey) -> Organization:
-        """Answer the Organization of a key as the server has it.
+    async def settled(self, key: AdminKey) -> Organization:
+        """Answer the Organization of a key as the server, not only the copy, has it.
+
+        A key whose creator lost the role is revoked in the ledger. One whose Organization is not
+        there is only refused: after a restore the Organization comes back with its identifier.
 
         Raises
         ------
-        KubeError
-            When there is none or the server cannot be reached.
-        """
-        return Organization.read(await self._client.get(of(Organization), key.organization))
-
-    async def revoke_if_lost(self, key: AdminKey) -> str | None:
-        """Revoke a key when the server, not only the copy, says that its right is gone.
-
-        Returns
-        -------
-        str or None
-            Why it was revoked; None when it was not.
-
-        Raises
-        ------
+        ApiError
+            403 when the key has lost its right.
         KubeError
             When the server cannot be reached.
         """
         try:
-            organization: Organization | None = await self.now(key)
-        except NotFound:
-            organization = None
-        reason = lost(organization, key)
-        if reason is not None:
-            logger.info("admin key %s of %s: %s", key.id, key.organization, reason)
-            await self._ring.revoke(key, because=reason, now=self._clock())
-        return reason
+            found = await self._client.get(of(Organization), key.organization)
+        except NotFound as error:
+            raise forbidden(GONE) from error
+        organization = Organization.read(found)
+        if identifier(organization) != key.organization_id:
+            raise forbidden(GONE)
+        if administers(organization, key.created_by):
+            return organization
+        logger.info("admin key %s of %s: %s", key.id, key.organization, DEMOTED)
+        await self._ring.revoke(key, because=DEMOTED, now=self._clock())
+        raise forbidden(f"this admin key was revoked: {DEMOTED}; create another")
 
     async def sweep(self) -> None:
-        """Look at all keys that are still valid."""
+        """Look at all keys that are still valid, and revoke those whose creator lost the role."""
         for key in self._ring.all():
-            if key.revoked_at is None and lost(self.of_key(key), key) is not None:
-                await self.revoke_if_lost(key)
+            if key.revoked_at is not None:
+                continue
+            organization = self.of_key(key)
+            if organization is not None and not administers(organization, key.created_by):
+                with suppress(ApiError):
+                    await self.settled(key)
 
     async def guard(self) -> None:
         """Sweep after every change of an Organization, until cancelled."""

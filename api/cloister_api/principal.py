@@ -74,10 +74,7 @@ class Authenticator:
             raise forbidden(f"this admin key was revoked: {key.revoked_because}; create another")
         organization = self._organizations.of_key(key)
         if organization is None or not administers(organization, key.created_by):
-            reason = await self._organizations.revoke_if_lost(key)
-            if reason is not None:
-                raise forbidden(f"this admin key was revoked: {reason}; create another")
-            organization = await self._organizations.now(key)
+            organization = await self._organizations.settled(key)
         self._ring.note_use(key, now)
         return Principal(key.id, key.created_by, organization)
 

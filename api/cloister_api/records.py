@@ -3,22 +3,40 @@
 Pure: the answer follows from the objects alone. "Absent" means that the key is missing.
 """
 
+import json
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic import ValidationError
+
 from cloister_api.organizations import ID_ANNOTATION
 from cloister_api.views import HeldContainer
+from cloister_crds.config import ServiceConfig
 from cloister_crds.kinds import Container, Deployment, Host, Organization
 from cloister_crds.kinds.container import (
     ContainerPhase,
+    ContainerResources,
     ContainerStatus,
     DesiredState,
     UpdatePhase,
     UpdateType,
 )
+from cloister_crds.kinds.meta import GROUP
 from cloister_crds.names import generated_hostname
 
-__all__ = ["Standing", "Update", "host_record", "record", "standing", "update_record"]
+__all__ = [
+    "ASKED_ANNOTATION",
+    "Standing",
+    "Update",
+    "asked_resources",
+    "host_record",
+    "record",
+    "standing",
+    "update_record",
+]
+
+ASKED_ANNOTATION = f"{GROUP}/asked-resources"
+"""Resources of the file as the create read it, for the record until the operator tells them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +80,7 @@ def standing(container: Container) -> Standing:
     status = container.status
     phase = status.phase or ContainerPhase.DEPLOYING
     seen = status.observed_generation >= container.metadata.generation
-    if seen or status.phase is None:
+    if seen:
         return Standing(phase, told_update(status))
     resting = phase in {ContainerPhase.STOPPED, ContainerPhase.STOPPING}
     if container.spec.state is DesiredState.STOPPED:
@@ -118,7 +136,7 @@ def record(
         debug=spec.debug,
         containers_domain=containers_domain,
     )
-    resources = status.resources
+    resources = status.resources or told_at_create(container)
     defaults = deployment.spec.default_staging if deployment is not None else False
     created = container.metadata.creation_timestamp
     answer: dict[str, Any] = {
@@ -130,9 +148,9 @@ def record(
         "domain": spec.custom_domain or internal,
         "internal_domain": internal,
         "current_tag": status.current_tag or spec.tag,
-        "cpus": resources.cpus if resources is not None else 0,
-        "gpus": resources.gpus if resources is not None else spec.gpus or 0,
-        "memory_mb": resources.memory_mb if resources is not None else 0,
+        "cpus": resources.cpus,
+        "gpus": resources.gpus,
+        "memory_mb": resources.memory_mb,
         "debug": spec.debug,
         "variables": {variable.name: variable.value for variable in spec.variables},
         "secrets": list(spec.secrets),
@@ -146,6 +164,22 @@ def record(
     }
     answer.update(when_available(status, where))
     return answer
+
+
+def asked_resources(config: ServiceConfig | None) -> str:
+    """Answer the value of `ASKED_ANNOTATION` for a file."""
+    if config is None:
+        return ""
+    return json.dumps({"cpus": config.cpus, "memoryMB": config.memory, "gpus": config.gpus})
+
+
+def told_at_create(container: Container) -> ContainerResources:
+    """Answer the resources that the create read in the file; zeros where nothing is known."""
+    try:
+        text = container.metadata.annotations[ASKED_ANNOTATION]
+        return ContainerResources.model_validate_json(text)
+    except (KeyError, ValidationError):
+        return ContainerResources(gpus=container.spec.gpus or 0)
 
 
 def when_available(status: ContainerStatus, where: Standing) -> dict[str, Any]:

@@ -118,5 +118,5 @@ def describe(error: ValidationError) -> str:
         elif problem["type"] == "missing":
             parts.append(f"{key} is missing")
         else:
-            parts.append(f"{key}: {problem['msg']}")
+            parts.append(f"{key}: {problem['msg'].removeprefix('Value error, ')}")
     return "; ".join(parts)

@@ -108,11 +108,18 @@ class Views:
         """Answer the Secrets (csec) of a namespace."""
         return tuple(entry.value for entry in self.secrets.in_namespace(namespace).values())
 
+    def deployments_of(self, namespace: str) -> dict[str, Deployment]:
+        """Answer the Deployments of a namespace by repository; of several the first by name."""
+        found: dict[str, Deployment] = {}
+        entries = self.deployments.in_namespace(namespace)
+        for name in sorted(entries):
+            deployment = entries[name].value
+            found.setdefault(deployment.spec.repo, deployment)
+        return found
+
     def deployment_of(self, namespace: str, repo: str) -> Deployment | None:
         """Answer the Deployment of a repository; None = there is none."""
-        found = (entry.value for entry in self.deployments.in_namespace(namespace).values())
-        same = [one for one in found if one.spec.repo == repo]
-        return min(same, key=lambda one: one.metadata.name, default=None)
+        return self.deployments_of(namespace).get(repo)
 
 
 def age(held: HeldContainer) -> tuple[float, str]:

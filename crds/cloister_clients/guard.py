@@ -41,6 +41,9 @@ Resolver = Callable[[str], Awaitable[tuple[str, ...]]]
 RESOLVE_SECONDS = 10.0
 """How long a look-up may take, in seconds."""
 
+NEXT_SECONDS = 3.0
+"""After how long the next address of a host is tried, in seconds: one family may lead nowhere."""
+
 CLOSED = tuple(
     ipaddress.ip_network(text)
     for text in (
@@ -198,7 +201,7 @@ class Guard:
                 what = "is" if text == host else f"leads to {text}, which is"
                 raise AddressRefused(
                     f"{host} {what} not a public address; "
-                    "an administrator can allow this host in the setting allow_private"
+                    "an administrator can allow this host in the setting allowPrivate"
                 )
         return found
 
@@ -224,7 +227,7 @@ class Guard:
             return
         raise AddressRefused(
             f"{url.scheme}://{host}:{port} is not called without TLS; "
-            "an administrator can allow plain HTTP for this host in the setting plain_http"
+            "an administrator can allow plain HTTP for this host in the setting plainHttp"
         )
 
 
@@ -258,10 +261,13 @@ class GuardedBackend(httpcore.AsyncNetworkBackend):
         except HostUnknown as error:
             raise httpcore.ConnectError(str(error)) from error
         last: Exception | None = None
-        for address in addresses:
+        for number, address in enumerate(addresses, 1):
+            wait = timeout
+            if number < len(addresses) and (timeout is None or timeout > NEXT_SECONDS):
+                wait = NEXT_SECONDS
             try:
                 return await self._inner.connect_tcp(
-                    address, port, timeout, local_address, socket_options
+                    address, port, wait, local_address, socket_options
                 )
             except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
                 last = error

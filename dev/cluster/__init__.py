@@ -1,8 +1,9 @@
 """A real Kubernetes on this machine, in one command: ``python -m dev.cluster up``."""
 
-from dev.cluster.cluster import DEFAULT_NAME, Cluster, KubectlError, down, find, up
+from dev.cluster.cluster import DEFAULT_NAME, down, find, up
 from dev.cluster.layout import Form
 from dev.cluster.progress import Progress
+from dev.cluster.running import Cluster, KubectlError
 from dev.cluster.trouble import Trouble
 
 __all__ = [

@@ -5,8 +5,9 @@ import sys
 
 import click
 
-from dev.cluster.cluster import Cluster, down, find, up
+from dev.cluster.cluster import down, find, up
 from dev.cluster.layout import DEFAULT_NAME, names
+from dev.cluster.running import Cluster
 from dev.cluster.trouble import Trouble
 
 __all__ = ["main"]

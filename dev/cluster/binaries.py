@@ -19,7 +19,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import IO
 
 from dev.cluster.progress import Progress, duration
 from dev.cluster.trouble import Trouble
@@ -27,8 +26,8 @@ from dev.cluster.versions import Module, load
 
 __all__ = ["binary", "cache_folder", "ensure", "go_version", "key_of", "missing"]
 
-#: Lines of a failed build that the error shows.
 SHOWN = 15
+"""Lines of a failed build that the error shows."""
 
 
 def cache_folder() -> Path:
@@ -196,18 +195,16 @@ def _build(module: Module, names: list[str], title: str, progress: Progress) -> 
     total = _stale(module, packages, environment)
     with tempfile.TemporaryDirectory(prefix=".build-", dir=target.parent) as scratch:
         command = ["go", "build", "-v", *_flags(module), "-ldflags", module.ldflags]
-        process = subprocess.Popen(
+        with subprocess.Popen(
             [*command, "-o", f"{scratch}/", *packages],
             cwd=module.folder,
             env=environment,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
-        )
-        if process.stderr is None:
-            raise Trouble("the Go build has no output")
-        tail = _follow(process, process.stderr, title, total, since, progress)
-        if process.wait() != 0:
+        ) as process:
+            tail = _follow(process, title, total, since, progress)
+        if process.returncode != 0:
             lines = "".join(tail[-SHOWN:])
             raise Trouble(f"building {', '.join(names)} ({module.name}) failed:\n{lines}")
         for name, package in zip(names, packages, strict=True):
@@ -216,16 +213,11 @@ def _build(module: Module, names: list[str], title: str, progress: Progress) -> 
 
 
 def _follow(
-    process: "subprocess.Popen[str]",
-    stream: IO[str],
-    title: str,
-    total: int,
-    since: float,
-    progress: Progress,
+    process: "subprocess.Popen[str]", title: str, total: int, since: float, progress: Progress
 ) -> list[str]:
     lines: list[str] = []
     # `extend` takes each line as it comes, so that its length is how far the build is.
-    reader = threading.Thread(target=lines.extend, args=(stream,), daemon=True)
+    reader = threading.Thread(target=lines.extend, args=(process.stderr,), daemon=True)
     reader.start()
     while process.poll() is None:
         progress.step(f"{title}: packages", len(lines), total, since)

@@ -5,13 +5,10 @@ second run takes a moment and a half-dead cluster is healed by the same call.
 """
 
 import os
-import subprocess
+import sys
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
-
-from typing_extensions import override
 
 from dev.cluster import binaries, bootstrap, images, kind, leftovers, network, requirements
 from dev.cluster.component import Component, start
@@ -30,13 +27,12 @@ from dev.cluster.layout import (
 from dev.cluster.node import PAUSE, cgroup_root, node, upstream_resolvers
 from dev.cluster.processes import Processes
 from dev.cluster.progress import Progress, duration
+from dev.cluster.running import COMPONENTS, Cluster
 from dev.cluster.simulated import add_node, kwok
 from dev.cluster.trouble import Trouble
 
 __all__ = [
     "DEFAULT_NAME",
-    "Cluster",
-    "KubectlError",
     "down",
     "find",
     "form_here",
@@ -50,167 +46,8 @@ NODE = (
     *("bridge", "host-local", "loopback", "portmap", "pause", "kubelet", "kube-proxy"),
 )
 
-#: In the order of their end.
-COMPONENTS = (
-    *("kwok", "kubelet", "kube-proxy", "containerd", "coredns", "kube-scheduler"),
-    *("kube-controller-manager", "kube-apiserver", "etcd", "registry-node", "registry"),
-)
 
 PORTS = ("apiserver", "etcd", "etcd-peer", "controller-manager", "scheduler", "registry")
-
-
-class KubectlError(Trouble, subprocess.CalledProcessError):
-    """A call of kubectl failed; `stderr` holds what it said, and so does the message."""
-
-    def __init__(self, done: "subprocess.CompletedProcess[str]") -> None:
-        subprocess.CalledProcessError.__init__(
-            self, done.returncode, ["kubectl", *done.args[2:]], done.stdout, done.stderr
-        )
-
-    @override
-    def __str__(self) -> str:
-        return f"{' '.join(self.cmd)}: {self.stderr.strip()}"
-
-
-@dataclass(frozen=True, slots=True)
-class Cluster:
-    """A cluster that runs, or that ran before a part of it ended."""
-
-    layout: Layout
-    record: Record
-
-    @property
-    def name(self) -> str:
-        """Its name."""
-        return self.record.name
-
-    @property
-    def form(self) -> Form:
-        """What kind of cluster it is."""
-        return self.record.form
-
-    @property
-    def has_node(self) -> bool:
-        """Whether Pods really run on it."""
-        return self.form in {Form.NODE, Form.KIND}
-
-    @property
-    def node_name(self) -> str | None:
-        """Name of its node, pretended or not; None where there is none."""
-        if self.form is Form.KIND:
-            return f"cloister-{self.name}-control-plane"
-        return None if self.form is Form.CONTROL_PLANE else self.name
-
-    @property
-    def kubeconfig(self) -> Path:
-        """Its administrator's kubeconfig, complete in one file."""
-        return self.layout.kubeconfig
-
-    @property
-    def registry(self) -> str:
-        """Host and port of its registry, as image references name it; plain HTTP."""
-        return self.record.registry
-
-    @property
-    def state_dir(self) -> Path:
-        """Folder of all that belongs to it."""
-        return self.layout.folder
-
-    @property
-    def logs_dir(self) -> Path:
-        """One log file per component."""
-        return self.layout.logs
-
-    @property
-    def host_address(self) -> str:
-        """Address by which Pods reach programs on this machine; loopback without a node."""
-        return self.record.host_address
-
-    @property
-    def processes(self) -> Processes:
-        """Its processes, with their logs."""
-        return Processes(self.layout.processes, self.layout.logs)
-
-    @property
-    def components(self) -> dict[str, int | None]:
-        """Component -> its process id; None where it ended."""
-        known = [name for name in COMPONENTS if (self.layout.logs / f"{name}.log").exists()]
-        return {name: self.processes.pid(name) for name in known}
-
-    @property
-    def running(self) -> bool:
-        """Whether all its processes run."""
-        if self.form is Form.KIND:
-            return kind.runs(self.name)
-        return bool(self.components) and all(self.components.values())
-
-    def bin(self, name: str) -> Path:
-        """Give the place of a program, built now if it never was.
-
-        Parameters
-        ----------
-        name
-            Such as ``kubectl`` or ``caddy``; ``versions.toml`` lists them.
-
-        Returns
-        -------
-        Path
-            Its place.
-
-        Raises
-        ------
-        Trouble
-            When it cannot be built.
-        """
-        return binaries.ensure([name])[name]
-
-    def kubectl(
-        self,
-        *arguments: str,
-        stdin: str | None = None,
-        check: bool = True,
-        timeout: float | None = None,
-    ) -> str:
-        """Run kubectl as the administrator.
-
-        Parameters
-        ----------
-        arguments
-            Its arguments.
-        stdin
-            What it reads.
-        check
-            Whether a failure is an error.
-        timeout
-            Seconds until it is ended; None = never.
-
-        Returns
-        -------
-        str
-            What it wrote; without ``check`` also what it wrote to stderr.
-
-        Raises
-        ------
-        KubectlError
-            When it fails and ``check`` is set.
-        """
-        done = subprocess.run(
-            [str(self.bin("kubectl")), f"--kubeconfig={self.kubeconfig}", *arguments],
-            input=stdin,
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            check=False,
-        )
-        if not check:
-            return done.stdout + done.stderr
-        if done.returncode != 0:
-            raise KubectlError(done)
-        return done.stdout
-
-    def api(self) -> KubeAPI:
-        """Open a small client of its API server, as the administrator."""
-        return KubeAPI(self.record.server, self.layout.pki)
 
 
 def form_here(*, node: bool, simulated: bool = False) -> Form:
@@ -306,6 +143,8 @@ def up(
             return Cluster(places, kind.up(places, known, progress))
         requirements.check_system(form)
         programs = _programs(form, progress)
+        if known is None and places.folder.exists():
+            _remove(places, None)
         record = known or _new_record(places, form)
         started = _bring_up(places, record, programs, progress)
         if started:
@@ -324,7 +163,9 @@ def _form(known: Record | None, *, node: bool, simulated: bool, progress: Progre
                 "not root and no Docker here: the node is simulated, Pods only pretend to run"
             )
         return form
-    serves = known.form is form or form is Form.CONTROL_PLANE or (node and known.form is Form.NODE)
+    # A real node serves who asks for any, and who asks for none.
+    real = known.form in {Form.NODE, Form.KIND} and node and not simulated
+    serves = known.form is form or form is Form.CONTROL_PLANE or real
     if not serves:
         raise Trouble(
             f"cluster {known.name} exists with the form {known.form}, asked for is {form}: "
@@ -369,6 +210,7 @@ def _bring_up(
     places.make()
     who = Identities(places, record)
     if record.form is Form.NODE:
+        requirements.raise_limits(progress)
         _prepare_node(places, record)
     server = [*registry(places, record, programs), *control_plane(places, record, programs, who)]
     started = _start(places, server, progress)
@@ -433,14 +275,21 @@ def down(name: str = DEFAULT_NAME, *, progress: Progress | None = None) -> bool:
         if not places.folder.exists():
             return False
         record = Record.read(places.record)
-        if record is not None and record.form is Form.KIND:
-            kind.down(record)
+        _remove(places, record)
+    progress.say(f"cluster {name} is gone")
+    return True
+
+
+def _remove(places: Layout, record: Record | None) -> None:
+    """Remove all of a cluster, also where a cut-off run left no record of it."""
+    if record is not None and record.form is Form.KIND:
+        kind.down(record)
+    if sys.platform.startswith("linux"):
         run = Processes(places.processes, places.logs)
         for component in (*COMPONENTS, *run.names()):
             run.stop(component)
-        if record is not None and record.form is Form.NODE:
-            leftovers.clear_node(places, cgroup_root(name))
-            network.tear_down(record)
-        leftovers.clear_files(places)
-    progress.say(f"cluster {name} is gone")
-    return True
+        if os.geteuid() == 0:
+            leftovers.clear_node(places, cgroup_root(places.name))
+        if os.geteuid() == 0 and not requirements.missing_packages(["node"]):
+            network.tear_down(places.name)
+    leftovers.clear_files(places)

@@ -9,7 +9,10 @@ from dev.cluster.layout import port_is_free
 from dev.cluster.processes import Processes, fingerprint, wait_until
 from dev.cluster.trouble import Trouble
 
-__all__ = ["Component", "start"]
+__all__ = ["Component", "start", "write_config"]
+
+PATIENCE = 5.0
+"""Seconds that a port may take to become free."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,15 +21,15 @@ class Component:
 
     name: str
     argv: tuple[str, ...]
-    #: Whether it serves; asked until it does.
     ready: Callable[[], bool]
-    #: Seconds that it may take until it serves.
+    """Whether it serves; asked until it does."""
     within: float = 90.0
+    """Seconds that it may take until it serves."""
     environment: Mapping[str, str] = field(default_factory=dict)
-    #: Files that it reads at its start: other content, another process.
     files: tuple[Path, ...] = ()
-    #: Address and port pairs that must be free before it starts.
+    """Files that it reads at its start: other content, another process."""
     ports: tuple[tuple[str, int], ...] = ()
+    """Address and port pairs that must be free before it starts."""
 
     @property
     def mark(self) -> str:
@@ -59,7 +62,7 @@ def start(processes: Processes, component: Component) -> bool:
         processes.stop(component.name)
         for address, port in component.ports:
             # The threads of a process that was just stopped may hold on for a moment.
-            if not wait_until(partial(port_is_free, address, port), within=5):
+            if not wait_until(partial(port_is_free, address, port), within=PATIENCE):
                 raise Trouble(
                     f"{component.name} needs the port {port} of {address}, and another program "
                     "listens on it: end that program, or take the cluster down and up again "
@@ -70,3 +73,28 @@ def start(processes: Processes, component: Component) -> bool:
         )
     processes.await_ready(component.name, component.ready, within=component.within)
     return not current
+
+
+def write_config(path: Path, text: str) -> Path:
+    """Write a configuration file, unless it says that already.
+
+    Some components end when their file is written, even with the same content.
+
+    Parameters
+    ----------
+    path
+        Where to.
+    text
+        The content.
+
+    Returns
+    -------
+    Path
+        ``path``.
+    """
+    if not path.exists() or path.read_text() != text:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        scratch = path.with_name(f"{path.name}.new")
+        scratch.write_text(text)
+        scratch.rename(path)
+    return path

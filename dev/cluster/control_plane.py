@@ -10,19 +10,19 @@ from pathlib import Path
 import httpx
 import yaml
 
-from dev.cluster.component import Component
+from dev.cluster.component import Component, write_config
 from dev.cluster.kubeapi import serves
 from dev.cluster.layout import Form, Layout, Record
 from dev.cluster.pki import Authority, Pair, kubeconfig, service_account_keys
 
 __all__ = ["Identities", "answers", "control_plane", "registry"]
 
-#: Requests a second and burst that the controllers may make; with the defaults of the
-#: components (20 and 30) they, not the server, are what a test of scale measures.
 RATE = ("--kube-api-qps=300", "--kube-api-burst=600")
+"""Requests a second and burst that the controllers may make; with the defaults of the
+components (20 and 30) they, not the server, are what a test of scale measures."""
 
-#: TLS versions below are not spoken by anything of ours.
 TLS = "--tls-min-version=VersionTLS12"
+"""TLS versions below are not spoken by anything of ours."""
 
 
 class Identities:
@@ -317,7 +317,7 @@ def _registry(
         "http": {"addr": f"{address}:{port}", "secret": secret_file.read_text()},
     }
     path = layout.config / f"{name}.yaml"
-    path.write_text(yaml.safe_dump(content))
+    write_config(path, yaml.safe_dump(content))
     url = f"http://{address}:{port}/v2/"
     return Component(
         name=name,

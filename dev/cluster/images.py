@@ -26,34 +26,34 @@ INDEX = "application/vnd.oci.image.index.v1+json"
 CONFIG = "application/vnd.oci.image.config.v1+json"
 LAYER = "application/vnd.oci.image.layer.v1.tar+gzip"
 
-#: User and group of programs that need no rights.
 NOBODY = "65532:65532"
+"""User and group of programs that need no rights."""
 
-#: Programs of busybox that have a link of their own in `busybox_image`.
 BUSYBOX = (
     *("cat", "chmod", "cp", "date", "df", "echo", "env", "false", "grep", "head", "httpd", "id"),
     *("ip", "kill", "ls", "mkdir", "mount", "nc", "nproc", "nslookup", "ping", "printf", "ps"),
     *("rm", "seq", "sh", "sleep", "stat", "sync", "tail", "test", "touch", "true", "unshare"),
     *("wget", "yes"),
 )
+"""Programs of busybox that have a link of their own in `busybox_image`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Image:
     """What is in an image and how it is started."""
 
-    #: Path in the image -> content: bytes, or a file whose mode is kept.
     files: Mapping[str, bytes | Path]
+    """Path in the image -> content: bytes, or a file whose mode is kept."""
     entrypoint: Sequence[str] = ()
     command: Sequence[str] = ()
     env: Sequence[str] = ()
     user: str = ""
     working_dir: str = "/"
     ports: Sequence[int] = ()
-    #: Path of a symbolic link -> its target.
     links: Mapping[str, str] = field(default_factory=dict)
-    #: Folders that everybody may write to.
+    """Path of a symbolic link -> its target."""
     folders: Sequence[str] = ("/tmp",)
+    """Folders that everybody may write to."""
     architecture: str = "amd64"
     labels: Mapping[str, str] = field(default_factory=dict)
 

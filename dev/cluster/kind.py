@@ -17,8 +17,8 @@ from dev.cluster.versions import load
 
 __all__ = ["commands", "configuration", "down", "runs", "up"]
 
-#: Where containerd in a kind node looks for registries.
 HOSTS = "/etc/containerd/certs.d"
+"""Where containerd in a kind node looks for registries."""
 
 
 def _cluster(name: str) -> str:

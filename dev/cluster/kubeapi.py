@@ -119,12 +119,6 @@ class KubeAPI:
             )
         )
 
-    def delete(self, path: str) -> None:
-        """Ask for the end of an object; one that does not exist is no error."""
-        response = self._send("DELETE", path, params={"propagationPolicy": "Background"})
-        if response.status_code != httpx.codes.NOT_FOUND:
-            self._content(response)
-
     def _send(self, method: str, path: str, **options: Any) -> httpx.Response:
         try:
             return self._client.request(method, path, **options)

@@ -34,22 +34,22 @@ __all__ = [
 
 DEFAULT_NAME = "cloister"
 
-#: Below the ports that the kernel gives to outgoing connections, so that a port
-#: stays free while its cluster is down.
 PORTS = range(20000, 32000)
+"""Below the ports that the kernel gives to outgoing connections, so that a port
+stays free while its cluster is down."""
 
 
 class Form(StrEnum):
     """What kind of cluster it is."""
 
-    #: Everything, Pods really run.
     NODE = "node"
-    #: API server, etcd, controllers, registry; no node and no scheduler.
+    """Everything, Pods really run."""
     CONTROL_PLANE = "control-plane"
-    #: The control plane and a node that only pretends.
+    """API server, etcd, controllers, registry; no node and no scheduler."""
     SIMULATED = "simulated"
-    #: In Docker containers, by kind.
+    """The control plane and a node that only pretends."""
     KIND = "kind"
+    """In Docker containers, by kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,10 +115,10 @@ class Record:
 
     name: str
     form: Form
-    #: Number of the cluster's address ranges; -1 where it has none.
     index: int = -1
-    #: Purpose -> port.
+    """Number of the cluster's address ranges; -1 where it has none."""
     ports: dict[str, int] = field(default_factory=dict)
+    """Purpose -> port."""
 
     @property
     def host_address(self) -> str:
@@ -188,7 +188,7 @@ class Record:
                 index=content["index"],
                 ports=content["ports"],
             )
-        except (FileNotFoundError, ValueError, KeyError):
+        except (FileNotFoundError, ValueError, KeyError, TypeError):
             return None
 
 
@@ -286,10 +286,10 @@ def free_port(taken: set[int]) -> int:
     Trouble
         When none was found.
     """
-    choice = SystemRandom()
-    for _ in range(200):
-        port = choice.choice(PORTS)
-        if port not in taken and port_is_free("127.0.0.1", port):
+    candidates = [port for port in PORTS if port not in taken]
+    SystemRandom().shuffle(candidates)
+    for port in candidates:
+        if port_is_free("127.0.0.1", port):
             return port
     raise Trouble(f"no free port found between {PORTS.start} and {PORTS.stop}")
 

@@ -12,10 +12,10 @@ from pathlib import Path
 from dev.cluster.layout import Record
 from dev.cluster.trouble import Trouble
 
-__all__ = ["choose_index", "namespace_of", "set_up", "taken_indexes", "tear_down"]
+__all__ = ["choose_index", "namespace_of", "set_up", "table_of", "taken_indexes", "tear_down"]
 
-#: Ranges 10.201.N.0/24 (link), 10.202.N.0/24 (Pods), 10.203.N.0/24 (Services).
 INDEXES = range(1, 250)
+"""Ranges 10.201.N.0/24 (link), 10.202.N.0/24 (Pods), 10.203.N.0/24 (Services)."""
 
 
 def _run(*command: str, check: bool = True, stdin: str | None = None) -> str:
@@ -34,8 +34,9 @@ def _device(index: int) -> str:
     return f"cloister{index}"
 
 
-def _table(index: int) -> str:
-    return f"cloister_{index}"
+def table_of(name: str) -> str:
+    """Name the table of a cluster's rules on this machine; nftables knows no hyphens."""
+    return f"cloister_{name.replace('-', '_')}"
 
 
 def taken_indexes() -> set[int]:
@@ -136,7 +137,7 @@ def _link(record: Record, namespace: str) -> None:
 def _rules(record: Record, namespace: str, *, resolver: bool) -> None:
     """Let Pods out to the world as this machine, and the node to the cluster's DNS."""
     Path("/proc/sys/net/ipv4/ip_forward").write_text("1")
-    table = _table(record.index)
+    table = table_of(record.name)
     elsewhere = f'oifname != "{_device(record.index)}"'
     outside = f"""
 table ip {table} {{}}
@@ -177,11 +178,19 @@ def _dns_rules(record: Record) -> str:
     )
 
 
-def tear_down(record: Record) -> None:
-    """Remove the link, the rules and the namespace; what is gone already is no error."""
-    _run("ip", "link", "delete", _device(record.index), check=False)
-    _run("nft", "delete", "table", "ip", _table(record.index), check=False)
-    if Path(f"/run/netns/{namespace_of(record.name)}").exists():
-        _run("ip", "netns", "delete", namespace_of(record.name), check=False)
+def tear_down(name: str) -> None:
+    """Remove the link, the rules and the namespace; what is gone already is no error.
+
+    Parameters
+    ----------
+    name
+        Name of the cluster; nothing else of it may be known any more.
+    """
+    _run("nft", "delete", "table", "ip", table_of(name), check=False)
+    file = Path(f"/run/netns/{namespace_of(name)}")
+    if file.exists():
+        # One end of the link lies inside; the namespace's end is that of both.
+        _run("ip", "-n", file.name, "link", "delete", "eth0", check=False)
+        _run("ip", "netns", "delete", file.name, check=False)
         # The file of a namespace that went with a restart of the machine stays behind.
-        Path(f"/run/netns/{namespace_of(record.name)}").unlink(missing_ok=True)
+        file.unlink(missing_ok=True)

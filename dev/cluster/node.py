@@ -10,7 +10,7 @@ from pathlib import Path
 
 import yaml
 
-from dev.cluster.component import Component
+from dev.cluster.component import Component, write_config
 from dev.cluster.control_plane import Identities, answers
 from dev.cluster.kubeapi import KubeAPI
 from dev.cluster.layout import Layout, Record
@@ -18,11 +18,11 @@ from dev.cluster.network import namespace_of
 
 __all__ = ["PAUSE", "cgroup_root", "node", "upstream_resolvers"]
 
-#: Repository and tag of the image that holds a Pod's namespaces.
 PAUSE = "cloister/pause:1"
+"""Repository and tag of the image that holds a Pod's namespaces."""
 
-#: Number of the capability CAP_SYS_RESOURCE (capabilities(7)).
 SYS_RESOURCE = 24
+"""Number of the capability CAP_SYS_RESOURCE (capabilities(7))."""
 
 
 def cgroup_root(name: str) -> str:
@@ -79,12 +79,6 @@ def upstream_resolvers(resolv_conf: Path = Path("/etc/resolv.conf")) -> list[str
     return [words[1] for words in lines if len(words) > 1 and words[0] == "nameserver"]
 
 
-def _write(path: Path, text: str) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
-    return path
-
-
 def _dns(layout: Layout, record: Record, programs: dict[str, Path], who: Identities) -> Component:
     config = who.client("coredns", "system:coredns")
     port = record.ports["dns-ready"]
@@ -110,8 +104,8 @@ cluster.local:53 in-addr.arpa:53 {{
     {forward}
 }}
 """
-    path = _write(layout.config / "Corefile", corefile)
-    _write(layout.config / "resolv.conf", f"nameserver {record.host_address}\n")
+    path = write_config(layout.config / "Corefile", corefile)
+    write_config(layout.config / "resolv.conf", f"nameserver {record.host_address}\n")
     return Component(
         name="coredns",
         argv=(str(programs["coredns"]), "-conf", str(path)),
@@ -123,7 +117,9 @@ cluster.local:53 in-addr.arpa:53 {{
 
 def _containerd(layout: Layout, record: Record, programs: dict[str, Path]) -> Component:
     socket = layout.sockets / "containerd.sock"
-    config = _write(layout.config / "containerd.toml", containerd_config(layout, record, programs))
+    config = write_config(
+        layout.config / "containerd.toml", containerd_config(layout, record, programs)
+    )
     _registry_hosts(layout, record)
     _cni_config(layout, record)
     programs_path = ":".join(str(programs[name].parent) for name in ("containerd", "runc", "ctr"))
@@ -203,7 +199,7 @@ def _registry_hosts(layout: Layout, record: Record) -> None:
     """Lead the node to the registry, which its references call by loopback."""
     url = f"http://{record.host_address}:{record.ports['registry']}"
     text = f'server = "{url}"\n\n[host."{url}"]\n  capabilities = ["pull", "resolve"]\n'
-    _write(layout.config / "registries" / record.registry / "hosts.toml", text)
+    write_config(layout.config / "registries" / record.registry / "hosts.toml", text)
 
 
 def _cni_config(layout: Layout, record: Record) -> None:
@@ -227,7 +223,7 @@ def _cni_config(layout: Layout, record: Record) -> None:
         "name": f"cloister-{record.name}",
         "plugins": [bridge, portmap],
     }
-    _write(layout.config / "cni" / "10-bridge.conflist", json.dumps(content, indent=2))
+    write_config(layout.config / "cni" / "10-bridge.conflist", json.dumps(content, indent=2))
 
 
 def kubelet_config(layout: Layout, record: Record, who: Identities) -> dict[str, object]:
@@ -288,7 +284,7 @@ def _kubelet(
     layout: Layout, record: Record, programs: dict[str, Path], who: Identities
 ) -> Component:
     config = layout.config / "kubelet.yaml"
-    _write(config, yaml.safe_dump(kubelet_config(layout, record, who)))
+    write_config(config, yaml.safe_dump(kubelet_config(layout, record, who)))
     user = f"system:node:{record.name}"
     argv = (
         *_inside(record),
@@ -340,7 +336,7 @@ def _proxy(layout: Layout, record: Record, programs: dict[str, Path], who: Ident
         },
         "oomScoreAdj": -999 if may_raise_limits() else 0,
     }
-    config = _write(layout.config / "kube-proxy.yaml", yaml.safe_dump(content))
+    config = write_config(layout.config / "kube-proxy.yaml", yaml.safe_dump(content))
     return Component(
         name="kube-proxy",
         argv=(*_inside(record), str(programs["kube-proxy"]), f"--config={config}"),

@@ -18,11 +18,11 @@ from dev.cluster.trouble import Trouble
 
 __all__ = ["Processes", "fingerprint", "wait_until"]
 
-#: Writes the shell's own process id and becomes the program.
 AND_TELL = 'echo $$ > "$0" && exec "$@"'
+"""Writes the shell's own process id and becomes the program."""
 
-#: Log lines that an error shows.
 SHOWN = 12
+"""Log lines that an error shows."""
 
 
 class Processes:

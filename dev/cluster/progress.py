@@ -6,8 +6,8 @@ from typing import TextIO
 
 __all__ = ["Progress", "duration"]
 
-#: Seconds between two lines where the output is no terminal.
 LINE_EVERY = 15.0
+"""Seconds between two lines where the output is no terminal."""
 
 
 class Progress:

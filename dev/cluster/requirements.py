@@ -15,15 +15,25 @@ from dev.cluster.progress import Progress
 from dev.cluster.trouble import Trouble
 from dev.cluster.versions import load
 
-__all__ = ["check_room", "check_system", "docker_answers", "install_packages", "missing_packages"]
+__all__ = [
+    "check_room",
+    "check_system",
+    "docker_answers",
+    "install_packages",
+    "missing_packages",
+    "raise_limits",
+]
 
 GIB = 1024**3
 
-#: Memory that must be available to start, in GiB.
 MEMORY = {Form.NODE: 1.5, Form.SIMULATED: 1.0, Form.CONTROL_PLANE: 0.75}
+"""Memory that must be available to start, in GiB."""
 
-#: Free disk in GiB: the state's, and for the first build the cache's.
+INOTIFY = {"max_user_instances": 1024, "max_user_watches": 524288}
+"""Limits of inotify(7) that several nodes need."""
+
 STATE_DISK = 1.0
+"""Free disk in GiB: the state's, and for the first build the cache's."""
 BUILD_DISK = 12.0
 
 
@@ -114,6 +124,25 @@ def _check_disk(folder: Path, needed: float, setting: str) -> None:
             f"{free:.1f} GiB are free at {place}, {needed} GiB are needed: "
             f"make room or set {setting} to another disk"
         )
+
+
+def raise_limits(progress: Progress) -> None:
+    """Raise limits of the kernel that a node, or a second one, would run into.
+
+    The kubelet watches files and ends with "inotify_init: too many open files" where
+    the machine allows too few watchers to one user (inotify(7)). Until the next start
+    of the machine.
+
+    Parameters
+    ----------
+    progress
+        Where it is said.
+    """
+    for name, wanted in INOTIFY.items():
+        file = Path("/proc/sys/fs/inotify", name)
+        if int(file.read_text()) < wanted:
+            progress.say(f"raising fs.inotify.{name} to {wanted} until the machine restarts")
+            file.write_text(str(wanted))
 
 
 def missing_packages(purposes: Iterable[str]) -> list[str]:

@@ -14,8 +14,8 @@ __all__ = ["add_node", "kwok"]
 
 ANNOTATION = "kwok.x-k8s.io/node"
 
-#: What becomes of nodes and Pods; without stages kwok does nothing.
 STAGES = Path(__file__).parent / "kwok-stages.yaml"
+"""What becomes of nodes and Pods; without stages kwok does nothing."""
 
 
 def kwok(record: Record, programs: dict[str, Path], who: Identities) -> Component:

@@ -19,16 +19,16 @@ class Module:
     """One Go module of ours and the programs that it builds."""
 
     name: str
-    #: Program name -> the Go package that is its main package.
     binaries: dict[str, str]
-    #: Version of the required module; "" for a program of our own.
+    """Program name -> the Go package that is its main package."""
     version: str = ""
-    #: The Go module whose version is pinned; "" for a program of our own.
+    """Version of the required module; "" for a program of our own."""
     requires: str = ""
+    """The Go module whose version is pinned; "" for a program of our own."""
     tags: tuple[str, ...] = ()
     cgo: bool = False
-    #: Variables set at link time, ``package.name=value``.
     variables: tuple[str, ...] = ()
+    """Variables set at link time, ``package.name=value``."""
 
     @property
     def folder(self) -> Path:
@@ -47,8 +47,8 @@ class Versions:
 
     go: str
     modules: dict[str, Module]
-    #: Purpose -> Debian package -> the program or file that shows that it is there.
     packages: dict[str, dict[str, str]]
+    """Purpose -> Debian package -> the program or file that shows that it is there."""
     kind: dict[str, str] = field(default_factory=dict)
 
     def module_of(self, binary: str) -> Module:

@@ -15,7 +15,12 @@ from dev.demo.story import Story, say
 __all__ = ["main"]
 
 CLUSTER = click.option(
-    "--cluster", "name", default="demo", show_default=True, help="Name of the local cluster."
+    "--cluster",
+    "name",
+    default="demo",
+    show_default=True,
+    envvar="CLOISTER_DEMO_CLUSTER",
+    help="Name of the local cluster; $CLOISTER_DEMO_CLUSTER where not given.",
 )
 
 
@@ -39,12 +44,16 @@ def up(name: str, *, check: bool, keep_cluster: bool) -> None:
     folder = cluster.layout.folder / "demo"
     folder.mkdir(exist_ok=True)
     installation = Installation(cluster, folder)
+    story = Story(installation)
     try:
-        Story(installation).tell()
+        story.tell()
     finally:
         if check:
             say("Tearing down")
+            if keep_cluster:
+                story.remove()
             installation.stop()
+            shutil.rmtree(folder, ignore_errors=True)
             if not keep_cluster:
                 local.down(name)
     if check:

@@ -15,10 +15,12 @@ from dev.cluster.processes import Processes, wait_until
 
 __all__ = ["CONTAINERS_DOMAIN", "Installation"]
 
-ROOT = Path(__file__).parents[2]
+MANIFESTS = Path(__file__).parents[2] / "crds" / "manifests"
 CONTAINERS_DOMAIN = "containers.example.com"
 """Domain of the generated host names; no DNS is asked for it here."""
 SYSTEM_NAMESPACE = "cloister-system"
+TOKEN_HOURS = 720
+"""Life of the programs' tokens: longer than a demo is left running."""
 PATIENCE = 60.0
 """Seconds that a program may take to answer on a busy machine."""
 
@@ -43,29 +45,37 @@ class Installation:
         return Processes(self.folder / "processes", self.folder / "logs")
 
     def install(self) -> None:
-        """Apply CRDs and write settings; harmless when done before."""
-        manifests = ROOT / "crds" / "manifests" / "crds"
+        """Apply CRDs, roles and policies, and write settings; harmless when done before."""
         kubectl = self.cluster.kubectl
-        kubectl("apply", "--server-side", "--force-conflicts", "-f", str(manifests))
-        kubectl("wait", "--for=condition=Established", "--timeout=60s", "-f", str(manifests))
         namespace = {
             "apiVersion": "v1",
             "kind": "Namespace",
             "metadata": {"name": SYSTEM_NAMESPACE},
         }
         self.apply(namespace)
+        for part in ("crds", "roles", "policies"):
+            kubectl("apply", "--server-side", "--force-conflicts", "-f", str(MANIFESTS / part))
+        crds = str(MANIFESTS / "crds")
+        kubectl("wait", "--for=condition=Established", "--timeout=60s", "-f", crds)
+        for account in ("operator", "api"):
+            self._write_kubeconfig(account)
         shim = push(shim_image(), self.cluster.registry, "cloister/shim")
         self.repositories.mkdir(parents=True, exist_ok=True)
-        self._write("operator.yaml", self._shared() | {"shimImage": shim})
+        self._write("operator.yaml", self._shared("operator") | {"shimImage": shim})
         self._write(
             "api.yaml",
-            self._shared()
+            self._shared("api")
             | {
                 "listen": {"host": "127.0.0.1", "port": 0},
                 "ledger": {"path": "ledger.sqlite", "keyMaterial": "key-material"},
                 "development": True,
             },
         )
+
+    def uninstall_policies(self) -> None:
+        """Remove the admission policies, which would bind others who use the cluster."""
+        folder = str(MANIFESTS / "policies")
+        self.cluster.kubectl("delete", "--ignore-not-found", "--timeout=60s", "-f", folder)
 
     def start(self) -> str:
         """Start operator and API unless they run.
@@ -136,11 +146,23 @@ class Installation:
             words = self.processes.last_words("operator")
             raise Trouble(f"the operator did not make namespace {name}:\n{words}")
 
-    def _shared(self) -> dict[str, Any]:
+    def _write_kubeconfig(self, account: str) -> None:
+        """Write the kubeconfig of a program: its service account alone, with a token."""
+        document = yaml.safe_load(self.cluster.kubeconfig.read_text())
+        token = self.cluster.kubectl(
+            *("create", "token", f"cloister-{account}", "-n", SYSTEM_NAMESPACE),
+            f"--duration={TOKEN_HOURS}h",
+        )
+        document["users"][0]["user"] = {"token": token.strip()}
+        path = self.folder / f"{account}.kubeconfig"
+        path.touch(mode=0o600)
+        path.write_text(yaml.safe_dump(document))
+
+    def _shared(self, account: str) -> dict[str, Any]:
         registry = self.cluster.registry
         return {
             "containersDomain": CONTAINERS_DOMAIN,
-            "kubeconfig": str(self.cluster.kubeconfig),
+            "kubeconfig": str(self.folder / f"{account}.kubeconfig"),
             "sources": {"kind": "git", "base": str(self.repositories)},
             "registry": {"allowPrivate": [registry], "plainHttp": [registry]},
         }

@@ -10,6 +10,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from dev.cluster import Trouble
+
 __all__ = ["REPO", "SERVICE", "build_program", "release"]
 
 REPO = "demo/hello"
@@ -84,6 +86,11 @@ def release(base: Path, *, tag: str, image: str) -> str:
     -------
     str
         The commit.
+
+    Raises
+    ------
+    Trouble
+        When git refuses a step; with its words.
     """
     bare = base / f"{REPO}.git"
     work = base.parent / "work"
@@ -109,9 +116,11 @@ def _git(*arguments: str, cwd: Path) -> str:
     done = subprocess.run(
         ["git", *arguments],
         cwd=cwd,
-        check=True,
-        stdout=subprocess.PIPE,
+        check=False,
+        capture_output=True,
         text=True,
         env={**os.environ, **GIT_IDENTITY},
     )
+    if done.returncode:
+        raise Trouble(f"`git {' '.join(arguments)}` did not work:\n{done.stderr}")
     return done.stdout.strip()

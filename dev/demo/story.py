@@ -13,7 +13,7 @@ from dev.cluster.images import Image, push
 from dev.cluster.processes import wait_until
 from dev.demo import manifests, repository
 from dev.demo.installation import Installation
-from dev.demo.visit import Page, visit
+from dev.demo.visit import Page, forwarded, visit
 
 __all__ = ["Story"]
 
@@ -53,6 +53,15 @@ class Story:
         self._relaunch(container)
         self._apply(namespace)
         self._end(container)
+
+    def remove(self) -> None:
+        """Delete the demo's objects, for a cluster that goes on to be used."""
+        namespace = f"org-{manifests.ORGANIZATION}"
+        self.installation.uninstall_policies()
+        for objects in (("ctr", "--all", "-n", namespace), ("org", manifests.ORGANIZATION)):
+            self._kubectl("delete", *objects, "--ignore-not-found", "--timeout=120s")
+        for objects in (("namespace", namespace), ("chost", manifests.HOST)):
+            self._kubectl("delete", *objects, "--ignore-not-found", "--timeout=120s")
 
     def _release(self) -> None:
         say("Releasing two versions of the service: image, digest in service-config.yml, git tag")
@@ -207,25 +216,25 @@ class Story:
         note(f"{tag} serves after {time.monotonic() - began:.1f} s")
 
     def _visit(self, container: str, domain: str, path: str) -> Page:
-        """Fetch a page, trying again for a moment while the node learns of a new Service."""
+        """Fetch a page through a port that kubectl forwards, as works on every kind of cluster."""
+        namespace = f"org-{manifests.ORGANIZATION}"
         service = self._kubectl(
-            *("get", "service", "-n", f"org-{manifests.ORGANIZATION}"),
-            *("-l", f"cloister.dev/container={container}"),
-            "-ojsonpath={.items[0].spec.clusterIP}",
+            *("get", "service", "-n", namespace, "-l", f"cloister.dev/container={container}"),
+            "-ojsonpath={.items[0].metadata.name}",
         )
-        last: OSError | None = None
         pages: list[Page] = []
+        last: list[OSError] = []
 
         def answered() -> bool:
-            nonlocal last
             try:
-                pages.append(visit(service, 443, domain, path))
+                with forwarded(self.cluster, namespace, service) as port:
+                    pages.append(visit("127.0.0.1", port, domain, path))
             except OSError as error:
-                last = error
+                last[:] = [error]
             return bool(pages)
 
         if not wait_until(answered, within=30):
-            self._fail(f"https://{domain}{path} does not answer: {last}")
+            self._fail(f"https://{domain}{path} does not answer: {last[0]}")
         note(f"GET https://{domain}{path} -> {pages[0].status}")
         return pages[0]
 

@@ -5,13 +5,19 @@ handshake is not verified here; that the certificate names the host is.
 """
 
 import http.client
+import re
 import socket
 import ssl
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from cryptography import x509
 
-__all__ = ["Page", "visit"]
+from dev.cluster import Cluster
+
+__all__ = ["Page", "forwarded", "visit"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,3 +72,33 @@ def visit(address: str, port: int, host: str, path: str) -> Page:
         certificate_names=tuple(names.get_values_for_type(x509.DNSName)),
         issuer=certificate.issuer.rfc4514_string(),
     )
+
+
+@contextmanager
+def forwarded(cluster: Cluster, namespace: str, service: str) -> Iterator[int]:
+    """Forward a port of this machine to port 443 of a Service, as long as the context lasts.
+
+    Yields
+    ------
+    int
+        The port on the loopback.
+
+    Raises
+    ------
+    ConnectionError
+        When kubectl does not forward; with its words.
+    """
+    command = [str(cluster.bin("kubectl")), f"--kubeconfig={cluster.kubeconfig}"]
+    command += ["port-forward", "-n", namespace, f"service/{service}", ":443"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        try:
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            port = re.search(r"127\.0\.0\.1:(\d+)", line)
+            if port is None:
+                raise ConnectionError(f"kubectl port-forward said: {line.strip()}")
+            yield int(port[1])
+        finally:
+            process.terminate()

@@ -14,10 +14,13 @@ from cloister_operator.watched import (
     CLAIM,
     CONTAINER,
     DEPLOYMENT,
+    DOMAIN,
     ENCLAVE,
     HOST,
     ORGANIZATION,
+    REGISTRY_CREDENTIAL,
     SECRET_KIND,
+    SSH_KEY,
 )
 
 __all__ = ["AGGREGATE_PAUSE", "Wake", "concerned"]
@@ -51,6 +54,9 @@ def concerned(change: Change, store: Store) -> Iterator[Wake]:
 def _container(change: Change, store: Store) -> Iterator[Wake]:
     """Wake the Container itself, those that count it, and those that wait for its place."""
     yield Key("Container", change.namespace, change.name), 0.0
+    if not _same_spec(change):
+        for secret in store.entries(SECRET_KIND, change.namespace):
+            yield Key("Secret", change.namespace, secret.name), _SLOWLY
     if _same(change, "phase"):
         return
     yield from _organization_of(change.namespace, store, after=_SLOWLY)
@@ -130,8 +136,14 @@ def _deployment(change: Change, _store: Store) -> Iterator[Wake]:
 
 
 def _secret(change: Change, store: Store) -> Iterator[Wake]:
-    """Wake the Containers that may wait for a secret."""
+    """Wake the Secret, and the Containers that may wait for it."""
+    yield Key("Secret", change.namespace, change.name), 0.0
     yield from _unsettled(change.namespace, store)
+
+
+def _itself(change: Change, _store: Store) -> Iterator[Wake]:
+    """Wake the object itself."""
+    yield Key(change.ref.kind, change.namespace, change.name), 0.0
 
 
 def _claim(change: Change, store: Store) -> Iterator[Wake]:
@@ -192,6 +204,7 @@ _EDGES: dict[KindRef, Callable[[Change, Store], Iterator[Wake]]] = {
     CLAIM: _claim,
     CONTAINER: _container,
     DEPLOYMENT: _deployment,
+    DOMAIN: _itself,
     ENCLAVE: _enclave,
     ENDPOINT_SLICE: _endpoint_slice,
     HOST: _host,
@@ -199,6 +212,8 @@ _EDGES: dict[KindRef, Callable[[Change, Store], Iterator[Wake]]] = {
     NODE: _node,
     ORGANIZATION: _organization,
     POD: _pod,
+    REGISTRY_CREDENTIAL: _itself,
     SECRET_KIND: _secret,
     SERVICE: _service,
+    SSH_KEY: _itself,
 }

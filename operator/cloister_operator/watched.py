@@ -11,11 +11,14 @@ from cloister_clients.kube.kinds import ENDPOINT_SLICE, NAMESPACE, NODE, POD, SE
 from cloister_crds.kinds import (
     Container,
     Deployment,
+    Domain,
     Enclave,
     Host,
     HostnameClaim,
     Organization,
+    RegistryCredential,
     Secret,
+    SSHKey,
 )
 from cloister_crds.names import ENCLAVE_LABEL, MANAGED_BY, MANAGED_BY_LABEL
 
@@ -23,10 +26,13 @@ __all__ = [
     "CLAIM",
     "CONTAINER",
     "DEPLOYMENT",
+    "DOMAIN",
     "ENCLAVE",
     "HOST",
     "ORGANIZATION",
+    "REGISTRY_CREDENTIAL",
     "SECRET_KIND",
+    "SSH_KEY",
     "WATCHED",
     "Body",
     "Watched",
@@ -43,6 +49,9 @@ HOST = of(Host)
 DEPLOYMENT = of(Deployment)
 CLAIM = of(HostnameClaim)
 SECRET_KIND = of(Secret)
+DOMAIN = of(Domain)
+REGISTRY_CREDENTIAL = of(RegistryCredential)
+SSH_KEY = of(SSHKey)
 
 _METADATA = (
     "name",
@@ -199,6 +208,9 @@ WATCHED: tuple[Watched, ...] = (
     Watched(ENCLAVE, _own_kind, indexes=(("container", _container_of_enclave),)),
     Watched(DEPLOYMENT, _own_kind),
     Watched(SECRET_KIND, _own_kind),
+    Watched(DOMAIN, _own_kind),
+    Watched(REGISTRY_CREDENTIAL, _own_kind),
+    Watched(SSH_KEY, _own_kind),
     Watched(CLAIM, _own_kind, indexes=(("holder", _holder),)),
     Watched(POD, _pod, f"{_OURS},{ENCLAVE_LABEL}", (("node", _node_of_pod),)),
     Watched(SERVICE, _service, _OURS),

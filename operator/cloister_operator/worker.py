@@ -18,13 +18,19 @@ from cloister_operator.reconcile.enclave import reconcile_enclave
 from cloister_operator.reconcile.host import reconcile_host
 from cloister_operator.reconcile.organization import reconcile_organization
 from cloister_operator.reconcile.result import Result
+from cloister_operator.reconcile.secret import reconcile_secret
+from cloister_operator.reconcile.unbuilt import reconcile_unbuilt
 from cloister_operator.watched import (
     CLAIM,
     CONTAINER,
     DEPLOYMENT,
+    DOMAIN,
     ENCLAVE,
     HOST,
     ORGANIZATION,
+    REGISTRY_CREDENTIAL,
+    SECRET_KIND,
+    SSH_KEY,
 )
 from cloister_operator.writes import LeadershipLost
 
@@ -35,10 +41,14 @@ logger = logging.getLogger(__name__)
 PASSES: dict[str, Callable[[ProcessContext, Key], Awaitable[Result]]] = {
     "Container": reconcile_container,
     "Deployment": reconcile_deployment,
+    "Domain": reconcile_unbuilt,
     "Enclave": reconcile_enclave,
     "Host": reconcile_host,
     "HostnameClaim": reconcile_claim,
     "Organization": reconcile_organization,
+    "RegistryCredential": reconcile_unbuilt,
+    "SSHKey": reconcile_unbuilt,
+    "Secret": reconcile_secret,
 }
 """The pass of each kind."""
 
@@ -49,6 +59,10 @@ _KINDS = {
     "Enclave": ENCLAVE,
     "Deployment": DEPLOYMENT,
     "HostnameClaim": CLAIM,
+    "Secret": SECRET_KIND,
+    "SSHKey": SSH_KEY,
+    "RegistryCredential": REGISTRY_CREDENTIAL,
+    "Domain": DOMAIN,
 }
 _AFTER_CONFLICT = 0.2
 """Seconds until a pass that met a newer object is repeated."""

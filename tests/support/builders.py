@@ -19,13 +19,14 @@ from cloister_crds.kinds.enclave import (
 )
 from cloister_crds.kinds.host import Host, HostSpec, NetworkIsolation
 from cloister_crds.kinds.hostnameclaim import ClaimHolder, HostnameClaim, HostnameClaimSpec
-from cloister_crds.kinds.meta import ObjectMeta
+from cloister_crds.kinds.meta import Condition, ObjectMeta
 from cloister_crds.kinds.organization import Billing, Organization, OrganizationSpec
 from cloister_crds.kinds.secret import Secret, SecretRef, SecretSpec
 from cloister_crds.lifecycle import request as requests
 from cloister_crds.lifecycle.conditions import Finding, merge
 from cloister_crds.lifecycle.observed import (
     DecisionSettings,
+    Observed,
     RegistryImage,
     ReleaseFacts,
 )
@@ -45,6 +46,7 @@ __all__ = [
     "file_of",
     "host_of",
     "image_of",
+    "observed_of",
     "organization_of",
     "release_of",
     "secret_of",
@@ -93,7 +95,9 @@ def container_of(
     **spec: Any,
 ) -> Container:
     """Build a Container of ``acme/site`` at v1.0.0."""
-    given = {"repo": "acme/site", "tag": "v1.0.0", **spec}
+    # An object name of the facade, such as web.debug.2, is none that can stand in a host name.
+    displayed = name.partition(".")[0] if "." in name else None
+    given = {"name": displayed, "repo": "acme/site", "tag": "v1.0.0", **spec}
     return Container(
         metadata=ObjectMeta(
             name=name,
@@ -120,6 +124,19 @@ def subspec(container: Container, *, bump: bool = True, **spec: Any) -> Containe
     )
 
 
+def observed_of(container: Container, **fields: Any) -> Observed:
+    """Build what a pass sees when nothing is wrong and nothing was asked yet."""
+    given = {
+        "container": container,
+        "settings": SETTINGS,
+        "organization": organization_of(),
+        "hosts": (host_of(),),
+        "rank": 0,
+        **fields,
+    }
+    return Observed(**given)
+
+
 def enclave_of(
     container: Container,
     *,
@@ -141,9 +158,6 @@ def enclave_of(
     request = requests.record(container.spec)
     revision = requests.revision(request, generation)
     name = enclave_name(container.metadata.name, revision, attempt)
-    findings = [Finding("Ready", phase is EnclavePhase.READY, reason or "Healthy", message)]
-    if phase is EnclavePhase.FAILED:
-        findings.append(Finding("Stalled", status=True, reason=reason, message=message))
     given: dict[str, Any] = {
         "container": OwningContainer(name=container.metadata.name, uid=container.metadata.uid),
         "request": request,
@@ -179,9 +193,19 @@ def enclave_of(
             pod_uid=f"pod-{name}" if phase is not None else "",
             ready_at=ready_at or (at if phase is EnclavePhase.READY else None),
             promoted_at=at if promoted else None,
-            conditions=merge((), findings, generation=1, now=failed_at),
+            conditions=_conditions(phase, reason, message, failed_at),
         ),
     )
+
+
+def _conditions(
+    phase: EnclavePhase | None, reason: str, message: str, failed_at: datetime
+) -> tuple[Condition, ...]:
+    findings = [Finding("Ready", phase is EnclavePhase.READY, reason or "Healthy", message)]
+    if phase is EnclavePhase.FAILED:
+        why = reason or "BootFailed"
+        findings.append(Finding("Stalled", status=True, reason=why, message=message))
+    return merge((), findings, generation=1, now=failed_at)
 
 
 def file_of(*containers: FileContainer, **fields: Any) -> ServiceConfig:

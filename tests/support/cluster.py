@@ -1,8 +1,9 @@
 """The clusters that tests share: one control plane, one with a real node, each once per session.
 
-With several workers each asks for the cluster, and the first starts it; the controlling process
-ends it after the last test. ``CLOISTER_TEST_CLUSTER`` names it, ``CLOISTER_KEEP_CLUSTER=1`` keeps
-it.
+They are brought up after the collection, when a collected test asks for them: building their
+programs may take longer than a test may. With several workers each asks, and the first one's call
+does the work. The controlling process ends them after the last test. ``CLOISTER_TEST_CLUSTER``
+names them, ``CLOISTER_KEEP_CLUSTER=1`` keeps them for the next session.
 """
 
 import os
@@ -25,12 +26,19 @@ __all__ = [
     "install_crds",
     "namespace",
     "node_namespace",
+    "pytest_collection_finish",
+    "pytest_configure",
+    "pytest_runtest_logreport",
     "pytest_sessionfinish",
     "unique",
 ]
 
 ROOT = Path(__file__).parents[2]
 """The checkout."""
+SUFFIX = {"api_cluster": "-api", "cluster": ""}
+"""Fixture -> end of its cluster's name."""
+MARKS = "CLOISTER_TEST_SESSION"
+"""Variable that names the session's folder: which clusters it brought up, what failed."""
 
 
 def unique(prefix: str) -> str:
@@ -38,24 +46,39 @@ def unique(prefix: str) -> str:
     return f"{prefix}-{uuid.uuid4().hex[:8]}"
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Make the session's folder; workers inherit its name."""
+    if not hasattr(config, "workerinput"):
+        os.environ[MARKS] = tempfile.mkdtemp(prefix="cloister-tests-")
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Bring up the clusters that collected tests ask for, outside of any test's time limit."""
+    if session.config.option.collectonly:
+        return
+    asked = {name for item in session.items for name in getattr(item, "fixturenames", ())}
+    for fixture in sorted(asked & SUFFIX.keys()):
+        if fixture == "cluster" and _no_node():
+            continue
+        try:
+            _bring_up(fixture)
+        except local.Trouble as trouble:
+            # The fixture fails with the same words, in the tests that need it.
+            sys.stderr.write(f"\n{trouble}\n")
+
+
 @pytest.fixture(scope="session")
 def api_cluster() -> local.Cluster:
     """Give a control plane without node, with Cloister's CRDs."""
-    found = local.up(_name("-api"), node=False)
-    install_crds(found)
-    return found
+    return _bring_up("api_cluster")
 
 
 @pytest.fixture(scope="session")
 def cluster() -> local.Cluster:
     """Give a cluster with a real node, with Cloister's CRDs."""
-    if os.geteuid() != 0 and not docker_answers():
-        pytest.skip("a real node needs root on Linux, or Docker")
-    if sys.platform != "linux":
-        pytest.skip("a real node needs Linux")
-    found = local.up(_name(""))
-    install_crds(found)
-    return found
+    if reason := _no_node():
+        pytest.skip(reason)
+    return _bring_up("cluster")
 
 
 @pytest.fixture
@@ -79,8 +102,28 @@ def install_crds(cluster: local.Cluster) -> None:
     cluster.kubectl("wait", "--for=condition=Established", "--timeout=60s", "-f", str(folder))
 
 
-def _name(suffix: str) -> str:
-    return os.environ.get("CLOISTER_TEST_CLUSTER", "test") + suffix
+def _no_node() -> str:
+    """Say why no real node can run here; empty when one can."""
+    if docker_answers():
+        return ""
+    if sys.platform != "linux":
+        return "a real node needs Linux, or Docker with kind"
+    return "" if os.geteuid() == 0 else "a real node needs root on Linux, or Docker with kind"
+
+
+def _bring_up(fixture: str) -> local.Cluster:
+    name = os.environ.get("CLOISTER_TEST_CLUSTER", "test") + SUFFIX[fixture]
+    _mark(f"used-{name}")
+    found = local.up(name, node=fixture == "cluster")
+    done = Path(os.environ[MARKS], f"crds-{name}")
+    if not done.exists():
+        install_crds(found)
+        done.touch()
+    return found
+
+
+def _mark(name: str) -> None:
+    Path(os.environ[MARKS], name).touch()
 
 
 def _namespace(cluster: local.Cluster) -> Iterator[str]:
@@ -90,24 +133,31 @@ def _namespace(cluster: local.Cluster) -> Iterator[str]:
     cluster.kubectl("delete", "namespace", name, "--wait=false", check=False)
 
 
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Remember that a test failed, so that the logs are kept."""
+    if report.failed and MARKS in os.environ:
+        _mark("failed")
+
+
 @pytest.hookimpl(trylast=True)
-def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+def pytest_sessionfinish(session: pytest.Session) -> None:
     """End the clusters of this session; after a failure keep the logs of their components."""
-    if hasattr(session.config, "workerinput"):
+    if hasattr(session.config, "workerinput") or MARKS not in os.environ:
         return
-    for suffix in ("-api", ""):
-        found = local.find(_name(suffix))
-        if found is None:
-            continue
-        if exitstatus not in {pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED}:
+    marks = Path(os.environ.pop(MARKS))
+    names = {path.name.removeprefix("used-") for path in marks.glob("used-*")}
+    for found in filter(None, (local.find(name) for name in sorted(names))):
+        if (marks / "failed").exists():
             _keep_logs(found)
         if os.environ.get("CLOISTER_KEEP_CLUSTER") != "1":
             local.down(found.name)
+    shutil.rmtree(marks)
 
 
 def _keep_logs(cluster: local.Cluster) -> None:
     target = Path(tempfile.gettempdir()) / f"cloister-logs-{cluster.name}"
-    shutil.copytree(cluster.processes.logs, target, dirs_exist_ok=True)
+    shutil.rmtree(target, ignore_errors=True)
+    shutil.copytree(cluster.processes.logs, target)
     try:
         objects = cluster.kubectl("get", "all,ctr,encl", "-A", "-o", "yaml", check=False)
         (target / "objects.yaml").write_text(objects)

@@ -10,27 +10,38 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 import yaml
+from sqlalchemy import delete, update
+from sqlalchemy.ext.asyncio import AsyncEngine
 
-from cloister_api.commands.admin_key import create_key
+from cloister_api.commands.admin_key import create_key, revoke_key
+from cloister_api.ledger.audit import AuditRow, AuditTrail
+from cloister_api.ledger.database import open_ledger
+from cloister_api.ledger.keys import AdminKey, AdminKeys, count_change
+from cloister_api.ledger.material import Material
+from cloister_api.ledger.tables import ADMIN_KEYS, AUDIT
 from cloister_api.settings import ApiSettings
 from cloister_clients.kube import KubeClient, KubeConfig, NotFound
 from cloister_clients.kube.kinds import NAMESPACE, of
-from cloister_crds.kinds import Container, Host, HostnameClaim, Organization
+from cloister_crds.kinds import Container, Enclave, Host, HostnameClaim, Organization
+from cloister_crds.lifecycle.request import record
+from cloister_crds.names import CONTAINER_LABEL, service_name
 from dev.cluster import Cluster
 from tests.support.cluster import unique
 from tests.support.git_server import Repositories, Repository
 from tests.support.registry import Registry, registry
-from tests.support.waiting import until, until_sync
+from tests.support.waiting import until_sync
 
 __all__ = [
+    "ADMIN",
     "DOMAIN",
     "Facade",
     "World",
@@ -38,6 +49,7 @@ __all__ = [
     "facade",
     "facade_registry",
     "facade_settings",
+    "other_world",
     "run_command",
     "start_facade",
     "world",
@@ -251,6 +263,94 @@ class World:
             of(Container), name, {"status": seen}, self.namespace, subresource="status"
         )
 
+    async def enclave(
+        self, container: str, *, name: str = "", finalizers: Sequence[str] = ()
+    ) -> str:
+        """Make an Enclave of a Container's present request, as the operator does."""
+        present = await self.kube.get(of(Container), container, self.namespace)
+        owner = Container.read(present)
+        name = name or f"{container}-a-1"
+        body = {
+            "metadata": {
+                "name": name,
+                "labels": {CONTAINER_LABEL: service_name(container)},
+                "finalizers": list(finalizers),
+                "ownerReferences": [owner.owner_reference()],
+            },
+            "spec": {
+                "container": {"name": container, "uid": owner.metadata.uid},
+                "request": record(owner.spec).wire(),
+                "revision": "a",
+                "attempt": 1,
+                "repo": owner.spec.repo,
+                "tag": owner.spec.tag,
+                "commit": owner.spec.commit,
+                "configDigest": f"sha256:{'0' * 64}",
+                "configFile": "service-config.yml",
+                "summary": {"cpus": 2, "memoryMB": 8192},
+                "host": self.host,
+            },
+        }
+        await self.kube.create(of(Enclave), body, self.namespace)
+        return name
+
+    async def end_enclave(self, name: str) -> None:
+        """End an Enclave, finalizers and all; no garbage collector runs here."""
+        patch: dict[str, Any] = {"metadata": {"finalizers": None}}
+        await self.kube.merge_patch(of(Enclave), name, patch, self.namespace)
+        with contextlib.suppress(NotFound):
+            await self.kube.delete(of(Enclave), name, self.namespace)
+
+    async def apply_as(self, manager: str, body: dict[str, Any]) -> None:
+        """Apply a Container as another field manager."""
+        async with KubeClient(self.kube.config, field_manager=manager, user_agent="tests") as kube:
+            await kube.apply(of(Container), body, self.namespace)
+
+    @contextlib.asynccontextmanager
+    async def ledger(self) -> AsyncIterator[AsyncEngine]:
+        """Open the facade's ledger."""
+        engine = open_ledger(ApiSettings.read(self.settings).ledger.path)
+        try:
+            yield engine
+        finally:
+            await engine.dispose()
+
+    async def audit(self) -> list[AuditRow]:
+        """Answer the audit trail of the organization."""
+        async with self.ledger() as engine:
+            return await AuditTrail(engine).of(self.organization)
+
+    async def forget_answer(self, target: str) -> None:
+        """Make the ledger what it is when the facade is killed just before its answer."""
+        async with self.ledger() as engine, engine.begin() as connection:
+            await connection.execute(delete(AUDIT).where(AUDIT.c.target == target))
+
+    async def record_of(self, key: str) -> AdminKey:
+        """Answer the ledger's record of a key."""
+        settings = ApiSettings.read(self.settings)
+        material = Material.read(settings.ledger.key_material)
+        async with self.ledger() as engine:
+            keys = await AdminKeys(engine, material).all(self.organization)
+        return next(one for one in keys if one.index == material.index(key))
+
+    async def is_revoked(self, key: str) -> bool:
+        """Answer whether the ledger holds a key as revoked."""
+        return (await self.record_of(key)).revoked_at is not None
+
+    async def expire(self, key: str) -> None:
+        """Let a key's time be over, in the ledger."""
+        found = await self.record_of(key)
+        async with self.ledger() as engine, engine.begin() as connection:
+            await count_change(connection)
+            past = found.created_at - timedelta(days=1)
+            change = update(ADMIN_KEYS).where(ADMIN_KEYS.c.id == found.id)
+            await connection.execute(change.values(expires_at=past))
+
+    async def revoke(self, key: str) -> None:
+        """Revoke a key as the command does."""
+        found = await self.record_of(key)
+        assert await revoke_key(ApiSettings.read(self.settings), found.id)
+
     async def change_organization(self, **spec: Any) -> None:
         """Change keys of the Organization's spec."""
         await self.kube.merge_patch(of(Organization), self.organization, {"spec": spec})
@@ -300,6 +400,24 @@ async def world(
     api_cluster: Cluster, facade_registry: tuple[Registry, str], facade_settings: Path
 ) -> AsyncIterator[World]:
     """Give an organization with a host, a repository with two releases, and an admin key."""
+    async with a_world(api_cluster, facade_registry, facade_settings) as made:
+        yield made
+
+
+@pytest.fixture
+async def other_world(
+    api_cluster: Cluster, facade_registry: tuple[Registry, str], facade_settings: Path
+) -> AsyncIterator[World]:
+    """Give a second organization at the same facade."""
+    async with a_world(api_cluster, facade_registry, facade_settings) as made:
+        yield made
+
+
+@contextlib.asynccontextmanager
+async def a_world(
+    api_cluster: Cluster, facade_registry: tuple[Registry, str], facade_settings: Path
+) -> AsyncIterator[World]:
+    """Make an organization and all it works with."""
     slug = unique("acme")
     config = KubeConfig.load(api_cluster.kubeconfig)
     async with KubeClient(config, field_manager="tests", user_agent="tests") as kube:
@@ -316,15 +434,3 @@ async def world(
             yield made
         finally:
             await made.sweep()
-
-
-async def eventually(client: httpx.AsyncClient, path: str, **expected: Any) -> dict[str, Any]:
-    """Read a path until the answer has the expected values."""
-
-    async def fits() -> dict[str, Any] | None:
-        found: dict[str, Any] = (await client.get(path)).json()
-        return found if expected.items() <= found.items() else None
-
-    answer = await until(fits, what=f"{path} to show {expected}")
-    assert answer is not None
-    return answer

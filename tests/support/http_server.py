@@ -142,7 +142,7 @@ def serve(
     served = Served(listener.server_address[1], "http" if tls is None else "https")
     Handler.served = served
     Handler.answer = staticmethod(answer)
-    thread = threading.Thread(target=listener.serve_forever, kwargs={"poll_interval": 0.02})
+    thread = threading.Thread(target=listener.serve_forever, kwargs={"poll_interval": 0.005})
     thread.start()
     try:
         yield served

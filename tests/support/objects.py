@@ -107,7 +107,7 @@ def specimens(kind: type[Resource]) -> st.SearchStrategy[dict[str, Any]]:
     objects = st.fixed_dictionaries(
         {
             "metadata": st.fixed_dictionaries({"name": st.one_of(usual, usual, usual, names)}),
-            "spec": _value(schema_of(kind, "spec")),
+            "spec": _clean_or_not(schema_of(kind, "spec")),
         }
     )
     return objects.map(lambda drawn: {**head, **drawn})
@@ -115,36 +115,47 @@ def specimens(kind: type[Resource]) -> st.SearchStrategy[dict[str, Any]]:
 
 def statuses(kind: type[Resource]) -> st.SearchStrategy[dict[str, Any]]:
     """Draw statuses of a kind that has one."""
-    return _object(schema_of(kind, "status"))
+    return _clean_or_not(schema_of(kind, "status"))
 
 
-def _value(schema: dict[str, Any]) -> st.SearchStrategy[Any]:
-    """Draw what fits a schema, and once in a while what does not."""
-    fitting = _fitting(schema)
+def _clean_or_not(schema: dict[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
+    """Draw objects whose fields all fit by themselves, and as many with something wrong."""
+    clean, dirty = _object(schema, clean=True), _object(schema, clean=False)
+    return st.booleans().flatmap(lambda tidy: clean if tidy else dirty)
+
+
+def _value(schema: dict[str, Any], *, clean: bool) -> st.SearchStrategy[Any]:
+    """Draw what fits a schema, and, where it is not to be clean, at times what does not."""
+    fitting = _fitting(schema, clean=clean)
+    if clean:
+        return fitting
     return st.integers(0, 39).flatmap(lambda dice: st.sampled_from(WRONG) if dice == 0 else fitting)
 
 
-def _fitting(schema: dict[str, Any]) -> st.SearchStrategy[Any]:
+def _fitting(schema: dict[str, Any], *, clean: bool) -> st.SearchStrategy[Any]:
     if "enum" in schema:
-        return st.sampled_from((*schema["enum"] * 8, "Other"))
+        return st.sampled_from(schema["enum"] if clean else (*schema["enum"] * 8, "Other"))
     match schema["type"]:
         case "boolean":
             return st.booleans()
         case "integer":
-            return _integer(schema)
+            return _integer(schema, clean=clean)
         case "string":
-            return _string(schema)
+            return _string(schema, clean=clean)
         case "array":
-            return st.lists(_value(schema["items"]), max_size=min(3, schema["maxItems"] + 1))
+            items = _value(schema["items"], clean=clean)
+            return st.lists(items, max_size=min(3, schema["maxItems"]))
         case "object":
-            return _object(schema)
+            return _object(schema, clean=clean)
         case kind:
             raise AssertionError(f"no strategy for type {kind}")
 
 
-def _integer(schema: dict[str, Any]) -> st.SearchStrategy[int]:
+def _integer(schema: dict[str, Any], *, clean: bool) -> st.SearchStrategy[int]:
     low, high = schema["minimum"], schema["maximum"]
     inside = st.integers(low, min(high, low + 70))
+    if clean:
+        return inside
     return st.one_of(inside, inside, inside, st.sampled_from((low - 1, low, high, high + 1)))
 
 
@@ -169,9 +180,11 @@ def _good_words(schema: dict[str, Any]) -> list[str]:
     ]
 
 
-def _string(schema: dict[str, Any]) -> st.SearchStrategy[str]:
+def _string(schema: dict[str, Any], *, clean: bool) -> st.SearchStrategy[str]:
     """Draw words that fit all rules, words that fit others, and text of the bounds' lengths."""
     patterns, good, longest = _patterns(schema), _good_words(schema), schema["maxLength"]
+    if clean and good:
+        return st.sampled_from(good)
     anything = st.sampled_from(WORDS) | st.text(max_size=4)
     if 0 < longest <= 1024:
         anything |= st.sampled_from(("x" * longest, "x" * (longest + 1)))
@@ -189,15 +202,20 @@ def _string(schema: dict[str, Any]) -> st.SearchStrategy[str]:
     return st.one_of(anything, *drawn, *drawn, *drawn)
 
 
-def _object(schema: dict[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
+def _object(schema: dict[str, Any], *, clean: bool) -> st.SearchStrategy[dict[str, Any]]:
     """Draw an object: nearly always with what is required, sometimes with what is unknown."""
     properties, required = schema["properties"], schema.get("required", [])
     fitting = st.fixed_dictionaries(
-        {name: _value(properties[name]) for name in required},
+        {name: _value(properties[name], clean=clean) for name in required},
         optional={
-            name: _value(value) for name, value in properties.items() if name not in required
+            name: _value(value, clean=clean)
+            for name, value in properties.items()
+            if name not in required
         },
     )
+
+    if clean:
+        return fitting
 
     def spoil(drawn: tuple[dict[str, Any], int]) -> dict[str, Any]:
         value, dice = drawn

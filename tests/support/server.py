@@ -6,7 +6,7 @@ No client of ours stands between: what is tested with it is the server's own ver
 import base64
 import ssl
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -48,7 +48,7 @@ class ApiServer:
     """One identity at one API server."""
 
     def __init__(
-        self, address: str, trust: ssl.SSLContext, headers: Mapping[str, str] | None = None
+        self, address: str, trust: ssl.SSLContext, headers: Sequence[tuple[str, str]] = ()
     ) -> None:
         self.address = address
         """Address of the server, without path."""
@@ -56,7 +56,7 @@ class ApiServer:
         self._client = httpx.AsyncClient(
             base_url=address,
             verify=trust,
-            headers=dict(headers or {}),
+            headers=list(headers),
             timeout=60,
             limits=httpx.Limits(max_connections=32, max_keepalive_connections=32),
             trust_env=False,
@@ -71,7 +71,12 @@ class ApiServer:
 
     def bearer(self, token: str) -> "ApiServer":
         """Answer another identity at the same server, which has a token and no certificate."""
-        return ApiServer(self.address, self._anonymous(), {"Authorization": f"Bearer {token}"})
+        return ApiServer(self.address, self._anonymous(), [("Authorization", f"Bearer {token}")])
+
+    def impersonating(self, user: str, *groups: str) -> "ApiServer":
+        """Answer another user in whose name this administrator asks."""
+        headers = [("Impersonate-User", user), *(("Impersonate-Group", group) for group in groups)]
+        return ApiServer(self.address, self._trust, headers)
 
     def _anonymous(self) -> ssl.SSLContext:
         """Trust the same authority, show no certificate."""
@@ -121,6 +126,17 @@ class ApiServer:
         )
         assert verdict.accepted, f"{path}: {verdict.message}"
         return verdict
+
+    async def token(self, namespace: str, account: str) -> str:
+        """Make a service account when it is not there, and a token for it."""
+        path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}"
+        body = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": account}}
+        await self.apply(body, path)
+        verdict = await self.post(
+            f"{path}/token", {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest"}
+        )
+        assert verdict.accepted, verdict.message
+        return str(verdict.body["status"]["token"])
 
     async def aclose(self) -> None:
         """Close all connections."""

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from cloister_crds.kinds import Container, Deployment, Enclave, HostnameClaim, Organization
-from cloister_crds.kinds.container import ContainerStatus, DesiredState
+from cloister_crds.kinds.container import ContainerPhase, ContainerStatus, DesiredState
 from cloister_crds.kinds.enclave import ContainerStateName, EnclavePhase
 from cloister_crds.kinds.meta import ObjectMeta
 from cloister_crds.lifecycle import request as requests
@@ -299,6 +299,36 @@ class World:
                     return
         raise AssertionError(f"no rest after {passes} passes: {self.decisions[-1]}")
 
+    # What tests ask and do in one go.
+
+    def reason(self, kind: str = "Ready") -> str | None:
+        """Answer the reason of a condition of the Container; None = it is not there."""
+        found = condition(self.container.status.conditions, kind)
+        return found.reason if found else None
+
+    def made(self) -> list[CreateEnclave]:
+        """Answer every Enclave that was made since the decisions were cleared."""
+        actions = [action for decision in self.decisions for action in decision.actions]
+        return [action for action in actions if isinstance(action, CreateEnclave)]
+
+    def step(self) -> None:
+        """Do one pass after the Service has settled and what ended is gone."""
+        self.publish()
+        self.collect()
+        self.work()
+
+    def fail_candidate(self) -> None:
+        """Let the candidate start, and its container end with an error."""
+        while self.container.status.candidate not in self.pods:
+            self.step()
+        self.step()
+        name = self.container.status.candidate
+        self.start(name)
+        self.step()
+        self.crash(name)
+        for _ in range(4):
+            self.step()
+
     # What must always hold.
 
     def check(self, observed: Observed, decision: Decision) -> None:
@@ -315,6 +345,8 @@ class World:
         assert not both, "reconciling and stalled"
         if holds(status.conditions, "Ready"):
             self._check_ready(status)
+        if status.phase is ContainerPhase.READY and before.phase is not ContainerPhase.READY:
+            self._check_reached(status)
         self._check_made(decision.actions)
         self._check_ended(status, decision.actions)
 
@@ -324,6 +356,10 @@ class World:
             return
         active = self.enclaves[status.active_enclave]
         assert requests.same(active.spec.request, requests.record(self.container.spec))
+        self._check_reached(status)
+
+    def _check_reached(self, status: ContainerStatus) -> None:
+        active = self.enclaves[status.active_enclave]
         assert active.status.phase is EnclavePhase.READY
         assert self.service is not None
         assert self.service.selects == status.active_enclave

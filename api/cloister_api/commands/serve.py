@@ -1,9 +1,11 @@
 """``cloister api``: the facade as a process. SIGTERM ends it after the requests it is answering."""
 
 import logging
+import signal
 import socket
 import sys
 from pathlib import Path
+from types import FrameType
 
 import click
 import uvicorn
@@ -43,9 +45,22 @@ def api(config: Path) -> None:
     host, port = listener.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
     click.echo(f"listening on http://{shown}:{port}")
+    failed = serve(settings, listener)
+    if failed:
+        raise click.ClickException(failed)
+
+
+def serve(settings: ApiSettings, listener: socket.socket) -> str:
+    """Serve until a signal, and answer why that was no success; empty = it was one."""
+    failures: list[str] = []
+
+    def on_failure() -> None:
+        failures.append("the facade lost what it cannot work without; the lines above say what")
+        signal.raise_signal(signal.SIGTERM)
+
     server = uvicorn.Server(
         uvicorn.Config(
-            create_app(settings),
+            create_app(settings, on_failure),
             loop="uvloop",
             http="httptools",
             lifespan="on",
@@ -55,10 +70,19 @@ def api(config: Path) -> None:
             timeout_graceful_shutdown=STOP_SECONDS,
         )
     )
+    # The server sends itself the signal again once it has stopped, which would end the process as
+    # a failure; a stop that was asked for is none.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, ignore)
     with listener:
         server.run(sockets=[listener])
     if not server.started:
-        raise click.ClickException("the facade could not start; the lines above say why")
+        failures.append("the facade could not start; the lines above say why")
+    return "; ".join(failures)
+
+
+def ignore(number: int, frame: FrameType | None) -> None:
+    """Do nothing about a signal that was acted upon."""
 
 
 def listen(settings: ApiSettings) -> socket.socket:

@@ -46,7 +46,11 @@ async def list_containers(request: Request) -> Response:
     """List the containers of the organization, oldest first."""
     context, principal = context_of(request), principal_of(request)
     held = await context.reading.all(principal, token_of(request))
-    return answer([record_of(request, one) for one in held])
+    deployments = context.views.deployments_of(principal.namespace)
+    parts = [
+        (one, principal.organization, deployments.get(one.container.spec.repo)) for one in held
+    ]
+    return answer(context.encoder.records(parts))
 
 
 @router.post("", status_code=201)
@@ -58,9 +62,6 @@ async def create_container(request: Request, body: Create) -> Response:
         made = await context.creation.create(principal, body, retry_key)
         act.target = made.held.id
         shown = record_of(request, made.held)
-    config = made.release.config if made.release is not None else None
-    if config is not None and made.held.container.status.resources is None:
-        shown.update(cpus=config.cpus, memory_mb=config.memory, gpus=config.gpus)
     headers = {"location": f"/api/containers/{made.held.id}", TOKEN: made.version}
     return answer(shown, 201, headers)
 

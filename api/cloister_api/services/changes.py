@@ -7,32 +7,29 @@ Which action a state allows is the table of the client contract, section 1.
 import secrets
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from cloister_api.errors import ApiError, bad_request, conflict, not_found
+from cloister_api.errors import ApiError, conflict, not_found
 from cloister_api.principal import Principal
-from cloister_api.records import Standing, standing
+from cloister_api.records import standing
 from cloister_api.resolution import Found, Resolution, refusal_of_source
 from cloister_api.schemas.containers import Changes
 from cloister_api.services.claims import Claims
 from cloister_api.services.creation import refuse
 from cloister_api.services.reading import Reading
+from cloister_api.services.specs import changed_keys, changed_spec, restored
 from cloister_api.views import HeldContainer, Views
 from cloister_clients.kube import Conflict, Invalid, KubeClient, NotFound
 from cloister_clients.kube.errors import BadRequest
 from cloister_clients.kube.kinds import of
 from cloister_clients.sources import SourceError
 from cloister_crds.kinds import Container, Enclave
-from cloister_crds.kinds.container import (
-    ContainerPhase,
-    ContainerSpec,
-    DesiredState,
-    Variable,
-)
+from cloister_crds.kinds.container import DesiredState
 from cloister_crds.kinds.enclave import EnclavePhase
 from cloister_crds.kinds.hostnameclaim import ClaimHolder
 from cloister_crds.kinds.request import RequestRecord
+from cloister_crds.lifecycle.actions import ApiAction, refusal
 from cloister_crds.lifecycle.validation import Question, file_problems, spec_problems
 from cloister_crds.names import generated_hostname
 
@@ -40,7 +37,6 @@ __all__ = ["Changed", "Changing"]
 
 ATTEMPTS = 8
 """How often a patch is decided anew when somebody else writes at the same time."""
-RESTING = frozenset({ContainerPhase.STOPPING, ContainerPhase.STOPPED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +85,9 @@ class Changing:
         KubeError
             When the cluster refuses or does not answer.
         """
-        forbid(held, "relaunch", RESTING)
+        forbid(held, ApiAction.RELAUNCH)
         found = await self._checked(principal, held, body)
-        return await self._patch(held, self._deploying(body, found, "relaunch", RESTING))
+        return await self._patch(held, self._deploying(body, found, ApiAction.RELAUNCH))
 
     async def start(self, principal: Principal, held: HeldContainer, body: Changes) -> Changed:
         """Deploy a stopped container with what it was, or what the body changes.
@@ -103,10 +99,9 @@ class Changing:
         KubeError
             When the cluster refuses or does not answer.
         """
-        other = frozenset(ContainerPhase) - {ContainerPhase.STOPPED}
-        forbid(held, "start", other)
+        forbid(held, ApiAction.START)
         found = await self._checked(principal, held, body)
-        return await self._patch(held, self._deploying(body, found, "start", other))
+        return await self._patch(held, self._deploying(body, found, ApiAction.START))
 
     async def stop(self, held: HeldContainer) -> Changed:
         """End what runs and keep the Container; nothing changes when that was asked for before.
@@ -156,11 +151,7 @@ class Changing:
         KubeError
             When the cluster refuses or does not answer.
         """
-        if standing(held.container).update is None:
-            raise conflict(
-                f"no update is in progress, so cancel is not possible in state "
-                f"{standing(held.container).phase.value}"
-            )
+        forbid(held, ApiAction.CANCEL)
         earlier = await self._request_before(held.container)
 
         def decide(present: HeldContainer) -> dict[str, Any]:
@@ -218,20 +209,8 @@ class Changing:
             found = await self._resolution.find(spec.repo, spec.tag)
         except SourceError as error:
             raise refusal_of_source(error) from error
-        refuse(
-            file_problems(
-                Question(
-                    name=question.name,
-                    spec=spec,
-                    organization=principal.organization,
-                    hosts=question.hosts,
-                    secrets=question.secrets,
-                    release=found.release,
-                    images=found.images,
-                )
-            ),
-            found.images.values(),
-        )
+        answered = replace(question, release=found.release, images=found.images)
+        refuse(file_problems(answered), found.images.values())
         if spec.debug != container.spec.debug:
             await self._claim_other_name(principal, container, debug=spec.debug)
         return found
@@ -266,13 +245,11 @@ class Changing:
             hostname, ClaimHolder(namespace=principal.namespace, name=meta.name)
         )
 
-    def _deploying(
-        self, body: Changes, found: Found, action: str, forbidden: frozenset[ContainerPhase]
-    ) -> Decide:
+    def _deploying(self, body: Changes, found: Found, action: ApiAction) -> Decide:
         """Answer how a relaunch or start changes the spec that it finds."""
 
         def decide(present: HeldContainer) -> dict[str, Any]:
-            forbid(present, action, forbidden)
+            forbid(present, action)
             spec = present.container.spec
             tag = body.tag or spec.tag
             if tag != found.release.tag:
@@ -345,7 +322,7 @@ class Changing:
                 )
 
 
-def forbid(held: HeldContainer, action: str, forbidden: frozenset[ContainerPhase]) -> None:
+def forbid(held: HeldContainer, action: ApiAction) -> None:
     """Refuse an action in a state.
 
     Raises
@@ -353,60 +330,13 @@ def forbid(held: HeldContainer, action: str, forbidden: frozenset[ContainerPhase
     ApiError
         409 that names action and state.
     """
-    where: Standing = standing(held.container)
-    if where.phase in forbidden:
-        raise conflict(f"{action} is not possible in state {where.phase.value}")
-    if action == "start" and where.updating:
-        raise conflict("start is not possible while an update is in progress")
-
-
-def changed_keys(spec: ContainerSpec, body: Changes) -> dict[str, Any]:
-    """Answer the keys of spec that a body changes, as a merge patch.
-
-    Raises
-    ------
-    ApiError
-        400 when the custom domain is neither empty nor a host name.
-    """
-    after = changed_spec(spec, body)
-    patch: dict[str, Any] = {}
-    before_wire, after_wire = spec.wire(), after.wire()
-    for key in before_wire.keys() | after_wire.keys():
-        if before_wire.get(key) != after_wire.get(key):
-            patch[key] = after_wire.get(key)
-    return patch
-
-
-def changed_spec(spec: ContainerSpec, body: Changes) -> ContainerSpec:
-    """Answer the spec with what a body changes.
-
-    Raises
-    ------
-    ApiError
-        400 when the custom domain is neither empty nor a host name.
-    """
-    given: dict[str, Any] = {
-        "tag": body.tag,
-        "debug": body.debug,
-        "staging": body.staging,
-        "gpus": body.gpus,
-        "host": body.host_name,
-        "secrets": tuple(body.secrets) if body.secrets is not None else None,
-        "ssh_keys": tuple(body.ssh_keys) if body.ssh_keys is not None else None,
-    }
-    update = {key: value for key, value in given.items() if value is not None}
-    if body.variables is not None:
-        update["variables"] = tuple(Variable(name=k, value=v) for k, v in body.variables.items())
-    if body.custom_domain is not None:
-        if body.custom_domain and "." not in body.custom_domain:
-            raise bad_request("custom_domain", "custom_domain is no host name with a domain")
-        update["custom_domain"] = body.custom_domain or None
-    return spec.model_copy(update=update)
-
-
-def restored(request: RequestRecord, spec: ContainerSpec) -> dict[str, Any]:
-    """Answer the merge patch that makes a spec ask for an earlier request again."""
-    names = tuple(name for name in RequestRecord.model_fields if name != "repo")
-    earlier = request.model_dump(mode="json", by_alias=True, include=set(names))
-    present = spec.model_dump(mode="json", by_alias=True, include=set(names))
-    return {key: value for key, value in earlier.items() if value != present[key]}
+    where = standing(held.container)
+    resources = held.container.status.resources
+    message = refusal(
+        action,
+        where.phase,
+        where.update.status if where.update is not None else None,
+        gpus=resources.gpus if resources is not None else 0,
+    )
+    if message is not None:
+        raise conflict(message)

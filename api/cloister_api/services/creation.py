@@ -5,6 +5,7 @@ adopted by its repetition, or swept by the operator. Nothing is written before e
 be known has been checked.
 """
 
+import asyncio
 import hashlib
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -15,23 +16,24 @@ import msgspec
 from cloister_api.errors import ApiError, conflict, forbidden, unavailable
 from cloister_api.ledger.audit import AuditTrail
 from cloister_api.principal import Principal
+from cloister_api.records import ASKED_ANNOTATION, asked_resources
 from cloister_api.resolution import Resolution, refusal_of_source
 from cloister_api.schemas.containers import Create
 from cloister_api.services.claims import Claims
 from cloister_api.services.reading import Reading
 from cloister_api.services.refusals import refusal
+from cloister_api.services.specs import spec_of
 from cloister_api.views import HeldContainer, Views
 from cloister_clients.kube import AlreadyExists, Invalid, KubeClient, NotFound
 from cloister_clients.kube.errors import BadRequest
 from cloister_clients.kube.kinds import of
 from cloister_clients.sources import SourceError
 from cloister_crds.kinds import Container, Deployment, Enclave
-from cloister_crds.kinds.container import ContainerSpec, Variable
+from cloister_crds.kinds.container import ContainerSpec
 from cloister_crds.kinds.deployment import DeploymentSpec
 from cloister_crds.kinds.hostnameclaim import ClaimHolder
 from cloister_crds.kinds.meta import GROUP, ObjectMeta
 from cloister_crds.lifecycle.limits import counted, rank
-from cloister_crds.lifecycle.observed import ReleaseFacts
 from cloister_crds.lifecycle.validation import Question, file_problems, spec_problems
 from cloister_crds.names import (
     CONTAINER_LABEL,
@@ -49,6 +51,8 @@ __all__ = ["CREATED", "Creation", "Made"]
 
 REQUEST_ANNOTATION = f"{GROUP}/create-request"
 """Digest of the request that made a Container; a repetition of it finds its own work."""
+YIELD_SECONDS = 1.0
+"""How long a Container that pushed another one over the limit waits for that one to go."""
 CREATED = "201"
 """Result in the audit trail of a create that was answered."""
 
@@ -61,8 +65,6 @@ class Made:
     """The Container."""
     version: str
     """Its resourceVersion, for reads at other replicas."""
-    release: ReleaseFacts | None
-    """The release that it runs; None when an earlier try had made it."""
 
 
 class Creation:
@@ -113,11 +115,14 @@ class Creation:
         """
         digest = request_digest(principal, body, retry_key)
         namesakes = self._views.containers_of(principal.namespace)
-        earlier = await self._earlier(namesakes, body, digest, retry_key)
+        same_name = [one for one in namesakes if is_named(one, body)]
+        earlier = await self._earlier(same_name, digest, retry_key)
         if earlier is not None:
             return earlier
         question = self._question(principal, body, namesakes)
         refuse(spec_problems(question))
+        if same_name:
+            raise name_taken(body)
         taken = {one.container.metadata.name for one in namesakes}
         name = object_name(body.name, debug=body.debug, taken=taken)
         holder = ClaimHolder(namespace=principal.namespace, name=name)
@@ -135,7 +140,15 @@ class Creation:
         answered = replace(question, release=found.release, images=found.images)
         refuse(file_problems(answered), found.images.values())
         spec = question.spec.model_copy(update={"commit": found.release.commit})
-        manifest = self._manifest(principal, name, spec, digest)
+        manifest = manifest_of(
+            name,
+            principal.namespace,
+            spec,
+            {
+                REQUEST_ANNOTATION: digest,
+                ASKED_ANNOTATION: asked_resources(found.release.config),
+            },
+        )
         await self._write(principal, manifest, hostname, holder, body.repo)
         try:
             item = await self._client.create(of(Container), manifest)
@@ -143,33 +156,21 @@ class Creation:
             return await self._already_made(principal, name, body, digest, retry_key, error)
         await self._stay_within_limit(principal, item)
         held = await self._reading.written(item)
-        return Made(held, item["metadata"]["resourceVersion"], found.release)
+        return Made(held, item["metadata"]["resourceVersion"])
 
     async def _earlier(
-        self, namesakes: list[HeldContainer], body: Create, digest: str, retry_key: str | None
+        self, same_name: list[HeldContainer], digest: str, retry_key: str | None
     ) -> Made | None:
-        """Find the Container that an unanswered try of the same request has made.
-
-        Raises
-        ------
-        ApiError
-            409 when the name belongs to a Container of another request, or of an answered one.
-        """
-        for held in namesakes:
-            container = held.container
-            if container.display_name != body.name or container.spec.debug != body.debug:
+        """Find the Container that an unanswered try of the same request has made."""
+        for held in same_name:
+            meta = held.container.metadata
+            if meta.annotations.get(REQUEST_ANNOTATION) != digest:
                 continue
-            meta = container.metadata
-            if meta.annotations.get(REQUEST_ANNOTATION) == digest:
-                answered = await self._audit.contains(
-                    action="container.create", target=held.id, result=CREATED
-                )
-                if retry_key is not None or not answered:
-                    return Made(held, meta.resource_version, None)
-            raise conflict(
-                f"the organization has a {'debug ' if body.debug else ''}container named "
-                f"{body.name}; choose another name or delete it first"
+            answered = await self._audit.contains(
+                action="container.create", target=held.id, result=CREATED
             )
+            if retry_key is not None or not answered:
+                return Made(held, meta.resource_version)
         return None
 
     def _question(
@@ -209,18 +210,6 @@ class Creation:
                 f"the earlier container of this name is still being torn down and {hostname} is "
                 "taken until then; try again shortly"
             )
-
-    def _manifest(
-        self, principal: Principal, name: str, spec: ContainerSpec, digest: str
-    ) -> dict[str, Any]:
-        return Container(
-            metadata=ObjectMeta(
-                name=name,
-                namespace=principal.namespace,
-                annotations={REQUEST_ANNOTATION: digest},
-            ),
-            spec=spec,
-        ).manifest()
 
     async def _write(
         self,
@@ -287,33 +276,45 @@ class Creation:
             409 when it is another's.
         """
         present = await self._reading.now(principal.namespace, name)
-        made = await self._earlier([present], body, digest, retry_key)
+        made = await self._earlier([present], digest, retry_key)
         if made is not None:
             return made
-        raise conflict(
-            f"a container named {name} was created at the same moment; list the containers"
-        ) from error
+        raise name_taken(body) from error
 
     async def _stay_within_limit(self, principal: Principal, item: dict[str, Any]) -> None:
-        """Take the own Container back when it lies beyond the limit.
+        """Take the own Container back when it does not fit under the limit.
 
         The list is read from the server, so that of two creates at the same moment both see both
-        and come to the same order.
+        and come to the same order. That order is by seconds, then by uid: a Container of the same
+        second that was there first, and perhaps answered, may be pushed out by this one. It is then
+        given time to take itself back, and if it does not, this one yields.
 
         Raises
         ------
         ApiError
             403 "quota reached".
         """
-        containers = [held.container for held in await self._reading.list_now(principal.namespace)]
-        place = rank(Container.read(item), containers)
+        own = Container.read(item)
         most = principal.organization.spec.limits.containers
-        if place is None or place < most:
-            return
-        meta = item["metadata"]
+        loop = asyncio.get_running_loop()
+        patience = loop.time() + YIELD_SECONDS
+        while True:
+            listed = await self._reading.list_now(principal.namespace)
+            order = counted(held.container for held in listed)
+            place = rank(own, order)
+            beyond = [
+                one
+                for one in order[most:]
+                if one.metadata.creation_timestamp == own.metadata.creation_timestamp
+            ]
+            if place is None or (place < most and not beyond):
+                return
+            if place >= most or loop.time() > patience:
+                break
+            await asyncio.sleep(0.05)
         with suppress(NotFound):
             await self._client.delete(
-                of(Container), meta["name"], principal.namespace, uid=meta["uid"]
+                of(Container), own.metadata.name, principal.namespace, uid=own.metadata.uid
             )
         raise forbidden(
             f"quota reached: the organization may have {most} containers (stopped ones count); "
@@ -321,23 +322,12 @@ class Creation:
         )
 
 
-def spec_of(body: Create) -> ContainerSpec:
-    """Answer the spec that a body asks for."""
-    return ContainerSpec(
-        name=body.name,
-        repo=body.repo,
-        tag=body.tag,
-        variables=tuple(Variable(name=k, value=v) for k, v in body.variables.items()),
-        secrets=tuple(body.secrets),
-        ssh_keys=tuple(body.ssh_keys),
-        debug=body.debug,
-        staging=body.staging,
-        gpus=body.gpus,
-        custom_domain=body.custom_domain,
-        host=body.host_name,
-        disable_confidential=body.disable_cc_mode,
-        replaces=body.replace_container_id,
-    )
+def manifest_of(
+    name: str, namespace: str, spec: ContainerSpec, annotations: dict[str, str]
+) -> dict[str, Any]:
+    """Answer the Container as it is sent to the server."""
+    meta = ObjectMeta(name=name, namespace=namespace, annotations=annotations)
+    return Container(metadata=meta, spec=spec).manifest()
 
 
 def refuse(problems: Any, images: Any = ()) -> None:
@@ -351,6 +341,20 @@ def refuse(problems: Any, images: Any = ()) -> None:
     found = refusal(problems, images)
     if found is not None:
         raise found
+
+
+def is_named(held: HeldContainer, body: Create) -> bool:
+    """Answer whether a container has the name that a body asks for."""
+    container = held.container
+    return container.display_name == body.name and container.spec.debug is body.debug
+
+
+def name_taken(body: Create) -> ApiError:
+    """409: the organization has a container of that name."""
+    return conflict(
+        f"the organization has a {'debug ' if body.debug else ''}container named {body.name}; "
+        "choose another name or delete it first"
+    )
 
 
 def request_digest(principal: Principal, body: Create, retry_key: str | None) -> str:

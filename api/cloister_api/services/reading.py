@@ -3,17 +3,22 @@
 An identifier of another organization answers as a random one does (client contract, section 1).
 """
 
+import logging
 import re
+
+from pydantic import ValidationError
 
 from cloister_api.errors import ApiError, not_found
 from cloister_api.principal import Principal
 from cloister_api.views import HeldContainer, Views, hold
 from cloister_clients.kube import KubeClient
-from cloister_clients.kube.client import Object
+from cloister_clients.kube.events import Object
 from cloister_clients.kube.kinds import of
 from cloister_crds.kinds import Container
 
 __all__ = ["Reading"]
+
+logger = logging.getLogger(__name__)
 
 UUID = re.compile(r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 TOKEN_WAIT = 0.5
@@ -56,7 +61,7 @@ class Reading:
             When the cluster does not answer.
         """
         page = await self._client.list(of(Container), namespace)
-        return [held for held in map(hold, page.items) if not held.going]
+        return [held for held in map(readable, page.items) if held is not None and not held.going]
 
     async def get(self, principal: Principal, given: str, token: str | None) -> HeldContainer:
         """Answer one container of the organization.
@@ -138,3 +143,12 @@ class Reading:
         if not token.isascii() or not token.isdigit():
             raise ApiError(400, "BAD_REQUEST", "X-Consistency-Token is none of this installation")
         return await self._views.containers.reached(token, within=TOKEN_WAIT)
+
+
+def readable(item: Object) -> HeldContainer | None:
+    """Answer the container, or None with a warning: one that cannot be read hides no other."""
+    try:
+        return hold(item)
+    except ValidationError:
+        logger.exception("container %s cannot be read", item["metadata"]["name"])
+        return None

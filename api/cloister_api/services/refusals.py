@@ -23,6 +23,9 @@ WIRE = {
     "spec.name": "name",
     "spec.gpus": "gpus",
     "spec.staging": "staging",
+    "spec.debug": "debug",
+    "spec.repo": "repo",
+    "spec.tag": "tag",
     "spec.promote": "promote",
     "metadata.namespace": "",
 }

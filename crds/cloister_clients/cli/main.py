@@ -42,7 +42,8 @@ def _missing(entry: EntryPoint, error: ImportError | AttributeError) -> click.Co
     """Make a command that says why the real one cannot be used."""
     extra = EXTRAS.get(entry.module.partition(".")[0])
     what = error.name or str(error)
-    if extra is None or what.partition(".")[0].startswith("cloister_"):
+    broken = extra is None or what.partition(".")[0].startswith("cloister_")
+    if broken:
         sentence = f"cloister {entry.name} is broken: {what} is missing; install cloister again."
     else:
         sentence = (
@@ -59,7 +60,7 @@ def _missing(entry: EntryPoint, error: ImportError | AttributeError) -> click.Co
         params=[click.Argument(["words"], nargs=-1, type=click.UNPROCESSED)],
         context_settings={"ignore_unknown_options": True},
         add_help_option=False,
-        short_help=f"Not installed: needs the extra {extra!r}." if extra else "Broken.",
+        short_help="Broken." if broken else f"Not installed: needs the extra {extra!r}.",
     )
 
 

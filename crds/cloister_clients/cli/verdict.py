@@ -1,5 +1,7 @@
 """The verdict about a configuration file as a table for people, with excerpts of the file."""
 
+import re
+
 from rich.box import SIMPLE_HEAD
 from rich.console import Console, Group
 from rich.table import Table
@@ -10,6 +12,8 @@ from cloister_crds.problems import Problem, Severity
 
 __all__ = ["print_verdict", "printable"]
 
+BREAKS = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
+"""Where YAML 1.1, which the event parser speaks, ends a line."""
 COLOURS = {Severity.ERROR: "bold red", Severity.WARNING: "yellow"}
 
 
@@ -24,7 +28,7 @@ def print_verdict(parsed: ParsedConfig, name: str) -> None:
         Name of the file, for the summary.
     """
     console = Console(highlight=False, soft_wrap=False)
-    lines = parsed.raw.decode("utf-8", "replace").splitlines()
+    lines = BREAKS.split(parsed.raw.decode("utf-8-sig", "replace"))
     if parsed.problems:
         table = Table(box=SIMPLE_HEAD, pad_edge=False)
         table.add_column("place", justify="right", no_wrap=True)

@@ -3,7 +3,7 @@
 Objects travel as plain dicts; what they mean is read by `cloister_crds.kinds`.
 """
 
-from cloister_clients.kube.client import Event, EventType, KubeClient, Page
+from cloister_clients.kube.client import KubeClient, Page
 from cloister_clients.kube.config import ConfigError, KubeConfig
 from cloister_clients.kube.errors import (
     AlreadyExists,
@@ -16,6 +16,7 @@ from cloister_clients.kube.errors import (
     Unauthorized,
     Unavailable,
 )
+from cloister_clients.kube.events import Event, EventType, Object
 from cloister_clients.kube.kinds import KindRef
 from cloister_clients.kube.reflector import Entry, Reflector
 
@@ -34,6 +35,7 @@ __all__ = [
     "KubeConfig",
     "KubeError",
     "NotFound",
+    "Object",
     "Page",
     "Reflector",
     "Unauthorized",

@@ -8,20 +8,17 @@ caller. Sources: Kubernetes, "API Concepts" (lists in chunks, watches, bookmarks
 import asyncio
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import Any, Self
+from typing import Self
 
 import msgspec
 
 from cloister_clients.kube.config import KubeConfig
-from cloister_clients.kube.errors import Unavailable, error_from_status
+from cloister_clients.kube.errors import Unavailable
+from cloister_clients.kube.events import Event, Object, read_event
 from cloister_clients.kube.kinds import KindRef
 from cloister_clients.kube.transport import Limits, Request, Transport, encode
 
-__all__ = ["Event", "EventType", "KubeClient", "Object", "Page"]
-
-Object = dict[str, Any]
-"""An object of the API as JSON data."""
+__all__ = ["Event", "KubeClient", "Object", "Page"]
 
 METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
@@ -29,25 +26,6 @@ MERGE_PATCH = "application/merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
 WATCH_GRACE = 30.0
 """Seconds that a watch may outlive the time it was asked for before it counts as dead."""
-
-
-class EventType(StrEnum):
-    """What a watch tells."""
-
-    ADDED = "ADDED"
-    MODIFIED = "MODIFIED"
-    DELETED = "DELETED"
-    BOOKMARK = "BOOKMARK"
-
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """One event of a watch."""
-
-    type: EventType
-    """What happened."""
-    object: Object
-    """The object after it; of a bookmark only its resourceVersion means something."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -482,23 +460,3 @@ def selectors(label_selector: str | None, field_selector: str | None) -> dict[st
 def complete(ref: KindRef, body: Object) -> Object:
     """Answer the body with apiVersion and kind."""
     return {"apiVersion": ref.api_version, "kind": ref.kind, **body}
-
-
-def read_event(line: bytes) -> Event:
-    """Read one line of a watch.
-
-    Raises
-    ------
-    KubeError
-        When it is an ERROR event, such as `Gone`.
-    Unavailable
-        When the line is none of a watch.
-    """
-    try:
-        body = msgspec.json.decode(line)
-        kind, item = body["type"], body["object"]
-        if kind == "ERROR":
-            raise error_from_status(item)
-        return Event(EventType(kind), item)
-    except (msgspec.DecodeError, KeyError, TypeError, ValueError) as error:
-        raise Unavailable(0, "BadAnswer", "the watch sent something that is no event") from error

@@ -15,8 +15,9 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from cloister_clients.kube.client import Event, EventType, KubeClient, Object
+from cloister_clients.kube.client import KubeClient
 from cloister_clients.kube.errors import Gone, KubeError
+from cloister_clients.kube.events import Event, EventType, Object
 from cloister_clients.kube.kinds import KindRef
 
 __all__ = ["Entry", "Pauses", "Reflector", "reduced"]

@@ -34,7 +34,7 @@ _MEANINGS: tuple[tuple[re.Pattern[str], type[SourceRefused | SourceUnavailable],
         re.compile(r"Host key verification failed|REMOTE HOST IDENTIFICATION HAS CHANGED"),
         SourceRefused,
         (
-            "the git server's host key is not the one in known_hosts_file; "
+            "the git server's host key is not the one in knownHostsFile; "
             "an administrator has to check and enter it"
         ),
     ),
@@ -65,7 +65,7 @@ _MEANINGS: tuple[tuple[re.Pattern[str], type[SourceRefused | SourceUnavailable],
     (
         re.compile(r"File too large|signal 25|Out of memory|malloc failed", re.IGNORECASE),
         SourceRefused,
-        "{repo} is too large to be fetched; an administrator can raise max_fetch_bytes",
+        "{repo} is too large to be fetched; an administrator can raise maxFetchBytes",
     ),
 )
 """What else git can say -> what it means; the first that fits counts."""

@@ -191,10 +191,10 @@ class Forge:
             token = self._settings.read_token()
         except (OSError, UnicodeError) as error:
             raise SourceUnauthorized(
-                "the token of the forge could not be read; an administrator has to check token_file"
+                "the token of the forge could not be read; an administrator has to check tokenFile"
             ) from error
         if token is not None and not (token.isascii() and token.isprintable()):
-            raise SourceUnauthorized("the token in token_file holds characters that no token has")
+            raise SourceUnauthorized("the token in tokenFile holds characters that no token has")
         return token
 
     async def _ask(self, repo: str, path: str, headers: dict[str, str], limit: int) -> Answer:
@@ -232,6 +232,10 @@ class Forge:
                 "the forge wants fewer requests; it is asked again later", retry_after=wait
             )
         match answer.status:
+            case 401 if self._settings.token_file is None:
+                return SourceUnauthorized(
+                    "the forge wants to know who asks; an administrator has to set tokenFile"
+                )
             case 401:
                 return SourceUnauthorized(
                     "the forge refused the installation's own token; an administrator has to "

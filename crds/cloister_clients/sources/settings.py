@@ -91,11 +91,11 @@ class SourceSettings(BaseModel):
                 + (", or an absolute directory" if self.kind is SourceKind.GIT else "")
             )
         if url.password or (url.username and url.scheme != "ssh"):
-            raise ValueError("base holds credentials; put the token into token_file")
+            raise ValueError("base holds credentials; put the token into tokenFile")
         if url.query or url.fragment:
             raise ValueError("base has a query or a fragment; write the address alone")
         if url.scheme == "ssh" and self.known_hosts_file is None:
-            raise ValueError("base is an ssh address, so known_hosts_file is needed")
+            raise ValueError("base is an ssh address, so knownHostsFile is needed")
         return self
 
     @property

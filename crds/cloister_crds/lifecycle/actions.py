@@ -7,7 +7,7 @@ One table, asked by the facade before it writes; the operator never asks it. Doo
 from collections.abc import Mapping
 from enum import StrEnum
 
-from cloister_crds.kinds.container import Container, ContainerPhase, DesiredState
+from cloister_crds.kinds.container import ContainerPhase, UpdatePhase
 
 __all__ = ["TABLE", "ApiAction", "Effect", "Standing", "effect_of", "refusal", "standing_of"]
 
@@ -105,29 +105,24 @@ _INSTEAD: Mapping[tuple[ApiAction, Standing], str] = {
 """What to do where an action is refused."""
 
 
-def standing_of(container: Container) -> Standing:
+def standing_of(phase: ContainerPhase, update: UpdatePhase | None) -> Standing:
     """Tell where a container stands.
-
-    What spec says counts before what status says: a stop that the operator has not seen yet is a
-    stop. A container without a status is on its way.
 
     Parameters
     ----------
-    container
-        The Container.
+    phase
+        The status word that the door shows.
+    update
+        The status of its update, also of one that waits or has failed; None = there is none.
     """
-    phase = container.status.phase or ContainerPhase.DEPLOYING
-    down = {ContainerPhase.STOPPING, ContainerPhase.STOPPED}
-    if container.spec.state is DesiredState.STOPPED:
-        return Standing.STOPPED if phase is ContainerPhase.STOPPED else Standing.STOPPING
-    if container.status.update is not None:
+    if phase is ContainerPhase.STOPPING:
+        return Standing.STOPPING
+    if phase is ContainerPhase.STOPPED:
+        return Standing.STOPPED
+    if update is not None:
         return Standing.UPDATING
-    if phase in down:
-        return Standing.ON_THE_WAY
-    return {
-        ContainerPhase.READY: Standing.READY,
-        ContainerPhase.FAILED: Standing.FAILED,
-    }.get(phase, Standing.ON_THE_WAY)
+    settled = {ContainerPhase.READY: Standing.READY, ContainerPhase.FAILED: Standing.FAILED}
+    return settled.get(phase, Standing.ON_THE_WAY)
 
 
 def effect_of(action: ApiAction, standing: Standing) -> Effect:
@@ -143,35 +138,37 @@ def effect_of(action: ApiAction, standing: Standing) -> Effect:
     return TABLE[action][standing]
 
 
-def refusal(action: ApiAction, container: Container) -> str | None:
+def refusal(
+    action: ApiAction, phase: ContainerPhase, update: UpdatePhase | None, *, gpus: int = 0
+) -> str | None:
     """Say why an action may not be done now.
 
     Parameters
     ----------
     action
         The action.
-    container
-        The Container.
+    phase
+        The status word that the door shows.
+    update
+        The status of its update; None = there is none.
+    gpus
+        GPUs of the enclave that serves.
 
     Returns
     -------
     str | None
         The message of the 409, which names the action and the state; None = it may be done.
     """
-    standing = standing_of(container)
+    standing = standing_of(phase, update)
     if effect_of(action, standing) is Effect.REFUSE:
-        instead = _INSTEAD.get((action, standing), "there is no update in progress")
-        return f"{action} is not possible while the container is {standing}: {instead}."
-    update = container.status.update
-    if action is ApiAction.ACCEPT and update is not None and update.status.value != "ready":
-        return (
-            f"accept is not possible while the update is {update.status}: only an update that is "
-            "ready and staged can be accepted."
-        )
-    gpus = container.status.resources.gpus if container.status.resources else 0
+        instead = _INSTEAD.get((action, standing), "no update is in progress")
+        during = " while an update is in progress" if standing is Standing.UPDATING else ""
+        return f"{action} is not possible in state {phase}{during}: {instead}"
+    if action is ApiAction.ACCEPT and update is not UpdatePhase.READY:
+        return f"accept is not possible while the update is {update}: wait until it is ready"
     if action is ApiAction.CANCEL and gpus > 1:
         return (
-            f"cancel is not possible with {gpus} GPUs: such an update stops the present release "
-            "first; relaunch the container with the tag you want."
+            f"cancel is not possible with {gpus} GPUs, whose update stops the present release "
+            "first: relaunch with the tag that you want"
         )
     return None

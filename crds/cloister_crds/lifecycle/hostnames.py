@@ -1,6 +1,6 @@
 """The host names of a Container, who holds them, and which claims it no longer needs."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 from cloister_crds.kinds.container import Container
 from cloister_crds.kinds.hostnameclaim import HostnameClaim
@@ -11,7 +11,6 @@ from cloister_crds.names import generated_hostname
 __all__ = [
     "internal_hostname",
     "is_held_by",
-    "orphaned_claims",
     "superfluous_claims",
     "wanted_hostnames",
 ]
@@ -98,32 +97,6 @@ def superfluous_claims(
         if hostname not in kept
         and is_held_by(claim, container)
         and claim.metadata.deletion_timestamp is None
-    )
-
-
-def orphaned_claims(
-    claims: Iterable[HostnameClaim],
-    *,
-    holders: Collection[tuple[str, str]],
-    in_use: Collection[str],
-) -> tuple[ReleaseHostname, ...]:
-    """Answer which claims outlived the Container that held them.
-
-    Parameters
-    ----------
-    claims
-        Claims to look at.
-    holders
-        Namespace and metadata.name of every Container there is.
-    in_use
-        Host names of every Enclave that has a Pod.
-    """
-    return tuple(
-        _release(each)
-        for each in claims
-        if (each.spec.holder.namespace, each.spec.holder.name) not in holders
-        and each.metadata.name not in in_use
-        and each.metadata.deletion_timestamp is None
     )
 
 

@@ -5,11 +5,15 @@ sides come to the same answer from the same list.
 """
 
 from collections.abc import Iterable
+from datetime import UTC, datetime
 
 from cloister_crds.kinds.container import Container
 from cloister_crds.kinds.organization import Billing, Organization
 
 __all__ = ["billing_of", "counted", "rank"]
+
+_LAST = datetime.max.replace(tzinfo=UTC)
+"""Place of what the server has not given a time yet."""
 
 
 def counted(containers: Iterable[Container]) -> tuple[Container, ...]:
@@ -24,22 +28,8 @@ def counted(containers: Iterable[Container]) -> tuple[Container, ...]:
         All Containers of the organization's namespace.
     """
     everything = tuple(containers)
-    replaced = {each.spec.replaces for each in everything if each.spec.replaces}
-    return tuple(
-        sorted(
-            (
-                each
-                for each in everything
-                if each.metadata.name not in replaced and each.metadata.deletion_timestamp is None
-            ),
-            key=lambda each: (
-                each.metadata.creation_timestamp.timestamp()
-                if each.metadata.creation_timestamp
-                else float("inf"),
-                each.metadata.uid,
-            ),
-        )
-    )
+    replaced = _replaced(everything)
+    return tuple(sorted((each for each in everything if _counts(each, replaced)), key=_place))
 
 
 def rank(container: Container, containers: Iterable[Container]) -> int | None:
@@ -50,7 +40,7 @@ def rank(container: Container, containers: Iterable[Container]) -> int | None:
     container
         The Container.
     containers
-        All Containers of the organization's namespace, it included.
+        All Containers of the organization's namespace.
 
     Returns
     -------
@@ -58,10 +48,26 @@ def rank(container: Container, containers: Iterable[Container]) -> int | None:
         From 0; it fits while this is smaller than ``spec.limits.containers`` of the Organization.
         None when it does not count.
     """
-    for place, each in enumerate(counted(containers)):
-        if each.metadata.uid == container.metadata.uid:
-            return place
-    return None
+    everything = tuple(containers)
+    replaced = _replaced(everything)
+    if not _counts(container, replaced):
+        return None
+    own = _place(container)
+    return sum(_place(each) < own and _counts(each, replaced) for each in everything)
+
+
+def _replaced(containers: tuple[Container, ...]) -> frozenset[str]:
+    return frozenset(each.spec.replaces for each in containers if each.spec.replaces)
+
+
+def _counts(container: Container, replaced: frozenset[str]) -> bool:
+    metadata = container.metadata
+    return metadata.name not in replaced and metadata.deletion_timestamp is None
+
+
+def _place(container: Container) -> tuple[datetime, str]:
+    metadata = container.metadata
+    return (metadata.creation_timestamp or _LAST, metadata.uid)
 
 
 def billing_of(organization: Organization) -> Billing:

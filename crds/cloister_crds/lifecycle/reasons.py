@@ -83,15 +83,18 @@ _STATES = (
     _state("Healthy", "Every container of the enclave has started and is healthy."),
     _state("Routing", "The enclave is ready and the Service is being pointed at it."),
     _state("Updating", "The present release serves while the new one starts beside it."),
-    _state(
-        "AwaitingPromotion",
-        "A staged update is ready and waits.",
-        "Set spec.promote to status.update.revision.",
-    ),
     _state("NoTee", "The Host has no trusted execution environment."),
     _state("SharedNetwork", "The containers of the enclave share one network namespace."),
     _state("HostCannot", "Fields of the file that this Host cannot enforce."),
-    _state("Ended", "The enclave was told to end."),
+    _state("NodesReady", "The Host has nodes that are ready."),
+    _state(
+        "NoNode",
+        "No node that is ready fits the Host; enclaves wait for one.",
+        "Add a node with the labels of the Host's nodeSelector.",
+    ),
+    _state("NamespaceReady", "The Organization has its namespace."),
+    _state("Counted", "The Containers of the repository were counted."),
+    _state("ValueFound", "The value of the secret can be read."),
 )
 
 _TRANSIENT = (
@@ -147,6 +150,12 @@ _TRANSIENT = (
         "HostNotReady",
         "The Host is not ready.",
         "Wait, or ask the administrator what its conditions say.",
+    ),
+    _transient("NamespaceMissing", "The namespace of the Organization is being made.", "Wait."),
+    _transient(
+        "NamespaceDeleting",
+        "The namespace of the Organization is being deleted.",
+        "Wait; it is made again when it is gone.",
     ),
     _transient(
         "SecretValueMissing",
@@ -266,6 +275,17 @@ _FINAL = (
 )
 
 _OPEN = (
+    _open(
+        "NamespaceNotOurs",
+        "The namespace that the Organization names is not its own.",
+        "Label the namespace as the message says, or make an Organization with another one.",
+        recheck=True,
+    ),
+    _open(
+        "NamespaceRefused",
+        "The namespace that the Organization names belongs to the cluster.",
+        "Make an Organization with another namespace.",
+    ),
     _open(
         "OrganizationNotFound",
         "No Organization owns the namespace.",

@@ -146,9 +146,9 @@ async def test_the_guard_keeps_git_from_private_addresses(
 ) -> None:
     host = server.base.partition("//")[2]
     repository.release("v1", FILE)
-    with pytest.raises(SourceRefused, match="setting allow_private"):
+    with pytest.raises(SourceRefused, match="setting allowPrivate"):
         await GitProvider(over_http(server, allow_private=())).resolve(REPO, "v1")
-    with pytest.raises(SourceRefused, match="setting plain_http"):
+    with pytest.raises(SourceRefused, match="setting plainHttp"):
         await GitProvider(over_http(server, plain_http=())).resolve(REPO, "v1")
     assert server.requests == []
     assert host.startswith("127.0.0.1:")
@@ -281,7 +281,7 @@ async def test_a_pack_beyond_the_limit_is_not_written(
     repository.git("config", "uploadpack.allowFilter", "false")
     repository.tag("v1", repository.commit({"service-config.yml": FILE, "data": content}))
     provider = GitProvider(over_http(server, max_fetch_bytes=1048576))
-    with pytest.raises(SourceRefused, match="raise max_fetch_bytes"):
+    with pytest.raises(SourceRefused, match="raise maxFetchBytes"):
         await provider.resolve(REPO, "v1")
 
 

@@ -140,7 +140,7 @@ async def test_the_guard_keeps_the_client_from_private_addresses(opened: Registr
     pushed = opened.image("acme/app")
     reference = f"{opened.host}/acme/app@{pushed.digest}"
     async with client_for(opened.host, allow_private=()) as client:
-        with pytest.raises(RegistryRefused, match="setting allow_private"):
+        with pytest.raises(RegistryRefused, match="setting allowPrivate"):
             await client.resolve(reference)
     # Without its name in plain_http the registry is called by TLS, which it does not speak.
     async with client_for(opened.host, plain_http=()) as client:

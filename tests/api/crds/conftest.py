@@ -1,12 +1,41 @@
-"""The API server with the kinds, policies and roles of this checkout."""
+"""Two API servers: one with the kinds, shared with others, and one with policies and roles too."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from dev import cluster as local
+from tests.support.cluster import install_crds
+from tests.support.policies import MANIFESTS
+
 
 @pytest.fixture(scope="session")
 def kubeconfig(request: pytest.FixtureRequest) -> Path:
+    """Give an administrator's way to a server that other tests use as well."""
     given = os.environ.get("CLOISTER_TEST_KUBECONFIG")
-    return Path(given) if given else request.getfixturevalue("api_cluster").kubeconfig
+    if given:
+        return Path(given)
+    found: local.Cluster = request.getfixturevalue("api_cluster")
+    return found.kubeconfig
+
+
+@pytest.fixture(scope="session")
+def guarded(worker_id: str) -> Iterator[Path]:
+    """Give an administrator's way to a server of our own, with kinds, accounts and roles.
+
+    Admission policies, which come with some tests, keep even administrators from what others do.
+    """
+    given = os.environ.get("CLOISTER_TEST_KUBECONFIG")
+    if given:
+        yield Path(given)
+        return
+    name = f"{os.environ.get('CLOISTER_TEST_CLUSTER', 'test')}-guarded-{worker_id}"
+    found = local.up(name, node=False)
+    install_crds(found)
+    roles = MANIFESTS / "roles"
+    for place in (roles / "accounts.yaml", roles):
+        found.kubectl("apply", "--server-side", "-f", str(place))
+    yield found.kubeconfig
+    local.down(name)

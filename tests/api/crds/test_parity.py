@@ -19,10 +19,10 @@ from pydantic import ValidationError
 
 from cloister_crds.kinds import KINDS
 from cloister_crds.kinds.meta import Resource
-from cloister_crds.schema.crd import custom_resource_definition
 from tests.support.objects import full, schema_of, specimens, statuses, sweep
 from tests.support.server import ApiServer
-from tests.support.waiting import until
+
+pytestmark = pytest.mark.timeout(1200)
 
 OBJECTS = int(os.environ.get("CLOISTER_PARITY_OBJECTS", "2000"))
 SEED = os.environ.get("CLOISTER_PARITY_SEED")
@@ -51,22 +51,11 @@ class Trial:
 async def server(kubeconfig: Path) -> AsyncIterator[ApiServer]:
     """Serve the kinds."""
     server = ApiServer.administrator(kubeconfig)
-    for kind in KINDS:
-        await server.apply(
-            custom_resource_definition(kind),
-            f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{kind.INFO.crd_name}",
-        )
     for name in (NAMESPACE, STANDING_NAMESPACE):
         await server.apply(
             {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}},
             f"/api/v1/namespaces/{name}",
         )
-
-    async def served() -> bool:
-        answers = [await server.get(path_of(kind)) for kind in KINDS]
-        return all(answer.accepted for answer in answers)
-
-    await until(served, what="all kinds are served")
     yield server
     await server.aclose()
 

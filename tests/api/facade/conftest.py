@@ -1,5 +1,5 @@
 """Fixtures of the facade's tests."""
 
-from tests.support.facade import facade, facade_registry, facade_settings, world
+from tests.support.facade import facade, facade_registry, facade_settings, other_world, world
 
-__all__ = ["facade", "facade_registry", "facade_settings", "world"]
+__all__ = ["facade", "facade_registry", "facade_settings", "other_world", "world"]

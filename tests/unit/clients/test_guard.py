@@ -66,7 +66,7 @@ async def test_a_public_host_answers_its_addresses() -> None:
     "answer", [("10.0.0.1",), ("8.8.8.8", "10.0.0.1"), ("::1",), ("fe80::1%eth0",)]
 )
 async def test_one_private_address_refuses_the_host(answer: tuple[str, ...]) -> None:
-    with pytest.raises(AddressRefused, match=r"example\.test leads to .* setting allow_private"):
+    with pytest.raises(AddressRefused, match=r"example\.test leads to .* setting allowPrivate"):
         await resolving(answer).addresses("example.test", 443)
 
 
@@ -128,7 +128,7 @@ def test_the_port_of_an_address_is_its_schemes_own_unless_written() -> None:
 
 @pytest.mark.parametrize("address", ["http://a.test", "ftp://a.test", "file:///etc/passwd"])
 def test_without_tls_only_named_hosts_are_called(address: str) -> None:
-    with pytest.raises(AddressRefused, match="setting plain_http"):
+    with pytest.raises(AddressRefused, match="setting plainHttp"):
         Guard().check_scheme(httpx.URL(address))
     Guard().check_scheme(httpx.URL("https://a.test"))
     Guard(plain_http=frozenset({"a.test"})).check_scheme(httpx.URL("http://a.test"))

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from cloister_crds.names import (
@@ -19,6 +19,9 @@ from cloister_crds.names import (
     short_hash,
     snapshot_name,
 )
+
+UNHURRIED = settings(deadline=None, derandomize=True)
+"""Slow machines are no failure, and a test answers the same twice."""
 
 LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 LETTER_LABEL = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -78,6 +81,7 @@ def test_names_of_children_follow_from_the_enclave() -> None:
     assert snapshot_name(enclave) == "web-abcdefghij-3-secrets"
 
 
+@UNHURRIED
 @given(OBJECT_NAMES, OBJECT_NAMES)
 @example("web", "web--" + short_hash("web."))
 def test_two_names_never_meet(one: str, other: str) -> None:
@@ -87,6 +91,7 @@ def test_two_names_never_meet(one: str, other: str) -> None:
     assert (first == second) == (one == other)
 
 
+@UNHURRIED
 @given(OBJECT_NAMES, st.integers(min_value=1, max_value=9_999_999))
 def test_labels_are_valid(name: str, attempt: int) -> None:
     assert LABEL.fullmatch(host_label(name))
@@ -96,6 +101,7 @@ def test_labels_are_valid(name: str, attempt: int) -> None:
     assert enclave.rsplit("-", 2)[0] in {name, enclave.rsplit("-", 2)[0][:ENCLAVE_PREFIX_LIMIT]}
 
 
+@UNHURRIED
 @given(OBJECT_NAMES, OBJECT_NAMES, st.integers(1, 99), st.integers(1, 99))
 def test_enclaves_of_two_containers_never_meet(one: str, other: str, a: int, b: int) -> None:
     names = (enclave_name(one, "abcdefghij", a), enclave_name(other, "klmnopqrst", b))
@@ -113,6 +119,7 @@ def test_a_debug_container_has_a_level_of_its_own() -> None:
     assert debug == "web.debug.acme.containers.example.test"
 
 
+@UNHURRIED
 @given(HOLDERS, HOLDERS)
 @example(("web", "debug.acme", False), ("web", "acme", True))
 def test_two_containers_never_share_a_host_name(
@@ -132,6 +139,7 @@ def test_the_facade_takes_the_first_free_object_name() -> None:
     assert object_name("web", debug=True, taken={"web.debug", "web.debug.2"}) == "web.debug.3"
 
 
+@UNHURRIED
 @given(st.tuples(CONTAINER_NAMES, st.booleans()), st.tuples(CONTAINER_NAMES, st.booleans()))
 def test_object_names_of_two_containers_never_meet(
     one: tuple[str, bool], other: tuple[str, bool]
@@ -155,6 +163,7 @@ def test_names_of_secrets_are_stable(name: str, want: str) -> None:
     assert secret_object_name(name) == want
 
 
+@UNHURRIED
 @given(SECRET_NAMES, SECRET_NAMES)
 @example("OPENAI_API_KEY", "openai-api-key")
 @example("A" * 250, "A" * 251)
@@ -165,6 +174,7 @@ def test_two_secrets_never_meet(one: str, other: str) -> None:
     assert len(first) <= 253
 
 
+@UNHURRIED
 @given(
     st.from_regex(
         r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,60}/[A-Za-z0-9_][A-Za-z0-9_.-]{0,60}", fullmatch=True

@@ -115,7 +115,7 @@ def read_secrets(spot: Spot) -> tuple[str, ...] | None:
         if name is None or not _check_secret(item, name):
             continue
         if name in names:
-            item.error("DuplicateName", f"{name} is listed twice: list it once")
+            item.warn("DuplicateEntry", f"{name} is listed twice: list it once")
         else:
             names.append(name)
     return tuple(names)

@@ -101,7 +101,7 @@ def read_models(spot: Spot) -> tuple[Section, ...] | None:
 
 
 def check_models(sections: tuple[Section, ...]) -> list[dict[str, Any]]:
-    """Refuse names and weights that stand twice, and give what a `ModelSpec` is made of."""
+    """Refuse weights that stand twice, and give what a `ModelSpec` is made of."""
     names: set[str] = set()
     hashes: set[str] = set()
     models = []
@@ -109,7 +109,7 @@ def check_models(sections: tuple[Section, ...]) -> list[dict[str, Any]]:
         name, mpk, repo = (section.get(key, "") for key in ("name", "mpk", "repo"))
         if name in names:
             message = f"another model is named {name}: give each its own name"
-            section.at("name").error("DuplicateName", message)
+            section.at("name").warn("DuplicateName", message)
         root = mpk.split("_")[0]
         if root and root in hashes:
             message = "another model has this root hash: list the same weights once"

@@ -44,7 +44,7 @@ def _read_allow(spot: Spot) -> tuple[str, ...] | None:
     for item in items:
         host = _read_host(item)
         if host is not None and host in hosts:
-            item.error("DuplicateEntry", f"{host} is listed twice: list it once")
+            item.warn("DuplicateEntry", f"{host} is listed twice: list it once")
         elif host is not None:
             hosts.append(host)
     return tuple(hosts)
@@ -110,14 +110,14 @@ def read_networks(spot: Spot) -> dict[str, Network] | None:
         name = key.text("the name of a network")
         if name is None:
             continue
+        network = _read_network(value)
         if name == RESERVED:
             message = f"{RESERVED} is the shim's own network: choose another name"
             key.error("ReservedName", message)
         elif not re.fullmatch(NETWORK_NAME, name):
             message = "write 1 to 15 lower-case letters, digits and inner hyphens"
             key.error("InvalidName", f"{show(name)} is no name of a network: {message}")
-        network = _read_network(value)
-        if network is not None:
+        elif network is not None:
             networks[name] = network
     return networks
 

@@ -77,7 +77,7 @@ def read_capabilities(spot: Spot) -> tuple[str, ...] | None:
     for item in items:
         name = _read_capability(item)
         if name is not None and name in names:
-            item.error("DuplicateEntry", f"{name} is listed twice: list it once")
+            item.warn("DuplicateEntry", f"{name} is listed twice: list it once")
         elif name is not None:
             names.append(name)
     return tuple(names)

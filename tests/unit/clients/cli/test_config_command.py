@@ -189,3 +189,11 @@ def test_explain_every_valid_file() -> None:
     for path in sorted(DATA.glob("valid/*.yml")):
         assert run("explain", path).exit_code == 0
     assert os.environ.get("COLUMNS") != "100"
+
+
+def test_lines_are_counted_as_yaml_counts_them(tmp_path: Path) -> None:
+    file = tmp_path / "odd.yml"
+    file.write_bytes("\ufeff# one\r\n# two\u2028# not YAML's three\rcpus: 3\n".encode())
+    lines = run("validate", file).output.splitlines()
+    at = next(n for n, line in enumerate(lines) if "NotOffered" in line)
+    assert lines[at + 2].rstrip().endswith("cpus: 3")

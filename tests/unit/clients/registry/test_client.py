@@ -114,7 +114,7 @@ async def test_a_token_server_at_a_private_address_is_refused() -> None:
     reply = Reply(401, headers={"WWW-Authenticate": challenge})
     with serve(serving(manifests=reply)) as server:
         async with client_for(server) as client:
-            with pytest.raises(RegistryRefused, match="setting plain_http"):
+            with pytest.raises(RegistryRefused, match="setting plainHttp"):
                 await client.resolve(f"{server.host}/a/b@{DIGEST}")
 
 

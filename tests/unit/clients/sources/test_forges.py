@@ -271,7 +271,7 @@ async def test_a_limit_silences_the_provider_until_it_ends(
     [
         (Reply(403, b'{"message": "forbidden"}'), RepositoryNotFound),
         (Reply(451), RepositoryNotFound),
-        (Reply(401), SourceUnauthorized),
+        (Reply(401), SourceUnauthorized),  # without a token: the forge shows itself to nobody
         (Reply(500), SourceUnavailable),
         (Reply(503, headers={"Retry-After": "7"}), SourceUnavailable),
         (Reply(200, b"<html>"), SourceUnavailable),
@@ -318,9 +318,9 @@ async def test_a_redirect_to_the_new_name_of_a_repository_is_followed(
 async def test_the_guard_keeps_the_provider_from_private_addresses(
     server: ForgeStandIn, clock: FakeClock
 ) -> None:
-    for key in ("allow_private", "plain_http"):
+    for key, name in (("allow_private", "allowPrivate"), ("plain_http", "plainHttp")):
         provider = provider_for(server, clock, **{key: ()})
-        with pytest.raises(SourceRefused, match=f"setting {key}"):
+        with pytest.raises(SourceRefused, match=f"setting {name}"):
             await provider.resolve(REPO, "v1")
         await provider.aclose()
     assert server.requests == []

@@ -268,7 +268,7 @@ async def test_ssh_calls_the_checked_address_and_reads_no_configuration(
     assert "StrictHostKeyChecking=yes" in arguments
     assert f"UserKnownHostsFile={hosts}" in arguments
     assert f"IdentityFile={tmp_path / 'key'}" in arguments
-    with pytest.raises(SourceRefused, match="setting allow_private"):
+    with pytest.raises(SourceRefused, match="setting allowPrivate"):
         await GitProvider(settings, guard=Guard(resolver=resolver)).resolve(REPO, "v1")
 
 
@@ -280,3 +280,38 @@ async def test_a_repository_of_another_user_is_read(
     for path in (repository.path, *repository.path.rglob("*")):
         os.chown(path, 12345, 12345)
     assert (await provider.resolve(REPO, "v1")).commit == commit
+
+
+async def test_a_tag_without_a_date_has_that_of_its_commit(
+    provider: GitProvider, repository: Repository
+) -> None:
+    commit = repository.release("light", FILE, when=1_700_000_007)
+    text = f"object {commit}\ntype commit\ntag old\n\nold\n".encode()
+    made = repository.git("hash-object", "-t", "tag", "-w", "--stdin", "--literally", data=text)
+    repository.tag("old", made)
+    release = await provider.resolve(REPO, "old")
+    assert release.published == datetime.fromtimestamp(1_700_000_007, tz=UTC)
+
+
+async def test_a_date_beyond_all_dates_is_the_last_one(
+    provider: GitProvider, repository: Repository
+) -> None:
+    commit = repository.release("light", FILE)
+    text = repository.git("cat-file", "commit", commit).replace("1700000000", "99999999999999")
+    data = text.encode() + b"\n"
+    made = repository.git("hash-object", "-t", "commit", "-w", "--stdin", "--literally", data=data)
+    repository.tag("far", made)
+    release = await provider.resolve(REPO, "far")
+    assert release.published.year == 9999
+    latest = await provider.latest(REPO)
+    assert latest is not None
+    assert latest.tag == "far"
+
+
+async def test_a_list_of_tags_beyond_all_measure_is_refused(
+    provider: GitProvider, repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repository.release("v1", FILE)
+    monkeypatch.setattr("cloister_clients.sources.git.MAX_LISTING_BYTES", 20)
+    with pytest.raises(SourceRefused, match="too many tags"):
+        await provider.latest(REPO)

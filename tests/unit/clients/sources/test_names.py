@@ -53,7 +53,7 @@ TAGS = st.one_of(
 
 
 @given(TAGS)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 def test_the_rules_are_those_of_git(tag: str) -> None:
     try:
         check_tag(tag)

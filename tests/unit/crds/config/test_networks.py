@@ -59,7 +59,7 @@ def test_the_shims_network_is_reserved(verdict: Verdict) -> None:
         ("{egress: allowlist}", "networks.n EmptyAllowlist?"),
         ("{egress: allowlist, allow: []}", "networks.n.allow EmptyAllowlist?"),
         ("{egress: allowlist, allow: a.b}", "networks.n.allow WrongType"),
-        ("{egress: allowlist, allow: [a.b, A.B]}", "networks.n.allow[1] DuplicateEntry"),
+        ("{egress: allowlist, allow: [a.b, A.B]}", "networks.n.allow[1] DuplicateEntry?"),
     ],
 )
 def test_networks_that_are_refused(verdict: Verdict, network: str, problem: str) -> None:

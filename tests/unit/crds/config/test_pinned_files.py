@@ -4,6 +4,7 @@
 file before it is committed.
 """
 
+import hashlib
 import json
 import os
 from pathlib import Path
@@ -49,8 +50,9 @@ def own_files() -> dict[str, Path]:
 
 
 def corpus_files() -> dict[str, Path]:
-    """Find the public files by their names."""
-    return {path.name: path for path in sorted(CORPUS.glob("*.yml"))}
+    """Find the public files by the digest of their bytes: whose they are is not ours to list."""
+    paths = sorted(CORPUS.glob("*.yml"))
+    return {hashlib.sha256(path.read_bytes()).hexdigest(): path for path in paths}
 
 
 @pytest.mark.parametrize("name", own_files())
@@ -72,5 +74,11 @@ def test_public_files() -> None:
     if not files:
         pytest.skip(f"no public files in {CORPUS.name}: set CLOISTER_CORPUS to their folder")
     verdicts = pinned("corpus.json", files)
-    assert {name: verdict_of(path) for name, path in files.items()} == verdicts
     assert len(verdicts) == 32
+    assert set(files) == set(verdicts)
+    wrong = {
+        path.name: verdict_of(path)
+        for digest, path in files.items()
+        if verdict_of(path) != verdicts[digest]
+    }
+    assert wrong == {}

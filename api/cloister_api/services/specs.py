@@ -1,0 +1,119 @@
+"""From a body to the spec of a Container, and what the contract says of it. Pure."""
+
+from typing import Any
+
+from pydantic import ValidationError
+
+from cloister_api.errors import ApiError, problems_of_file
+from cloister_api.schemas.containers import Changes, Create
+from cloister_api.services.refusals import to_wire
+from cloister_crds.kinds.container import ContainerSpec
+from cloister_crds.kinds.request import RequestRecord
+from cloister_crds.problems import Problem
+
+__all__ = ["changed_keys", "changed_spec", "restored", "spec_of"]
+
+
+def spec_of(body: Create) -> ContainerSpec:
+    """Answer the spec that a body asks for.
+
+    Raises
+    ------
+    ApiError
+        400 when it breaks a rule of the kind, naming each field.
+    """
+    return checked(
+        {
+            "name": body.name,
+            "repo": body.repo,
+            "tag": body.tag,
+            "variables": variables_of(body.variables),
+            "secrets": body.secrets,
+            "ssh_keys": body.ssh_keys,
+            "debug": body.debug,
+            "staging": body.staging,
+            "gpus": body.gpus,
+            "custom_domain": body.custom_domain,
+            "host": body.host_name,
+            "disable_confidential": body.disable_cc_mode,
+            "replaces": body.replace_container_id,
+        }
+    )
+
+
+def changed_spec(spec: ContainerSpec, body: Changes) -> ContainerSpec:
+    """Answer the spec with what a body changes.
+
+    Raises
+    ------
+    ApiError
+        400 when it breaks a rule of the kind, naming each field.
+    """
+    given: dict[str, Any] = {
+        "tag": body.tag,
+        "debug": body.debug,
+        "staging": body.staging,
+        "gpus": body.gpus,
+        "host": body.host_name,
+        "secrets": body.secrets,
+        "ssh_keys": body.ssh_keys,
+    }
+    update = {key: value for key, value in given.items() if value is not None}
+    if body.variables is not None:
+        update["variables"] = variables_of(body.variables)
+    if body.custom_domain is not None:
+        update["custom_domain"] = body.custom_domain or None
+    return checked({**spec.model_dump(), **update})
+
+
+def changed_keys(spec: ContainerSpec, body: Changes) -> dict[str, Any]:
+    """Answer the keys of spec that a body changes, as a merge patch.
+
+    Raises
+    ------
+    ApiError
+        400 when the result breaks a rule of the kind.
+    """
+    before, after = spec.wire(), changed_spec(spec, body).wire()
+    return {
+        key: after.get(key)
+        for key in sorted(before.keys() | after.keys())
+        if before.get(key) != after.get(key)
+    }
+
+
+def restored(request: RequestRecord, spec: ContainerSpec) -> dict[str, Any]:
+    """Answer the merge patch that makes a spec ask for an earlier request again."""
+    names = set(RequestRecord.model_fields) - {"repo"}
+    earlier = request.model_dump(mode="json", by_alias=True, include=names)
+    present = spec.model_dump(mode="json", by_alias=True, include=names)
+    return {key: value for key, value in earlier.items() if value != present[key]}
+
+
+def variables_of(values: dict[str, str]) -> list[dict[str, str]]:
+    """Answer variables as spec lists them."""
+    return [{"name": name, "value": value} for name, value in values.items()]
+
+
+def checked(data: dict[str, Any]) -> ContainerSpec:
+    """Make the spec.
+
+    Raises
+    ------
+    ApiError
+        400 when it breaks a rule of the kind, naming each field.
+    """
+    try:
+        return ContainerSpec.model_validate(data)
+    except ValidationError as error:
+        raise refused(error) from error
+
+
+def refused(error: ValidationError) -> ApiError:
+    """Translate what the contract says of a spec."""
+    problems = []
+    for found in error.errors(include_url=False, include_input=False):
+        path = ".".join(str(part) for part in found["loc"][:1])
+        problem = Problem(f"spec.{path}" if path else "", "Invalid", str(found["msg"]))
+        problems.append(to_wire(problem))
+    return problems_of_file(problems)

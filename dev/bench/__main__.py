@@ -1,0 +1,41 @@
+"""``python -m dev.bench [NAME …]``: run the benchmarks, all of them by default."""
+
+import importlib
+import pkgutil
+import sys
+from pathlib import Path
+
+__all__ = ["main"]
+
+
+def main(wanted: list[str]) -> int:
+    """Run benchmarks one after the other.
+
+    Parameters
+    ----------
+    wanted
+        Names of modules of this package; empty = all.
+
+    Returns
+    -------
+    int
+        Exit code: 0, 1 when a benchmark missed its bound, 2 when a name is none of a benchmark.
+    """
+    names = sorted(
+        module.name
+        for module in pkgutil.iter_modules([str(Path(__file__).parent)])
+        if not module.name.startswith("_")
+    )
+    unknown = sorted(set(wanted) - set(names))
+    if unknown:
+        print(f"no benchmark {', '.join(unknown)}; there are {', '.join(names)}", file=sys.stderr)
+        return 2
+    missed = 0
+    for name in wanted or names:
+        print(f"== {name}")
+        missed |= bool(importlib.import_module(f"dev.bench.{name}").main())
+    return int(missed)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

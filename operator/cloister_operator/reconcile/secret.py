@@ -1,0 +1,108 @@
+"""The pass over a Secret: whether its value is there, and which Containers bind it."""
+
+from datetime import datetime
+
+from cloister_clients.kube import NotFound
+from cloister_clients.kube.kinds import SECRET
+from cloister_crds.kinds import Container, Secret
+from cloister_crds.kinds.meta import PAUSED_ANNOTATION
+from cloister_crds.lifecycle.conditions import Finding, merge
+from cloister_operator.context import ProcessContext
+from cloister_operator.keys import Key
+from cloister_operator.patches import merge_patch
+from cloister_operator.reconcile.result import DONE, Result
+from cloister_operator.watched import CONTAINER, SECRET_KIND, Body
+
+__all__ = ["bound_by", "reconcile_secret", "value_finding", "written_at"]
+
+USED_BY_LIMIT = 1000
+"""How many names status.usedBy holds; the schema's bound."""
+
+
+async def reconcile_secret(context: ProcessContext, key: Key) -> Result:
+    """Look at a Secret and say how it is. The value is looked for and dropped at once.
+
+    Parameters
+    ----------
+    context
+        The process.
+    key
+        The Secret.
+
+    Raises
+    ------
+    KubeError
+        When a read or the write fails; the pass is then repeated.
+    """
+    entry = context.store.get(SECRET_KIND, key.namespace, key.name)
+    if entry is None:
+        return DONE
+    secret = context.models.read(Secret, entry)
+    if secret.metadata.annotations.get(PAUSED_ANNOTATION) == "true":
+        return DONE
+    try:
+        core = await context.client.get(SECRET, secret.spec.secret_ref.name, key.namespace)
+    except NotFound:
+        core = None
+    containers = [
+        context.models.read(Container, each)
+        for each in context.store.entries(CONTAINER, key.namespace)
+    ]
+    generation = secret.metadata.generation
+    status = secret.status.model_copy(
+        update={
+            "observed_generation": generation,
+            "used_by": bound_by(secret, containers)[:USED_BY_LIMIT],
+            "value_updated_at": written_at(core) if core is not None else None,
+            "conditions": merge(
+                secret.status.conditions,
+                [value_finding(secret, core)],
+                generation=generation,
+                now=context.now(),
+            ),
+        }
+    )
+    patch = merge_patch(secret.status.wire(), status.wire())
+    if patch:
+        await context.writer.patch_status(
+            key, SECRET_KIND, key.namespace, key.name, {"status": patch}
+        )
+    return Result(wrote=bool(patch))
+
+
+def bound_by(secret: Secret, containers: list[Container]) -> tuple[str, ...]:
+    """Answer the names of the Containers that bind a Secret, ordered, each once.
+
+    An organization secret is bound by name. A repository secret belongs to all Containers of its
+    repository, whether or not they name it.
+    """
+    spec = secret.spec
+    return tuple(
+        sorted(
+            {
+                each.display_name
+                for each in containers
+                if (spec.repo == each.spec.repo if spec.repo else spec.name in each.spec.secrets)
+            }
+        )
+    )
+
+
+def value_finding(secret: Secret, core: Body | None) -> Finding:
+    """Say whether the value of a Secret can be read."""
+    reference = secret.spec.secret_ref
+    if core is None:
+        message = f"There is no core Secret {reference.name}; create it with key {reference.key}."
+        return Finding("Ready", status=False, reason="SecretValueMissing", message=message)
+    if reference.key not in (core.get("data") or {}):
+        message = f"The core Secret {reference.name} has no key {reference.key}; add it."
+        return Finding("Ready", status=False, reason="SecretValueMissing", message=message)
+    return Finding("Ready", status=True, reason="ValueFound", message="The value is there.")
+
+
+def written_at(core: Body) -> datetime | None:
+    """Answer when a core Secret was last written, as its managed fields tell; None = unknown."""
+    metadata = core["metadata"]
+    times = [each["time"] for each in metadata.get("managedFields") or () if each.get("time")]
+    last = max(times, default=metadata.get("creationTimestamp"))
+    return datetime.fromisoformat(last) if last else None

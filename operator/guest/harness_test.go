@@ -1,0 +1,553 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+
+	"cloister.dev/guest/internal/plan"
+	"cloister.dev/guest/internal/program"
+	"cloister.dev/guest/internal/spec"
+)
+
+// Capabilities that the containers of a Pod start with.
+var (
+	launchCapabilities  = []uint{unix.CAP_SYS_ADMIN, unix.CAP_NET_ADMIN, unix.CAP_SETPCAP, unix.CAP_SETUID, unix.CAP_SETGID}
+	networkCapabilities = []uint{unix.CAP_NET_ADMIN}
+)
+
+const (
+	patience = 60 * time.Second
+	podIP    = "10.244.0.5"
+	shimUID  = 4001
+	shimPort = 9000
+	otherTCP = 9001
+	appPort  = 8080
+	userBase = 200000
+	upstream = "10.96.0.10"
+)
+
+// tools is the directory with the two binaries, the guest and the stand-in.
+var tools string
+
+func TestMain(m *testing.M) {
+	code := func() int {
+		directory, err := os.MkdirTemp("", "guest-tools-")
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		defer os.RemoveAll(directory)
+		if err := os.Chmod(directory, 0o755); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		tools = directory
+		for name, source := range map[string]string{"guest": ".", "trial": "./internal/trial"} {
+			build := exec.Command("go", "build", "-trimpath", "-o", filepath.Join(directory, name), source)
+			build.Env = append(os.Environ(), "CGO_ENABLED=0")
+			if output, err := build.CombinedOutput(); err != nil {
+				fmt.Fprintf(os.Stderr, "%s: %v\n%s", name, err, output)
+				return 1
+			}
+		}
+		return m.Run()
+	}()
+	os.Exit(code)
+}
+
+// pod is one Pod with an internet of its own around it.
+type pod struct {
+	t         *testing.T
+	directory string
+	users     bool
+	holder    int
+	world     int
+	document  plan.Plan
+	network   *exec.Cmd
+	log       *bytes.Buffer
+}
+
+// needNamespaces skips where real namespaces cannot be made.
+func needNamespaces(t *testing.T) {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("needs root: namespaces, bridges and packet filters are real here")
+	}
+	if _, err := exec.LookPath("nsenter"); err != nil {
+		t.Skip("needs nsenter of util-linux")
+	}
+}
+
+// newPod makes a Pod's network namespace, in a user namespace when asked, with an
+// uplink into an emulated internet.
+func newPod(t *testing.T, users bool, document plan.Plan) *pod {
+	t.Helper()
+	needNamespaces(t)
+	made := &pod{t: t, users: users, directory: openTempDir(t)}
+	made.world = made.hold(&syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET})
+	attributes := &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS}
+	if users {
+		attributes.Cloneflags |= unix.CLONE_NEWUSER
+		mapping := []syscall.SysProcIDMap{{ContainerID: 0, HostID: userBase, Size: 65536}}
+		attributes.UidMappings, attributes.GidMappings, attributes.GidMappingsEnableSetgroups = mapping, mapping, true
+		attributes.Credential = &syscall.Credential{}
+	}
+	made.holder = made.hold(attributes)
+	made.connectWorld()
+	document.Version, document.Uplink = plan.Version, "eth0"
+	document.SocketDirectory, document.StatusFile = made.path("sockets"), made.path("status.json")
+	for _, name := range []string{"sockets", "containers"} {
+		must(t, os.Mkdir(made.path(name), 0o777))
+		must(t, os.Chmod(made.path(name), 0o777))
+	}
+	made.document = document
+	made.writePlan()
+	return made
+}
+
+func (p *pod) writePlan() { writeJSON(p.t, p.path("plan.json"), p.document) }
+
+func (p *pod) path(parts ...string) string {
+	return filepath.Join(append([]string{p.directory}, parts...)...)
+}
+
+func openTempDir(t *testing.T) string {
+	t.Helper()
+	directory := t.TempDir()
+	for _, one := range []string{filepath.Dir(directory), directory} {
+		must(t, os.Chmod(one, 0o777))
+	}
+	return directory
+}
+
+// hold starts a process that keeps namespaces, and returns its id.
+func (p *pod) hold(attributes *syscall.SysProcAttr) int {
+	command := exec.Command(filepath.Join(tools, "trial"), "pause")
+	command.SysProcAttr = attributes
+	must(p.t, command.Start())
+	p.t.Cleanup(func() {
+		_ = command.Process.Kill()
+		_ = command.Wait()
+	})
+	return command.Process.Pid
+}
+
+// inside runs a function in the network namespace of a process.
+func inside(t *testing.T, process int, work func() error) {
+	t.Helper()
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		descriptor, err := unix.Open(fmt.Sprintf("/proc/%d/ns/net", process), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		if err == nil {
+			err = errors.Join(unix.Setns(descriptor, unix.CLONE_NEWNET), unix.Close(descriptor))
+		}
+		if err == nil {
+			err = work()
+		}
+		done <- err
+	}()
+	must(t, <-done)
+}
+
+func handleOf(t *testing.T, process int) *netlink.Handle {
+	t.Helper()
+	namespace, err := netns.GetFromPid(process)
+	must(t, err)
+	defer namespace.Close()
+	handle, err := netlink.NewHandleAt(namespace)
+	must(t, err)
+	t.Cleanup(handle.Close)
+	return handle
+}
+
+func up(t *testing.T, handle *netlink.Handle, name string, addresses ...string) netlink.Link {
+	t.Helper()
+	device, err := handle.LinkByName(name)
+	must(t, err)
+	for _, text := range addresses {
+		address, err := netlink.ParseAddr(text)
+		must(t, err)
+		must(t, handle.AddrAdd(device, address))
+	}
+	must(t, handle.LinkSetUp(device))
+	return device
+}
+
+// publicAddresses answer in the emulated internet; forbiddenAddresses must not be reached by any container.
+var (
+	publicAddresses    = []string{"93.184.216.34", "93.184.216.35", "8.8.4.4"}
+	forbiddenAddresses = []string{"192.0.2.2", "10.96.0.1", "10.96.0.10", "10.244.0.9", "169.254.169.254", "100.64.0.1", "198.18.0.1", "172.17.0.1", "192.168.1.1", "240.0.0.1"}
+)
+
+// deniedRanges are the node's and an API server's public ones.
+var deniedRanges = []string{"192.0.2.2/32", "93.184.220.0/24"}
+
+// connectWorld makes the uplink and the emulated internet: every address of it
+// answers on TCP and UDP 80 and 443.
+func (p *pod) connectWorld() {
+	outside := handleOf(p.t, p.world)
+	attributes := netlink.NewLinkAttrs()
+	attributes.Name = "w0"
+	pair := netlink.NewVeth(attributes)
+	pair.PeerName, pair.PeerNamespace = "eth0", netlink.NsPid(p.holder)
+	must(p.t, outside.LinkAdd(pair))
+	addresses := []string{"127.0.0.1/8"}
+	for _, one := range append(append([]string{}, publicAddresses...), forbiddenAddresses...) {
+		if one != "10.244.0.9" {
+			addresses = append(addresses, one+"/32")
+		}
+	}
+	addresses = append(addresses, "93.184.220.1/32")
+	up(p.t, outside, "lo", addresses[1:]...)
+	up(p.t, outside, "w0", "10.244.0.1/24", "10.244.0.9/24")
+	own := handleOf(p.t, p.holder)
+	up(p.t, own, "lo")
+	device := up(p.t, own, "eth0", podIP+"/24")
+	must(p.t, own.RouteAdd(&netlink.Route{LinkIndex: device.Attrs().Index, Gw: net.ParseIP("10.244.0.1")}))
+	inside(p.t, p.holder, func() error {
+		// A Pod's namespace forwards nothing by itself; ports below 1024 are free in it.
+		return errors.Join(os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("0"), 0),
+			os.WriteFile("/proc/sys/net/ipv4/ip_unprivileged_port_start", []byte("0"), 0))
+	})
+	for _, address := range append([]string{"10.244.0.9", "93.184.220.1"}, append(publicAddresses, forbiddenAddresses...)...) {
+		if address == "240.0.0.1" {
+			continue // the kernel takes no packets for the reserved range
+		}
+		for _, port := range []string{"80", "443"} {
+			p.echo(p.world, address, port)
+		}
+	}
+}
+
+// echo answers on TCP and UDP at an address of a process's network namespace.
+func (p *pod) echo(process int, address, port string) {
+	inside(p.t, process, func() error {
+		listener, err := net.Listen("tcp4", net.JoinHostPort(address, port))
+		if err != nil {
+			if address == "10.244.0.9" {
+				return nil
+			}
+			return fmt.Errorf("%s: %w", address, err)
+		}
+		packets, err := net.ListenPacket("udp4", net.JoinHostPort(address, port))
+		if err != nil {
+			return errors.Join(err, listener.Close())
+		}
+		p.t.Cleanup(func() {
+			_ = listener.Close()
+			_ = packets.Close()
+		})
+		go answerStreams(listener)
+		go answerPackets(packets)
+		return nil
+	})
+}
+
+func answerStreams(listener net.Listener) {
+	for {
+		connection, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		go func() {
+			defer connection.Close()
+			buffer := make([]byte, 1)
+			if _, err := connection.Read(buffer); err == nil {
+				_, _ = connection.Write(buffer)
+			}
+		}()
+	}
+}
+
+func answerPackets(packets net.PacketConn) {
+	buffer := make([]byte, 1500)
+	for {
+		count, from, err := packets.ReadFrom(buffer)
+		if err != nil {
+			return
+		}
+		_, _ = packets.WriteTo(buffer[:count], from)
+	}
+}
+
+// enter is the command line that runs something in the Pod's own namespaces.
+func (p *pod) enter(arguments ...string) *exec.Cmd {
+	line := []string{"-t", strconv.Itoa(p.holder), "-n", "-i", "-u"}
+	if p.users {
+		line = append(line, "-U", "-S", "0", "-G", "0")
+	}
+	return exec.Command("nsenter", append(append(line, "--"), arguments...)...)
+}
+
+// startNetwork starts `guest net` and waits until it is ready.
+func (p *pod) startNetwork() {
+	p.t.Helper()
+	if p.users {
+		must(p.t, os.Chown(p.directory, userBase, userBase))
+	}
+	_ = os.Remove(p.path("status.json"))
+	p.network = p.enter(filepath.Join(tools, "trial"), "confined", numbers(networkCapabilities), filepath.Join(tools, "guest"), "net", "-plan", p.path("plan.json"))
+	p.log = &bytes.Buffer{}
+	p.network.Stderr = p.log
+	must(p.t, p.network.Start())
+	command, ended := p.network, make(chan struct{})
+	go func() {
+		_ = command.Wait()
+		close(ended)
+	}()
+	p.t.Cleanup(func() {
+		_ = command.Process.Kill()
+		<-ended
+	})
+	until(p.t, "the network is ready", func() bool {
+		select {
+		case <-ended:
+			p.t.Fatalf("the network ended: %s", p.log)
+		default:
+		}
+		return exec.Command(filepath.Join(tools, "guest"), "net", "-check", p.path("status.json")).Run() == nil
+	})
+}
+
+// user is a user of the Pod, as the outside counts it.
+func (p *pod) user(id int) string {
+	if p.users {
+		id += userBase
+	}
+	return strconv.Itoa(id)
+}
+
+// startKeeper starts `guest keep`, without any capability, and names it in the plan.
+func (p *pod) startKeeper() *exec.Cmd {
+	p.t.Helper()
+	p.document.KeeperSocket = p.path("keeper.sock")
+	p.writePlan()
+	keeper := p.enter("setpriv", "--bounding-set", "-all", "--inh-caps", "-all", filepath.Join(tools, "guest"), "keep", "-socket", p.document.KeeperSocket)
+	must(p.t, keeper.Start())
+	p.t.Cleanup(func() {
+		_ = keeper.Process.Kill()
+		_ = keeper.Wait()
+	})
+	until(p.t, "the keeper listens", func() bool { return exists(p.document.KeeperSocket) })
+	return keeper
+}
+
+// killNetwork ends `guest net` as a crash would.
+func (p *pod) killNetwork() {
+	must(p.t, p.network.Process.Kill())
+}
+
+// container is one started container.
+type container struct {
+	pod     *pod
+	name    string
+	command *exec.Cmd
+	ended   chan struct{}
+	first   int
+	output  *bytes.Buffer
+	problem *bytes.Buffer
+}
+
+// document is a container's document with what the tests need of it.
+func document(name string, arguments ...string) spec.Container {
+	return spec.Container{
+		Version: spec.Version, Name: name, Hostname: strings.ReplaceAll(strings.ToLower(name), "_", "-"), IPC: spec.IPCPrivate,
+		Network:    &spec.Network{Socket: "/wire/wiring.sock", DeadlineSeconds: 60},
+		Image:      spec.Image{Words: program.Words{Entrypoint: []string{"/bin/trial"}, Command: arguments}},
+		GuestPaths: []string{"/guest", "/wire"}, User: "1000:1000", LowPorts: true,
+	}
+}
+
+func (p *pod) root(name string) string { return p.path("containers", name, "root") }
+
+// prepare lays out a container's root file system and its document.
+func (p *pod) prepare(about spec.Container) {
+	p.t.Helper()
+	for _, one := range []string{"bin", "etc", "proc", "sys", "dev", "dev/mqueue", "guest", "wire", "tmp", "data", "state"} {
+		must(p.t, os.MkdirAll(filepath.Join(p.root(about.Name), one), 0o755))
+	}
+	for _, one := range []string{"tmp", "state"} {
+		must(p.t, os.Chmod(filepath.Join(p.root(about.Name), one), 0o777))
+	}
+	for name, content := range map[string]string{
+		"etc/passwd":      "root:x:0:0:root:/root:/bin/sh\napp:x:1234:1235:App:/home/app:/bin/sh\n",
+		"etc/group":       "root:x:0:\napp:x:1235:\nextra:x:1300:app\n",
+		"etc/hosts":       podIP + "\tpod\n",
+		"etc/resolv.conf": "nameserver 10.96.0.10\n",
+		"dev/null":        "",
+	} {
+		must(p.t, os.WriteFile(filepath.Join(p.root(about.Name), name), []byte(content), 0o644))
+	}
+	guest := p.path("containers", about.Name, "guest")
+	must(p.t, os.MkdirAll(guest, 0o755))
+	_ = os.Remove(filepath.Join(guest, "guest"))
+	must(p.t, os.Link(filepath.Join(tools, "guest"), filepath.Join(guest, "guest")))
+	writeJSON(p.t, filepath.Join(guest, "spec.json"), about)
+	must(p.t, os.MkdirAll(p.path("sockets", about.Name), 0o755))
+	for _, one := range []string{p.path("containers", about.Name), p.path("sockets", about.Name)} {
+		must(p.t, os.Chmod(one, 0o777))
+		if p.users {
+			must(p.t, os.Chown(one, userBase, userBase))
+		}
+	}
+}
+
+// start starts a container as a runtime does, with launch capabilities in the Pod's namespaces.
+func (p *pod) start(about spec.Container, extra ...uint) *container {
+	p.t.Helper()
+	p.prepare(about)
+	return p.launch(about.Name, []string{"/guest/guest", "exec", "-spec", "/guest/spec.json"}, extra...)
+}
+
+func (p *pod) launch(name string, arguments []string, extra ...uint) *container {
+	p.t.Helper()
+	pidFile := p.path("containers", name, "pid")
+	_ = os.Remove(pidFile)
+	order, err := json.Marshal(map[string]any{
+		"Root":         p.root(name),
+		"Binds":        map[string]string{"/bin": tools, "/guest": p.path("containers", name, "guest"), "/wire": p.path("sockets", name)},
+		"Capabilities": append(append([]uint{}, launchCapabilities...), extra...),
+		"Arguments":    arguments, "Environment": []string{"GREETING=hello", "HOME=/root"}, "PidFile": pidFile,
+	})
+	must(p.t, err)
+	made := &container{pod: p, name: name, ended: make(chan struct{}), output: &bytes.Buffer{}, problem: &bytes.Buffer{}}
+	made.command = p.enter(filepath.Join(tools, "trial"), "container", string(order))
+	made.command.Stdout, made.command.Stderr = made.output, made.problem
+	must(p.t, made.command.Start())
+	go func() {
+		_ = made.command.Wait()
+		close(made.ended)
+	}()
+	p.t.Cleanup(made.kill)
+	until(p.t, name+" has a process", func() bool {
+		text, err := os.ReadFile(pidFile)
+		if err == nil {
+			made.first, err = strconv.Atoi(string(text))
+		}
+		return err == nil || made.isEnded()
+	})
+	return made
+}
+
+func (c *container) isEnded() bool {
+	select {
+	case <-c.ended:
+		return true
+	default:
+		return false
+	}
+}
+
+func (c *container) kill() {
+	if c.first != 0 && !c.isEnded() {
+		_ = unix.Kill(c.first, unix.SIGKILL)
+	}
+	_ = c.command.Process.Kill()
+	<-c.ended
+}
+
+// wait waits for the end and returns the exit code.
+func (c *container) wait() int {
+	c.pod.t.Helper()
+	select {
+	case <-c.ended:
+	case <-time.After(patience):
+		c.pod.t.Fatalf("%s did not end; it wrote: %s %s", c.name, c.output, c.problem)
+	}
+	return c.command.ProcessState.ExitCode()
+}
+
+// file waits for a file that the program writes, and returns its content.
+func (c *container) file(name string) string {
+	c.pod.t.Helper()
+	var content []byte
+	until(c.pod.t, c.name+" writes "+name, func() bool {
+		if c.isEnded() {
+			c.pod.t.Fatalf("%s ended with %d: %s %s; network: %s", c.name, c.command.ProcessState.ExitCode(), c.output, c.problem, c.pod.log)
+		}
+		var err error
+		content, err = os.ReadFile(filepath.Join(c.pod.root(c.name), name))
+		return err == nil && len(content) > 0
+	})
+	return string(content)
+}
+
+// exec runs a command in the container's namespaces as a runtime's exec does,
+// with launch capabilities; podNetwork leaves it in the Pod's network, as a
+// runtime does that comes before the launcher.
+func (c *container) exec(podNetwork bool, arguments ...string) (string, int) {
+	c.pod.t.Helper()
+	process := strconv.Itoa(c.first)
+	line := []string{"-t", process, "-m", "-p", "-r", "-w"}
+	space := c.first
+	if podNetwork {
+		space = c.pod.holder
+	}
+	for _, kind := range []string{"net", "ipc", "uts"} {
+		line = append(line, fmt.Sprintf("--%s=/proc/%d/ns/%s", kind, space, kind))
+	}
+	if c.pod.users {
+		line = append(line, "-U", "-S", "0", "-G", "0")
+	}
+	line = append(line, "--", "/bin/trial", "confined", numbers(launchCapabilities))
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	command := exec.CommandContext(ctx, "nsenter", append(line, arguments...)...)
+	output, err := command.CombinedOutput()
+	var ended *exec.ExitError
+	if err != nil && !errors.As(err, &ended) {
+		c.pod.t.Fatalf("exec in %s: %v", c.name, err)
+	}
+	return string(output), command.ProcessState.ExitCode()
+}
+
+func numbers(capabilities []uint) string {
+	words := []string{}
+	for _, one := range capabilities {
+		words = append(words, strconv.FormatUint(uint64(one), 10))
+	}
+	return strings.Join(words, ",")
+}
+
+// until polls a condition with a generous deadline.
+func until(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !condition(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not seen within %s: %s", patience, what)
+		}
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func writeJSON(t *testing.T, path string, value any) {
+	t.Helper()
+	data, err := json.Marshal(value)
+	must(t, err)
+	must(t, os.WriteFile(path+".new", data, 0o644))
+	must(t, os.Rename(path+".new", path))
+}

@@ -1,0 +1,205 @@
+// Package allowlist keeps the addresses that allowlist networks reach: each host
+// is resolved anew every minute, and at each lookup of a container, so that an
+// address is open before the container that asked for it connects.
+package allowlist
+
+import (
+	"context"
+	"maps"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/miekg/dns"
+
+	"cloister.dev/guest/internal/names"
+	"cloister.dev/guest/internal/plan"
+)
+
+const (
+	// maxAddresses bounds one network's set.
+	maxAddresses = 8192
+	parallel     = 16
+	hostTimeout  = 10 * time.Second
+)
+
+// Filter puts a network's addresses in force, all at once.
+type Filter interface {
+	// Allow replaces the set.
+	Allow(network plan.Network, addresses []netip.Addr) error
+	// Allowed reads the set.
+	Allowed(network plan.Network) ([]netip.Addr, error)
+}
+
+// Keeper keeps the sets of all allowlist networks of a plan.
+type Keeper struct {
+	document plan.Plan
+	upstream names.Asker
+	filter   Filter
+	now      func() time.Time
+
+	mutex sync.Mutex
+	sets  map[string]*set
+}
+
+// set is what one network reaches.
+type set struct {
+	network plan.Network
+	// hosts maps host -> address -> when it is forgotten, unless seen again.
+	hosts map[string]map[netip.Addr]time.Time
+	// adopted are addresses of a predecessor; they go when every host was resolved once.
+	adopted map[netip.Addr]bool
+	// failing are hosts whose last resolution failed; their addresses stay.
+	failing map[string]bool
+	// resolved are hosts that were resolved at least once.
+	resolved map[string]bool
+	// inForce is what the filter has.
+	inForce []netip.Addr
+}
+
+// New makes a keeper, with the addresses that the filter has from a predecessor.
+func New(document plan.Plan, upstream names.Asker, filter Filter, now func() time.Time) (*Keeper, error) {
+	keeper := &Keeper{document: document, upstream: upstream, filter: filter, now: now, sets: map[string]*set{}}
+	for _, network := range document.Networks {
+		if network.Egress != plan.EgressAllowlist {
+			continue
+		}
+		present, err := filter.Allowed(network)
+		if err != nil {
+			return nil, err
+		}
+		slices.SortFunc(present, netip.Addr.Compare)
+		one := &set{network: network, hosts: map[string]map[netip.Addr]time.Time{}, adopted: map[netip.Addr]bool{},
+			failing: map[string]bool{}, resolved: map[string]bool{}, inForce: present}
+		for _, address := range present {
+			one.adopted[address] = true
+		}
+		keeper.sets[network.Name] = one
+	}
+	return keeper, nil
+}
+
+// Learn adds addresses of a host that a container has looked up; they are in force when it returns.
+func (k *Keeper) Learn(network plan.Network, host string, addresses []netip.Addr, ttl time.Duration) error {
+	k.mutex.Lock()
+	defer k.mutex.Unlock()
+	one, found := k.sets[network.Name]
+	if !found {
+		return nil
+	}
+	k.see(one, host, addresses, ttl)
+	return k.apply(one)
+}
+
+// Refresh resolves every host once and puts the results in force, one
+// replacement for each network. A host that could not be resolved keeps its addresses.
+func (k *Keeper) Refresh(ctx context.Context) error {
+	for _, name := range slices.Sorted(maps.Keys(k.sets)) {
+		one := k.sets[name]
+		answers := k.resolveAll(ctx, one.network.Allow)
+		k.mutex.Lock()
+		for host, answer := range answers {
+			delete(one.failing, host)
+			if answer == nil {
+				one.failing[host] = true
+				continue
+			}
+			addresses, ttl := names.Clean(k.document, answer)
+			k.forget(one, host)
+			k.see(one, host, addresses, time.Duration(ttl)*time.Second)
+			one.resolved[host] = true
+		}
+		if len(one.resolved) == len(one.network.Allow) {
+			clear(one.adopted)
+		}
+		err := k.apply(one)
+		k.mutex.Unlock()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// State is what a network's allowlist looks like.
+type State struct {
+	// Addresses is the number of addresses in force.
+	Addresses int `json:"addresses"`
+	// Unresolved are the hosts whose last resolution failed.
+	Unresolved []string `json:"unresolved"`
+}
+
+// State tells what is in force for each allowlist network.
+func (k *Keeper) State() map[string]State {
+	k.mutex.Lock()
+	defer k.mutex.Unlock()
+	states := map[string]State{}
+	for name, one := range k.sets {
+		states[name] = State{Addresses: len(one.inForce), Unresolved: slices.Sorted(maps.Keys(one.failing))}
+	}
+	return states
+}
+
+// resolveAll asks for all hosts; nil stands for a failure.
+func (k *Keeper) resolveAll(ctx context.Context, hosts []string) map[string]*dns.Msg {
+	var mutex sync.Mutex
+	var group sync.WaitGroup
+	answers, slots := map[string]*dns.Msg{}, make(chan struct{}, parallel)
+	for _, host := range hosts {
+		slots <- struct{}{}
+		group.Go(func() {
+			defer func() { <-slots }()
+			bounded, cancel := context.WithTimeout(ctx, hostTimeout)
+			defer cancel()
+			answer, err := k.upstream.Exchange(bounded, host, dns.TypeA)
+			if err != nil {
+				answer = nil
+			}
+			mutex.Lock()
+			defer mutex.Unlock()
+			answers[host] = answer
+		})
+	}
+	group.Wait()
+	return answers
+}
+
+// see notes addresses of a host. An address stays for two refreshes after it was
+// last seen, at least its time to live: a host with rotating addresses shows
+// only some of them in each answer.
+func (k *Keeper) see(one *set, host string, addresses []netip.Addr, ttl time.Duration) {
+	if one.hosts[host] == nil {
+		one.hosts[host] = map[netip.Addr]time.Time{}
+	}
+	until := k.now().Add(max(ttl, 2*k.document.Refresh()))
+	for _, address := range addresses {
+		one.hosts[host][address] = until
+	}
+}
+
+// forget drops what a host has not shown for too long; only after it was resolved.
+func (k *Keeper) forget(one *set, host string) {
+	maps.DeleteFunc(one.hosts[host], func(_ netip.Addr, until time.Time) bool { return !k.now().Before(until) })
+}
+
+// apply replaces the set in the filter when it changed.
+func (k *Keeper) apply(one *set) error {
+	wanted := slices.Collect(maps.Keys(one.adopted))
+	for _, addresses := range one.hosts {
+		wanted = slices.AppendSeq(wanted, maps.Keys(addresses))
+	}
+	slices.SortFunc(wanted, netip.Addr.Compare)
+	wanted = slices.Compact(wanted)
+	if len(wanted) > maxAddresses {
+		wanted = wanted[:maxAddresses]
+	}
+	if slices.Equal(wanted, one.inForce) {
+		return nil
+	}
+	if err := k.filter.Allow(one.network, wanted); err != nil {
+		return err
+	}
+	one.inForce = wanted
+	return nil
+}

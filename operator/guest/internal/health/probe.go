@@ -1,0 +1,233 @@
+package health
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"cloister.dev/guest/internal/confine"
+	"cloister.dev/guest/internal/launch"
+	"cloister.dev/guest/internal/spec"
+	"cloister.dev/guest/internal/wiring"
+)
+
+// CheckCommand is the guest's command that runs the test itself, in a process of its own.
+const CheckCommand = "check"
+
+const (
+	waitFirst   = 30 * time.Second
+	waitOutput  = time.Second
+	askDeadline = 5 * time.Second
+	clockTicks  = 100 // USER_HZ, the same on all architectures of the guest
+)
+
+// ErrUnhealthy is returned while the container is not healthy.
+var ErrUnhealthy = errors.New("not healthy")
+
+// Probe runs the health check when it is due, notes the result and returns nil
+// when the container is healthy. The process itself keeps its rights and runs
+// nothing of the tenant's; the test runs in a child that drops them first.
+func Probe(path string) error {
+	container, err := spec.Read(path)
+	if err != nil {
+		return err
+	}
+	if container.Health == nil {
+		return errors.New("the container has no health check")
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), waitFirst)
+	defer cancel()
+	if _, err := confine.WaitFirst(ctx); err != nil {
+		return err
+	}
+	first, startedAt, err := firstStart()
+	if err != nil {
+		return err
+	}
+	unlock, err := lock(container.Health.StateFile + ".lock")
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	state := ReadState(container.Health.StateFile, first, startedAt)
+	if Due(state, *container.Health, time.Now()) {
+		state = Next(state, *container.Health, run(path, container))
+		if err := WriteState(container.Health.StateFile, state); err != nil {
+			return fmt.Errorf("the health state cannot be written: %w", err)
+		}
+	}
+	if state.Status != Healthy {
+		return fmt.Errorf("%w: %s, %d failures in a row: %s", ErrUnhealthy, state.Status, state.FailingStreak, state.Last.Output)
+	}
+	return nil
+}
+
+// Check runs the test in the place of this process, in the namespaces and with
+// the rights of the container. It returns only on an error.
+func Check(path string) error {
+	container, err := spec.Read(path)
+	if err != nil {
+		return err
+	}
+	if container.Health == nil {
+		return errors.New("the container has no health check")
+	}
+	arguments, err := container.Health.Arguments()
+	if err != nil {
+		return err
+	}
+	runtime.LockOSThread()
+	ctx, cancel := context.WithTimeout(context.Background(), waitFirst)
+	defer cancel()
+	if _, err := confine.WaitFirst(ctx); err != nil {
+		return err
+	}
+	if err := join(container); err != nil {
+		return err
+	}
+	user, err := launch.Who(container)
+	if err != nil {
+		return err
+	}
+	return launch.Become(container, user, arguments)
+}
+
+// join enters the container's namespaces when it has some of its own.
+func join(container spec.Container) error {
+	if container.Network == nil {
+		if container.IPC != spec.IPCPrivate {
+			return nil
+		}
+		return confine.JoinFirst(nil)
+	}
+	return confine.JoinFirst(func() (*os.File, error) {
+		return wiring.Namespace(container.Network.Socket, time.Now().Add(askDeadline))
+	})
+}
+
+// run runs the test in a child and returns how it ended.
+func run(path string, container spec.Container) Result {
+	check := container.Health
+	output := &bounded{}
+	ctx, cancel := context.WithTimeout(context.Background(), check.Timeout())
+	defer cancel()
+	command := exec.CommandContext(ctx, "/proc/self/exe", CheckCommand, "-spec", path)
+	command.Stdout, command.Stderr = output, output
+	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	// What the test left behind may hold the output open.
+	command.WaitDelay = waitOutput
+	command.Cancel = func() error { return killGroup(command.Process.Pid, container) }
+	result := Result{Start: time.Now()}
+	err := command.Run()
+	result.End = time.Now()
+	result.Output = output.String()
+	switch {
+	case ctx.Err() != nil:
+		result.ExitCode = exitNone
+		result.Output = fmt.Sprintf("the check took longer than %s\n%s", check.Timeout(), result.Output)
+	case command.ProcessState != nil && command.ProcessState.Exited():
+		result.ExitCode = command.ProcessState.ExitCode()
+	case command.ProcessState != nil:
+		status, _ := command.ProcessState.Sys().(syscall.WaitStatus)
+		result.ExitCode = 128 + int(status.Signal())
+	default:
+		result.ExitCode, result.Output = exitNone, err.Error()
+	}
+	if len(result.Output) > MaxOutput {
+		result.Output = result.Output[:MaxOutput]
+	}
+	result.Output = strings.ToValidUTF8(result.Output, "\uFFFD")
+	return result
+}
+
+// killGroup kills the child and what it started, as root and as the container's
+// user: without the capability KILL, root may not kill another user's process.
+func killGroup(group int, container spec.Container) error {
+	err := unix.Kill(-group, unix.SIGKILL)
+	user, errUser := launch.Who(container)
+	if errUser != nil {
+		return errors.Join(err, errUser)
+	}
+	done := make(chan error)
+	go func() {
+		// The thread stays locked, so it ends with the goroutine and its user with it.
+		runtime.LockOSThread()
+		uid := uintptr(user.UID)
+		if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, uid, uid, uid); errno != 0 {
+			done <- errno
+			return
+		}
+		done <- unix.Kill(-group, unix.SIGKILL)
+	}()
+	if errTenant := <-done; errTenant != nil && err != nil {
+		return errors.Join(err, errTenant)
+	}
+	return nil
+}
+
+// bounded keeps the first bytes of what is written to it.
+type bounded struct{ kept []byte }
+
+func (b *bounded) Write(data []byte) (int, error) {
+	b.kept = append(b.kept, data[:min(len(data), MaxOutput-len(b.kept))]...)
+	return len(data), nil
+}
+
+func (b *bounded) String() string { return string(b.kept) }
+
+// lock takes a file for this process; two probes of one container take turns.
+func lock(path string) (func(), error) {
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("the health state cannot be locked: %w", err)
+	}
+	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX); err != nil {
+		file.Close()
+		return nil, fmt.Errorf("the health state cannot be locked: %w", err)
+	}
+	return func() { file.Close() }, nil
+}
+
+// firstStart tells when process 1 was started, in ticks and as a time.
+func firstStart() (uint64, time.Time, error) {
+	stat, err := os.ReadFile("/proc/1/stat")
+	if err != nil {
+		return 0, time.Time{}, err
+	}
+	uptime, err := os.ReadFile("/proc/uptime")
+	if err != nil {
+		return 0, time.Time{}, err
+	}
+	ticks, err := ParseStart(string(stat))
+	if err != nil {
+		return 0, time.Time{}, err
+	}
+	text, _, _ := strings.Cut(string(uptime), " ")
+	seconds, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		return 0, time.Time{}, fmt.Errorf("/proc/uptime: %w", err)
+	}
+	age := time.Duration(seconds*float64(time.Second)) - time.Duration(ticks)*time.Second/clockTicks
+	return ticks, time.Now().Add(-age).UTC(), nil
+}
+
+// ParseStart reads the start time, field 22 of /proc/PID/stat, proc_pid_stat(5).
+// The command, field 2, may hold anything, brackets and blanks included.
+func ParseStart(stat string) (uint64, error) {
+	end := strings.LastIndexByte(stat, ')')
+	fields := strings.Fields(stat[end+1:])
+	const startField = 22 - 3
+	if end < 0 || len(fields) <= startField {
+		return 0, errors.New("/proc/1/stat cannot be read")
+	}
+	return strconv.ParseUint(fields[startField], 10, 64)
+}

@@ -1,0 +1,173 @@
+package launch
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"cloister.dev/guest/internal/link"
+	"cloister.dev/guest/internal/netns"
+	"cloister.dev/guest/internal/ramdisk"
+	"cloister.dev/guest/internal/spec"
+	"cloister.dev/guest/internal/wiring"
+)
+
+// deviceLists show the devices of the namespace in which /sys was mounted, the Pod's.
+var deviceLists = []string{"/sys/class/net", "/sys/devices/virtual/net"}
+
+// isolate gives the calling thread the container's own namespaces and mounts.
+func isolate(container spec.Container) error {
+	flags := 0
+	if container.Hostname != "" {
+		flags |= unix.CLONE_NEWUTS
+	}
+	if container.IPC == spec.IPCPrivate {
+		flags |= unix.CLONE_NEWIPC
+	}
+	if container.Network != nil {
+		flags |= unix.CLONE_NEWNET
+	}
+	if flags != 0 {
+		if err := unix.Unshare(flags); err != nil {
+			return fmt.Errorf("own namespaces cannot be made (SYS_ADMIN is needed at launch): %w", err)
+		}
+	}
+	if container.Hostname != "" {
+		if err := unix.Sethostname([]byte(container.Hostname)); err != nil {
+			return fmt.Errorf("the host name cannot be set: %w", err)
+		}
+	}
+	if container.IPC == spec.IPCPrivate {
+		if err := overExisting("/dev/mqueue", ramdisk.MountQueues); err != nil {
+			return err
+		}
+	}
+	if container.Network != nil {
+		if err := connect(container); err != nil {
+			return err
+		}
+	}
+	for _, target := range sortedKeys(container.Tmpfs) {
+		options, err := ramdisk.ParseOptions(container.Tmpfs[target])
+		if err != nil {
+			return err
+		}
+		if err := ramdisk.Mount(target, options); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// connect hands the new network namespace over, sets up what it is given, and
+// returns when the wiring is in force.
+func connect(container spec.Container) error {
+	deadline := deadlineOf(*container.Network)
+	fresh, err := netns.Own("net")
+	if err != nil {
+		return err
+	}
+	defer fresh.Close()
+	answer, join, confirm, err := wiring.Wire(container.Network.Socket, fresh, deadline)
+	if err != nil {
+		return err
+	}
+	if join != nil {
+		defer join.Close()
+		if err := unix.Setns(int(join.Fd()), unix.CLONE_NEWNET); err != nil {
+			return fmt.Errorf("the shared network namespace cannot be entered: %w", err)
+		}
+	} else if err := link.SetUpInside(answer.Interfaces, answer.Nameserver); err != nil {
+		return err
+	}
+	if err := openLowPorts(container); err != nil {
+		return err
+	}
+	if err := confirm(); err != nil {
+		return err
+	}
+	for _, list := range deviceLists {
+		if err := overExisting(list, hide); err != nil {
+			return err
+		}
+	}
+	if err := layFile("/etc/hosts", hosts(container, answer)); err != nil {
+		return err
+	}
+	return layFile("/etc/resolv.conf", resolver(answer.Nameserver))
+}
+
+// openLowPorts makes ports below 1024 free for every user of the new namespace,
+// as container engines do.
+func openLowPorts(container spec.Container) error {
+	if !container.LowPorts {
+		return nil
+	}
+	err := ramdisk.WriteKernelSetting("net/ipv4/ip_unprivileged_port_start", "0")
+	if err != nil && slices.Contains(container.Capabilities, "NET_BIND_SERVICE") {
+		return nil // the capability does the same
+	}
+	if err != nil {
+		return fmt.Errorf("lowPorts: %w; keep the capability NET_BIND_SERVICE instead", err)
+	}
+	return nil
+}
+
+func hide(target string) error {
+	return ramdisk.Mount(target, ramdisk.Options{Mode: 0o555, Bytes: 4096,
+		Attributes: unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOEXEC | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV})
+}
+
+func overExisting(target string, mount func(string) error) error {
+	if _, err := os.Lstat(target); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return mount(target)
+}
+
+// layFile lays one of the guest's files over that of the Pod. An image in which
+// the path is missing or a symbolic link keeps what the Pod mounted.
+func layFile(target, content string) error {
+	if about, err := os.Lstat(target); err != nil || !about.Mode().IsRegular() {
+		return nil //nolint:nilerr // nothing of the Pod's is there to be replaced
+	}
+	return ramdisk.MountFile(target, []byte(content))
+}
+
+func hosts(container spec.Container, answer wiring.Answer) string {
+	var text strings.Builder
+	text.WriteString("127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n")
+	names := container.Hostname
+	if container.Name != container.Hostname {
+		names += " " + container.Name
+	}
+	for _, one := range answer.Interfaces {
+		fmt.Fprintf(&text, "%s\t%s\n", one.Address.Addr(), names)
+	}
+	if len(answer.Interfaces) == 0 {
+		fmt.Fprintf(&text, "127.0.0.1\t%s\n", names)
+	}
+	return text.String()
+}
+
+func resolver(nameserver netip.Addr) string {
+	if !nameserver.IsValid() {
+		return "# This container has no network.\n"
+	}
+	return fmt.Sprintf("nameserver %s\noptions timeout:2 attempts:3\n", nameserver)
+}
+
+func sortedKeys(values map[string]string) []string {
+	keys := make([]string, 0, len(values))
+	for key := range values {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	return keys
+}

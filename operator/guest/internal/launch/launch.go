@@ -1,0 +1,136 @@
+// Package launch is `guest exec`: it stands in front of every container's
+// program, isolates the container, takes the launch rights away and executes the
+// program in its own place, so that process 1, signals and exit codes are those
+// of the program.
+package launch
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"cloister.dev/guest/internal/account"
+	"cloister.dev/guest/internal/capability"
+	"cloister.dev/guest/internal/confine"
+	"cloister.dev/guest/internal/program"
+	"cloister.dev/guest/internal/spec"
+)
+
+// Run starts the container that a document describes. It returns only when that
+// failed; nothing of the tenant's has run then.
+func Run(path string) error {
+	container, err := spec.Read(path)
+	if err != nil {
+		return err
+	}
+	// Namespaces, identity and filter are of one thread, and execve keeps that thread.
+	runtime.LockOSThread()
+	if err := isolate(container); err != nil {
+		return err
+	}
+	user, err := Who(container)
+	if err != nil {
+		return err
+	}
+	if err := makeDirectory(container.Directory(), user); err != nil {
+		return err
+	}
+	if err := setLimits(container.Limits); err != nil {
+		return err
+	}
+	arguments, err := container.Arguments()
+	if err != nil {
+		return err
+	}
+	return Become(container, user, arguments)
+}
+
+// Who resolves the container's user by the files of its image.
+func Who(container spec.Container) (account.User, error) {
+	passwd, err := account.ReadFile("/etc/passwd")
+	if err != nil {
+		return account.User{}, err
+	}
+	group, err := account.ReadFile("/etc/group")
+	if err != nil {
+		return account.User{}, err
+	}
+	present, err := unix.Getgroups()
+	if err != nil {
+		return account.User{}, fmt.Errorf("the Pod's groups cannot be read: %w", err)
+	}
+	return account.Resolve(container.UserName(), passwd, group, slices.Concat(container.Groups, present))
+}
+
+// Become drops the calling, locked thread's rights and executes a program of the
+// tenant's in the place of this process. It returns only on an error.
+func Become(container spec.Container, user account.User, arguments []string) error {
+	kept, err := capability.ParseKept(container.Capabilities)
+	if err != nil {
+		return err
+	}
+	// Nothing but the three standard streams may reach the program.
+	if err := unix.CloseRange(3, ^uint(0)>>1, unix.CLOSE_RANGE_CLOEXEC); err != nil {
+		return fmt.Errorf("open files could not be kept from the program: %w", err)
+	}
+	environment := Environment(os.Environ(), container, user)
+	if err := confine.Drop(confine.Identity{UID: user.UID, GID: user.GID, Groups: user.Groups, Kept: kept}); err != nil {
+		return err
+	}
+	// From here on the tenant's rights decide what can be reached.
+	if err := os.Chdir(container.Directory()); err != nil {
+		return fmt.Errorf("%w: the working directory: %w", program.ErrCannotRun, err)
+	}
+	search, _ := program.Value(environment, "PATH")
+	file, err := program.Find(arguments[0], search)
+	if err != nil {
+		return err
+	}
+	err = syscall.Exec(file, arguments, environment)
+	return fmt.Errorf("%q: %w: %w", file, program.ErrCannotRun, err)
+}
+
+// Environment is what the program sees: the container's, with a PATH, and with
+// the HOME of its user unless the file or image set one.
+func Environment(present []string, container spec.Container, user account.User) []string {
+	if _, found := program.Value(present, "PATH"); !found {
+		present = program.WithValue(present, "PATH", program.DefaultPath)
+	}
+	if !container.KeepHome {
+		present = program.WithValue(present, "HOME", user.Home)
+	}
+	return present
+}
+
+// makeDirectory makes the working directory when the image lacks it.
+func makeDirectory(path string, user account.User) error {
+	if _, err := os.Stat(path); err == nil {
+		return nil
+	}
+	if err := os.MkdirAll(path, 0o755); err != nil {
+		return fmt.Errorf("the working directory %s is not in the image and cannot be made: %w", path, err)
+	}
+	// Best effort on purpose: without CHOWN the directory stays root's, as in container engines.
+	_ = os.Chown(path, user.UID, user.GID)
+	return nil
+}
+
+func setLimits(limits map[string]spec.Limit) error {
+	for name, limit := range limits {
+		value := syscall.Rlimit{Cur: uint64(limit.Soft), Max: uint64(limit.Hard)}
+		// Package syscall's, since it knows that the file limit is not to be restored at execve.
+		if err := syscall.Setrlimit(spec.LimitNumber(name), &value); err != nil {
+			return fmt.Errorf("limits[%s]: cannot be set to %d:%d: %w", name, limit.Soft, limit.Hard, err)
+		}
+	}
+	return nil
+}
+
+func deadlineOf(network spec.Network) time.Time {
+	return time.Now().Add(time.Duration(network.DeadlineSeconds) * time.Second)
+}

@@ -1,0 +1,168 @@
+"""The roles of the two programs: enough for what they do, and no more where it matters.
+
+The API server itself says who may do what (SubjectAccessReview).
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from cloister_clients.kube.kinds import KindRef, of
+from cloister_crds.kinds import (
+    KINDS,
+    Container,
+    Deployment,
+    Domain,
+    Enclave,
+    Host,
+    HostnameClaim,
+    Organization,
+    RegistryCredential,
+    Secret,
+    SSHKey,
+)
+from cloister_crds.kinds.meta import Resource
+from cloister_operator.watched import WATCHED
+from tests.support.server import ApiServer
+from tests.support.waiting import until
+
+OPERATOR = "system:serviceaccount:cloister-system:cloister-operator"
+API = "system:serviceaccount:cloister-system:cloister-api"
+
+May = Callable[[str, str, str], Awaitable[bool]]
+"""User, verb and ``group/plural`` or ``group/plural/subresource``: allowed in org-acme?"""
+
+
+@pytest.fixture
+async def may(guarded: Path) -> AsyncIterator[May]:
+    """Ask the API server who may do what."""
+    server = ApiServer.administrator(guarded)
+
+    async def ask(user: str, verb: str, place: str) -> bool:
+        group, plural, *rest = place.split("/")
+        attributes = {
+            "namespace": "org-acme",
+            "verb": verb,
+            "group": group,
+            "resource": plural,
+            "subresource": rest[0] if rest else "",
+        }
+        groups = ["system:authenticated", "system:serviceaccounts"]
+        verdict = await server.post(
+            "/apis/authorization.k8s.io/v1/subjectaccessreviews",
+            {
+                "apiVersion": "authorization.k8s.io/v1",
+                "kind": "SubjectAccessReview",
+                "spec": {"user": user, "groups": groups, "resourceAttributes": attributes},
+            },
+        )
+        assert verdict.accepted, verdict.message
+        return bool(verdict.body["status"]["allowed"])
+
+    async def known() -> bool:
+        return await ask(OPERATOR, "list", "/pods") and await ask(
+            API, "list", "cloister.dev/containers"
+        )
+
+    await until(known, what="the roles are known to the authorizer")
+    yield ask
+    await server.aclose()
+
+
+def place_of(ref: KindRef) -> str:
+    return f"{ref.group}/{ref.plural}"
+
+
+@pytest.mark.parametrize("ref", [each.ref for each in WATCHED], ids=lambda ref: ref.plural)
+async def test_the_operator_may_watch_what_it_watches(may: May, ref: KindRef) -> None:
+    for verb in ("get", "list", "watch"):
+        assert await may(OPERATOR, verb, place_of(ref)), verb
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.INFO.kind)
+async def test_the_operator_writes_status_and_never_spec_of_users(
+    may: May, kind: type[Resource]
+) -> None:
+    place = place_of(of(kind))
+    if "status" in kind.model_fields:
+        assert await may(OPERATOR, "patch", f"{place}/status")
+    own = kind.INFO.kind in {"Enclave", "Deployment", "HostnameClaim"}
+    assert await may(OPERATOR, "create", place) is own
+    assert await may(OPERATOR, "delete", place) is own
+    assert not await may(OPERATOR, "update", place)
+    # It takes the metering finalizer off an Enclave.
+    assert await may(OPERATOR, "patch", place) is (kind is Enclave)
+
+
+@pytest.mark.parametrize(
+    ("verb", "place"),
+    [
+        ("create", "/pods"),
+        ("delete", "/pods"),
+        ("patch", "/services"),
+        ("create", "/secrets"),
+        ("create", "/configmaps"),
+        ("create", "/namespaces"),
+        ("patch", "networking.k8s.io/networkpolicies"),
+        ("patch", "policy/poddisruptionbudgets"),
+        ("update", "cloister.dev/enclaves/finalizers"),
+        ("update", "cloister.dev/containers/finalizers"),
+    ],
+)
+async def test_the_operator_makes_what_enclaves_are_made_of(
+    may: May, verb: str, place: str
+) -> None:
+    assert await may(OPERATOR, verb, place)
+
+
+@pytest.mark.parametrize("user", [OPERATOR, API])
+@pytest.mark.parametrize(
+    ("verb", "place"),
+    [
+        ("create", "/pods/exec"),
+        ("create", "/pods/attach"),
+        ("update", "/pods/ephemeralcontainers"),
+        ("create", "/serviceaccounts/token"),
+        ("impersonate", "/users"),
+        ("create", "rbac.authorization.k8s.io/rolebindings"),
+        ("update", "admissionregistration.k8s.io/validatingadmissionpolicies"),
+        ("update", "apiextensions.k8s.io/customresourcedefinitions"),
+        ("delete", "/namespaces"),
+        ("update", "/secrets"),
+    ],
+)
+async def test_neither_program_may_do_what_it_does_not_need(
+    may: May, user: str, verb: str, place: str
+) -> None:
+    assert not await may(user, verb, place)
+
+
+@pytest.mark.parametrize(
+    "kind", [Container, Deployment, Secret, SSHKey, RegistryCredential, Domain]
+)
+async def test_the_facade_may_what_its_users_may(may: May, kind: type[Resource]) -> None:
+    for verb in ("get", "list", "watch", "create", "patch", "delete"):
+        assert await may(API, verb, place_of(of(kind))), verb
+    assert not await may(API, "patch", f"{place_of(of(kind))}/status")
+
+
+@pytest.mark.parametrize("kind", [Organization, Host, Enclave])
+async def test_the_facade_only_reads_what_is_not_its_users(may: May, kind: type[Resource]) -> None:
+    for verb in ("get", "list", "watch"):
+        assert await may(API, verb, place_of(of(kind))), verb
+    for verb in ("create", "delete", "update"):
+        assert not await may(API, verb, place_of(of(kind))), verb
+
+
+async def test_the_facade_claims_host_names_and_never_releases_them(may: May) -> None:
+    place = place_of(of(HostnameClaim))
+    for verb in ("get", "list", "watch", "create", "patch"):
+        assert await may(API, verb, place), verb
+    assert not await may(API, "delete", place)
+
+
+async def test_the_facade_reads_no_pod_and_lists_no_core_secret(may: May) -> None:
+    assert not await may(API, "get", "/pods")
+    assert not await may(API, "list", "/secrets")
+    assert await may(API, "get", "/secrets")

@@ -1,0 +1,222 @@
+"""What each action does and answers in each state (client contract, section 1).
+
+No operator runs: the tests write the status as it would.
+"""
+
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.support.facade import Facade, World
+from tests.support.waiting import until
+
+READY = {"phase": "ready", "currentTag": "v1.0.0"}
+UPDATING: dict[str, Any] = {
+    **READY,
+    "activeEnclave": "web-a-1",
+    "update": {
+        "enclave": "web-b-1",
+        "uid": "0b",
+        "revision": "b",
+        "tag": "v1.1.0",
+        "status": "started",
+        "type": "blue_green",
+    },
+}
+STATES: dict[str, dict[str, Any]] = {
+    "pending": {"phase": "pending"},
+    "deploying": {"phase": "deploying"},
+    "started": {"phase": "started"},
+    "ready": READY,
+    "failed": {"phase": "failed"},
+    "stopping": {"phase": "stopping"},
+    "stopped": {"phase": "stopped"},
+    "update": UPDATING,
+}
+ALLOWED = {
+    "relaunch": {"pending", "deploying", "started", "ready", "failed", "update"},
+    "stop": set(STATES),
+    "start": {"stopped"},
+    "update/cancel": {"update"},
+}
+
+
+async def made(client: httpx.AsyncClient, world: World, state: str) -> str:
+    """Create a container and bring it to a state."""
+    answer = await client.post("/api/containers", json=world.body("web"))
+    assert answer.status_code == 201, answer.text
+    path = str(answer.headers["location"])
+    if state in {"stopping", "stopped"}:
+        await client.post(f"{path}/stop")
+    if state == "update":
+        await world.enclave("web", name="web-a-1")
+    await world.report("web", **STATES[state])
+    word = STATES[state]["phase"]
+
+    async def shown() -> bool:
+        record = (await client.get(path)).json()
+        told = "update_status" in record
+        return record["status"] == word and told is (state == "update")
+
+    await until(shown, what=f"state {state}")
+    return path
+
+
+@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize("action", ALLOWED)
+async def test_each_action_in_each_state(
+    facade: Facade, world: World, action: str, state: str
+) -> None:
+    async with facade.client(world.key) as client:
+        path = await made(client, world, state)
+        answer = await client.post(f"{path}/{action}")
+        if state in ALLOWED[action]:
+            assert answer.status_code == (204 if action == "update/cancel" else 200), answer.text
+        else:
+            assert answer.status_code == 409
+            assert answer.json()["code"] == "CONFLICT"
+            assert action.rsplit("/", maxsplit=1)[-1] in answer.json()["error"]
+            assert (state if state != "update" else "update") in answer.json()["error"]
+
+
+@pytest.mark.parametrize("state", STATES)
+async def test_delete_works_in_each_state(facade: Facade, world: World, state: str) -> None:
+    async with facade.client(world.key) as client:
+        path = await made(client, world, state)
+        assert (await client.delete(path)).status_code == 204
+        assert (await client.get(path)).status_code == 404
+
+
+async def test_a_relaunch_changes_tag_commit_and_the_whole_variable_set(
+    facade: Facade, world: World
+) -> None:
+    async with facade.client(world.key) as client:
+        body = world.body("web", variables={"GREETING": "one", "OTHER": "two"})
+        path = (await client.post("/api/containers", json=body)).headers["location"]
+        await world.report("web", **READY)
+        before = await world.container("web")
+        change = {"tag": "v1.1.0", "variables": {"GREETING": "three"}}
+        answer = await client.post(f"{path}/relaunch", json=change)
+        assert answer.status_code == 200, answer.text
+        record = answer.json()
+        assert record["id"] == path.rsplit("/", 1)[-1]
+        assert record["status"] == "ready"
+        assert record["current_tag"] == "v1.0.0"
+        assert record["variables"] == {"GREETING": "three"}
+        assert (record["update_tag"], record["update_status"]) == ("v1.1.0", "pending")
+        update = (await client.get(f"{path}/update")).json()
+        assert update["has_update"] is True
+    after = await world.container("web")
+    assert before is not None
+    assert after is not None
+    assert after["spec"]["tag"] == "v1.1.0"
+    assert after["spec"]["commit"] == world.repository.git("rev-parse", "v1.1.0")
+    assert after["spec"]["relaunch"]
+    assert before["spec"].get("relaunch") != after["spec"]["relaunch"]
+
+
+async def test_a_relaunch_of_a_failed_container_shows_as_deploying_update(
+    facade: Facade, world: World
+) -> None:
+    async with facade.client(world.key) as client:
+        path = await made(client, world, "failed")
+        record = (await client.post(f"{path}/relaunch", json={})).json()
+        assert record["status"] == "failed"
+        assert record["update_status"] == "deploying"
+        assert record["update_type"] == "replace"
+
+
+async def test_a_relaunch_to_a_wrong_tag_changes_nothing(facade: Facade, world: World) -> None:
+    async with facade.client(world.key) as client:
+        path = await made(client, world, "ready")
+        before = await world.container("web")
+        answer = await client.post(f"{path}/relaunch", json={"tag": "v9"})
+        assert answer.status_code == 400
+        assert answer.json()["details"][0]["code"] == "TagNotFound"
+    assert await world.container("web") == before
+
+
+async def test_stop_and_start(facade: Facade, world: World) -> None:
+    async with facade.client(world.key) as client:
+        path = await made(client, world, "ready")
+        stopped = (await client.post(f"{path}/stop")).json()
+        assert stopped["status"] == "stopping"
+        await world.report("web", phase="stopped")
+        started = await until(lambda: _start(client, path), what="start to be allowed")
+        assert started is not None
+        assert started["status"] == "deploying"
+    container = await world.container("web")
+    assert container is not None
+    assert container["spec"]["state"] == "Running"
+    assert container["spec"]["tag"] == "v1.1.0"
+
+
+async def _start(client: httpx.AsyncClient, path: str) -> dict[str, Any] | None:
+    answer = await client.post(f"{path}/start", json={"tag": "v1.1.0"})
+    return answer.json() if answer.status_code == 200 else None
+
+
+async def test_cancel_writes_the_serving_request_back(facade: Facade, world: World) -> None:
+    async with facade.client(world.key) as client:
+        path = await made(client, world, "ready")
+        before = await world.container("web")
+        assert before is not None
+        await world.enclave("web", name="web-a-1")
+        change = {"tag": "v1.1.0", "variables": {"GREETING": "new"}}
+        assert (await client.post(f"{path}/relaunch", json=change)).status_code == 200
+        await world.report("web", **UPDATING)
+        cancelled = await client.post(f"{path}/update/cancel")
+        assert (cancelled.status_code, cancelled.content) == (204, b"")
+    after = await world.container("web")
+    assert after is not None
+    assert after["spec"] == before["spec"]
+
+
+async def test_debug_can_be_toggled_and_claims_the_other_name(facade: Facade, world: World) -> None:
+    async with facade.client(world.key) as client:
+        path = await made(client, world, "ready")
+        answer = await client.post(f"{path}/relaunch", json={"debug": True})
+        assert answer.status_code == 200, answer.text
+        assert answer.json()["debug"] is True
+        other = await client.post("/api/containers", json=world.body("web", debug=True))
+        assert other.status_code == 409
+    assert any(name.startswith("web.debug.") for name in await world.claims())
+
+
+async def test_what_a_gitops_manager_owns_is_left_to_it(facade: Facade, world: World) -> None:
+    spec = {"repo": world.repo, "tag": "v1.0.0"}
+    body = {"metadata": {"name": "flux"}, "spec": spec}
+    await world.apply_as("kustomize-controller", body)
+    async with facade.client(world.key) as client:
+
+        async def listed() -> dict[str, Any] | None:
+            found = (await client.get("/api/containers")).json()
+            return found[0] if found else None
+
+        record = await until(listed)
+        assert record is not None
+        path = f"/api/containers/{record['id']}"
+        answer = await client.post(f"{path}/relaunch", json={"tag": "v1.1.0"})
+        assert answer.status_code == 409
+        assert "kustomize-controller" in answer.json()["error"]
+        assert "tag" in answer.json()["error"]
+        again = await client.post(f"{path}/relaunch")
+        assert again.status_code == 200, again.text
+
+
+async def test_a_lapsed_subscription_stops_new_work_alone(facade: Facade, world: World) -> None:
+    async with facade.client(world.key) as client:
+        path = await made(client, world, "ready")
+        await world.change_organization(billing={"containerSubscription": False})
+
+        async def refused() -> bool:
+            answer = await client.post(f"{path}/relaunch")
+            return answer.status_code == 402 and answer.json()["code"] == "PAYMENT_REQUIRED"
+
+        await until(refused)
+        created = await client.post("/api/containers", json=world.body("other"))
+        assert created.status_code == 402
+        assert (await client.get(path)).status_code == 200
+        assert (await client.post(f"{path}/stop")).status_code == 200
+        assert (await client.delete(path)).status_code == 204

@@ -1,0 +1,204 @@
+"""Containers over REST from create to delete, on a real API server."""
+
+import asyncio
+
+import httpx
+
+from cloister_clients.kube.kinds import of
+from cloister_crds.kinds import Deployment
+from cloister_crds.names import deployment_name
+from tests.support.facade import ADMIN, DOMAIN, Facade, World
+from tests.support.waiting import until
+
+
+async def create(client: httpx.AsyncClient, world: World, name: str = "web") -> str:
+    made = await client.post("/api/containers", json=world.body(name))
+    assert made.status_code == 201, made.text
+    return str(made.headers["location"])
+
+
+async def test_a_create_makes_claim_deployment_and_container(facade: Facade, world: World) -> None:
+    async with facade.client(world.key) as client:
+        body = world.body("web", variables={"GREETING": "hello"}, group_name="old", gpus=None)
+        made = await client.post("/api/containers", json=body)
+        assert made.status_code == 201, made.text
+        record = made.json()
+        got = await client.get(made.headers["location"])
+    container = await world.container("web")
+    assert container is not None
+    assert made.headers["location"] == f"/api/containers/{container['metadata']['uid']}"
+    assert got.json() == record
+    hostname = f"web.{world.organization}.{DOMAIN}"
+    deployment = await world.kube.get(of(Deployment), deployment_name(world.repo), world.namespace)
+    commit = world.repository.git("rev-parse", "v1.0.0")
+    assert container["spec"]["commit"] == commit
+    assert record == {
+        "id": container["metadata"]["uid"],
+        "deployment_id": deployment["metadata"]["uid"],
+        "name": "web",
+        "repo": world.repo,
+        "status": "deploying",
+        "domain": hostname,
+        "internal_domain": hostname,
+        "current_tag": "v1.0.0",
+        "cpus": 2,
+        "gpus": 0,
+        "memory_mb": 8192,
+        "debug": False,
+        "variables": {"GREETING": "hello"},
+        "secrets": [],
+        "ssh_keys": [],
+        "staging": False,
+        "disable_cc_mode": False,
+        "github_app_connected": True,
+        "auto_update": False,
+        "created_at": container["metadata"]["creationTimestamp"],
+        "updated_at": record["updated_at"],
+    }
+    assert await world.claims() == [hostname]
+
+
+async def test_a_production_and_a_debug_container_share_a_name(
+    facade: Facade, world: World
+) -> None:
+    async with facade.client(world.key) as client:
+        await create(client, world)
+        debug = await client.post("/api/containers", json=world.body("web", debug=True))
+        assert debug.status_code == 201, debug.text
+        assert debug.json()["domain"] == f"web.debug.{world.organization}.{DOMAIN}"
+        listed = (await client.get("/api/containers")).json()
+        assert sorted(one["debug"] for one in listed) == [False, True]
+    assert await world.container("web.debug") is not None
+
+
+async def test_a_taken_name_is_refused(facade: Facade, world: World) -> None:
+    async with facade.client(world.key) as client:
+        await create(client, world)
+        again = await client.post("/api/containers", json=world.body("web"))
+    assert again.status_code == 409
+    assert again.json()["code"] == "CONFLICT"
+    assert "web" in again.json()["error"]
+
+
+async def test_the_record_follows_the_status(facade: Facade, world: World) -> None:
+    async with facade.client(world.key) as client:
+        path = await create(client, world)
+        before = (await client.get(path)).json()
+        await world.report(
+            "web",
+            phase="ready",
+            currentTag="v1.0.0",
+            resources={"cpus": 4, "memoryMB": 16384, "gpus": 0},
+            host={"name": world.host, "cpuType": "EPYC", "gpuType": ""},
+            update={
+                "enclave": "web-x-2",
+                "uid": "0b0b",
+                "revision": "r",
+                "tag": "v1.1.0",
+                "status": "failed",
+                "type": "blue_green",
+                "message": "unhealthy",
+            },
+        )
+
+        async def shown() -> dict[str, object]:
+            record: dict[str, object] = (await client.get(path)).json()
+            assert record["status"] == "ready"
+            return record
+
+        record = await until(shown)
+        assert record["cpus"] == 4
+        assert record["memory_mb"] == 16384
+        assert record["host_name"] == world.host
+        assert record["host_cpu_type"] == "EPYC"
+        assert "host_gpu_type" not in record
+        assert record["update_tag"] == "v1.1.0"
+        assert record["update_status"] == "failed"
+        assert record["update_type"] == "blue_green"
+        assert record["error_message"] == "unhealthy"
+        assert record["created_at"] == before["created_at"]
+        update = (await client.get(f"{path}/update")).json()
+        assert update == {
+            "has_update": True,
+            "update_deployment_id": "0b0b",
+            "update_tag": "v1.1.0",
+            "update_status": "failed",
+        }
+
+
+async def test_a_deleted_container_is_gone_at_once(facade: Facade, world: World) -> None:
+    async with facade.client(world.key) as client:
+        path = await create(client, world)
+        gone = await client.delete(path)
+        assert (gone.status_code, gone.content) == (204, b"")
+        assert (await client.get(path)).status_code == 404
+        assert (await client.get("/api/containers")).json() == []
+        assert (await client.delete(path)).status_code == 404
+        again = await client.post("/api/containers", json=world.body("web"))
+        assert again.status_code == 201, again.text
+
+
+async def test_the_name_stays_taken_until_the_teardown_ends(facade: Facade, world: World) -> None:
+    """An Enclave with a finalizer stands for a teardown that takes its time."""
+    async with facade.client(world.key) as client:
+        path = await create(client, world)
+        enclave = await world.enclave("web", finalizers=["tests.cloister.dev/slow"])
+        assert (await client.delete(path)).status_code == 204
+        taken = await client.post("/api/containers", json=world.body("web"))
+        assert taken.status_code == 409
+        assert "torn down" in taken.json()["error"]
+        name = await client.post("/api/containers/validate-name", json={"name": "web"})
+        assert name.json()["available"] is False
+        await world.end_enclave(enclave)
+        again = await client.post("/api/containers", json=world.body("web"))
+        assert again.status_code == 201, again.text
+
+
+async def test_two_creates_of_a_name_at_once_make_one(facade: Facade, world: World) -> None:
+    async with facade.client(world.key) as client:
+        bodies = [world.body("web", variables={"GREETING": str(number)}) for number in range(4)]
+        answers = await asyncio.gather(
+            *(client.post("/api/containers", json=body) for body in bodies)
+        )
+    assert sorted(answer.status_code for answer in answers) == [201, 409, 409, 409]
+    assert len(await world.containers()) == 1
+
+
+async def test_the_quota_holds_when_creates_race(facade: Facade, world: World) -> None:
+    await world.change_organization(limits={"containers": 2})
+    async with facade.client(world.key) as client:
+        await create(client, world, "one")
+        answers = await asyncio.gather(
+            *(client.post("/api/containers", json=world.body(f"w{n}")) for n in range(4))
+        )
+        assert len([one for one in answers if one.status_code == 201]) == 1
+        refused = [one for one in answers if one.status_code != 201]
+        assert {one.status_code for one in refused} == {403}
+        assert all("quota reached" in one.json()["error"] for one in refused)
+        assert len((await client.get("/api/containers")).json()) == 2
+
+
+async def test_the_list_of_hosts_is_the_log_in_check(facade: Facade, world: World) -> None:
+    async with facade.client(world.key) as client:
+        hosts = (await client.get("/api/containers/hosts")).json()
+    found = {host["name"]: host for host in hosts}
+    assert found[world.host]["available_gpu_values"] == []
+    assert [host["is_default"] for host in hosts].count(True) == 1
+
+
+async def test_every_write_leaves_an_audit_row(facade: Facade, world: World) -> None:
+    async with facade.client(world.key) as client:
+        path = await create(client, world)
+        identity = path.rsplit("/", 1)[-1]
+        await client.post(f"{path}/stop", headers={"X-Request-Id": "abc.1"})
+        await client.post("/api/containers", json=world.body("web"))
+        await client.delete(path)
+    rows = [row for row in await world.audit() if row.key_id is not None]
+    assert [(row.action, row.target, row.result) for row in rows] == [
+        ("container.create", identity, "201"),
+        ("container.stop", identity, "200"),
+        ("container.create", "web", "409 CONFLICT"),
+        ("container.delete", identity, "204"),
+    ]
+    assert {row.actor for row in rows} == {ADMIN}
+    assert rows[1].request_id == "abc.1"

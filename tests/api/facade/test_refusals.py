@@ -1,0 +1,213 @@
+"""Creates that are refused: what is said, and that nothing is left behind."""
+
+from typing import Any
+
+import pytest
+import yaml
+
+from cloister_clients.kube.kinds import of
+from cloister_crds.kinds import HostnameClaim
+from tests.support.facade import DOMAIN, Facade, World, config_file
+from tests.support.waiting import until
+
+
+async def refused(facade: Facade, world: World, **change: Any) -> dict[str, Any]:
+    """Create what must be refused, and check that nothing was made."""
+    async with facade.client(world.key) as client:
+        answer = await client.post("/api/containers", json=world.body("web", **change))
+    body: dict[str, Any] = answer.json()
+    assert answer.status_code >= 400, body
+    assert body["request_id"] == answer.headers["x-request-id"]
+    assert await world.containers() == []
+    assert await world.claims() == []
+    return {"status": answer.status_code, **body}
+
+
+@pytest.mark.parametrize(
+    ("change", "field", "code"),
+    [
+        ({"tag": "v9"}, "tag", "TagNotFound"),
+        ({"repo": "nobody/nothing"}, "repo", "RepositoryNotFound"),
+        ({"tag": "no file"}, "tag", "Invalid"),
+        ({"secrets": ["API_KEY"]}, "secrets[0]", "SecretNotFound"),
+    ],
+)
+async def test_what_is_asked_for_must_be_there(
+    facade: Facade, world: World, change: dict[str, Any], field: str, code: str
+) -> None:
+    body = await refused(facade, world, **change)
+    assert (body["status"], body["code"]) == (400, "BAD_REQUEST")
+    assert [detail["code"] for detail in body["details"]] == [code]
+    assert body["details"][0]["field"] in {field, "repo"}
+
+
+async def test_a_release_without_file_is_named(facade: Facade, world: World) -> None:
+    commit = world.repository.commit({"README": b"nothing\n"})
+    world.repository.tag("empty", commit)
+    body = await refused(facade, world, tag="empty")
+    assert body["details"][0]["code"] == "ConfigFileNotFound"
+    assert "service-config.yml" in body["error"]
+
+
+async def test_all_errors_of_a_file_come_at_once(facade: Facade, world: World) -> None:
+    document = yaml.safe_load(config_file("registry.test/web:latest"))
+    document.update(cpus=3, memory=1)
+    world.repository.release("bad", yaml.safe_dump(document).encode())
+    body = await refused(facade, world, tag="bad")
+    fields = {detail["field"] for detail in body["details"]}
+    assert {"cpus", "memory", "containers[0].image"} <= fields
+    assert body["status"] == 400
+
+
+async def test_an_image_that_is_not_there_is_named(facade: Facade, world: World) -> None:
+    missing = f"{world.registry.host}/team/web@sha256:{'1' * 64}"
+    world.repository.release("lost", config_file(missing))
+    body = await refused(facade, world, tag="lost")
+    assert body["details"][0]["field"] == "containers[0].image"
+    assert body["details"][0]["code"] == "ImageNotFound"
+
+
+async def test_a_registry_that_does_not_answer_is_told_from_a_missing_image(
+    facade: Facade, world: World
+) -> None:
+    host, digest = "localhost:1", world.image.rpartition("@")[2]
+    world.repository.release("away", config_file(f"{host}/team/web@{digest}"))
+    body = await refused(facade, world, tag="away")
+    assert "containers[0].image" in str(body)
+    assert host in body["error"]
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "field"),
+    [
+        ({"staging": True}, "NotSupportedYet", "staging"),
+        ({"ssh_keys": ["mine"], "debug": True}, "NotSupportedYet", "ssh_keys"),
+        ({"replace_container_id": "00000000-0000-4000-8000-000000000000"}, "NotSupportedYet",
+         "replace_container_id"),
+        ({"disable_cc_mode": True, "debug": True}, "NotSupportedYet", "disable_cc_mode"),
+    ],
+)  # fmt: skip
+async def test_what_is_not_built_is_refused_by_name(
+    facade: Facade, world: World, change: dict[str, Any], code: str, field: str
+) -> None:
+    body = await refused(facade, world, **change)
+    assert body["status"] == 400
+    assert body["code"] == code
+    assert [detail["field"] for detail in body["details"]] == [field]
+
+
+@pytest.mark.parametrize(
+    "change", [{"gpus": 1}, {"host_name": "anything"}, {"custom_domain": "web.example.test"}]
+)
+async def test_a_missing_entitlement_is_forbidden(
+    facade: Facade, world: World, change: dict[str, Any]
+) -> None:
+    body = await refused(facade, world, **change)
+    assert (body["status"], body["code"]) == (403, "FORBIDDEN")
+    assert "entitlement" in body["error"]
+
+
+async def test_a_host_is_chosen_by_those_who_may(facade: Facade, world: World) -> None:
+    await world.change_organization(entitlements={"hostSelection": True})
+
+    async def unknown() -> bool:
+        body = await refused(facade, world, host_name="nowhere")
+        return body["status"] == 400 and "host_name" in str(body["details"])
+
+    await until(unknown)
+    async with facade.client(world.key) as client:
+        made = await client.post("/api/containers", json=world.body("web", host_name=world.host))
+        assert made.status_code == 201, made.text
+    container = await world.container("web")
+    assert container is not None
+    assert container["spec"]["host"] == world.host
+
+
+async def test_a_host_name_that_another_holds_is_a_conflict(facade: Facade, world: World) -> None:
+    hostname = f"web.{world.organization}.{DOMAIN}"
+    claim = {
+        "metadata": {"name": hostname},
+        "spec": {"holder": {"namespace": "elsewhere", "name": "web"}},
+    }
+    await world.kube.create(of(HostnameClaim), claim)
+    try:
+        body = await refused(facade, world)
+        assert (body["status"], body["code"]) == (409, "CONFLICT")
+        assert hostname in body["error"]
+    finally:
+        await world.kube.delete(of(HostnameClaim), hostname)
+
+
+async def test_a_quota_that_is_reached_is_forbidden_before_anything_is_made(
+    facade: Facade, world: World
+) -> None:
+    await world.change_organization(limits={"containers": 0})
+
+    async def reached() -> bool:
+        async with facade.client(world.key) as client:
+            answer = await client.post("/api/containers", json=world.body("web"))
+        if answer.status_code == 201:
+            async with facade.client(world.key) as client:
+                await client.delete(answer.headers["location"])
+            return False
+        assert answer.status_code == 403
+        return "quota reached" in answer.json()["error"]
+
+    await until(reached)
+    assert await world.containers() == []
+
+
+async def test_validate_says_all_of_it_and_makes_nothing(facade: Facade, world: World) -> None:
+    async with facade.client(world.key) as client:
+        body = {"repo": world.repo, "tag": "v1.0.0"}
+        good = (await client.post("/api/containers/validate", json=body)).json()
+        assert good["valid"] is True
+        assert good["errors"] == []
+        assert good["config"]["cpus"] == 2
+        lost = await client.post("/api/containers/validate", json={**body, "tag": "v9"})
+        assert lost.status_code == 200
+        assert lost.json()["valid"] is False
+        assert lost.json()["config"] is None
+        assert [each["code"] for each in lost.json()["errors"]] == ["TagNotFound"]
+        world.repository.release("bad", b"cpus: 3\n")
+        bad = (await client.post("/api/containers/validate", json={**body, "tag": "bad"})).json()
+        assert bad["valid"] is False
+        assert {"cpus", "containers"} <= {each["field"] for each in bad["errors"]}
+    assert await world.containers() == []
+
+
+async def test_validate_of_a_relaunch_skips_the_limit(facade: Facade, world: World) -> None:
+    await world.change_organization(limits={"containers": 1})
+    async with facade.client(world.key) as client:
+        made = (await client.post("/api/containers", json=world.body("web"))).json()
+        body = {"repo": world.repo, "tag": "v1.1.0"}
+
+        async def full() -> bool:
+            new = (await client.post("/api/containers/validate", json=body)).json()
+            return [each["code"] for each in new["errors"]] == ["LimitReached"]
+
+        await until(full)
+        again = {**body, "container_id": made["id"]}
+        relaunch = (await client.post("/api/containers/validate", json=again)).json()
+        assert relaunch["valid"] is True, relaunch
+
+
+async def test_validate_name(facade: Facade, world: World) -> None:
+    async with facade.client(world.key) as client:
+
+        async def ask(**body: Any) -> dict[str, Any]:
+            answer = await client.post("/api/containers/validate-name", json=body)
+            assert answer.status_code == 200, answer.text
+            found: dict[str, Any] = answer.json()
+            return found
+
+        assert await ask(name="web") == {"available": True, "name": "web"}
+        for bad in ("", "Web", "-web", "web-", "a" * 65, "we.b"):
+            verdict = await ask(name=bad)
+            assert verdict["available"] is False
+            assert verdict["reason"]
+        assert (await ask(name="a" * 64))["available"] is True
+        made = (await client.post("/api/containers", json=world.body("web"))).json()
+        assert (await ask(name="web"))["available"] is False
+        assert (await ask(name="web", debug=True))["available"] is True
+        assert (await ask(name="web", container_id=made["id"]))["available"] is True

@@ -1,0 +1,89 @@
+"""The Go module of the guest binary, tested as `make test` runs it.
+
+The tests themselves stand beside the Go code, in operator/guest; this file vets,
+runs and builds. Namespace tests need root and skip with a reason elsewhere.
+"""
+
+import hashlib
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+__all__: list[str] = []
+
+MODULE = Path(__file__).resolve().parents[2] / "operator" / "guest"
+"""Where the Go module is."""
+
+TIMEOUT = 900.0
+"""Seconds for one Go command; a slow machine compiles the module first."""
+
+REPRODUCIBLE = ("-trimpath", "-buildvcs=false", "-ldflags=-s -w -buildid=")
+"""What makes a build depend on the sources alone."""
+
+pytestmark = [
+    pytest.mark.skipif(shutil.which("go") is None, reason="Go is not installed"),
+    pytest.mark.timeout(TIMEOUT + 60),
+]
+
+
+def go(*arguments: str, **variables: str) -> str:
+    """Run the go command in the module and return what it wrote.
+
+    Raises
+    ------
+    AssertionError
+        When the command failed; it shows the end of what was written.
+    """
+    done = subprocess.run(
+        ["go", *arguments],
+        cwd=MODULE,
+        env={**os.environ, **variables},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=TIMEOUT,
+        check=False,
+    )
+    assert done.returncode == 0, f"go {' '.join(arguments)}:\n{done.stdout[-6000:]}"
+    return done.stdout
+
+
+def test_vet_finds_nothing() -> None:
+    go("vet", "./...")
+
+
+def test_modules_are_pinned() -> None:
+    go("mod", "verify")
+    go("mod", "tidy", "-diff")
+
+
+def test_go_tests_pass() -> None:
+    race = ["-race"] if shutil.which("gcc") else []
+    variables = {"CGO_ENABLED": "1"} if race else {}
+    written = go("test", "-count=1", "-p", "1", "-parallel", "6", *race, "./...", **variables)
+    assert "cloister.dev/guest" in written
+
+
+def test_two_builds_have_one_digest(tmp_path: Path) -> None:
+    """The same sources make the same bytes, whatever the directory and the build cache."""
+    digests = set()
+    for number in range(2):
+        copy = tmp_path / f"copy-{number}" / "guest"
+        shutil.copytree(MODULE, copy)
+        binary = tmp_path / f"guest-{number}"
+        done = subprocess.run(
+            ["go", "build", *REPRODUCIBLE, "-o", str(binary), "."],
+            cwd=copy,
+            env={**os.environ, "CGO_ENABLED": "0"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=TIMEOUT,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout
+        digests.add(hashlib.sha256(binary.read_bytes()).hexdigest())
+    assert len(digests) == 1

@@ -1,0 +1,134 @@
+"""The gate in front of every route, on its own: bodies in pieces, applications that fail."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from starlette.responses import Response
+from starlette.types import Message, Receive, Scope, Send
+
+from cloister_api.errors import ApiError
+from cloister_api.middleware import MAX_BODY, Gate, needs_key
+from cloister_api.principal import Principal
+from cloister_crds.kinds import Organization
+
+ORGANIZATION = Organization.read({"metadata": {"name": "acme"}, "spec": {"namespace": "org-acme"}})
+PRINCIPAL = Principal("k1", "ada", ORGANIZATION)
+
+
+class Inner:
+    """An application that reads its body and answers with what it got."""
+
+    def __init__(self) -> None:
+        self.scope: Scope = {}
+        self.body = b""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Read and answer."""
+        self.scope = scope
+        more = True
+        while more:
+            message = await receive()
+            self.body += message.get("body", b"")
+            more = message.get("more_body", False)
+        await Response(b"fine")(scope, receive, send)
+
+
+async def admit(authorization: str | None) -> Principal:
+    if authorization != "good":
+        raise ApiError(401, "UNAUTHORIZED", "no")
+    return PRINCIPAL
+
+
+async def ask(
+    app: Any,
+    *pieces: bytes,
+    path: str = "/api/containers",
+    headers: dict[str, str] | None = None,
+) -> tuple[int, dict[str, str], bytes]:
+    given = {"authorization": "good", **(headers or {})}
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": path,
+        "headers": [(k.encode(), v.encode()) for k, v in given.items()],
+    }
+    waiting = [
+        {"type": "http.request", "body": piece, "more_body": place < len(pieces) - 1}
+        for place, piece in enumerate(pieces)
+    ]
+    sent: list[Message] = []
+
+    async def receive() -> Message:
+        return waiting.pop(0) if waiting else {"type": "http.disconnect"}
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    await Gate(app, authenticate=admit)(scope, receive, send)
+    answered = {k.decode(): v.decode() for k, v in sent[0]["headers"]}
+    return sent[0]["status"], answered, b"".join(m.get("body", b"") for m in sent[1:])
+
+
+JSON = {"content-type": "application/json", "transfer-encoding": "chunked"}
+
+
+async def test_a_body_in_pieces_arrives_whole() -> None:
+    inner = Inner()
+    status, headers, _ = await ask(inner, b'{"a"', b":1", b"}", headers=JSON)
+    assert status == 200
+    assert inner.body == b'{"a":1}'
+    assert inner.scope["state"]["principal"] is PRINCIPAL
+    assert headers["x-request-id"] == inner.scope["state"]["request_id"]
+
+
+async def test_the_bound_of_a_body_is_exact() -> None:
+    inner = Inner()
+    assert (await ask(inner, b" " * MAX_BODY, headers=JSON))[0] == 200
+    assert (await ask(Inner(), b" " * MAX_BODY, b" ", headers=JSON))[0] == 413
+    declared = {**JSON, "content-length": str(MAX_BODY + 1)}
+    untouched = Inner()
+    assert (await ask(untouched, headers=declared))[0] == 413
+    assert untouched.scope == {}
+
+
+async def test_authentication_comes_first() -> None:
+    inner = Inner()
+    wrong = {"authorization": "bad", "content-length": str(MAX_BODY * 2)}
+    status, _, body = await ask(inner, headers=wrong)
+    assert status == 401
+    assert msgspec.json.decode(body)["code"] == "UNAUTHORIZED"
+    assert inner.scope == {}
+
+
+async def test_an_application_that_fails_answers_500_with_the_request_id(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def fails(scope: Scope, receive: Receive, send: Send) -> None:
+        raise RuntimeError("secret detail")
+
+    status, headers, body = await ask(fails)
+    answer = msgspec.json.decode(body)
+    assert status == 500
+    assert answer["code"] == "INTERNAL_ERROR"
+    assert answer["request_id"] == headers["x-request-id"]
+    assert "secret detail" not in body.decode()
+    assert "secret detail" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("path", "needed"),
+    [
+        ("/api", True),
+        ("/api/", True),
+        ("/api/containers", True),
+        ("/api/config/models", False),
+        ("/api/shim/cert", False),
+        ("/api/webhooks/releases", False),
+        ("/apis", False),
+        ("/healthz", False),
+        ("/v1/models", False),
+    ],
+)
+def test_which_paths_need_a_key(path: str, *, needed: bool) -> None:
+    assert needs_key(path) is needed

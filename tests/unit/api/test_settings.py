@@ -1,0 +1,65 @@
+"""The settings file: every mistake is named by its key."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from cloister_api.settings import ApiSettings, SettingsError
+
+MINIMAL: dict[str, Any] = {
+    "containersDomain": "containers.test",
+    "ledger": {"path": "ledger.db", "keyMaterial": "secret/keys.json"},
+    "sources": {"kind": "git", "base": "/repositories"},
+}
+
+
+def read(folder: Path, document: Any) -> ApiSettings:
+    path = folder / "api.yml"
+    path.write_text(document if isinstance(document, str) else yaml.safe_dump(document))
+    return ApiSettings.read(path)
+
+
+def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
+    settings = read(tmp_path, {**MINIMAL, "kubeconfig": "kube/config"})
+    assert settings.ledger.path == tmp_path / "ledger.db"
+    assert settings.ledger.key_material == tmp_path / "secret" / "keys.json"
+    assert settings.kubeconfig == tmp_path / "kube" / "config"
+    assert settings.listen.port == 8080
+    assert read(tmp_path, MINIMAL).kubeconfig is None
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"colour": "red"}, "colour is not a setting"),
+        ({"containers_domains": "x"}, "containers_domains is not a setting"),
+        ({"containersDomain": None}, "containersDomain"),
+        ({"ledger": {"path": "x"}}, "ledger.keyMaterial is missing"),
+        ({"listen": {"port": 70000}}, "listen.port"),
+        ({"listen": {"ports": 1}}, "listen.ports is not a setting"),
+        ({"sources": {"kind": "svn"}}, "sources.kind"),
+        (
+            {"sources": {"kind": "git", "base": "https://u:p@h.test"}},
+            r"sources: base holds credentials; .* tokenFile",
+        ),
+        ({"registry": {"plainHttps": []}}, "registry.plainHttps is not a setting"),
+        ({"logLevel": "LOUD"}, "logLevel"),
+    ],
+)
+def test_a_mistake_is_named(tmp_path: Path, change: dict[str, Any], words: str) -> None:
+    with pytest.raises(SettingsError, match=words) as caught:
+        read(tmp_path, {**MINIMAL, **change})
+    assert "api.yml" in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "a: [", "5"])
+def test_what_is_no_settings_file_is_refused(tmp_path: Path, text: str) -> None:
+    with pytest.raises(SettingsError):
+        read(tmp_path, text)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="No such file"):
+        ApiSettings.read(tmp_path / "none.yml")

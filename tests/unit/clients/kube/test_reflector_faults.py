@@ -1,0 +1,167 @@
+"""What the reflector makes of a server with faults: it always ends up with what the server has."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from cloister_clients.kube import KubeClient, Reflector
+from cloister_clients.kube.events import Object
+from cloister_clients.kube.kinds import CONFIG_MAP
+from cloister_clients.kube.reflector import Pauses
+from tests.unit.clients.kube.conftest import Connection, Script
+
+
+def item(name: str, version: int, uid: str = "") -> dict[str, Any]:
+    return {
+        "metadata": {
+            "name": name,
+            "namespace": "ns",
+            "uid": uid or f"uid-{name}",
+            "resourceVersion": str(version),
+        }
+    }
+
+
+def listing(version: int, *items: dict[str, Any]) -> dict[str, Any]:
+    return {"metadata": {"resourceVersion": str(version)}, "items": list(items)}
+
+
+@pytest.fixture
+async def reflector(client: KubeClient) -> Reflector[Object]:
+    return Reflector(
+        client, CONFIG_MAP, lambda found: found, pauses=Pauses(first=0.001, longest=0.01)
+    )
+
+
+@contextlib.asynccontextmanager
+async def running(reflector: Reflector[Object]) -> AsyncIterator[None]:
+    task = asyncio.create_task(reflector.run())
+    try:
+        yield
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+def names(reflector: Reflector[Object]) -> set[str]:
+    return {entry.name for entry in reflector.all()}
+
+
+async def test_it_takes_a_broken_watch_up_where_it_stopped(
+    script: Script, reflector: Reflector[Object]
+) -> None:
+    @script.then
+    async def first(connection: Connection) -> None:
+        await connection.reply(200, listing(5, item("a", 3)))
+
+    @script.then
+    async def breaking(connection: Connection) -> None:
+        assert connection.asked.query["resourceVersion"] == "5"
+        await connection.begin_stream()
+        await connection.event("ADDED", item("b", 7))
+        connection.drop()
+
+    @script.then
+    async def going_on(connection: Connection) -> None:
+        assert connection.asked.query["resourceVersion"] == "7"
+        await connection.begin_stream()
+        await connection.event("BOOKMARK", {"metadata": {"resourceVersion": "20"}})
+        await connection.event("DELETED", item("a", 21))
+
+    async with running(reflector):
+        assert await reflector.until(lambda: reflector.version == 21, within=30)
+        assert names(reflector) == {"b"}
+        assert reflector.failure is None
+        assert [asked.query.get("watch") for asked in script.asked] == [None, "true", "true"]
+
+
+async def test_it_lists_again_when_its_state_is_gone(
+    script: Script, reflector: Reflector[Object]
+) -> None:
+    @script.then
+    async def first(connection: Connection) -> None:
+        await connection.reply(200, listing(5, item("a", 3), item("b", 4)))
+
+    @script.then
+    async def gone(connection: Connection) -> None:
+        await connection.begin_stream()
+        await connection.event("ERROR", {"kind": "Status", "code": 410, "reason": "Expired"})
+
+    @script.then
+    async def second(connection: Connection) -> None:
+        # While the new list is on its way the earlier copy is still there, whole.
+        assert names(reflector) == {"a", "b"}
+        await connection.reply(200, listing(50, item("b", 4), item("c", 40)))
+
+    @script.then
+    async def quiet(connection: Connection) -> None:
+        await connection.begin_stream()
+
+    async with running(reflector):
+        assert await reflector.until(lambda: reflector.version == 50, within=30)
+        assert names(reflector) == {"b", "c"}
+        assert set(reflector.in_namespace("ns")) == {"b", "c"}
+        assert reflector.by_uid("uid-a") is None
+
+
+async def test_a_server_restored_from_a_backup_is_listed_anew(
+    script: Script, reflector: Reflector[Object]
+) -> None:
+    """Such a server knows no such version and answers 504, never 410."""
+
+    async def answer(connection: Connection) -> None:
+        if "watch" not in connection.asked.query:
+            restored = len(script.asked) > 1
+            await connection.reply(200, listing(3 if restored else 900, item("a", 2)))
+        elif connection.asked.query["resourceVersion"] == "900":
+            await connection.refuse(504, "Timeout")
+        else:
+            await connection.begin_stream()
+            await connection.event("ADDED", item("b", 4))
+
+    script.steps = [answer]
+    async with running(reflector):
+        assert await reflector.until(lambda: reflector.version == 4, within=30)
+        assert names(reflector) == {"a", "b"}
+
+
+async def test_a_name_used_again_belongs_to_the_new_object(
+    script: Script, reflector: Reflector[Object]
+) -> None:
+    @script.then
+    async def first(connection: Connection) -> None:
+        await connection.reply(200, listing(5, item("a", 3, "old")))
+
+    @script.then
+    async def stream(connection: Connection) -> None:
+        await connection.begin_stream()
+        await connection.event("ADDED", item("a", 9, "new"))
+        await connection.event("DELETED", item("a", 8, "old"))
+        await connection.event("BOOKMARK", {"metadata": {"resourceVersion": "12"}})
+
+    async with running(reflector):
+        assert await reflector.until(lambda: reflector.version == 12, within=30)
+        assert reflector.by_uid("old") is None
+        entry = reflector.get("a", "ns")
+        assert entry is not None
+        assert entry.uid == "new"
+
+
+async def test_it_says_why_it_is_not_ready(script: Script, reflector: Reflector[Object]) -> None:
+    @script.then
+    async def forbidden(connection: Connection) -> None:
+        await connection.refuse(403, "Forbidden")
+
+    async with running(reflector):
+        assert not reflector.ready
+
+        def told() -> bool:
+            return "Forbidden" in str(reflector.failure)
+
+        assert not await reflector.reached("1", within=0.2)
+        assert told()
+        assert len(script.asked) > 2

@@ -1,0 +1,77 @@
+"""Who fits under a limit: the same answer for everybody, and nobody pushes an earlier one out."""
+
+from datetime import timedelta
+from random import Random
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cloister_crds.kinds.container import Container, DesiredState
+from cloister_crds.kinds.organization import Billing
+from cloister_crds.lifecycle.limits import billing_of, counted, rank
+from tests.support.builders import NOW, container_of, organization_of
+
+UNHURRIED = settings(deadline=None, derandomize=True)
+"""Slow machines are no failure, and a test answers the same twice."""
+
+
+def born(number: int, minutes: int, **fields: Any) -> Container:
+    """Build a Container that was created so many minutes from now."""
+    made = container_of(f"c{number}", uid=f"u{number}", **fields)
+    metadata = made.metadata.model_copy(
+        update={"creation_timestamp": NOW + timedelta(minutes=minutes)}
+    )
+    return made.model_copy(update={"metadata": metadata})
+
+
+@UNHURRIED
+@given(st.lists(st.integers(0, 3), max_size=8), st.randoms())
+def test_every_container_has_one_place_whatever_the_order(
+    minutes: list[int],
+    random: Random,
+) -> None:
+    containers = [born(number, minute) for number, minute in enumerate(minutes)]
+    shuffled = list(containers)
+    random.shuffle(shuffled)
+    places = [rank(each, shuffled) for each in counted(shuffled)]
+    assert places == list(range(len(containers)))
+    assert counted(shuffled) == counted(containers)
+
+
+def test_a_later_one_never_pushes_an_earlier_one_out() -> None:
+    first, second, third = born(3, 0), born(2, 1), born(1, 2)
+    assert [rank(each, [third, first, second]) for each in (first, second, third)] == [0, 1, 2]
+
+
+def test_stopped_ones_count() -> None:
+    stopped, other = born(1, 0, state=DesiredState.STOPPED), born(2, 1)
+    assert rank(other, [stopped, other]) == 1
+
+
+def test_one_that_is_taken_over_from_does_not_count() -> None:
+    old, new = born(1, 0), born(2, 1, replaces="c1")
+    assert rank(old, [old, new]) is None
+    assert rank(new, [old, new]) == 0
+
+
+def test_one_that_is_being_deleted_does_not_count() -> None:
+    leaving, other = born(1, 0, deleted=True), born(2, 1)
+    assert rank(leaving, [leaving, other]) is None
+    assert rank(other, [leaving, other]) == 0
+
+
+def test_one_that_is_not_listed_yet_has_its_place_already() -> None:
+    assert rank(born(2, 1), [born(1, 0)]) == 1
+
+
+def test_billing_is_what_the_processor_says_where_there_is_one() -> None:
+    told = Billing(container_subscription=True)
+    plain = organization_of(subscribed=False)
+    with_processor = organization_of(billing=Billing(customer_id="cus_1"))
+    assert not billing_of(plain).container_subscription
+    assert not billing_of(with_processor).container_subscription
+    for organization, want in ((plain, False), (with_processor, True)):
+        status = organization.status.model_copy(update={"billing": told})
+        heard = organization.model_copy(update={"status": status})
+        assert billing_of(heard).container_subscription is want

@@ -1,0 +1,358 @@
+"""Organization-level validation: each rule alone, and all errors at once."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from cloister_crds.config.model import (
+    ContainerSpec,
+    Egress,
+    EnvEntry,
+    Ipc,
+    ModelSpec,
+    Network,
+    Shim,
+)
+from cloister_crds.kinds.container import Variable
+from cloister_crds.kinds.host import TEE, Host, NetworkIsolation
+from cloister_crds.kinds.organization import Billing, Entitlements, Limits
+from cloister_crds.lifecycle.conditions import Finding, merge
+from cloister_crds.lifecycle.observed import Failed
+from cloister_crds.lifecycle.supported import not_supported_yet
+from cloister_crds.lifecycle.validation import (
+    Question,
+    errors_of,
+    file_problems,
+    spec_problems,
+    validate_for_organization,
+)
+from cloister_crds.problems import Problem, Severity
+from tests.support.builders import (
+    IMAGE,
+    NOW,
+    container_of,
+    file_of,
+    host_of,
+    organization_of,
+    release_of,
+    secret_of,
+)
+
+
+def ask(**fields: Any) -> Question:
+    """Build a question about which nothing is wrong."""
+    given = {
+        "name": "web",
+        "spec": container_of().spec,
+        "organization": organization_of(),
+        "hosts": (host_of(),),
+        "rank": 0,
+        "release": release_of(),
+        **fields,
+    }
+    return Question(**given)
+
+
+def spec_of(**fields: Any) -> Any:
+    """Build a spec."""
+    return container_of(**fields).spec
+
+
+def found(question: Question) -> set[tuple[str, str]]:
+    """Answer field and code of every error."""
+    return {(each.field, each.code) for each in errors_of(validate_for_organization(question))}
+
+
+def unready(host: Host, reason: str) -> Host:
+    """Make a Host say that it is not ready."""
+    conditions = merge(
+        (), [Finding("Ready", status=False, reason=reason, message="why")], generation=1, now=NOW
+    )
+    return host.model_copy(
+        update={"status": host.status.model_copy(update={"conditions": conditions})}
+    )
+
+
+def test_nothing_is_wrong_with_a_good_request() -> None:
+    assert validate_for_organization(ask()) == ()
+
+
+WRONG_SPECS: dict[str, tuple[dict[str, Any], tuple[str, str]]] = {
+    "nobody's namespace": (
+        {"organization": None},
+        ("metadata.namespace", "OrganizationNotFound"),
+    ),
+    "long name": ({"name": "a" * 65}, ("spec.name", "InvalidName")),
+    "name with a dot": ({"name": "web.debug"}, ("spec.name", "InvalidName")),
+    "no subscription": (
+        {"organization": organization_of(subscribed=False)},
+        ("", "SubscriptionRequired"),
+    ),
+    "beyond the limit": (
+        {"organization": organization_of(limits=Limits(containers=2)), "rank": 2},
+        ("", "LimitReached"),
+    ),
+    "host without right": (
+        {"spec": spec_of(host="plain")},
+        ("spec.host", "EntitlementRequired"),
+    ),
+    "gpus without right": ({"spec": spec_of(gpus=1)}, ("spec.gpus", "EntitlementRequired")),
+    "domain without right": (
+        {"spec": spec_of(custom_domain="api.example.test")},
+        ("spec.customDomain", "EntitlementRequired"),
+    ),
+    "no host of that name": (
+        {
+            "spec": spec_of(host="gone"),
+            "organization": organization_of(entitlements=Entitlements(host_selection=True)),
+        },
+        ("spec.host", "HostNotFound"),
+    ),
+    "no default host": (
+        {"hosts": (host_of(default=False),)},
+        ("spec.host", "NoDefaultHost"),
+    ),
+    "host not ready": (
+        {"hosts": (unready(host_of(), "NoNodes"),)},
+        ("spec.host", "HostNotReady"),
+    ),
+    "host not supported": (
+        {"hosts": (unready(host_of(), "NotSupportedYet"),)},
+        ("spec.host", "NotSupportedYet"),
+    ),
+    "host with a tee": ({"hosts": (host_of(tee=TEE.SNP),)}, ("host.tee", "NotSupportedYet")),
+    "host with isolation": (
+        {"hosts": (host_of(network_isolation=NetworkIsolation.CONTAINER),)},
+        ("host.networkIsolation", "NotSupportedYet"),
+    ),
+    "secret that is not there": (
+        {"spec": spec_of(secrets=("NOPE",))},
+        ("spec.secrets[0]", "SecretNotFound"),
+    ),
+}
+
+
+@pytest.mark.parametrize(("fields", "want"), WRONG_SPECS.values(), ids=WRONG_SPECS)
+def test_rules_of_a_spec(fields: dict[str, Any], want: tuple[str, str]) -> None:
+    question = replace(ask(release=None), **fields)
+    assert want in found(question)
+    assert file_problems(question) == ()
+
+
+def test_the_limit_speaks_of_a_reached_quota() -> None:
+    limited = organization_of(limits=Limits(containers=0))
+    (problem,) = spec_problems(ask(organization=limited, rank=0))
+    assert "quota reached" in problem.message
+
+
+def test_a_relaunch_is_not_counted() -> None:
+    assert found(ask(organization=organization_of(limits=Limits(containers=0)), rank=None)) == set()
+
+
+def test_what_the_payment_processor_says_wins() -> None:
+    billing = Billing(container_subscription=False, customer_id="cus_1")
+    organization = organization_of(billing=billing)
+    paid = organization.model_copy(
+        update={
+            "status": organization.status.model_copy(
+                update={"billing": Billing(container_subscription=True)}
+            )
+        }
+    )
+    assert found(ask(organization=organization)) == {("", "SubscriptionRequired")}
+    assert found(ask(organization=paid)) == set()
+
+
+TWO = (ContainerSpec(name="web", image=IMAGE), ContainerSpec(name="db", image=IMAGE))
+SHARED = spec_of(accept_shared_network=True)
+WRONG_FILES: dict[str, tuple[dict[str, Any], tuple[str, str]]] = {
+    "errors of the parser": (
+        {"release": release_of(problems=(Problem("cpuz", "UnknownField", "no such field"),))},
+        ("cpuz", "UnknownField"),
+    ),
+    "too large": ({"file_limit": 3}, ("", "ConfigFileTooLarge")),
+    "cpus": ({"release": release_of(file_of(cpus=3))}, ("cpus", "ResourcesNotAllowed")),
+    "memory": ({"release": release_of(file_of(memory=4096))}, ("memory", "ResourcesNotAllowed")),
+    "gpus": ({"release": release_of(file_of(gpus=3))}, ("gpus", "ResourcesNotAllowed")),
+    "gpus not entitled": (
+        {"release": release_of(file_of(gpus=1))},
+        ("gpus", "EntitlementRequired"),
+    ),
+    "networks": (
+        {"release": release_of(file_of(networks={"out": Network(egress=Egress.OPEN)}))},
+        ("networks", "NotSupportedYet"),
+    ),
+    "containers that would share": (
+        {"release": release_of(file_of(*TWO, cvm_version="0.10.0"))},
+        ("containers", "SharedNetworkNotAccepted"),
+    ),
+    "secret of a container": (
+        {
+            "release": release_of(
+                file_of(ContainerSpec(name="web", image=IMAGE, secrets=("A", "B"))),
+            ),
+            "secrets": (secret_of("A", repo="acme/site"), secret_of("B")),
+        },
+        ("containers[0].secrets[1]", "SecretNotFound"),
+    ),
+    "image": (
+        {"images": {IMAGE: Failed("ImageNotFound", "gone", transient=False, at=NOW)}},
+        ("containers[0].image", "ImageNotFound"),
+    ),
+}
+
+
+@pytest.mark.parametrize(("fields", "want"), WRONG_FILES.values(), ids=WRONG_FILES)
+def test_rules_of_a_file(fields: dict[str, Any], want: tuple[str, str]) -> None:
+    question = ask(**fields)
+    assert want in found(question)
+    assert not {want} & {(each.field, each.code) for each in spec_problems(question)}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"release": release_of(file_of(*TWO, cvm_version="0.9.9"))},
+        {"release": release_of(file_of(cvm_version="0.10.0"))},
+        {"release": release_of(file_of(*TWO, cvm_version="0.10.0")), "spec": SHARED},
+        {"release": release_of(file_of(networks={"out": Network()})), "spec": SHARED},
+    ],
+    ids=["before networks", "one container", "accepted", "networks accepted"],
+)
+def test_networks_that_need_no_consent_or_have_it(fields: dict[str, Any]) -> None:
+    assert found(ask(**fields)) == set()
+
+
+def test_a_bound_secret_of_the_organization_and_one_of_the_repository_are_found() -> None:
+    used = ContainerSpec(name="web", image=IMAGE, secrets=("A", "tls-key"))
+    question = ask(
+        release=release_of(file_of(used)),
+        spec=spec_of(secrets=("tls-key",)),
+        secrets=(secret_of("A", repo="acme/site"), secret_of("tls-key")),
+    )
+    assert validate_for_organization(question) == ()
+
+
+def test_a_secret_of_another_repository_is_none() -> None:
+    used = ContainerSpec(name="web", image=IMAGE, secrets=("A",))
+    question = ask(release=release_of(file_of(used)), secrets=(secret_of("A", repo="acme/other"),))
+    assert found(question) == {("containers[0].secrets[0]", "SecretNotFound")}
+
+
+def test_what_is_given_and_not_used_is_a_warning() -> None:
+    used = ContainerSpec(
+        name="web",
+        image=IMAGE,
+        env=(EnvEntry(name="MODE"), EnvEntry(name="DOMAIN"), EnvEntry(name="SET", value="1")),
+    )
+    question = ask(
+        release=release_of(file_of(used)),
+        spec=spec_of(secrets=("A",), variables=(Variable(name="SET", value="2"),)),
+        secrets=(secret_of("A"),),
+    )
+    problems = validate_for_organization(question)
+    assert {(each.field, each.code) for each in problems} == {
+        ("spec.secrets[0]", "UnusedSecret"),
+        ("spec.variables[0]", "UnusedVariable"),
+        ("spec.variables", "VariableUnset"),
+    }
+    assert all(each.severity is Severity.WARNING for each in problems)
+    assert errors_of(problems) == ()
+
+
+def test_all_errors_come_at_once() -> None:
+    question = ask(
+        organization=organization_of(subscribed=False, limits=Limits(containers=0)),
+        release=release_of(file_of(cpus=3, memory=4096)),
+        images={IMAGE: Failed("ImageNotFound", "gone", transient=False, at=NOW)},
+    )
+    assert found(question) == {
+        ("", "SubscriptionRequired"),
+        ("", "LimitReached"),
+        ("cpus", "ResourcesNotAllowed"),
+        ("memory", "ResourcesNotAllowed"),
+        ("containers[0].image", "ImageNotFound"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("fields", "want"),
+    [
+        ({"staging": True}, "spec.staging"),
+        ({"auto_update": True}, "spec.autoUpdate"),
+        ({"github_connected": False}, "spec.githubConnected"),
+        ({"ssh_keys": ("alice",), "debug": True}, "spec.sshKeys"),
+        ({"gpus": 1}, "spec.gpus"),
+        ({"custom_domain": "api.example.test"}, "spec.customDomain"),
+        ({"promote": "abc"}, "spec.promote"),
+        ({"replaces": "old"}, "spec.replaces"),
+        ({"disable_confidential": True, "debug": True}, "spec.disableConfidential"),
+    ],
+)
+def test_fields_of_spec_without_a_part(fields: dict[str, Any], want: str) -> None:
+    (problem,) = not_supported_yet(spec_of(**fields))
+    assert (problem.field, problem.code) == (want, "NotSupportedYet")
+    assert problem.message.startswith(f"{want}: ")
+
+
+@pytest.mark.parametrize("fields", [{}, {"staging": False}, {"gpus": 0}, {"debug": True}])
+def test_fields_of_spec_with_a_part(fields: dict[str, Any]) -> None:
+    assert not_supported_yet(spec_of(**fields)) == ()
+
+
+def test_staging_by_default_of_the_deployment_is_refused_unless_spec_says_no() -> None:
+    (problem,) = not_supported_yet(spec_of(), default_staging=True)
+    assert "defaultStaging" in problem.message
+    assert not_supported_yet(spec_of(staging=False), default_staging=True) == ()
+
+
+MODEL = ModelSpec(
+    name="m", repo="a/b", commit="1" * 40, mpk="x", root_hash="0" * 64, offset=4096, uuid="u"
+)
+
+
+@pytest.mark.parametrize(
+    ("fields", "want"),
+    [
+        ({"gpus": 1}, "gpus"),
+        ({"models": (MODEL,)}, "models"),
+        (
+            {
+                "shim": Shim(
+                    upstream_port=80, paths=("/",), upstream_container="web", authenticated=True
+                )
+            },
+            "shim.authenticated",
+        ),
+        (
+            {
+                "shim": Shim(
+                    upstream_port=80, paths=("/",), upstream_container="web", rate_limit=1.0
+                )
+            },
+            "shim.rate-limit",
+        ),
+    ],
+)
+def test_fields_of_the_file_without_a_part(fields: dict[str, Any], want: str) -> None:
+    (problem,) = not_supported_yet(config=file_of(**fields))
+    assert (problem.field, problem.code) == (want, "NotSupportedYet")
+
+
+@pytest.mark.parametrize(
+    ("fields", "want"),
+    [
+        ({"runtime": "nvidia"}, "runtime"),
+        ({"gpus": "all"}, "gpus"),
+        ({"ipc": Ipc.HOST}, "ipc"),
+        ({"devices": ("/dev/kvm",)}, "devices"),
+    ],
+)
+def test_fields_of_a_container_without_a_part(fields: dict[str, Any], want: str) -> None:
+    config = file_of(
+        ContainerSpec(name="web", image=IMAGE), ContainerSpec(name="db", image=IMAGE, **fields)
+    )
+    (problem,) = not_supported_yet(config=config)
+    assert problem.field == f"containers[1].{want}"
+    assert "container db" in problem.message

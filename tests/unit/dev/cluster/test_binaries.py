@@ -1,0 +1,78 @@
+"""Programs are built once, whole or not at all, by a real Go."""
+
+import shutil
+import subprocess
+import threading
+from pathlib import Path
+
+import pytest
+
+from dev.cluster import binaries
+from dev.cluster.progress import Progress
+from dev.cluster.trouble import Trouble
+from dev.cluster.versions import Module, Versions
+
+GO = shutil.which("go")
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Give the folder of a module ``hello`` that is the only one of the cluster."""
+    if GO is None:
+        pytest.skip("no Go here")
+    folder = tmp_path / "modules" / "hello"
+    folder.mkdir(parents=True)
+    (folder / "go.mod").write_text("module example.org/hello\n\ngo 1.21\n")
+    (folder / "main.go").write_text('package main\n\nfunc main() { print("hello") }\n')
+    module = Module(name="hello", binaries={"greet": "example.org/hello"})
+    versions = Versions(go="1.21.0", modules={"hello": module}, packages={})
+    monkeypatch.setattr("dev.cluster.versions.FOLDER", tmp_path)
+    monkeypatch.setattr(binaries, "load", lambda: versions)
+    monkeypatch.setenv("CLOISTER_CACHE", str(tmp_path / "cache"))
+    return folder
+
+
+def test_a_program_is_built_once_under_its_own_name(project: Path) -> None:
+    assert binaries.missing(["greet"]) == ["greet"]
+    path = binaries.binary("greet")
+    assert subprocess.run([path], capture_output=True, text=True, check=True).stderr == "hello"
+    built = path.stat().st_mtime_ns
+    assert binaries.binary("greet").stat().st_mtime_ns == built
+    assert binaries.missing(["greet"]) == []
+    assert project.joinpath("go.mod").read_text().count("\n") == 3
+
+
+def test_runs_at_the_same_time_build_once(project: Path) -> None:
+    found: list[int] = []
+
+    def run() -> None:
+        found.append(binaries.ensure(["greet"], Progress(quiet=True))["greet"].stat().st_ino)
+
+    threads = [threading.Thread(target=run) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 3
+    assert len(set(found)) == 1
+
+
+def test_a_failed_build_shows_what_go_said_and_leaves_nothing(project: Path) -> None:
+    (project / "main.go").write_text("package main\n\nfunc main() { nonsense() }\n")
+    with pytest.raises(Trouble, match="undefined: nonsense"):
+        binaries.binary("greet")
+    assert binaries.missing(["greet"]) == ["greet"]
+    assert not list(binaries.cache_folder().glob("bin/.build-*"))
+
+
+def test_no_go_and_an_old_go_are_sentences(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    binaries.go_version.cache_clear()
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(Trouble, match=r"no Go here.*install Go 1\.\d+\.\d+ or newer"):
+        binaries.go_version()
+    old = tmp_path / "go"
+    old.write_text("#!/bin/sh\necho go version go1.19.2 linux/amd64\n")
+    old.chmod(0o755)
+    with pytest.raises(Trouble, match=r"Go 1\.19\.2 is too old: install Go"):
+        binaries.go_version()
+    binaries.go_version.cache_clear()

@@ -1,0 +1,205 @@
+"""What is missing is said in a sentence with its remedy."""
+
+import io
+from pathlib import Path
+
+import pytest
+
+from dev.cluster import cluster, requirements
+from dev.cluster.layout import Form, Record
+from dev.cluster.progress import Progress, duration
+from dev.cluster.requirements import (
+    check_room,
+    check_system,
+    docker_answers,
+    install_packages,
+    missing_packages,
+)
+from dev.cluster.trouble import Trouble
+from dev.cluster.versions import Versions
+
+
+@pytest.fixture
+def packages(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Give a folder: ``libx-dev`` is there when it holds ``x.h``."""
+    table = {
+        "node": {"libx-dev": str(tmp_path / "x.h"), "sh-tool": "sh", "nothing": "no-such-tool"}
+    }
+    versions = Versions(go="1", modules={}, packages=table)
+    monkeypatch.setattr(requirements, "load", lambda: versions)
+    return tmp_path
+
+
+def script(folder: Path, name: str, text: str) -> None:
+    path = folder / name
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+
+
+def test_missing_packages_are_found_by_program_or_file(packages: Path) -> None:
+    assert missing_packages(["node"]) == ["libx-dev", "nothing"]
+    (packages / "x.h").touch()
+    assert missing_packages(["node"]) == ["nothing"]
+
+
+def test_who_is_not_root_is_told_the_command(
+    packages: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    with pytest.raises(Trouble, match="apt-get install libx-dev nothing"):
+        install_packages(["node"], Progress(quiet=True))
+
+
+def test_root_installs_and_says_so(packages: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # apt-get knows the packages only after an update, as in a fresh container image.
+    body = (
+        f'echo "$@" >> {packages}/calls\n'
+        f'[ "$1" = update ] && touch {packages}/updated && exit 0\n'
+        f"[ -e {packages}/updated ] || exit 100\n"
+        f"touch {packages}/x.h; printf '#!/bin/sh\\n' > {packages}/no-such-tool\n"
+        f"chmod +x {packages}/no-such-tool"
+    )
+    script(packages, "apt-get", body)
+    monkeypatch.setenv("PATH", f"{packages}:/usr/bin:/bin")
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    said = io.StringIO()
+    install_packages(["node"], Progress(stream=said))
+    assert "missing Debian packages: libx-dev nothing; installing them" in said.getvalue()
+    calls = (packages / "calls").read_text().splitlines()
+    assert [call.split()[0] for call in calls] == ["install", "update", "install"]
+    install_packages(["node"], Progress(stream=said))
+    assert (packages / "calls").read_text().splitlines() == calls
+
+
+def test_an_installation_that_fails_shows_why(
+    packages: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script(packages, "apt-get", "echo no network >&2; exit 100")
+    monkeypatch.setenv("PATH", f"{packages}:/usr/bin:/bin")
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    with pytest.raises(Trouble, match="apt-get failed: no network"):
+        install_packages(["node"], Progress(quiet=True))
+
+
+def test_a_node_needs_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    with pytest.raises(
+        Trouble, match=r"needs root: run this as root \(sudo\), or take --simulated"
+    ):
+        check_system(Form.NODE)
+    check_system(Form.SIMULATED)
+
+
+def test_other_systems_are_led_to_docker(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.platform", "darwin")
+    with pytest.raises(Trouble, match="start Docker and install kind"):
+        check_system(Form.CONTROL_PLANE)
+
+
+def test_little_memory_and_disk_are_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("CLOISTER_STATE", str(tmp_path / "not" / "there"))
+    check_room(Form.NODE, build=False, cache=tmp_path)
+    monkeypatch.setattr(requirements, "STATE_DISK", 1e9)
+    with pytest.raises(Trouble, match=r"GiB are free at .*set CLOISTER_STATE to another disk"):
+        check_room(Form.NODE, build=False, cache=tmp_path)
+    monkeypatch.setattr(requirements, "STATE_DISK", 0.0)
+    monkeypatch.setattr(requirements, "BUILD_DISK", 1e9)
+    check_room(Form.NODE, build=False, cache=tmp_path)
+    with pytest.raises(Trouble, match="set CLOISTER_CACHE"):
+        check_room(Form.NODE, build=True, cache=tmp_path)
+    monkeypatch.setattr(requirements, "MEMORY", {Form.NODE: 1e9})
+    with pytest.raises(Trouble, match="GiB of memory are available"):
+        check_room(Form.NODE, build=False, cache=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "expected"),
+    [
+        ("echo 28.0", True, True),
+        ("echo 28.0", False, False),
+        ("exit 1", True, False),
+        ("echo", True, False),
+    ],
+)
+def test_docker_answers_when_the_daemon_does(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, answer: str, kind: bool, expected: bool
+) -> None:
+    script(tmp_path, "docker", answer)
+    if kind:
+        script(tmp_path, "kind", "")
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    assert docker_answers() is expected
+
+
+@pytest.mark.parametrize(
+    ("docker", "root", "wish", "expected"),
+    [
+        (True, True, {"node": True}, Form.KIND),
+        (False, True, {"node": True}, Form.NODE),
+        (False, False, {"node": True}, Form.SIMULATED),
+        (True, True, {"node": False}, Form.CONTROL_PLANE),
+        (True, True, {"node": True, "simulated": True}, Form.SIMULATED),
+    ],
+)
+def test_the_form_follows_the_machine(
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    docker: bool,
+    root: bool,
+    wish: dict[str, bool],
+    expected: Form,
+) -> None:
+    monkeypatch.setattr(requirements, "docker_answers", lambda: docker)
+    monkeypatch.setattr("os.geteuid", lambda: 0 if root else 1000)
+    assert cluster.form_here(**wish) is expected
+
+
+@pytest.mark.parametrize(
+    ("known", "wish", "expected"),
+    [
+        (Form.NODE, {"node": False}, Form.NODE),
+        (Form.NODE, {"node": True}, Form.NODE),
+        (Form.CONTROL_PLANE, {"node": False}, Form.CONTROL_PLANE),
+        (Form.CONTROL_PLANE, {"node": True}, None),
+        (Form.SIMULATED, {"node": True}, None),
+        (Form.NODE, {"node": True, "simulated": True}, None),
+    ],
+)
+def test_a_cluster_serves_who_asks_for_less(
+    monkeypatch: pytest.MonkeyPatch, known: Form, wish: dict[str, bool], expected: Form | None
+) -> None:
+    monkeypatch.setattr(requirements, "docker_answers", lambda: False)
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    wishes = {"simulated": False, **wish}
+    record = Record(name="dev", form=known)
+    if expected is None:
+        with pytest.raises(Trouble, match=r"take it down first .* or choose another name"):
+            cluster._form(record, **wishes, progress=Progress(quiet=True))
+    else:
+        assert cluster._form(record, **wishes, progress=Progress(quiet=True)) is expected
+
+
+def test_who_gets_a_simulated_node_unasked_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(requirements, "docker_answers", lambda: False)
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    said = io.StringIO()
+    form = cluster._form(None, node=True, simulated=False, progress=Progress(stream=said))
+    assert form is Form.SIMULATED
+    assert "Pods only pretend to run" in said.getvalue()
+
+
+def test_progress_writes_plain_lines_where_nobody_watches() -> None:
+    said = io.StringIO()
+    progress = Progress(stream=said)
+    progress.step("[1/3] etcd: packages", 5, 100, since=0)
+    progress.step("[1/3] etcd: packages", 6, 100, since=0)
+    progress.say("done")
+    first, second = said.getvalue().splitlines()
+    assert first.startswith("[1/3] etcd: packages 5/100, ")
+    assert second == "done"
+    assert "\x1b" not in said.getvalue()
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(8.4, "8 s"), (125, "2 min 05 s")])
+def test_durations_read_well(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
