@@ -1,0 +1,152 @@
+"""What the operator keeps in order beside Containers: namespaces, Hosts, counts, leftovers."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from dev.cluster import Cluster
+from tests.support.operator import Installation, file_text, manifest, turn
+from tests.support.waiting import until_sync
+
+IMAGE = "registry.invalid/web@sha256:" + "ab" * 32
+
+
+@pytest.fixture(scope="module")
+def operated(
+    api_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Installation]:
+    with turn(api_cluster.name):
+        folder = tmp_path_factory.mktemp("installation")
+        installation = Installation(api_cluster, folder, {"claimAgeSeconds": 1})
+        try:
+            installation.prepare()
+            installation.create_organization()
+            installation.repository("acme/web").release("v1", file_text(IMAGE))
+            installation.operator().wait_until_it_leads()
+            yield installation
+        finally:
+            installation.end()
+
+
+def named(installation: Installation, kind: str, name: str) -> dict[str, Any] | None:
+    found = (
+        each for each in installation.objects(kind, every=True) if each["metadata"]["name"] == name
+    )
+    return next(found, None)
+
+
+def ready_of(installation: Installation, kind: str, name: str) -> dict[str, Any]:
+    def told() -> dict[str, Any] | None:
+        body = named(installation, kind, name)
+        assert body is not None
+        conditions = body.get("status", {}).get("conditions", [])
+        return next((each for each in conditions if each["type"] == "Ready"), None)
+
+    found = until_sync(told, within=60, what=f"the condition Ready of {kind} {name}")
+    assert found is not None
+    return found
+
+
+def test_a_namespace_is_made_and_fenced(operated: Installation) -> None:
+    slug = f"{operated.slug}-new"
+    operated.apply(manifest("Organization", slug, {"namespace": f"ns-{slug}"}))
+    try:
+        assert ready_of(operated, "organizations.cloister.dev", slug)["status"] == "True"
+        namespace = named(operated, "namespaces", f"ns-{slug}")
+        assert namespace is not None
+        assert namespace["metadata"]["labels"]["cloister.dev/organization"] == slug
+        policies = operated.objects("networkpolicies", every=True)
+        mine = [each for each in policies if each["metadata"]["namespace"] == f"ns-{slug}"]
+        assert [each["metadata"]["name"] for each in mine] == ["cloister-enclaves"]
+    finally:
+        operated.kubectl("delete", f"organization/{slug}", f"namespace/ns-{slug}", "--wait=false")
+
+
+@pytest.mark.parametrize(
+    ("namespace", "reason"), [("kube-public", "NamespaceRefused"), ("taken", "NamespaceNotOurs")]
+)
+def test_another_namespace_is_left_alone(
+    operated: Installation, namespace: str, reason: str
+) -> None:
+    slug = f"{operated.slug}-{namespace}"
+    operated.apply(
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}},
+        manifest("Organization", slug, {"namespace": namespace}),
+    )
+    try:
+        ready = ready_of(operated, "organizations.cloister.dev", slug)
+        assert (ready["status"], ready["reason"]) == ("False", reason)
+        found = named(operated, "namespaces", namespace)
+        assert found is not None
+        assert "cloister.dev/organization" not in found["metadata"].get("labels", {})
+        policies = operated.objects("networkpolicies", every=True)
+        assert namespace not in {each["metadata"]["namespace"] for each in policies}
+    finally:
+        operated.kubectl("delete", f"organization/{slug}")
+        if namespace == "taken":
+            operated.kubectl("delete", "namespace", namespace, "--wait=false")
+
+
+def test_a_host_that_needs_the_guest_says_so(operated: Installation) -> None:
+    name = f"{operated.slug}-tee"
+    operated.apply(manifest("Host", name, {"tee": "SNP", "networkIsolation": "Pod"}))
+    try:
+        ready = ready_of(operated, "hosts.cloister.dev", name)
+        assert (ready["status"], ready["reason"]) == ("False", "NotSupportedYet")
+        assert "tee" in ready["message"]
+    finally:
+        operated.kubectl("delete", f"host/{name}")
+
+
+def test_a_paused_container_is_left_alone(operated: Installation) -> None:
+    body = manifest(
+        "Container",
+        "paused",
+        {"repo": "acme/web", "tag": "v9", "host": operated.host},
+        operated.namespace,
+    )
+    body["metadata"]["annotations"] = {"cloister.dev/paused": "true"}
+    operated.apply(body)
+    operated.create_container("running", repo="acme/web", tag="v9")
+    operated.wait_for("running", "Stalled")
+    paused = operated.container("paused")
+    assert paused is not None
+    assert paused.status.phase is None
+    body["metadata"]["annotations"] = {}
+    operated.apply(body)
+    operated.wait_for("paused", "Stalled", reason="TagNotFound")
+
+
+def test_counts_follow(operated: Installation) -> None:
+    operated.apply(manifest("Deployment", "counted", {"repo": "acme/counted"}, operated.namespace))
+    operated.repository("acme/counted")
+    for name in ("c-one", "c-two"):
+        operated.create_container(name, repo="acme/counted", tag="v1")
+        operated.wait_for(name, "Stalled", reason="TagNotFound")
+
+    def counts(instances: int) -> bool:
+        body = named(operated, "deployments.cloister.dev", "counted")
+        assert body is not None
+        found = body.get("status", {}).get("counts", {})
+        return (found.get("instances"), found.get("failed")) == (instances, instances)
+
+    until_sync(lambda: counts(2), within=60, what="two counted Containers")
+    operated.kubectl("delete", "ctr", "c-one", "-n", operated.namespace)
+    until_sync(lambda: counts(1), within=60, what="one counted Container")
+
+
+def test_what_was_abandoned_is_swept(operated: Installation) -> None:
+    hostname = f"{operated.slug}.abandoned.example"
+    holder = {"namespace": operated.namespace, "name": "never-made"}
+    ours = manifest("Deployment", "swept", {"repo": "acme/swept"}, operated.namespace)
+    ours["metadata"]["labels"] = {"app.kubernetes.io/managed-by": "cloister"}
+    theirs = manifest("Deployment", "kept", {"repo": "acme/kept"}, operated.namespace)
+    operated.apply(manifest("HostnameClaim", hostname, {"holder": holder}), ours, theirs)
+
+    def swept() -> bool:
+        claim = named(operated, "hostnameclaims.cloister.dev", hostname)
+        return claim is None and named(operated, "deployments.cloister.dev", "swept") is None
+
+    until_sync(swept, within=60, what="the end of what was abandoned")
+    assert named(operated, "deployments.cloister.dev", "kept") is not None
