@@ -30,7 +30,7 @@ def own_cluster() -> Iterator[local.Cluster]:
 def restart_api_server(cluster: local.Cluster) -> None:
     pid = cluster.components["kube-apiserver"]
     assert pid is not None
-    os.kill(pid, signal.SIGTERM)
+    os.kill(pid, signal.SIGKILL)
     until_sync(
         lambda: cluster.components["kube-apiserver"] != pid, within=60, what="the server's end"
     )

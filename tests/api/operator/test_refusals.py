@@ -57,12 +57,16 @@ def refused(installation: Installation, name: str) -> tuple[str, str]:
         ({"repo": "acme/web", "tag": "v9"}, "TagNotFound", "v9"),
         ({"repo": "acme/none", "tag": "v1"}, "RepositoryNotFound", "acme/none"),
         ({"repo": "acme/web", "tag": "empty"}, "ConfigFileNotFound", "service-config.yml"),
-        ({"repo": "acme/web", "tag": "broken"}, "InvalidConfig", "line 1"),
+        ({"repo": "acme/web", "tag": "broken"}, "InvalidConfig", "line 2"),
         ({"repo": "acme/web", "tag": "wrong"}, "InvalidConfig", "cpus"),
         ({"repo": "acme/web", "tag": "no-digest"}, "InvalidConfig", "containers[0].image"),
         ({"repo": "acme/web", "tag": "v1", "host": "nowhere"}, "HostNotFound", "nowhere"),
         ({"repo": "acme/web", "tag": "v1", "commit": "0" * 40}, "TagMoved", "v1"),
-        ({"repo": "acme/web", "tag": "v1", "gpus": 1}, "NotSupportedYet", "spec.gpus"),
+        (
+            {"repo": "acme/web", "tag": "v1", "autoUpdate": True},
+            "NotSupportedYet",
+            "spec.autoUpdate",
+        ),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
