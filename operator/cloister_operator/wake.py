@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from datetime import timedelta
 
 from cloister_clients.kube.kinds import ENDPOINT_SLICE, NAMESPACE, NODE, POD, SERVICE, KindRef
-from cloister_crds.names import deployment_name
 from cloister_operator.keys import Key
 from cloister_operator.store import Change, Entry, Store
 from cloister_operator.watched import (
@@ -63,7 +62,8 @@ def _container(change: Change, store: Store) -> Iterator[Wake]:
     entry = change.after or change.before
     if entry is not None:
         repo = entry.read()["spec"]["repo"]
-        yield Key("Deployment", change.namespace, deployment_name(repo)), _SLOWLY
+        for each in store.marked(DEPLOYMENT, "repo", f"{change.namespace}/{repo}"):
+            yield Key("Deployment", each.namespace, each.name), _SLOWLY
     if change.after is None:
         yield from _unsettled(change.namespace, store)
         for claim in store.marked(CLAIM, "holder", f"{change.namespace}/{change.name}"):

@@ -188,7 +188,7 @@ def _host_of_container(body: Body) -> str:
 
 
 def _repo(body: Body) -> str:
-    """Answer the repository of a Container as ``namespace/owner/name``."""
+    """Answer the repository of a Container or Deployment as ``namespace/owner/name``."""
     return f"{body['metadata']['namespace']}/{body['spec']['repo']}"
 
 
@@ -206,7 +206,7 @@ WATCHED: tuple[Watched, ...] = (
     Watched(HOST, _own_kind),
     Watched(CONTAINER, _own_kind, indexes=(("host", _host_of_container), ("repo", _repo))),
     Watched(ENCLAVE, _own_kind, indexes=(("container", _container_of_enclave),)),
-    Watched(DEPLOYMENT, _own_kind),
+    Watched(DEPLOYMENT, _own_kind, indexes=(("repo", _repo),)),
     Watched(SECRET_KIND, _own_kind),
     Watched(DOMAIN, _own_kind),
     Watched(REGISTRY_CREDENTIAL, _own_kind),

@@ -20,7 +20,6 @@ from cloister_crds.lifecycle.pod import PodFacts
 from cloister_crds.names import (
     ENCLAVE_LABEL,
     ORGANIZATION_LABEL,
-    deployment_name,
     host_label,
     service_name,
 )
@@ -58,7 +57,8 @@ def observe(context: ProcessContext, container: Container, now: datetime) -> Obs
         models.read(Enclave, entry)
         for entry in store.marked(ENCLAVE, "container", f"{namespace}/{name}")
     ]
-    deployment = store.get(DEPLOYMENT, namespace, deployment_name(container.spec.repo))
+    deployments = store.marked(DEPLOYMENT, "repo", f"{namespace}/{container.spec.repo}")
+    deployment = min(deployments, key=lambda each: each.name, default=None)
     everyone = (models.read(Container, entry) for entry in store.entries(CONTAINER, namespace))
     return Observed(
         container=container,

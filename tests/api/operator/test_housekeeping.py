@@ -64,12 +64,11 @@ def test_a_namespace_is_made_and_fenced(operated: Installation) -> None:
 
 
 @pytest.mark.parametrize(
-    ("namespace", "reason"), [("kube-public", "NamespaceRefused"), ("taken", "NamespaceNotOurs")]
+    ("which", "reason"), [("the operator's", "NamespaceRefused"), ("another", "NamespaceNotOurs")]
 )
-def test_another_namespace_is_left_alone(
-    operated: Installation, namespace: str, reason: str
-) -> None:
-    slug = f"{operated.slug}-{namespace}"
+def test_another_namespace_is_left_alone(operated: Installation, which: str, reason: str) -> None:
+    slug = f"{operated.slug}-other"
+    namespace = operated.system if which == "the operator's" else f"taken-{operated.slug}"
     operated.apply(
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}},
         manifest("Organization", slug, {"namespace": namespace}),
@@ -84,7 +83,7 @@ def test_another_namespace_is_left_alone(
         assert namespace not in {each["metadata"]["namespace"] for each in policies}
     finally:
         operated.kubectl("delete", f"organization/{slug}")
-        if namespace == "taken":
+        if namespace != operated.system:
             operated.kubectl("delete", "namespace", namespace, "--wait=false")
 
 
