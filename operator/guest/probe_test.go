@@ -139,3 +139,17 @@ func TestStopSignalsAndKillsWhatIsLeft(t *testing.T) {
 		t.Error("a child outlived the stop timeout")
 	}
 }
+
+func TestProbeIsNotHeldByATracer(t *testing.T) {
+	t.Parallel()
+	run := newPod(t, false, onePlan("app"))
+	run.startNetwork()
+	about := withCheck("app", "orphan")
+	about.Image.Command = []string{"holder", "/tmp/ready"}
+	about.Health.TimeoutMillis = 1500
+	started := run.start(about)
+	started.file("tmp/ready")
+	if output, code := started.exec(false, probeLine...); code != 1 || !strings.Contains(output, "longer than") {
+		t.Fatalf("the probe ended with %d: %s", code, output)
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -26,12 +27,16 @@ const CheckCommand = "check"
 const (
 	waitFirst   = 30 * time.Second
 	waitOutput  = time.Second
+	waitKilled  = 3 * time.Second
 	askDeadline = 5 * time.Second
 	clockTicks  = 100 // USER_HZ, the same on all architectures of the guest
 )
 
 // ErrUnhealthy is returned while the container is not healthy.
 var ErrUnhealthy = errors.New("not healthy")
+
+// errHeld is returned for a check that was killed and could not be reaped.
+var errHeld = errors.New("the check is held by another process")
 
 // Probe runs the health check when it is due, notes the result and returns nil
 // when the container is healthy. The process itself keeps its rights and runs
@@ -127,11 +132,11 @@ func run(path string, container spec.Container) Result {
 	command.WaitDelay = waitOutput
 	command.Cancel = func() error { return killGroup(command.Process.Pid, container) }
 	result := Result{Start: time.Now()}
-	err := command.Run()
+	err := runBounded(command, check.Timeout()+waitKilled)
 	result.End = time.Now()
 	result.Output = output.String()
 	switch {
-	case ctx.Err() != nil:
+	case ctx.Err() != nil || errors.Is(err, errHeld):
 		result.ExitCode = exitNone
 		result.Output = fmt.Sprintf("the check took longer than %s\n%s", check.Timeout(), result.Output)
 	case command.ProcessState != nil && command.ProcessState.Exited():
@@ -147,6 +152,23 @@ func run(path string, container spec.Container) Result {
 	}
 	result.Output = strings.ToValidUTF8(result.Output, "\uFFFD")
 	return result
+}
+
+// runBounded runs a command for at most some time. A program of the tenant's with
+// the same user may trace the check and so keep it from being reaped: the probe
+// then goes on without it.
+func runBounded(command *exec.Cmd, limit time.Duration) error {
+	if err := command.Start(); err != nil {
+		return err
+	}
+	done := make(chan error, 1)
+	go func() { done <- command.Wait() }()
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(limit):
+		return errHeld
+	}
 }
 
 // killGroup kills the child and what it started, as root and as the container's
@@ -175,14 +197,23 @@ func killGroup(group int, container spec.Container) error {
 }
 
 // bounded keeps the first bytes of what is written to it.
-type bounded struct{ kept []byte }
+type bounded struct {
+	mutex sync.Mutex
+	kept  []byte
+}
 
 func (b *bounded) Write(data []byte) (int, error) {
+	b.mutex.Lock()
+	defer b.mutex.Unlock()
 	b.kept = append(b.kept, data[:min(len(data), MaxOutput-len(b.kept))]...)
 	return len(data), nil
 }
 
-func (b *bounded) String() string { return string(b.kept) }
+func (b *bounded) String() string {
+	b.mutex.Lock()
+	defer b.mutex.Unlock()
+	return string(b.kept)
+}
 
 // lock takes a file for this process; two probes of one container take turns.
 func lock(path string) (func(), error) {

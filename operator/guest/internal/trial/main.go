@@ -20,7 +20,7 @@ func main() {
 	commands := map[string]func([]string) error{
 		"pause": pause, "serve": serve, "reach": reach, "container": runContainer, "init": initContainer,
 		"confined": confined, "doors": doors, "look": look, "exit": exit, "trap": trap, "lookup": lookup,
-		"orphan": orphan, "write": write, "fail": fail, "hostile": hostile, "route": route, "alive": alive, "parent": parent,
+		"orphan": orphan, "write": write, "fail": fail, "hostile": hostile, "route": route, "alive": alive, "holder": holder, "parent": parent,
 	}
 	if len(os.Args) < 2 || commands[os.Args[1]] == nil {
 		fmt.Fprintln(os.Stderr, "trial: no such command")
