@@ -6,14 +6,14 @@ parser, those of images from the registries; only "does not answer now" is an er
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cloister_api.errors import ApiError, bad_request, unavailable
 from cloister_clients.clock import Clock
 from cloister_clients.registry import RegistryClient, RegistryError
 from cloister_clients.sources import SourceError, SourceProvider
 from cloister_crds.config import Rules, parse
-from cloister_crds.lifecycle.observed import Failed, ReleaseFacts
+from cloister_crds.lifecycle.observed import Failed, ReleaseFacts, Tiers
 
 __all__ = ["Found", "Resolution", "refusal_of_source"]
 
@@ -54,7 +54,7 @@ class Resolution:
         await self._source.aclose()
         await self._registry.aclose()
 
-    async def find(self, repo: str, tag: str) -> Found:
+    async def find(self, repo: str, tag: str, tiers: Tiers) -> Found:
         """Read a release, judge its file and look its images up.
 
         Parameters
@@ -63,6 +63,8 @@ class Resolution:
             ``owner/name``.
         tag
             Tag of the release.
+        tiers
+            Shapes that the organization's files may ask for.
 
         Raises
         ------
@@ -70,7 +72,13 @@ class Resolution:
             When there is no such release, or the source does not answer.
         """
         release = await self._source.resolve(repo, tag)
-        parsed = await asyncio.to_thread(parse, release.file, rules=self._rules)
+        rules = replace(
+            self._rules,
+            cpu_tiers=tiers.cpus,
+            memory_tiers=tiers.memory,
+            gpu_counts=tiers.gpus,
+        )
+        parsed = await asyncio.to_thread(parse, release.file, rules=rules)
         facts = ReleaseFacts(
             repo=repo,
             tag=tag,

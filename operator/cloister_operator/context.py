@@ -32,11 +32,7 @@ USER_AGENT = "cloister-operator"
 
 
 def file_rules(settings: OperatorSettings) -> Rules:
-    """Answer the rules that files of releases are judged by.
-
-    The tiers are those of the format's widest reading: what an organization may have is checked
-    where the organization is known.
-    """
+    """Answer the rules that files of releases are judged by; each question brings its tiers."""
     return Rules(
         strict_from=settings.strict_from,
         service=settings.service,

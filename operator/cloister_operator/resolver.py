@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Hashable, Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Protocol
 
@@ -91,7 +92,13 @@ class Sources:
         """Read a release and judge its file."""
         release = await self._source.resolve(need.repo, need.tag, commit=need.commit)
         # Judging a large file takes milliseconds that other passes need not wait for.
-        parsed = await asyncio.to_thread(parse, release.file, rules=self._rules)
+        rules = replace(
+            self._rules,
+            cpu_tiers=need.tiers.cpus,
+            memory_tiers=need.tiers.memory,
+            gpu_counts=need.tiers.gpus,
+        )
+        parsed = await asyncio.to_thread(parse, release.file, rules=rules)
         return ReleaseFacts(
             repo=release.repo,
             tag=release.tag,
@@ -273,7 +280,7 @@ def _question(need: Need) -> Hashable:
     """Answer what is really asked, whoever asks."""
     match need:
         case NeedRelease():
-            return ("release", need.repo, need.tag, need.commit)
+            return ("release", need.repo, need.tag, need.commit, need.tiers)
         case NeedImage():
             return ("image", need.image, need.organization, need.platform)
         case NeedSecretValues():

@@ -17,6 +17,7 @@ from cloister_clients.sources import SourceError
 from cloister_crds.kinds.container import NAME_PATTERN, ContainerSpec
 from cloister_crds.lifecycle.hosting import pick_host
 from cloister_crds.lifecycle.limits import counted
+from cloister_crds.lifecycle.observed import Tiers
 from cloister_crds.lifecycle.validation import Question, validate_for_organization
 from cloister_crds.names import generated_hostname
 from cloister_crds.problems import Problem, Severity
@@ -72,7 +73,9 @@ class Validation:
         held = await self._reading.get(principal, given, None) if given else None
         question = self._question(principal, body, held)
         try:
-            found = await self._resolution.find(body.repo, body.tag)
+            found = await self._resolution.find(
+                body.repo, body.tag, Tiers.of(principal.organization)
+            )
         except SourceError as error:
             if error.transient:
                 raise refusal_of_source(error) from error

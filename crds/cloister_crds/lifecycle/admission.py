@@ -25,6 +25,7 @@ from cloister_crds.lifecycle.observed import (
     ReleaseFacts,
     SecretRefKey,
     SecretValues,
+    Tiers,
 )
 from cloister_crds.lifecycle.reasons import SHORTEST_BACK_OFF, is_final, is_transient, reason_for
 from cloister_crds.lifecycle.scene import Scene
@@ -110,6 +111,7 @@ def admit(scene: Scene) -> Admission:
         tag=scene.wanted.tag,
         commit=scene.wanted.commit,
         request=scene.revision,
+        tiers=Tiers.of(scene.observed.organization),
     )
     answer = scene.observed.answers.get(need)
     if not isinstance(answer, Known):

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Generic, TypeAlias, TypeVar
 
+from cloister_crds.config.limits import CPU_TIERS, GPU_COUNTS, MEMORY_TIERS
 from cloister_crds.config.model import ServiceConfig
 from cloister_crds.kinds.container import Container
 from cloister_crds.kinds.deployment import Deployment
@@ -35,6 +36,7 @@ __all__ = [
     "SecretRefKey",
     "SecretValues",
     "ServiceFacts",
+    "Tiers",
 ]
 
 T_co = TypeVar("T_co", covariant=True)
@@ -132,6 +134,28 @@ class SecretValues:
 
 
 @dataclass(frozen=True, slots=True)
+class Tiers:
+    """The shapes that an organization's files may ask for (config: "tier lists")."""
+
+    cpus: tuple[int, ...] = CPU_TIERS
+    """Values of ``cpus``, ascending."""
+    memory: tuple[int, ...] = MEMORY_TIERS
+    """Values of ``memory`` in MB, ascending."""
+    gpus: tuple[int, ...] = GPU_COUNTS
+    """Values of ``gpus`` when it is there, ascending."""
+
+    @classmethod
+    def of(cls, organization: Organization | None) -> "Tiers":
+        """Answer the shapes of an Organization; those of the format where there is none."""
+        if organization is None:
+            return cls()
+        limits = organization.spec.limits
+        return cls(
+            tuple(sorted(limits.cpus)), tuple(sorted(limits.memory)), tuple(sorted(limits.gpus))
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class NeedRelease:
     """Ask the source provider for a release and its file. Answered with `ReleaseFacts`."""
 
@@ -144,6 +168,8 @@ class NeedRelease:
     request: str
     """Revision of the request that asks: an answer given to an earlier request does not count
     (the resolver may share what is in flight or seconds old)."""
+    tiers: Tiers = Tiers()
+    """Shapes that the file may ask for."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from cloister_crds.kinds.enclave import (
 from cloister_crds.lifecycle.admission import Admitted
 from cloister_crds.lifecycle.bindings import bind, named_secrets
 from cloister_crds.lifecycle.decision import CreateEnclave
-from cloister_crds.lifecycle.observed import Known, NeedRelease, ReleaseFacts
+from cloister_crds.lifecycle.observed import Known, NeedRelease, ReleaseFacts, Tiers
 from cloister_crds.lifecycle.scene import Line, Scene
 from cloister_crds.names import enclave_name
 
@@ -135,7 +135,13 @@ def completion(scene: Scene, enclave: Enclave) -> CreateEnclave | NeedRelease | 
             file=None,
             copy_from=max(older, key=lambda each: each.spec.attempt).metadata.name,
         )
-    need = NeedRelease(repo=spec.repo, tag=spec.tag, commit=spec.commit, request=spec.revision)
+    need = NeedRelease(
+        repo=spec.repo,
+        tag=spec.tag,
+        commit=spec.commit,
+        request=spec.revision,
+        tiers=Tiers.of(scene.observed.organization),
+    )
     answer = scene.observed.answers.get(need)
     if answer is None:
         return need

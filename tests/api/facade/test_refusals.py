@@ -211,3 +211,22 @@ async def test_validate_name(facade: Facade, world: World) -> None:
         assert (await ask(name="web"))["available"] is False
         assert (await ask(name="web", debug=True))["available"] is True
         assert (await ask(name="web", container_id=made["id"]))["available"] is True
+
+
+async def test_the_shapes_of_a_file_are_those_of_the_organization(
+    facade: Facade, world: World
+) -> None:
+    document = yaml.safe_load(config_file(world.image))
+    document.update(cpus=128, memory=4096)
+    world.repository.release("small", yaml.safe_dump(document).encode())
+    body = {"repo": world.repo, "tag": "small"}
+    async with facade.client(world.key) as client:
+        usual = (await client.post("/api/containers/validate", json=body)).json()
+        assert {each["field"] for each in usual["errors"]} == {"cpus", "memory"}
+        await world.change_organization(limits={"cpus": [2, 128], "memory": [4096]})
+
+        async def admitted() -> bool:
+            wider = (await client.post("/api/containers/validate", json=body)).json()
+            return bool(wider["valid"])
+
+        await until(admitted)
