@@ -50,12 +50,14 @@ def up(name: str, *, check: bool, keep_cluster: bool) -> None:
     finally:
         if check:
             say("Tearing down")
-            if keep_cluster:
-                story.remove()
-            installation.stop()
-            shutil.rmtree(folder, ignore_errors=True)
-            if not keep_cluster:
-                local.down(name)
+            try:
+                if keep_cluster:
+                    story.remove()
+            finally:
+                installation.stop()
+                shutil.rmtree(folder, ignore_errors=True)
+                if not keep_cluster:
+                    local.down(name)
     if check:
         print("\nEvery step did what it should.")
 

@@ -72,10 +72,31 @@ class Installation:
             },
         )
 
-    def uninstall_policies(self) -> None:
-        """Remove the admission policies, which would bind others who use the cluster."""
+    def uninstall_policies(self, namespace: str) -> None:
+        """Remove the admission policies, which would bind others who use the cluster.
+
+        The API server goes on asking them for some seconds; this waits until it does not.
+
+        Parameters
+        ----------
+        namespace
+            Namespace of an organization, where the policies keep administrators from much.
+
+        Raises
+        ------
+        Trouble
+            When they still act after a minute.
+        """
         folder = str(MANIFESTS / "policies")
         self.cluster.kubectl("delete", "--ignore-not-found", "--timeout=60s", "-f", folder)
+        attempt = ("create", "service", "clusterip", "probe", "--tcp=80", "--dry-run=server")
+
+        def free() -> bool:
+            said = self.cluster.kubectl(*attempt, "-n", namespace, check=False)
+            return "created (server dry run)" in said
+
+        if not wait_until(free, within=PATIENCE):
+            raise Trouble("the admission policies were deleted but still act")
 
     def start(self) -> str:
         """Start operator and API unless they run.

@@ -57,11 +57,11 @@ class Story:
     def remove(self) -> None:
         """Delete the demo's objects, for a cluster that goes on to be used."""
         namespace = f"org-{manifests.ORGANIZATION}"
-        self.installation.uninstall_policies()
-        for objects in (("ctr", "--all", "-n", namespace), ("org", manifests.ORGANIZATION)):
-            self._kubectl("delete", *objects, "--ignore-not-found", "--timeout=120s")
-        for objects in (("namespace", namespace), ("chost", manifests.HOST)):
-            self._kubectl("delete", *objects, "--ignore-not-found", "--timeout=120s")
+        delete = ("delete", "--ignore-not-found", "--timeout=120s")
+        self._kubectl(*delete, "ctr", "--all", "-n", namespace)
+        self.installation.uninstall_policies(namespace)
+        for one in (f"org/{manifests.ORGANIZATION}", f"ns/{namespace}", f"chost/{manifests.HOST}"):
+            self._kubectl(*delete, one)
 
     def _release(self) -> None:
         say("Releasing two versions of the service: image, digest in service-config.yml, git tag")
