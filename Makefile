@@ -59,7 +59,7 @@ lint: venv ## Format, rules, types, layers, the house's own checks
 	@$(BIN)/ruff format --check --quiet .
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/mypy --no-error-summary
-	@$(BIN)/lint-imports --no-timing >/dev/null || $(BIN)/lint-imports
+	@$(BIN)/lint-imports --no-logo >/dev/null || $(BIN)/lint-imports --no-logo
 	@$(BIN)/python -m dev.house check
 
 .PHONY: fmt
