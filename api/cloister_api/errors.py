@@ -14,6 +14,7 @@ from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
+from cloister_api.schemas.containers import PATTERN_WORDS
 from cloister_api.schemas.envelope import Detail
 from cloister_clients.kube import KubeError, Unavailable
 from cloister_crds.problems import Problem
@@ -150,6 +151,9 @@ def detail_of(problem: dict[str, Any]) -> Detail:
         return Detail(field, "Missing", what)
     if kind in {"model_attributes_type", "dict_type", "model_type"} and not field:
         return Detail("", "Invalid", "the body must be a JSON object")
+    if kind == "string_pattern_mismatch":
+        wanted = PATTERN_WORDS.get(problem["ctx"]["pattern"], str(problem["msg"]))
+        return Detail(field, "Invalid", f"does not have the form it must have: {wanted}")
     return Detail(field, "Invalid", str(problem["msg"]))
 
 

@@ -8,7 +8,7 @@ from pydantic_core import PydanticCustomError
 from cloister_api.schemas.envelope import Body
 from cloister_crds.kinds.container import HOSTNAME_PATTERN, NAME_PATTERN, REPO_PATTERN
 
-__all__ = ["Changes", "Create", "Validate", "ValidateName"]
+__all__ = ["PATTERN_WORDS", "Changes", "Create", "Validate", "ValidateName"]
 
 VARIABLE_NAME = r"^[A-Za-z_][A-Za-z0-9_]*$"
 
@@ -40,6 +40,21 @@ def each_once(names: list[str]) -> list[str]:
     return names
 
 
+SECRET_PATTERN = r"^[A-Za-z0-9_-]+$"  # noqa: S105 - a pattern of names
+"""Names of secrets, in either spelling."""
+HOST_PATTERN = r"^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$"
+"""Names of Hosts."""
+_DASHED = "use lowercase letters, digits and hyphens, no hyphen at the ends"
+PATTERN_WORDS = {
+    NAME_PATTERN: _DASHED,
+    REPO_PATTERN: "write owner/name, such as acme/web, without https:// and without .git",
+    VARIABLE_NAME: "use letters, digits and underscores, no digit in front",
+    SECRET_PATTERN: "write UPPER_SNAKE_CASE or kebab-case",
+    HOST_PATTERN: "use lowercase letters, digits, hyphens and dots, none of them at the ends",
+    HOSTNAME_PATTERN: "write a lowercase host name, such as api.example.com",
+}
+"""What to write instead of a text that does not fit a pattern."""
+
 Name = Annotated[str, StringConstraints(min_length=1, max_length=64, pattern=NAME_PATTERN)]
 Repo = Annotated[str, StringConstraints(min_length=3, max_length=200, pattern=REPO_PATTERN)]
 Tag = Annotated[str, StringConstraints(min_length=1, max_length=255), AfterValidator(without_nul)]
@@ -51,9 +66,7 @@ Variables = Annotated[
     Field(max_length=256),
 ]
 SecretNames = Annotated[
-    list[
-        Annotated[str, StringConstraints(min_length=1, max_length=253, pattern=r"^[A-Za-z0-9_-]+$")]
-    ],
+    list[Annotated[str, StringConstraints(min_length=1, max_length=253, pattern=SECRET_PATTERN)]],
     Field(max_length=256),
     AfterValidator(each_once),
 ]
@@ -64,7 +77,7 @@ KeyNames = Annotated[
 ]
 HostName = Annotated[
     str,
-    StringConstraints(min_length=1, max_length=253, pattern=r"^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$"),
+    StringConstraints(min_length=1, max_length=253, pattern=HOST_PATTERN),
 ]
 Domain = Annotated[str, StringConstraints(min_length=3, max_length=253, pattern=HOSTNAME_PATTERN)]
 Id = Annotated[str, StringConstraints(min_length=1, max_length=64)]
