@@ -73,6 +73,9 @@ def build_program(version: str, target: Path) -> Path:
 def release(base: Path, *, tag: str, image: str) -> str:
     """Publish one release: commit the file with the image's digest and tag the commit.
 
+    A release that is there with the same files stays as it is: a tag that moved would be refused by
+    Containers that were made from it.
+
     Parameters
     ----------
     base
@@ -105,6 +108,9 @@ def release(base: Path, *, tag: str, image: str) -> str:
     config.write_text(PLACEHOLDER.sub(f"image: {image}", config.read_text()))
     _git("checkout", "--quiet", "-B", "main", cwd=work)
     _git("add", ".", cwd=work)
+    known = tag in _git("tag", "--list", tag, cwd=work).split()
+    if known and not _git("diff", "--cached", "--name-only", tag, cwd=work):
+        return _git("rev-parse", f"{tag}^{{commit}}", cwd=work)
     _git("commit", "--quiet", "--allow-empty", "-m", f"Release {tag}", cwd=work)
     _git("tag", "--force", "-a", tag, "-m", f"Release {tag}", cwd=work)
     _git("push", "--quiet", "--force", "origin", "main", tag, cwd=work)
