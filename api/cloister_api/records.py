@@ -80,7 +80,8 @@ def standing(container: Container) -> Standing:
     status = container.status
     phase = status.phase or ContainerPhase.DEPLOYING
     seen = status.observed_generation >= container.metadata.generation
-    if seen:
+    promoted = status.update is not None and container.spec.promote == status.update.revision
+    if seen or promoted:
         return Standing(phase, told_update(status))
     resting = phase in {ContainerPhase.STOPPED, ContainerPhase.STOPPING}
     if container.spec.state is DesiredState.STOPPED:
@@ -199,6 +200,8 @@ def when_available(status: ContainerStatus, where: Standing) -> dict[str, Any]:
         fields["update_tag"] = where.update.tag
         fields["update_status"] = where.update.status.value
         fields["update_type"] = where.update.type.value
+        if status.update is not None and status.update.preview:
+            fields["preview_domain"] = status.update.preview
         message = message or where.update.message
     if message:
         fields["error_message"] = message

@@ -26,6 +26,8 @@ __all__ = [
     "host_label",
     "object_name",
     "object_names",
+    "preview_hostname",
+    "preview_service_name",
     "secret_object_name",
     "service_name",
     "short_hash",
@@ -126,6 +128,26 @@ def generated_hostname(name: str, *, organization: str, debug: bool, containers_
     return ".".join([*labels, containers_domain])
 
 
+def preview_hostname(name: str, *, organization: str, debug: bool, containers_domain: str) -> str:
+    """Answer the host name at which a staged update can be tried before it is promoted.
+
+    It stands below a level of its own, where no container name leads: they hold no dots.
+
+    Parameters
+    ----------
+    name
+        Name of the container (spec.name, else metadata.name).
+    organization
+        Slug of the organization.
+    debug
+        Whether it is a debug container.
+    containers_domain
+        Domain under which the installation's containers stand.
+    """
+    level = "preview.debug" if debug else "preview"
+    return f"{host_label(name)}.{level}.{host_label(organization)}.{containers_domain}"
+
+
 def service_name(container: str) -> str:
     """Answer the name of a Container's Service; it is also the value of `CONTAINER_LABEL`.
 
@@ -140,6 +162,22 @@ def service_name(container: str) -> str:
         A DNS label that begins with a letter (RFC 1035), as Services need it.
     """
     return _fit(container, limit=LABEL_LIMIT, keep=_LOWER_LABEL, prefix="c")
+
+
+def preview_service_name(container: str) -> str:
+    """Answer the name of the Service of a Container's staged update.
+
+    Parameters
+    ----------
+    container
+        metadata.name of the Container.
+
+    Returns
+    -------
+    str
+        A DNS label that no Container's own Service has: ``!`` stands in no object's name.
+    """
+    return _fit(f"{container}!preview", limit=LABEL_LIMIT, keep=_LOWER_LABEL, prefix="c")
 
 
 def enclave_name(container: str, revision: str, attempt: int) -> str:

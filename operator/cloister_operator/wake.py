@@ -130,9 +130,14 @@ def _node(change: Change, store: Store) -> Iterator[Wake]:
         yield Key("Enclave", pod.namespace, pod.name), 0.0
 
 
-def _deployment(change: Change, _store: Store) -> Iterator[Wake]:
-    """Wake the Deployment."""
+def _deployment(change: Change, store: Store) -> Iterator[Wake]:
+    """Wake the Deployment, and where its default of staging changed the Containers of its repo."""
     yield Key("Deployment", change.namespace, change.name), 0.0
+    entry = change.after or change.before
+    if entry is not None and not _same_spec(change):
+        repo = entry.read()["spec"]["repo"]
+        for each in store.marked(CONTAINER, "repo", f"{change.namespace}/{repo}"):
+            yield Key("Container", each.namespace, each.name), 0.0
 
 
 def _secret(change: Change, store: Store) -> Iterator[Wake]:

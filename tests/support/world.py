@@ -22,10 +22,12 @@ from cloister_crds.lifecycle.decision import (
     CreateEnclave,
     Decision,
     EndEnclave,
+    EndPreview,
     EnsureDeployment,
     RecordDemoted,
     RecordServing,
     ReleaseHostname,
+    RoutePreview,
     RouteTo,
 )
 from cloister_crds.lifecycle.observed import (
@@ -69,6 +71,7 @@ class World:
         self.claims: dict[str, HostnameClaim] = {}
         self.deployment: Deployment | None = None
         self.service: ServiceFacts | None = None
+        self.preview: ServiceFacts | None = None
         self.answers: dict[Need, Answer] = {}
         self.source_is_up: bool = True
         self.bad_tags: set[str] = set()
@@ -93,6 +96,7 @@ class World:
             rank=0,
             deployment=self.deployment,
             service=self.service,
+            preview=self.preview,
             answers=dict(self.answers),
         )
 
@@ -151,15 +155,26 @@ class World:
                 self.claims.setdefault(hostname, claim_of(hostname))
             case ReleaseHostname(hostname=hostname):
                 del self.claims[hostname]
-            case RouteTo(enclave=name):
-                before = self.service.addresses if self.service else frozenset()
-                self.service = ServiceFacts(selects=name, addresses=before)
+            case RouteTo() | RoutePreview() | EndPreview():
+                self._route(action)
             case EnsureDeployment(repo=repo):
                 self.deployment = deployment_of(repo)
             case RecordServing(enclave=name, at=at):
                 self._patch(name, promoted_at=at)
             case RecordDemoted(enclave=name, at=at):
                 self._patch(name, demoted_at=at)
+
+    def _route(self, action: RouteTo | RoutePreview | EndPreview) -> None:
+        match action:
+            case RouteTo(enclave=name):
+                before = self.service.addresses if self.service else frozenset()
+                self.service = ServiceFacts(selects=name, addresses=before)
+            case RoutePreview(enclave=name):
+                self.preview = ServiceFacts(selects=name, uid="preview")
+            case EndPreview(uid=uid):
+                assert self.preview is not None
+                assert uid == self.preview.uid
+                self.preview = None
 
     def _create(self, action: CreateEnclave) -> None:
         if action.name in self.enclaves:
@@ -303,8 +318,17 @@ class World:
 
     def reason(self, kind: str = "Ready") -> str | None:
         """Answer the reason of a condition of the Container; None = it is not there."""
-        found = condition(self.container.status.conditions, kind)
+        return self.reason_of(self.container.status, kind)
+
+    def reason_of(self, status: ContainerStatus, kind: str = "Ready") -> str | None:
+        """Answer the reason of a condition in a status; None = it is not there."""
+        found = condition(status.conditions, kind)
         return found.reason if found else None
+
+    def promote(self) -> None:
+        """Promote the update that is on its way, as a user does who has read its revision."""
+        if self.container.status.update is not None:
+            self.ask(promote=self.container.status.update.revision)
 
     def made(self) -> list[CreateEnclave]:
         """Answer every Enclave that was made since the decisions were cleared."""
@@ -336,7 +360,9 @@ class World:
         status = decision.status
         before = observed.container.status
         if status.active_enclave != before.active_enclave and status.active_enclave:
-            assert self.enclaves[status.active_enclave].status.phase is EnclavePhase.READY
+            taking_over = self.enclaves[status.active_enclave]
+            assert taking_over.status.phase is EnclavePhase.READY
+            self._check_promoted(before, taking_over)
         assert condition(status.conditions, "Ready") is not None
         generation = observed.container.metadata.generation
         assert status.observed_generation == generation
@@ -354,9 +380,21 @@ class World:
         if self.container.spec.state is DesiredState.STOPPED:
             assert not any(not each.deleting for each in self.pods.values())
             return
-        active = self.enclaves[status.active_enclave]
-        assert requests.same(active.spec.request, requests.record(self.container.spec))
+        waits = self.reason_of(status) == "AwaitingPromotion"
+        wanted = self.enclaves[status.candidate if waits else status.active_enclave]
+        assert requests.same(wanted.spec.request, requests.record(self.container.spec))
+        assert wanted.status.phase is EnclavePhase.READY
         self._check_reached(status)
+
+    def _check_promoted(self, before: ContainerStatus, taking_over: Enclave) -> None:
+        """Hold that where updates are staged another request takes over only when promoted."""
+        spec = self.container.spec
+        default = self.deployment is not None and self.deployment.spec.default_staging
+        served = self.enclaves.get(before.active_enclave)
+        if not (default if spec.staging is None else spec.staging) or served is None:
+            return
+        if not requests.same(served.spec.request, taking_over.spec.request):
+            assert spec.promote == taking_over.spec.revision
 
     def _check_reached(self, status: ContainerStatus) -> None:
         active = self.enclaves[status.active_enclave]

@@ -146,6 +146,16 @@ async def get_update(request: Request, container_id: str) -> Response:
     return answer(update_record(held.container))
 
 
+@router.post("/{container_id}/update/accept")
+async def accept_update(request: Request, container_id: str) -> Response:
+    """Let the staged update take over."""
+    context, principal = context_of(request), principal_of(request)
+    async with Act(request, "container.update.accept", container_id):
+        held = await context.reading.get(principal, container_id, token_of(request))
+        changed = await context.changing.accept(held)
+    return changed_answer(request, changed)
+
+
 @router.post("/{container_id}/update/cancel", status_code=204)
 async def cancel_update(request: Request, container_id: str) -> Response:
     """Go back to what served before the update."""

@@ -36,6 +36,8 @@ from cloister_crds.names import generated_hostname
 
 __all__ = ["Changed", "Changing"]
 
+SWITCH_WAIT = 5.0
+"""Seconds that an accept waits until the update serves (client contract, section 1)."""
 ATTEMPTS = 8
 """How often a patch is decided anew when somebody else writes at the same time."""
 
@@ -142,6 +144,28 @@ class Changing:
             )
         await self._reading.gone(meta.uid)
 
+    async def accept(self, held: HeldContainer) -> Changed:
+        """Let the staged update take over, and wait a little for the switch.
+
+        Raises
+        ------
+        ApiError
+            409 when no update is ready, or a GitOps manager owns the promotion.
+        KubeError
+            When the cluster refuses or does not answer.
+        """
+
+        def decide(present: HeldContainer) -> dict[str, Any]:
+            forbid(present, ApiAction.ACCEPT)
+            update = present.container.status.update
+            if update is None:
+                raise conflict("the update is gone; nothing is left to accept")
+            return {"promote": update.revision}
+
+        changed = await self._patch(held, decide)
+        switched = await self._reading.switched(changed.held, within=SWITCH_WAIT)
+        return Changed(switched, switched.container.metadata.resource_version)
+
     async def cancel(self, held: HeldContainer) -> Changed:
         """Write the request that served before the update back; the candidate then ends.
 
@@ -196,14 +220,12 @@ class Changing:
         container = held.container
         self._leave_gitops_alone(held, changed_keys(container.spec, body))
         spec = changed_spec(container.spec, body)
-        deployment = self._views.deployment_of(principal.namespace, spec.repo)
         question = Question(
             name=container.display_name,
             spec=spec,
             organization=principal.organization,
             hosts=self._views.host_list(),
             secrets=self._views.secrets_of(principal.namespace),
-            default_staging=deployment.spec.default_staging if deployment else False,
         )
         refuse(spec_problems(question))
         try:

@@ -179,14 +179,12 @@ class Creation:
     def _question(
         self, principal: Principal, body: Create, others: list[HeldContainer]
     ) -> Question:
-        deployment = self._views.deployment_of(principal.namespace, body.repo)
         return Question(
             name=body.name,
             spec=spec_of(body),
             organization=principal.organization,
             hosts=self._views.host_list(),
             secrets=self._views.secrets_of(principal.namespace),
-            default_staging=deployment.spec.default_staging if deployment else False,
             rank=len(counted(held.container for held in others)),
         )
 

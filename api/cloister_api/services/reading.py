@@ -119,6 +119,28 @@ class Reading:
         await self._views.containers.reached(version, within=self._write_wait)
         return hold(item)
 
+    async def switched(self, held: HeldContainer, *, within: float) -> HeldContainer:
+        """Wait until an accepted update serves, and answer the container as it is then.
+
+        Parameters
+        ----------
+        held
+            The container with the promotion written.
+        within
+            Seconds to wait at most; what is seen then is answered.
+        """
+        uid = held.container.metadata.uid
+        promoted = held.container.spec.promote
+
+        def over() -> bool:
+            entry = self._views.containers.by_uid(uid)
+            update = entry.value.container.status.update if entry is not None else None
+            return update is None or update.revision != promoted
+
+        await self._views.containers.until(over, within=within)
+        entry = self._views.containers.by_uid(uid)
+        return entry.value if entry is not None else held
+
     async def gone(self, uid: str) -> None:
         """Wait until the copy shows that a container was deleted."""
 

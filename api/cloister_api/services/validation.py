@@ -99,14 +99,12 @@ class Validation:
             )
             name = held.container.display_name
         others = self._views.containers_of(principal.namespace)
-        deployment = self._views.deployment_of(principal.namespace, body.repo)
         return Question(
             name=name,
             spec=spec,
             organization=principal.organization,
             hosts=self._views.host_list(),
             secrets=self._views.secrets_of(principal.namespace),
-            default_staging=deployment.spec.default_staging if deployment else False,
             rank=None if held is not None else len(counted(one.container for one in others)),
         )
 

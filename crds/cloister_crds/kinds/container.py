@@ -275,6 +275,9 @@ class UpdateStatus(Model):
     """type is blue_green or replace."""
     message: Text = ""
     """message of the failure; empty otherwise."""
+    preview: Word = ""
+    """preview is the host name at which an update that waits for promotion can be tried; empty =
+    it does not wait."""
 
 
 class HistoryEntry(Model):

@@ -130,6 +130,14 @@ class EnclaveSpec(Model):
     """host that it runs on."""
     hostnames: Annotated[tuple[Word, ...], Field(max_length=4), ListType("atomic")] = ()
     """hostnames that it serves, the public one first."""
+    preview: Word = ""
+    """preview is the host name at which it can be tried while it waits for promotion; empty = it
+    was not made to wait."""
+
+    @property
+    def served_names(self) -> tuple[str, ...]:
+        """Every host name that it answers to, the public one first."""
+        return (*self.hostnames, self.preview) if self.preview else self.hostnames
 
 
 class BootStage(Model):

@@ -169,14 +169,12 @@ def _of_release(scene: Scene, question: Question, release: ReleaseFacts) -> Admi
 
 def _question(scene: Scene) -> Question:
     observed = scene.observed
-    deployment = observed.deployment
     return Question(
         name=scene.container.display_name,
         spec=scene.container.spec,
         organization=observed.organization,
         hosts=observed.hosts,
         secrets=observed.secrets,
-        default_staging=deployment is not None and deployment.spec.default_staging,
         rank=observed.rank,
         file_limit=scene.settings.file_limit,
     )
@@ -195,7 +193,6 @@ def _with_images(
         organization=question.organization,
         hosts=question.hosts,
         secrets=question.secrets,
-        default_staging=question.default_staging,
         rank=question.rank,
         file_limit=question.file_limit,
         release=release or question.release,

@@ -97,6 +97,7 @@ def _outcome(scene: Scene, verdict: Verdict, restoration: Restoration) -> Outcom
         active=_active(scene, verdict, restoration),
         keep=verdict.keep | restoration.keep,
         route=verdict.route or restoration.route,
+        preview=verdict.preview,
         made=(*verdict.actions, *restoration.actions),
         frees_hostnames=verdict.frees_hostnames,
     )

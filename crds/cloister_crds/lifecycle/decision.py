@@ -18,10 +18,12 @@ __all__ = [
     "CreateEnclave",
     "Decision",
     "EndEnclave",
+    "EndPreview",
     "EnsureDeployment",
     "RecordDemoted",
     "RecordServing",
     "ReleaseHostname",
+    "RoutePreview",
     "RouteTo",
 ]
 
@@ -90,6 +92,22 @@ class RouteTo:
 
 
 @dataclass(frozen=True, slots=True)
+class RoutePreview:
+    """Make the Service of the Container's staged update (server-side apply) select an Enclave."""
+
+    enclave: str
+    """Name of the Enclave."""
+
+
+@dataclass(frozen=True, slots=True)
+class EndPreview:
+    """Delete the Service of the staged update, with a precondition: nothing is staged any more."""
+
+    uid: str
+    """uid that was observed."""
+
+
+@dataclass(frozen=True, slots=True)
 class EnsureDeployment:
     """Create the Deployment of a repository if there is none, with our label in the body."""
 
@@ -123,6 +141,8 @@ Action: TypeAlias = (
     | ClaimHostname
     | ReleaseHostname
     | RouteTo
+    | RoutePreview
+    | EndPreview
     | EnsureDeployment
     | RecordServing
     | RecordDemoted

@@ -213,6 +213,8 @@ class ServiceFacts:
     """Name of the Enclave that the selector names; empty = none."""
     addresses: frozenset[str] = frozenset()
     """Addresses of the EndpointSlices."""
+    uid: str = ""
+    """uid of the Service."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,5 +270,7 @@ class Observed:
     """Deployment of the Container's repository; None = there is none."""
     service: ServiceFacts | None = None
     """The Service; None = there is none."""
+    preview: ServiceFacts | None = None
+    """The Service of the staged update; None = there is none."""
     answers: Mapping[Need, Answer] = field(default_factory=dict)
     """Answers by need; a view of the resolver's cache will do."""

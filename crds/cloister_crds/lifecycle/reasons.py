@@ -83,6 +83,11 @@ _STATES = (
     _state("Healthy", "Every container of the enclave has started and is healthy."),
     _state("Routing", "The enclave is ready and the Service is being pointed at it."),
     _state("Updating", "The present release serves while the new one starts beside it."),
+    _state(
+        "AwaitingPromotion",
+        "The update is ready and waits; the release before it serves.",
+        "Set spec.promote to status.update.revision, or accept the update.",
+    ),
     _state("NoTee", "The Host has no trusted execution environment."),
     _state("SharedNetwork", "The containers of the enclave share one network namespace."),
     _state("HostCannot", "Fields of the file that this Host cannot enforce."),

@@ -113,6 +113,7 @@ def _update(scene: Scene, verdict: Verdict, outcome: Outcome) -> UpdateStatus | 
         status=_BESIDE[verdict.progress] if beside else UpdatePhase.DEPLOYING,
         type=UpdateType.BLUE_GREEN if beside else UpdateType.REPLACE,
         message=verdict.message if failed else "",
+        preview=candidate.spec.preview if candidate and verdict.preview else "",
     )
 
 

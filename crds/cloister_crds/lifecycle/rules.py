@@ -99,6 +99,31 @@ def wanted_request_serves(scene: Scene) -> Verdict | None:
     )
 
 
+def staged_candidate_awaits_promotion(scene: Scene) -> Verdict | None:
+    """Let a ready candidate wait until spec.promote names its revision, where updates are staged.
+
+    While what served is being brought back, the container is not ready, and the candidate waits on.
+    """
+    ready = scene.wanted_line.ready
+    if ready is None or scene.served_line is None or not scene.is_staging:
+        return None
+    if scene.container.spec.promote == ready.spec.revision:
+        return None
+    serves = scene.serving is not None
+    name, where = ready.metadata.name, ready.spec.preview
+    tried = f" Try it at https://{where}." if where else ""
+    return Verdict(
+        progress=ContainerPhase.READY if serves else ContainerPhase.DEPLOYING,
+        reason="AwaitingPromotion" if serves else "PodLost",
+        message=f"Tag {ready.spec.tag} is ready and waits.{tried} Set spec.promote to "
+        f"{ready.spec.revision}, or accept the update, to let it take over.",
+        settled=scene.is_routed,
+        candidate=name,
+        keep=names(ready),
+        preview=name,
+    )
+
+
 def ready_candidate_takes_over(scene: Scene) -> Verdict | None:
     """Let a ready candidate take over, by a decision in status when another serves.
 
@@ -339,6 +364,7 @@ def _refusal(scene: Scene, reason: str, message: str) -> Verdict:
 RULES: tuple[Rule, ...] = (
     stopped_container_ends_its_enclaves,
     wanted_request_serves,
+    staged_candidate_awaits_promotion,
     ready_candidate_takes_over,
     starting_candidate_is_awaited,
     lost_attempt_is_repeated,

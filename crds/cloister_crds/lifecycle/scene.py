@@ -18,6 +18,7 @@ from cloister_crds.lifecycle.conditions import condition
 from cloister_crds.lifecycle.hostnames import wanted_hostnames
 from cloister_crds.lifecycle.observed import DecisionSettings, Observed
 from cloister_crds.lifecycle.reasons import back_off, is_transient
+from cloister_crds.names import preview_hostname
 
 __all__ = ["Line", "Scene", "has_failed", "is_ready"]
 
@@ -204,6 +205,28 @@ class Scene:
         """Host names that spec asks for, the public one first."""
         return wanted_hostnames(
             self.container, self.observed.organization, self.settings.containers_domain
+        )
+
+    @property
+    def is_staging(self) -> bool:
+        """Whether updates wait for promotion: what spec says, else the Deployment's default."""
+        deployment = self.observed.deployment
+        asked = self.container.spec.staging
+        if asked is not None:
+            return asked
+        return deployment is not None and deployment.spec.default_staging
+
+    @property
+    def preview(self) -> str:
+        """Host name at which an update that is made now can be tried; empty = it will not wait."""
+        organization = self.observed.organization
+        if organization is None or not self.is_staging or self.served_line is None:
+            return ""
+        return preview_hostname(
+            self.container.display_name,
+            organization=organization.metadata.name,
+            debug=self.container.spec.debug,
+            containers_domain=self.settings.containers_domain,
         )
 
     @cached_property

@@ -64,6 +64,7 @@ def first_attempt(scene: Scene, admitted: Admitted) -> CreateEnclave:
         debug=request.debug,
         host=admitted.host.metadata.name,
         hostnames=scene.hostnames,
+        preview=scene.preview,
     )
     return CreateEnclave(
         name=enclave_name(scene.container.metadata.name, scene.revision, attempt),

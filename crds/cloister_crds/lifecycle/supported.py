@@ -23,8 +23,6 @@ def not_supported_yet(
     spec: ContainerSpec | None = None,
     config: ServiceConfig | None = None,
     host: Host | None = None,
-    *,
-    default_staging: bool = False,
 ) -> tuple[Problem, ...]:
     """List what cannot be carried out yet.
 
@@ -36,8 +34,6 @@ def not_supported_yet(
         The parsed file; None = it is not looked at.
     host
         Host that it is to run on; None = it is not looked at.
-    default_staging
-        defaultStaging of the repository's Deployment, which holds where spec says nothing.
 
     Returns
     -------
@@ -47,7 +43,7 @@ def not_supported_yet(
     """
     problems: list[Problem] = []
     if spec is not None:
-        problems += _of_spec(spec, default_staging=default_staging)
+        problems += _of_spec(spec)
     if host is not None:
         problems += _of_host(host)
     if config is not None:
@@ -57,24 +53,19 @@ def not_supported_yet(
     return tuple(problems)
 
 
-def _of_spec(spec: ContainerSpec, *, default_staging: bool) -> Iterator[Problem]:
-    staging = default_staging if spec.staging is None else spec.staging
+def _of_spec(spec: ContainerSpec) -> Iterator[Problem]:
     asked = (
-        ("staging", staging, "updates that wait for promotion"),
         ("autoUpdate", spec.auto_update, "following later releases"),
         ("githubConnected", not spec.github_connected, "cutting the repository's webhooks off"),
         ("sshKeys", bool(spec.ssh_keys), "logging in to debug enclaves"),
         ("gpus", bool(spec.gpus), "GPUs"),
         ("customDomain", spec.custom_domain is not None, "custom domains"),
-        ("promote", spec.promote is not None, "promoting a staged update"),
         ("replaces", spec.replaces is not None, "taking over from another Container"),
         ("disableConfidential", spec.disable_confidential, "switching a TEE off"),
     )
     for name, wanted, what in asked:
         if wanted:
             remedy = "leave it out" if name != "githubConnected" else "leave it out or set it true"
-            if name == "staging" and spec.staging is None:
-                remedy = "set it to false, or defaultStaging of the repository's cdep"
             yield _refused(f"spec.{name}", f"spec.{name}: {what} is not supported yet; {remedy}.")
 
 

@@ -11,9 +11,11 @@ from cloister_crds.lifecycle.decision import (
     Action,
     CreateEnclave,
     EndEnclave,
+    EndPreview,
     EnsureDeployment,
     RecordDemoted,
     RecordServing,
+    RoutePreview,
     RouteTo,
 )
 from cloister_crds.lifecycle.hostnames import superfluous_claims
@@ -34,6 +36,8 @@ class Outcome:
     """Names of Enclaves that stay."""
     route: str
     """Name of the Enclave that the Service is to select; empty = leave it."""
+    preview: str = ""
+    """Name of the Enclave that waits for promotion; empty = none does."""
     made: tuple[Action, ...]
     """What the rules claim and make."""
     frees_hostnames: bool
@@ -130,6 +134,11 @@ def _routing(scene: Scene, outcome: Outcome) -> Iterator[Action]:
     service = scene.observed.service
     if outcome.route and (service is None or service.selects != outcome.route):
         yield RouteTo(outcome.route)
+    preview = scene.observed.preview
+    if outcome.preview and (preview is None or preview.selects != outcome.preview):
+        yield RoutePreview(outcome.preview)
+    elif not outcome.preview and preview is not None:
+        yield EndPreview(preview.uid)
 
 
 def records(scene: Scene, outcome: Outcome) -> tuple[Action, ...]:

@@ -50,8 +50,6 @@ class Question:
     """All Hosts."""
     secrets: tuple[Secret, ...] = ()
     """All Secrets (csec) of the namespace."""
-    default_staging: bool = False
-    """defaultStaging of the repository's Deployment."""
     rank: int | None = None
     """Place in the order of the limit (`limits.rank`); None = it is not counted, as in a relaunch
     or replace that `validate` is asked about."""
@@ -201,9 +199,7 @@ def _is_entitled(question: Question) -> Iterator[Problem]:
 
 
 def _asks_for_what_is_built(question: Question) -> Iterator[Problem]:
-    yield from not_supported_yet(
-        question.spec, host=question.host, default_staging=question.default_staging
-    )
+    yield from not_supported_yet(question.spec, host=question.host)
 
 
 def _has_a_host(question: Question) -> Iterator[Problem]:

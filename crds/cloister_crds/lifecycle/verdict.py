@@ -32,6 +32,8 @@ class Verdict:
     """Names of Enclaves that stay; all others end."""
     route: str = ""
     """Name of the Enclave that the Service is to select; empty = leave it."""
+    preview: str = ""
+    """Name of the Enclave that waits for promotion; empty = none does."""
     actions: tuple[Action, ...] = ()
     """What is to be claimed or made."""
     needs: tuple[Need, ...] = ()

@@ -32,7 +32,7 @@ def build_config_map(plan: EnclavePlan) -> dict[str, Any]:
         Manifest of an immutable ConfigMap; the file's bytes are kept as they are (in
         ``binaryData``, so that no byte is read as text on the way).
     """
-    shim = shim_config(plan.config.shim, plan.enclave.spec.hostnames)
+    shim = shim_config(plan.config.shim, plan.enclave.spec.served_names)
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",

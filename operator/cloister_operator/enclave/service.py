@@ -10,11 +10,12 @@ from cloister_crds.names import (
     MANAGED_BY_LABEL,
     ORGANIZATION_LABEL,
     host_label,
+    preview_service_name,
     service_name,
 )
 from cloister_operator.enclave.plan import SHIM_PORT
 
-__all__ = ["HTTPS_PORT", "build_service"]
+__all__ = ["HTTPS_PORT", "build_preview", "build_service"]
 
 HTTPS_PORT = 443
 """Port of the Service."""
@@ -38,11 +39,31 @@ def build_service(container: Container, organization: str, enclave: str) -> dict
         Manifest for server-side apply. Not-ready addresses are published: a container that
         finished with ``restart: no`` keeps its Pod from being Ready for good, though it serves.
     """
+    return _service(container, organization, service_name(container.metadata.name), enclave)
+
+
+def build_preview(container: Container, organization: str, enclave: str) -> dict[str, Any]:
+    """Build the Service at which a staged update can be tried before it is promoted.
+
+    Parameters
+    ----------
+    container
+        The Container; it owns the Service.
+    organization
+        Slug of the Organization.
+    enclave
+        Name of the Enclave that waits.
+    """
+    name = preview_service_name(container.metadata.name)
+    return _service(container, organization, name, enclave)
+
+
+def _service(container: Container, organization: str, name: str, enclave: str) -> dict[str, Any]:
     return {
         "apiVersion": "v1",
         "kind": "Service",
         "metadata": {
-            "name": service_name(container.metadata.name),
+            "name": name,
             "namespace": container.metadata.namespace,
             "labels": {
                 MANAGED_BY_LABEL: MANAGED_BY,

@@ -14,10 +14,12 @@ from cloister_crds.lifecycle.decision import (
     ClaimHostname,
     CreateEnclave,
     EndEnclave,
+    EndPreview,
     EnsureDeployment,
     RecordDemoted,
     RecordServing,
     ReleaseHostname,
+    RoutePreview,
     RouteTo,
 )
 from cloister_crds.lifecycle.observed import Observed, SecretRefKey
@@ -29,12 +31,13 @@ from cloister_crds.names import (
     config_map_name,
     deployment_name,
     host_label,
+    preview_service_name,
     service_name,
     snapshot_name,
 )
 from cloister_operator.context import ProcessContext
 from cloister_operator.enclave.config_map import CONFIG_KEY
-from cloister_operator.enclave.service import build_service
+from cloister_operator.enclave.service import build_preview, build_service
 from cloister_operator.keys import Key
 from cloister_operator.reconcile.children import ensure_file, ensure_snapshot, plan_of
 from cloister_operator.watched import CLAIM, DEPLOYMENT, ENCLAVE
@@ -81,9 +84,8 @@ async def carry_out(context: ProcessContext, key: Key, observed: Observed, actio
             await _claim(context, key, action.hostname)
         case ReleaseHostname():
             await _release(context, key, action)
-        case RouteTo():
-            body = build_service(observed.container, _slug(observed), action.enclave)
-            await context.writer.apply(key, SERVICE, body)
+        case RouteTo() | RoutePreview() | EndPreview():
+            await _route(context, key, observed, action)
         case EnsureDeployment():
             await _ensure_deployment(context, key, observed, action.repo)
         case RecordServing():
@@ -92,6 +94,25 @@ async def carry_out(context: ProcessContext, key: Key, observed: Observed, actio
             await _record(context, key, action.enclave, "demotedAt", action.at)
         case _:
             assert_never(action)
+
+
+async def _route(
+    context: ProcessContext,
+    key: Key,
+    observed: Observed,
+    action: RouteTo | RoutePreview | EndPreview,
+) -> None:
+    """Drive the Services: that of what serves, and that of a staged update."""
+    match action:
+        case RouteTo():
+            body = build_service(observed.container, _slug(observed), action.enclave)
+            await context.writer.apply(key, SERVICE, body)
+        case RoutePreview():
+            body = build_preview(observed.container, _slug(observed), action.enclave)
+            await context.writer.apply(key, SERVICE, body)
+        case EndPreview():
+            name = preview_service_name(key.name)
+            await context.writer.delete(key, SERVICE, key.namespace, name, uid=action.uid)
 
 
 def _told(action: Action) -> str:

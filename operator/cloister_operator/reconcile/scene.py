@@ -21,6 +21,7 @@ from cloister_crds.names import (
     ENCLAVE_LABEL,
     ORGANIZATION_LABEL,
     host_label,
+    preview_service_name,
     service_name,
 )
 from cloister_operator.context import ProcessContext
@@ -80,7 +81,8 @@ def observe(context: ProcessContext, container: Container, now: datetime) -> Obs
             models.read(Secret, entry) for entry in store.entries(SECRET_KIND, namespace)
         ),
         deployment=models.read(Deployment, deployment) if deployment else None,
-        service=_service(context, namespace, name),
+        service=_service(context, namespace, service_name(name)),
+        preview=_service(context, namespace, preview_service_name(name)),
         answers=context.resolver.answers,
     )
 
@@ -148,9 +150,8 @@ def _claims(
     }
 
 
-def _service(context: ProcessContext, namespace: str, container: str) -> ServiceFacts | None:
-    """Gather where the Service of a Container routes to; None = there is none."""
-    name = service_name(container)
+def _service(context: ProcessContext, namespace: str, name: str) -> ServiceFacts | None:
+    """Gather where a Service of a Container routes to; None = there is none."""
     entry = context.store.get(SERVICE, namespace, name)
     if entry is None:
         return None
@@ -163,4 +164,5 @@ def _service(context: ProcessContext, namespace: str, container: str) -> Service
             for endpoint in each.read()["endpoints"]
             for address in endpoint["addresses"]
         ),
+        uid=entry.read()["metadata"]["uid"],
     )

@@ -3,6 +3,7 @@
 No operator runs: the tests write the status as it would.
 """
 
+import asyncio
 from typing import Any
 
 import httpx
@@ -24,6 +25,14 @@ UPDATING: dict[str, Any] = {
         "type": "blue_green",
     },
 }
+STAGED: dict[str, Any] = {
+    **UPDATING,
+    "update": {
+        **UPDATING["update"],
+        "status": "ready",
+        "preview": "web.preview.acme.containers.example",
+    },
+}
 STATES: dict[str, dict[str, Any]] = {
     "pending": {"phase": "pending"},
     "deploying": {"phase": "deploying"},
@@ -33,12 +42,14 @@ STATES: dict[str, dict[str, Any]] = {
     "stopping": {"phase": "stopping"},
     "stopped": {"phase": "stopped"},
     "update": UPDATING,
+    "staged update": STAGED,
 }
 ALLOWED = {
-    "relaunch": {"pending", "deploying", "started", "ready", "failed", "update"},
+    "relaunch": {"pending", "deploying", "started", "ready", "failed", "update", "staged update"},
     "stop": set(STATES),
     "start": {"stopped"},
-    "update/cancel": {"update"},
+    "update/accept": {"staged update"},
+    "update/cancel": {"update", "staged update"},
 }
 
 
@@ -49,7 +60,7 @@ async def made(client: httpx.AsyncClient, world: World, state: str) -> str:
     path = str(answer.headers["location"])
     if state in {"stopping", "stopped"}:
         await client.post(f"{path}/stop")
-    if state == "update":
+    if "update" in state:
         await world.enclave("web", name="web-a-1")
     await world.report("web", **STATES[state])
     word = STATES[state]["phase"]
@@ -57,7 +68,7 @@ async def made(client: httpx.AsyncClient, world: World, state: str) -> str:
     async def shown() -> bool:
         record = (await client.get(path)).json()
         told = "update_status" in record
-        return record["status"] == word and told is (state == "update")
+        return record["status"] == word and told is ("update" in state)
 
     await until(shown, what=f"state {state}")
     return path
@@ -77,7 +88,7 @@ async def test_each_action_in_each_state(
             assert answer.status_code == 409
             assert answer.json()["code"] == "CONFLICT"
             assert action.rsplit("/", maxsplit=1)[-1] in answer.json()["error"]
-            assert (state if state != "update" else "update") in answer.json()["error"]
+            assert ("update" if "update" in state else state) in answer.json()["error"]
 
 
 @pytest.mark.parametrize("state", STATES)
@@ -155,6 +166,44 @@ async def test_stop_and_start(facade: Facade, world: World) -> None:
 async def _start(client: httpx.AsyncClient, path: str) -> dict[str, Any] | None:
     answer = await client.post(f"{path}/start", json={"tag": "v1.1.0"})
     return answer.json() if answer.status_code == 200 else None
+
+
+async def test_accept_promotes_the_staged_update_and_answers_what_serves_then(
+    facade: Facade, world: World
+) -> None:
+    async with facade.client(world.key) as client:
+        path = await made(client, world, "staged update")
+        record = (await client.get(path)).json()
+        assert record["preview_domain"] == "web.preview.acme.containers.example"
+        async with asyncio.TaskGroup() as tasks:
+            accepting = tasks.create_task(client.post(f"{path}/update/accept"))
+
+            async def promoted() -> bool:
+                item = await world.container("web")
+                return item is not None and item["spec"].get("promote") == "b"
+
+            await until(promoted, what="the promotion in spec")
+            await world.report(
+                "web", **READY | {"currentTag": "v1.1.0", "activeEnclave": "web-b-1"}, update=None
+            )
+        answer = accepting.result()
+        assert answer.status_code == 200, answer.text
+        assert answer.json()["current_tag"] == "v1.1.0"
+        assert "update_status" not in answer.json()
+        assert (await client.get(f"{path}/update")).json() == {"has_update": False}
+
+
+async def test_accept_without_an_operator_answers_after_a_while_what_is_there(
+    facade: Facade, world: World
+) -> None:
+    async with facade.client(world.key) as client:
+        path = await made(client, world, "staged update")
+        answer = await client.post(f"{path}/update/accept")
+        assert answer.status_code == 200, answer.text
+        assert answer.json()["update_status"] == "ready"
+    item = await world.container("web")
+    assert item is not None
+    assert item["spec"]["promote"] == "b"
 
 
 async def test_cancel_writes_the_serving_request_back(facade: Facade, world: World) -> None:

@@ -80,7 +80,6 @@ async def test_a_registry_that_does_not_answer_is_told_from_a_missing_image(
 @pytest.mark.parametrize(
     ("change", "code", "field"),
     [
-        ({"staging": True}, "NotSupportedYet", "staging"),
         ({"ssh_keys": ["mine"], "debug": True}, "NotSupportedYet", "ssh_keys"),
         ({"replace_container_id": "00000000-0000-4000-8000-000000000000"}, "NotSupportedYet",
          "replace_container_id"),

@@ -14,6 +14,8 @@ from cloister_crds.names import (
     generated_hostname,
     host_label,
     object_name,
+    preview_hostname,
+    preview_service_name,
     secret_object_name,
     service_name,
     short_hash,
@@ -188,3 +190,20 @@ def test_names_of_deployments_are_stable_and_told_apart() -> None:
     assert deployment_name("acme/site") == "r-acme-site-" + short_hash("acme/site")
     assert deployment_name("acme/Site") != deployment_name("acme/site")
     assert deployment_name("a-b/c") != deployment_name("a/b-c")
+
+
+@given(CONTAINER_NAMES, CONTAINER_NAMES)
+def test_a_preview_has_a_service_of_its_own(one: str, other: str) -> None:
+    name = preview_service_name(one)
+    assert LETTER_LABEL.fullmatch(name)
+    assert name != service_name(other)
+    assert (name == preview_service_name(other)) == (one == other)
+
+
+@pytest.mark.parametrize(
+    ("debug", "want"),
+    [(False, "web.preview.acme.example.org"), (True, "web.preview.debug.acme.example.org")],
+)
+def test_preview_hostnames_are_stable(debug: bool, want: str) -> None:  # noqa: FBT001 - a case
+    got = preview_hostname("web", organization="acme", debug=debug, containers_domain="example.org")
+    assert got == want

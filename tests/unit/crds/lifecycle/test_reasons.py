@@ -88,7 +88,7 @@ def test_codes_of_the_file_mean_an_invalid_file() -> None:
 def test_codes_of_the_organization_checks_are_reasons() -> None:
     question = Question(
         name="-bad-",
-        spec=container_of(host="gone", secrets=("NOPE",), staging=True).spec,
+        spec=container_of(host="gone", secrets=("NOPE",), replaces="old").spec,
         organization=organization_of(subscribed=False),
         hosts=(host_of("tee", tee=TEE.SNP, network_isolation=NetworkIsolation.CONTAINER),),
         rank=10,

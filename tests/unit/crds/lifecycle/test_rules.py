@@ -27,6 +27,7 @@ from cloister_crds.lifecycle.rules import (
     lost_attempt_is_repeated,
     ready_candidate_takes_over,
     refused_request_is_stalled,
+    staged_candidate_awaits_promotion,
     starting_candidate_is_awaited,
     stopped_container_ends_its_enclaves,
     taken_hostname_stalls,
@@ -131,6 +132,19 @@ SCENES: dict[str, tuple[Rule | None, Scene]] = {
     "candidate ready": (
         ready_candidate_takes_over,
         scene_of(UPDATING, READY, CANDIDATE, service=routed(READY)),
+    ),
+    "candidate ready, staged": (
+        staged_candidate_awaits_promotion,
+        scene_of(subspec(UPDATING, staging=True), READY, CANDIDATE, service=routed(READY)),
+    ),
+    "candidate ready, staged and promoted": (
+        ready_candidate_takes_over,
+        scene_of(
+            subspec(UPDATING, staging=True, promote=CANDIDATE.spec.revision),
+            READY,
+            CANDIDATE,
+            service=routed(READY),
+        ),
     ),
     "lost before it was ready": (lost_attempt_is_repeated, scene_of(OLD, LOST)),
     "lost while it served": (lost_attempt_is_repeated, scene_of(SERVING, LOST)),

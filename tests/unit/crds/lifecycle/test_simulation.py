@@ -48,6 +48,8 @@ HAPPENINGS = st.one_of(
     st.sampled_from(["a", "b"]).map(lambda token: lambda w: w.ask(relaunch=token)),
     st.sampled_from(list(DesiredState)).map(lambda state: lambda w: w.ask(state=state)),
     st.booleans().map(lambda debug: lambda w: w.ask(debug=debug)),
+    st.sampled_from([True, False, None]).map(lambda staging: lambda w: w.ask(staging=staging)),
+    st.just(World.promote),
     st.sampled_from([1, 11, 61, 301, 1801]).map(lambda seconds: lambda w: w.let(seconds)),
     PLACES.map(lambda place: _each(World.start, place)),
     PLACES.map(lambda place: _each(World.start, place)),
@@ -95,6 +97,13 @@ def test_promises_hold_and_the_world_comes_to_rest(
         return
     stalled = holds(status.conditions, "Stalled")
     assert stalled != holds(status.conditions, "Ready")
+    if world.reason() == "AwaitingPromotion":
+        assert world.container.spec.staging
+        assert set(world.enclaves) == {status.active_enclave, status.candidate}
+        assert world.preview is not None
+        assert world.preview.selects == status.candidate
+        return
+    assert world.preview is None
     if not stalled:
         serving = world.enclaves[status.active_enclave]
         assert list(world.enclaves) == [status.active_enclave]
@@ -116,7 +125,7 @@ def test_a_new_good_request_always_gets_it_going_again(
     world.organization = organization_of()
     if HOSTNAME in world.claims and world.claims[HOSTNAME].spec.holder.name == "other":
         del world.claims[HOSTNAME]
-    world.ask(tag="v2.0.0", state=DesiredState.RUNNING, relaunch="good", debug=False)
+    world.ask(tag="v2.0.0", state=DesiredState.RUNNING, relaunch="good", debug=False, staging=False)
 
     world.settle()
 

@@ -279,13 +279,11 @@ def test_all_errors_come_at_once() -> None:
 @pytest.mark.parametrize(
     ("fields", "want"),
     [
-        ({"staging": True}, "spec.staging"),
         ({"auto_update": True}, "spec.autoUpdate"),
         ({"github_connected": False}, "spec.githubConnected"),
         ({"ssh_keys": ("alice",), "debug": True}, "spec.sshKeys"),
         ({"gpus": 1}, "spec.gpus"),
         ({"custom_domain": "api.example.test"}, "spec.customDomain"),
-        ({"promote": "abc"}, "spec.promote"),
         ({"replaces": "old"}, "spec.replaces"),
         ({"disable_confidential": True, "debug": True}, "spec.disableConfidential"),
     ],
@@ -296,15 +294,11 @@ def test_fields_of_spec_without_a_part(fields: dict[str, Any], want: str) -> Non
     assert problem.message.startswith(f"{want}: ")
 
 
-@pytest.mark.parametrize("fields", [{}, {"staging": False}, {"gpus": 0}, {"debug": True}])
+@pytest.mark.parametrize(
+    "fields", [{}, {"staging": True}, {"promote": "abc"}, {"gpus": 0}, {"debug": True}]
+)
 def test_fields_of_spec_with_a_part(fields: dict[str, Any]) -> None:
     assert not_supported_yet(spec_of(**fields)) == ()
-
-
-def test_staging_by_default_of_the_deployment_is_refused_unless_spec_says_no() -> None:
-    (problem,) = not_supported_yet(spec_of(), default_staging=True)
-    assert "defaultStaging" in problem.message
-    assert not_supported_yet(spec_of(staging=False), default_staging=True) == ()
 
 
 MODEL = ModelSpec(
