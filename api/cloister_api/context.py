@@ -9,15 +9,18 @@ import logging
 from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass
 
+from cloister_api.certificates.authority import Authority
 from cloister_api.encoding import Encoder
 from cloister_api.keyring import KeyRing
 from cloister_api.ledger.audit import AuditTrail
+from cloister_api.ledger.certificates import CertificateOrders
 from cloister_api.ledger.database import migrate, open_ledger
 from cloister_api.ledger.keys import AdminKeys
 from cloister_api.ledger.material import Material
 from cloister_api.organizations import Organizations
 from cloister_api.principal import Authenticator
 from cloister_api.resolution import Resolution
+from cloister_api.services.certificates import Certificates
 from cloister_api.services.changes import Changing
 from cloister_api.services.claims import Claims
 from cloister_api.services.creation import Creation
@@ -30,12 +33,15 @@ from cloister_clients.kube import KubeClient, KubeConfig
 from cloister_clients.registry import RegistryClient
 from cloister_clients.sources import provider_from
 
-__all__ = ["FIELD_MANAGER", "Context", "material_of", "running"]
+__all__ = ["FIELD_MANAGER", "Context", "authority_of", "material_of", "running"]
 
 logger = logging.getLogger(__name__)
 
 FIELD_MANAGER = "cloister-api"
 """Name under which the API server records what the facade writes."""
+
+AUTHORITY_NAME = "Cloister development authority"
+"""Common name of the authority that a development installation makes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +70,8 @@ class Context:
     """Changes containers."""
     validation: Validation
     """Questions that change nothing."""
+    certificates: Certificates
+    """Certificates of enclaves."""
 
 
 def material_of(settings: ApiSettings) -> Material:
@@ -79,6 +87,23 @@ def material_of(settings: ApiSettings) -> Material:
         logger.warning("development: making new key material in %s", path)
         return Material.create(path)
     return Material.read(path)
+
+
+def authority_of(settings: ApiSettings) -> Authority | None:
+    """Read the own authority; in development it is made at the first start; None = none signs.
+
+    Raises
+    ------
+    AuthorityError
+        When it is missing or cannot be used.
+    """
+    own = settings.certificates and settings.certificates.own
+    if not own:
+        return None
+    if settings.development and not own.key.exists() and not own.certificate.exists():
+        logger.warning("development: making a new certificate authority in %s", own.certificate)
+        return Authority.create(own.certificate, own.key, name=AUTHORITY_NAME, now=utc_now())
+    return Authority.read(own.certificate, own.key)
 
 
 @contextlib.asynccontextmanager
@@ -98,7 +123,7 @@ async def running(
 
     Raises
     ------
-    ConfigError, LedgerError, MaterialError
+    AuthorityError, ConfigError, LedgerError, MaterialError
         When the facade cannot start.
     """
     material = material_of(settings)
@@ -124,7 +149,17 @@ async def running(
             clock=clock,
         )
         stack.push_async_callback(resolution.aclose)
-        context = build(settings, clock, client, views, ring, resolution, AuditTrail(engine))
+        audit = AuditTrail(engine)
+        certificates = Certificates(
+            views=views,
+            orders=CertificateOrders(engine),
+            audit=audit,
+            clock=clock,
+            settings=settings.certificates,
+            authority=authority_of(settings),
+            wake=lambda: None,
+        )
+        context = build(settings, clock, client, views, ring, resolution, audit, certificates)
         organizations = Organizations(client, views.organizations, ring, clock)
         await stack.enter_async_context(
             background(
@@ -142,6 +177,7 @@ def build(
     ring: KeyRing,
     resolution: Resolution,
     audit: AuditTrail,
+    certificates: Certificates,
 ) -> Context:
     """Put the services together."""
     reading = Reading(client, views, write_wait=settings.write_wait_seconds)
@@ -183,6 +219,7 @@ def build(
             claims=claims,
             containers_domain=domain,
         ),
+        certificates=certificates,
     )
 
 

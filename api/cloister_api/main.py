@@ -22,7 +22,7 @@ from cloister_api.errors import (
 )
 from cloister_api.middleware import Gate
 from cloister_api.principal import Principal
-from cloister_api.routes import containers, health, unbuilt
+from cloister_api.routes import certificates, containers, health, unbuilt
 from cloister_api.settings import ApiSettings
 from cloister_clients.kube import KubeError
 
@@ -30,7 +30,12 @@ __all__ = ["create_app"]
 
 logger = logging.getLogger(__name__)
 
-ROUTERS: tuple[APIRouter, ...] = (containers.router, unbuilt.router, health.router)
+ROUTERS: tuple[APIRouter, ...] = (
+    containers.router,
+    certificates.router,
+    unbuilt.router,
+    health.router,
+)
 
 
 def create_app(settings: ApiSettings, on_failure: Callable[[], None]) -> FastAPI:

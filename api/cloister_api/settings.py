@@ -11,6 +11,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
+from cloister_api.certificates.settings import CertificateSettings
 from cloister_clients.registry import RegistrySettings
 from cloister_clients.sources import SourceSettings
 
@@ -60,6 +61,8 @@ class ApiSettings(Section):
     """Where repositories live."""
     registry: RegistrySettings = Field(default_factory=RegistrySettings)
     """How registries are reached."""
+    certificates: CertificateSettings | None = None
+    """Who signs certificates of enclaves; unset = nobody, and /api/shim/cert answers 503."""
     listen: ListenSettings = Field(default_factory=ListenSettings)
     """Where the facade listens."""
     kubeconfig: Path | None = None
@@ -71,7 +74,8 @@ class ApiSettings(Section):
     write_wait_seconds: Annotated[float, Field(gt=0, le=60)] = 5.0
     """How long a write waits for the facade's own copy to show it, in seconds. Default 5."""
     development: bool = False
-    """Makes missing key material at the first start instead of refusing to start. Default false."""
+    """Makes missing key material and a missing own authority at the first start instead of refusing
+    to start. Default false."""
     log_level: Annotated[str, Field(pattern=r"^(DEBUG|INFO|WARNING|ERROR)$")] = "INFO"
     """Least level of what is logged. Default INFO."""
 
@@ -105,7 +109,10 @@ class ApiSettings(Section):
             }
         )
         kubeconfig = (directory / self.kubeconfig).resolve() if self.kubeconfig else None
-        return self.model_copy(update={"ledger": ledger, "kubeconfig": kubeconfig})
+        certificates = self.certificates and self.certificates.anchored(directory)
+        return self.model_copy(
+            update={"ledger": ledger, "kubeconfig": kubeconfig, "certificates": certificates}
+        )
 
 
 def describe(error: ValidationError) -> str:

@@ -11,9 +11,10 @@ from typing import Any
 from cloister_api.organizations import ID_ANNOTATION
 from cloister_clients.kube import KubeClient, Reflector
 from cloister_clients.kube.kinds import of
-from cloister_crds.kinds import Container, Deployment, Host, Organization, Secret
+from cloister_crds.kinds import Container, Deployment, Enclave, Host, Organization, Secret
+from cloister_crds.kinds.enclave import EnclavePhase
 
-__all__ = ["HeldContainer", "Views", "hold"]
+__all__ = ["HeldContainer", "HeldEnclave", "Views", "hold", "hold_enclave"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +64,45 @@ def hold(item: dict[str, Any]) -> HeldContainer:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class HeldEnclave:
+    """What the facade needs of an Enclave."""
+
+    namespace: str
+    """Its namespace."""
+    name: str
+    """Its name."""
+    uid: str
+    """Its uid."""
+    live: bool
+    """Whether it may still ask for something: it was not deleted, has not failed or ended."""
+    hostnames: tuple[str, ...]
+    """Every host name that it serves."""
+    token_digest: str
+    """SHA-256 of its token in hexadecimal; empty = it has none."""
+
+
+def hold_enclave(item: dict[str, Any]) -> HeldEnclave:
+    """Make a `HeldEnclave` of an object of the API server.
+
+    Raises
+    ------
+    pydantic.ValidationError
+        When the object breaks a rule of its kind.
+    """
+    enclave = Enclave.read(item)
+    meta, phase = enclave.metadata, enclave.status.phase
+    return HeldEnclave(
+        namespace=meta.namespace or "",
+        name=meta.name,
+        uid=meta.uid,
+        live=meta.deletion_timestamp is None
+        and phase not in {EnclavePhase.FAILED, EnclavePhase.ENDED},
+        hostnames=enclave.spec.served_names,
+        token_digest=enclave.spec.token_digest,
+    )
+
+
 class Views:
     """All copies."""
 
@@ -71,6 +111,8 @@ class Views:
         """Containers of all organizations."""
         self.organizations = Reflector(client, of(Organization), Organization.read)
         """Organizations."""
+        self.enclaves = Reflector(client, of(Enclave), hold_enclave)
+        """Enclaves of all organizations."""
         self.hosts = Reflector(client, of(Host), Host.read)
         """Hosts."""
         self.deployments = Reflector(client, of(Deployment), Deployment.read)
@@ -84,6 +126,7 @@ class Views:
         return (
             self.containers,
             self.organizations,
+            self.enclaves,
             self.hosts,
             self.deployments,
             self.secrets,

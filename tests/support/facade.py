@@ -7,9 +7,11 @@ ledger and the facade are the real ones. No operator runs there, so a Container'
 
 import contextlib
 import os
+import secrets
 import signal
 import subprocess
 import sys
+import uuid
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -32,8 +34,10 @@ from cloister_api.settings import ApiSettings
 from cloister_clients.kube import KubeClient, KubeConfig, NotFound
 from cloister_clients.kube.kinds import NAMESPACE, of
 from cloister_crds.kinds import Container, Enclave, Host, HostnameClaim, Organization
+from cloister_crds.kinds.container import ContainerSpec
 from cloister_crds.lifecycle.request import record
 from cloister_crds.names import CONTAINER_LABEL, service_name
+from cloister_crds.tokens import token_digest, token_of
 from dev.cluster import Cluster
 from tests.support.cluster import unique
 from tests.support.git_server import Repositories, Repository
@@ -270,29 +274,55 @@ class World:
         present = await self.kube.get(of(Container), container, self.namespace)
         owner = Container.read(present)
         name = name or f"{container}-a-1"
-        body = {
-            "metadata": {
-                "name": name,
-                "labels": {CONTAINER_LABEL: service_name(container)},
-                "finalizers": list(finalizers),
-                "ownerReferences": [owner.owner_reference()],
-            },
-            "spec": {
-                "container": {"name": container, "uid": owner.metadata.uid},
-                "request": record(owner.spec).wire(),
-                "revision": "a",
-                "attempt": 1,
-                "repo": owner.spec.repo,
-                "tag": owner.spec.tag,
-                "commit": owner.spec.commit,
-                "configDigest": f"sha256:{'0' * 64}",
-                "configFile": "service-config.yml",
-                "summary": {"cpus": 2, "memoryMB": 8192},
-                "host": self.host,
-            },
+        metadata = {
+            "labels": {CONTAINER_LABEL: service_name(container)},
+            "finalizers": list(finalizers),
+            "ownerReferences": [owner.owner_reference()],
         }
+        spec = {
+            "container": {"name": container, "uid": owner.metadata.uid},
+            "request": record(owner.spec).wire(),
+            "tag": owner.spec.tag,
+            "commit": owner.spec.commit,
+        }
+        return await self._create_enclave(name, metadata, spec)
+
+    async def enclave_with_token(self, name: str) -> str:
+        """Make an Enclave with one host name, and answer its token."""
+        token = token_of(self.namespace, name, secrets.token_urlsafe(32))
+        request = {"repo": self.repo, "tag": "v1.0.0"}
+        spec = {
+            "container": {"name": name, "uid": str(uuid.uuid4())},
+            "request": record(ContainerSpec.model_validate({"name": name, **request})).wire(),
+            "tag": "v1.0.0",
+            "commit": "0" * 40,
+            "hostnames": [f"{name}.{self.organization}.{DOMAIN}"],
+            "tokenDigest": token_digest(token),
+        }
+        await self._create_enclave(name, {}, spec)
+        return token
+
+    async def _create_enclave(
+        self, name: str, metadata: dict[str, Any], spec: dict[str, Any]
+    ) -> str:
+        """Create an Enclave; what every one of these tests has is added."""
+        always = {
+            "revision": "a",
+            "attempt": 1,
+            "repo": self.repo,
+            "configDigest": f"sha256:{'0' * 64}",
+            "configFile": "service-config.yml",
+            "summary": {"cpus": 2, "memoryMB": 8192},
+            "host": self.host,
+        }
+        body = {"metadata": {"name": name, **metadata}, "spec": {**always, **spec}}
         await self.kube.create(of(Enclave), body, self.namespace)
         return name
+
+    async def report_enclave(self, name: str, **status: Any) -> None:
+        """Write an Enclave's status as the operator does."""
+        patch = {"status": status}
+        await self.kube.merge_patch(of(Enclave), name, patch, self.namespace, subresource="status")
 
     async def end_enclave(self, name: str) -> None:
         """End an Enclave, finalizers and all; no garbage collector runs here."""

@@ -10,8 +10,9 @@ from types import FrameType
 import click
 import uvicorn
 
+from cloister_api.certificates.authority import AuthorityError
 from cloister_api.commands.options import config_option, settings_of
-from cloister_api.context import material_of
+from cloister_api.context import authority_of, material_of
 from cloister_api.ledger.database import LedgerError
 from cloister_api.ledger.material import MaterialError
 from cloister_api.main import create_app
@@ -38,9 +39,10 @@ def api(config: Path) -> None:
     try:
         # Told here, in one sentence, rather than as a failed start of the server.
         material_of(settings)
+        authority_of(settings)
         KubeConfig.load(settings.kubeconfig, settings.kube_context)
         listener = listen(settings)
-    except (MaterialError, ConfigError, LedgerError, OSError) as error:
+    except (AuthorityError, MaterialError, ConfigError, LedgerError, OSError) as error:
         raise click.ClickException(str(error)) from error
     host, port = listener.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host

@@ -15,10 +15,20 @@ from sqlalchemy import (
     Table,
     Text,
     TypeDecorator,
+    UniqueConstraint,
 )
 from typing_extensions import override
 
-__all__ = ["ADMIN_KEYS", "AUDIT", "KEY_CHANGES", "METADATA", "UtcTime"]
+__all__ = [
+    "ADMIN_KEYS",
+    "AUDIT",
+    "CERTIFICATE_ORDERS",
+    "CERTIFICATE_SUBMISSIONS",
+    "CERTIFICATE_TURNS",
+    "KEY_CHANGES",
+    "METADATA",
+    "UtcTime",
+]
 
 METADATA = MetaData(
     naming_convention={
@@ -96,3 +106,46 @@ AUDIT = Table(
     Index(None, "target", "action"),
 )
 """Audit trail: one row for every write; it is only ever added to."""
+
+CERTIFICATE_ORDERS = Table(
+    "certificate_orders",
+    METADATA,
+    Column("id", String(36), primary_key=True),
+    Column("enclave_uid", String(64), nullable=False),
+    Column("enclave", String(512), nullable=False),
+    Column("request_digest", String(64), nullable=False),
+    Column("request", Text, nullable=False),
+    Column("names", Text, nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("message", Text, nullable=False),
+    Column("failures", Integer, nullable=False),
+    Column("created_at", UtcTime, nullable=False),
+    Column("due_at", UtcTime, nullable=False),
+    Column("held_by", String(36), nullable=True),
+    Column("held_until", UtcTime, nullable=True),
+    Column("order_url", Text, nullable=True),
+    Column("certificate", Text, nullable=True),
+    Column("not_after", UtcTime, nullable=True),
+    UniqueConstraint("enclave_uid", "request_digest"),
+    Index(None, "state", "due_at"),
+    Index(None, "enclave_uid", "created_at"),
+)
+"""Orders of certificates: what enclaves asked for, how far it is, and the certificate."""
+
+CERTIFICATE_SUBMISSIONS = Table(
+    "certificate_submissions",
+    METADATA,
+    Column("id", Integer, primary_key=True, autoincrement=True),
+    Column("at", UtcTime, nullable=False),
+    Column("names", Text, nullable=False),
+    Index(None, "at"),
+)
+"""Every order that was sent to the ACME authority, to keep its rate limits."""
+
+CERTIFICATE_TURNS = Table(
+    "certificate_turns",
+    METADATA,
+    Column("id", Integer, primary_key=True),
+    Column("value", BigInteger, nullable=False),
+)
+"""One row, counted up first in the transaction that takes an order: replicas take turns."""

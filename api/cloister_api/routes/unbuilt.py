@@ -42,7 +42,6 @@ UNBUILT: tuple[tuple[str, str], ...] = (
     ("GET", "/api/billing/transactions"),
     ("GET", "/api/config/models"),
     ("POST", "/api/shim/validate-key"),
-    ("POST", "/api/shim/cert"),
     ("POST", "/api/internal/usage-reports"),
     ("POST", "/api/webhooks/releases"),
     ("POST", "/api/webhooks/stripe"),

@@ -133,6 +133,9 @@ class EnclaveSpec(Model):
     preview: Word = ""
     """preview is the host name at which it can be tried while it waits for promotion; empty = it
     was not made to wait."""
+    token_digest: Word = ""
+    """tokenDigest is the SHA-256 of the enclave's token in hexadecimal; with the token the enclave
+    asks the API for its certificate. Empty = it has none."""
 
     @property
     def served_names(self) -> tuple[str, ...]:

@@ -1,0 +1,248 @@
+"""An own authority: its key and certificate in two files, and the certificates that it signs.
+
+For development and for networks whose clients trust it. `cloister ca create` makes one.
+"""
+
+import os
+import stat
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Self
+
+from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from cloister_api.certificates.request import CertificateRequest
+
+__all__ = ["Authority", "AuthorityError", "Signed"]
+
+YEARS = timedelta(days=3650)
+"""How long an authority's own certificate is good."""
+SKEW = timedelta(minutes=1)
+"""How much before the present a certificate begins, for clients whose clock is behind."""
+
+
+class AuthorityError(Exception):
+    """The authority cannot be made or read; the message says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Signed:
+    """A certificate that was signed."""
+
+    chain: str
+    """The certificate, then those between it and the root, PEM."""
+    not_after: datetime
+    """When it ends, in UTC."""
+
+
+@dataclass(frozen=True, slots=True)
+class Authority:
+    """The authority."""
+
+    certificates: tuple[x509.Certificate, ...]
+    """Its certificate, then those above it."""
+    key: ec.EllipticCurvePrivateKey = field(repr=False)
+    """Its private key."""
+
+    @classmethod
+    def create(cls, certificate: Path, key: Path, *, name: str, now: datetime) -> Self:
+        """Make an authority with a new key.
+
+        Parameters
+        ----------
+        certificate, key
+            Files to write; neither may exist.
+        name
+            Common name of its certificate.
+        now
+            Present time in UTC.
+
+        Raises
+        ------
+        AuthorityError
+            When a file exists or cannot be written.
+        """
+        private = ec.generate_private_key(ec.SECP256R1())
+        made = self_signed(private, name, now)
+        pem = private.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+        write_new(key, pem, 0o600)
+        try:
+            write_new(certificate, made.public_bytes(serialization.Encoding.PEM), 0o644)
+        except AuthorityError:
+            key.unlink()
+            raise
+        return cls((made,), private)
+
+    @classmethod
+    def read(cls, certificate: Path, key: Path) -> Self:
+        """Read an authority.
+
+        Raises
+        ------
+        AuthorityError
+            When a file is missing, open to others, or the two do not belong together.
+        """
+        private = read_key(key)
+        try:
+            found = x509.load_pem_x509_certificates(certificate.read_bytes())
+        except FileNotFoundError as error:
+            raise AuthorityError(
+                f"{certificate} does not exist; `cloister ca create` makes it"
+            ) from error
+        except OSError as error:
+            raise AuthorityError(f"{certificate}: {error.strerror}") from error
+        except ValueError as error:
+            raise AuthorityError(f"{certificate} holds no certificate (PEM)") from error
+        if found[0].public_key() != private.public_key():
+            raise AuthorityError(f"{key} is not the key of the first certificate in {certificate}")
+        with suppress(x509.ExtensionNotFound):
+            if found[0].extensions.get_extension_for_class(x509.BasicConstraints).value.ca:
+                return cls(tuple(found), private)
+        raise AuthorityError(f"the certificate in {certificate} may not sign others (CA:TRUE)")
+
+    @property
+    def pem(self) -> str:
+        """The certificates that clients are to trust, PEM."""
+        return "".join(written(one) for one in self.certificates)
+
+    def sign(self, request: CertificateRequest, lifetime: timedelta, now: datetime) -> Signed:
+        """Sign a request whose names were allowed.
+
+        Parameters
+        ----------
+        request
+            The request; only its key and its names are taken from it.
+        lifetime
+            How long the certificate is good; never longer than the authority's own.
+        now
+            Present time in UTC.
+
+        Raises
+        ------
+        AuthorityError
+            When the authority's own certificate has ended.
+        """
+        issuer = self.certificates[0]
+        not_after = min(now + lifetime, issuer.not_valid_after_utc).replace(microsecond=0)
+        if not_after <= now:
+            raise AuthorityError("the authority's certificate has ended; make a new authority")
+        public = request.csr.public_key()
+        names = x509.SubjectAlternativeName([x509.DNSName(name) for name in request.names])
+        usages = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH])
+        # RFC 5280, 4.1.2.6: without a subject the alternative name is critical.
+        leaf = (
+            x509.CertificateBuilder()
+            .subject_name(x509.Name([]))
+            .issuer_name(issuer.subject)
+            .public_key(public)
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - min(SKEW, lifetime / 2))
+            .not_valid_after(not_after)
+            .add_extension(names, critical=True)
+            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+            .add_extension(key_usage(signs_certificates=False), critical=True)
+            .add_extension(usages, critical=False)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
+            .add_extension(
+                x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key()),
+                critical=False,
+            )
+            .sign(self.key, hashes.SHA256())
+        )
+        between = (one for one in self.certificates if one.issuer != one.subject)
+        return Signed("".join(map(written, (leaf, *between))), not_after)
+
+
+def self_signed(key: ec.EllipticCurvePrivateKey, name: str, now: datetime) -> x509.Certificate:
+    """Make the certificate of a new authority."""
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - SKEW)
+        .not_valid_after(now + YEARS)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(key_usage(signs_certificates=True), critical=True)
+        .add_extension(identifier, critical=False)
+        .sign(key, hashes.SHA256())
+    )
+
+
+def key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
+    """Answer what a key is for: signing certificates, or handshakes."""
+    return x509.KeyUsage(
+        digital_signature=not signs_certificates,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=signs_certificates,
+        crl_sign=signs_certificates,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def read_key(path: Path) -> ec.EllipticCurvePrivateKey:
+    """Read the private key of an authority or an account.
+
+    Raises
+    ------
+    AuthorityError
+        When it is missing, open to others, or no ECDSA key.
+    """
+    try:
+        mode, content = path.stat().st_mode, path.read_bytes()
+    except FileNotFoundError as error:
+        raise AuthorityError(f"{path} does not exist; `cloister ca` makes it") from error
+    except OSError as error:
+        raise AuthorityError(f"{path}: {error.strerror}") from error
+    if mode & (stat.S_IRWXG | stat.S_IRWXO):
+        raise AuthorityError(f"{path} may be read by others; run `chmod 600 {path}`")
+    try:
+        key = serialization.load_pem_private_key(content, password=None)
+    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+        raise AuthorityError(f"{path} holds no private key without password (PEM)") from error
+    if not isinstance(key, ec.EllipticCurvePrivateKey):
+        raise AuthorityError(f"{path} holds no ECDSA key")
+    return key
+
+
+def write_new(path: Path, content: bytes, mode: int) -> None:
+    """Write a file that must not exist.
+
+    Raises
+    ------
+    AuthorityError
+        When it exists or cannot be written.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+    except FileExistsError as error:
+        raise AuthorityError(f"{path} exists; remove it yourself if it is not needed") from error
+    except OSError as error:
+        raise AuthorityError(f"{path}: {error.strerror}") from error
+
+
+def written(certificate: x509.Certificate) -> str:
+    """Answer a certificate as PEM."""
+    return certificate.public_bytes(serialization.Encoding.PEM).decode()

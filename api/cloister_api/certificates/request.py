@@ -1,0 +1,119 @@
+"""Reads certificate signing requests (PKCS #10, RFC 2986) and refuses all that is unusual in one.
+
+Pure. What an enclave sends needs a key and its host names and nothing else; an authority of ours
+must not sign what nobody looked at.
+"""
+
+import hashlib
+from dataclasses import dataclass, field
+
+from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID, ObjectIdentifier
+
+__all__ = ["CertificateRequest", "RequestError", "read_request"]
+
+BEGIN = "-----BEGIN CERTIFICATE REQUEST-----"
+END = "-----END CERTIFICATE REQUEST-----"
+EXTENSION_REQUEST = ObjectIdentifier("1.2.840.113549.1.9.14")
+"""Attribute that holds the extensions that are asked for (RFC 2985, 5.4.2)."""
+CURVES = ("secp256r1", "secp384r1")
+"""Curves of keys that are signed (RFC 5480)."""
+
+
+class RequestError(Exception):
+    """The request cannot be signed as it is; the message says what to change."""
+
+
+@dataclass(frozen=True, slots=True)
+class CertificateRequest:
+    """A request whose form is in order; whether its names may be signed is another question."""
+
+    csr: x509.CertificateSigningRequest = field(repr=False)
+    """The request."""
+    names: tuple[str, ...]
+    """Host names that it is for, sorted, each once, in lower case."""
+
+    @property
+    def pem(self) -> str:
+        """The request as PEM text, and nothing else."""
+        return self.csr.public_bytes(serialization.Encoding.PEM).decode()
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the request in hexadecimal: the same request sent again has the same."""
+        der = self.csr.public_bytes(serialization.Encoding.DER)
+        return hashlib.sha256(der).hexdigest()
+
+
+def read_request(text: str) -> CertificateRequest:
+    """Read a request.
+
+    Parameters
+    ----------
+    text
+        One PEM block.
+
+    Raises
+    ------
+    RequestError
+        When it is no such block, its signature does not fit its key, the key is none that is
+        signed, or something beside host names is asked for.
+    """
+    stripped = text.strip()
+    if not stripped.startswith(BEGIN) or not stripped.endswith(END) or stripped.count(BEGIN) != 1:
+        raise RequestError(f"send one PEM block that begins with {BEGIN} and ends with {END}")
+    try:
+        csr = x509.load_pem_x509_csr(stripped.encode("ascii"))
+        key, signed = csr.public_key(), csr.is_signature_valid
+        request = CertificateRequest(csr, names_of(csr))
+    except (ValueError, UnsupportedAlgorithm, x509.UnsupportedGeneralNameType) as error:
+        raise RequestError("the PEM block holds no certificate signing request") from error
+    if not isinstance(key, ec.EllipticCurvePublicKey) or key.curve.name not in CURVES:
+        raise RequestError("the key must be an ECDSA key on P-256 or P-384")
+    if not signed:
+        raise RequestError("the signature of the request does not fit its key")
+    return request
+
+
+def names_of(csr: x509.CertificateSigningRequest) -> tuple[str, ...]:
+    """Answer the host names of a request.
+
+    Raises
+    ------
+    RequestError
+        When something beside host names is asked for.
+    """
+    if any(attribute.oid != EXTENSION_REQUEST for attribute in csr.attributes):
+        raise RequestError("the request has attributes; leave out all but the host names")
+    extensions = list(csr.extensions)
+    if any(not isinstance(one.value, x509.SubjectAlternativeName) for one in extensions):
+        raise RequestError("the request asks for extensions; leave out all but subjectAltName")
+    if not extensions:
+        raise RequestError("the request names no host; put its host names into subjectAltName")
+    general = list(extensions[0].value)
+    if any(not isinstance(one, x509.DNSName) for one in general):
+        raise RequestError("subjectAltName holds something that is no host name")
+    names = {one.value.lower() for one in general}
+    if not names or "" in names:
+        raise RequestError("the request names no host; put its host names into subjectAltName")
+    check_subject(csr.subject, names)
+    return tuple(sorted(names))
+
+
+def check_subject(subject: x509.Name, names: set[str]) -> None:
+    """Refuse a subject that says more than one of the host names.
+
+    Raises
+    ------
+    RequestError
+        When it does.
+    """
+    for attribute in subject:
+        named = attribute.oid == NameOID.COMMON_NAME and str(attribute.value).lower() in names
+        if not named or len(list(subject)) > 1:
+            raise RequestError(
+                "the subject must be empty, or a common name that is one of the host names"
+            )

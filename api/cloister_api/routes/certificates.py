@@ -1,0 +1,46 @@
+"""POST /api/shim/cert, and the certificate of an own authority (client contract, section 4)."""
+
+from datetime import datetime
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Request, Response
+
+from cloister_api.errors import request_id_of
+from cloister_api.routes.request import answer, context_of
+from cloister_api.schemas.certificates import CertificateBody
+from cloister_api.services.certificates import Queued
+from cloister_api.views import HeldEnclave
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/api/shim", tags=["enclaves"])
+
+
+def holder(request: Request) -> HeldEnclave:
+    """Answer which enclave asks; refused before the fields of the body are looked at."""
+    return context_of(request).certificates.holder(request.headers.get("authorization"))
+
+
+@router.post("/cert")
+async def certificate(
+    request: Request, body: CertificateBody, enclave: Annotated[HeldEnclave, Depends(holder)]
+) -> Response:
+    """Sign an enclave's request: 200 with the chain, or 202 while the order is queued."""
+    service = context_of(request).certificates
+    said = await service.ask(enclave, body.csr, request_id_of(request))
+    if isinstance(said, Queued):
+        content = {"status": "queued", "message": said.message, "retry_after": said.retry_after}
+        return answer(content, 202, {"retry-after": str(said.retry_after)})
+    return answer({"certificate": said.certificate, "not_after": stamp(said.not_after)})
+
+
+@router.get("/ca")
+async def authority(request: Request) -> Response:
+    """Answer the certificate that clients of enclaves are to trust, where an own one signs."""
+    pem = context_of(request).certificates.authority_pem()
+    return Response(pem, media_type="application/x-pem-file")
+
+
+def stamp(moment: datetime) -> str:
+    """Write a time as the API does."""
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")

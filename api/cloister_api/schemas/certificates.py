@@ -1,0 +1,16 @@
+"""Body of the certificate endpoint (client contract, section 4, "Certificate")."""
+
+from typing import Annotated
+
+from pydantic import StringConstraints
+
+from cloister_api.schemas.envelope import Body
+
+__all__ = ["CertificateBody"]
+
+
+class CertificateBody(Body):
+    """What an enclave sends."""
+
+    csr: Annotated[str, StringConstraints(min_length=1, max_length=16_384)]
+    """Certificate signing request, one PEM block."""

@@ -1,0 +1,266 @@
+"""Certificates for enclaves: who asks, for which names, who signs (client contract, section 4).
+
+An enclave proves itself by its token and gets its own host names alone. The same request sent
+again is the same order, so that an enclave polls by repeating itself.
+"""
+
+import hmac
+import logging
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from cloister_api.certificates.authority import Authority, AuthorityError
+from cloister_api.certificates.request import CertificateRequest, RequestError, read_request
+from cloister_api.certificates.settings import CertificateSettings
+from cloister_api.errors import ApiError, bad_request, conflict, forbidden, not_found, unavailable
+from cloister_api.ledger.audit import AuditRow, AuditTrail
+from cloister_api.ledger.certificates import CertificateOrder, CertificateOrders, OrderState
+from cloister_api.views import HeldEnclave, Views
+from cloister_clients.clock import Clock
+from cloister_crds.tokens import token_digest, token_holder
+
+__all__ = ["Certificates", "Issued", "Queued"]
+
+logger = logging.getLogger(__name__)
+
+HOUR = timedelta(hours=1)
+SOONEST, LATEST = 2, 300
+"""Bounds of the seconds after which an enclave is to ask again."""
+UNKNOWN = ApiError(
+    401,
+    "UNAUTHORIZED",
+    "no live enclave has this token; send Authorization: Bearer <token of the enclave>",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Issued:
+    """A certificate."""
+
+    certificate: str = field(repr=False)
+    """Chain, PEM."""
+    not_after: datetime
+    """When it ends, in UTC."""
+
+
+@dataclass(frozen=True, slots=True)
+class Queued:
+    """A certificate that is not there yet."""
+
+    retry_after: int
+    """Seconds after which to send the same request again."""
+    message: str
+    """What it waits for."""
+
+
+class Certificates:
+    """Answers requests of enclaves."""
+
+    def __init__(
+        self,
+        *,
+        views: Views,
+        orders: CertificateOrders,
+        audit: AuditTrail,
+        clock: Clock,
+        settings: CertificateSettings | None,
+        authority: Authority | None,
+        wake: Callable[[], None],
+    ) -> None:
+        """Prepare the service.
+
+        Parameters
+        ----------
+        views
+            Copies of custom resources.
+        orders
+            Orders in the ledger.
+        audit
+            The audit trail.
+        clock
+            Tells the time.
+        settings
+            Who signs; None = nobody.
+        authority
+            The own authority; None = another issuer signs.
+        wake
+            Called when an order was queued.
+        """
+        self._views = views
+        self._orders = orders
+        self._audit = audit
+        self._clock = clock
+        self._settings = settings
+        self._authority = authority
+        self._wake = wake
+
+    def authority_pem(self) -> str:
+        """Answer the certificates that clients are to trust, PEM.
+
+        Raises
+        ------
+        ApiError
+            404 when no own authority signs.
+        """
+        if self._authority is None:
+            raise not_found("own certificate authority")
+        return self._authority.pem
+
+    async def ask(self, enclave: HeldEnclave, csr: str, request_id: str) -> Issued | Queued:
+        """Answer an enclave's request.
+
+        Parameters
+        ----------
+        enclave
+            Who asks, from `holder`.
+        csr
+            Its certificate signing request.
+        request_id
+            Identifier of the request.
+
+        Raises
+        ------
+        ApiError
+            400 when the request is not in order, 403 when it names another's host, 409 when the
+            authority refused it, 429 when the enclave asks too often, 503 when nobody signs here
+            at present.
+        """
+        if self._settings is None:
+            raise unavailable(
+                "nobody signs certificates here: the administrator has to set `certificates` in "
+                "the settings of the API",
+                retry_after=LATEST,
+            )
+        try:
+            request = read_request(csr)
+        except RequestError as error:
+            raise bad_request("csr", str(error)) from error
+        foreign = [name for name in request.names if name not in enclave.hostnames]
+        if foreign:
+            raise forbidden(
+                f"{', '.join(foreign)}: not a host name of this enclave; it may ask for "
+                f"{', '.join(enclave.hostnames) or 'none'}"
+            )
+        order = await self._orders.find(enclave.uid, request.digest)
+        if order is None:
+            order = await self._new_order(enclave, request, request_id)
+        return self._answer(order)
+
+    def holder(self, authorization: str | None) -> HeldEnclave:
+        """Answer the live Enclave that an Authorization header is of.
+
+        Raises
+        ------
+        ApiError
+            401 when there is none; 503 until the copy has been filled.
+        """
+        if not self._views.enclaves.ready:
+            raise unavailable("the facade has not read the cluster yet; try again")
+        scheme, _, token = (authorization or "").partition(" ")
+        token = token.strip()
+        holder = token_holder(token) if scheme.lower() == "bearer" else None
+        entry = self._views.enclaves.get(holder[1], holder[0]) if holder else None
+        wanted = entry.value.token_digest if entry else ""
+        # One comparison in one time, whatever was found.
+        same = hmac.compare_digest(wanted.encode(), token_digest(token).encode())
+        if entry is None or not same or not entry.value.live:
+            raise UNKNOWN
+        return entry.value
+
+    async def _new_order(
+        self, enclave: HeldEnclave, request: CertificateRequest, request_id: str
+    ) -> CertificateOrder:
+        """Sign a request, or queue it.
+
+        Raises
+        ------
+        ApiError
+            429 when the enclave asks too often, 503 when the authority cannot sign.
+        """
+        assert self._settings is not None
+        now = self._clock()
+        await self._check_rate(enclave, self._settings.requests_per_hour, now)
+        certificate, not_after = None, None
+        if self._authority is not None:
+            assert self._settings.own is not None
+            lifetime = timedelta(seconds=self._settings.own.lifetime_seconds)
+            try:
+                signed = self._authority.sign(request, lifetime, now)
+            except AuthorityError as error:
+                logger.error("no certificate can be signed: %s", error)  # noqa: TRY400 - its words
+                raise unavailable(str(error), retry_after=LATEST) from error
+            certificate, not_after = signed.chain, signed.not_after
+        order = await self._orders.add(
+            enclave_uid=enclave.uid,
+            enclave=f"{enclave.namespace}/{enclave.name}",
+            request_digest=request.digest,
+            request=request.pem,
+            names=request.names,
+            now=now,
+            certificate=certificate,
+            not_after=not_after,
+        )
+        await self._note(enclave, order, request_id, now)
+        if order.state is OrderState.QUEUED:
+            self._wake()
+        return order
+
+    async def _check_rate(self, enclave: HeldEnclave, most: int, now: datetime) -> None:
+        """Refuse more new requests of an enclave within an hour than are allowed.
+
+        Raises
+        ------
+        ApiError
+            429.
+        """
+        times = await self._orders.times_since(enclave.uid, now - HOUR)
+        if len(times) < most:
+            return
+        seconds = math.ceil((times[-most] + HOUR - now).total_seconds())
+        raise ApiError(
+            429,
+            "RATE_LIMITED",
+            f"this enclave has made {len(times)} new requests within an hour, {most} are allowed; "
+            "send the last one again, or wait",
+            retry_after=max(SOONEST, seconds),
+        )
+
+    def _answer(self, order: CertificateOrder) -> Issued | Queued:
+        """Answer what an order has become.
+
+        Raises
+        ------
+        ApiError
+            409 when the authority refused it.
+        """
+        if order.state is OrderState.REFUSED:
+            raise conflict(f"no certificate: {order.message}; send a new request")
+        if order.certificate is None or order.not_after is None:
+            left = (order.due_at - self._clock()).total_seconds()
+            seconds = min(max(math.ceil(left), SOONEST), LATEST)
+            return Queued(seconds, order.message or "the order is in the queue of the authority")
+        return Issued(order.certificate, order.not_after)
+
+    async def _note(
+        self, enclave: HeldEnclave, order: CertificateOrder, request_id: str, now: datetime
+    ) -> None:
+        """Write the audit row of a new order."""
+        slugs = (
+            one.value.metadata.name
+            for one in self._views.organizations.all()
+            if one.value.spec.namespace == enclave.namespace
+        )
+        await self._audit.add(
+            AuditRow(
+                at=now,
+                request_id=request_id,
+                organization=next(slugs, enclave.namespace),
+                actor=f"enclave {enclave.name}"[:253],
+                key_id=None,
+                action="certificate.order",
+                target=enclave.uid,
+                result=f"{200 if order.state is OrderState.ISSUED else 202}",
+            )
+        )
