@@ -17,7 +17,7 @@ from cloister_crds.kinds.enclave import (
     EnclaveSummary,
     OwningContainer,
 )
-from cloister_crds.kinds.host import Host, HostSpec, NetworkIsolation
+from cloister_crds.kinds.host import TEE, Host, HostSpec, NetworkIsolation, TEEUnit
 from cloister_crds.kinds.hostnameclaim import ClaimHolder, HostnameClaim, HostnameClaimSpec
 from cloister_crds.kinds.meta import Condition, ObjectMeta
 from cloister_crds.kinds.organization import Billing, Organization, OrganizationSpec
@@ -34,6 +34,7 @@ from cloister_crds.names import enclave_name
 
 __all__ = [
     "COMMIT",
+    "CONFIDENTIAL",
     "DOMAIN",
     "IMAGE",
     "NAMESPACE",
@@ -74,6 +75,14 @@ def organization_of(*, subscribed: bool = True, **spec: Any) -> Organization:
         metadata=ObjectMeta(name="acme", uid="org-1", generation=1),
         spec=OrganizationSpec(namespace=NAMESPACE, **given),
     )
+
+
+CONFIDENTIAL: dict[str, Any] = {
+    "tee": TEE.SNP,
+    "tee_unit": TEEUnit.POD,
+    "runtime_class_name": "kata-qemu-snp",
+}
+"""What makes a Host's enclaves confidential machines of their own."""
 
 
 def host_of(name: str = "plain", **spec: Any) -> Host:

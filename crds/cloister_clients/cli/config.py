@@ -1,4 +1,4 @@
-"""``cloister config``: judge a configuration file, and tell what it gives its containers.
+"""``cloister config``: judge a configuration file, tell what it gives, measure its enclave.
 
 Exit codes: 0 the file is valid, 1 it is not, 2 it cannot be read (or the command is wrong).
 """
@@ -13,6 +13,7 @@ from typing import Any, Final
 import click
 
 from cloister_clients.cli.explanation import explanation
+from cloister_clients.cli.measurement import measure
 from cloister_clients.cli.verdict import print_verdict
 from cloister_crds.config import ParsedConfig, Rules, parse
 
@@ -24,7 +25,10 @@ UNREADABLE: Final = 2
 
 @click.group()
 def config() -> None:
-    """Validate and explain configuration files (service-config.yml)."""
+    """Validate, explain and measure configuration files (service-config.yml)."""
+
+
+config.add_command(measure)
 
 
 def _judging(command: Callable[..., None]) -> Callable[..., None]:

@@ -17,12 +17,20 @@ __all__ = [
     "HostCapacity",
     "HostSpec",
     "HostStatus",
+    "InitdataFile",
     "NetworkIsolation",
     "NodeLabel",
     "Overcommit",
     "Sizing",
+    "TEEUnit",
     "Toleration",
 ]
+
+DOCUMENT_FILE = "measurement.json"
+"""Name under which the initdata of an enclave carries its own measurement document."""
+INITDATA_LENGTH = 131_072
+"""Most characters of all initdata files of a Host together: the compressed document is an
+annotation, and all annotations of a Pod share 256 KiB (Kubernetes, "Annotations")."""
 
 
 class TEE(StrEnum):
@@ -31,6 +39,15 @@ class TEE(StrEnum):
     NONE = "None"
     SNP = "SNP"
     TDX = "TDX"
+
+
+class TEEUnit(StrEnum):
+    """What the memory encryption of a TEE encloses."""
+
+    NODE = "Node"
+    """The whole node is a confidential machine; enclaves share it."""
+    POD = "Pod"
+    """Each enclave Pod is a confidential machine of its own (a Kata runtime class)."""
 
 
 class NetworkIsolation(StrEnum):
@@ -168,10 +185,107 @@ class Overcommit(Model):
     """memoryPercent of the file's memory that the Pod requests. Default 100."""
 
 
+class InitdataFile(Model):
+    """A file that the initdata of each enclave carries (initdata specification, "data")."""
+
+    name: Annotated[
+        str,
+        Field(min_length=1, max_length=63),
+        matches(
+            r"^[A-Za-z0-9][A-Za-z0-9._-]*$",
+            "name of an initdata file is of letters, digits, dots, hyphens and underscores, such "
+            "as policy.rego",
+        ),
+    ]
+    """name of the file: aa.toml, cdh.toml and policy.rego are read by the guest's components."""
+    content: Annotated[str, Field(max_length=INITDATA_LENGTH)]
+    """content of the file. Not secret: the machine's owner and every auditor read it."""
+
+
 class HostSpec(Model):
     """What the administrator says of the node pool."""
 
     CEL: ClassVar[tuple[Cel, ...]] = (
+        Cel(
+            rule="self.tee == 'None' || has(self.teeUnit)",
+            message="teeUnit is needed with a tee; set it to Pod where each enclave is a "
+            "confidential machine of its own, to Node where the nodes are",
+            field_path=".teeUnit",
+            reason="FieldValueRequired",
+            check=lambda spec: spec.tee is TEE.NONE or spec.tee_unit is not None,
+        ),
+        Cel(
+            rule="self.tee != 'None' || !has(self.teeUnit)",
+            message="teeUnit has no meaning with tee None; leave it out or name the tee",
+            field_path=".teeUnit",
+            reason="FieldValueForbidden",
+            check=lambda spec: spec.tee is not TEE.NONE or spec.tee_unit is None,
+        ),
+        Cel(
+            rule="!has(self.teeUnit) || self.teeUnit != 'Pod' || has(self.runtimeClassName)",
+            message="runtimeClassName is needed with teeUnit Pod; name the class that starts a "
+            "confidential machine, such as kata-qemu-snp",
+            field_path=".runtimeClassName",
+            reason="FieldValueRequired",
+            check=lambda spec: (
+                spec.tee_unit is not TEEUnit.POD or spec.runtime_class_name is not None
+            ),
+        ),
+        Cel(
+            rule="!has(self.initdata) || size(self.initdata) == 0 || "
+            "(has(self.teeUnit) && self.teeUnit == 'Pod')",
+            message="initdata is for teeUnit Pod only: nothing measures it elsewhere; leave "
+            "initdata out",
+            field_path=".initdata",
+            reason="FieldValueForbidden",
+            check=lambda spec: not spec.initdata or spec.tee_unit is TEEUnit.POD,
+        ),
+        Cel(
+            rule=f"!has(self.initdata) || !self.initdata.exists(f, f.name == '{DOCUMENT_FILE}')",
+            message=f"the name {DOCUMENT_FILE} is the platform's own; name the initdata file "
+            "otherwise",
+            field_path=".initdata",
+            check=lambda spec: all(each.name != DOCUMENT_FILE for each in spec.initdata),
+        ),
+        Cel(
+            rule="!has(self.initdata) || "
+            f"self.initdata.map(f, size(f.content)).sum() <= {INITDATA_LENGTH}",
+            message=f"initdata has more than {INITDATA_LENGTH} characters together; shorten the "
+            "policy",
+            field_path=".initdata",
+            check=lambda spec: sum(len(f.content) for f in spec.initdata) <= INITDATA_LENGTH,
+        ),
+        Cel(
+            rule="!has(self.attestationService) || self.tee != 'None'",
+            message="attestationService has no meaning with tee None; leave it out or name the tee",
+            field_path=".attestationService",
+            reason="FieldValueForbidden",
+            check=lambda spec: spec.attestation_service is None or spec.tee is not TEE.NONE,
+        ),
+        Cel(
+            rule="!has(self.teeUnit) || self.teeUnit != 'Node' || "
+            "(has(self.attestationService) && self.attestationService.startsWith('unix://'))",
+            message="attestationService is needed with teeUnit Node as the socket of the node's "
+            "attestation service, such as unix:///run/attestation/api.sock",
+            field_path=".attestationService",
+            reason="FieldValueRequired",
+            check=lambda spec: (
+                spec.tee_unit is not TEEUnit.NODE
+                or (spec.attestation_service or "").startswith("unix://")
+            ),
+        ),
+        Cel(
+            rule="!has(self.teeUnit) || self.teeUnit != 'Pod' || !has(self.attestationService) || "
+            "self.attestationService.startsWith('http://')",
+            message="attestationService of teeUnit Pod is an address on the loopback of the "
+            "enclave's own machine, such as http://127.0.0.1:8006",
+            field_path=".attestationService",
+            check=lambda spec: (
+                spec.tee_unit is not TEEUnit.POD
+                or spec.attestation_service is None
+                or spec.attestation_service.startswith("http://")
+            ),
+        ),
         Cel(
             rule="!has(self.overcommit) || self.tee == 'None'",
             message="overcommit is for tee None only: the memory of a confidential machine is "
@@ -184,6 +298,27 @@ class HostSpec(Model):
 
     tee: TEE = TEE.NONE
     """tee is None, SNP or TDX. None is never shown as confidential. Default None."""
+    tee_unit: TEEUnit | None = None
+    """teeUnit is what is encrypted: Pod, each enclave is a confidential machine (Kata), or Node,
+    the nodes are. Needed with a tee, unset without."""
+    initdata: Annotated[
+        tuple[InitdataFile, ...], Field(max_length=16), ListType("map", keys=("name",))
+    ] = ()
+    """initdata lists files for the guest of each enclave, beside its measurement document; their
+    digest is measured by the hardware. teeUnit Pod only. Default none."""
+    attestation_service: (
+        Annotated[
+            str,
+            Field(max_length=255),
+            matches(
+                r"^(http://127[.]0[.]0[.]1:[1-9][0-9]{0,4}|unix:///[A-Za-z0-9_./-]+)$",
+                "attestationService is http://127.0.0.1:PORT or unix:///PATH",
+            ),
+        ]
+        | None
+    ) = None
+    """attestationService answers for evidence inside the confidential machine, as the REST server
+    of the guest components does. Unset with teeUnit Pod = http://127.0.0.1:8006."""
     runtime_class_name: ObjectName | None = None
     """runtimeClassName of enclave Pods, such as kata-qemu-snp; unset = the node's default."""
     node_selector: Annotated[

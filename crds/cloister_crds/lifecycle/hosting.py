@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable
 
-from cloister_crds.kinds.host import TEE, Host, NetworkIsolation
+from cloister_crds.kinds.host import TEE, Host, HostSpec, NetworkIsolation
 from cloister_crds.kinds.meta import Condition, ConditionStatus
 from cloister_crds.lifecycle.conditions import Finding, condition
 
-__all__ = ["findings", "host_named", "pick_host", "trouble"]
+__all__ = ["findings", "host_named", "pick_host", "profile", "trouble"]
 
 
 def host_named(name: str, hosts: Iterable[Host]) -> Host | None:
@@ -41,6 +41,36 @@ def pick_host(named: str | None, hosts: Iterable[Host]) -> Host | None:
     if named is not None:
         return host_named(named, everything)
     return next((each for each in everything if each.spec.default), None)
+
+
+def profile(spec: HostSpec, *, without_tee: bool) -> HostSpec:
+    """Answer a Host's spec as it counts for one enclave.
+
+    Parameters
+    ----------
+    spec
+        Spec of the Host.
+    without_tee
+        Whether the request switched the TEE off (disableConfidential, debug only).
+
+    Returns
+    -------
+    HostSpec
+        The spec itself, or one of a Host of the same nodes without TEE. There the Pod is an
+        ordinary one: neither the runtime class nor what the guest of a machine is given has a
+        meaning.
+    """
+    if not without_tee or spec.tee is TEE.NONE:
+        return spec
+    return spec.model_copy(
+        update={
+            "tee": TEE.NONE,
+            "tee_unit": None,
+            "runtime_class_name": None,
+            "initdata": (),
+            "attestation_service": None,
+        }
+    )
 
 
 def trouble(host: Host) -> Condition | None:

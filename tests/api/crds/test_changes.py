@@ -100,7 +100,13 @@ CHANGES = {
     "an Organization's limits": Change(
         "Organization", {"namespace": "org-a"}, {"limits": {"containers": 3}}, ""
     ),
-    "a Host's tee": Change("Host", {}, {"tee": "SNP"}, ""),
+    "a Host's tee": Change(
+        "Host",
+        {},
+        {"tee": "SNP", "teeUnit": "Pod", "runtimeClassName": "kata-qemu-snp"},
+        "",
+    ),
+    "a Host's tee without its unit": Change("Host", {}, {"tee": "SNP"}, "teeUnit is needed"),
     "an overcommitted Host's tee": Change(
         "Host",
         {"overcommit": {"cpuPercent": 10}},

@@ -89,7 +89,8 @@ def test_another_namespace_is_left_alone(operated: Installation, which: str, rea
 
 def test_a_host_that_needs_the_guest_says_so(operated: Installation) -> None:
     name = f"{operated.slug}-tee"
-    operated.apply(manifest("Host", name, {"tee": "SNP", "networkIsolation": "Pod"}))
+    spec = {"tee": "SNP", "teeUnit": "Pod", "runtimeClassName": "kata-qemu-snp"}
+    operated.apply(manifest("Host", name, {**spec, "networkIsolation": "Pod"}))
     try:
         ready = ready_of(operated, "hosts.cloister.dev", name)
         assert (ready["status"], ready["reason"]) == ("False", "NotSupportedYet")

@@ -158,12 +158,81 @@ def test_sets_of_numbers_take_no_fractions_and_nothing_twice() -> None:
             Limits.model_validate({"cpus": wrong})
 
 
+POD = {"tee": "SNP", "teeUnit": "Pod", "runtimeClassName": "kata-qemu-snp"}
+NODE = {"tee": "TDX", "teeUnit": "Node", "attestationService": "unix:///run/aa/api.sock"}
+POLICY = {"name": "policy.rego", "content": "package agent_policy"}
+
+CONFIDENTIAL: dict[str, tuple[dict[str, Any], str, str]] = {
+    "no unit": ({"tee": "SNP"}, "spec.teeUnit", "teeUnit is needed with a tee"),
+    "a unit of nothing": (
+        {"teeUnit": "Pod", "runtimeClassName": "kata"},
+        "spec.teeUnit",
+        "no meaning with tee None",
+    ),
+    "no runtime class": (
+        {"tee": "SNP", "teeUnit": "Pod"},
+        "spec.runtimeClassName",
+        "name the class that starts a confidential machine",
+    ),
+    "initdata that nothing measures": (
+        {**NODE, "initdata": [POLICY]},
+        "spec.initdata",
+        "initdata is for teeUnit Pod only",
+    ),
+    "the platform's own file": (
+        {**POD, "initdata": [{"name": "measurement.json", "content": ""}]},
+        "spec.initdata",
+        "the platform's own",
+    ),
+    "too long a policy": (
+        {**POD, "initdata": [{"name": n, "content": "x" * 70_000} for n in ("a", "b")]},
+        "spec.initdata",
+        "more than 131072 characters together",
+    ),
+    "a service without TEE": (
+        {"attestationService": "http://127.0.0.1:8006"},
+        "spec.attestationService",
+        "no meaning with tee None",
+    ),
+    "no socket of the node": (
+        {**NODE, "attestationService": "http://127.0.0.1:8006"},
+        "spec.attestationService",
+        "needed with teeUnit Node as the socket",
+    ),
+    "a socket of another machine": (
+        {**POD, "attestationService": "unix:///run/aa.sock"},
+        "spec.attestationService",
+        "an address on the loopback",
+    ),
+    "an address elsewhere": (
+        {**POD, "attestationService": "http://10.0.0.1:8006"},
+        "spec.attestationService",
+        "attestationService is http://127.0.0.1:PORT or unix:///PATH",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", CONFIDENTIAL)
+def test_a_confidential_host_says_what_is_missing(what: str) -> None:
+    spec, field, sentence = CONFIDENTIAL[what]
+    with pytest.raises(ValidationError) as caught:
+        Host.read({"metadata": {"name": "tee"}, "spec": spec})
+    found = problems(caught)
+    assert list(found) == [field]
+    assert sentence in found[field]
+
+
+@pytest.mark.parametrize("spec", [POD, NODE, {**POD, "initdata": [POLICY]}])
+def test_both_kinds_of_confidential_hosts_can_be_said(spec: dict[str, Any]) -> None:
+    assert Host.read({"metadata": {"name": "tee"}, "spec": spec}).spec.tee_unit is not None
+
+
 def test_only_hosts_without_tee_are_overcommitted() -> None:
-    spec = {"tee": "SNP", "overcommit": {"cpuPercent": 50}}
+    spec = {**POD, "overcommit": {"cpuPercent": 50}}
     with pytest.raises(ValidationError, match="overcommit is for tee None only"):
         Host.read({"metadata": {"name": "snp"}, "spec": spec})
     assert Host.read(
-        {"metadata": {"name": "plain"}, "spec": {**spec, "tee": "None"}}
+        {"metadata": {"name": "plain"}, "spec": {"overcommit": {"cpuPercent": 50}}}
     ).spec.overcommit
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cloister_crds.kinds.host import TEE, NetworkIsolation
+from cloister_crds.kinds.host import NetworkIsolation
 from cloister_crds.lifecycle.reasons import (
     REASONS,
     Kind,
@@ -18,6 +18,7 @@ from cloister_crds.lifecycle.reasons import (
 )
 from cloister_crds.lifecycle.validation import Question, validate_for_organization
 from tests.support.builders import (
+    CONFIDENTIAL,
     container_of,
     file_of,
     host_of,
@@ -90,7 +91,7 @@ def test_codes_of_the_organization_checks_are_reasons() -> None:
         name="-bad-",
         spec=container_of(host="gone", secrets=("NOPE",), replaces="old").spec,
         organization=organization_of(subscribed=False),
-        hosts=(host_of("tee", tee=TEE.SNP, network_isolation=NetworkIsolation.CONTAINER),),
+        hosts=(host_of("tee", **CONFIDENTIAL, network_isolation=NetworkIsolation.CONTAINER),),
         rank=10,
         release=release_of(file_of(cpus=3)),
     )

@@ -15,7 +15,7 @@ from cloister_crds.config.model import (
     Shim,
 )
 from cloister_crds.kinds.container import Variable
-from cloister_crds.kinds.host import TEE, Host, NetworkIsolation
+from cloister_crds.kinds.host import Host, NetworkIsolation
 from cloister_crds.kinds.organization import Billing, Entitlements, Limits
 from cloister_crds.lifecycle.conditions import Finding, merge
 from cloister_crds.lifecycle.observed import Failed
@@ -29,6 +29,7 @@ from cloister_crds.lifecycle.validation import (
 )
 from cloister_crds.problems import Problem, Severity
 from tests.support.builders import (
+    CONFIDENTIAL,
     IMAGE,
     NOW,
     container_of,
@@ -121,7 +122,7 @@ WRONG_SPECS: dict[str, tuple[dict[str, Any], tuple[str, str]]] = {
         {"hosts": (unready(host_of(), "NotSupportedYet"),)},
         ("spec.host", "NotSupportedYet"),
     ),
-    "host with a tee": ({"hosts": (host_of(tee=TEE.SNP),)}, ("host.tee", "NotSupportedYet")),
+    "host with a tee": ({"hosts": (host_of(**CONFIDENTIAL),)}, ("host.tee", "NotSupportedYet")),
     "host with isolation": (
         {"hosts": (host_of(network_isolation=NetworkIsolation.CONTAINER),)},
         ("host.networkIsolation", "NotSupportedYet"),

@@ -1,0 +1,37 @@
+"""What identifies an enclave: its measurement document, and the initdata that hardware measures.
+
+Pure: the operator, the facade and ``cloister config measure`` get the same bytes from the same
+inputs. `docs/measurement.md` tells an auditor how to recompute them.
+"""
+
+from cloister_crds.measurement.document import (
+    DOCUMENT_VERSION,
+    MeasuredContainer,
+    MeasuredHost,
+    MeasurementDocument,
+    canonical,
+)
+from cloister_crds.measurement.enclave import Measurement, PlatformImages, measure
+from cloister_crds.measurement.initdata import (
+    Initdata,
+    digest_of,
+    field_value,
+    initdata_text,
+    to_annotation,
+)
+
+__all__ = [
+    "DOCUMENT_VERSION",
+    "Initdata",
+    "MeasuredContainer",
+    "MeasuredHost",
+    "Measurement",
+    "MeasurementDocument",
+    "PlatformImages",
+    "canonical",
+    "digest_of",
+    "field_value",
+    "initdata_text",
+    "measure",
+    "to_annotation",
+]

@@ -1,0 +1,115 @@
+"""From a file, a Host and the platform's images to what identifies their enclave."""
+
+import hashlib
+from dataclasses import dataclass
+
+from cloister_crds.config.model import ServiceConfig
+from cloister_crds.kinds.host import DOCUMENT_FILE, TEE, HostSpec, TEEUnit
+from cloister_crds.measurement.document import (
+    MeasuredContainer,
+    MeasuredHost,
+    MeasurementDocument,
+    canonical,
+)
+from cloister_crds.measurement.initdata import Initdata, initdata_text
+
+__all__ = ["POLICY_FILE", "POLICY_NAME", "Measurement", "PlatformImages", "measure"]
+
+POLICY_FILE = "policy.rego"
+"""Initdata file with the rules by which the guest judges what the host asks it to do."""
+POLICY_NAME = "cloister_measurement"
+"""Name under which those rules find the measurement document."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlatformImages:
+    """The images of ours in every enclave."""
+
+    guest: str
+    """Image of the guest program, with its digest."""
+    shim: str
+    """Image of the shim, with its digest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """What identifies an enclave."""
+
+    document: MeasurementDocument
+    """The measurement document."""
+    initdata: Initdata | None
+    """What the hardware measures; None = nothing of the enclave (no TEE, or the node's)."""
+
+    @property
+    def text(self) -> bytes:
+        """The document's canonical bytes."""
+        return canonical(self.document)
+
+    @property
+    def digest(self) -> str:
+        """``sha256:`` and the hash of `text`."""
+        return _digest(self.text)
+
+
+def measure(
+    config: ServiceConfig,
+    config_digest: str,
+    *,
+    host: HostSpec,
+    images: PlatformImages,
+    service: str,
+    debug: bool,
+    gpus: int | None,
+) -> Measurement:
+    """Measure an enclave before it exists.
+
+    Parameters
+    ----------
+    config
+        The parsed file.
+    config_digest
+        ``sha256:`` and the hash of the file's bytes.
+    host
+        Spec of the Host as it counts for the enclave: for a debug enclave without the Host's TEE
+        that of `cloister_crds.lifecycle.hosting.profile`.
+    images
+        Images of the platform.
+    service
+        Name of the mount and of the well-known paths.
+    debug
+        Whether it is a debug enclave.
+    gpus
+        GPUs that the request asks for; None = the file's.
+    """
+    wanted = config.gpus if gpus is None else gpus
+    document = MeasurementDocument(
+        service=service,
+        config_digest=config_digest,
+        containers=tuple(
+            MeasuredContainer(name=each.name, image=each.image) for each in config.containers
+        ),
+        guest_image=images.guest,
+        shim_image=images.shim,
+        debug=debug,
+        gpus=wanted,
+        host=MeasuredHost(
+            tee=host.tee,
+            tee_unit=host.tee_unit,
+            runtime_class_name=host.runtime_class_name,
+            network_isolation=host.network_isolation,
+            sizing=host.sizing,
+            gpu_resource=host.gpu.resource if host.gpu and wanted else None,
+            initdata={each.name: _digest(each.content.encode()) for each in host.initdata},
+        ),
+    )
+    if host.tee is TEE.NONE or host.tee_unit is not TEEUnit.POD:
+        return Measurement(document, None)
+    text = canonical(document).decode()
+    files = {each.name: each.content for each in host.initdata} | {DOCUMENT_FILE: text}
+    if POLICY_FILE in files:
+        files[POLICY_FILE] = f"{files[POLICY_FILE]}\n{POLICY_NAME} := {text}\n"
+    return Measurement(document, Initdata(host.tee, initdata_text(host.tee, files)))
+
+
+def _digest(content: bytes) -> str:
+    return f"sha256:{hashlib.sha256(content).hexdigest()}"
