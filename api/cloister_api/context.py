@@ -9,6 +9,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass
 
+from cloister_api.accounts import Accounts, accounts
 from cloister_api.certificates.authority import Authority
 from cloister_api.encoding import Encoder
 from cloister_api.keyring import KeyRing
@@ -16,7 +17,7 @@ from cloister_api.ledger.audit import AuditTrail
 from cloister_api.ledger.certificates import CertificateOrders
 from cloister_api.ledger.database import migrate, open_ledger
 from cloister_api.ledger.keys import AdminKeys
-from cloister_api.ledger.material import Material
+from cloister_api.ledger.material import FollowedMaterial, Material
 from cloister_api.organizations import Organizations
 from cloister_api.principal import Authenticator
 from cloister_api.resolution import Resolution
@@ -72,6 +73,8 @@ class Context:
     """Questions that change nothing."""
     certificates: Certificates
     """Certificates of enclaves."""
+    accounts: Accounts
+    """Regular keys and usage."""
 
 
 def material_of(settings: ApiSettings) -> Material:
@@ -126,7 +129,7 @@ async def running(
     AuthorityError, ConfigError, LedgerError, MaterialError
         When the facade cannot start.
     """
-    material = material_of(settings)
+    material = FollowedMaterial(settings.ledger.key_material, material_of(settings))
     await asyncio.to_thread(migrate, settings.ledger.path)
     async with contextlib.AsyncExitStack() as stack:
         client = await stack.enter_async_context(
@@ -159,11 +162,18 @@ async def running(
             authority=authority_of(settings),
             wake=lambda: None,
         )
-        context = build(settings, clock, client, views, ring, resolution, audit, certificates)
+        books = await stack.enter_async_context(accounts(settings, engine, material, views, clock))
+        context = build(
+            settings, clock, client, views, ring, resolution, audit, certificates, books
+        )
         organizations = Organizations(client, views.organizations, ring, clock)
         await stack.enter_async_context(
             background(
-                on_failure, ring.run(), organizations.guard(), *(view.run() for view in views.all)
+                on_failure,
+                ring.run(),
+                organizations.guard(),
+                *books.loops,
+                *(view.run() for view in views.all),
             )
         )
         yield context
@@ -178,6 +188,7 @@ def build(
     resolution: Resolution,
     audit: AuditTrail,
     certificates: Certificates,
+    books: Accounts,
 ) -> Context:
     """Put the services together."""
     reading = Reading(client, views, write_wait=settings.write_wait_seconds)
@@ -220,6 +231,7 @@ def build(
             containers_domain=domain,
         ),
         certificates=certificates,
+        accounts=books,
     )
 
 

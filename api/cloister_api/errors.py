@@ -16,6 +16,7 @@ from starlette.exceptions import HTTPException
 
 from cloister_api.schemas.containers import PATTERN_WORDS
 from cloister_api.schemas.envelope import Detail
+from cloister_api.schemas.keys import KEY_PATTERN_WORDS
 from cloister_clients.kube import KubeError, Unavailable
 from cloister_crds.problems import Problem
 
@@ -152,7 +153,8 @@ def detail_of(problem: dict[str, Any]) -> Detail:
     if kind in {"model_attributes_type", "dict_type", "model_type"} and not field:
         return Detail("", "Invalid", "the body must be a JSON object")
     if kind == "string_pattern_mismatch":
-        wanted = PATTERN_WORDS.get(problem["ctx"]["pattern"], str(problem["msg"]))
+        words = PATTERN_WORDS | KEY_PATTERN_WORDS
+        wanted = words.get(problem["ctx"]["pattern"], str(problem["msg"]))
         return Detail(field, "Invalid", f"does not have the form it must have: {wanted}")
     return Detail(field, "Invalid", str(problem["msg"]))
 

@@ -9,7 +9,7 @@ import logging
 from datetime import datetime
 
 from cloister_api.ledger.keys import AdminKey, AdminKeys
-from cloister_api.ledger.material import Material
+from cloister_api.ledger.material import Sealing
 
 __all__ = ["KeyRing"]
 
@@ -26,7 +26,7 @@ USE_SECONDS = 60.0
 class KeyRing:
     """The keys by their index."""
 
-    def __init__(self, keys: AdminKeys, material: Material) -> None:
+    def __init__(self, keys: AdminKeys, material: Sealing) -> None:
         self._keys = keys
         self._material = material
         self._by_index: dict[bytes, AdminKey] = {}

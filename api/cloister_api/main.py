@@ -6,9 +6,8 @@ from contextlib import asynccontextmanager
 
 from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
-from starlette.routing import Match
+from starlette.routing import Match, Route
 
 from cloister_api.context import running
 from cloister_api.errors import (
@@ -22,7 +21,7 @@ from cloister_api.errors import (
 )
 from cloister_api.middleware import Gate
 from cloister_api.principal import Principal
-from cloister_api.routes import certificates, containers, health, unbuilt
+from cloister_api.routes import certificates, containers, health, keys, shim, unbuilt
 from cloister_api.settings import ApiSettings
 from cloister_clients.kube import KubeError
 
@@ -31,8 +30,10 @@ __all__ = ["create_app"]
 logger = logging.getLogger(__name__)
 
 ROUTERS: tuple[APIRouter, ...] = (
+    shim.router,
     containers.router,
     certificates.router,
+    keys.router,
     unbuilt.router,
     health.router,
 )
@@ -115,6 +116,6 @@ def allowed_methods(request: Request) -> set[str]:
     methods: set[str] = set()
     for router in ROUTERS:
         for route in router.routes:
-            if isinstance(route, APIRoute) and route.matches(request.scope)[0] is not Match.NONE:
+            if isinstance(route, Route) and route.matches(request.scope)[0] is not Match.NONE:
                 methods |= route.methods or set()
     return methods

@@ -48,6 +48,16 @@ class LedgerSettings(Section):
     """File with the two secret keys, mode 0600; `cloister admin-key init` makes it."""
 
 
+class KeyCheckSettings(Section):
+    """How often one regular key may be checked."""
+
+    rate_per_second: Annotated[float, Field(gt=0, le=1_000_000)] | None = None
+    """Checks per second of one key over all replicas; None = no limit. A shim asks at most once a
+    second for a key that it knows, so this bounds shims, not requests."""
+    burst: Annotated[int, Field(ge=1, le=1_000_000)] = 100
+    """Checks that a key may make at once over all replicas. Default 100."""
+
+
 class ApiSettings(Section):
     """Everything that the administrator says about the facade."""
 
@@ -63,6 +73,8 @@ class ApiSettings(Section):
     """How registries are reached."""
     certificates: CertificateSettings | None = None
     """Who signs certificates of enclaves; unset = nobody, and /api/shim/cert answers 503."""
+    key_check: KeyCheckSettings = Field(default_factory=KeyCheckSettings)
+    """How often one regular key may be checked."""
     listen: ListenSettings = Field(default_factory=ListenSettings)
     """Where the facade listens."""
     kubeconfig: Path | None = None

@@ -38,6 +38,11 @@ def org() -> None:
 @click.option(
     "--subscription/--no-subscription", default=False, help="Active container subscription or not."
 )
+@click.option(
+    "--token-billing/--no-token-billing",
+    default=False,
+    help="Active token billing or not; API keys need it.",
+)
 @click.option("--host-selection", is_flag=True, help="Containers may name their Host.")
 @kubeconfig_option
 def create(
@@ -47,6 +52,7 @@ def create(
     members: tuple[str, ...],
     containers: int,
     subscription: bool,  # noqa: FBT001 - click passes options by keyword
+    token_billing: bool,  # noqa: FBT001 - as above
     host_selection: bool,  # noqa: FBT001 - as above
     kubeconfig: Path | None,
 ) -> None:
@@ -60,7 +66,7 @@ def create(
             members=tuple(people),
             limits=Limits(containers=containers),
             entitlements=Entitlements(host_selection=host_selection),
-            billing=Billing(container_subscription=subscription),
+            billing=Billing(container_subscription=subscription, token_billing=token_billing),
         ),
     )
     finish(create_organization(organization, kubeconfig))

@@ -1,4 +1,4 @@
-"""The form of admin keys: ``admin_``, 30 random characters, 6 of checksum, all base62.
+"""The form of keys: a prefix, 30 random characters, 6 of checksum, all base62.
 
 The checksum lets garbage be refused without a look-up; it is no secret and proves nothing else.
 """
@@ -7,19 +7,22 @@ import secrets
 import string
 import zlib
 
-__all__ = ["ADMIN_PREFIX", "generate", "masked", "well_formed"]
+__all__ = ["ADMIN_PREFIX", "MASK_SHOWN", "REGULAR_PREFIX", "generate", "masked", "well_formed"]
 
 ADMIN_PREFIX = "admin_"
 """What admin keys begin with (spec, "Authentication")."""
+REGULAR_PREFIX = "tk_"
+"""What regular keys begin with (client contract, section 4)."""
 ALPHABET = string.digits + string.ascii_uppercase + string.ascii_lowercase
 RANDOM_LENGTH = 30
 CHECKSUM_LENGTH = 6
 MASK_SHOWN = 8
+"""How many characters of a key those see who may not read it (client contract, section 4)."""
 
 
-def generate() -> str:
+def generate(prefix: str = ADMIN_PREFIX) -> str:
     """Make a new key; 30 characters of base62 are 178 random bits."""
-    body = ADMIN_PREFIX + "".join(secrets.choice(ALPHABET) for _ in range(RANDOM_LENGTH))
+    body = prefix + "".join(secrets.choice(ALPHABET) for _ in range(RANDOM_LENGTH))
     return body + checksum(body)
 
 
@@ -33,21 +36,29 @@ def checksum(body: str) -> str:
     return digits.rjust(CHECKSUM_LENGTH, ALPHABET[0])
 
 
-def well_formed(key: str) -> bool:
-    """Answer whether a text can be an admin key at all.
+def well_formed(key: str, prefix: str = ADMIN_PREFIX) -> bool:
+    """Answer whether a text can be a key at all.
 
     Parameters
     ----------
     key
-        Whatever stood in the Authorization header.
+        Whatever stood in the request.
+    prefix
+        What keys of its sort begin with.
     """
-    if len(key) != len(ADMIN_PREFIX) + RANDOM_LENGTH + CHECKSUM_LENGTH or not key.isascii():
+    if len(key) != len(prefix) + RANDOM_LENGTH + CHECKSUM_LENGTH or not key.isascii():
         return False
-    if not key.startswith(ADMIN_PREFIX):
+    if not key.startswith(prefix):
         return False
     return checksum(key[:-CHECKSUM_LENGTH]) == key[-CHECKSUM_LENGTH:]
 
 
 def masked(key: str) -> str:
-    """Answer the first characters of a key and asterisks, for those who may not read it."""
+    """Answer the first characters of a key and asterisks, for those who may not read it.
+
+    Parameters
+    ----------
+    key
+        The key, or its first characters.
+    """
     return key[:MASK_SHOWN] + "*" * 24

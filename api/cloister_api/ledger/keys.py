@@ -14,10 +14,10 @@ from sqlalchemy import RowMapping, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from cloister_api.ledger.keyformat import generate
-from cloister_api.ledger.material import Material
+from cloister_api.ledger.material import Sealing
 from cloister_api.ledger.tables import ADMIN_KEYS, KEY_CHANGES
 
-__all__ = ["AdminKey", "AdminKeys"]
+__all__ = ["AdminKey", "AdminKeys", "seal_context"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class AdminKey:
 class AdminKeys:
     """The table of admin keys."""
 
-    def __init__(self, engine: AsyncEngine, material: Material) -> None:
+    def __init__(self, engine: AsyncEngine, material: Sealing) -> None:
         self._engine = engine
         self._material = material
 

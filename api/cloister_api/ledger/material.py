@@ -2,7 +2,8 @@
 
 One makes the index under which a key is found (HMAC-SHA256), one seals values that their creator
 may read again (AES-256-GCM, a data key for each value, bound to where the value belongs). Both lie
-in one file that only the process's user may read.
+in one file that only the process's user may read. While the sealing key is changed, the file holds
+the previous one as well: it opens what is not sealed anew yet, and seals nothing.
 """
 
 import base64
@@ -15,12 +16,12 @@ import secrets
 import stat
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Self
+from typing import Any, Protocol, Self
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-__all__ = ["Material", "MaterialError"]
+__all__ = ["FollowedMaterial", "Material", "MaterialError", "Sealing"]
 
 KEY_BYTES = 32
 NONCE_BYTES = 12
@@ -31,14 +32,29 @@ class MaterialError(Exception):
     """The keys cannot be read or do not fit; the message says what to do."""
 
 
+class Sealing(Protocol):
+    """What tables of keys need of the key material."""
+
+    def index(self, key: str) -> bytes:
+        """Answer the index under which a key is kept."""
+
+    def seal(self, value: str, *, context: str) -> str:
+        """Seal a value so that it can be read in the same context alone."""
+
+    def unseal(self, sealed: str, *, context: str) -> str:
+        """Answer a sealed value."""
+
+
 @dataclass(frozen=True, slots=True)
 class Material:
-    """The two keys."""
+    """The two keys, and the sealing key before while it is changed."""
 
     index_key: bytes = field(repr=False)
     """Key of the HMAC; changing it makes every issued key unknown."""
     sealing_key: bytes = field(repr=False)
     """Key that wraps the data keys; losing it makes sealed values unreadable."""
+    previous_key: bytes | None = field(default=None, repr=False)
+    """Sealing key before the present one; None = no change is going on."""
 
     @classmethod
     def create(cls, path: Path) -> Self:
@@ -50,26 +66,50 @@ class Material:
             When there is a file already or it cannot be written.
         """
         made = cls(secrets.token_bytes(KEY_BYTES), secrets.token_bytes(KEY_BYTES))
-        text = json.dumps(
-            {
-                "index": base64.b64encode(made.index_key).decode(),
-                "sealing": base64.b64encode(made.sealing_key).decode(),
-            }
-        )
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(handle, "w") as file:
-                file.write(text + "\n")
-                file.flush()
-                os.fsync(file.fileno())
+            write_new(path, made.text())
         except FileExistsError as error:
             raise MaterialError(
-                f"{path} exists; delete it yourself if every admin key may become invalid"
+                f"{path} exists; delete it yourself if every key may become invalid"
             ) from error
         except OSError as error:
             raise MaterialError(f"{path}: {error.strerror}") from error
         return made
+
+    def text(self) -> str:
+        """Answer what the file holds."""
+        parts = {"index": self.index_key, "sealing": self.sealing_key}
+        if self.previous_key is not None:
+            parts["previous"] = self.previous_key
+        return json.dumps({name: base64.b64encode(key).decode() for name, key in parts.items()})
+
+    def replace(self, path: Path) -> None:
+        """Put this in place of a file, whole or not at all.
+
+        Raises
+        ------
+        MaterialError
+            When the file cannot be written.
+        """
+        beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+        try:
+            write_new(beside, self.text())
+            beside.replace(path)
+        except OSError as error:
+            beside.unlink(missing_ok=True)
+            raise MaterialError(
+                f"{path}: {error.strerror}; where the file is mounted read-only, work on a copy "
+                "and put the copy in its place"
+            ) from error
+
+    def with_new_sealing_key(self) -> "Material":
+        """Answer material that seals with a new key and still opens what this one sealed."""
+        return Material(self.index_key, secrets.token_bytes(KEY_BYTES), self.sealing_key)
+
+    def without_previous(self) -> "Material":
+        """Answer material that opens only what the present key sealed."""
+        return Material(self.index_key, self.sealing_key)
 
     @classmethod
     def read(cls, path: Path) -> Self:
@@ -93,9 +133,8 @@ class Material:
             raise MaterialError(f"{path} may be read by others; run `chmod 600 {path}`")
         try:
             document = json.loads(text)
-            keys = [
-                base64.b64decode(document[name], validate=True) for name in ("index", "sealing")
-            ]
+            names = ["index", "sealing", *(["previous"] if "previous" in document else [])]
+            keys = [base64.b64decode(document[name], validate=True) for name in names]
         except (ValueError, KeyError, TypeError, binascii.Error) as error:
             raise MaterialError(
                 f"{path} holds no keys as `cloister admin-key init` makes"
@@ -131,17 +170,136 @@ class Material:
         MaterialError
             When it was sealed with another key or for another context, or was changed.
         """
-        version, _, rest = sealed.partition(".")
-        wrapped, _, payload = rest.partition(".")
-        if version != VERSION:
-            raise MaterialError(
-                f"sealed value of version {version!r}; this release reads {VERSION}"
-            )
+        wrapped, payload = parts_of(sealed)
+        for key in self.opening_keys():
+            try:
+                data_key = decrypt(key, wrapped, context)
+                return decrypt(data_key, payload, context).decode()
+            except (InvalidTag, ValueError):
+                continue
+        raise MaterialError("a sealed value does not open with this key material")
+
+    def opening_keys(self) -> tuple[bytes, ...]:
+        """Answer the keys that may have sealed a value, the present one first."""
+        return (self.sealing_key, *([self.previous_key] if self.previous_key else []))
+
+    def sealed_anew(self, sealed: str, *, context: str) -> str | None:
+        """Wrap the data key of a sealed value with the present sealing key.
+
+        Parameters
+        ----------
+        sealed
+            The sealed value.
+        context
+            Where it belongs.
+
+        Returns
+        -------
+        str or None
+            The value sealed anew; None = the present key sealed it already.
+
+        Raises
+        ------
+        MaterialError
+            When neither the present nor the previous key opens it.
+        """
+        wrapped, payload = parts_of(sealed)
+        for key in self.opening_keys():
+            try:
+                data_key = decrypt(key, wrapped, context)
+            except (InvalidTag, ValueError):
+                continue
+            if key is self.sealing_key:
+                return None
+            again = encrypt(self.sealing_key, data_key, context)
+            return f"{VERSION}.{encode(again)}.{encode(payload)}"
+        raise MaterialError("a sealed value does not open with this key material")
+
+
+class FollowedMaterial:
+    """The key material of a running process, read anew when its file changes."""
+
+    def __init__(self, path: Path, present: Material) -> None:
+        self._path = path
+        self._present = present
+        self._seen = self._stamp()
+
+    def _stamp(self) -> Any:
+        found = self._path.stat()
+        return (found.st_mtime_ns, found.st_ino, found.st_size)
+
+    def look(self) -> None:
+        """Read the file if it changed.
+
+        Raises
+        ------
+        MaterialError
+            When it cannot be used, or its index key is another one; the material stays as it was.
+        """
         try:
-            data_key = decrypt(self.sealing_key, decode(wrapped), context)
-            return decrypt(data_key, decode(payload), context).decode()
-        except (InvalidTag, binascii.Error, ValueError) as error:
-            raise MaterialError("a sealed value does not open with this key material") from error
+            stamp = self._stamp()
+        except OSError as error:
+            raise MaterialError(f"{self._path}: {error.strerror}") from error
+        if stamp == self._seen:
+            return
+        read = Material.read(self._path)
+        if read.index_key != self._present.index_key:
+            raise MaterialError(
+                f"{self._path} holds another index key, with which no issued key is known; put the "
+                "file back"
+            )
+        self._present, self._seen = read, stamp
+
+    def index(self, key: str) -> bytes:
+        """Answer the index under which a key is kept."""
+        return self._present.index(key)
+
+    def seal(self, value: str, *, context: str) -> str:
+        """Seal a value so that it can be read in the same context alone."""
+        return self._present.seal(value, context=context)
+
+    def unseal(self, sealed: str, *, context: str) -> str:
+        """Answer a sealed value.
+
+        Raises
+        ------
+        MaterialError
+            When it does not open.
+        """
+        return self._present.unseal(sealed, context=context)
+
+
+def write_new(path: Path, text: str) -> None:
+    """Write a file that is not there yet and that only this user may read, to the disk.
+
+    Raises
+    ------
+    OSError
+        When it exists or cannot be written.
+    """
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(handle, "w") as file:
+        file.write(text + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def parts_of(sealed: str) -> tuple[bytes, bytes]:
+    """Answer the wrapped data key and the payload of a sealed value.
+
+    Raises
+    ------
+    MaterialError
+        When it has another form.
+    """
+    version, _, rest = sealed.partition(".")
+    wrapped, _, payload = rest.partition(".")
+    if version != VERSION:
+        raise MaterialError(f"sealed value of version {version!r}; this release reads {VERSION}")
+    try:
+        return decode(wrapped), decode(payload)
+    except (binascii.Error, ValueError) as error:
+        raise MaterialError("a sealed value does not open with this key material") from error
 
 
 def encrypt(key: bytes, value: bytes, context: str) -> bytes:

@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 
 from sqlalchemy import (
     BigInteger,
+    Boolean,
     Column,
     DateTime,
     Dialect,
@@ -16,19 +17,28 @@ from sqlalchemy import (
     Text,
     TypeDecorator,
     UniqueConstraint,
+    text,
 )
 from typing_extensions import override
 
 __all__ = [
     "ADMIN_KEYS",
+    "API_KEYS",
     "AUDIT",
+    "BIG_ID",
     "CERTIFICATE_ORDERS",
     "CERTIFICATE_SUBMISSIONS",
     "CERTIFICATE_TURNS",
     "KEY_CHANGES",
+    "KEY_TOTALS",
     "METADATA",
+    "REPLICAS",
+    "SEQUENCES",
     "UtcTime",
 ]
+
+BIG_ID = BigInteger().with_variant(Integer, "sqlite")
+"""Type of numbers that the database gives out; SQLite counts only in its own integer type."""
 
 METADATA = MetaData(
     naming_convention={
@@ -149,3 +159,64 @@ CERTIFICATE_TURNS = Table(
     Column("value", BigInteger, nullable=False),
 )
 """One row, counted up first in the transaction that takes an order: replicas take turns."""
+SEQUENCES = Table(
+    "sequences",
+    METADATA,
+    Column("name", String(32), primary_key=True),
+    Column("value", BigInteger, nullable=False),
+)
+"""Counters of changes. A writer counts up first, which makes it wait for the writer before it, so
+that rows become visible in the order of their numbers."""
+
+API_KEYS = Table(
+    "api_keys",
+    METADATA,
+    Column("id", BIG_ID, primary_key=True, autoincrement=True),
+    Column("key_index", LargeBinary(32), nullable=False, unique=True),
+    Column("sealed", Text, nullable=False),
+    Column("shown", String(8), nullable=False),
+    Column("name", String(128), nullable=False),
+    Column("organization", String(253), nullable=False),
+    Column("organization_id", String(64), nullable=False),
+    Column("created_by", String(253), nullable=False),
+    Column("created_at", UtcTime, nullable=False),
+    Column("expires_at", UtcTime, nullable=True),
+    Column("max_tokens", BigInteger, nullable=True),
+    Column("metadata", Text, nullable=False),
+    Column("disabled", Boolean, nullable=False),
+    Column("deleted_at", UtcTime, nullable=True),
+    Column("last_used_at", UtcTime, nullable=True),
+    Column("change", BigInteger, nullable=False),
+    Index(None, "change"),
+    Index(
+        "uq_api_keys_live_name",
+        "organization_id",
+        "name",
+        unique=True,
+        sqlite_where=text("deleted_at IS NULL"),
+        postgresql_where=text("deleted_at IS NULL"),
+    ),
+)
+"""Regular keys. A deleted one keeps its row without its value, so that its usage keeps a name."""
+
+KEY_TOTALS = Table(
+    "key_totals",
+    METADATA,
+    Column("key_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("input_tokens", BigInteger, nullable=False),
+    Column("output_tokens", BigInteger, nullable=False),
+    Column("cached_input_tokens", BigInteger, nullable=False),
+    Column("requests", BigInteger, nullable=False),
+    Column("cost", BigInteger, nullable=False),
+    Column("change", BigInteger, nullable=False),
+    Index(None, "change"),
+)
+"""What each key has used since it was made; cost in nano-dollars."""
+
+REPLICAS = Table(
+    "replicas",
+    METADATA,
+    Column("id", String(36), primary_key=True),
+    Column("seen_at", UtcTime, nullable=False),
+)
+"""Facades that run on this ledger, by their own heartbeat; rate limits are divided by them."""

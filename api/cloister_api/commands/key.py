@@ -1,0 +1,105 @@
+"""``cloister key``: regular keys, for administrators of the installation. No value is shown."""
+
+import asyncio
+import getpass
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import click
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from cloister_api.commands.options import config_option, finish, settings_of
+from cloister_api.context import material_of
+from cloister_api.ledger.apikeys import ApiKey, ApiKeys
+from cloister_api.ledger.audit import AuditRow, AuditTrail
+from cloister_api.ledger.database import migrate, open_ledger
+from cloister_api.ledger.keyformat import masked
+from cloister_api.settings import ApiSettings
+from cloister_clients.clock import utc_now
+
+__all__ = ["key"]
+
+
+@click.group()
+def key() -> None:
+    """Regular API keys: list, disable, enable."""
+
+
+@asynccontextmanager
+async def opened(settings: ApiSettings) -> AsyncIterator[tuple[AsyncEngine, ApiKeys]]:
+    """Open the ledger for a command."""
+    await asyncio.to_thread(migrate, settings.ledger.path)
+    engine = open_ledger(settings.ledger.path)
+    try:
+        yield engine, ApiKeys(engine, material_of(settings))
+    finally:
+        await engine.dispose()
+
+
+@key.command("list")
+@click.option("--organization", default=None, help="Slug; all organizations where not given.")
+@config_option
+def list_keys(organization: str | None, config: Path) -> None:
+    """List regular keys without their values."""
+    for found in finish(read(settings_of(config), organization)):
+        state = "disabled" if found.disabled else "enabled"
+        cap = "no cap" if found.max_tokens is None else f"cap {found.max_tokens}"
+        click.echo(
+            f"{found.id}\t{found.organization}\t{found.name}\t{masked(found.shown)}\t"
+            f"of {found.created_by}\t{found.input_tokens + found.output_tokens} tokens\t{cap}\t"
+            f"{state}"
+        )
+
+
+async def read(settings: ApiSettings, organization: str | None) -> list[ApiKey]:
+    """Read the living keys."""
+    async with opened(settings) as (_, keys):
+        return await keys.living(organization)
+
+
+@key.command()
+@click.argument("number", type=int)
+@config_option
+def disable(number: int, config: Path) -> None:
+    """Switch the key NUMBER off: it answers as an unknown one within a second."""
+    finish(switch(settings_of(config), number, disabled=True))
+    click.echo(f"key {number} is disabled")
+
+
+@key.command()
+@click.argument("number", type=int)
+@config_option
+def enable(number: int, config: Path) -> None:
+    """Switch the key NUMBER on again."""
+    finish(switch(settings_of(config), number, disabled=False))
+    click.echo(f"key {number} is enabled")
+
+
+async def switch(settings: ApiSettings, number: int, *, disabled: bool) -> None:
+    """Switch a key off or on.
+
+    Raises
+    ------
+    ClickException
+        When there is no such key.
+    """
+    async with opened(settings) as (engine, keys):
+        known = {each.id: each for each in await keys.living()}
+        if number not in known or not await keys.change(number, disabled=disabled):
+            raise click.ClickException(
+                f"there is no key {number}; `cloister key list` shows the numbers"
+            )
+        await AuditTrail(engine).add(
+            AuditRow(
+                at=utc_now(),
+                request_id=str(uuid.uuid4()),
+                organization=known[number].organization,
+                actor=f"command line: {getpass.getuser()}",
+                key_id=None,
+                action="api_key.disable" if disabled else "api_key.enable",
+                target=str(number),
+                result="ok",
+            )
+        )

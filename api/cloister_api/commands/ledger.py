@@ -1,0 +1,63 @@
+"""``cloister ledger``: care of the ledger itself."""
+
+import asyncio
+from pathlib import Path
+
+import click
+
+from cloister_api.commands.options import config_option, finish, settings_of
+from cloister_api.ledger import rotation
+from cloister_api.ledger.database import migrate, open_ledger
+from cloister_api.ledger.material import Material, MaterialError
+from cloister_api.settings import ApiSettings
+
+__all__ = ["ledger"]
+
+
+@click.group()
+def ledger() -> None:
+    """Care of the ledger: rotate-key."""
+
+
+@ledger.command("rotate-key")
+@click.option(
+    "--finish", "last", is_flag=True, help="Take the previous key out once every facade has both."
+)
+@config_option
+def rotate_key(last: bool, config: Path) -> None:  # noqa: FBT001 - click passes options by keyword
+    """Seal every key with a new sealing key; run it again with --finish afterwards."""
+    settings = settings_of(config)
+    count = finish(rotate(settings, last=last))
+    if last:
+        click.echo(f"{count} values sealed anew; the previous sealing key is out of the file")
+    else:
+        click.echo(
+            f"{count} values sealed anew; facades take the file over within a second of seeing it, "
+            "then run this again with --finish"
+        )
+
+
+async def rotate(settings: ApiSettings, *, last: bool) -> int:
+    """Do one half of the rotation and answer how many values were sealed anew.
+
+    Raises
+    ------
+    ClickException
+        When the second half is asked for and no first one was.
+    LedgerError, MaterialError
+        When ledger or key material refuse.
+    """
+    path = settings.ledger.key_material
+    await asyncio.to_thread(migrate, settings.ledger.path)
+    engine = open_ledger(settings.ledger.path)
+    try:
+        if not last:
+            return await rotation.seal_anew(engine, rotation.begin(path))
+        if Material.read(path).previous_key is None:
+            raise MaterialError(
+                f"{path} holds no previous key: there is nothing to finish; start with "
+                "`cloister ledger rotate-key`"
+            )
+        return await rotation.finish(engine, path)
+    finally:
+        await engine.dispose()

@@ -1,0 +1,56 @@
+"""How often one key may be checked: a bucket of credit for each key, shared out among replicas."""
+
+from dataclasses import dataclass
+
+from cloister_api.keycheck.decision import HeldKey
+
+__all__ = ["Rate", "spend"]
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """A rate."""
+
+    per_second: float
+    """Checks per second that credit grows by."""
+    burst: float
+    """Most credit that is kept."""
+
+    def shared(self, replicas: int) -> "Rate":
+        """Answer the part of one replica: requests are spread evenly in front of them.
+
+        Parameters
+        ----------
+        replicas
+            How many facades are ready; this one is among them.
+        """
+        count = max(1, replicas)
+        return Rate(self.per_second / count, max(1.0, self.burst / count))
+
+
+def spend(key: HeldKey, rate: Rate, now: float) -> float:
+    """Take one check from a key's credit.
+
+    Parameters
+    ----------
+    key
+        The key; its credit is changed.
+    rate
+        The rate of this replica.
+    now
+        Monotonic time in seconds.
+
+    Returns
+    -------
+    float
+        0 when there was credit, else the seconds until there is.
+    """
+    credit = rate.burst
+    if key.credit >= 0:
+        credit = min(rate.burst, key.credit + (now - key.credited_at) * rate.per_second)
+    key.credited_at = now
+    if credit < 1:
+        key.credit = credit
+        return (1 - credit) / rate.per_second
+    key.credit = credit - 1
+    return 0.0

@@ -1,0 +1,43 @@
+"""The facades that run on one ledger, by their own heartbeats."""
+
+from datetime import datetime, timedelta
+
+from sqlalchemy import delete, func, insert, select, update
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from cloister_api.ledger.tables import REPLICAS
+
+__all__ = ["BEAT_SECONDS", "Replicas"]
+
+BEAT_SECONDS = 5.0
+"""Seconds between two heartbeats."""
+GONE_SECONDS = 15.0
+"""A facade that has not been heard of for so long does not count."""
+FORGOTTEN = timedelta(hours=1)
+"""Rows older than this are deleted."""
+
+
+class Replicas:
+    """The table of facades."""
+
+    def __init__(self, engine: AsyncEngine, own: str) -> None:
+        self._engine = engine
+        self._own = own
+
+    async def beat(self, now: datetime) -> int:
+        """Tell that this facade runs, and answer how many do."""
+        row = REPLICAS.c.id == self._own
+        async with self._engine.begin() as connection:
+            done = await connection.execute(update(REPLICAS).where(row).values(seen_at=now))
+            if not done.rowcount:
+                await connection.execute(insert(REPLICAS).values(id=self._own, seen_at=now))
+                old = REPLICAS.c.seen_at < now - FORGOTTEN
+                await connection.execute(delete(REPLICAS).where(old))
+            fresh = REPLICAS.c.seen_at > now - timedelta(seconds=GONE_SECONDS)
+            found = await connection.execute(select(func.count()).where(fresh))
+            return int(found.scalar_one())
+
+    async def leave(self) -> None:
+        """Tell that this facade ends."""
+        async with self._engine.begin() as connection:
+            await connection.execute(delete(REPLICAS).where(REPLICAS.c.id == self._own))

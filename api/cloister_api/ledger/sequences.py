@@ -1,0 +1,32 @@
+"""Counters of changes: how replicas learn of each other's writes without reading everything.
+
+A writer counts up first in its transaction and marks the rows it writes with the number. The
+counter's row stays locked until the transaction ends, so that numbers become visible in order and
+a reader that asks for "all above the last I saw" misses nothing.
+"""
+
+from typing import Literal
+
+from sqlalchemy import select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from cloister_api.ledger.tables import SEQUENCES
+
+__all__ = ["Sequence", "advance", "present"]
+
+Sequence = Literal["api_keys", "usage"]
+"""Names of the counters."""
+
+
+async def advance(connection: AsyncConnection, name: Sequence) -> int:
+    """Count up and answer the number for this transaction; other writers wait from here on."""
+    await connection.execute(
+        update(SEQUENCES).where(SEQUENCES.c.name == name).values(value=SEQUENCES.c.value + 1)
+    )
+    return await present(connection, name)
+
+
+async def present(connection: AsyncConnection, name: Sequence) -> int:
+    """Answer the number of the last change."""
+    found = await connection.execute(select(SEQUENCES.c.value).where(SEQUENCES.c.name == name))
+    return int(found.scalar_one())

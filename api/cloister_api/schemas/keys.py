@@ -1,0 +1,118 @@
+"""Bodies of the key endpoints (spec, "API keys"; client contract, section 4)."""
+
+import json
+import re
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints
+from pydantic_core import PydanticCustomError
+
+from cloister_api.schemas.envelope import Body
+
+__all__ = ["KEY_PATTERN_WORDS", "METADATA_BYTES", "CreateKey", "UpdateKey", "compact"]
+
+KEY_NAME_PATTERN = r"^[A-Za-z0-9._ -]+$"
+"""Names of keys (spec, "Limits")."""
+KEY_PATTERN_WORDS = {
+    KEY_NAME_PATTERN: "use letters, digits, hyphens, underscores, spaces and periods",
+}
+"""What to write instead of a name that does not fit."""
+METADATA_BYTES = 5120
+"""Largest metadata, in bytes of compact UTF-8 JSON (client contract, section 4)."""
+LARGEST = 2**53 - 1
+"""Largest number that every JSON reader keeps exactly."""
+RFC_3339 = re.compile(r"^\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)$")
+
+
+def moment(given: Any) -> datetime:
+    """Read a timestamp of RFC 3339.
+
+    Raises
+    ------
+    PydanticCustomError
+        When it is none.
+    """
+    if isinstance(given, str) and RFC_3339.match(given):
+        try:
+            return datetime.fromisoformat(given.upper()).astimezone(UTC)
+        except (ValueError, OverflowError):
+            pass
+    raise PydanticCustomError(
+        "moment", "write a time with its zone as in RFC 3339, such as 2027-01-31T00:00:00Z"
+    )
+
+
+def compact(metadata: dict[str, Any]) -> str:
+    """Answer metadata as compact JSON text.
+
+    Raises
+    ------
+    PydanticCustomError
+        When it is no JSON or too large.
+    """
+    try:
+        text = json.dumps(metadata, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        size = len(text.encode())
+    except (ValueError, RecursionError) as error:
+        raise PydanticCustomError(
+            "metadata", "holds what JSON cannot hold: NaN, Infinity, half a character, or too deep"
+        ) from error
+    if size > METADATA_BYTES:
+        raise PydanticCustomError(
+            "metadata",
+            "is {size} bytes as compact JSON; at most {most} are kept",
+            {"size": size, "most": METADATA_BYTES},
+        )
+    return text
+
+
+def fitting(metadata: dict[str, Any]) -> dict[str, Any]:
+    """Refuse metadata that cannot be kept."""
+    compact(metadata)
+    return metadata
+
+
+def spaced_within(name: str) -> str:
+    """Refuse a name that begins or ends with a space: nobody could tell it from another.
+
+    Raises
+    ------
+    PydanticCustomError
+        When it does.
+    """
+    if name != name.strip():
+        raise PydanticCustomError("name", "must not begin or end with a space")
+    return name
+
+
+KeyName = Annotated[
+    str,
+    StringConstraints(min_length=1, max_length=128, pattern=KEY_NAME_PATTERN),
+    AfterValidator(spaced_within),
+]
+Cap = Annotated[int, Field(ge=0, le=LARGEST)]
+
+
+class CreateKey(Body):
+    """Body of POST /api/keys."""
+
+    name: KeyName
+    """Name that usage is reported under."""
+    expires_at: Annotated[datetime, BeforeValidator(moment)] | None = None
+    """When it ceases to be valid; None = never."""
+    max_tokens: Cap | None = None
+    """How many tokens it may use in all; None and 0 = no cap."""
+    metadata: Annotated[dict[str, Any], AfterValidator(fitting)] = Field(default_factory=dict)
+    """Free-form; at most 5,120 bytes."""
+
+
+class UpdateKey(Body):
+    """Body of POST /api/keys/update."""
+
+    key: str
+    """Full value of the key."""
+    name: KeyName | None = None
+    """New name; None = the present one."""
+    max_tokens: Cap | None = None
+    """New cap; 0 = none; None = the present one."""

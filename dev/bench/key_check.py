@@ -1,0 +1,219 @@
+"""How many key checks one core answers: ``python -m dev.bench key_check``.
+
+The facade's own application behind its own server, with a real ledger of 10,000 keys in SQLite;
+only the copies of Organizations are filled by hand, so that no cluster is needed. A second process
+asks over kept connections, each time with another key and a domain. The figure is requests for
+each second of the server's processor time: what else runs on the machine does not change it.
+"""
+
+import asyncio
+import multiprocessing
+import os
+import resource
+import socket
+import statistics
+import sys
+import tempfile
+import time
+from datetime import UTC, datetime
+from multiprocessing.connection import Connection
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Final, cast
+
+import uvicorn
+from fastapi import FastAPI
+from sqlalchemy import insert
+
+from cloister_api.keycheck.book import KeyBook
+from cloister_api.keycheck.hosts import Hosts
+from cloister_api.ledger.database import migrate, open_ledger
+from cloister_api.ledger.keyformat import REGULAR_PREFIX, generate
+from cloister_api.ledger.material import Material
+from cloister_api.ledger.replicas import Replicas
+from cloister_api.ledger.tables import API_KEYS
+from cloister_api.main import create_app
+from cloister_api.settings import ApiSettings
+from cloister_api.views import Views
+from cloister_clients.clock import utc_now
+from cloister_crds.kinds import Organization
+
+__all__ = ["main"]
+
+KEYS: Final = 10_000
+CONNECTIONS: Final = 16
+REQUESTS: Final = 60_000
+TARGET: Final = 8_000
+DOMAIN: Final = "containers.test"
+ACME: Final = Organization.read(
+    {
+        "metadata": {"name": "acme", "uid": "u1"},
+        "spec": {"namespace": "org-acme", "billing": {"tokenBilling": True}},
+    }
+)
+
+
+class Copy:
+    """A copy of custom resources with one Organization, or with nothing."""
+
+    version = 1
+
+    def __init__(self, *values: Organization) -> None:
+        self._entries = {one.metadata.name: SimpleNamespace(value=one) for one in values}
+
+    def get(self, name: str) -> Any:
+        """Answer an entry."""
+        return self._entries.get(name)
+
+    def all(self) -> list[Any]:
+        """Answer all entries."""
+        return list(self._entries.values())
+
+
+async def fill(folder: Path) -> tuple[KeyBook, list[str]]:
+    """Make a ledger with keys, and the book that answers from it."""
+    material = Material.create(folder / "keys.json")
+    migrate(folder / "ledger.db")
+    engine = open_ledger(folder / "ledger.db")
+    values = [generate(REGULAR_PREFIX) for _ in range(KEYS)]
+    rows = [
+        {
+            "key_index": material.index(value),
+            "sealed": "",
+            "shown": value[:8],
+            "name": f"key {number}",
+            "organization": "acme",
+            "organization_id": "u1",
+            "created_by": "ada",
+            "created_at": datetime(2026, 1, 1, tzinfo=UTC),
+            "max_tokens": 10**12,
+            "metadata": "{}",
+            "disabled": False,
+            "change": 0,
+        }
+        for number, value in enumerate(values)
+    ]
+    async with engine.begin() as connection:
+        await connection.execute(insert(API_KEYS), rows)
+    views = cast("Views", SimpleNamespace(organizations=Copy(ACME), containers=Copy(), ready=True))
+    hosts = Hosts(views, DOMAIN)
+    book = KeyBook(engine, material, hosts, utc_now, Replicas(engine, "bench"), None)
+    await book.refresh()
+    return book, values
+
+
+def application(book: KeyBook, folder: Path) -> FastAPI:
+    """Build the facade's application around a book."""
+    settings = ApiSettings.model_validate(
+        {
+            "containersDomain": DOMAIN,
+            "ledger": {"path": folder / "ledger.db", "keyMaterial": folder / "keys.json"},
+            "sources": {"kind": "git", "base": str(folder)},
+        }
+    )
+    app = create_app(settings, lambda: None)
+    views = SimpleNamespace(ready=True)
+    app.state.context = SimpleNamespace(views=views, accounts=SimpleNamespace(book=book))
+    return app
+
+
+def serve(listener: socket.socket, folder: Path, pipe: Connection) -> None:
+    """Serve until the pipe says so, and tell the processor time that serving took."""
+    import uvloop  # noqa: PLC0415 - the server's process alone
+
+    async def work() -> None:
+        book, values = await fill(folder)
+        following = asyncio.create_task(book.run())
+        config = uvicorn.Config(
+            application(book, folder),
+            http="httptools",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+        )
+        server = uvicorn.Server(config)
+        serving = asyncio.create_task(server.serve(sockets=[listener]))
+        pipe.send(values)
+        await asyncio.to_thread(pipe.recv)
+        begin = processor_time()
+        pipe.send("go")
+        await asyncio.to_thread(pipe.recv)
+        pipe.send(processor_time() - begin)
+        server.should_exit = True
+        await serving
+        following.cancel()
+
+    uvloop.run(work())
+
+
+def processor_time() -> float:
+    """Answer the seconds of processor time of this process."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+async def one_connection(port: int, bodies: list[bytes], times: list[float]) -> None:
+    """Ask one after the other."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    for body in bodies:
+        begin = time.perf_counter()
+        writer.write(
+            b"POST /api/shim/validate-key HTTP/1.1\r\nHost: bench\r\n"
+            b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
+        )
+        head = await reader.readuntil(b"\r\n\r\n")
+        if not head.startswith(b"HTTP/1.1 200"):
+            raise RuntimeError(head.decode())
+        await reader.readexactly(len(b'{"valid":true}'))
+        times.append(time.perf_counter() - begin)
+    writer.close()
+
+
+async def ask(port: int, values: list[str], count: int) -> list[float]:
+    """Ask over several connections, and answer how long each request took."""
+    times: list[float] = []
+    bodies = [
+        b'{"api_key":"%s","domain":"web.acme.%s","path":"/v1/chat/completions"}'
+        % (values[number % len(values)].encode(), DOMAIN.encode())
+        for number in range(count)
+    ]
+    parts = [bodies[place::CONNECTIONS] for place in range(CONNECTIONS)]
+    await asyncio.gather(*(one_connection(port, part, times) for part in parts))
+    return times
+
+
+def main() -> int:
+    """Print the figures; 1 when the target is missed."""
+    with tempfile.TemporaryDirectory() as folder, socket.create_server(("127.0.0.1", 0)) as bound:
+        ours, theirs = multiprocessing.get_context("fork").Pipe()
+        server = multiprocessing.get_context("fork").Process(
+            target=serve, args=(bound, Path(folder), theirs)
+        )
+        server.start()
+        values = ours.recv()
+        port = bound.getsockname()[1]
+        asyncio.run(ask(port, values, 2_000))
+        ours.send("measure")
+        ours.recv()
+        begin = time.perf_counter()
+        times = sorted(asyncio.run(ask(port, values, REQUESTS)))
+        elapsed = time.perf_counter() - begin
+        ours.send("stop")
+        used = ours.recv()
+        server.join(30)
+    rate = REQUESTS / used
+    print(
+        f"{REQUESTS} checks of {KEYS} keys over {CONNECTIONS} connections, {os.cpu_count()} cores"
+    )
+    print(f"{rate:9.0f} checks for each second of processor time (target {TARGET})")
+    print(f"{REQUESTS / elapsed:9.0f} checks a second beside the asking process")
+    print(
+        f"{statistics.median(times) * 1000:9.2f} ms median, "
+        f"{times[len(times) * 99 // 100] * 1000:.2f} ms p99"
+    )
+    return 0 if rate >= TARGET else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,236 @@
+"""The key check at a real facade: who may, who may not, and how soon a change is known."""
+
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from typing import Any
+
+import httpx
+import pytest
+import yaml
+from sqlalchemy import update
+
+from cloister_api.ledger.keyformat import REGULAR_PREFIX, generate
+from cloister_api.ledger.tables import API_KEYS, KEY_TOTALS, SEQUENCES
+from cloister_clients.clock import utc_now
+from tests.support.facade import DOMAIN, Facade, World, run_command, start_facade
+from tests.support.waiting import until
+
+CHECK = "/api/shim/validate-key"
+
+
+async def ask(client: httpx.AsyncClient, key: str, **more: Any) -> int:
+    """Check a key without any admin key, and answer the status."""
+    answer = await client.post(CHECK, json={"api_key": key, **more})
+    if answer.status_code != 200:
+        assert answer.json().keys() >= {"error", "code", "request_id"}
+        assert key not in answer.text
+    return answer.status_code
+
+
+async def becomes(client: httpx.AsyncClient, status: int, key: str, **more: Any) -> None:
+    """Wait until a check answers a status."""
+
+    async def answered() -> bool:
+        return await ask(client, key, **more) == status
+
+    await until(answered, within=20)
+
+
+@pytest.fixture
+async def key(facade: Facade, world: World) -> str:
+    """Give a key of an organization that pays."""
+    return await key_of(facade, world)
+
+
+async def key_of(facade: Facade, world: World, **body: Any) -> str:
+    await world.change_organization(billing={"tokenBilling": True})
+
+    async def created() -> str:
+        async with facade.client(world.key) as client:
+            answer = await client.post("/api/keys", json={"name": "ci", **body})
+        return str(answer.json()["key"]) if answer.status_code == 201 else ""
+
+    return await until(created)
+
+
+@pytest.fixture
+async def client(facade: Facade) -> AsyncIterator[httpx.AsyncClient]:
+    """Give a client without any key."""
+    async with facade.client() as opened:
+        yield opened
+
+
+async def test_a_living_key_is_admitted_and_others_are_unknown(
+    client: httpx.AsyncClient, world: World, key: str
+) -> None:
+    assert await ask(client, key) == 200
+    for other in (generate(REGULAR_PREFIX), key[:-1], "", "tk_", world.key, "é"):
+        answer = await client.post(CHECK, json={"api_key": other})
+        assert (answer.status_code, answer.json()["code"]) == (401, "UNAUTHORIZED")
+
+
+async def test_an_admin_key_with_the_request_is_tolerated(facade: Facade, key: str) -> None:
+    async with facade.client("nonsense") as client:
+        assert await ask(client, key) == 200
+
+
+async def test_a_deleted_key_is_unknown_at_once(
+    facade: Facade, client: httpx.AsyncClient, world: World, key: str
+) -> None:
+    assert await ask(client, key) == 200
+    async with facade.client(world.key) as admin:
+        assert (await admin.delete(f"/api/keys/{key}")).status_code == 200
+    assert await ask(client, key) == 401
+
+
+async def test_changes_by_another_process_are_seen(
+    facade: Facade, client: httpx.AsyncClient, world: World, key: str
+) -> None:
+    config = ("--config", str(world.settings))
+    listed = run_command("key", "list", "--organization", world.organization, *config).stdout
+    number = listed.split("\t")[0]
+    run_command("key", "disable", number, *config)
+    await becomes(client, 401, key)
+    run_command("key", "enable", number, *config)
+    await becomes(client, 200, key)
+    with start_facade(world.settings) as second:
+        async with second.client(world.key) as other:
+            fresh = (await other.post("/api/keys", json={"name": "fresh"})).json()["key"]
+            # A key that is not in memory is looked up: no waiting for the next poll.
+            assert await ask(client, fresh) == 200
+            assert (await other.delete(f"/api/keys/{fresh}")).status_code == 200
+            began = utc_now()
+            await becomes(client, 401, fresh)
+            assert utc_now() - began < timedelta(seconds=5)
+
+
+async def test_an_expired_key_is_unknown(
+    client: httpx.AsyncClient, facade: Facade, world: World
+) -> None:
+    soon = (utc_now() + timedelta(seconds=3)).isoformat()
+    key = await key_of(facade, world, expires_at=soon)
+    await becomes(client, 401, key)
+
+
+async def test_a_cap_that_is_used_up_is_402_and_a_raised_one_admits_again(
+    facade: Facade, client: httpx.AsyncClient, world: World
+) -> None:
+    key = await key_of(facade, world, max_tokens=100)
+    assert await ask(client, key) == 200
+    await use(world, 99)
+    await use(world, 100)
+    await becomes(client, 402, key)
+    async with facade.client(world.key) as admin:
+        raised = {"key": key, "max_tokens": 101}
+        assert (await admin.post("/api/keys/update", json=raised)).status_code == 200
+        assert await ask(client, key) == 200
+        lowered = {"key": key, "max_tokens": 5}
+        assert (await admin.post("/api/keys/update", json=lowered)).status_code == 200
+        assert await ask(client, key) == 402
+        (record,) = (await admin.get("/api/keys")).json()
+        assert (record["tokens_used"], record["input_tokens_used"]) == (100, 100)
+
+
+async def use(world: World, tokens: int) -> None:
+    """Write what the organization's only key has used, as ingest does."""
+    async with world.ledger() as engine, engine.begin() as connection:
+        await connection.execute(
+            update(SEQUENCES).where(SEQUENCES.c.name == "usage").values(value=SEQUENCES.c.value + 1)
+        )
+        number = (
+            await connection.execute(SEQUENCES.select().where(SEQUENCES.c.name == "usage"))
+        ).one()
+        found = await connection.execute(
+            API_KEYS.select().where(API_KEYS.c.organization == world.organization)
+        )
+        key_id = found.one().id
+        await connection.execute(KEY_TOTALS.delete().where(KEY_TOTALS.c.key_id == key_id))
+        row = {"input_tokens": tokens, "output_tokens": 0, "cached_input_tokens": 0}
+        await connection.execute(
+            KEY_TOTALS.insert().values(
+                key_id=key_id, requests=1, cost=0, change=number.value, **row
+            )
+        )
+
+
+async def test_without_billing_a_key_is_402_and_without_its_organization_unknown(
+    client: httpx.AsyncClient, world: World, key: str
+) -> None:
+    await world.change_organization(billing={"tokenBilling": False})
+    await becomes(client, 402, key)
+
+
+async def test_a_key_holds_at_the_domains_of_its_organization(
+    client: httpx.AsyncClient, world: World, other_world: World, key: str
+) -> None:
+    own = f"web.{world.organization}.{DOMAIN}"
+    foreign = f"web.{other_world.organization}.{DOMAIN}"
+    assert await ask(client, key, domain=own) == 200
+    assert await ask(client, key, domain=f"WEB.debug.{world.organization}.{DOMAIN}:443") == 200
+    assert await ask(client, key, domain=own, requested_host=own, path="/v1/models") == 200
+    assert await ask(client, key, domain=own, requested_host="proxy.example.test") == 200
+    assert await ask(client, key, domain=foreign) == 403
+    assert await ask(client, key, domain=own, requested_host=foreign) == 403
+    assert await ask(client, key, domain="nobody.example.test") == 403
+    assert await ask(client, key, domain=f"web.nobody.{DOMAIN}") == 403
+    await other_world.change_organization(entitlements={"publicInference": True})
+    await becomes(client, 200, key, domain=foreign)
+
+
+async def test_a_custom_domain_is_its_containers(
+    facade: Facade, client: httpx.AsyncClient, world: World, other_world: World, key: str
+) -> None:
+    domain = f"api.{world.organization}.test"
+    for place, name in ((world, domain), (other_world, f"api.{other_world.organization}.test")):
+        async with facade.client(place.key) as admin:
+            created = await admin.post("/api/containers", json=place.body("web"))
+            assert created.status_code == 201
+        await place.report("web", phase="ready", domain=name)
+    await becomes(client, 200, key, domain=domain)
+    await becomes(client, 403, key, domain=f"api.{other_world.organization}.test")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"{", b"[]", b"{}", b'{"api_key": 5}', b'{"api_key": "x", "user": "y"}', b"\xff"],
+)
+async def test_a_body_that_is_none_is_400(client: httpx.AsyncClient, content: bytes) -> None:
+    headers = {"content-type": "application/json"}
+    answer = await client.post(CHECK, content=content, headers=headers)
+    assert (answer.status_code, answer.json()["code"]) == (400, "BAD_REQUEST")
+
+
+async def test_other_methods_are_405(client: httpx.AsyncClient) -> None:
+    answer = await client.get(CHECK)
+    assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
+
+
+async def test_the_last_use_is_written_when_the_facade_ends(
+    facade: Facade, world: World, key: str
+) -> None:
+    with start_facade(world.settings) as second:
+        async with second.client() as client:
+            assert await ask(client, key) == 200
+        assert second.stop() == 0
+    async with facade.client(world.key) as admin:
+        (record,) = (await admin.get("/api/keys")).json()
+    assert record["last_used_at"] is not None
+
+
+async def test_a_key_that_is_checked_too_often_is_429(
+    facade: Facade, world: World, key: str
+) -> None:
+    document = yaml.safe_load(world.settings.read_text())
+    document["keyCheck"] = {"ratePerSecond": 0.001, "burst": 4}
+    slow = world.settings.with_name(f"{world.organization}.yml")
+    slow.write_text(yaml.safe_dump(document))
+    with start_facade(slow) as second:
+        async with second.client() as client:
+            # Two facades run on this ledger: each gives half of the four.
+            statuses = [await ask(client, key) for _ in range(5)]
+            answer = await client.post(CHECK, json={"api_key": key})
+    assert statuses[:1] == [200]
+    assert statuses[-1] == 429
+    assert statuses.count(200) <= 2
+    assert answer.json()["code"] == "RATE_LIMITED"
+    assert int(answer.headers["retry-after"]) > 100

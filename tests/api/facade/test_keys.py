@@ -1,0 +1,256 @@
+"""Regular API keys at a real facade: records, masks, rules, and what is written about them."""
+
+import json
+import math
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import httpx
+import pytest
+
+from cloister_api.ledger.keyformat import REGULAR_PREFIX, generate, well_formed
+from tests.support.facade import ADMIN, Facade, World, run_command
+from tests.support.waiting import until
+
+OTHER = "bob@example.test"
+FIELDS = [
+    "key",
+    "name",
+    "disabled",
+    "expires_at",
+    "max_tokens",
+    "metadata",
+    "tokens_used",
+    "input_tokens_used",
+    "output_tokens_used",
+    "request_count",
+    "is_owner",
+    "created_at",
+    "last_used_at",
+]
+
+
+@pytest.fixture
+async def paying(world: World) -> World:
+    """Give an organization with token billing and two administrators."""
+    members = [{"user": ADMIN, "role": "Admin"}, {"user": OTHER, "role": "Admin"}]
+    await world.change_organization(members=members, billing={"tokenBilling": True})
+    return world
+
+
+async def made(client: httpx.AsyncClient, **body: Any) -> dict[str, Any]:
+    """Create a key, once the facade has seen that the organization pays."""
+
+    async def tried() -> dict[str, Any]:
+        answer = await client.post("/api/keys", json={"name": "ci", **body})
+        if answer.status_code == 402:
+            return {}
+        assert answer.status_code == 201, answer.text
+        record: dict[str, Any] = answer.json()
+        return record
+
+    return await until(tried)
+
+
+async def test_a_created_key_has_every_field_of_the_record(facade: Facade, paying: World) -> None:
+    async with facade.client(paying.key) as client:
+        record = await made(
+            client,
+            name="build bot_1.0-a",
+            expires_at="2099-01-31T02:00:00+02:00",
+            max_tokens=1000,
+            metadata={"team": {"n": [1, None, "é"]}},
+        )
+        assert list(record) == FIELDS
+        assert record["key"].startswith(REGULAR_PREFIX)
+        assert well_formed(record["key"], REGULAR_PREFIX)
+        assert record["expires_at"] == "2099-01-31T00:00:00Z"
+        assert record["metadata"] == {"team": {"n": [1, None, "é"]}}
+        assert (record["max_tokens"], record["tokens_used"], record["is_owner"]) == (1000, 0, True)
+        assert (record["disabled"], record["last_used_at"]) == (False, None)
+        plain = await made(client, name="plain", max_tokens=0)
+        assert (plain["expires_at"], plain["max_tokens"], plain["metadata"]) == (None, None, {})
+        listed = await client.get("/api/keys")
+    assert listed.json() == [record, plain]
+    assert listed.headers["cache-control"] == "no-store"
+
+
+async def test_the_keys_of_others_are_masked(facade: Facade, paying: World) -> None:
+    async with facade.client(paying.key) as client:
+        mine = await made(client)
+
+    async with facade.client(await paying.new_key(user=OTHER)) as other:
+
+        async def listed() -> list[dict[str, Any]]:
+            answer = await other.get("/api/keys")
+            return answer.json() if answer.status_code == 200 else []
+
+        (seen,) = await until(listed)
+        assert seen == {**mine, "key": mine["key"][:8] + "*" * 24, "is_owner": False}
+        for masked in (seen["key"], mine["key"][:-1], "x"):
+            answer = await other.post("/api/keys/update", json={"key": masked, "name": "n"})
+            assert (answer.status_code, answer.json()["code"]) == (404, "NOT_FOUND")
+            assert masked not in answer.text
+            assert (await other.delete(f"/api/keys/{masked}")).status_code == 404
+        update = {"key": mine["key"], "name": "renamed", "max_tokens": 7}
+        done = await other.post("/api/keys/update", json=update)
+        assert (done.status_code, list(done.json())) == (200, ["message"])
+        (seen,) = (await other.get("/api/keys")).json()
+        assert (seen["name"], seen["max_tokens"]) == ("renamed", 7)
+        cleared = {"key": mine["key"], "max_tokens": 0, "name": None}
+        assert (await other.post("/api/keys/update", json=cleared)).status_code == 200
+        (seen,) = (await other.get("/api/keys")).json()
+        assert (seen["name"], seen["max_tokens"]) == ("renamed", None)
+        gone = await other.delete(f"/api/keys/{mine['key']}")
+        assert (gone.status_code, list(gone.json())) == (200, ["message"])
+        assert (await other.get("/api/keys")).json() == []
+        assert (await other.delete(f"/api/keys/{mine['key']}")).status_code == 404
+
+
+async def test_the_value_reaches_no_log_and_no_audit_row(facade: Facade, paying: World) -> None:
+    async with facade.client(paying.key) as client:
+        record = await made(client, name="quiet")
+        missing = generate(REGULAR_PREFIX)
+        assert (await client.delete(f"/api/keys/{missing}")).status_code == 404
+        assert (await client.delete(f"/api/keys/{record['key']}")).status_code == 200
+    rows = [row for row in await paying.audit() if row.action.startswith("api_key.")]
+    kinds = [(row.action, row.result) for row in rows if row.result[:3] != "402"]
+    assert kinds == [
+        ("api_key.create", "201"),
+        ("api_key.delete", "404 NOT_FOUND"),
+        ("api_key.delete", "200"),
+    ]
+    for value in (record["key"], missing):
+        assert value not in facade.log.read_text()
+        assert value not in repr(rows)
+        for file in paying.settings.parent.glob("ledger.db*"):
+            assert value.encode() not in file.read_bytes()
+
+
+async def test_without_token_billing_no_key_is_made(facade: Facade, world: World) -> None:
+    async with facade.client(world.key) as client:
+        answer = await client.post("/api/keys", json={"name": "ci"})
+        assert (answer.status_code, answer.json()["code"]) == (402, "PAYMENT_REQUIRED")
+        assert (await client.get("/api/keys")).json() == []
+
+
+PAST = (datetime.now(UTC) - timedelta(seconds=1)).isoformat()  # noqa: TID251 - the facade's clock
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"name": None}, "name"),
+        ({"name": ""}, "name"),
+        ({"name": "a/b"}, "name"),
+        ({"name": "naïve"}, "name"),
+        ({"name": " a"}, "name"),
+        ({"name": "a" * 129}, "name"),
+        ({"name": "line\n"}, "name"),
+        ({"name": 5}, "name"),
+        ({"expires_at": "tomorrow"}, "expires_at"),
+        ({"expires_at": "2099-01-01T00:00:00"}, "expires_at"),
+        ({"expires_at": "2099-13-01T00:00:00Z"}, "expires_at"),
+        ({"expires_at": 4102444800}, "expires_at"),
+        ({"expires_at": PAST}, "expires_at"),
+        ({"max_tokens": -1}, "max_tokens"),
+        ({"max_tokens": 1.5}, "max_tokens"),
+        ({"max_tokens": True}, "max_tokens"),
+        ({"max_tokens": 2**53}, "max_tokens"),
+        ({"metadata": []}, "metadata"),
+        ({"metadata": {"a": math.nan}}, "metadata"),
+        ({"metadata": {"a": "é" * 2560}}, "metadata"),
+        ({"owner": "me"}, "owner"),
+    ],
+)
+async def test_a_body_that_breaks_a_rule_names_the_field(
+    facade: Facade, paying: World, change: dict[str, Any], field: str
+) -> None:
+    async with facade.client(paying.key) as client:
+        await made(client, name="seen as paying")
+        # The client's own writer refuses NaN.
+        content = json.dumps({"name": "ci", **change})
+        answer = await client.post(
+            "/api/keys", content=content, headers={"content-type": "application/json"}
+        )
+        assert answer.status_code == 400, answer.text
+        assert answer.json()["code"] == "BAD_REQUEST"
+        assert [detail["field"] for detail in answer.json()["details"]] == [field]
+        assert len((await client.get("/api/keys")).json()) == 1
+
+
+async def test_metadata_may_have_exactly_its_bound(facade: Facade, paying: World) -> None:
+    filling = {"a": "é" * ((5120 - len('{"a":""}')) // 2)}
+    async with facade.client(paying.key) as client:
+        assert (await made(client, metadata=filling))["metadata"] == filling
+
+
+async def test_a_name_is_free_again_after_the_delete(facade: Facade, paying: World) -> None:
+    async with facade.client(paying.key) as client:
+        first = await made(client, name="one")
+        second = await made(client, name="two")
+        answer = await client.post("/api/keys", json={"name": "one"})
+        assert (answer.status_code, answer.json()["code"]) == (409, "CONFLICT")
+        rename = {"key": second["key"], "name": "one"}
+        assert (await client.post("/api/keys/update", json=rename)).status_code == 409
+        await client.delete(f"/api/keys/{first['key']}")
+        assert (await client.post("/api/keys/update", json=rename)).status_code == 200
+
+
+async def test_another_organization_and_admin_keys_are_not_reached(
+    facade: Facade, paying: World, other_world: World
+) -> None:
+    async with facade.client(paying.key) as client, facade.client(other_world.key) as other:
+        record = await made(client)
+        assert (await other.get("/api/keys")).json() == []
+        for value in (record["key"], other_world.key):
+            update = {"key": value, "name": "mine"}
+            assert (await other.post("/api/keys/update", json=update)).status_code == 404
+            assert (await other.delete(f"/api/keys/{value}")).status_code == 404
+        assert (await client.get("/api/keys")).json() == [record]
+        refused = await client.get(
+            "/api/keys", headers={"Authorization": f"Bearer {record['key']}"}
+        )
+        assert refused.status_code == 401
+
+
+async def test_commands_list_disable_and_enable_keys(facade: Facade, paying: World) -> None:
+    config = ("--config", str(paying.settings))
+    async with facade.client(paying.key) as client:
+        record = await made(client, name="switched")
+        listed = run_command("key", "list", "--organization", paying.organization, *config).stdout
+        number = listed.split("\t")[0]
+        assert "switched" in listed
+        assert record["key"] not in listed
+        run_command("key", "disable", number, *config)
+        assert (await client.get("/api/keys")).json()[0]["disabled"] is True
+        run_command("key", "enable", number, *config)
+        assert (await client.get("/api/keys")).json()[0]["disabled"] is False
+    unknown = run_command("key", "disable", "999999", *config, check=False)
+    assert unknown.returncode == 1
+    assert "cloister key list" in unknown.stderr
+
+
+async def test_the_sealing_key_changes_beside_a_running_facade(
+    facade: Facade, paying: World
+) -> None:
+    config = ("--config", str(paying.settings))
+    async with facade.client(paying.key) as client:
+        before = await made(client, name="before")
+        early = run_command("ledger", "rotate-key", "--finish", *config, check=False)
+        assert "nothing to finish" in early.stderr
+        run_command("ledger", "rotate-key", *config)
+
+        async def readable() -> bool:
+            return (await client.get("/api/keys")).status_code == 200
+
+        await until(readable)
+        during = await made(client, name="during")
+        run_command("ledger", "rotate-key", *config)
+        run_command("ledger", "rotate-key", "--finish", *config)
+
+        async def complete() -> bool:
+            answer = await client.get("/api/keys")
+            return answer.status_code == 200 and answer.json() == [before, during]
+
+        await until(complete)
