@@ -35,8 +35,8 @@ var wantDoors = map[string]string{
 func TestEveryDoorIsShut(t *testing.T) {
 	t.Parallel()
 	for name, variant := range map[string]struct {
-		users, root bool
-	}{"user": {}, "root": {root: true}, "user in a user namespace": {users: true}, "root in a user namespace": {users: true, root: true}} {
+		users, root, shells bool
+	}{"user": {}, "debug": {shells: true}, "debug root in a user namespace": {users: true, root: true, shells: true}, "root": {root: true}, "user in a user namespace": {users: true}, "root in a user namespace": {users: true, root: true}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			run := newPod(t, variant.users, onePlan("app"))
@@ -45,21 +45,29 @@ func TestEveryDoorIsShut(t *testing.T) {
 			if variant.root {
 				about.User = "0"
 			}
+			if variant.shells {
+				about.Shells = &spec.Shells{Socket: "/shell/shell.sock", Client: sshUID}
+			}
 			started := run.start(about)
 			if code := started.wait(); code != 0 {
 				t.Fatalf("ended with %d: %s %s", code, started.problem, run.log)
 			}
-			answers := map[string]string{}
-			must(t, json.Unmarshal(started.output.Bytes(), &answers))
-			for door, answer := range answers {
-				if want, known := wantDoors[door]; !known || !isShut(answer, want) {
-					t.Errorf("%s: %s, want %s", door, answer, want)
-				}
-			}
-			if len(answers) != len(wantDoors) {
-				t.Errorf("%d doors tried, %d known", len(answers), len(wantDoors))
-			}
+			checkDoors(t, started.output.Bytes())
 		})
+	}
+}
+
+func checkDoors(t *testing.T, output []byte) {
+	t.Helper()
+	answers := map[string]string{}
+	must(t, json.Unmarshal(output, &answers))
+	for door, answer := range answers {
+		if want, known := wantDoors[door]; !known || !isShut(answer, want) {
+			t.Errorf("%s: %s, want %s", door, answer, want)
+		}
+	}
+	if len(answers) != len(wantDoors) {
+		t.Errorf("%d doors tried, %d known", len(answers), len(wantDoors))
 	}
 }
 

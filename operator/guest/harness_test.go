@@ -109,7 +109,7 @@ func newPod(t *testing.T, users bool, document plan.Plan) *pod {
 	made.connectWorld()
 	document.Version, document.Uplink = plan.Version, "eth0"
 	document.SocketDirectory, document.StatusFile = made.path("sockets"), made.path("status.json")
-	for _, name := range []string{"sockets", "containers"} {
+	for _, name := range []string{"sockets", "containers", "shells"} {
 		must(t, os.Mkdir(made.path(name), 0o777))
 		must(t, os.Chmod(made.path(name), 0o777))
 	}
@@ -238,7 +238,7 @@ func (p *pod) root(name string) string { return p.path("containers", name, "root
 // prepare lays out a container's root file system and its document.
 func (p *pod) prepare(about spec.Container) {
 	p.t.Helper()
-	for _, one := range []string{"bin", "etc", "proc", "sys", "dev", "dev/mqueue", "guest", "wire", "tmp", "data", "state"} {
+	for _, one := range []string{"bin", "etc", "proc", "sys", "dev", "dev/mqueue", "dev/pts", "shell", "guest", "wire", "tmp", "data", "state"} {
 		must(p.t, os.MkdirAll(filepath.Join(p.root(about.Name), one), 0o755))
 	}
 	for _, one := range []string{"tmp", "state"} {
@@ -253,13 +253,15 @@ func (p *pod) prepare(about spec.Container) {
 	} {
 		must(p.t, os.WriteFile(filepath.Join(p.root(about.Name), name), []byte(content), 0o644))
 	}
+	_ = os.Symlink("pts/ptmx", filepath.Join(p.root(about.Name), "dev/ptmx")) // a second start finds it there
 	guest := p.path("containers", about.Name, "guest")
 	must(p.t, os.MkdirAll(guest, 0o755))
 	_ = os.Remove(filepath.Join(guest, "guest"))
 	must(p.t, os.Link(filepath.Join(tools, "guest"), filepath.Join(guest, "guest")))
 	writeJSON(p.t, filepath.Join(guest, "spec.json"), about)
 	must(p.t, os.MkdirAll(p.path("sockets", about.Name), 0o755))
-	for _, one := range []string{p.path("containers", about.Name), p.path("sockets", about.Name)} {
+	must(p.t, os.MkdirAll(p.path("shells", about.Name), 0o755))
+	for _, one := range []string{p.path("containers", about.Name), p.path("sockets", about.Name), p.path("shells", about.Name)} {
 		must(p.t, os.Chmod(one, 0o777))
 		if p.users {
 			must(p.t, os.Chown(one, userBase, userBase))
@@ -281,6 +283,7 @@ func (p *pod) launch(name string, arguments []string, extra ...uint) *container 
 	order, err := json.Marshal(map[string]any{
 		"Root":         p.root(name),
 		"Binds":        map[string]string{"/bin": tools, "/guest": p.path("containers", name, "guest"), "/wire": p.path("sockets", name)},
+		"Writable":     map[string]string{"/shell": p.path("shells", name)},
 		"Capabilities": append(append([]uint{}, launchCapabilities...), extra...),
 		"Arguments":    arguments, "Environment": []string{"GREETING=hello", "HOME=/root"}, "PidFile": pidFile,
 	})

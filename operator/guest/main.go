@@ -6,6 +6,7 @@
 //	guest net   -plan FILE   be the network of the enclave (side-car)
 //	guest net   -check FILE  tell whether the network is ready (its start-up probe)
 //	guest keep  -socket FILE hold namespaces while the network starts anew (side-car)
+//	guest ssh   -spec FILE   let people into a debug enclave (side-car)
 //
 // docs/enclave.md tells an auditor what each does with which rights.
 package main
@@ -23,12 +24,16 @@ import (
 	"golang.org/x/sys/unix"
 
 	"cloister.dev/guest/internal/ending"
+	"cloister.dev/guest/internal/files"
+	"cloister.dev/guest/internal/first"
 	"cloister.dev/guest/internal/gateway"
 	"cloister.dev/guest/internal/health"
 	"cloister.dev/guest/internal/keep"
 	"cloister.dev/guest/internal/launch"
 	"cloister.dev/guest/internal/plan"
 	"cloister.dev/guest/internal/program"
+	"cloister.dev/guest/internal/shell"
+	"cloister.dev/guest/internal/sshd"
 	_ "cloister.dev/guest/internal/undumpable" // acts when it is imported
 )
 
@@ -60,7 +65,7 @@ func exitCode(err error) int {
 
 func run(arguments []string) error {
 	if len(arguments) == 0 {
-		return errors.New("say what to do: exec, probe, stop, net or keep")
+		return errors.New("say what to do: exec, probe, stop, net, keep or ssh")
 	}
 	flags := flag.NewFlagSet(arguments[0], flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
@@ -76,16 +81,25 @@ func run(arguments []string) error {
 	case "net":
 		path, status := file("plan", "the plan"), file("check", "the status file")
 		commands["net"] = func() error { return network(*path, *status) }
+	case "ssh":
+		path := file("spec", "the document")
+		commands["ssh"] = func() error { return serveShells(*path) }
+	case shell.FirstCommand:
+		path, socket := file("spec", "the container's document"), flags.Int("socket", -1, "the shell socket's descriptor")
+		commands[shell.FirstCommand] = func() error { return first.Run(*path, *socket) }
+	case first.FilesCommand:
+		directory := file("directory", "where relative paths begin")
+		commands[first.FilesCommand] = func() error { return files.Serve(*directory) }
 	case "keep":
 		path := file("socket", "the keeper's socket")
 		commands["keep"] = func() error { return untilEnded(func(ctx context.Context) error { return keep.Run(ctx, *path) }) }
 	default:
-		return fmt.Errorf("%q is no command; there are exec, probe, stop, net and keep", arguments[0])
+		return fmt.Errorf("%q is no command; there are exec, probe, stop, net, keep and ssh", arguments[0])
 	}
 	if err := flags.Parse(arguments[1:]); err != nil {
 		return err
 	}
-	if flags.NArg() > 0 || flags.NFlag() != 1 {
+	if flags.NArg() > 0 || flags.NFlag() != wanted(arguments[0]) {
 		return errors.New("exactly one file must be named")
 	}
 	return commands[arguments[0]]()
@@ -101,6 +115,23 @@ func network(path, status string) error {
 	}
 	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
 	return untilEnded(func(ctx context.Context) error { return gateway.Run(ctx, document, log) })
+}
+
+// wanted is the number of flags of a command: process 1 of a debug container is given its socket too.
+func wanted(command string) int {
+	if command == shell.FirstCommand {
+		return 2
+	}
+	return 1
+}
+
+func serveShells(path string) error {
+	document, err := sshd.Read(path)
+	if err != nil {
+		return err
+	}
+	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
+	return untilEnded(func(ctx context.Context) error { return sshd.Run(ctx, document, log) })
 }
 
 func untilEnded(work func(context.Context) error) error {

@@ -27,6 +27,10 @@ type User struct {
 	Groups []int
 	// Home is the home directory; "/" when the files name none.
 	Home string
+	// Name is the user's name; empty when the files name none.
+	Name string
+	// Shell is the login shell; empty when the files name none.
+	Shell string
 }
 
 // Resolve reads a user as an image or a configuration file writes it: "", "uid",
@@ -51,7 +55,12 @@ func Resolve(name string, passwd, group []byte, extra []int) (User, error) {
 	if found.Home == "" {
 		found.Home = "/"
 	}
-	return User{UID: found.Uid, GID: found.Gid, Groups: groups, Home: found.Home}, nil
+	resolved := User{UID: found.Uid, GID: found.Gid, Groups: groups, Home: found.Home}
+	known, err := user.ParsePasswdFilter(bytes.NewReader(passwd), func(one user.User) bool { return one.Uid == found.Uid })
+	if err == nil && len(known) > 0 {
+		resolved.Name, resolved.Shell = known[0].Name, known[0].Shell
+	}
+	return resolved, nil
 }
 
 // ReadFile reads one of the image's files; a missing one is empty, anything but

@@ -9,6 +9,7 @@ import (
 	"os"
 	"runtime"
 	"slices"
+	"strconv"
 	"syscall"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 	"cloister.dev/guest/internal/capability"
 	"cloister.dev/guest/internal/confine"
 	"cloister.dev/guest/internal/program"
+	"cloister.dev/guest/internal/shell"
 	"cloister.dev/guest/internal/spec"
 )
 
@@ -47,7 +49,26 @@ func Run(path string) error {
 	if err != nil {
 		return err
 	}
+	if container.Shells != nil {
+		return stay(path, container, user)
+	}
 	return Become(container, user, arguments)
+}
+
+// stay keeps the guest as process 1 of a debug container: with the rights of the
+// tenant's program, which it then starts as its child.
+func stay(path string, container spec.Container, user account.User) error {
+	socket, err := shell.Listen(container.Shells.Socket)
+	if err != nil {
+		return err
+	}
+	guest, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	defer runtime.KeepAlive(socket) // or its end would close the descriptor
+	number := socket.Fd()
+	return Become(container, user, []string{guest, shell.FirstCommand, "-spec", path, "-socket", strconv.Itoa(int(number))}, number)
 }
 
 // Who resolves the container's user by the files of its image.
@@ -68,15 +89,20 @@ func Who(container spec.Container) (account.User, error) {
 }
 
 // Become drops the calling, locked thread's rights and executes a program of the
-// tenant's in the place of this process. It returns only on an error.
-func Become(container spec.Container, user account.User, arguments []string) error {
+// tenant's in the place of this process. It returns only on an error. Nothing
+// stays open for the program but the standard streams and what is to be left to it.
+func Become(container spec.Container, user account.User, arguments []string, left ...uintptr) error {
 	kept, err := capability.ParseKept(container.Capabilities)
 	if err != nil {
 		return err
 	}
-	// Nothing but the three standard streams may reach the program.
 	if err := unix.CloseRange(3, ^uint(0)>>1, unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		return fmt.Errorf("open files could not be kept from the program: %w", err)
+	}
+	for _, descriptor := range left {
+		if _, err := unix.FcntlInt(descriptor, unix.F_SETFD, 0); err != nil {
+			return fmt.Errorf("a file could not be left to the program: %w", err)
+		}
 	}
 	environment := Environment(os.Environ(), container, user)
 	if err := confine.Drop(confine.Identity{UID: user.UID, GID: user.GID, Groups: user.Groups, Kept: kept}); err != nil {

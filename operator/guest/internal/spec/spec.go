@@ -73,6 +73,16 @@ type Container struct {
 	Health *Health `json:"health,omitempty"`
 	// Stop says how the container is asked to end; null means TERM and ten seconds.
 	Stop *Stop `json:"stop,omitempty"`
+	// Shells lets people in; null, as in every enclave but a debug one, means that nobody gets in.
+	Shells *Shells `json:"shells,omitempty"`
+}
+
+// Shells is the way of `guest ssh` into the container. With it the guest stays process 1.
+type Shells struct {
+	// Socket is the path of the container's shell socket.
+	Socket string `json:"socket"`
+	// Client is the user of `guest ssh`, the only one that is served.
+	Client uint32 `json:"client"`
 }
 
 // Network is the way to `guest net`.
@@ -186,6 +196,9 @@ func (c Container) Validate() error {
 	}
 	if len(c.GuestPaths) == 0 || slices.ContainsFunc(c.GuestPaths, func(one string) bool { return !path.IsAbs(one) || path.Clean(one) != one || one == "/" }) {
 		wrong("guestPaths", "must list the absolute, clean directories of the guest")
+	}
+	if c.Shells != nil && (!path.IsAbs(c.Shells.Socket) || c.Shells.Client == 0) {
+		wrong("shells", "needs the absolute path of a socket and a client other than root")
 	}
 	problems = append(problems, c.validateNetwork(), c.validateMounts(), c.validateTimes())
 	return errors.Join(problems...)

@@ -42,6 +42,7 @@ func TestValidate(t *testing.T) {
 		"health.retries":          func(c *Container) { c.Health.Retries = 0 },
 		"health.stateFile":        func(c *Container) { c.Health.StateFile = "x" },
 		"health: interval":        func(c *Container) { c.Health.IntervalMillis = 0 },
+		"shells":                  func(c *Container) { c.Shells = &Shells{Socket: "/shell/shell.sock"} },
 		"stop.signal":             func(c *Container) { c.Stop = &Stop{Signal: "NOPE"} },
 		"stop.timeoutMillis":      func(c *Container) { c.Stop = &Stop{Signal: "TERM", TimeoutMillis: -1} },
 	} {

@@ -110,6 +110,10 @@ func makeRoot(container Container) error {
 	if err := bind("/dev/null", filepath.Join(root, "dev/null"), 0); err != nil {
 		return err
 	}
+	terminals := filepath.Join(root, "dev/pts")
+	if err := unix.Mount("devpts", terminals, "devpts", unix.MS_NOSUID|unix.MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620"); err != nil {
+		return fmt.Errorf("terminals: %w", err)
+	}
 	sysctl := filepath.Join(root, "proc/sys")
 	if err := bind(sysctl, sysctl, unix.MS_RDONLY); err != nil {
 		return err

@@ -17,10 +17,14 @@ import (
 )
 
 func main() {
+	if strings.HasPrefix(os.Args[0], "-") || len(os.Args) > 2 && os.Args[1] == "-c" {
+		os.Exit(shell())
+	}
 	commands := map[string]func([]string) error{
 		"pause": pause, "serve": serve, "reach": reach, "container": runContainer, "init": initContainer,
 		"confined": confined, "doors": doors, "look": look, "exit": exit, "trap": trap, "lookup": lookup,
 		"orphan": orphan, "write": write, "fail": fail, "hostile": hostile, "route": route, "alive": alive, "holder": holder, "parent": parent,
+		"copy": copyInput, "ask": ask, "left": left, "family": family,
 	}
 	if len(os.Args) < 2 || commands[os.Args[1]] == nil {
 		fmt.Fprintln(os.Stderr, "trial: no such command")

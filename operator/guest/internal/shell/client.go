@@ -1,0 +1,160 @@
+package shell
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const startPatience = 30 * time.Second
+
+// ErrRefused is returned when process 1 starts nothing.
+var ErrRefused = errors.New("refused")
+
+// Refusal tells why a program was not started, and by which code it counts as ended.
+type Refusal struct {
+	// Reason is for people.
+	Reason string
+	// Code is the exit code.
+	Code int
+}
+
+// Error is the reason.
+func (r Refusal) Error() string { return r.Reason }
+
+// Unwrap makes it ErrRefused.
+func (r Refusal) Unwrap() error { return ErrRefused }
+
+// Program is a program that runs in a container, as `guest ssh` holds it.
+type Program struct {
+	// Input, Output and Errors are this side's ends of its streams; with a terminal nothing comes from Errors.
+	Input, Output, Errors *os.File
+	conn                  Conn
+}
+
+// Run asks process 1 behind a socket to start a program. The streams are pipes of
+// this side's own making: nothing that the tenant made is ever read or written here.
+func Run(socket string, start Start) (*Program, error) {
+	request := Request{Ask: AskStart, Start: &start}
+	if err := request.Check(); err != nil {
+		return nil, Refusal{Reason: err.Error(), Code: 1}
+	}
+	dialed, err := net.DialTimeout("unixpacket", socket, startPatience)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ECONNREFUSED) {
+		return nil, Refusal{Reason: "the container does not run; look at its status and its log", Code: 1}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the container cannot be asked: %w", err)
+	}
+	packets, isUnix := dialed.(*net.UnixConn)
+	if !isUnix {
+		return nil, errors.New("not a local socket")
+	}
+	made := &Program{conn: NewConn(packets)}
+	if err := made.begin(request); err != nil {
+		made.Close()
+		return nil, err
+	}
+	return made, nil
+}
+
+// begin makes the pipes, hands their far ends over and waits for the answer.
+func (p *Program) begin(request Request) error {
+	var near, far [streams]*os.File
+	defer func() { CloseAll(far[:]) }()
+	for index := range near {
+		var err error
+		if near[index], far[index], err = pipe(index == 0); err != nil {
+			CloseAll(near[:])
+			return err
+		}
+	}
+	p.Input, p.Output, p.Errors = near[0], near[1], near[2]
+	if err := p.conn.SetDeadline(time.Now().Add(startPatience)); err != nil {
+		return err
+	}
+	if err := p.conn.send(request, descriptor(far[0]), descriptor(far[1]), descriptor(far[2])); err != nil {
+		return err
+	}
+	answer, err := p.receive()
+	if err != nil {
+		return fmt.Errorf("the container did not answer: %w", err)
+	}
+	if answer.Answer == AnswerRefused {
+		return Refusal{Reason: answer.Reason, Code: answer.Code}
+	}
+	if answer.Answer != AnswerStarted {
+		return fmt.Errorf("the container answered %q", answer.Answer)
+	}
+	return p.conn.SetDeadline(time.Time{})
+}
+
+func (p *Program) receive() (Answer, error) {
+	answer, files, err := Receive[Answer](p.conn)
+	CloseAll(files)
+	return answer, err
+}
+
+// Signal sends a signal to the program, by its name without SIG.
+func (p *Program) Signal(name string) error {
+	request := Request{Ask: AskSignal, Signal: name}
+	if err := request.Check(); err != nil {
+		return err
+	}
+	return p.conn.send(request)
+}
+
+// Resize changes the size of its terminal.
+func (p *Program) Resize(size Size) error {
+	request := Request{Ask: AskSize, Size: &size}
+	if err := request.Check(); err != nil {
+		return err
+	}
+	return p.conn.send(request)
+}
+
+// Wait returns how the program ended.
+func (p *Program) Wait() (Answer, error) {
+	answer, err := p.receive()
+	if err == nil && answer.Answer != AnswerEnded {
+		err = fmt.Errorf("the container answered %q", answer.Answer)
+	}
+	return answer, err
+}
+
+// Close gives the program up: it gets a hang-up if it still runs. A nil one never ran.
+func (p *Program) Close() {
+	if p == nil {
+		return
+	}
+	p.conn.Close()
+	CloseAll([]*os.File{p.Input, p.Output, p.Errors})
+}
+
+// pipe makes a pipe for this side to write to or to read from. Only this side's end
+// does not block: a program expects streams that do.
+func pipe(write bool) (near, far *os.File, err error) {
+	var ends [2]int
+	if err := unix.Pipe2(ends[:], unix.O_CLOEXEC); err != nil {
+		return nil, nil, err
+	}
+	if write {
+		ends[0], ends[1] = ends[1], ends[0]
+	}
+	err = unix.SetNonblock(ends[0], true)
+	return os.NewFile(uintptr(ends[0]), "near"), os.NewFile(uintptr(ends[1]), "far"), err
+}
+
+// descriptor is the number of a file without changing how it is read.
+func descriptor(file *os.File) int {
+	number := -1
+	if raw, err := file.SyscallConn(); err == nil {
+		_ = raw.Control(func(one uintptr) { number = int(one) })
+	}
+	return number
+}

@@ -1,0 +1,256 @@
+// Package shell is the conversation between `guest ssh` and process 1 of a debug
+// container: one connection for each program that somebody starts, one JSON
+// document for each message, the program's streams as descriptors beside the first.
+//
+// Both sides bound and check what they receive: behind process 1 stands the
+// tenant, behind `guest ssh` a client of the network.
+package shell
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"regexp"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"cloister.dev/guest/internal/spec"
+	"cloister.dev/guest/internal/strict"
+	"cloister.dev/guest/internal/wiring"
+)
+
+// SocketName is the name of the socket in a container's shell directory.
+const SocketName = "shell.sock"
+
+// What is asked of process 1. The first message is AskStart.
+const (
+	// AskStart starts a program on the descriptors that come with it: input, output, errors.
+	AskStart = "start"
+	// AskSignal sends a signal to the program and what it started.
+	AskSignal = "signal"
+	// AskSize changes the size of the terminal.
+	AskSize = "size"
+)
+
+// What process 1 answers.
+const (
+	// AnswerStarted: the program runs.
+	AnswerStarted = "started"
+	// AnswerRefused: nothing was started; see Reason.
+	AnswerRefused = "refused"
+	// AnswerEnded: the program has ended by Code or Signal, and nothing follows.
+	AnswerEnded = "ended"
+)
+
+// Bounds of what a client may ask for.
+const (
+	MaxCommand     = 64 << 10
+	MaxEnvironment = 64
+	MaxVariable    = 1 << 10
+	maxMessage     = 192 << 10
+	streams        = 3
+	maxCells       = 1 << 15
+)
+
+var variablePattern = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,254}$`)
+
+// Request is what `guest ssh` sends.
+type Request struct {
+	// Ask is one of the Ask words.
+	Ask string `json:"ask"`
+	// Start is what to start, with AskStart.
+	Start *Start `json:"start,omitempty"`
+	// Signal is a name without SIG, with AskSignal.
+	Signal string `json:"signal,omitempty"`
+	// Size is the terminal's, with AskSize.
+	Size *Size `json:"size,omitempty"`
+}
+
+// Start is a program to be started.
+type Start struct {
+	// Command is one line for the user's shell; empty means a login shell.
+	Command string `json:"command,omitempty"`
+	// Files starts the guest's server of the SFTP protocol instead.
+	Files bool `json:"files,omitempty"`
+	// Terminal gives the program a terminal; null means that it gets the descriptors themselves.
+	Terminal *Terminal `json:"terminal,omitempty"`
+	// Environment are further variables as NAME=value.
+	Environment []string `json:"environment,omitempty"`
+}
+
+// Terminal is a terminal to be made.
+type Terminal struct {
+	// Name is the value of TERM.
+	Name string `json:"name"`
+	// Size is its size.
+	Size Size `json:"size"`
+}
+
+// Size is the size of a terminal in cells; 0 means not known.
+type Size struct {
+	Columns uint32 `json:"columns"`
+	Rows    uint32 `json:"rows"`
+}
+
+// Answer is what process 1 sends.
+type Answer struct {
+	// Answer is one of the Answer words.
+	Answer string `json:"answer"`
+	// Reason tells people why nothing was started.
+	Reason string `json:"reason,omitempty"`
+	// Code is the program's exit code, or that of not starting it.
+	Code int `json:"code,omitempty"`
+	// Signal is the name, without SIG, of the signal that ended it; empty means that it ended by itself.
+	Signal string `json:"signal,omitempty"`
+}
+
+// Check says what is wrong with a request.
+func (r Request) Check() error {
+	switch {
+	case r.Ask == AskStart && r.Start != nil && r.Signal == "" && r.Size == nil:
+		return r.Start.check()
+	case r.Ask == AskSignal && r.Signal != "" && r.Start == nil && r.Size == nil:
+		_, err := spec.ParseSignal(r.Signal)
+		return err
+	case r.Ask == AskSize && r.Size != nil && r.Start == nil && r.Signal == "":
+		return r.Size.check()
+	}
+	return fmt.Errorf("the request %q is not understood", r.Ask)
+}
+
+func (s Start) check() error {
+	if len(s.Command) > MaxCommand || strings.ContainsRune(s.Command, 0) {
+		return fmt.Errorf("the command is longer than %d bytes or holds a zero byte", MaxCommand)
+	}
+	if s.Files && (s.Command != "" || s.Terminal != nil) {
+		return errors.New("the file server takes no command and no terminal")
+	}
+	if len(s.Environment) > MaxEnvironment {
+		return fmt.Errorf("%d variables, at most %d", len(s.Environment), MaxEnvironment)
+	}
+	for _, entry := range s.Environment {
+		name, value, _ := strings.Cut(entry, "=")
+		if err := CheckVariable(name, value); err != nil {
+			return err
+		}
+	}
+	if s.Terminal == nil {
+		return nil
+	}
+	if len(s.Terminal.Name) > 64 || strings.ContainsFunc(s.Terminal.Name, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return errors.New("the name of the terminal is not one")
+	}
+	return s.Terminal.Size.check()
+}
+
+func (s Size) check() error {
+	if s.Columns >= maxCells || s.Rows >= maxCells {
+		return fmt.Errorf("a terminal of %d x %d cells is too large", s.Columns, s.Rows)
+	}
+	return nil
+}
+
+// CheckVariable says what is wrong with a variable of the environment.
+func CheckVariable(name, value string) error {
+	if !variablePattern.MatchString(name) || len(value) > MaxVariable || strings.ContainsRune(value, 0) {
+		return fmt.Errorf("the variable %q is not one", name)
+	}
+	return nil
+}
+
+// Conn is one conversation.
+type Conn struct{ socket *net.UnixConn }
+
+// NewConn wraps an accepted connection.
+func NewConn(socket *net.UnixConn) Conn { return Conn{socket} }
+
+// Close ends the conversation.
+func (c Conn) Close() error { return c.socket.Close() }
+
+// SetDeadline bounds the next reads and writes; the zero time takes the bound away.
+func (c Conn) SetDeadline(deadline time.Time) error { return c.socket.SetDeadline(deadline) }
+
+// Peer is the user on the other side, as this side's user namespace counts it.
+func (c Conn) Peer() (uint32, error) {
+	raw, err := c.socket.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	var about *unix.Ucred
+	var failed error
+	if err := raw.Control(func(descriptor uintptr) {
+		about, failed = unix.GetsockoptUcred(int(descriptor), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	}); err != nil {
+		return 0, err
+	}
+	if failed != nil {
+		return 0, failed
+	}
+	return about.Uid, nil
+}
+
+// send sends a message, with descriptors beside it or none.
+func (c Conn) send(message any, descriptors ...int) error {
+	data, err := json.Marshal(message)
+	if err != nil {
+		return err
+	}
+	var rights []byte
+	if len(descriptors) > 0 {
+		rights = unix.UnixRights(descriptors...)
+	}
+	_, _, err = c.socket.WriteMsgUnix(data, rights, nil)
+	return err
+}
+
+// Answer sends an answer.
+func (c Conn) Answer(answer Answer) error { return c.send(answer) }
+
+// Receive reads one message of type T and the files that came with it, which the caller closes.
+func Receive[T any](c Conn) (T, []*os.File, error) {
+	var zero T
+	data := make([]byte, maxMessage)
+	rights := make([]byte, unix.CmsgSpace(4*(streams+1)))
+	count, rightsCount, flags, _, err := c.socket.ReadMsgUnix(data, rights)
+	if err != nil {
+		return zero, nil, err
+	}
+	files, err := wiring.ParseRights(rights[:rightsCount])
+	if err != nil {
+		return zero, nil, err
+	}
+	message, err := decode[T](data[:count], len(files), flags)
+	if err != nil {
+		CloseAll(files)
+		return zero, nil, err
+	}
+	return message, files, nil
+}
+
+func decode[T any](data []byte, files, flags int) (T, error) {
+	var zero T
+	if files > streams || flags&(unix.MSG_CTRUNC|unix.MSG_TRUNC) != 0 {
+		return zero, errors.New("a message of the shell socket is too large")
+	}
+	if len(data) == 0 && files == 0 {
+		return zero, errors.New("the other side of the shell socket has gone")
+	}
+	message, err := strict.Decode[T](data)
+	if err != nil {
+		return zero, fmt.Errorf("a message of the shell socket cannot be read: %w", err)
+	}
+	return message, nil
+}
+
+// CloseAll closes files; a nil one was never opened.
+func CloseAll(files []*os.File) {
+	for _, file := range files {
+		if file != nil {
+			file.Close()
+		}
+	}
+}

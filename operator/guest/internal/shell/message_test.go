@@ -1,0 +1,60 @@
+package shell
+
+import (
+	"strings"
+	"testing"
+
+	"cloister.dev/guest/internal/strict"
+)
+
+func TestCheck(t *testing.T) {
+	for name, request := range map[string]Request{
+		"login shell": {Ask: AskStart, Start: &Start{}},
+		"command":     {Ask: AskStart, Start: &Start{Command: "id -u", Environment: []string{"LANG=C", "EMPTY="}}},
+		"terminal":    {Ask: AskStart, Start: &Start{Terminal: &Terminal{Name: "xterm-256color", Size: Size{80, 24}}}},
+		"files":       {Ask: AskStart, Start: &Start{Files: true}},
+		"signal":      {Ask: AskSignal, Signal: "INT"},
+		"size":        {Ask: AskSize, Size: &Size{Columns: 132}},
+	} {
+		if err := request.Check(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	many := make([]string, MaxEnvironment+1)
+	for index := range many {
+		many[index] = "A=1"
+	}
+	for name, request := range map[string]Request{
+		"nothing":            {},
+		"another":            {Ask: "attach", Start: &Start{}},
+		"start without":      {Ask: AskStart},
+		"two at once":        {Ask: AskStart, Start: &Start{}, Signal: "INT"},
+		"zero byte":          {Ask: AskStart, Start: &Start{Command: "a\x00"}},
+		"long command":       {Ask: AskStart, Start: &Start{Command: strings.Repeat("a", MaxCommand+1)}},
+		"files with command": {Ask: AskStart, Start: &Start{Files: true, Command: "a"}},
+		"files on terminal":  {Ask: AskStart, Start: &Start{Files: true, Terminal: &Terminal{}}},
+		"variable":           {Ask: AskStart, Start: &Start{Environment: []string{"A B=1"}}},
+		"no variable":        {Ask: AskStart, Start: &Start{Environment: []string{"=1"}}},
+		"many variables":     {Ask: AskStart, Start: &Start{Environment: many}},
+		"terminal name":      {Ask: AskStart, Start: &Start{Terminal: &Terminal{Name: "a b"}}},
+		"terminal size":      {Ask: AskStart, Start: &Start{Terminal: &Terminal{Size: Size{Rows: 1 << 20}}}},
+		"no signal":          {Ask: AskSignal, Signal: "HELLO"},
+		"size":               {Ask: AskSize, Size: &Size{Columns: 1 << 15}},
+	} {
+		if request.Check() == nil {
+			t.Errorf("%s: accepted", name)
+		}
+	}
+}
+
+func FuzzRequestAndAnswer(f *testing.F) {
+	f.Add([]byte(`{"ask":"start","start":{"command":"id","terminal":{"name":"vt100","size":{"columns":1,"rows":2}},"environment":["A=b"]}}`))
+	f.Add([]byte(`{"ask":"signal","signal":"TERM"}`))
+	f.Add([]byte(`{"answer":"ended","code":3}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if request, err := strict.Decode[Request](data); err == nil && request.Check() == nil && request.Ask == "" {
+			t.Errorf("%+v", request)
+		}
+		_, _ = strict.Decode[Answer](data)
+	})
+}

@@ -1,0 +1,79 @@
+package sshd
+
+import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/rsa"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/crypto/ssh"
+)
+
+// hostKey reads the host key, or makes it: it is born in the enclave and never
+// leaves it. The public part is written for the shim, which serves it under the
+// enclave's certificate, so that a client can compare before it connects.
+func hostKey(document Document) (ssh.Signer, error) {
+	data, err := os.ReadFile(document.HostKeyFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		data, err = makeKey(document.HostKeyFile)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the host key: %w", err)
+	}
+	signer, err := ssh.ParsePrivateKey(data)
+	if err != nil {
+		return nil, fmt.Errorf("the host key %s cannot be read: %w", document.HostKeyFile, err)
+	}
+	line := ssh.MarshalAuthorizedKey(signer.PublicKey())
+	if err := replace(document.PublicKeyFile, line, 0o644); err != nil {
+		return nil, fmt.Errorf("the public host key: %w", err)
+	}
+	return signer, nil
+}
+
+func makeKey(path string) ([]byte, error) {
+	_, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	block, err := ssh.MarshalPrivateKey(private, "")
+	if err != nil {
+		return nil, err
+	}
+	data := pem.EncodeToMemory(block)
+	return data, replace(path, data, 0o600)
+}
+
+// replace writes a file in one step.
+func replace(path string, data []byte, mode os.FileMode) error {
+	file, err := os.CreateTemp(filepath.Dir(path), ".new-*")
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(data)
+	err = errors.Join(err, file.Chmod(mode), file.Close())
+	if err == nil {
+		err = os.Rename(file.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(file.Name()))
+	}
+	return nil
+}
+
+// rsaBits is the length of an RSA key; 0 for another type.
+func rsaBits(key ssh.PublicKey) int {
+	wrapped, isCrypto := key.(ssh.CryptoPublicKey)
+	if !isCrypto {
+		return 0
+	}
+	if public, isRSA := wrapped.CryptoPublicKey().(*rsa.PublicKey); isRSA {
+		return public.N.BitLen()
+	}
+	return 0
+}

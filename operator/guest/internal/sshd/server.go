@@ -1,0 +1,168 @@
+package sshd
+
+import (
+	"context"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strconv"
+	"sync"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+)
+
+const (
+	loginPatience  = 30 * time.Second
+	maxConnections = 64
+	maxSessions    = 10
+	maxTries       = 6
+	keyName        = "key-name"
+)
+
+// Algorithms of client keys: those of an SSHKey, RSA with SHA-2 alone.
+var keyAlgorithms = []string{
+	ssh.KeyAlgoED25519, ssh.KeyAlgoSKED25519, ssh.KeyAlgoSKECDSA256,
+	ssh.KeyAlgoECDSA256, ssh.KeyAlgoECDSA384, ssh.KeyAlgoECDSA521, ssh.KeyAlgoRSASHA512, ssh.KeyAlgoRSASHA256,
+}
+
+// server is the SSH server of one enclave.
+type server struct {
+	document Document
+	config   *ssh.ServerConfig
+	log      *slog.Logger
+}
+
+// Run serves until the context ends.
+func Run(ctx context.Context, document Document, log *slog.Logger) error {
+	signer, err := hostKey(document)
+	if err != nil {
+		return err
+	}
+	made, err := newServer(document, signer, log)
+	if err != nil {
+		return err
+	}
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", ":"+strconv.Itoa(int(document.Port)))
+	if err != nil {
+		return fmt.Errorf("port %d: %w", document.Port, err)
+	}
+	log.Info("serving", "port", document.Port, "host_key", ssh.FingerprintSHA256(signer.PublicKey()))
+	return made.serve(ctx, listener)
+}
+
+func newServer(document Document, signer ssh.Signer, log *slog.Logger) (*server, error) {
+	made := &server{document: document, log: log}
+	known := make([]ssh.PublicKey, 0, len(document.Keys))
+	for _, key := range document.Keys {
+		parsed, err := parseKey(key.PublicKey)
+		if err != nil {
+			return nil, err
+		}
+		known = append(known, parsed)
+	}
+	made.config = &ssh.ServerConfig{
+		MaxAuthTries:            maxTries,
+		ServerVersion:           "SSH-2.0-cloister",
+		PublicKeyAuthAlgorithms: keyAlgorithms,
+		PublicKeyCallback: func(_ ssh.ConnMetadata, offered ssh.PublicKey) (*ssh.Permissions, error) {
+			for index, key := range known {
+				if subtle.ConstantTimeCompare(key.Marshal(), offered.Marshal()) == 1 {
+					return &ssh.Permissions{Extensions: map[string]string{keyName: document.Keys[index].Name}}, nil
+				}
+			}
+			return nil, errors.New("the key is not among the Container's sshKeys")
+		},
+	}
+	made.config.AddHostKey(signer)
+	return made, nil
+}
+
+// serve accepts connections, a bounded number at once.
+func (s *server) serve(ctx context.Context, listener net.Listener) error {
+	stop := context.AfterFunc(ctx, func() { listener.Close() })
+	defer stop()
+	room := make(chan struct{}, maxConnections)
+	for {
+		accepted, err := listener.Accept()
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		select {
+		case room <- struct{}{}:
+			go func() {
+				defer func() { <-room }()
+				s.connection(ctx, accepted)
+			}()
+		default:
+			s.log.Warn("too many connections", "from", accepted.RemoteAddr().String())
+			accepted.Close()
+		}
+	}
+}
+
+// connection serves one client until it goes.
+func (s *server) connection(ctx context.Context, accepted net.Conn) {
+	defer accepted.Close()
+	stop := context.AfterFunc(ctx, func() { accepted.Close() })
+	defer stop()
+	if err := accepted.SetDeadline(time.Now().Add(loginPatience)); err != nil {
+		return
+	}
+	from := accepted.RemoteAddr().String()
+	conn, channels, requests, err := ssh.NewServerConn(accepted, s.config)
+	if err != nil {
+		s.log.Info("nobody logged in", "from", from, "reason", err.Error())
+		return
+	}
+	defer conn.Close()
+	if err := accepted.SetDeadline(time.Time{}); err != nil {
+		return
+	}
+	log := s.log.With("from", from, "container", conn.User(), "key", conn.Permissions.Extensions[keyName])
+	log.Info("logged in")
+	defer log.Info("logged out")
+	// Requests about the connection ask for forwarding, or whether somebody is there: both are answered with no.
+	go ssh.DiscardRequests(requests)
+	var sessions sync.WaitGroup
+	defer sessions.Wait()
+	room := make(chan struct{}, maxSessions)
+	for channel := range channels {
+		if channel.ChannelType() != "session" {
+			reject(channel, ssh.Prohibited, "nothing is forwarded into or out of an enclave")
+			continue
+		}
+		select {
+		case room <- struct{}{}:
+		default:
+			reject(channel, ssh.ResourceShortage, fmt.Sprintf("more than %d sessions in one connection", maxSessions))
+			continue
+		}
+		sessions.Go(func() {
+			defer func() { <-room }()
+			s.session(conn.User(), channel, log)
+		})
+	}
+}
+
+// reject turns a channel down; a client that has gone needs no answer.
+func reject(channel ssh.NewChannel, reason ssh.RejectionReason, text string) {
+	_ = channel.Reject(reason, text)
+}
+
+// socketOf is the shell socket of the container that a login name means.
+func (s *server) socketOf(name string) (string, error) {
+	names := ""
+	for _, container := range s.document.Containers {
+		if container.Name == name {
+			return container.Socket, nil
+		}
+		names += ", " + container.Name
+	}
+	return "", fmt.Errorf("there is no container %q in this enclave; log in as one of: %s", name, names[2:])
+}

@@ -1,0 +1,208 @@
+package sshd
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+
+	"cloister.dev/guest/internal/shell"
+)
+
+// lastOutput is how long output is passed on after a program has ended, for what it left behind.
+const lastOutput = 2 * time.Second
+
+const filesSubsystem = "sftp"
+
+// Requests of a session and their payloads, RFC 4254, section 6.
+type (
+	ptyRequest struct {
+		Terminal      string
+		Columns, Rows uint32
+		Width, Height uint32
+		Modes         string
+	}
+	sizeRequest struct {
+		Columns, Rows uint32
+		Width, Height uint32
+	}
+	variableRequest struct{ Name, Value string }
+	textRequest     struct{ Text string }
+	exitStatus      struct{ Code uint32 }
+	exitSignal      struct {
+		Signal   string
+		Core     bool
+		Message  string
+		Language string
+	}
+)
+
+// session is one channel of a client.
+type session struct {
+	channel ssh.Channel
+	socket  string
+	// problem is why nothing can be started; nil while all is well.
+	problem error
+	start   shell.Start
+	// begun tells that the program was asked for, which is possible once.
+	begun   bool
+	program *shell.Program
+}
+
+// session serves one channel: requests until a program starts, then its streams.
+func (s *server) session(user string, opened ssh.NewChannel, log *slog.Logger) {
+	channel, requests, err := opened.Accept()
+	if err != nil {
+		return
+	}
+	defer channel.Close()
+	made := &session{channel: channel}
+	made.socket, made.problem = s.socketOf(user)
+	ended := make(chan struct{})
+	for {
+		select {
+		case <-ended:
+			go ssh.DiscardRequests(requests)
+			return
+		case request, open := <-requests:
+			if !open {
+				made.program.Close()
+				return
+			}
+			before := made.begun
+			accepted := made.handle(request)
+			if request.WantReply {
+				// A client that has gone shows as the end of the requests.
+				_ = request.Reply(accepted, nil)
+			}
+			if made.begun && !before {
+				log.Info("session", "terminal", made.start.Terminal != nil, "files", made.start.Files, "started", made.problem == nil)
+				go func() {
+					defer close(ended)
+					made.run()
+				}()
+			}
+		}
+	}
+}
+
+// handle carries a request out and tells whether it is granted.
+func (s *session) handle(request *ssh.Request) bool {
+	switch request.Type {
+	case "pty-req":
+		var asked ptyRequest
+		if s.begun || ssh.Unmarshal(request.Payload, &asked) != nil {
+			return false
+		}
+		s.start.Terminal = &shell.Terminal{Name: asked.Terminal, Size: shell.Size{Columns: asked.Columns, Rows: asked.Rows}}
+		return true
+	case "env":
+		var asked variableRequest
+		if s.begun || ssh.Unmarshal(request.Payload, &asked) != nil || len(s.start.Environment) >= shell.MaxEnvironment || shell.CheckVariable(asked.Name, asked.Value) != nil {
+			return false
+		}
+		s.start.Environment = append(s.start.Environment, asked.Name+"="+asked.Value)
+		return true
+	case "window-change":
+		var asked sizeRequest
+		return s.program != nil && ssh.Unmarshal(request.Payload, &asked) == nil &&
+			s.program.Resize(shell.Size{Columns: asked.Columns, Rows: asked.Rows}) == nil
+	case "signal":
+		var asked textRequest
+		return s.program != nil && ssh.Unmarshal(request.Payload, &asked) == nil && s.program.Signal(asked.Text) == nil
+	case "shell", "exec", "subsystem":
+		return !s.begun && s.begin(request)
+	}
+	return false // among them forwarding of agents and displays
+}
+
+// begin starts the program that a request names. What goes wrong is told where
+// people look for it, in the session's error stream and exit code.
+func (s *session) begin(request *ssh.Request) bool {
+	var asked textRequest
+	if request.Type != "shell" && ssh.Unmarshal(request.Payload, &asked) != nil {
+		return false
+	}
+	switch request.Type {
+	case "exec":
+		s.start.Command = asked.Text
+	case "subsystem":
+		if asked.Text != filesSubsystem {
+			return false
+		}
+		s.start.Files, s.start.Terminal = true, nil
+	}
+	s.begun = true
+	if s.problem == nil {
+		s.program, s.problem = shell.Run(s.socket, s.start)
+	}
+	return true
+}
+
+// run passes the program's streams on until it has ended, and tells how it did.
+func (s *session) run() {
+	if s.problem != nil {
+		code := 1
+		var refusal shell.Refusal
+		if errors.As(s.problem, &refusal) && refusal.Code != 0 {
+			code = refusal.Code
+		}
+		fmt.Fprintf(s.channel.Stderr(), "%s\r\n", s.problem)
+		s.tell(shell.Answer{Code: code})
+		return
+	}
+	defer s.program.Close()
+	go func() {
+		// The end of the client's stream is the end of the program's input.
+		_, _ = io.Copy(s.program.Input, s.channel)
+		s.program.Input.Close()
+	}()
+	over := make(chan struct{})
+	var outputs sync.WaitGroup
+	for from, to := range map[*os.File]io.Writer{s.program.Output: s.channel, s.program.Errors: s.channel.Stderr()} {
+		outputs.Go(func() { _, _ = io.Copy(to, last{from, over}) })
+	}
+	answer, err := s.program.Wait()
+	close(over)
+	for _, file := range []*os.File{s.program.Output, s.program.Errors} {
+		_ = file.SetReadDeadline(time.Now().Add(lastOutput)) // a closed file needs none
+	}
+	outputs.Wait()
+	if err != nil {
+		fmt.Fprintf(s.channel.Stderr(), "the container has ended\r\n")
+		answer = shell.Answer{Code: 1}
+	}
+	s.tell(answer)
+}
+
+// tell sends how the program ended; a client that has gone does not hear it.
+func (s *session) tell(answer shell.Answer) {
+	if answer.Signal != "" {
+		_, _ = s.channel.SendRequest("exit-signal", false, ssh.Marshal(exitSignal{Signal: answer.Signal}))
+		return
+	}
+	_, _ = s.channel.SendRequest("exit-status", false, ssh.Marshal(exitStatus{Code: uint32(answer.Code)}))
+}
+
+// last reads a program's output: once the program has ended, as long as something
+// comes, so that what the program left behind holds no session open.
+type last struct {
+	file *os.File
+	over <-chan struct{}
+}
+
+func (l last) Read(data []byte) (int, error) {
+	select {
+	case <-l.over:
+		if err := l.file.SetReadDeadline(time.Now().Add(lastOutput)); err != nil {
+			return 0, err
+		}
+	default:
+	}
+	return l.file.Read(data)
+}
