@@ -1,4 +1,6 @@
-"""Fixtures that every test may ask for."""
+"""Fixtures that every test may ask for, and how hypothesis works in all of them."""
+
+from hypothesis import HealthCheck, settings
 
 from tests.support.cluster import (
     api_cluster,
@@ -21,3 +23,7 @@ __all__ = [
     "pytest_runtest_logreport",
     "pytest_sessionfinish",
 ]
+
+# How fast inputs are made says how busy the machine is, and nothing about what is tested.
+settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("unhurried")
