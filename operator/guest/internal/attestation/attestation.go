@@ -1,0 +1,262 @@
+package attestation
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"crypto/sha512"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync/atomic"
+)
+
+// NonceSize is the number of bytes of a nonce.
+const NonceSize = 32
+
+// maxFile is the largest file that is read: initdata holds a policy.
+const maxFile = 1 << 20
+
+// atOnce is the number of questions to the attestation service at a time.
+const atOnce = 2
+
+// ErrNoCertificate is returned while the enclave has no certificate yet.
+var ErrNoCertificate = errors.New("the enclave has no certificate yet")
+
+// Document is the attestation document that clients get.
+type Document struct {
+	// Format says what the body is.
+	Format string `json:"format"`
+	// Body is base64 of gzip of the evidence as the attestation service gave it, or of
+	// the dummy report.
+	Body string `json:"body"`
+	// GPU is the same of the GPUs' evidence; absent without GPUs or TEE.
+	GPU string `json:"gpu_body,omitempty"`
+	// Measurement is the measurement document, in its canonical form.
+	Measurement string `json:"measurement"`
+	// Initdata is base64 of gzip of the initdata; absent where none is measured.
+	Initdata string `json:"initdata,omitempty"`
+	// Nonce is the nonce that the evidence binds; absent when none was given.
+	Nonce string `json:"nonce,omitempty"`
+}
+
+// Dummy is the report where no processor signs one. Anybody can write it.
+type Dummy struct {
+	// ReportData is what evidence would bind, in hexadecimal digits.
+	ReportData string `json:"report_data"`
+	// TEE is None.
+	TEE string `json:"tee"`
+}
+
+// Attester makes attestation documents.
+type Attester struct {
+	settings    Settings
+	service     *service
+	measurement []byte
+	initdata    []byte
+	turns       chan struct{}
+	// written is the hash of the key that attestation.json binds; null = not written.
+	written atomic.Pointer[[sha256.Size]byte]
+}
+
+// New makes an Attester. It fails when the settings are wrong, or a file is not the one
+// that was published.
+func New(settings Settings) (*Attester, error) {
+	if err := settings.Validate(); err != nil {
+		return nil, err
+	}
+	made := &Attester{settings: settings, turns: make(chan struct{}, atOnce)}
+	var err error
+	if made.measurement, err = settings.Measurement.read(); err != nil {
+		return nil, err
+	}
+	if settings.Initdata != nil {
+		if made.initdata, err = settings.Initdata.read(); err != nil {
+			return nil, err
+		}
+	}
+	if settings.TEE != TEENone {
+		made.service = newService(settings.Service)
+	}
+	return made, nil
+}
+
+// read reads a file and compares it with its digest.
+func (f File) read() ([]byte, error) {
+	content, err := readBounded(f.Path)
+	if err != nil {
+		return nil, err
+	}
+	hash := sha256.Sum256(content)
+	found := hash[:]
+	if len(f.hash()) == sha512.Size384 {
+		longer := sha512.Sum384(content)
+		found = longer[:]
+	}
+	if !bytes.Equal(found, f.hash()) {
+		return nil, fmt.Errorf("%s is not the file that was measured: its digest is %x, the published one is %x", f.Path, found, f.hash())
+	}
+	return content, nil
+}
+
+func readBounded(path string) ([]byte, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	content, err := io.ReadAll(io.LimitReader(file, maxFile+1))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if len(content) > maxFile {
+		return nil, fmt.Errorf("%s: larger than %d bytes", path, maxFile)
+	}
+	return content, nil
+}
+
+// ReportData is what evidence binds: the SHA-256 of the public key of the certificate (its
+// SubjectPublicKeyInfo), then the SHA-256 of the measurement document's digest followed by
+// the nonce, if one was given.
+func ReportData(key [sha256.Size]byte, measurement, nonce []byte) []byte {
+	second := sha256.Sum256(append(bytes.Clone(measurement), nonce...))
+	return append(key[:], second[:]...)
+}
+
+// Document makes the attestation document that binds the enclave's key, its measurement
+// and a nonce (null = none).
+func (a *Attester) Document(ctx context.Context, nonce []byte) (Document, error) {
+	if nonce != nil && len(nonce) != NonceSize {
+		return Document{}, fmt.Errorf("a nonce has %d bytes", NonceSize)
+	}
+	key, err := a.key()
+	if err != nil {
+		return Document{}, err
+	}
+	reportData := ReportData(key, a.settings.Measurement.hash(), nonce)
+	report, gpu, err := a.report(ctx, reportData)
+	if err != nil {
+		return Document{}, err
+	}
+	return Document{
+		Format:      formats[a.settings.TEE],
+		Body:        pack(report),
+		GPU:         pack(gpu),
+		Measurement: string(a.measurement),
+		Initdata:    pack(a.initdata),
+		Nonce:       hex.EncodeToString(nonce),
+	}, nil
+}
+
+// report gets evidence, or writes the dummy.
+func (a *Attester) report(ctx context.Context, reportData []byte) ([]byte, []byte, error) {
+	if a.service == nil {
+		report, err := json.Marshal(Dummy{ReportData: hex.EncodeToString(reportData), TEE: TEENone})
+		return report, nil, err
+	}
+	select {
+	case a.turns <- struct{}{}:
+		defer func() { <-a.turns }()
+	case <-ctx.Done():
+		return nil, nil, fmt.Errorf("the attestation service is busy: %w", ctx.Err())
+	}
+	report, err := a.evidence(ctx, reportData)
+	if err != nil || a.settings.GPUs == 0 {
+		return report, nil, err
+	}
+	gpu, err := a.service.gpuEvidence(ctx, reportData)
+	return report, gpu, err
+}
+
+// evidence asks for evidence and compares what it says with what it has to say.
+func (a *Attester) evidence(ctx context.Context, reportData []byte) ([]byte, error) {
+	evidence, err := a.service.evidence(ctx, reportData)
+	if err != nil {
+		return nil, err
+	}
+	found, err := readEvidence(a.settings.TEE, evidence)
+	if err != nil {
+		return nil, err
+	}
+	var hostData []byte
+	if a.settings.Initdata != nil {
+		hostData = a.settings.Initdata.hash()
+	}
+	return evidence, found.compare(reportData, hostData)
+}
+
+// Checked is the end of a boot stage.
+type Checked struct {
+	// Skipped tells that there is nothing to check.
+	Skipped bool
+	// Detail says for people what was found.
+	Detail string
+}
+
+// CheckCPU is the boot stage cpu-attestation: it asks for evidence that binds no key yet.
+// An error says why the boot has failed.
+func (a *Attester) CheckCPU(ctx context.Context) (Checked, error) {
+	if a.service == nil {
+		return Checked{Skipped: true, Detail: "The host has no trusted execution environment: nothing is confidential."}, nil
+	}
+	if _, err := a.evidence(ctx, ReportData([sha256.Size]byte{}, a.settings.Measurement.hash(), nil)); err != nil {
+		return Checked{}, err
+	}
+	if a.settings.Initdata == nil {
+		return Checked{Detail: "Evidence of " + a.settings.TEE + " was had for the node; it measures no single enclave."}, nil
+	}
+	return Checked{Detail: "Evidence of " + a.settings.TEE + " was had; it reports the published initdata."}, nil
+}
+
+// CheckGPU is the boot stage gpu-attestation.
+func (a *Attester) CheckGPU(ctx context.Context) (Checked, error) {
+	switch {
+	case a.settings.GPUs == 0:
+		return Checked{Skipped: true, Detail: "The enclave has no GPUs."}, nil
+	case a.service == nil:
+		return Checked{Skipped: true, Detail: "The host has no trusted execution environment: its GPUs are not confidential."}, nil
+	}
+	if _, err := a.service.gpuEvidence(ctx, ReportData([sha256.Size]byte{}, a.settings.Measurement.hash(), nil)); err != nil {
+		return Checked{}, err
+	}
+	return Checked{Detail: "Evidence of the GPUs was had."}, nil
+}
+
+// key answers the hash of the public key of the enclave's certificate.
+func (a *Attester) key() ([sha256.Size]byte, error) {
+	content, err := readBounded(a.settings.Certificate)
+	if errors.Is(err, os.ErrNotExist) {
+		return [sha256.Size]byte{}, ErrNoCertificate
+	}
+	if err != nil {
+		return [sha256.Size]byte{}, err
+	}
+	block, _ := pem.Decode(content)
+	if block == nil || block.Type != "CERTIFICATE" {
+		return [sha256.Size]byte{}, fmt.Errorf("%s does not begin with a certificate", a.settings.Certificate)
+	}
+	leaf, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		return [sha256.Size]byte{}, fmt.Errorf("%s: %w", a.settings.Certificate, err)
+	}
+	return sha256.Sum256(leaf.RawSubjectPublicKeyInfo), nil
+}
+
+// pack compresses content for a document; empty stays empty.
+func pack(content []byte) string {
+	if len(content) == 0 {
+		return ""
+	}
+	var packed bytes.Buffer
+	writer := gzip.NewWriter(&packed)
+	_, _ = writer.Write(content) // a buffer takes everything
+	_ = writer.Close()
+	return base64.StdEncoding.EncodeToString(packed.Bytes())
+}

@@ -1,0 +1,411 @@
+package attestation
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/sha512"
+	"crypto/x509"
+	"encoding/hex"
+	"encoding/json"
+	"encoding/pem"
+	"math/big"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// enclave is an enclave in a directory of the test.
+type enclave struct {
+	directory   string
+	settings    Settings
+	measurement string
+	initdata    []byte
+	certificate *x509.Certificate
+}
+
+// newEnclave makes the files of an enclave; a stand-in with host data of its own keeps it.
+func newEnclave(t *testing.T, fake *standIn, address string) *enclave {
+	t.Helper()
+	made := &enclave{directory: t.TempDir(), measurement: `{"debug":false,"version":"cloister.dev/measurement/v1"}`}
+	made.settings = Settings{TEE: TEENone, Certificate: filepath.Join(made.directory, "tls.crt")}
+	hash := sha256.Sum256([]byte(made.measurement))
+	made.settings.Measurement = made.file(t, "measurement.json", []byte(made.measurement), "sha256", hash[:])
+	if fake != nil {
+		made.settings.TEE, made.settings.Service = fake.tee, address
+		made.initdata = []byte("version = \"0.1.0\"\n")
+		short, long := sha256.Sum256(made.initdata), sha512.Sum384(made.initdata)
+		algorithm, hash := "sha256", short[:]
+		if fake.tee == TEETDX {
+			algorithm, hash = "sha384", long[:]
+		}
+		file := made.file(t, "initdata.toml", made.initdata, algorithm, hash)
+		made.settings.Initdata = &file
+		if fake.hostData == nil {
+			fake.hostData = hash
+		}
+	}
+	made.certify(t)
+	return made
+}
+
+func (e *enclave) file(t *testing.T, name string, content []byte, algorithm string, hash []byte) File {
+	t.Helper()
+	path := filepath.Join(e.directory, name)
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return File{Path: path, Digest: algorithm + ":" + hex.EncodeToString(hash)}
+}
+
+// certify gives the enclave a certificate with a new key.
+func (e *enclave) certify(t *testing.T) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{"web.example"}}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e.certificate, err = x509.ParseCertificate(der); err != nil {
+		t.Fatal(err)
+	}
+	chain := append(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), "-----BEGIN CERTIFICATE-----\n"...)
+	if err := os.WriteFile(e.settings.Certificate, chain, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (e *enclave) attester(t *testing.T) *Attester {
+	t.Helper()
+	made, err := New(e.settings)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made
+}
+
+func (e *enclave) expected(nonce []byte) expected {
+	return expected{formats[e.settings.TEE], e.measurement, e.initdata, e.certificate, nonce}
+}
+
+// ask asks as a client does.
+func ask(t *testing.T, attester http.Handler, query string) (int, []byte) {
+	t.Helper()
+	recorder := httptest.NewRecorder()
+	attester.ServeHTTP(recorder, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/.well-known/cloister-attestation"+query, nil))
+	return recorder.Code, recorder.Body.Bytes()
+}
+
+var machines = map[string]func() *standIn{
+	"none":          func() *standIn { return nil },
+	"SNP":           func() *standIn { return &standIn{tee: TEESNP} },
+	"TDX, quote v4": func() *standIn { return &standIn{tee: TEETDX, quote: 4} },
+	"TDX, quote v5": func() *standIn { return &standIn{tee: TEETDX, quote: 5} },
+}
+
+func TestAClientRecomputesEverything(t *testing.T) {
+	nonce := sha256.Sum256([]byte("asked now"))
+	other := sha256.Sum256([]byte("asked before"))
+	for name, machine := range machines {
+		t.Run(name, func(t *testing.T) {
+			fake, address := machine(), ""
+			if fake != nil {
+				address = fake.listen(t)
+			}
+			made := newEnclave(t, fake, address)
+			attester := made.attester(t)
+			code, plain := ask(t, attester, "")
+			if err := verify(plain, made.expected(nil)); code != http.StatusOK || err != nil {
+				t.Fatalf("without a nonce: %d %v", code, err)
+			}
+			code, bound := ask(t, attester, "?nonce="+hex.EncodeToString(nonce[:]))
+			if err := verify(bound, made.expected(nonce[:])); code != http.StatusOK || err != nil {
+				t.Fatalf("with a nonce: %d %v", code, err)
+			}
+			refused := map[string]expected{
+				"another nonce":      made.expected(other[:]),
+				"no nonce":           made.expected(nil),
+				"another key":        made.expected(nonce[:]),
+				"the debug enclave":  made.expected(nonce[:]),
+				"another kind of it": made.expected(nonce[:]),
+			}
+			stranger := newEnclave(t, nil, "").certificate
+			change(refused, "another key", func(e *expected) { e.certificate = stranger })
+			change(refused, "the debug enclave", func(e *expected) { e.measurement = strings.Replace(e.measurement, "false", "true", 1) })
+			change(refused, "another kind of it", func(e *expected) { e.format = "https://cloister.dev/attestation/other/v2" })
+			for what, want := range refused {
+				if err := verify(bound, want); err == nil {
+					t.Errorf("a client takes it for %s", what)
+				}
+			}
+		})
+	}
+}
+
+func change(all map[string]expected, what string, apply func(*expected)) {
+	one := all[what]
+	apply(&one)
+	all[what] = one
+}
+
+func TestAMachineThatWasStartedWithOtherInitdata(t *testing.T) {
+	for name, machine := range machines {
+		fake := machine()
+		if fake == nil {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			fake.hostData = make([]byte, map[string]int{TEESNP: snpHostData, TEETDX: tdxConfigID}[fake.tee])
+			attester := newEnclave(t, fake, fake.listen(t)).attester(t)
+			if _, err := attester.CheckCPU(t.Context()); err == nil || !strings.Contains(err.Error(), "started with other initdata") {
+				t.Errorf("got %v", err)
+			}
+			if code, _ := ask(t, attester, ""); code != http.StatusServiceUnavailable {
+				t.Errorf("the document was given: %d", code)
+			}
+		})
+	}
+}
+
+func TestANodeThatIsTheMachine(t *testing.T) {
+	fake := &standIn{tee: TEETDX, quote: 4, hostData: make([]byte, tdxConfigID)}
+	made := newEnclave(t, fake, fake.listenUnix(t))
+	made.settings.Initdata, made.initdata = nil, nil
+	attester := made.attester(t)
+	checked, err := attester.CheckCPU(t.Context())
+	if err != nil || checked.Skipped || !strings.Contains(checked.Detail, "measures no single enclave") {
+		t.Fatalf("%+v %v", checked, err)
+	}
+	if _, answer := ask(t, attester, ""); verify(answer, made.expected(nil)) != nil {
+		t.Errorf("%s", answer)
+	}
+}
+
+func TestBootStages(t *testing.T) {
+	withoutTEE := newEnclave(t, nil, "")
+	withoutTEE.settings.GPUs = 1
+	snp := &standIn{tee: TEESNP}
+	with := newEnclave(t, snp, snp.listen(t))
+	withGPU := *with
+	withGPU.settings.GPUs = 8
+	blind := &standIn{tee: TEESNP, change: func(path string, writer http.ResponseWriter, _ []byte) bool {
+		return path == "/aa/additional-evidence"
+	}}
+	withoutGPUEvidence := newEnclave(t, blind, blind.listen(t))
+	withoutGPUEvidence.settings.GPUs = 1
+	cases := map[string]struct {
+		enclave  *enclave
+		cpu, gpu string // detail; "skipped: …", "failed: …"
+	}{
+		"no TEE":          {withoutTEE, "skipped: The host has no trusted", "skipped: The host has no trusted"},
+		"SNP":             {with, "Evidence of SNP was had; it reports", "skipped: The enclave has no GPUs."},
+		"SNP and GPUs":    {&withGPU, "Evidence of SNP was had; it reports", "Evidence of the GPUs was had."},
+		"no GPU evidence": {withoutGPUEvidence, "Evidence of SNP", "failed: the attestation service answered 0 bytes"},
+	}
+	for name, each := range cases {
+		t.Run(name, func(t *testing.T) {
+			attester := each.enclave.attester(t)
+			for want, check := range map[string]func() (Checked, error){
+				each.cpu:          func() (Checked, error) { return attester.CheckCPU(t.Context()) },
+				"gpu " + each.gpu: func() (Checked, error) { return attester.CheckGPU(t.Context()) },
+			} {
+				checked, err := check()
+				told := checked.Detail
+				switch {
+				case err != nil:
+					told = "failed: " + err.Error()
+				case checked.Skipped:
+					told = "skipped: " + told
+				}
+				if !strings.HasPrefix(told, strings.TrimPrefix(want, "gpu ")) {
+					t.Errorf("got %q, want %q", told, want)
+				}
+			}
+		})
+	}
+}
+
+func TestGPUEvidenceIsGiven(t *testing.T) {
+	fake := &standIn{tee: TEESNP}
+	made := newEnclave(t, fake, fake.listen(t))
+	made.settings.GPUs = 1
+	document, err := made.attester(t).Document(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	evidence, err := unpack(document.GPU)
+	if err != nil || !strings.Contains(string(evidence), `"nvidia"`) {
+		t.Errorf("%s %v", evidence, err)
+	}
+}
+
+func TestNonces(t *testing.T) {
+	attester := newEnclave(t, nil, "").attester(t)
+	good := strings.Repeat("aB", 32)
+	cases := map[string]int{
+		"":                             http.StatusOK,
+		"?nonce=" + good:               http.StatusOK,
+		"?other=1":                     http.StatusOK,
+		"?nonce=":                      http.StatusBadRequest,
+		"?nonce=" + good[1:]:           http.StatusBadRequest,
+		"?nonce=" + good + "00":        http.StatusBadRequest,
+		"?nonce=" + good[:62] + "zz":   http.StatusBadRequest,
+		"?nonce=" + good[:62] + "%0a0": http.StatusBadRequest,
+		"?nonce=a&nonce=" + good:       http.StatusBadRequest,
+		"?nonce=%zz":                   http.StatusBadRequest,
+	}
+	for query, want := range cases {
+		code, body := ask(t, attester, query)
+		if code != want {
+			t.Errorf("%q: %d %s", query, code, body)
+		}
+		if want == http.StatusBadRequest && !strings.Contains(string(body), `"type":"invalid_request_error"`) {
+			t.Errorf("%q: %s", query, body)
+		}
+	}
+	recorder := httptest.NewRecorder()
+	attester.ServeHTTP(recorder, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", nil))
+	if recorder.Code != http.StatusMethodNotAllowed || recorder.Header().Get("Allow") == "" {
+		t.Errorf("POST: %d", recorder.Code)
+	}
+	if _, err := attester.Document(t.Context(), []byte("short")); err == nil {
+		t.Error("a short nonce was taken")
+	}
+}
+
+func TestTheFileFollowsTheCertificate(t *testing.T) {
+	fake := &standIn{tee: TEESNP}
+	made := newEnclave(t, fake, fake.listen(t))
+	attester, directory := made.attester(t), t.TempDir()
+	path := filepath.Join(directory, FileName)
+	for range 2 {
+		if err := attester.Write(t.Context(), directory); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if fake.asked != 1 {
+		t.Errorf("asked %d times for one key", fake.asked)
+	}
+	first, _ := os.ReadFile(path)
+	if err := verify(first, made.expected(nil)); err != nil {
+		t.Error(err)
+	}
+	made.certify(t)
+	if err := attester.Write(t.Context(), directory); err != nil {
+		t.Fatal(err)
+	}
+	second, _ := os.ReadFile(path)
+	if err := verify(second, made.expected(nil)); err != nil {
+		t.Error(err)
+	}
+	if information, err := os.Stat(path); err != nil || information.Mode().Perm() != 0o644 {
+		t.Errorf("%v %v", information, err)
+	}
+	if left, _ := os.ReadDir(directory); len(left) != 1 {
+		t.Errorf("left behind: %v", left)
+	}
+	if err := attester.Write(t.Context(), filepath.Join(directory, "none")); err != nil {
+		t.Errorf("nothing is to be written for the same key: %v", err)
+	}
+	if err := made.attester(t).Write(t.Context(), filepath.Join(directory, "none")); err == nil {
+		t.Error("a directory that is not there was written to")
+	}
+}
+
+func TestWithoutACertificateThereIsNoDocument(t *testing.T) {
+	made := newEnclave(t, nil, "")
+	if err := os.Remove(made.settings.Certificate); err != nil {
+		t.Fatal(err)
+	}
+	code, body := ask(t, made.attester(t), "")
+	if code != http.StatusServiceUnavailable || !strings.Contains(string(body), "no certificate yet") {
+		t.Errorf("%d %s", code, body)
+	}
+	for _, content := range []string{"", "text", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: []byte("x")}))} {
+		if err := os.WriteFile(made.settings.Certificate, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if code, body := ask(t, made.attester(t), ""); code != http.StatusServiceUnavailable {
+			t.Errorf("%q: %d %s", content, code, body)
+		}
+	}
+}
+
+func TestAFileThatWasChangedIsRefused(t *testing.T) {
+	for _, which := range []string{"measurement.json", "initdata.toml"} {
+		for _, machine := range []*standIn{{tee: TEESNP}, {tee: TEETDX}} {
+			made := newEnclave(t, machine, "unix:///run/none.sock")
+			if err := os.WriteFile(filepath.Join(made.directory, which), []byte("other"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := New(made.settings); err == nil || !strings.Contains(err.Error(), which+" is not the file that was measured") {
+				t.Errorf("%s: %v", which, err)
+			}
+		}
+	}
+}
+
+func TestSettingsThatContradictThemselves(t *testing.T) {
+	good := newEnclave(t, &standIn{tee: TEESNP}, "http://127.0.0.1:8006").settings
+	cases := map[string]struct {
+		change func(*Settings)
+		want   string
+	}{
+		"tee":                    {func(s *Settings) { s.TEE = "SGX" }, "attestation.tee"},
+		"service of no TEE":      {func(s *Settings) { s.TEE = TEENone }, "nothing to ask without a TEE"},
+		"initdata of no TEE":     {func(s *Settings) { s.TEE, s.Service = TEENone, "" }, "nothing measures it"},
+		"service elsewhere":      {func(s *Settings) { s.Service = "http://10.0.0.1:8006" }, "attestation.service"},
+		"service with a path":    {func(s *Settings) { s.Service = "http://127.0.0.1:8006/aa" }, "attestation.service"},
+		"service without port":   {func(s *Settings) { s.Service = "http://127.0.0.1" }, "attestation.service"},
+		"no service":             {func(s *Settings) { s.Service = "" }, "attestation.service"},
+		"a relative socket":      {func(s *Settings) { s.Service = "unix://run/a.sock" }, "path of a socket"},
+		"a digest of another":    {func(s *Settings) { s.Initdata.Digest = "sha384:" + strings.Repeat("0", 96) }, "attestation.initdata"},
+		"no digest":              {func(s *Settings) { s.Measurement.Digest = "sha256:zz" }, "attestation.measurement"},
+		"a relative path":        {func(s *Settings) { s.Measurement.Path = "x" }, "attestation.measurement"},
+		"a relative certificate": {func(s *Settings) { s.Certificate = "tls.crt" }, "attestation.certificate"},
+		"negative GPUs":          {func(s *Settings) { s.GPUs = -1 }, "attestation.gpus"},
+	}
+	if err := good.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	for name, each := range cases {
+		t.Run(name, func(t *testing.T) {
+			settings := good
+			initdata := *good.Initdata
+			settings.Initdata = &initdata
+			each.change(&settings)
+			if err := settings.Validate(); err == nil || !strings.Contains(err.Error(), each.want) {
+				t.Errorf("got %v, want %q", err, each.want)
+			}
+		})
+	}
+}
+
+func TestTheDummyIsPinned(t *testing.T) {
+	made := newEnclave(t, nil, "")
+	document, err := made.attester(t).Document(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	report, err := unpack(document.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, digest := sha256.Sum256(made.certificate.RawSubjectPublicKeyInfo), sha256.Sum256([]byte(made.measurement))
+	bound := ReportData(key, digest[:], nil)
+	if want := `{"report_data":"` + hex.EncodeToString(bound) + `","tee":"None"}`; string(report) != want {
+		t.Errorf("got %s, want %s", report, want)
+	}
+	answer, _ := json.Marshal(document)
+	if strings.Contains(string(answer), "initdata") || strings.Contains(string(answer), "gpu_body") || strings.Contains(string(answer), "nonce") {
+		t.Errorf("absent is absent: %s", answer)
+	}
+}

@@ -1,0 +1,123 @@
+package attestation
+
+import (
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+)
+
+// FileName is the name of the attestation document in the service directory.
+const FileName = "attestation.json"
+
+var noncePattern = regexp.MustCompile(`^[0-9a-fA-F]{64}$`)
+
+// ServeHTTP answers `GET /.well-known/<service>-attestation`, with `?nonce=` and 64
+// hexadecimal digits to bind the answer to a question.
+func (a *Attester) ServeHTTP(writer http.ResponseWriter, request *http.Request) {
+	if request.Method != http.MethodGet && request.Method != http.MethodHead {
+		writer.Header().Set("Allow", "GET, HEAD")
+		refuse(writer, http.StatusMethodNotAllowed, "ask with GET")
+		return
+	}
+	nonce, err := readNonce(request.URL.RawQuery)
+	if err != nil {
+		refuse(writer, http.StatusBadRequest, err.Error())
+		return
+	}
+	ctx, cancel := context.WithTimeout(request.Context(), askTimeout)
+	defer cancel()
+	document, err := a.Document(ctx, nonce)
+	if err != nil {
+		writer.Header().Set("Retry-After", "5")
+		refuse(writer, http.StatusServiceUnavailable, err.Error())
+		return
+	}
+	answer(writer, http.StatusOK, document)
+}
+
+// readNonce reads the nonce of a query; null when it has none.
+func readNonce(query string) ([]byte, error) {
+	values, err := url.ParseQuery(query)
+	if err != nil {
+		return nil, errors.New("the query cannot be read")
+	}
+	given, found := values["nonce"]
+	if !found {
+		return nil, nil
+	}
+	if len(given) != 1 || !noncePattern.MatchString(given[0]) {
+		return nil, errors.New("nonce must be given once, as 64 hexadecimal digits")
+	}
+	return hex.DecodeString(given[0])
+}
+
+func refuse(writer http.ResponseWriter, status int, message string) {
+	kind := "invalid_request_error"
+	if status >= http.StatusInternalServerError {
+		kind = "server_error"
+	}
+	answer(writer, status, map[string]any{"error": map[string]string{"message": message, "type": kind}})
+}
+
+func answer(writer http.ResponseWriter, status int, document any) {
+	body, err := json.Marshal(document)
+	if err != nil {
+		http.Error(writer, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	writer.Header().Set("Content-Type", "application/json")
+	writer.Header().Set("Cache-Control", "no-store")
+	writer.WriteHeader(status)
+	_, _ = writer.Write(body)
+}
+
+// Write brings attestation.json of a directory up to date: it binds the key of the present
+// certificate and no nonce. It is called whenever the certificate may have changed, and
+// does nothing when the file binds its key already.
+func (a *Attester) Write(ctx context.Context, directory string) error {
+	key, err := a.key()
+	if err != nil {
+		return err
+	}
+	if a.written.Load() != nil && *a.written.Load() == key {
+		return nil
+	}
+	document, err := a.Document(ctx, nil)
+	if err != nil {
+		return err
+	}
+	content, err := json.Marshal(document)
+	if err != nil {
+		return err
+	}
+	if err := replace(filepath.Join(directory, FileName), content); err != nil {
+		return err
+	}
+	a.written.Store(&key)
+	return nil
+}
+
+// replace writes a file so that readers see the old content or the new one.
+func replace(path string, content []byte) error {
+	file, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-")
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(content)
+	err = errors.Join(err, file.Chmod(0o644), file.Close())
+	if err == nil {
+		err = os.Rename(file.Name(), path)
+	}
+	if err != nil {
+		_ = os.Remove(file.Name())
+		return fmt.Errorf("%s cannot be written: %w", path, err)
+	}
+	return nil
+}

@@ -1,0 +1,134 @@
+// Package attestation tells clients what an enclave is and that the key they talk to is its own.
+//
+// Where there is a TEE, evidence comes from the attestation service of the confidential
+// machine: the REST server of the guest components (`GET /aa/evidence`). The package signs
+// nothing and claims nothing by itself: what the processor did not sign is called a dummy.
+// docs/measurement.md tells a verifier how to check each byte.
+package attestation
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/url"
+	"path"
+	"strings"
+)
+
+// Kinds of machines that an enclave runs in.
+const (
+	TEENone = "None"
+	TEESNP  = "SNP"
+	TEETDX  = "TDX"
+)
+
+// formats are the formats of the attestation document by the machine's kind.
+var formats = map[string]string{
+	TEENone: "https://cloister.dev/attestation/dummy/v2",
+	TEESNP:  "https://cloister.dev/attestation/sev-snp-guest/v2",
+	TEETDX:  "https://cloister.dev/attestation/tdx-guest/v2",
+}
+
+// digestLengths are the algorithms of digests and their hexadecimal digits.
+var digestLengths = map[string]int{"sha256": 64, "sha384": 96}
+
+// initdataAlgorithms are the algorithms whose digests fill the processor's field exactly.
+var initdataAlgorithms = map[string]string{TEESNP: "sha256", TEETDX: "sha384"}
+
+// Settings is the part of the agent's document that is about attestation.
+type Settings struct {
+	// TEE is None, SNP or TDX.
+	TEE string `json:"tee"`
+	// Service is the attestation service: http://127.0.0.1:PORT, or unix:// and the path
+	// of a socket. Empty without a TEE.
+	Service string `json:"service,omitempty"`
+	// Measurement is the measurement document.
+	Measurement File `json:"measurement"`
+	// Initdata is what the processor's field must be the digest of; null = the machine is
+	// the node, which is measured without the enclave.
+	Initdata *File `json:"initdata,omitempty"`
+	// Certificate is the file with the certificate chain of the enclave, its own first.
+	Certificate string `json:"certificate"`
+	// GPUs is the number of GPUs of the enclave.
+	GPUs int `json:"gpus"`
+}
+
+// File is a file whose bytes are known beforehand.
+type File struct {
+	// Path is where it is.
+	Path string `json:"path"`
+	// Digest is the algorithm, a colon and the hash of its bytes in hexadecimal digits.
+	Digest string `json:"digest"`
+}
+
+// Validate names every field that is wrong.
+func (s Settings) Validate() error {
+	var problems []error
+	wrong := func(field, format string, values ...any) {
+		problems = append(problems, fmt.Errorf("attestation."+field+": "+format, values...))
+	}
+	if formats[s.TEE] == "" {
+		wrong("tee", "%q, there are None, SNP and TDX", s.TEE)
+	}
+	if err := checkService(s.TEE, s.Service); err != nil {
+		wrong("service", "%v", err)
+	}
+	if err := s.Measurement.check("sha256"); err != nil {
+		wrong("measurement", "%v", err)
+	}
+	if s.Initdata != nil {
+		if algorithm := initdataAlgorithms[s.TEE]; algorithm == "" {
+			wrong("initdata", "nothing measures it without a TEE")
+		} else if err := s.Initdata.check(algorithm); err != nil {
+			wrong("initdata", "%v", err)
+		}
+	}
+	if !isCleanPath(s.Certificate) {
+		wrong("certificate", "%q is no absolute, clean path", s.Certificate)
+	}
+	if s.GPUs < 0 {
+		wrong("gpus", "%d, at least 0", s.GPUs)
+	}
+	return errors.Join(problems...)
+}
+
+func checkService(tee, service string) error {
+	if tee == TEENone {
+		if service != "" {
+			return errors.New("there is nothing to ask without a TEE")
+		}
+		return nil
+	}
+	if socket, found := strings.CutPrefix(service, "unix://"); found {
+		if !isCleanPath(socket) {
+			return fmt.Errorf("%q is no absolute, clean path of a socket", socket)
+		}
+		return nil
+	}
+	address, err := url.Parse(service)
+	if err != nil || address.Scheme != "http" || address.Hostname() != "127.0.0.1" || address.Port() == "" ||
+		service != "http://"+address.Host {
+		return fmt.Errorf("%q is neither http://127.0.0.1:PORT nor unix:// with a path", service)
+	}
+	return nil
+}
+
+func (f File) check(algorithm string) error {
+	name, digits, _ := strings.Cut(f.Digest, ":")
+	if _, err := hex.DecodeString(digits); err != nil || name != algorithm || len(digits) != digestLengths[name] {
+		return fmt.Errorf("digest %q is not %s: and %d hexadecimal digits", f.Digest, algorithm, digestLengths[algorithm])
+	}
+	if !isCleanPath(f.Path) {
+		return fmt.Errorf("path %q is not absolute and clean", f.Path)
+	}
+	return nil
+}
+
+// hash answers the bytes of the digest; the settings were validated before.
+func (f File) hash() []byte {
+	_, digits, _ := strings.Cut(f.Digest, ":")
+	hash, _ := hex.DecodeString(digits)
+	return hash
+}
+
+func isCleanPath(value string) bool { return path.IsAbs(value) && path.Clean(value) == value }
