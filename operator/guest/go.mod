@@ -3,6 +3,7 @@ module cloister.dev/guest
 go 1.26.0
 
 require (
+	github.com/erofs/go-erofs v0.3.1
 	github.com/google/nftables v0.3.0
 	github.com/miekg/dns v1.1.73
 	github.com/moby/profiles/seccomp v0.2.3

@@ -7,6 +7,7 @@
 //	guest net   -check FILE  tell whether the network is ready (its start-up probe)
 //	guest keep  -socket FILE hold namespaces while the network starts anew (side-car)
 //	guest ssh   -spec FILE   let people into a debug enclave (side-car)
+//	guest models -spec FILE  check model weights and lay them out (before all containers)
 //
 // docs/enclave.md tells an auditor what each does with which rights.
 package main
@@ -30,6 +31,7 @@ import (
 	"cloister.dev/guest/internal/health"
 	"cloister.dev/guest/internal/keep"
 	"cloister.dev/guest/internal/launch"
+	"cloister.dev/guest/internal/models"
 	"cloister.dev/guest/internal/plan"
 	"cloister.dev/guest/internal/program"
 	"cloister.dev/guest/internal/shell"
@@ -59,13 +61,15 @@ func exitCode(err error) int {
 		return program.ExitNotFound
 	case errors.Is(err, program.ErrCannotRun):
 		return program.ExitCannotRun
+	case models.ExitCode(err) != 0:
+		return models.ExitCode(err)
 	}
 	return exitGuest
 }
 
 func run(arguments []string) error {
 	if len(arguments) == 0 {
-		return errors.New("say what to do: exec, probe, stop, net, keep or ssh")
+		return errors.New("say what to do: exec, probe, stop, net, keep, models or ssh")
 	}
 	flags := flag.NewFlagSet(arguments[0], flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
@@ -93,8 +97,11 @@ func run(arguments []string) error {
 	case "keep":
 		path := file("socket", "the keeper's socket")
 		commands["keep"] = func() error { return untilEnded(func(ctx context.Context) error { return keep.Run(ctx, *path) }) }
+	case "models":
+		path := file("spec", "what to check and where to put it")
+		commands["models"] = func() error { return layModels(*path) }
 	default:
-		return fmt.Errorf("%q is no command; there are exec, probe, stop, net, keep and ssh", arguments[0])
+		return fmt.Errorf("%q is no command; there are exec, probe, stop, net, keep, models and ssh", arguments[0])
 	}
 	if err := flags.Parse(arguments[1:]); err != nil {
 		return err
@@ -132,6 +139,15 @@ func serveShells(path string) error {
 	}
 	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
 	return untilEnded(func(ctx context.Context) error { return sshd.Run(ctx, document, log) })
+}
+
+func layModels(path string) error {
+	document, err := models.Read(path)
+	if err != nil {
+		return err
+	}
+	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
+	return untilEnded(func(ctx context.Context) error { return models.Run(ctx, document, log) })
 }
 
 func untilEnded(work func(context.Context) error) error {

@@ -18,6 +18,7 @@ __all__ = [
     "HostSpec",
     "HostStatus",
     "InitdataFile",
+    "ModelStore",
     "NetworkIsolation",
     "NodeLabel",
     "Overcommit",
@@ -163,6 +164,55 @@ class Device(Model):
     """path in the configuration file, such as /dev/kvm."""
     resource: ExtendedResource
     """resource is the extended resource of the device plugin, such as devices.example.com/kvm."""
+
+
+class ModelStore(Model):
+    """Where the model weights of configuration files lie: files ROOTHASH.mpk."""
+
+    CEL: ClassVar[tuple[Cel, ...]] = (
+        Cel(
+            rule="has(self.directory) != has(self.claim)",
+            message="set one of directory and claim: a directory of every node, or a "
+            "PersistentVolumeClaim of every organization's namespace",
+            check=lambda store: (store.directory is None) != (store.claim is None),
+        ),
+    )
+
+    directory: (
+        Annotated[
+            str,
+            Field(min_length=2, max_length=255),
+            matches(
+                r"^(/[A-Za-z0-9_+-][A-Za-z0-9_.+-]*)+$",
+                "directory is an absolute path on the nodes without . or .., such as /srv/models",
+            ),
+        ]
+        | None
+    ) = None
+    """directory on every node of the pool; enclaves read it. Unset = a claim holds the store."""
+    claim: ObjectName | None = None
+    """claim is the name of a PersistentVolumeClaim that every organization's namespace has.
+    Unset = a directory of the nodes holds the store."""
+    known: (
+        Annotated[
+            tuple[
+                Annotated[
+                    str,
+                    Field(max_length=128),
+                    matches(
+                        r"^[0-9a-f]{64}_[1-9][0-9]{0,17}_[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$",
+                        "known lists values of mpk: ROOTHASH_OFFSET_UUID",
+                    ),
+                ],
+                ...,
+            ],
+            Field(max_length=1024),
+            ListType("set"),
+        ]
+        | None
+    ) = None
+    """known lists the values of mpk that the store has, as `cloister models index` prints them;
+    files that name others are refused. Unset = an enclave finds out when it starts."""
 
 
 class Sizing(Model):
@@ -335,6 +385,8 @@ class HostSpec(Model):
         tuple[Device, ...], Field(max_length=32), ListType("map", keys=("path",))
     ] = ()
     """devices that configuration files may name here. Default none."""
+    models: ModelStore | None = None
+    """models is the store of model weights; unset = none, and files with models are refused."""
     sizing: Sizing = Field(default_factory=Sizing)
     """sizing is what the platform takes beside the containers of the file."""
     overcommit: Overcommit | None = None

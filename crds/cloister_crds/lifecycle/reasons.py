@@ -262,6 +262,12 @@ _FINAL = (
         "Read the exit code and the message, correct the release or its variables, and relaunch.",
     ),
     _final(
+        "ModelInvalid",
+        "The weights of a model are not those that the file names.",
+        "Read the message: put the right image into the model store, or correct the model's mpk "
+        "and repo in the file, and relaunch.",
+    ),
+    _final(
         "HealthcheckFailed",
         "A container was not healthy within the time of its health check.",
         "Read the output, correct the release or its healthcheck, and relaunch.",
@@ -333,6 +339,27 @@ _OPEN = (
         "ResourcesNotAllowed",
         "The file asks for more than the organization may have.",
         "Change cpus, memory or gpus in the file, or ask the administrator.",
+    ),
+    _open(
+        "NoModelStore",
+        "The Host has no store of model weights.",
+        "Name a Host with a model store, or ask the administrator for one.",
+    ),
+    _open(
+        "ModelNotFound",
+        "The model store of the Host does not have the weights of a model.",
+        "Correct the model's mpk in the file, or ask the administrator to add the weights; "
+        "relaunch when an enclave had found out.",
+    ),
+    _open(
+        "GpusNotAvailable",
+        "The Host cannot give the GPUs that are asked for.",
+        "Read the message; change gpus, or name another Host.",
+    ),
+    _open(
+        "DeviceNotAvailable",
+        "The Host does not offer a device of the file.",
+        "Take the device out of the file, name another Host, or ask the administrator.",
     ),
     _open(
         "SecretNotFound",

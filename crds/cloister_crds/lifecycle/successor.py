@@ -10,6 +10,7 @@ from cloister_crds.kinds.enclave import (
 from cloister_crds.lifecycle.admission import Admitted
 from cloister_crds.lifecycle.bindings import bind, named_secrets
 from cloister_crds.lifecycle.decision import CreateEnclave
+from cloister_crds.lifecycle.gpus import gpu_count
 from cloister_crds.lifecycle.observed import Known, NeedRelease, ReleaseFacts, Tiers
 from cloister_crds.lifecycle.scene import Line, Scene
 from cloister_crds.names import enclave_name
@@ -44,7 +45,7 @@ def first_attempt(scene: Scene, admitted: Admitted) -> CreateEnclave:
         summary=EnclaveSummary(
             cpus=config.cpus,
             memory_mb=config.memory,
-            gpus=config.gpus if request.gpus is None else request.gpus,
+            gpus=gpu_count(config, request.gpus),
             containers=tuple(each.name for each in config.containers),
             upstream=config.shim.upstream_container,
             unenforced=release.unenforced,

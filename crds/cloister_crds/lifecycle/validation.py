@@ -15,9 +15,11 @@ from cloister_crds.kinds.host import Host, NetworkIsolation
 from cloister_crds.kinds.organization import Organization
 from cloister_crds.kinds.secret import Secret
 from cloister_crds.lifecycle.bindings import bind, named_secrets
+from cloister_crds.lifecycle.gpus import gpu_count
 from cloister_crds.lifecycle.hosting import pick_host, trouble
 from cloister_crds.lifecycle.limits import billing_of
 from cloister_crds.lifecycle.observed import Failed, ReleaseFacts
+from cloister_crds.lifecycle.provisions import device_problems, gpu_problems, model_problems
 from cloister_crds.lifecycle.supported import not_supported_yet
 from cloister_crds.problems import Problem, Severity
 
@@ -265,7 +267,7 @@ def _stays_within_resources(question: Question) -> Iterator[Problem]:
     if config is None or organization is None:
         return
     limits = organization.spec.limits
-    gpus = config.gpus if question.spec.gpus is None else question.spec.gpus
+    gpus = gpu_count(config, question.spec.gpus)
     asked = (
         ("cpus", config.cpus, limits.cpus),
         ("memory", config.memory, limits.memory),
@@ -287,6 +289,14 @@ def _stays_within_resources(question: Question) -> Iterator[Problem]:
             f"gpus needs the entitlement gpu, which organization {organization.metadata.name} "
             "does not have; leave it out or ask the administrator.",
         )
+
+
+def _asks_for_what_the_host_has(question: Question) -> Iterator[Problem]:
+    config, host = question.config, question.host
+    if config is not None and host is not None:
+        yield from gpu_problems(config, host, question.spec.gpus)
+        yield from device_problems(config, host)
+        yield from model_problems(config, host)
 
 
 def _asks_for_a_built_file(question: Question) -> Iterator[Problem]:
@@ -398,6 +408,7 @@ FILE_CHECKS: tuple[Check, ...] = (
     _has_a_valid_file,
     _stays_within_resources,
     _asks_for_a_built_file,
+    _asks_for_what_the_host_has,
     _accepts_the_network,
     _resolves_its_secrets,
     _uses_its_variables,

@@ -15,7 +15,7 @@ from cloister_crds.config.model import (
     Shim,
 )
 from cloister_crds.kinds.container import Variable
-from cloister_crds.kinds.host import Host, NetworkIsolation
+from cloister_crds.kinds.host import Device, Gpu, Host, ModelStore, NetworkIsolation
 from cloister_crds.kinds.organization import Billing, Entitlements, Limits
 from cloister_crds.lifecycle.conditions import Finding, merge
 from cloister_crds.lifecycle.observed import Failed
@@ -351,3 +351,150 @@ def test_fields_of_a_container_without_a_part(fields: dict[str, Any], want: str)
     (problem,) = not_supported_yet(config=config)
     assert problem.field == f"containers[1].{want}"
     assert "container db" in problem.message
+
+
+GPUS = organization_of(entitlements=Entitlements(gpu=True), limits=Limits(gpus=(1, 2, 8)))
+STORE = ModelStore(directory="/srv/models")
+MPK = f"{'ab' * 32}_4096_6493760e-f831-5d28-81b4-39e665a8095a"
+MODEL = ModelSpec(
+    name="tiny",
+    repo="example/tiny",
+    commit="0" * 40,
+    mpk=MPK,
+    root_hash="ab" * 32,
+    offset=4096,
+    uuid=MPK.split("_")[2],
+)
+
+
+def one(name: str = "web", **fields: Any) -> ContainerSpec:
+    """Build a container of a file."""
+    return ContainerSpec(name=name, image=IMAGE, **fields)
+
+
+def with_gpus(name: str, gpus: Any) -> ContainerSpec:
+    """Build a container with GPUs."""
+    return one(name, runtime="nvidia", gpus=gpus)
+
+
+PROVISIONS: dict[str, tuple[Host, tuple[ContainerSpec, ...], dict[str, Any], dict[str, Any], Any]]
+PROVISIONS = {
+    "no GPU on the host": (host_of(), (one(),), {"gpus": 1}, {}, ("gpus", "has no GPUs")),
+    "a count that the host has not": (
+        host_of(gpu=Gpu(resource="nvidia.com/gpu", counts=(8,))),
+        (one(),),
+        {"gpus": 1},
+        {},
+        ("gpus", "may have 8 GPUs"),
+    ),
+    "a count of spec that the host has not": (
+        host_of(gpu=Gpu(resource="nvidia.com/gpu", counts=(1, 8))),
+        (one(),),
+        {"gpus": 1},
+        {"gpus": 2},
+        ("spec.gpus", "may have 1, 8 GPUs"),
+    ),
+    "ids that spec took away": (
+        host_of(gpu=Gpu(resource="nvidia.com/gpu", counts=(1, 8))),
+        (with_gpus("web", (0, 3)),),
+        {"gpus": 8},
+        {"gpus": 1},
+        ("containers[0].gpus", "asks for GPU 3; the enclave has 1 GPUs. Change spec.gpus"),
+    ),
+    "all GPUs that spec took away": (
+        host_of(gpu=Gpu(resource="nvidia.com/gpu", counts=(1, 8))),
+        (with_gpus("web", "all"),),
+        {"gpus": 8},
+        {"gpus": 0},
+        ("containers[0].gpus", "asks for all; the enclave has 0 GPUs"),
+    ),
+    "a GPU of two containers": (
+        host_of(gpu=Gpu(resource="nvidia.com/gpu", counts=(1,))),
+        (with_gpus("web", "all"), with_gpus("db", (0,))),
+        {"gpus": 1},
+        {},
+        ("containers", "Containers web, db share GPU 0"),
+    ),
+    "a device that is not offered": (
+        host_of(devices=(Device(path="/dev/kvm", resource="devices.example/kvm"),)),
+        (one(devices=("/dev/kvm", "/dev/fuse")),),
+        {},
+        {},
+        ("containers[0].devices[1]", "all rights: /dev/kvm"),
+    ),
+    "a device at another path": (
+        host_of(devices=(Device(path="/dev/kvm", resource="devices.example/kvm"),)),
+        (one(devices=("/dev/kvm:/dev/vm",)),),
+        {},
+        {},
+        ("containers[0].devices[0]", "is /dev/kvm:/dev/vm"),
+    ),
+    "a device with fewer rights": (
+        host_of(devices=(Device(path="/dev/kvm", resource="devices.example/kvm"),)),
+        (one(devices=("/dev/kvm:/dev/kvm:r",)),),
+        {},
+        {},
+        ("containers[0].devices[0]", "is /dev/kvm:/dev/kvm:r"),
+    ),
+    "no store": (host_of(), (one(),), {"models": (MODEL,)}, {}, ("models", "no model store")),
+    "a model that the store has not": (
+        host_of(models=STORE.model_copy(update={"known": ()})),
+        (one(),),
+        {"models": (MODEL,)},
+        {},
+        ("models[0].mpk", f"has no weights {MPK}"),
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("host", "containers", "file", "spec", "want"), PROVISIONS.values(), ids=PROVISIONS
+)
+def test_what_a_host_does_not_have(
+    host: Host,
+    containers: tuple[ContainerSpec, ...],
+    file: dict[str, Any],
+    spec: dict[str, Any],
+    want: tuple[str, str],
+) -> None:
+    config = file_of(*containers, **file)
+    problems = file_problems(
+        ask(
+            hosts=(host,),
+            organization=GPUS,
+            spec=spec_of(**spec),
+            release=replace(release_of(), config=config),
+        )
+    )
+    field, text = want
+    assert [each.field for each in problems if text in each.message] == [field]
+
+
+@pytest.mark.parametrize(
+    ("host", "containers", "file"),
+    [
+        (
+            host_of(gpu=Gpu(resource="nvidia.com/gpu", counts=(8,))),
+            (with_gpus("web", (0, 1)), with_gpus("db", 2), one("cache")),
+            {"gpus": 8},
+        ),
+        (
+            host_of(devices=(Device(path="/dev/kvm", resource="devices.example/kvm"),)),
+            (one(devices=("/dev/kvm", "/dev/kvm:/dev/kvm:mrw")),),
+            {},
+        ),
+        (host_of(models=STORE), (one(),), {"models": (MODEL,)}),
+        (
+            host_of(models=STORE.model_copy(update={"known": (MPK,)})),
+            (one(),),
+            {"models": (MODEL,)},
+        ),
+    ],
+    ids=["GPUs", "devices", "a store of unknown models", "a known model"],
+)
+def test_what_a_host_has(
+    host: Host, containers: tuple[ContainerSpec, ...], file: dict[str, Any]
+) -> None:
+    config = file_of(*containers, **file)
+    question = ask(hosts=(host,), organization=GPUS, release=replace(release_of(), config=config))
+    assert {each.code for each in errors_of(file_problems(question))} <= {"NotSupportedYet"}

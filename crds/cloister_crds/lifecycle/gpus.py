@@ -1,0 +1,87 @@
+"""Which of the enclave's GPUs each container of a file has. Pure.
+
+Source: the specification, "GPU allocation is two-step": the top level attaches GPUs to the enclave,
+a container then names all of them, a count or ids.
+"""
+
+from collections.abc import Iterable
+
+from cloister_crds.config.model import ServiceConfig
+
+__all__ = ["assigned_gpus", "gpu_count", "shared_gpus", "unassigned_gpus"]
+
+
+def gpu_count(config: ServiceConfig, given: int | None) -> int:
+    """Answer how many GPUs an enclave has.
+
+    Parameters
+    ----------
+    config
+        The parsed file.
+    given
+        spec.gpus; None = the file's value holds.
+    """
+    return config.gpus if given is None else given
+
+
+def assigned_gpus(config: ServiceConfig, count: int) -> dict[str, tuple[int, ...]]:
+    """Assign the enclave's GPUs to containers.
+
+    Parameters
+    ----------
+    config
+        The parsed file.
+    count
+        GPUs of the enclave (`gpu_count`).
+
+    Returns
+    -------
+    dict[str, tuple[int, ...]]
+        Ids from 0 by name of the container, for those that have any. ``all`` and ids mean what
+        they say, even ids that the enclave does not have. A count takes the first ids that no
+        container before has and none names; where too few of those are left, the first of all.
+    """
+    named = {
+        number for each in config.containers if isinstance(each.gpus, tuple) for number in each.gpus
+    }
+    assigned: dict[str, tuple[int, ...]] = {}
+    for each in config.containers:
+        if each.gpus is None:
+            continue
+        if isinstance(each.gpus, tuple):
+            assigned[each.name] = each.gpus
+            continue
+        if each.gpus == "all":
+            assigned[each.name] = tuple(range(count))
+            continue
+        taken = named.union(*assigned.values())
+        free = [number for number in range(count) if number not in taken]
+        source = free if len(free) >= each.gpus else range(each.gpus)
+        assigned[each.name] = tuple(source[: each.gpus])
+    return assigned
+
+
+def shared_gpus(assigned: dict[str, tuple[int, ...]]) -> tuple[int, ...]:
+    """Answer the ids that more than one container has.
+
+    Parameters
+    ----------
+    assigned
+        Answer of `assigned_gpus`.
+    """
+    everything = [number for numbers in assigned.values() for number in numbers]
+    return tuple(sorted({number for number in everything if everything.count(number) > 1}))
+
+
+def unassigned_gpus(assigned: dict[str, tuple[int, ...]], count: int) -> int:
+    """Answer how many GPUs of the enclave no container has.
+
+    Parameters
+    ----------
+    assigned
+        Answer of `assigned_gpus`.
+    count
+        GPUs of the enclave.
+    """
+    used: Iterable[int] = {number for numbers in assigned.values() for number in numbers}
+    return count - len([number for number in used if number < count])

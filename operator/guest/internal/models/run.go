@@ -1,0 +1,181 @@
+package models
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"cloister.dev/guest/internal/verity"
+)
+
+// Exit codes, those of sysexits(3): the operator tells by them what is wrong.
+const (
+	// ExitInvalid means that an image is not the one that the file names.
+	ExitInvalid = 65
+	// ExitMissing means that the store does not have an image.
+	ExitMissing = 66
+)
+
+// ErrMissing is wrapped by the error of an image that the store does not have.
+var ErrMissing = errors.New("the model store does not have it")
+
+// ExitCode is the exit code of an error of Run; 0 leaves it to the caller.
+func ExitCode(err error) int {
+	switch {
+	case errors.Is(err, ErrMissing):
+		return ExitMissing
+	case errors.Is(err, verity.ErrInvalid), errors.Is(err, errNoModel):
+		return ExitInvalid
+	}
+	return 0
+}
+
+// States of the work.
+const (
+	// StateRunning means that models are being checked.
+	StateRunning = "running"
+	// StateOK means that all are there.
+	StateOK = "ok"
+	// StateFailed means that one is not, and that nothing starts.
+	StateFailed = "failed"
+)
+
+// Status is the file that says how far the work is. It is replaced as a whole.
+type Status struct {
+	// State is StateRunning, StateOK or StateFailed.
+	State string `json:"state"`
+	// StartedAt and EndedAt are times in UTC; EndedAt is null while it runs.
+	StartedAt time.Time  `json:"startedAt"`
+	EndedAt   *time.Time `json:"endedAt"`
+	// Message says in one sentence what is wrong; empty otherwise.
+	Message string `json:"message"`
+	// Models are those that are there.
+	Models []Mounted `json:"models"`
+}
+
+// Mounted is a model that was checked and is there.
+type Mounted struct {
+	// Name is its name in the configuration file.
+	Name string `json:"name"`
+	// RootHash is what it was checked against.
+	RootHash string `json:"rootHash"`
+	// Files and Bytes are how much there is.
+	Files int   `json:"files"`
+	Bytes int64 `json:"bytes"`
+	// Seconds is the time that it took.
+	Seconds float64 `json:"seconds"`
+}
+
+// Run checks and lays out the models of a document. It returns nil when all are
+// there; else the directory of what failed was removed again.
+func Run(ctx context.Context, document Document, log *slog.Logger) error {
+	status := Status{State: StateRunning, StartedAt: time.Now().UTC(), Models: []Mounted{}}
+	if err := status.write(document.Status); err != nil {
+		return err
+	}
+	err := func() error {
+		for _, model := range document.Models {
+			mounted, err := lay(ctx, document, model)
+			if err != nil {
+				return fmt.Errorf("model %s (%s): %w", model.Name, model.Repo, err)
+			}
+			log.Info("checked a model", "name", mounted.Name, "files", mounted.Files, "bytes", mounted.Bytes, "seconds", mounted.Seconds)
+			status.Models = append(status.Models, mounted)
+			if err := status.write(document.Status); err != nil {
+				return err
+			}
+		}
+		return nil
+	}()
+	ended := time.Now().UTC()
+	status.State, status.EndedAt = StateOK, &ended
+	if err != nil {
+		status.State, status.Message = StateFailed, err.Error()
+	}
+	return errors.Join(err, status.write(document.Status))
+}
+
+// lay checks one model and writes its files.
+func lay(ctx context.Context, document Document, model Model) (Mounted, error) {
+	reference, err := verity.ParseReference(model.MPK)
+	if err != nil {
+		return Mounted{}, err
+	}
+	hash := fmt.Sprintf("%x", reference.Root)
+	file, err := openImage(filepath.Join(document.Store, hash+".mpk"))
+	if err != nil {
+		return Mounted{}, err
+	}
+	defer file.Close()
+	started := time.Now()
+	image, err := verity.Open(file, reference, model.salt())
+	if err != nil {
+		return Mounted{}, err
+	}
+	target := filepath.Join(document.Target, "mpk-"+hash)
+	// What an attempt of this container left, before the node lost it, is no use.
+	if err := clear(target); err != nil {
+		return Mounted{}, err
+	}
+	count, err := unpack(ctx, image, image.Size()+Spare, target)
+	if err == nil {
+		err = image.Rest(ctx)
+	}
+	if err != nil {
+		return Mounted{}, errors.Join(err, clear(target))
+	}
+	return Mounted{
+		Name: model.Name, RootHash: hash, Files: count.files, Bytes: count.bytes,
+		Seconds: time.Since(started).Seconds(),
+	}, nil
+}
+
+// source is a file of the store or a block device.
+type source interface {
+	io.ReaderAt
+	io.Closer
+}
+
+func openImage(path string) (source, error) {
+	// Without O_NONBLOCK a pipe in the store would hold the boot up.
+	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%w: %s is not there; put the image into the store of the Host", ErrMissing, filepath.Base(path))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the image cannot be opened: %w", err)
+	}
+	about, err := file.Stat()
+	if err == nil && about.IsDir() {
+		err = errors.New("it is a directory")
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("the image cannot be opened: %w", err), file.Close())
+	}
+	return file, nil
+}
+
+// write replaces the status file.
+func (s Status) write(path string) error {
+	data, err := json.Marshal(s)
+	if err != nil {
+		return err
+	}
+	fresh := path + ".new"
+	if err := os.WriteFile(fresh, data, 0o644); err != nil {
+		return fmt.Errorf("the status cannot be written: %w", err)
+	}
+	if err := os.Rename(fresh, path); err != nil {
+		return fmt.Errorf("the status cannot be written: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,128 @@
+// Package models is `guest models`: it checks the model weights of a
+// configuration file against their root hashes and lays their files out in
+// memory, before any container starts.
+//
+// It runs as a user of its own without any capability and without a network. It
+// reads the model store, which nobody vouches for, and writes to one volume,
+// which the containers have read-only.
+package models
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"path"
+	"regexp"
+	"slices"
+
+	"cloister.dev/guest/internal/strict"
+	"cloister.dev/guest/internal/verity"
+)
+
+// Version is the version of the document that this guest reads.
+const Version = 1
+
+// maxModels is the number of models that a configuration file may have.
+const maxModels = 24
+
+// Document tells the command what to do.
+type Document struct {
+	// Version is Version.
+	Version int `json:"version"`
+	// Store is the directory of the images: ROOTHASH.mpk each.
+	Store string `json:"store"`
+	// Target is the directory in which each model gets a directory mpk-ROOTHASH.
+	Target string `json:"target"`
+	// Status is the file that says how far the work is, for who shows the boot.
+	Status string `json:"status"`
+	// Models are those of the configuration file, in its order.
+	Models []Model `json:"models"`
+}
+
+// Model is an entry of `models` in a configuration file.
+type Model struct {
+	// Name is the model's name.
+	Name string `json:"name"`
+	// Repo is owner/model@commit, whose digest is the salt of the hash tree.
+	Repo string `json:"repo"`
+	// MPK is ROOTHASH_OFFSET_UUID.
+	MPK string `json:"mpk"`
+}
+
+var (
+	namePattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
+	repoPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,95}/[A-Za-z0-9][A-Za-z0-9._-]{0,95}@[0-9a-f]{40}$`)
+)
+
+// Read reads and validates the document at a path.
+func Read(file string) (Document, error) {
+	document, err := strict.DecodeFile[Document](file)
+	if err != nil {
+		return Document{}, err
+	}
+	if err := document.Validate(); err != nil {
+		return Document{}, fmt.Errorf("%s: %w", file, err)
+	}
+	return document, nil
+}
+
+// Parse reads and validates the document.
+func Parse(data []byte) (Document, error) {
+	document, err := strict.Decode[Document](data)
+	if err != nil {
+		return Document{}, err
+	}
+	return document, document.Validate()
+}
+
+// Validate names every field that is wrong.
+func (d Document) Validate() error {
+	var problems []error
+	wrong := func(field, format string, values ...any) {
+		problems = append(problems, fmt.Errorf(field+": "+format, values...))
+	}
+	if d.Version != Version {
+		wrong("version", "%d, this guest reads %d; the operator and the guest are of different releases", d.Version, Version)
+	}
+	for field, value := range map[string]string{"store": d.Store, "target": d.Target, "status": d.Status} {
+		if !path.IsAbs(value) || path.Clean(value) != value || value == "/" {
+			wrong(field, "%q is not an absolute, clean path", value)
+		}
+	}
+	if len(d.Models) == 0 || len(d.Models) > maxModels {
+		wrong("models", "%d entries, 1 to %d are read", len(d.Models), maxModels)
+	}
+	for index, model := range d.Models {
+		field := fmt.Sprintf("models[%d].", index)
+		if !namePattern.MatchString(model.Name) {
+			wrong(field+"name", "%q is no name of a model", model.Name)
+		}
+		if !repoPattern.MatchString(model.Repo) {
+			wrong(field+"repo", "%q is not owner/model@commit", model.Repo)
+		}
+		reference, err := verity.ParseReference(model.MPK)
+		if err != nil {
+			wrong(field+"mpk", "%w", err)
+		}
+		if slices.ContainsFunc(d.Models[:index], func(other Model) bool { return other.root() == reference.Root }) {
+			wrong(field+"mpk", "an earlier model has this root hash")
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// root is the root hash of a model; of one that cannot be read, none has it.
+func (m Model) root() [verity.DigestSize]byte {
+	reference, err := verity.ParseReference(m.MPK)
+	if err != nil {
+		return [verity.DigestSize]byte{}
+	}
+	return reference.Root
+}
+
+// salt is that of the model's hash tree: the format derives it from where the
+// weights come from, so that another repository or commit is another image.
+func (m Model) salt() []byte {
+	digest := sha256.Sum256([]byte(m.Repo))
+	return digest[:]
+}

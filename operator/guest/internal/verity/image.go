@@ -1,0 +1,227 @@
+package verity
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"runtime"
+	"sync"
+)
+
+// groupSize is the number of bytes whose digests stand in one block of the
+// tree: what is read, checked and kept as one.
+const groupSize = perBlock * BlockSize
+
+// kept is the number of groups of data that are kept: a few files are read at
+// once, with the tables that lead to them.
+const kept = 16
+
+// Image is the data in front of a hash tree. Every byte that it gives out was
+// checked on its way; the file behind it may change at any time. It is for one
+// goroutine.
+type Image struct {
+	source io.ReaderAt
+	root   [DigestSize]byte
+	salt   []byte
+	size   int64
+	// levels are the places in bytes of the levels of the tree; the first is
+	// the one whose digests are of data.
+	levels []int64
+	groups map[int64][]byte
+	order  []int64
+	// nodes holds the block of each level that was needed last.
+	nodes []node
+	// seen has a bit for each group that was checked.
+	seen []uint64
+}
+
+type node struct {
+	index int64
+	block []byte
+}
+
+// Open reads and compares the superblock. Nothing else is read before it is asked for.
+func Open(source io.ReaderAt, reference Reference, salt []byte) (*Image, error) {
+	if len(salt) > maxSalt {
+		return nil, fmt.Errorf("a salt has at most %d bytes", maxSalt)
+	}
+	if reference.Offset < BlockSize || reference.Offset%BlockSize != 0 {
+		return nil, fmt.Errorf("the offset %d is no positive multiple of %d", reference.Offset, BlockSize)
+	}
+	found := make([]byte, superblockSize)
+	if err := readFull(source, found, reference.Offset); err != nil {
+		return nil, err
+	}
+	if err := checkSuperblock(found, reference, salt); err != nil {
+		return nil, err
+	}
+	groups := (reference.Offset + groupSize - 1) / groupSize
+	image := &Image{
+		source: source, root: reference.Root, salt: salt, size: reference.Offset,
+		groups: map[int64][]byte{}, seen: make([]uint64, (groups+63)/64),
+	}
+	image.place(reference.Offset + BlockSize)
+	return image, nil
+}
+
+// place works out where the levels lie: the highest first, right behind the block of the superblock.
+func (i *Image) place(start int64) {
+	var counts []int64
+	for blocks := i.size / BlockSize; blocks > 1; {
+		blocks = (blocks + perBlock - 1) / perBlock
+		counts = append(counts, blocks)
+	}
+	i.levels = make([]int64, len(counts))
+	i.nodes = make([]node, len(counts))
+	for level := len(counts) - 1; level >= 0; level-- {
+		i.levels[level] = start
+		start += counts[level] * BlockSize
+	}
+}
+
+// Size is the number of bytes of data.
+func (i *Image) Size() int64 { return i.size }
+
+// ReadAt gives checked bytes of the data.
+func (i *Image) ReadAt(target []byte, offset int64) (int, error) {
+	if offset < 0 {
+		return 0, fmt.Errorf("the offset %d is negative", offset)
+	}
+	done := 0
+	for done < len(target) {
+		if offset >= i.size {
+			return done, io.EOF
+		}
+		group, err := i.group(offset / groupSize)
+		if err != nil {
+			return done, err
+		}
+		copied := copy(target[done:], group[offset%groupSize:])
+		done += copied
+		offset += int64(copied)
+	}
+	return done, nil
+}
+
+// Rest checks all data that was not read until now, so that every bit of the
+// image and of its tree was looked at.
+func (i *Image) Rest(ctx context.Context) error {
+	for index := int64(0); index*groupSize < i.size; index++ {
+		if i.seen[index/64]&(1<<(index%64)) != 0 {
+			continue
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if _, err := i.group(index); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// group answers a checked group of the data.
+func (i *Image) group(index int64) ([]byte, error) {
+	if data, found := i.groups[index]; found {
+		return data, nil
+	}
+	var data []byte
+	if len(i.order) == kept {
+		data = i.groups[i.order[0]][:groupSize]
+		delete(i.groups, i.order[0])
+		i.order = i.order[1:]
+	} else {
+		data = make([]byte, groupSize)
+	}
+	data = data[:min(groupSize, i.size-index*groupSize)]
+	if err := readFull(i.source, data, index*groupSize); err != nil {
+		return nil, err
+	}
+	if err := i.checkGroup(index, data); err != nil {
+		return nil, err
+	}
+	i.groups[index] = data
+	i.order = append(i.order, index)
+	i.seen[index/64] |= 1 << (index % 64)
+	return data, nil
+}
+
+// checkGroup compares the blocks of a group with their digests, on all processors.
+func (i *Image) checkGroup(index int64, data []byte) error {
+	digests := i.root[:]
+	if len(i.levels) > 0 {
+		var err error
+		if digests, err = i.tree(0, index); err != nil {
+			return err
+		}
+	}
+	blocks := len(data) / BlockSize
+	workers := min(runtime.GOMAXPROCS(0), blocks)
+	wrong := make([]int, workers)
+	var all sync.WaitGroup
+	for worker := range workers {
+		wrong[worker] = -1
+		all.Go(func() {
+			for block := worker; block < blocks; block += workers {
+				digest := i.digest(data[block*BlockSize : (block+1)*BlockSize])
+				if !bytes.Equal(digest[:], digests[block*DigestSize:(block+1)*DigestSize]) {
+					wrong[worker] = block
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	for _, block := range wrong {
+		if block >= 0 {
+			return fmt.Errorf("%w: its data at byte %d does not lead to the root hash %x", ErrInvalid, index*groupSize+int64(block)*BlockSize, i.root)
+		}
+	}
+	return nil
+}
+
+// tree answers a checked block of a level of the tree.
+func (i *Image) tree(level int, index int64) ([]byte, error) {
+	if last := i.nodes[level]; last.block != nil && last.index == index {
+		return last.block, nil
+	}
+	want := i.root[:]
+	if level+1 < len(i.levels) {
+		above, err := i.tree(level+1, index/perBlock)
+		if err != nil {
+			return nil, err
+		}
+		at := index % perBlock * DigestSize
+		want = above[at : at+DigestSize]
+	}
+	place := i.levels[level] + index*BlockSize
+	block := make([]byte, BlockSize)
+	if err := readFull(i.source, block, place); err != nil {
+		return nil, err
+	}
+	if digest := i.digest(block); !bytes.Equal(digest[:], want) {
+		return nil, fmt.Errorf("%w: its hash tree at byte %d does not lead to the root hash %x", ErrInvalid, place, i.root)
+	}
+	i.nodes[level] = node{index: index, block: block}
+	return block, nil
+}
+
+func (i *Image) digest(block []byte) [DigestSize]byte {
+	hash := sha256.New()
+	hash.Write(i.salt)
+	hash.Write(block)
+	return [DigestSize]byte(hash.Sum(nil))
+}
+
+func readFull(source io.ReaderAt, target []byte, offset int64) error {
+	count, err := source.ReadAt(target, offset)
+	switch {
+	case count == len(target):
+		return nil
+	case err == io.EOF || err == nil:
+		return fmt.Errorf("%w: it ends before byte %d, which its hash tree needs", ErrInvalid, offset+int64(len(target)))
+	}
+	return fmt.Errorf("%w at byte %d: %w", ErrUnreadable, offset, err)
+}
