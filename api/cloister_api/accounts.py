@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from cloister_api.catalog import Catalog
 from cloister_api.keycheck.book import KeyBook
 from cloister_api.keycheck.hosts import Hosts
 from cloister_api.keycheck.rates import Rate
@@ -41,11 +42,13 @@ class Accounts:
     """Regular keys in memory."""
     material: FollowedMaterial
     """Key material."""
+    catalog: Catalog
+    """The model catalog."""
 
     @property
     def loops(self) -> tuple[Coroutine[None, None, None], ...]:
         """What is to run beside."""
-        return (self.book.run(), follow(self.material))
+        return (self.book.run(), follow(self.material), self.catalog.run())
 
 
 @contextlib.asynccontextmanager
@@ -70,7 +73,13 @@ async def accounts(
         Copies of custom resources.
     clock
         Tells the time.
+
+    Raises
+    ------
+    CatalogError
+        When the model catalog cannot be used.
     """
+    catalog = Catalog(settings.catalog, settings.service)
     limit = settings.key_check
     book = KeyBook(
         engine,
@@ -84,7 +93,10 @@ async def accounts(
     await book.beat()
     try:
         yield Accounts(
-            keys=Keys(ApiKeys(engine, material), material, clock), book=book, material=material
+            keys=Keys(ApiKeys(engine, material), material, clock),
+            book=book,
+            material=material,
+            catalog=catalog,
         )
     finally:
         await book.close()

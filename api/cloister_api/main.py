@@ -21,7 +21,7 @@ from cloister_api.errors import (
 )
 from cloister_api.middleware import Gate
 from cloister_api.principal import Principal
-from cloister_api.routes import certificates, containers, health, keys, shim, unbuilt
+from cloister_api.routes import catalog, certificates, containers, health, keys, shim, unbuilt
 from cloister_api.settings import ApiSettings
 from cloister_clients.kube import KubeError
 
@@ -34,6 +34,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     containers.router,
     certificates.router,
     keys.router,
+    catalog.router,
     unbuilt.router,
     health.router,
 )

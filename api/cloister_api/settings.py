@@ -73,6 +73,8 @@ class ApiSettings(Section):
     """How registries are reached."""
     certificates: CertificateSettings | None = None
     """Who signs certificates of enclaves; unset = nobody, and /api/shim/cert answers 503."""
+    catalog: Path | None = None
+    """File of the model catalog, a JSON array, followed when it changes; unset = no models."""
     key_check: KeyCheckSettings = Field(default_factory=KeyCheckSettings)
     """How often one regular key may be checked."""
     listen: ListenSettings = Field(default_factory=ListenSettings)
@@ -122,8 +124,14 @@ class ApiSettings(Section):
         )
         kubeconfig = (directory / self.kubeconfig).resolve() if self.kubeconfig else None
         certificates = self.certificates and self.certificates.anchored(directory)
+        catalog = (directory / self.catalog).absolute() if self.catalog else None
         return self.model_copy(
-            update={"ledger": ledger, "kubeconfig": kubeconfig, "certificates": certificates}
+            update={
+                "ledger": ledger,
+                "kubeconfig": kubeconfig,
+                "certificates": certificates,
+                "catalog": catalog,
+            }
         )
 
 

@@ -10,6 +10,7 @@ from types import FrameType
 import click
 import uvicorn
 
+from cloister_api.catalog import Catalog, CatalogError
 from cloister_api.certificates.authority import AuthorityError
 from cloister_api.commands.options import config_option, settings_of
 from cloister_api.context import authority_of, material_of
@@ -39,10 +40,18 @@ def api(config: Path) -> None:
     try:
         # Told here, in one sentence, rather than as a failed start of the server.
         material_of(settings)
+        Catalog(settings.catalog, settings.service)
         authority_of(settings)
         KubeConfig.load(settings.kubeconfig, settings.kube_context)
         listener = listen(settings)
-    except (AuthorityError, MaterialError, ConfigError, LedgerError, OSError) as error:
+    except (
+        CatalogError,
+        AuthorityError,
+        MaterialError,
+        ConfigError,
+        LedgerError,
+        OSError,
+    ) as error:
         raise click.ClickException(str(error)) from error
     host, port = listener.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host

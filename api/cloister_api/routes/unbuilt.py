@@ -36,11 +36,9 @@ UNBUILT: tuple[tuple[str, str], ...] = (
     ("POST", "/api/billing/usage/key"),
     ("GET", "/api/billing/time-series"),
     ("GET", "/api/billing/transactions"),
-    ("GET", "/api/config/models"),
     ("POST", "/api/internal/usage-reports"),
     ("POST", "/api/webhooks/releases"),
     ("POST", "/api/webhooks/stripe"),
-    ("GET", "/v1/models"),
 )
 """Method and path of each."""
 

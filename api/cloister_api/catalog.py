@@ -1,0 +1,188 @@
+"""The model catalog: read from a file, followed when the file changes, answered as bytes.
+
+The file may be a mounted ConfigMap; the kubelet then replaces it when the ConfigMap changes. A
+change that cannot be read is logged, and the catalog stays as it was.
+"""
+
+import asyncio
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from pydantic import TypeAdapter, ValidationError
+
+from cloister_api.schemas.catalog import ModelRecord
+
+__all__ = ["Catalog", "CatalogError", "read_catalog"]
+
+logger = logging.getLogger(__name__)
+
+FOLLOW_SECONDS = 1.0
+"""Seconds between two looks at the file."""
+RECORDS = TypeAdapter(list[ModelRecord])
+
+
+class CatalogError(Exception):
+    """The file cannot be used; the message names each field and what is wrong with it."""
+
+
+def read_catalog(path: Path) -> tuple[ModelRecord, ...]:
+    """Read a catalog: a JSON array of records.
+
+    Raises
+    ------
+    CatalogError
+        When it cannot be read, breaks a rule, or names a model twice.
+    """
+    try:
+        document = json.loads(path.read_bytes())
+    except OSError as error:
+        raise CatalogError(f"{path}: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        raise CatalogError(f"{path}: not JSON: {error}") from error
+    try:
+        records = RECORDS.validate_python(document)
+    except ValidationError as error:
+        raise CatalogError(f"{path}: {described(error)}") from error
+    names = [record.model_name for record in records]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise CatalogError(f"{path}: {', '.join(twice)} stands twice; keep one record of each")
+    return tuple(records)
+
+
+def described(error: ValidationError) -> str:
+    """Say in one line what is wrong with which field."""
+    parts = []
+    for problem in error.errors(include_url=False, include_input=False):
+        field = ".".join(str(part) for part in problem["loc"]) or "the document"
+        words = {
+            "extra_forbidden": "is no field of a record; check the spelling",
+            "missing": "is missing",
+        }.get(problem["type"], problem["msg"])
+        parts.append(f"{field}: {words}")
+    return "; ".join(parts)
+
+
+class Catalog:
+    """The catalog in memory."""
+
+    def __init__(self, path: Path | None, service: str) -> None:
+        """Read the catalog for the first time.
+
+        Parameters
+        ----------
+        path
+            Its file; None = an empty catalog.
+        service
+            Name of the installation, which owns the models in the list of models.
+
+        Raises
+        ------
+        CatalogError
+            When the file cannot be used.
+        """
+        self._path = path
+        self._service = service
+        self._stamp = stamp_of(path)
+        self._encoded: dict[tuple[bool | None, bool | None], bytes] = {}
+        self._models = b""
+        self._take(read_catalog(path) if path else ())
+
+    def _take(self, records: tuple[ModelRecord, ...]) -> None:
+        dumped = [
+            (one, one.model_dump(mode="json", by_alias=True, exclude_none=True)) for one in records
+        ]
+        self._encoded = {
+            (paid, chat): msgspec.json.encode(
+                [
+                    wire
+                    for one, wire in dumped
+                    if paid in {None, one.paid} and chat in {None, one.chats}
+                ]
+            )
+            for paid in (None, True, False)
+            for chat in (None, True, False)
+        }
+        models = [listed(wire, self._service) for _, wire in dumped]
+        self._models = msgspec.json.encode({"object": "list", "data": models})
+
+    def records(self, *, paid: bool | None, chat: bool | None) -> bytes:
+        """Answer the records as a JSON array.
+
+        Parameters
+        ----------
+        paid
+            Only those that cost, or that do not; None = all.
+        chat
+            Only those for chats, or others; None = all.
+        """
+        return self._encoded[paid, chat]
+
+    @property
+    def models(self) -> bytes:
+        """The list of models in the form of GET /v1/models."""
+        return self._models
+
+    def look(self) -> None:
+        """Read the file if it changed.
+
+        Raises
+        ------
+        CatalogError
+            When it cannot be used; the catalog stays as it was.
+        """
+        stamp = stamp_of(self._path)
+        if self._path is None or stamp == self._stamp:
+            return
+        self._stamp = stamp
+        self._take(read_catalog(self._path))
+        logger.info("the model catalog was read anew")
+
+    async def run(self) -> None:
+        """Follow the file until cancelled."""
+        while True:
+            await asyncio.sleep(FOLLOW_SECONDS)
+            try:
+                self.look()
+            except CatalogError:  # what was read before goes on being answered
+                logger.exception("the model catalog cannot be read anew; it stays as it was")
+
+
+def stamp_of(path: Path | None) -> tuple[int, int, int] | None:
+    """Answer what changes with a file; None = there is none."""
+    if path is None:
+        return None
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return (found.st_mtime_ns, found.st_ino, found.st_size)
+
+
+MODEL_FIELDS = (
+    "type",
+    "multimodal",
+    "toolCalling",
+    "pricing",
+    "endpoints",
+    "usageMetric",
+    "contextWindowTokens",
+    "experimental",
+    "deprecated",
+    "deprecationDate",
+)
+"""Fields of a record that the list of models repeats where they are set."""
+
+
+def listed(record: dict[str, Any], service: str) -> dict[str, Any]:
+    """Answer the entry of a model in GET /v1/models."""
+    head = {
+        "id": record["modelName"],
+        "object": "model",
+        "created": record["createdAt"],
+        "owned_by": service,
+    }
+    return head | {name: record[name] for name in MODEL_FIELDS if name in record}
