@@ -257,7 +257,7 @@ class HostSpec(Model):
 
     CEL: ClassVar[tuple[Cel, ...]] = (
         Cel(
-            rule="self.tee == 'None' || has(self.teeUnit)",
+            rule="!has(self.tee) || self.tee == 'None' || has(self.teeUnit)",
             message="teeUnit is needed with a tee; set it to Pod where each enclave is a "
             "confidential machine of its own, to Node where the nodes are",
             field_path=".teeUnit",
