@@ -25,6 +25,7 @@ from cloister_api.services.certificates import Certificates
 from cloister_api.services.changes import Changing
 from cloister_api.services.claims import Claims
 from cloister_api.services.creation import Creation
+from cloister_api.services.measuring import Measuring
 from cloister_api.services.reading import Reading
 from cloister_api.services.validation import Validation
 from cloister_api.settings import ApiSettings
@@ -65,6 +66,8 @@ class Context:
     """Records as bytes."""
     reading: Reading
     """Reads of containers."""
+    measuring: Measuring
+    """Measurements of what serves."""
     creation: Creation
     """Creates containers."""
     changing: Changing
@@ -205,6 +208,7 @@ def build(
         audit=audit,
         encoder=Encoder(domain),
         reading=reading,
+        measuring=Measuring(client),
         creation=Creation(
             client=client,
             views=views,

@@ -146,6 +146,14 @@ async def get_update(request: Request, container_id: str) -> Response:
     return answer(update_record(held.container))
 
 
+@router.get("/{container_id}/measurement")
+async def get_measurement(request: Request, container_id: str) -> Response:
+    """Answer what identifies the enclave that serves."""
+    context = context_of(request)
+    held = await context.reading.get(principal_of(request), container_id, token_of(request))
+    return answer(await context.measuring.of(held))
+
+
 @router.post("/{container_id}/update/accept")
 async def accept_update(request: Request, container_id: str) -> Response:
     """Let the staged update take over."""

@@ -11,7 +11,6 @@ __all__ = ["UNBUILT", "router"]
 
 UNBUILT: tuple[tuple[str, str], ...] = (
     ("GET", "/api/containers/{container_id}/metrics"),
-    ("GET", "/api/containers/{container_id}/measurement"),
     ("POST", "/api/containers/{container_id}/auto-update"),
     ("POST", "/api/containers/{container_id}/github-connection"),
     ("GET", "/api/deployments"),

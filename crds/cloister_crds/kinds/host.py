@@ -257,6 +257,7 @@ class HostSpec(Model):
 
     CEL: ClassVar[tuple[Cel, ...]] = (
         Cel(
+            # The default of the whole spec is judged before the defaults of its fields are there.
             rule="!has(self.tee) || self.tee == 'None' || has(self.teeUnit)",
             message="teeUnit is needed with a tee; set it to Pod where each enclave is a "
             "confidential machine of its own, to Node where the nodes are",
@@ -265,7 +266,7 @@ class HostSpec(Model):
             check=lambda spec: spec.tee is TEE.NONE or spec.tee_unit is not None,
         ),
         Cel(
-            rule="self.tee != 'None' || !has(self.teeUnit)",
+            rule="!has(self.teeUnit) || self.tee != 'None'",
             message="teeUnit has no meaning with tee None; leave it out or name the tee",
             field_path=".teeUnit",
             reason="FieldValueForbidden",

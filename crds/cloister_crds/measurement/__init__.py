@@ -19,19 +19,29 @@ from cloister_crds.measurement.initdata import (
     initdata_text,
     to_annotation,
 )
+from cloister_crds.measurement.publication import (
+    INITDATA_FILE,
+    Publication,
+    entries,
+    published,
+)
 
 __all__ = [
     "DOCUMENT_VERSION",
+    "INITDATA_FILE",
     "Initdata",
     "MeasuredContainer",
     "MeasuredHost",
     "Measurement",
     "MeasurementDocument",
     "PlatformImages",
+    "Publication",
     "canonical",
     "digest_of",
+    "entries",
     "field_value",
     "initdata_text",
     "measure",
+    "published",
     "to_annotation",
 ]

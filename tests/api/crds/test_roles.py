@@ -166,3 +166,9 @@ async def test_the_facade_reads_no_pod_and_lists_no_core_secret(may: May) -> Non
     assert not await may(API, "get", "/pods")
     assert not await may(API, "list", "/secrets")
     assert await may(API, "get", "/secrets")
+
+
+async def test_the_facade_reads_published_measurements_and_writes_none(may: May) -> None:
+    assert await may(API, "get", "/configmaps")
+    for verb in ("list", "create", "patch", "delete"):
+        assert not await may(API, verb, "/configmaps"), verb

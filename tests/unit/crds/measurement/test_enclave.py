@@ -10,7 +10,13 @@ import pytest
 from cloister_crds.config import ServiceConfig
 from cloister_crds.kinds.host import HostSpec
 from cloister_crds.lifecycle.hosting import profile
-from cloister_crds.measurement import Measurement, PlatformImages, measure
+from cloister_crds.measurement import (
+    Measurement,
+    PlatformImages,
+    entries,
+    measure,
+    published,
+)
 from tests.support.plans import WEB, WORKER, config_of
 
 IMAGES = PlatformImages(
@@ -147,3 +153,13 @@ def test_a_debug_enclave_without_tee_is_that_of_a_host_without_tee() -> None:
     )
     assert profile(SNP, without_tee=False) is SNP
     assert json.loads(measured(host=spec, debug=True).text)["host"]["tee"] == "None"
+
+
+@pytest.mark.parametrize("spec", [SNP, HostSpec()], ids=["SNP", "no TEE"])
+def test_what_is_published_is_what_was_measured(spec: HostSpec) -> None:
+    found = measured(host=spec)
+    read = published(entries(found))
+    assert read is not None
+    assert (read.digest, read.initdata) == (found.digest, found.initdata)
+    assert read.document == found.document.wire()
+    assert published({"config.yml": ""}) is None

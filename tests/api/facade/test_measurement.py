@@ -1,0 +1,134 @@
+"""GET /api/containers/:id/measurement: what the operator published, and nobody else's."""
+
+import hashlib
+import json
+import uuid
+
+import httpx
+
+from cloister_clients.kube.kinds import CONFIG_MAP, of
+from cloister_crds.config import parse
+from cloister_crds.kinds import Enclave
+from cloister_crds.kinds.host import HostSpec
+from cloister_crds.measurement import Measurement, PlatformImages, entries, measure
+from cloister_crds.names import config_map_name
+from tests.support.facade import Facade, World, config_file
+
+IMAGES = PlatformImages(guest=f"guest@sha256:{'1' * 64}", shim=f"shim@sha256:{'2' * 64}")
+SNP = HostSpec.model_validate(
+    {
+        "tee": "SNP",
+        "teeUnit": "Pod",
+        "runtimeClassName": "kata-qemu-snp",
+        "initdata": [{"name": "policy.rego", "content": "package agent_policy\n"}],
+    }
+)
+
+
+def measurement(world: World, host: HostSpec, *, debug: bool = False) -> Measurement:
+    """Measure the release of these tests as the operator does."""
+    parsed = parse(config_file(world.image))
+    assert parsed.config is not None
+    return measure(
+        parsed.config,
+        parsed.digest,
+        host=host,
+        images=IMAGES,
+        service="cloister",
+        debug=debug,
+        gpus=None,
+    )
+
+
+async def serve(world: World, container: str, data: dict[str, str]) -> None:
+    """Make what serves, with its ConfigMap, as the operator does; no operator runs here."""
+    name = await world.enclave(container)
+    owner = Enclave.read(await world.kube.get(of(Enclave), name, world.namespace))
+    metadata = {"name": config_map_name(name), "ownerReferences": [owner.owner_reference()]}
+    body = {"metadata": metadata, "immutable": True, "data": data}
+    await world.kube.create(CONFIG_MAP, body, world.namespace)
+    await world.report(container, phase="ready", activeEnclave=name)
+
+
+async def created(client: httpx.AsyncClient, world: World, name: str, **more: bool) -> str:
+    """Create a container and answer the path of its measurement."""
+    made = await client.post("/api/containers", json=world.body(name, **more))
+    assert made.status_code == 201, made.text
+    return f"{made.headers['location']}/measurement"
+
+
+async def test_the_published_bytes_and_their_digests(facade: Facade, world: World) -> None:
+    found = measurement(world, SNP)
+    async with facade.client(world.key) as client:
+        path = await created(client, world, "web")
+        await serve(world, "web", {"shim.json": "{}", **entries(found)})
+        answer = await client.get(path)
+    assert answer.status_code == 200, answer.text
+    shown = answer.json()
+    assert found.initdata is not None
+    assert shown == {
+        "repo": world.repo,
+        "tag": "v1.0.0",
+        "commit": world.repository.git("rev-parse", "v1.0.0"),
+        "config_file": "service-config.yml",
+        "digest": found.digest,
+        "document": found.document.wire(),
+        "initdata": {"digest": found.initdata.digest, "toml": found.initdata.text.decode()},
+    }
+    written = json.dumps(shown["document"], sort_keys=True, separators=(",", ":")).encode()
+    assert shown["digest"] == f"sha256:{hashlib.sha256(written).hexdigest()}"
+    toml = shown["initdata"]["toml"].encode()
+    assert shown["initdata"]["digest"] == f"sha256:{hashlib.sha256(toml).hexdigest()}"
+
+
+async def test_a_debug_container_is_another(facade: Facade, world: World) -> None:
+    plain = HostSpec()
+    async with facade.client(world.key) as client:
+        production, debug = (
+            await created(client, world, "web"),
+            await created(client, world, "web", debug=True),
+        )
+        await serve(world, "web", entries(measurement(world, plain)))
+        await serve(world, "web.debug", entries(measurement(world, plain, debug=True)))
+        answers = [(await client.get(path)).json() for path in (production, debug)]
+    assert [each["document"]["debug"] for each in answers] == [False, True]
+    assert answers[0]["digest"] != answers[1]["digest"]
+    assert all("initdata" not in each for each in answers)
+
+
+async def test_without_one_that_serves_there_is_none(facade: Facade, world: World) -> None:
+    async with facade.client(world.key) as client:
+        path = await created(client, world, "web")
+        waiting = await client.get(path)
+        await world.report("web", phase="ready", activeEnclave="web-gone-1")
+        gone = await client.get(path)
+        await serve(world, "web", {"shim.json": "{}"})
+        old = await client.get(path)
+        unknown = await client.get(f"/api/containers/{uuid.uuid4()}/measurement")
+        malformed = await client.get("/api/containers/web/measurement")
+    for answer, word in ((waiting, "nothing serves"), (gone, "gone"), (old, "relaunch it")):
+        assert answer.status_code == 404, answer.text
+        assert answer.json()["code"] == "NOT_FOUND"
+        assert word in answer.json()["error"]
+    assert (unknown.status_code, malformed.status_code) == (404, 404)
+
+
+async def test_a_config_map_of_another_is_not_believed(facade: Facade, world: World) -> None:
+    async with facade.client(world.key) as client:
+        path = await created(client, world, "web")
+        name = await world.enclave("web")
+        data = entries(measurement(world, SNP))
+        body = {"metadata": {"name": config_map_name(name)}, "data": data}
+        await world.kube.create(CONFIG_MAP, body, world.namespace)
+        await world.report("web", phase="ready", activeEnclave=name)
+        assert (await client.get(path)).status_code == 404
+
+
+async def test_anothers_container_has_none(
+    facade: Facade, world: World, other_world: World
+) -> None:
+    async with facade.client(world.key) as client, facade.client(other_world.key) as other:
+        path = await created(client, world, "web")
+        await serve(world, "web", entries(measurement(world, SNP)))
+        assert (await client.get(path)).status_code == 200
+        assert (await other.get(path)).status_code == 404
