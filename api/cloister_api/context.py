@@ -15,7 +15,7 @@ from cloister_api.encoding import Encoder
 from cloister_api.keyring import KeyRing
 from cloister_api.ledger.audit import AuditTrail
 from cloister_api.ledger.certificates import CertificateOrders
-from cloister_api.ledger.database import migrate, open_ledger
+from cloister_api.ledger.database import migrate, open_ledger, place_of
 from cloister_api.ledger.keys import AdminKeys
 from cloister_api.ledger.material import FollowedMaterial, Material
 from cloister_api.organizations import Organizations
@@ -133,7 +133,8 @@ async def running(
         When the facade cannot start.
     """
     material = FollowedMaterial(settings.ledger.key_material, material_of(settings))
-    await asyncio.to_thread(migrate, settings.ledger.path)
+    place = place_of(settings.ledger)
+    await asyncio.to_thread(migrate, place)
     async with contextlib.AsyncExitStack() as stack:
         client = await stack.enter_async_context(
             KubeClient(
@@ -142,7 +143,7 @@ async def running(
                 user_agent=FIELD_MANAGER,
             )
         )
-        engine = open_ledger(settings.ledger.path)
+        engine = open_ledger(place)
         stack.push_async_callback(engine.dispose)
         ring = KeyRing(AdminKeys(engine, material), material)
         await ring.refresh()

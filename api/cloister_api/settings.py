@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Self
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic.alias_generators import to_camel
 
 from cloister_api.certificates.settings import CertificateSettings
@@ -42,10 +42,26 @@ class ListenSettings(Section):
 class LedgerSettings(Section):
     """Where the ledger lies."""
 
-    path: Path
-    """SQLite file; one machine, any number of processes."""
+    path: Path | None = None
+    """SQLite file; one machine, any number of processes. Unset = PostgreSQL."""
+    url_file: Path | None = None
+    """File with the address of a PostgreSQL database, which holds a password: one line such as
+    postgresql://user:password@host/database. Unset = SQLite."""
     key_material: Path
     """File with the two secret keys, mode 0600; `cloister admin-key init` makes it."""
+
+    @model_validator(mode="after")
+    def one_place(self) -> Self:
+        """Refuse a ledger in two places, or in none.
+
+        Raises
+        ------
+        ValueError
+            When path and urlFile are both set or both unset.
+        """
+        if (self.path is None) == (self.url_file is None):
+            raise ValueError("name either path (SQLite) or urlFile (PostgreSQL)")
+        return self
 
 
 class KeyCheckSettings(Section):
@@ -118,11 +134,12 @@ class ApiSettings(Section):
         """Answer the settings with paths relative to a directory made absolute."""
         ledger = self.ledger.model_copy(
             update={
-                "path": (directory / self.ledger.path).resolve(),
+                "path": resolved(directory, self.ledger.path),
+                "url_file": resolved(directory, self.ledger.url_file),
                 "key_material": (directory / self.ledger.key_material).resolve(),
             }
         )
-        kubeconfig = (directory / self.kubeconfig).resolve() if self.kubeconfig else None
+        kubeconfig = resolved(directory, self.kubeconfig)
         certificates = self.certificates and self.certificates.anchored(directory)
         catalog = (directory / self.catalog).absolute() if self.catalog else None
         return self.model_copy(
@@ -133,6 +150,11 @@ class ApiSettings(Section):
                 "catalog": catalog,
             }
         )
+
+
+def resolved(directory: Path, path: Path | None) -> Path | None:
+    """Answer a path relative to a directory made absolute; None stays None."""
+    return None if path is None else (directory / path).resolve()
 
 
 def describe(error: ValidationError) -> str:

@@ -26,7 +26,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from cloister_api.commands.admin_key import create_key, revoke_key
 from cloister_api.ledger.audit import AuditRow, AuditTrail
-from cloister_api.ledger.database import open_ledger
+from cloister_api.ledger.database import open_ledger, place_of
 from cloister_api.ledger.keys import AdminKey, AdminKeys, count_change
 from cloister_api.ledger.material import Material
 from cloister_api.ledger.tables import ADMIN_KEYS, AUDIT
@@ -339,7 +339,7 @@ class World:
     @contextlib.asynccontextmanager
     async def ledger(self) -> AsyncIterator[AsyncEngine]:
         """Open the facade's ledger."""
-        engine = open_ledger(ApiSettings.read(self.settings).ledger.path)
+        engine = open_ledger(place_of(ApiSettings.read(self.settings).ledger))
         try:
             yield engine
         finally:

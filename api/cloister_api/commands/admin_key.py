@@ -14,7 +14,7 @@ import click
 from cloister_api.commands.options import config_option, finish, settings_of
 from cloister_api.context import FIELD_MANAGER, material_of
 from cloister_api.ledger.audit import AuditRow, AuditTrail
-from cloister_api.ledger.database import migrate, open_ledger
+from cloister_api.ledger.database import migrate, open_ledger, place_of
 from cloister_api.ledger.keys import AdminKey, AdminKeys
 from cloister_api.ledger.material import Material, MaterialError
 from cloister_api.organizations import administers, identifier
@@ -56,8 +56,9 @@ class Ledger:
 async def opened(settings: ApiSettings) -> AsyncIterator[Ledger]:
     """Open the ledger for a command."""
     material = material_of(settings)
-    await asyncio.to_thread(migrate, settings.ledger.path)
-    engine = open_ledger(settings.ledger.path)
+    place = place_of(settings.ledger)
+    await asyncio.to_thread(migrate, place)
+    engine = open_ledger(place)
     try:
         yield Ledger(AdminKeys(engine, material), AuditTrail(engine))
     finally:

@@ -14,7 +14,7 @@ from cloister_api.commands.options import config_option, finish, settings_of
 from cloister_api.context import material_of
 from cloister_api.ledger.apikeys import ApiKey, ApiKeys
 from cloister_api.ledger.audit import AuditRow, AuditTrail
-from cloister_api.ledger.database import migrate, open_ledger
+from cloister_api.ledger.database import migrate, open_ledger, place_of
 from cloister_api.ledger.keyformat import masked
 from cloister_api.settings import ApiSettings
 from cloister_clients.clock import utc_now
@@ -30,8 +30,9 @@ def key() -> None:
 @asynccontextmanager
 async def opened(settings: ApiSettings) -> AsyncIterator[tuple[AsyncEngine, ApiKeys]]:
     """Open the ledger for a command."""
-    await asyncio.to_thread(migrate, settings.ledger.path)
-    engine = open_ledger(settings.ledger.path)
+    place = place_of(settings.ledger)
+    await asyncio.to_thread(migrate, place)
+    engine = open_ledger(place)
     try:
         yield engine, ApiKeys(engine, material_of(settings))
     finally:

@@ -7,7 +7,7 @@ import click
 
 from cloister_api.commands.options import config_option, finish, settings_of
 from cloister_api.ledger import rotation
-from cloister_api.ledger.database import migrate, open_ledger
+from cloister_api.ledger.database import migrate, open_ledger, place_of
 from cloister_api.ledger.material import Material, MaterialError
 from cloister_api.settings import ApiSettings
 
@@ -48,8 +48,9 @@ async def rotate(settings: ApiSettings, *, last: bool) -> int:
         When ledger or key material refuse.
     """
     path = settings.ledger.key_material
-    await asyncio.to_thread(migrate, settings.ledger.path)
-    engine = open_ledger(settings.ledger.path)
+    place = place_of(settings.ledger)
+    await asyncio.to_thread(migrate, place)
+    engine = open_ledger(place)
     try:
         if not last:
             return await rotation.seal_anew(engine, rotation.begin(path))

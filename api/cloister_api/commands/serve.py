@@ -14,7 +14,7 @@ from cloister_api.catalog import Catalog, CatalogError
 from cloister_api.certificates.authority import AuthorityError
 from cloister_api.commands.options import config_option, settings_of
 from cloister_api.context import authority_of, material_of
-from cloister_api.ledger.database import LedgerError
+from cloister_api.ledger.database import LedgerError, place_of
 from cloister_api.ledger.material import MaterialError
 from cloister_api.main import create_app
 from cloister_api.settings import ApiSettings
@@ -40,6 +40,7 @@ def api(config: Path) -> None:
     try:
         # Told here, in one sentence, rather than as a failed start of the server.
         material_of(settings)
+        place_of(settings.ledger)
         Catalog(settings.catalog, settings.service)
         authority_of(settings)
         KubeConfig.load(settings.kubeconfig, settings.kube_context)

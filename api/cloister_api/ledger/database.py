@@ -1,40 +1,97 @@
-"""Opens the ledger: engine, SQLite's settings, migrations.
+"""Opens the ledger: engine, the database's settings, migrations.
 
-Called by the facade at start and by the commands. More than one process may open one SQLite file
-on the same machine; replicas on several machines need PostgreSQL, which is not built yet.
+Called by the facade at start and by the commands. An SQLite file serves any number of processes on
+one machine; facades on several machines share a PostgreSQL database.
 """
 
 import sqlite3
-from contextlib import closing
+import stat
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import alembic.command
 import alembic.config
-from sqlalchemy import create_engine, event
+from sqlalchemy import URL, Engine, create_engine, event, make_url
 from sqlalchemy.engine import Connection
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
-__all__ = ["LedgerError", "migrate", "open_ledger"]
+from cloister_api.settings import LedgerSettings
+
+__all__ = ["LedgerError", "Place", "migrate", "open_ledger", "place_of"]
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 BUSY_SECONDS = 30
 """How long a writer waits for another one."""
+CONNECT_SECONDS = 10
+"""How long a connection to PostgreSQL may take."""
+CONNECTIONS = 10
+"""Connections to PostgreSQL that a facade keeps; it opens as many more under load."""
+MIGRATION_LOCK = 0x636C6F6973746572
+"""Number of the advisory lock that one migration at a time holds in PostgreSQL."""
+
+Place = Path | URL
+"""Where a ledger lies: an SQLite file, or the address of a PostgreSQL database."""
 
 
 class LedgerError(Exception):
     """The ledger cannot be opened; the message says what to change."""
 
 
-def open_ledger(path: Path) -> AsyncEngine:
-    """Open the ledger in an SQLite file that `migrate` has prepared.
+def place_of(settings: LedgerSettings) -> Place:
+    """Answer where the ledger lies.
 
     Parameters
     ----------
-    path
-        The file.
+    settings
+        The administrator's settings.
+
+    Raises
+    ------
+    LedgerError
+        When the file with the address cannot be used; the message holds nothing of the address.
     """
-    engine = create_async_engine(f"sqlite+aiosqlite:///{path}", pool_pre_ping=False)
+    if settings.path is not None:
+        return settings.path
+    file = settings.url_file
+    assert file is not None
+    try:
+        mode, text = file.stat().st_mode, file.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise LedgerError(f"ledger.urlFile {file}: {error}") from error
+    if mode & stat.S_IRWXO:
+        raise LedgerError(f"{file} may be read by everybody; run `chmod o= {file}`")
+    try:
+        url = make_url(text)
+    except ArgumentError as error:
+        raise LedgerError(f"{file} {WANTED}") from error
+    if url.drivername not in {"postgresql", "postgres"} or not url.database:
+        raise LedgerError(f"{file} {WANTED}")
+    return url.set(drivername="postgresql+psycopg")
+
+
+WANTED = "must hold one line such as postgresql://user:password@host/database?sslmode=verify-full"
+
+
+def open_ledger(place: Place) -> AsyncEngine:
+    """Open a ledger that `migrate` has prepared.
+
+    Parameters
+    ----------
+    place
+        Where it lies.
+    """
+    if isinstance(place, URL):
+        return create_async_engine(
+            place,
+            pool_pre_ping=True,
+            pool_size=CONNECTIONS,
+            max_overflow=CONNECTIONS,
+            connect_args={"connect_timeout": CONNECT_SECONDS},
+        )
+    engine = create_async_engine(f"sqlite+aiosqlite:///{place}", pool_pre_ping=False)
 
     @event.listens_for(engine.sync_engine, "connect")
     def prepare(connection: Any, _: object) -> None:
@@ -47,41 +104,77 @@ def open_ledger(path: Path) -> AsyncEngine:
     return engine
 
 
-def migrate(path: Path) -> None:
-    """Bring an SQLite file to the newest form; several processes may do so at once.
+def migrate(place: Place) -> None:
+    """Bring a ledger to the newest form; several processes may do so at once.
 
     Parameters
     ----------
-    path
-        The file; it is created with mode 0600 where missing, its directory as well.
+    place
+        Where it lies; an SQLite file is created with mode 0600 where missing, its directory as
+        well.
 
     Raises
     ------
     LedgerError
-        When the file cannot be written or was made by a newer release.
+        When it cannot be reached or written, or was made by a newer release.
     """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.touch(mode=0o600, exist_ok=True)
-        with closing(sqlite3.connect(path, timeout=BUSY_SECONDS)) as connection:
-            connection.execute("PRAGMA journal_mode=WAL")
-    except (OSError, sqlite3.Error) as error:
-        raise LedgerError(f"ledger {path}: {error}") from error
-    engine = create_engine(f"sqlite:///{path}", connect_args={"timeout": BUSY_SECONDS})
-    # The driver would open a transaction only before the first write, too late to keep a second
-    # process from migrating at the same time.
-    event.listen(engine, "connect", leave_transactions_to_us)
-    event.listen(engine, "begin", begin_for_writing)
+    name = told(place)
     config = alembic.config.Config()
     config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
     try:
-        with engine.begin() as connection:
+        with (
+            disposed(engine_to_migrate(place)) as engine,
+            engine.begin() as connection,
+        ):
+            if isinstance(place, URL):
+                connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({MIGRATION_LOCK})")
             config.attributes["connection"] = connection
             alembic.command.upgrade(config, "head")
     except alembic.util.CommandError as error:
         raise LedgerError(
-            f"ledger {path} was written by a newer release ({error}); upgrade this one"
+            f"{name} was written by a newer release ({error}); upgrade this one"
         ) from error
+    except (OSError, sqlite3.Error) as error:
+        raise LedgerError(f"{name}: {error}") from error
+    except SQLAlchemyError as error:
+        reason = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
+        raise LedgerError(f"{name}: {reason}") from error
+
+
+def told(place: Place) -> str:
+    """Answer how messages name a ledger: without user and password."""
+    if isinstance(place, URL):
+        return f"ledger {place.database} at {place.host or 'the local socket'}"
+    return f"ledger {place}"
+
+
+def engine_to_migrate(place: Place) -> Engine:
+    """Answer an engine for migrations.
+
+    Raises
+    ------
+    OSError, sqlite3.Error
+        When an SQLite file cannot be made.
+    """
+    if isinstance(place, URL):
+        return create_engine(place, connect_args={"connect_timeout": CONNECT_SECONDS})
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.touch(mode=0o600, exist_ok=True)
+    with closing(sqlite3.connect(place, timeout=BUSY_SECONDS)) as connection:
+        connection.execute("PRAGMA journal_mode=WAL")
+    engine = create_engine(f"sqlite:///{place}", connect_args={"timeout": BUSY_SECONDS})
+    # The driver would open a transaction only before the first write, too late to keep a second
+    # process from migrating at the same time.
+    event.listen(engine, "connect", leave_transactions_to_us)
+    event.listen(engine, "begin", begin_for_writing)
+    return engine
+
+
+@contextmanager
+def disposed(engine: Engine) -> Iterator[Engine]:
+    """Close an engine's connections at the end."""
+    try:
+        yield engine
     finally:
         engine.dispose()
 

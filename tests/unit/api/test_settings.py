@@ -37,6 +37,8 @@ def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
         ({"containers_domains": "x"}, "containers_domains is not a setting"),
         ({"containersDomain": None}, "containersDomain"),
         ({"ledger": {"path": "x"}}, "ledger.keyMaterial is missing"),
+        ({"ledger": {"keyMaterial": "k"}}, "ledger: name either path"),
+        ({"ledger": {"path": "x", "urlFile": "y", "keyMaterial": "k"}}, "ledger: name either path"),
         ({"listen": {"port": 70000}}, "listen.port"),
         ({"listen": {"ports": 1}}, "listen.ports is not a setting"),
         ({"sources": {"kind": "svn"}}, "sources.kind"),

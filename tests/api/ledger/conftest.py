@@ -1,0 +1,51 @@
+"""Fixtures of the ledger's tests: every test runs on SQLite and on PostgreSQL."""
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from cloister_api.ledger.database import Place, migrate, open_ledger
+from cloister_api.ledger.material import Material
+from tests.support.postgres import Postgres, postgres
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[Postgres]:
+    """Give a running PostgreSQL."""
+    with postgres() as running:
+        yield running
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    """Give an empty ledger."""
+    if request.param == "postgresql":
+        running: Postgres = request.getfixturevalue("server")
+        return running.ledger()
+    path = tmp_path / "ledger.db"
+    migrate(path)
+    return path
+
+
+@pytest.fixture
+async def engine(place: Place) -> AsyncIterator[AsyncEngine]:
+    """Give the ledger opened."""
+    opened = open_ledger(place)
+    yield opened
+    await opened.dispose()
+
+
+@pytest.fixture
+async def second(place: Place) -> AsyncIterator[AsyncEngine]:
+    """Give the same ledger opened once more, as by another replica."""
+    opened = open_ledger(place)
+    yield opened
+    await opened.dispose()
+
+
+@pytest.fixture
+def material(tmp_path: Path) -> Material:
+    """Give key material."""
+    return Material.create(tmp_path / "keys.json")

@@ -1,0 +1,166 @@
+"""A real PostgreSQL for tests: its own data directory, a unix socket, never as root."""
+
+import contextlib
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import psycopg
+from sqlalchemy import URL
+
+from cloister_api.ledger.database import migrate
+from tests.support.waiting import until_sync
+
+__all__ = ["Postgres", "postgres"]
+
+INSTALL = "PostgreSQL is not installed; `apt-get install postgresql` brings it"
+UNPRIVILEGED = ("postgres", "nobody")
+"""Users that root may start the server as; PostgreSQL refuses to run as root."""
+FASTER = ("fsync=off", "synchronous_commit=off", "full_page_writes=off", "shared_buffers=64MB")
+"""What a test's database need not survive: the end of the machine. It survives its own crash."""
+
+
+def binaries() -> Path:
+    """Answer the directory of the server's programs.
+
+    Raises
+    ------
+    RuntimeError
+        When there is none.
+    """
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+    if found:
+        return found[-1].parent
+    initdb = shutil.which("initdb")
+    if initdb is None:
+        raise RuntimeError(INSTALL)
+    return Path(initdb).resolve().parent
+
+
+def unprivileged() -> str | None:
+    """Answer the user to run as; None = the present one."""
+    if os.geteuid() != 0:
+        return None
+    import pwd  # noqa: PLC0415 - not on every system
+
+    for name in UNPRIVILEGED:
+        with contextlib.suppress(KeyError):
+            pwd.getpwnam(name)
+            return name
+    raise RuntimeError("root needs a user postgres or nobody to start PostgreSQL as")
+
+
+@dataclass
+class Postgres:
+    """A running server."""
+
+    folder: Path
+    """Directory of data and socket."""
+    user: str | None
+    """User that it runs as; None = the present one."""
+    process: subprocess.Popen[bytes] | None = None
+    """The server."""
+    template: str = ""
+    """Database with an empty ledger, to be copied."""
+
+    def url(self, database: str) -> URL:
+        """Answer the address of a database as the ledger's settings know it."""
+        return URL.create(
+            "postgresql+psycopg",
+            username="tester",
+            database=database,
+            query={"host": str(self.folder)},
+        )
+
+    def start(self) -> None:
+        """Start it and wait until it answers."""
+        settings = [f"unix_socket_directories={self.folder}", "listen_addresses=", *FASTER]
+        options = [part for setting in settings for part in ("-c", setting)]
+        log = (self.folder / "log").open("ab")
+        with log:
+            self.process = subprocess.Popen(
+                [str(binaries() / "postgres"), "-D", str(self.folder / "data"), *options],
+                user=self.user,
+                cwd=self.folder,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+        until_sync(self.answers, within=60, what="PostgreSQL to answer")
+
+    def answers(self) -> bool:
+        """Answer whether it does."""
+        assert self.process is not None
+        if self.process.poll() is not None:
+            raise RuntimeError(f"PostgreSQL ended: {(self.folder / 'log').read_text()[-2000:]}")
+        with contextlib.suppress(psycopg.OperationalError), self.admin():
+            return True
+        return False
+
+    def admin(self) -> psycopg.Connection:
+        """Connect to the maintenance database."""
+        return psycopg.connect(
+            host=str(self.folder), user="tester", dbname="postgres", autocommit=True
+        )
+
+    def stop(self, number: int = signal.SIGINT) -> None:
+        """End it; with SIGQUIT as a crash does."""
+        if self.process is not None:
+            self.process.send_signal(number)
+            self.process.wait(60)
+            self.process = None
+
+    def ledger(self) -> URL:
+        """Make an empty ledger and answer its address."""
+        with self.admin() as connection:
+            if not self.template:
+                self.template = self.empty()
+                migrate(self.url(self.template))
+            name = f"ledger_{secrets.token_hex(6)}"
+            connection.execute(f'CREATE DATABASE "{name}" TEMPLATE "{self.template}"')
+        return self.url(name)
+
+    def empty(self) -> str:
+        """Make an empty database and answer its name."""
+        name = f"empty_{secrets.token_hex(6)}"
+        with self.admin() as connection:
+            connection.execute(f'CREATE DATABASE "{name}"')
+        return name
+
+
+@contextlib.contextmanager
+def postgres() -> Iterator[Postgres]:
+    """Run a server until the block ends."""
+    user = unprivileged()
+    folder = Path(tempfile.mkdtemp(prefix="cloister-postgres-"))
+    try:
+        if user is not None:
+            shutil.chown(folder, user)
+        made = subprocess.run(
+            [
+                str(binaries() / "initdb"),
+                *("-D", str(folder / "data"), "-U", "tester", "-A", "trust"),
+                *("-E", "UTF8", "--locale=C", "--no-sync"),
+            ],
+            check=False,
+            user=user,
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        if made.returncode:
+            raise RuntimeError(f"initdb: {made.stderr}")
+        running = Postgres(folder, user)
+        running.start()
+        try:
+            yield running
+        finally:
+            running.stop()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
