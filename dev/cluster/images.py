@@ -17,9 +17,18 @@ from typing import Any
 import httpx
 
 from dev.cluster.binaries import binary
+from dev.cluster.guest import guest_binary
 from dev.cluster.trouble import Trouble
 
-__all__ = ["Image", "busybox_image", "folder_files", "pause_image", "push", "shim_image"]
+__all__ = [
+    "Image",
+    "busybox_image",
+    "folder_files",
+    "guest_image",
+    "pause_image",
+    "push",
+    "shim_image",
+]
 
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 INDEX = "application/vnd.oci.image.index.v1+json"
@@ -277,6 +286,28 @@ def shim_image(certificates: Path = Path("/etc/ssl/certs/ca-certificates.crt")) 
         ),
         user=NOBODY,
     )
+
+
+def guest_image(guest: Path | None = None) -> Image:
+    """Describe the image of the guest: the program alone. The same sources give the same digest.
+
+    Parameters
+    ----------
+    guest
+        The program; None builds it.
+
+    Returns
+    -------
+    Image
+        The image.
+
+    Raises
+    ------
+    Trouble
+        When it cannot be built.
+    """
+    program = guest or guest_binary()
+    return Image(files={"/guest": program}, entrypoint=("/guest",), user=NOBODY, folders=())
 
 
 def busybox_image(busybox: Path = Path("/bin/busybox")) -> Image:

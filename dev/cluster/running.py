@@ -91,6 +91,11 @@ class Cluster:
         return self.record.host_address
 
     @property
+    def resolvers(self) -> list[str]:
+        """Name servers that Pods may ask and no Service stands for; none on kind."""
+        return [] if self.form is Form.KIND else [self.record.host_address]
+
+    @property
     def processes(self) -> Processes:
         """Its processes, with their logs."""
         return Processes(self.layout.processes, self.layout.logs)

@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from dev.cluster import Cluster, Trouble
-from dev.cluster.images import push, shim_image
+from dev.cluster.images import guest_image, push, shim_image
 from dev.cluster.processes import Processes, wait_until
 
 __all__ = ["CONTAINERS_DOMAIN", "Installation"]
@@ -59,9 +59,14 @@ class Installation:
         kubectl("wait", "--for=condition=Established", "--timeout=60s", "-f", crds)
         for account in ("operator", "api"):
             self._write_kubeconfig(account)
-        shim = push(shim_image(), self.cluster.registry, "cloister/shim")
+        registry = self.cluster.registry
+        images = {
+            "shimImage": push(shim_image(), registry, "cloister/shim"),
+            "guestImage": push(guest_image(), registry, "cloister/guest"),
+        }
+        network = {"enclaveNetwork": {"resolvers": self.cluster.resolvers}}
         self.repositories.mkdir(parents=True, exist_ok=True)
-        self._write("operator.yaml", self._shared("operator") | {"shimImage": shim})
+        self._write("operator.yaml", self._shared("operator") | images | network)
         self._write(
             "api.yaml",
             self._shared("api")

@@ -23,7 +23,7 @@ def host() -> dict[str, Any]:
         "metadata": {"name": HOST},
         "spec": {
             "tee": "None",
-            "networkIsolation": "Pod",
+            "networkIsolation": "Container",
             "default": True,
             "cpuType": "this machine",
             "overcommit": {"cpuPercent": 5, "memoryPercent": 2},

@@ -22,6 +22,7 @@ from cloister_operator.relist import Relister
 from cloister_operator.resolver import Resolver, Sources
 from cloister_operator.settings import OperatorSettings
 from cloister_operator.store import Store
+from cloister_operator.surroundings import SurroundingsReader
 from cloister_operator.watched import WATCHED
 from cloister_operator.writes import Writer
 
@@ -68,6 +69,8 @@ class ProcessContext:
     """Where repositories live."""
     registry: RegistryClient
     """Image registries."""
+    surroundings: SurroundingsReader
+    """What the networks of enclaves know of the cluster."""
     metrics: Metrics
     """Figures."""
     progress: Progress
@@ -139,6 +142,7 @@ class ProcessContext:
             files=Files(rules),
             source=source,
             registry=registry,
+            surroundings=SurroundingsReader(client, store, settings.enclave_network, clock),
             metrics=metrics,
             progress=progress,
             clock=clock,

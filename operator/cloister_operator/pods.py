@@ -13,6 +13,7 @@ from cloister_crds.config import object_name
 from cloister_crds.kinds.enclave import ContainerStateName
 from cloister_crds.lifecycle.pod import PodContainer, PodFacts, PodPhase
 from cloister_operator.enclave.pod import ALLOWANCE_ANNOTATION
+from cloister_operator.enclave.sidecars import SHIM, names_of_ours
 
 __all__ = ["node_is_gone", "read_pod"]
 
@@ -36,15 +37,17 @@ def read_pod(
     body
         Projection of the Pod.
     containers
-        Names of the file's containers, in its order; the remaining container is the shim.
+        Names of the file's containers, in its order; the others are ours.
     node_gone
         Whether the Pod's node is gone (`node_is_gone`).
     """
     metadata, spec, status = body["metadata"], body.get("spec", {}), body.get("status", {})
-    statuses = {each["name"]: each for each in status.get("containerStatuses", ())}
+    told = (*status.get("initContainerStatuses", ()), *status.get("containerStatuses", ()))
+    statuses = {each["name"]: each for each in told}
     policies = {each["name"]: each.get("restartPolicy", "") for each in spec.get("containers", ())}
     allowances = _allowances(metadata)
     names = {object_name(name): name for name in containers}
+    ours = {name: car for name, car in names_of_ours(containers).items() if name in policies}
     read = {
         name: _container(
             names.get(name, name), statuses.get(name, {}), policies[name], allowances.get(name)
@@ -64,7 +67,8 @@ def read_pod(
         unschedulable=_unschedulable(conditions.get("PodScheduled", {})),
         disruption=_disruption(conditions.get("DisruptionTarget", {})),
         containers=tuple(read[name] for name in names if name in read),
-        shim=next((_shim(each) for name, each in read.items() if name not in names), None),
+        shim=next((_shim(read[name]) for name, car in ours.items() if car is SHIM), None),
+        side_cars=tuple(read[name] for name, car in ours.items() if car is not SHIM),
     )
 
 

@@ -126,6 +126,7 @@ class Sources:
             env=found.env,
             user=found.user,
             working_dir=found.working_dir,
+            stop_signal=found.stop_signal,
         )
 
     async def _secrets(self, need: NeedSecretValues) -> SecretValues:

@@ -6,6 +6,7 @@ Secrets are never written here; settings name files that hold them.
 import os
 from datetime import timedelta
 from enum import StrEnum
+from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,9 +18,11 @@ from cloister_clients.registry import RegistrySettings
 from cloister_clients.sources import SourceSettings
 from cloister_crds.lifecycle.observed import DecisionSettings
 from cloister_operator.enclave.plan import BuildSettings
+from cloister_operator.enclave.surroundings import Resolver
 
 __all__ = [
     "CONFIG_VARIABLE",
+    "EnclaveNetworkSettings",
     "HealthSettings",
     "LeaseSettings",
     "LogFormat",
@@ -88,6 +91,26 @@ class LeaseSettings(_Part):
     """Seconds between two attempts to take or renew the Lease. Default 2."""
 
 
+class EnclaveNetworkSettings(_Part):
+    """What the networks of enclaves know of the cluster, beside what can be read from it."""
+
+    resolvers: tuple[IPv4Address, ...] = Field(default=(), max_length=8)
+    """Name servers that answer public names, asked on port 53 in this order. Default none: the
+    cluster's own, the Service kube-dns in kube-system."""
+    denied: tuple[IPv4Network, ...] = Field(default=(), max_length=256)
+    """Further ranges that no enclave may reach, such as those of nodes that come later with public
+    addresses. Private and special ranges, and the nodes, API server, Pods and Services that the
+    cluster tells of, are denied without. Default none."""
+    cluster_domains: tuple[Annotated[str, Field(min_length=1, max_length=253)], ...] = (
+        "cluster.local",
+    )
+    """Domains that are never asked for an enclave: the cluster's own. Default cluster.local."""
+
+    def named_resolvers(self) -> tuple[Resolver, ...]:
+        """Answer the name servers that are named here."""
+        return tuple(Resolver(str(each)) for each in self.resolvers)
+
+
 class OperatorSettings(_Part):
     """All settings of ``cloister operator``."""
 
@@ -95,6 +118,8 @@ class OperatorSettings(_Part):
     """Domain under which generated host names stand, such as ``containers.example.com``."""
     shim_image: Annotated[str, Field(pattern=r"^\S+@sha256:[0-9a-f]{64}$")]
     """Image of Caddy for the way into enclaves, with its digest."""
+    guest_image: Annotated[str, Field(pattern=r"^\S+@sha256:[0-9a-f]{64}$")]
+    """Image of the guest, the program of ours inside every enclave, with its digest."""
     sources: SourceSettings
     """Where repositories live."""
     registry: RegistrySettings = Field(default_factory=RegistrySettings)
@@ -113,6 +138,8 @@ class OperatorSettings(_Part):
     """Seconds that an enclave may take from its creation until it is ready. Default 1800."""
     attempts: Annotated[int, Field(ge=1)] = 10
     """Attempts of a request that never served which may be lost in a row. Default 10."""
+    enclave_network: EnclaveNetworkSettings = Field(default_factory=EnclaveNetworkSettings)
+    """What the networks of enclaves know of the cluster."""
     strict_from: Annotated[str, Field(pattern=r"^\d+\.\d+\.\d+$")] | None = None
     """First cvm-version from which strict rules of the file are errors; unset = never."""
     workers: Annotated[int, Field(ge=1, le=256)] = 16
@@ -144,7 +171,9 @@ class OperatorSettings(_Part):
 
     def build(self) -> BuildSettings:
         """Answer the part that the builders read."""
-        return BuildSettings(shim_image=self.shim_image, service=self.service)
+        return BuildSettings(
+            shim_image=self.shim_image, guest_image=self.guest_image, service=self.service
+        )
 
 
 def read_settings(path: Path | None) -> OperatorSettings:

@@ -125,9 +125,12 @@ def _pod(body: Body) -> dict[str, Any]:
     spec, status = body.get("spec") or {}, body.get("status") or {}
     containers = [
         {name: each[name] for name in ("name", "restartPolicy") if each.get(name) is not None}
-        for each in spec.get("containers") or ()
+        for each in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ()))
     ]
-    kept = ("phase", "reason", "message", "podIP", "podIPs", "conditions", "containerStatuses")
+    kept = (
+        *("phase", "reason", "message", "podIP", "podIPs", "conditions", "containerStatuses"),
+        "initContainerStatuses",
+    )
     return {
         "spec": {"nodeName": spec.get("nodeName", ""), "containers": containers},
         "status": {name: status[name] for name in kept if status.get(name) is not None},
@@ -146,16 +149,20 @@ def _endpoint_slice(body: Body) -> dict[str, Any]:
 
 
 def _node(body: Body) -> dict[str, Any]:
-    """Keep whether the node can run Pods."""
+    """Keep whether the node can run Pods, and which addresses are its and its Pods'."""
     spec, status = body.get("spec") or {}, body.get("status") or {}
     ready = [
         {"type": each["type"], "status": each["status"]}
         for each in status.get("conditions") or ()
         if each["type"] == "Ready"
     ]
+    addresses = [each["address"] for each in status.get("addresses") or ()]
     return {
-        "spec": {"unschedulable": bool(spec.get("unschedulable"))},
-        "status": {"conditions": ready},
+        "spec": {
+            "unschedulable": bool(spec.get("unschedulable")),
+            "podCIDRs": list(spec.get("podCIDRs") or ()),
+        },
+        "status": {"conditions": ready, "addresses": addresses},
         "nodeLabels": dict((body.get("metadata") or {}).get("labels") or {}),
     }
 

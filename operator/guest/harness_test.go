@@ -261,7 +261,7 @@ func (p *pod) prepare(about spec.Container) {
 	writeJSON(p.t, filepath.Join(guest, "spec.json"), about)
 	must(p.t, os.MkdirAll(p.path("sockets", about.Name), 0o755))
 	must(p.t, os.MkdirAll(p.path("shells", about.Name), 0o755))
-	for _, one := range []string{p.path("containers", about.Name), p.path("sockets", about.Name), p.path("shells", about.Name)} {
+	for _, one := range []string{p.path("containers", about.Name), p.path("sockets", about.Name), p.path("shells", about.Name), filepath.Join(p.root(about.Name), "state")} {
 		must(p.t, os.Chmod(one, 0o777))
 		if p.users {
 			must(p.t, os.Chown(one, userBase, userBase))

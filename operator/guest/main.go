@@ -1,13 +1,15 @@
 // Command guest is the one binary of Cloister that works inside every enclave.
 //
-//	guest exec  -spec FILE   start a container's program (in front of it)
-//	guest probe -spec FILE   run its health check when due (kubelet's readiness probe)
-//	guest stop  -spec FILE   ask it to end (kubelet's preStop hook)
-//	guest net   -plan FILE   be the network of the enclave (side-car)
-//	guest net   -check FILE  tell whether the network is ready (its start-up probe)
-//	guest keep  -socket FILE hold namespaces while the network starts anew (side-car)
-//	guest ssh   -spec FILE   let people into a debug enclave (side-car)
-//	guest models -spec FILE  check model weights and lay them out (before all containers)
+//	guest install DIR         copy itself there, for the containers (init container)
+//	guest exec    -spec FILE   start a container's program (in front of it)
+//	guest probe   -spec FILE   run its health check when due (kubelet's readiness probe)
+//	guest stop    -spec FILE   ask it to end (kubelet's preStop hook)
+//	guest net     -plan FILE   be the network of the enclave (side-car)
+//	guest net     -check FILE  tell whether the network is ready (its start-up probe)
+//	guest keep    -socket FILE hold namespaces while the network starts anew (side-car)
+//	guest keep    -check FILE  tell whether the keeper listens (its start-up probe)
+//	guest ssh     -spec FILE   let people into a debug enclave (side-car)
+//	guest models  -spec FILE   check model weights and lay them out (before all containers)
 //
 // docs/enclave.md tells an auditor what each does with which rights.
 package main
@@ -19,8 +21,12 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"os"
 	"os/signal"
+	"slices"
+	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -29,6 +35,7 @@ import (
 	"cloister.dev/guest/internal/first"
 	"cloister.dev/guest/internal/gateway"
 	"cloister.dev/guest/internal/health"
+	"cloister.dev/guest/internal/install"
 	"cloister.dev/guest/internal/keep"
 	"cloister.dev/guest/internal/launch"
 	"cloister.dev/guest/internal/models"
@@ -41,6 +48,30 @@ import (
 
 // exitGuest is the exit code of a failure of the guest's own, as engines have it.
 const exitGuest = 125
+
+// command is one command of the guest.
+type command struct {
+	// by is what it does, by the one flag that must be given; without a name the
+	// value follows the command.
+	by map[string]func(value string) error
+	// internal is for a command that the guest itself calls, with every flag of with.
+	with     []string
+	internal func(values map[string]string) error
+}
+
+var commands = map[string]command{
+	"install":           {by: map[string]func(string) error{"": install.Run}},
+	"exec":              {by: map[string]func(string) error{"spec": launch.Run}},
+	"probe":             {by: map[string]func(string) error{"spec": health.Probe}},
+	"stop":              {by: map[string]func(string) error{"spec": ending.Run}},
+	"net":               {by: map[string]func(string) error{"plan": network, "check": gateway.Check}},
+	"keep":              {by: map[string]func(string) error{"socket": keeper, "check": keep.Check}},
+	"models":            {by: map[string]func(string) error{"spec": layModels}},
+	"ssh":               {by: map[string]func(string) error{"spec": serveShells}},
+	health.CheckCommand: {by: map[string]func(string) error{"spec": health.Check}},
+	first.FilesCommand:  {by: map[string]func(string) error{"directory": files.Serve}},
+	shell.FirstCommand:  {with: []string{"spec", "socket"}, internal: stayFirst},
+}
 
 func main() {
 	if err := run(os.Args[1:]); err != nil {
@@ -61,75 +92,80 @@ func exitCode(err error) int {
 		return program.ExitNotFound
 	case errors.Is(err, program.ErrCannotRun):
 		return program.ExitCannotRun
-	case models.ExitCode(err) != 0:
-		return models.ExitCode(err)
 	}
 	return exitGuest
 }
 
 func run(arguments []string) error {
+	known := strings.Join(slices.Sorted(maps.Keys(commands)), ", ")
 	if len(arguments) == 0 {
-		return errors.New("say what to do: exec, probe, stop, net, keep, models or ssh")
+		return fmt.Errorf("say what to do: one of %s", known)
 	}
-	flags := flag.NewFlagSet(arguments[0], flag.ContinueOnError)
-	flags.SetOutput(io.Discard)
-	commands := map[string]func() error{}
-	file := func(name, about string) *string { return flags.String(name, "", about) }
-	switch arguments[0] {
-	case "exec", "probe", "stop", health.CheckCommand:
-		path := file("spec", "the container's document")
-		commands["exec"] = func() error { return launch.Run(*path) }
-		commands["probe"] = func() error { return health.Probe(*path) }
-		commands["stop"] = func() error { return ending.Run(*path) }
-		commands[health.CheckCommand] = func() error { return health.Check(*path) }
-	case "net":
-		path, status := file("plan", "the plan"), file("check", "the status file")
-		commands["net"] = func() error { return network(*path, *status) }
-	case "ssh":
-		path := file("spec", "the document")
-		commands["ssh"] = func() error { return serveShells(*path) }
-	case shell.FirstCommand:
-		path, socket := file("spec", "the container's document"), flags.Int("socket", -1, "the shell socket's descriptor")
-		commands[shell.FirstCommand] = func() error { return first.Run(*path, *socket) }
-	case first.FilesCommand:
-		directory := file("directory", "where relative paths begin")
-		commands[first.FilesCommand] = func() error { return files.Serve(*directory) }
-	case "keep":
-		path := file("socket", "the keeper's socket")
-		commands["keep"] = func() error { return untilEnded(func(ctx context.Context) error { return keep.Run(ctx, *path) }) }
-	case "models":
-		path := file("spec", "what to check and where to put it")
-		commands["models"] = func() error { return layModels(*path) }
-	default:
-		return fmt.Errorf("%q is no command; there are exec, probe, stop, net, keep, models and ssh", arguments[0])
+	chosen, found := commands[arguments[0]]
+	if !found {
+		return fmt.Errorf("%q is no command; there are %s", arguments[0], known)
 	}
-	if err := flags.Parse(arguments[1:]); err != nil {
+	if follows := chosen.by[""]; follows != nil {
+		if len(arguments) != 2 {
+			return errors.New("exactly one directory must be named")
+		}
+		return follows(arguments[1])
+	}
+	values, err := parse(arguments[0], slices.Concat(slices.Collect(maps.Keys(chosen.by)), chosen.with), arguments[1:])
+	if err != nil {
 		return err
 	}
-	if flags.NArg() > 0 || flags.NFlag() != wanted(arguments[0]) {
+	if chosen.internal != nil {
+		if len(values) != len(chosen.with) {
+			return fmt.Errorf("needs %s", strings.Join(chosen.with, " and "))
+		}
+		return chosen.internal(values)
+	}
+	if len(values) != 1 {
 		return errors.New("exactly one file must be named")
 	}
-	return commands[arguments[0]]()
+	for name, value := range values {
+		err = chosen.by[name](value)
+	}
+	return err
 }
 
-func network(path, status string) error {
-	if status != "" {
-		return gateway.Check(status)
+// parse reads flags and returns those that were given.
+func parse(name string, known, arguments []string) (map[string]string, error) {
+	flags := flag.NewFlagSet(name, flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	for _, one := range known {
+		flags.String(one, "", "")
 	}
+	if err := flags.Parse(arguments); err != nil {
+		return nil, err
+	}
+	if flags.NArg() > 0 {
+		return nil, fmt.Errorf("%q is not understood", flags.Arg(0))
+	}
+	values := map[string]string{}
+	flags.Visit(func(given *flag.Flag) { values[given.Name] = given.Value.String() })
+	return values, nil
+}
+
+func stayFirst(values map[string]string) error {
+	socket, err := strconv.Atoi(values["socket"])
+	if err != nil {
+		return fmt.Errorf("socket: %w", err)
+	}
+	return first.Run(values["spec"], socket)
+}
+
+func network(path string) error {
 	document, err := plan.Read(path)
 	if err != nil {
 		return err
 	}
-	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
-	return untilEnded(func(ctx context.Context) error { return gateway.Run(ctx, document, log) })
+	return untilEnded(func(ctx context.Context) error { return gateway.Run(ctx, document, logger()) })
 }
 
-// wanted is the number of flags of a command: process 1 of a debug container is given its socket too.
-func wanted(command string) int {
-	if command == shell.FirstCommand {
-		return 2
-	}
-	return 1
+func keeper(path string) error {
+	return untilEnded(func(ctx context.Context) error { return keep.Run(ctx, path) })
 }
 
 func serveShells(path string) error {
@@ -137,8 +173,7 @@ func serveShells(path string) error {
 	if err != nil {
 		return err
 	}
-	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
-	return untilEnded(func(ctx context.Context) error { return sshd.Run(ctx, document, log) })
+	return untilEnded(func(ctx context.Context) error { return sshd.Run(ctx, document, logger()) })
 }
 
 func layModels(path string) error {
@@ -146,9 +181,10 @@ func layModels(path string) error {
 	if err != nil {
 		return err
 	}
-	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
-	return untilEnded(func(ctx context.Context) error { return models.Run(ctx, document, log) })
+	return untilEnded(func(ctx context.Context) error { return models.Run(ctx, document, logger()) })
 }
+
+func logger() *slog.Logger { return slog.New(slog.NewJSONHandler(os.Stderr, nil)) }
 
 func untilEnded(work func(context.Context) error) error {
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT)

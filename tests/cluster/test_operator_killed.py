@@ -24,7 +24,7 @@ def pages(cluster: Cluster) -> PageServices:
 def installation(cluster: Cluster, pages: PageServices, tmp_path: Path) -> Iterator[Installation]:
     with turn(cluster.name):
         lease = {"durationSeconds": 2, "renewSeconds": 1.5, "retrySeconds": 0.3}
-        settings = {"shimImage": pages.shim, "claimAgeSeconds": 1, "lease": lease}
+        settings = pages.settings | {"claimAgeSeconds": 1, "lease": lease}
         installed = Installation(cluster, tmp_path, settings)
         try:
             installed.prepare()

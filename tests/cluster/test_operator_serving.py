@@ -25,7 +25,7 @@ def installation(
 ) -> Iterator[Installation]:
     folder = tmp_path_factory.mktemp("installation")
     with turn(cluster.name):
-        installed = Installation(cluster, folder, {"shimImage": pages.shim, "claimAgeSeconds": 1})
+        installed = Installation(cluster, folder, pages.settings | {"claimAgeSeconds": 1})
         try:
             installed.prepare()
             installed.create_organization()

@@ -4,7 +4,6 @@ The tests themselves stand beside the Go code, in operator/guest; this file vets
 runs and builds. Namespace tests need root and skip with a reason elsewhere.
 """
 
-import hashlib
 import os
 import shutil
 import subprocess
@@ -13,16 +12,13 @@ from pathlib import Path
 
 import pytest
 
-__all__: list[str] = []
+from dev.cluster.guest import MODULE, build
+from dev.cluster.images import guest_image
 
-MODULE = Path(__file__).resolve().parents[2] / "operator" / "guest"
-"""Where the Go module is."""
+__all__: list[str] = []
 
 TIMEOUT = 900.0
 """Seconds for one Go command; a slow machine compiles the module first."""
-
-REPRODUCIBLE = ("-trimpath", "-buildvcs=false", "-ldflags=-s -w -buildid=")
-"""What makes a build depend on the sources alone."""
 
 pytestmark = [
     pytest.mark.skipif(shutil.which("go") is None, reason="Go is not installed"),
@@ -72,23 +68,13 @@ def test_go_tests_pass() -> None:
 
 
 def test_two_builds_have_one_digest(tmp_path: Path) -> None:
-    """The same sources make the same bytes, whatever the directory and the build cache."""
-    digests = set()
+    """The same sources make the same image, whatever the directory and the build cache."""
+    layers = set()
     for number in range(2):
         copy = tmp_path / f"copy-{number}" / "guest"
         shutil.copytree(MODULE, copy)
-        binary = tmp_path / f"guest-{number}"
-        go(
-            "build",
-            *REPRODUCIBLE,
-            "-o",
-            str(binary),
-            ".",
-            directory=copy,
-            variables={"CGO_ENABLED": "0"},
-        )
-        digests.add(hashlib.sha256(binary.read_bytes()).hexdigest())
-    assert len(digests) == 1
+        layers.add(guest_image(build(copy, tmp_path / f"guest-{number}")).layer())
+    assert len(layers) == 1
 
 
 def test_generated_tables_are_what_the_generator_writes(tmp_path: Path) -> None:

@@ -209,7 +209,7 @@ class World:
         repository.release("v1.0.0", config_file(self.image))
         repository.release("v1.1.0", config_file(self.image))
         await self.kube.create(NAMESPACE, {"metadata": {"name": self.namespace}})
-        host = {"tee": "None", "networkIsolation": "Pod", "default": True}
+        host = {"tee": "None", "networkIsolation": "Container", "default": True}
         await self.kube.create(of(Host), {"metadata": {"name": self.host}, "spec": host})
         spec = {
             "namespace": self.namespace,

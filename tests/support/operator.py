@@ -30,8 +30,8 @@ __all__ = ["Installation", "OperatorProcess", "condition_of", "file_text", "mani
 
 CONTAINERS_DOMAIN = "containers.example"
 """Domain of generated host names in tests."""
-NO_IMAGE = "registry.invalid/shim@sha256:" + "0" * 64
-"""A shim image for tests whose Pods never run."""
+NO_IMAGE = "registry.invalid/ours@sha256:" + "0" * 64
+"""An image of ours for tests whose Pods never run."""
 
 
 @contextlib.contextmanager
@@ -209,7 +209,7 @@ class Installation:
         self.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": namespace})
         self.host = f"host-{self.slug}"
         spec = {
-            "networkIsolation": "Pod",
+            "networkIsolation": "Container",
             "overcommit": {"cpuPercent": 1, "memoryPercent": 1},
             **(host or {}),
         }
@@ -241,6 +241,8 @@ class Installation:
         usual = {
             "containersDomain": CONTAINERS_DOMAIN,
             "shimImage": NO_IMAGE,
+            "guestImage": NO_IMAGE,
+            "enclaveNetwork": {"resolvers": self.cluster.resolvers},
             "kubeconfig": str(self.cluster.kubeconfig),
             "operatorNamespace": self.system,
             "sources": {"kind": "git", "base": str(self.repositories.path)},

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from dev.cluster.images import busybox_image, push, shim_image
+from dev.cluster.images import busybox_image, guest_image, push, shim_image
 from dev.demo.visit import Page, visit
 from tests.support.operator import Installation, file_text
 
@@ -49,6 +49,13 @@ class PageServices:
         """Image of the page."""
         self.shim = push(shim_image(), cluster.registry, "tests/shim")
         """Image of the shim."""
+        self.guest = push(guest_image(), cluster.registry, "tests/guest")
+        """Image of the guest."""
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Settings of an operator that uses these images."""
+        return {"shimImage": self.shim, "guestImage": self.guest}
 
     def visit(self, installation: Installation, name: str, path: str = "/") -> Page | None:
         """Fetch a path of a Container through its Service; None = nobody answers."""

@@ -15,12 +15,19 @@ from cloister_crds.config import (
 )
 from cloister_crds.kinds import Enclave, Host
 from cloister_operator.enclave.plan import BuildSettings, EnclavePlan
+from cloister_operator.enclave.surroundings import Resolver, Surroundings
 
-__all__ = ["SETTINGS", "WEB", "WORKER", "config_of", "host_of", "plan_of"]
+__all__ = ["SETTINGS", "SURROUNDINGS", "WEB", "WORKER", "config_of", "host_of", "plan_of"]
 
 _DIGEST = "sha256:" + "ab" * 32
-SETTINGS = BuildSettings(shim_image=f"registry.example/shim@{_DIGEST}")
+SETTINGS = BuildSettings(
+    shim_image=f"registry.example/shim@{_DIGEST}", guest_image=f"registry.example/guest@{_DIGEST}"
+)
 """Settings of the administrator."""
+SURROUNDINGS = Surroundings(
+    denied=("10.0.0.0/16", "10.96.0.0/12", "192.0.2.10/32"), resolvers=(Resolver("10.96.0.10"),)
+)
+"""A cluster."""
 
 WEB = ContainerSpec(
     name="web",

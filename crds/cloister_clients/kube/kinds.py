@@ -99,6 +99,7 @@ NODE = KindRef("", "v1", "nodes", "Node", namespaced=False)
 EVENT = KindRef("events.k8s.io", "v1", "events", "Event")
 LEASE = KindRef("coordination.k8s.io", "v1", "leases", "Lease")
 ENDPOINT_SLICE = KindRef("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice")
+SERVICE_CIDR = KindRef("networking.k8s.io", "v1", "servicecidrs", "ServiceCIDR", namespaced=False)
 NETWORK_POLICY = KindRef("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy")
 POD_DISRUPTION_BUDGET = KindRef("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
 CUSTOM_RESOURCE_DEFINITION = KindRef(

@@ -71,6 +71,8 @@ class ImageFacts(Model):
     """user of the image; empty = root."""
     working_dir: Annotated[str, Field(max_length=4096)] = ""
     """workingDir of the image; empty = /."""
+    stop_signal: Word = ""
+    """stopSignal of the image; empty = SIGTERM."""
 
 
 class EnclaveSummary(Model):

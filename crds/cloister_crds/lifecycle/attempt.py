@@ -92,7 +92,7 @@ def judge(
     if before.phase in _OVER or enclave.metadata.deletion_timestamp is not None:
         return before
     facts = _facts(before, pod)
-    failure = _loss(before, pod)
+    failure = _part_failure(before, pod) or _loss(before, pod)
     if failure is None and before.phase is not EnclavePhase.READY:
         failure = _boot_failure(pod, now) or _overdue(enclave, pod, now, settings.progress_deadline)
     if failure is not None:
@@ -141,6 +141,17 @@ def judge_again(
     return min(waits, default=None)
 
 
+def _part_failure(before: EnclaveStatus, pod: PodFacts | None) -> tuple[str, str] | None:
+    """Tell whether a part of ours that the start needs ended with an error.
+
+    The Pod ends with it, and would else be taken for lost.
+    """
+    if pod is None or pod.phase is not PodPhase.FAILED or before.phase is EnclavePhase.READY:
+        return None
+    broken = (each for each in pod.side_cars if _has_broken_down(each))
+    return next((("BootFailed", _exit_message(each)) for each in broken), None)
+
+
 def _loss(before: EnclaveStatus, pod: PodFacts | None) -> tuple[str, str] | None:
     """Tell whether the Pod is lost: vanished, ended as a whole, or on its way out."""
     if pod is None or (before.pod_uid and pod.uid != before.pod_uid):
@@ -159,8 +170,7 @@ def _loss(before: EnclaveStatus, pod: PodFacts | None) -> tuple[str, str] | None
 def _boot_failure(pod: PodFacts | None, now: datetime) -> tuple[str, str] | None:
     if pod is None:
         return None
-    everyone = (*pod.containers, *((pod.shim,) if pod.shim is not None else ()))
-    for each in everyone:
+    for each in pod.everyone:
         if _has_broken_down(each):
             return "BootFailed", _exit_message(each)
     for each in pod.containers:
@@ -245,8 +255,7 @@ def _wait(pod: PodFacts | None) -> tuple[str, str]:
         return "", ""
     if pod.unschedulable:
         return "Unschedulable", f"No node has room for the enclave: {pod.unschedulable}"
-    everyone = (*pod.containers, *((pod.shim,) if pod.shim is not None else ()))
-    for each in everyone:
+    for each in (*pod.side_cars, *pod.everyone):
         if each.state is not ContainerStateName.WAITING:
             continue
         if each.reason in _PULL_TROUBLES:

@@ -2,11 +2,15 @@
 
 from collections.abc import Iterable
 
+from cloister_crds.config.model import ServiceConfig
 from cloister_crds.kinds.host import TEE, Host, HostSpec, NetworkIsolation
 from cloister_crds.kinds.meta import Condition, ConditionStatus
 from cloister_crds.lifecycle.conditions import Finding, condition
 
-__all__ = ["findings", "host_named", "pick_host", "profile", "trouble"]
+__all__ = ["findings", "host_named", "pick_host", "profile", "trouble", "unenforced_on"]
+
+_MOST = 64
+"""Most entries that the status of a Container has room for."""
 
 
 def host_named(name: str, hosts: Iterable[Host]) -> Host | None:
@@ -85,6 +89,26 @@ def trouble(host: Host) -> Condition | None:
     return ready if ready is not None and ready.status is ConditionStatus.FALSE else None
 
 
+def unenforced_on(
+    host: Host, config: ServiceConfig, unenforced: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Answer what of a file is not enforced on a Host.
+
+    Parameters
+    ----------
+    host
+        The Host.
+    config
+        The parsed file.
+    unenforced
+        Fields that no enclave enforces.
+    """
+    isolated = host.spec.network_isolation is NetworkIsolation.CONTAINER
+    if isolated or not config.networks:
+        return unenforced
+    return (*unenforced[: _MOST - 1], "networks")
+
+
 def findings(host: Host, unenforced: tuple[str, ...], *, containers: int) -> tuple[Finding, ...]:
     """Say what a Host cannot give, as conditions of a Container.
 
@@ -111,6 +135,12 @@ def findings(host: Host, unenforced: tuple[str, ...], *, containers: int) -> tup
             "rules of the file are not enforced."
         )
         found.append(Finding("NetworkIsolated", status=False, reason="SharedNetwork", message=text))
+    else:
+        text = (
+            "Each container reaches only what its networks in the file allow (files older than "
+            "version 0.10: all containers share one network that lets out to public addresses)."
+        )
+        found.append(Finding("NetworkIsolated", status=True, reason="OwnNetworks", message=text))
     if unenforced:
         text = f"Not enforced on Host {host.metadata.name}: {', '.join(unenforced)}."
         found.append(Finding("Unenforced", status=True, reason="HostCannot", message=text))

@@ -111,6 +111,8 @@ class RegistryImage:
     """USER of the image; empty = root."""
     working_dir: str = ""
     """WORKDIR of the image; empty = /."""
+    stop_signal: str = ""
+    """STOPSIGNAL of the image; empty = SIGTERM."""
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -93,6 +93,13 @@ class PodFacts:
     """Containers of the file, in its order."""
     shim: PodContainer | None = None
     """The shim; None = the Pod has none."""
+    side_cars: tuple[PodContainer, ...] = ()
+    """Our other parts, by the names they have in the Pod, in its order."""
+
+    @property
+    def everyone(self) -> tuple[PodContainer, ...]:
+        """All containers: those of the file, the shim, our other parts."""
+        return (*self.containers, *((self.shim,) if self.shim is not None else ()), *self.side_cars)
 
 
 def boot_allowance(check: Healthcheck | None) -> timedelta | None:

@@ -90,6 +90,7 @@ _STATES = (
     ),
     _state("NoTee", "The Host has no trusted execution environment."),
     _state("SharedNetwork", "The containers of the enclave share one network namespace."),
+    _state("OwnNetworks", "Each container of the enclave has the networks of the file alone."),
     _state("HostCannot", "Fields of the file that this Host cannot enforce."),
     _state("NodesReady", "The Host has nodes that are ready."),
     _state(
@@ -155,6 +156,12 @@ _TRANSIENT = (
         "HostNotReady",
         "The Host is not ready.",
         "Wait, or ask the administrator what its conditions say.",
+    ),
+    _transient(
+        "NoResolver",
+        "No name server for the networks of enclaves is known.",
+        "Set enclaveNetwork.resolvers of the operator, or make the Service kube-dns in "
+        "kube-system.",
     ),
     _transient("NamespaceMissing", "The namespace of the Organization is being made.", "Wait."),
     _transient(
@@ -255,6 +262,11 @@ _FINAL = (
         "SharedNetworkNotAccepted",
         "The Host cannot keep the containers of the file apart on the network.",
         "Set spec.acceptSharedNetwork, or name a Host with networkIsolation Container.",
+    ),
+    _final(
+        "UserNotMapped",
+        "A container wants a user that the user namespace of its Pod does not have.",
+        "Take a user and group up to 65535 in the file and tag a new release.",
     ),
     _final(
         "BootFailed",

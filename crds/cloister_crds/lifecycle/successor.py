@@ -11,6 +11,7 @@ from cloister_crds.lifecycle.admission import Admitted
 from cloister_crds.lifecycle.bindings import bind, named_secrets
 from cloister_crds.lifecycle.decision import CreateEnclave
 from cloister_crds.lifecycle.gpus import gpu_count
+from cloister_crds.lifecycle.hosting import unenforced_on
 from cloister_crds.lifecycle.observed import Known, NeedRelease, ReleaseFacts, Tiers
 from cloister_crds.lifecycle.scene import Line, Scene
 from cloister_crds.names import enclave_name
@@ -48,7 +49,7 @@ def first_attempt(scene: Scene, admitted: Admitted) -> CreateEnclave:
             gpus=gpu_count(config, request.gpus),
             containers=tuple(each.name for each in config.containers),
             upstream=config.shim.upstream_container,
-            unenforced=release.unenforced,
+            unenforced=unenforced_on(admitted.host, config, release.unenforced),
         ),
         images=tuple(
             ImageFacts(
@@ -59,6 +60,7 @@ def first_attempt(scene: Scene, admitted: Admitted) -> CreateEnclave:
                 env=image.env,
                 user=image.user,
                 working_dir=image.working_dir,
+                stop_signal=image.stop_signal,
             )
             for name, image in admitted.images
         ),

@@ -7,9 +7,9 @@ its part is built.
 from collections.abc import Iterator
 
 from cloister_crds.config.model import ContainerSpec as FileContainer
-from cloister_crds.config.model import Ipc, ServiceConfig
+from cloister_crds.config.model import ServiceConfig
 from cloister_crds.kinds.container import ContainerSpec
-from cloister_crds.kinds.host import TEE, Host, NetworkIsolation
+from cloister_crds.kinds.host import TEE, Host
 from cloister_crds.problems import Problem
 
 __all__ = ["not_supported_yet"]
@@ -74,14 +74,8 @@ def _of_host(host: Host) -> Iterator[Problem]:
     if host.spec.tee is not TEE.NONE:
         yield _refused(
             "host.tee",
-            f"Host {name} has tee {host.spec.tee}, which needs the guest and is not supported yet; "
+            f"Host {name} has tee {host.spec.tee}, which is not supported yet; "
             "name a Host with tee None.",
-        )
-    if host.spec.network_isolation is NetworkIsolation.CONTAINER:
-        yield _refused(
-            "host.networkIsolation",
-            f"Host {name} has networkIsolation Container, which needs the guest and is not "
-            "supported yet; name a Host with networkIsolation Pod.",
         )
 
 
@@ -102,7 +96,6 @@ def _of_container(container: FileContainer, path: str) -> Iterator[Problem]:
     asked = (
         ("runtime", container.runtime is not None, "GPUs are"),
         ("gpus", container.gpus is not None, "GPUs are"),
-        ("ipc", container.ipc is Ipc.HOST, "shared IPC namespaces are"),
         ("devices", bool(container.devices), "devices are"),
     )
     for field, wanted, what in asked:

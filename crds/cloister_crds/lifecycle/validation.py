@@ -77,6 +77,10 @@ Check = Callable[[Question], Iterator[Problem]]
 """One rule: the problems that it finds."""
 
 
+_LAST_USER = 65535
+"""Highest user id in a Pod with a user namespace (Kubernetes, "User Namespaces")."""
+
+
 def validate_for_organization(question: Question) -> tuple[Problem, ...]:
     """Tell everything that keeps an organization from running a request.
 
@@ -312,9 +316,10 @@ def _accepts_the_network(question: Question) -> Iterator[Problem]:
     if config.networks:
         yield Problem(
             "networks",
-            "NotSupportedYet",
-            f"Host {host.metadata.name} cannot enforce networks of the file yet; leave them out, "
-            "or accept that all containers share one network with spec.acceptSharedNetwork.",
+            "SharedNetworkNotAccepted",
+            f"Host {host.metadata.name} has one network for all containers of an enclave and "
+            "cannot enforce those of the file; name a Host with networkIsolation Container, or "
+            "accept that with spec.acceptSharedNetwork.",
         )
     elif config.version >= NETWORKS_SINCE and len(config.containers) > 1:
         yield Problem(
@@ -324,6 +329,22 @@ def _accepts_the_network(question: Question) -> Iterator[Problem]:
             f"{host.metadata.name} they would share one; set spec.acceptSharedNetwork, or use a "
             "Host with networkIsolation Container.",
         )
+
+
+def _has_users_of_the_pod(question: Question) -> Iterator[Problem]:
+    config, host = question.config, question.host
+    if config is None or host is None or host.spec.allow_privileged_launcher:
+        return
+    for index, container in enumerate(config.containers):
+        user = container.user
+        if user is not None and max(user.uid, user.gid or 0) > _LAST_USER:
+            yield Problem(
+                f"containers[{index}].user",
+                "UserNotMapped",
+                f"Container {container.name} wants a user or group above {_LAST_USER}, and Pods on "
+                f"Host {host.metadata.name} have a user namespace with {_LAST_USER + 1} of each; "
+                "take a smaller number and tag a new release.",
+            )
 
 
 def _resolves_its_secrets(question: Question) -> Iterator[Problem]:
@@ -410,6 +431,7 @@ FILE_CHECKS: tuple[Check, ...] = (
     _asks_for_a_built_file,
     _asks_for_what_the_host_has,
     _accepts_the_network,
+    _has_users_of_the_pod,
     _resolves_its_secrets,
     _uses_its_variables,
     _has_its_images,

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from cloister_crds.config import Shim
-from cloister_operator.enclave.plan import SHIM_PORT
+from cloister_operator.enclave.ports import SHIM_PORT
 from cloister_operator.enclave.routing import ALL_PATHS, DOT_SEGMENTS, path_pattern
 
 __all__ = ["shim_config"]
@@ -39,7 +39,8 @@ def shim_config(
     port
         Port to listen on.
     upstream
-        Address of the upstream container; all containers of a Pod are at the loopback address.
+        Address of the upstream container: its own on `shim-net`, or the loopback address where all
+        containers share the Pod's namespace.
 
     Returns
     -------

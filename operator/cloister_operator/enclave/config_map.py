@@ -1,4 +1,4 @@
-"""The ConfigMap of an Enclave: the file as it was measured, and the shim's configuration.
+"""The ConfigMap of an Enclave: the file as it was measured, and what our own parts run by.
 
 Immutable, so that what was measured cannot change while the enclave lives.
 """
@@ -7,8 +7,13 @@ import json
 from base64 import b64encode
 from typing import Any
 
+from cloister_operator.enclave.addresses import TARGET_ADDRESS
 from cloister_operator.enclave.caddy import shim_config
+from cloister_operator.enclave.container_document import container_document, document_key
+from cloister_operator.enclave.network import NETWORK_KEY, network_document
 from cloister_operator.enclave.plan import EnclavePlan
+from cloister_operator.enclave.sidecars import isolates
+from cloister_operator.enclave.surroundings import Surroundings
 
 __all__ = ["CONFIG_KEY", "SHIM_KEY", "build_config_map"]
 
@@ -18,13 +23,18 @@ SHIM_KEY = "shim.json"
 """Key of the shim's configuration."""
 
 
-def build_config_map(plan: EnclavePlan) -> dict[str, Any]:
+_LOOPBACK = "127.0.0.1"
+
+
+def build_config_map(plan: EnclavePlan, surroundings: Surroundings) -> dict[str, Any]:
     """Build the ConfigMap.
 
     Parameters
     ----------
     plan
         The Enclave and its file.
+    surroundings
+        The cluster around the Enclave.
 
     Returns
     -------
@@ -32,12 +42,24 @@ def build_config_map(plan: EnclavePlan) -> dict[str, Any]:
         Manifest of an immutable ConfigMap; the file's bytes are kept as they are (in
         ``binaryData``, so that no byte is read as text on the way).
     """
-    shim = shim_config(plan.config.shim, plan.enclave.spec.served_names)
+    upstream = str(TARGET_ADDRESS) if isolates(plan.host) else _LOOPBACK
+    documents: dict[str, Any] = {
+        SHIM_KEY: shim_config(plan.config.shim, plan.enclave.spec.served_names, upstream=upstream)
+    }
+    for index, container in enumerate(plan.config.containers):
+        documents[document_key(index)] = container_document(plan, container)
+    if isolates(plan.host):
+        documents[NETWORK_KEY] = network_document(plan, surroundings)
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": plan.metadata(plan.config_map),
         "immutable": True,
         "binaryData": {CONFIG_KEY: b64encode(plan.file).decode()},
-        "data": {SHIM_KEY: json.dumps(shim, indent=1, sort_keys=True)},
+        "data": {name: _written(document) for name, document in documents.items()},
     }
+
+
+def _written(document: dict[str, Any]) -> str:
+    """Write a document for programs and people."""
+    return json.dumps(document, indent=1, sort_keys=True)

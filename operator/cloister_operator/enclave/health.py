@@ -1,6 +1,7 @@
-"""A healthcheck of the file as an exec probe of the kubelet.
+"""A healthcheck of the file as the kubelet's readiness probe: the guest runs it when it is due.
 
-The probe decides readiness alone: an unhealthy container is never restarted for it.
+The guest keeps the times and counts of the file; the kubelet only calls it often enough, and shows
+as readiness what the guest answers. An unhealthy container is never restarted for it.
 """
 
 import math
@@ -11,44 +12,43 @@ from cloister_crds.config import Healthcheck
 
 __all__ = ["is_rounded", "readiness_probe"]
 
-_SHELL = ("/bin/sh", "-c")
-"""How Docker runs CMD-SHELL."""
+_ROUNDS = 6
+"""Calls of the guest in one interval, so that a check is late by a sixth of it at most."""
+_LONGEST_PERIOD = 5
+"""Seconds between two calls at most."""
+_GUEST_TIME = 4
+"""Seconds beyond the check's own timeout that the guest may need: it kills a check that takes too
+long, and looks whether it is gone."""
+_SECOND = timedelta(seconds=1)
 
 
-def readiness_probe(check: Healthcheck | None) -> dict[str, Any] | None:
+def readiness_probe(check: Healthcheck | None, command: list[str]) -> dict[str, Any] | None:
     """Build the probe.
 
     Parameters
     ----------
     check
         The healthcheck of a container; None when it has none.
+    command
+        How the guest is called.
 
     Returns
     -------
     dict[str, Any] | None
-        ``readinessProbe``, or None when nothing is to be asked. ``start_period`` needs no figure
-        here: it only says from when on failures count, and who counts them is the operator.
+        ``readinessProbe``, or None when nothing is to be asked. One answer of the guest decides,
+        since the guest itself counts the retries.
     """
     if check is None or check.disabled:
         return None
-    kind, *words = check.test
-    command = [*_SHELL, *words] if kind == "CMD-SHELL" else words
     return {
         "exec": {"command": command},
-        "periodSeconds": _seconds(check.interval),
-        "timeoutSeconds": _seconds(check.timeout),
-        "failureThreshold": check.retries,
+        "periodSeconds": max(1, min(_LONGEST_PERIOD, check.interval // (_ROUNDS * _SECOND))),
+        "timeoutSeconds": math.ceil(check.timeout.total_seconds()) + _GUEST_TIME,
+        "failureThreshold": 1,
         "successThreshold": 1,
     }
 
 
 def is_rounded(check: Healthcheck) -> bool:
-    """Tell whether the kubelet, which knows whole seconds, keeps other figures than the file's."""
-    return any(
-        timedelta(seconds=_seconds(each)) != each for each in (check.interval, check.timeout)
-    )
-
-
-def _seconds(duration: timedelta) -> int:
-    """Answer whole seconds, rounded up, at least one."""
-    return max(1, math.ceil(duration.total_seconds()))
+    """Tell whether checks come less often than the file says: the kubelet calls once a second."""
+    return check.interval < _SECOND

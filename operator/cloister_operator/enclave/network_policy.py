@@ -5,6 +5,7 @@ the guest's, where a Host isolates containers. A cluster whose network plug-in e
 policies has none: `docs/operator.md` says so.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from cloister_crds.names import (
@@ -14,7 +15,8 @@ from cloister_crds.names import (
     ORGANIZATION_LABEL,
     host_label,
 )
-from cloister_operator.enclave.plan import SHIM_PORT
+from cloister_operator.enclave.ports import SHIM_PORT
+from cloister_operator.enclave.surroundings import Resolver
 
 __all__ = ["NETWORK_POLICY_NAME", "build_network_policy"]
 
@@ -39,7 +41,9 @@ _NOT_PUBLIC_V6 = ("::1/128", "64:ff9b::/96", "fc00::/7", "fe80::/10", "ff00::/8"
 """Blocks that are not public, or hide an IPv4 address (RFC 6890, RFC 6052)."""
 
 
-def build_network_policy(organization: str, namespace: str) -> dict[str, Any]:
+def build_network_policy(
+    organization: str, namespace: str, resolvers: Sequence[Resolver] = ()
+) -> dict[str, Any]:
     """Build the policy for all enclave Pods of a namespace.
 
     Parameters
@@ -48,6 +52,8 @@ def build_network_policy(organization: str, namespace: str) -> dict[str, Any]:
         Slug of the Organization.
     namespace
         Its namespace.
+    resolvers
+        Name servers that the administrator named; the cluster's own is let through without.
 
     Returns
     -------
@@ -62,6 +68,13 @@ def build_network_policy(organization: str, namespace: str) -> dict[str, Any]:
         {"ipBlock": {"cidr": "0.0.0.0/0", "except": list(_NOT_PUBLIC_V4)}},
         {"ipBlock": {"cidr": "::/0", "except": list(_NOT_PUBLIC_V6)}},
     ]
+    named = [
+        {
+            "to": [{"ipBlock": {"cidr": f"{each.address}/32"}}],
+            "ports": [{"port": each.port, "protocol": protocol} for protocol in ("UDP", "TCP")],
+        }
+        for each in resolvers
+    ]
     return {
         "apiVersion": "networking.k8s.io/v1",
         "kind": "NetworkPolicy",
@@ -74,6 +87,6 @@ def build_network_policy(organization: str, namespace: str) -> dict[str, Any]:
             "podSelector": {"matchExpressions": [{"key": ENCLAVE_LABEL, "operator": "Exists"}]},
             "policyTypes": ["Ingress", "Egress"],
             "ingress": [{"ports": [{"port": SHIM_PORT, "protocol": "TCP"}]}],
-            "egress": [{"to": [cluster_dns], "ports": dns}, {"to": public}],
+            "egress": [{"to": [cluster_dns], "ports": dns}, *named, {"to": public}],
         },
     }

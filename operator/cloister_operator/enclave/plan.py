@@ -5,8 +5,9 @@
 
 from dataclasses import dataclass
 
-from cloister_crds.config import ContainerSpec, ServiceConfig, object_name
+from cloister_crds.config import ContainerSpec, ServiceConfig
 from cloister_crds.kinds import Enclave, Host
+from cloister_crds.kinds.enclave import ImageFacts
 from cloister_crds.names import (
     CONTAINER_LABEL,
     ENCLAVE_LABEL,
@@ -19,12 +20,10 @@ from cloister_crds.names import (
     snapshot_name,
 )
 
-__all__ = ["FIELD_MANAGER", "SHIM_PORT", "BuildSettings", "EnclavePlan"]
+__all__ = ["FIELD_MANAGER", "BuildSettings", "EnclavePlan"]
 
 FIELD_MANAGER = "cloister-operator"
 """Field manager of every write of the operator."""
-SHIM_PORT = 8443
-"""Port that the shim listens on in the Pod; the Service maps 443 to it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +32,8 @@ class BuildSettings:
 
     shim_image: str
     """Image of the shim with digest."""
+    guest_image: str
+    """Image of the guest with digest."""
     service: str = "cloister"
     """Name of the mount in the containers."""
 
@@ -84,21 +85,16 @@ class EnclavePlan:
         return tuple(dict.fromkeys(named))
 
     @property
-    def shim_container(self) -> str:
-        """Name of the shim's container: one that no container of the file has."""
-        taken = {object_name(container.name) for container in self.config.containers}
-        name, number = "shim", 1
-        while name in taken:
-            number += 1
-            name = f"shim-{number}"
-        return name
+    def names(self) -> tuple[str, ...]:
+        """Names of the containers of the file, in order."""
+        return tuple(container.name for container in self.config.containers)
 
-    def image(self, container: ContainerSpec) -> str:
-        """Answer the image reference that was resolved for a container of the file."""
+    def facts(self, container: ContainerSpec) -> ImageFacts:
+        """Answer what the registry said of the image of a container of the file."""
         for facts in self.enclave.spec.images:
             if facts.container == container.name:
-                return facts.image
-        return container.image
+                return facts
+        return ImageFacts(container=container.name, image=container.image)
 
     def metadata(self, name: str) -> dict[str, object]:
         """Answer the metadata of a child: it belongs to the Enclave and goes with it."""

@@ -1,31 +1,50 @@
-"""The Pod of an Enclave: the containers of the file behind the shim.
+"""The Pod of an Enclave: the containers of the file, each behind the guest, and our own parts.
 
 Source of the mapping: the format of the configuration file on one side, Kubernetes' Pod API (1.35
-or newer: pod-level resources, restartPolicy of single containers) on the other. What this Pod
-cannot enforce is listed by `cloister_operator.enclave.unenforced`.
+or newer: pod-level resources, restartPolicy of single containers, user namespaces) on the other.
+The kubelet starts nothing of the tenant's by itself: program, health check and stop are the
+guest's to carry out. What cannot be enforced is listed by `cloister_operator.enclave.unenforced`.
 """
 
 import json
 from typing import Any
 
-from cloister_crds.config import ContainerSpec, Restart, object_name, secret_is_file
+from cloister_crds.config import ContainerSpec, Restart, object_name
 from cloister_crds.kinds.host import HostSpec
 from cloister_crds.lifecycle.pod import boot_allowance
+from cloister_operator.enclave.container_document import (
+    GUEST_DIRECTORY,
+    SPEC_DIRECTORY,
+    document_key,
+    stop_timeout,
+)
+from cloister_operator.enclave.environment import container_environment
 from cloister_operator.enclave.health import readiness_probe
+from cloister_operator.enclave.network import keep_container, net_container
 from cloister_operator.enclave.plan import BuildSettings, EnclavePlan
 from cloister_operator.enclave.resources import container_resources, pod_resources
 from cloister_operator.enclave.shim import shim_container
-from cloister_operator.enclave.volumes import pod_volumes
+from cloister_operator.enclave.sidecars import (
+    GUEST,
+    INSTALL,
+    KEEP,
+    NET,
+    SHIM,
+    isolates,
+    name_of,
+    unprivileged,
+)
+from cloister_operator.enclave.volumes import PodVolumes, pod_volumes
 
-__all__ = ["ALLOWANCE_ANNOTATION", "DEFAULT_STOP_TIMEOUT", "build_pod", "grace_period"]
+__all__ = ["ALLOWANCE_ANNOTATION", "build_pod", "grace_period"]
 
 ALLOWANCE_ANNOTATION = "cloister.dev/boot-allowance"
 """Annotation of the Pod: JSON object of seconds within which a container has to be healthy, by
 its name in the Pod. It spares whoever judges the Pod another read of the file."""
 
-DEFAULT_STOP_TIMEOUT = 10
-"""Seconds between the stop signal and the kill, where the file says nothing (as Docker)."""
-_DOMAIN = "DOMAIN"
+_LAUNCH = ("SYS_ADMIN", "NET_ADMIN", "SETPCAP", "SETUID", "SETGID")
+"""Capabilities that the guest has until it becomes the container's program. In the Pod's user
+namespace they are rights over the Pod alone."""
 
 _RESTART_POLICIES = {
     Restart.NO: "Never",
@@ -52,15 +71,21 @@ def build_pod(plan: EnclavePlan, settings: BuildSettings) -> dict[str, Any]:
     """
     volumes = pod_volumes(plan, settings.service)
     containers = [
-        _container(plan, each, volumes.mounts.get(each.name, [])) for each in plan.config.containers
+        _container(plan, index, each, volumes.mounts.get(each.name, []))
+        for index, each in enumerate(plan.config.containers)
     ]
     spec: dict[str, Any] = {
         "automountServiceAccountToken": False,
-        "containers": [*containers, shim_container(plan, settings, volumes.shim)],
+        "containers": [*containers, shim_container(plan, settings, volumes.ours[SHIM])],
         "enableServiceLinks": False,
+        "initContainers": _before(plan, settings, volumes),
         "resources": pod_resources(plan.config, plan.host),
         "restartPolicy": "Never",
-        "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
+        "securityContext": {
+            "seccompProfile": {"type": "RuntimeDefault"},
+            # Else the groups of the image's root would be added to every user of the file.
+            "supplementalGroupsPolicy": "Strict",
+        },
         "terminationGracePeriodSeconds": grace_period(plan.config.containers),
         "volumes": volumes.volumes,
         **_placement(plan.host.spec),
@@ -78,13 +103,29 @@ def build_pod(plan: EnclavePlan, settings: BuildSettings) -> dict[str, Any]:
 
 def grace_period(containers: tuple[ContainerSpec, ...]) -> int:
     """Answer the seconds that the Pod has to stop: the largest stop_timeout, at least one."""
-    return max(
-        1,
-        *(
-            DEFAULT_STOP_TIMEOUT if each.stop_timeout is None else each.stop_timeout
-            for each in containers
-        ),
-    )
+    return max(1, *(stop_timeout(each) for each in containers))
+
+
+def _before(
+    plan: EnclavePlan, settings: BuildSettings, volumes: PodVolumes
+) -> list[dict[str, Any]]:
+    """Build what stands before the containers of the file, in its order."""
+    install = {
+        "name": name_of(INSTALL, plan.names),
+        "image": settings.guest_image,
+        "imagePullPolicy": "IfNotPresent",
+        "command": ["/guest", "install", GUEST_DIRECTORY],
+        "securityContext": unprivileged(INSTALL),
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "volumeMounts": volumes.ours[INSTALL],
+    }
+    if not isolates(plan.host):
+        return [install]
+    return [
+        install,
+        keep_container(plan, settings, volumes.ours[KEEP]),
+        net_container(plan, settings, volumes.ours[NET]),
+    ]
 
 
 def _allowances(containers: tuple[ContainerSpec, ...]) -> str:
@@ -99,7 +140,8 @@ def _allowances(containers: tuple[ContainerSpec, ...]) -> str:
 
 def _placement(host: HostSpec) -> dict[str, Any]:
     """Answer where the Pod may run: only what the Host says is set."""
-    placement: dict[str, Any] = {}
+    # Without a user namespace the launch capabilities are the node's, if only for a moment.
+    placement: dict[str, Any] = {} if host.allow_privileged_launcher else {"hostUsers": False}
     if host.runtime_class_name:
         placement["runtimeClassName"] = host.runtime_class_name
     if host.node_selector:
@@ -113,18 +155,24 @@ def _placement(host: HostSpec) -> dict[str, Any]:
 
 
 def _container(
-    plan: EnclavePlan, spec: ContainerSpec, mounts: list[dict[str, Any]]
+    plan: EnclavePlan, index: int, spec: ContainerSpec, mounts: list[dict[str, Any]]
 ) -> dict[str, Any]:
     """Build the container of one entry of the file; keys without a value are left out."""
+    document = f"{SPEC_DIRECTORY}/{document_key(index)}"
+
+    def guest(command: str) -> list[str]:
+        return [GUEST, command, "-spec", document]
+
     parts: dict[str, Any] = {
         "name": object_name(spec.name),
-        "image": plan.image(spec),
+        "image": plan.facts(spec).image,
         "imagePullPolicy": "IfNotPresent",
-        **_program(plan, spec),
+        "command": guest("exec"),
         "workingDir": spec.working_dir,
-        "env": _environment(plan, spec),
+        "env": container_environment(plan, spec),
+        "lifecycle": {"preStop": {"exec": {"command": guest("stop")}}},
         "resources": container_resources(spec),
-        "readinessProbe": readiness_probe(spec.healthcheck),
+        "readinessProbe": readiness_probe(spec.healthcheck, guest("probe")),
         "restartPolicy": _RESTART_POLICIES[spec.restart],
         "securityContext": _security(spec),
         "volumeMounts": mounts,
@@ -132,70 +180,13 @@ def _container(
     return {key: value for key, value in parts.items() if value not in (None, [], {}, "")}
 
 
-def _program(plan: EnclavePlan, spec: ContainerSpec) -> dict[str, list[str]]:
-    """Answer what runs: entrypoint replaces both of the image's words, command only the second.
-
-    An empty list clears what the image has, which Kubernetes cannot say: then the image's own
-    words are spelled out.
-    """
-    if spec.entrypoint:
-        return {"command": _literal(spec.entrypoint), "args": _literal(spec.command or ())}
-    if spec.entrypoint is not None:
-        return {"command": _literal(spec.command or ())}
-    if spec.command is not None and not spec.command:
-        facts = next((f for f in plan.enclave.spec.images if f.container == spec.name), None)
-        return {"command": _literal((facts and facts.entrypoint) or ())}
-    return {"args": _literal(spec.command or ())}
-
-
-def _environment(plan: EnclavePlan, spec: ContainerSpec) -> list[dict[str, Any]]:
-    """Answer the variables: the file's values, deploy-time ones for bare names, secrets.
-
-    A bare name without a value stays unset; a bare ``DOMAIN`` is the public host name unless a
-    variable of that name was given. Image variables are the runtime's to add.
-    """
-    given = {each.name: each.value for each in plan.enclave.spec.request.variables}
-    if plan.enclave.spec.hostnames:
-        given.setdefault(_DOMAIN, plan.enclave.spec.hostnames[0])
-    values: dict[str, dict[str, Any]] = {}
-    for entry in spec.env:
-        value = given.get(entry.name) if entry.value is None else entry.value
-        if value is not None:
-            values[entry.name] = {"name": entry.name, "value": _escaped(value)}
-    for secret in spec.secrets:
-        if not secret_is_file(secret):
-            reference = {"secretKeyRef": {"name": plan.snapshot, "key": secret}}
-            values[secret] = {"name": secret, "valueFrom": reference}
-    return list(values.values())
-
-
 def _security(spec: ContainerSpec) -> dict[str, Any]:
-    """Answer the security context: nothing that the file does not ask for.
-
-    Without ``user`` the image's own user holds, name or number: the runtime reads it from the
-    image.
-    """
-    capabilities: dict[str, list[str]] = {"drop": ["ALL"]}
-    if spec.cap_add:
-        capabilities["add"] = list(spec.cap_add)
-    context: dict[str, Any] = {
+    """Answer what the guest starts with: the user of the file comes when it has given this up."""
+    return {
         "allowPrivilegeEscalation": False,
-        "capabilities": capabilities,
+        "capabilities": {"add": list(dict.fromkeys((*_LAUNCH, *spec.cap_add))), "drop": ["ALL"]},
         "privileged": False,
         "readOnlyRootFilesystem": spec.read_only,
+        "runAsGroup": 0,
+        "runAsUser": 0,
     }
-    if spec.user is not None:
-        context["runAsUser"] = spec.user.uid
-        if spec.user.gid is not None:
-            context["runAsGroup"] = spec.user.gid
-    return context
-
-
-def _literal(words: tuple[str, ...]) -> list[str]:
-    """Answer words of a command as Kubernetes passes them on unchanged."""
-    return [_escaped(word) for word in words]
-
-
-def _escaped(text: str) -> str:
-    """Double each dollar sign: Kubernetes expands ``$(NAME)``, the format does not."""
-    return text.replace("$", "$$")

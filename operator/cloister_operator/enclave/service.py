@@ -13,7 +13,7 @@ from cloister_crds.names import (
     preview_service_name,
     service_name,
 )
-from cloister_operator.enclave.plan import SHIM_PORT
+from cloister_operator.enclave.ports import SHIM_PORT
 
 __all__ = ["HTTPS_PORT", "build_preview", "build_service"]
 

@@ -3,13 +3,12 @@
 from typing import Any
 
 from cloister_operator.enclave.config_map import SHIM_KEY
-from cloister_operator.enclave.plan import SHIM_PORT, BuildSettings, EnclavePlan
+from cloister_operator.enclave.plan import BuildSettings, EnclavePlan
+from cloister_operator.enclave.ports import SHIM_PORT
+from cloister_operator.enclave.sidecars import SHIM, name_of, unprivileged
 from cloister_operator.enclave.volumes import SHIM_CONFIG_PATH, SHIM_DATA_PATH
 
-__all__ = ["SHIM_USER", "shim_container"]
-
-SHIM_USER = 65532
-"""User and group of the shim: nobody's, without any right."""
+__all__ = ["shim_container"]
 
 
 def shim_container(
@@ -35,7 +34,7 @@ def shim_container(
         the program.
     """
     return {
-        "name": plan.shim_container,
+        "name": name_of(SHIM, plan.names),
         "image": settings.shim_image,
         "imagePullPolicy": "IfNotPresent",
         "command": ["caddy", "run", "--config", f"{SHIM_CONFIG_PATH}/{SHIM_KEY}"],
@@ -52,13 +51,8 @@ def shim_container(
         },
         "restartPolicy": "Always",
         "securityContext": {
-            "allowPrivilegeEscalation": False,
+            **unprivileged(SHIM),
             "capabilities": {"add": ["NET_BIND_SERVICE"], "drop": ["ALL"]},
-            "privileged": False,
-            "readOnlyRootFilesystem": True,
-            "runAsGroup": SHIM_USER,
-            "runAsNonRoot": True,
-            "runAsUser": SHIM_USER,
         },
         "volumeMounts": mounts,
     }

@@ -1,12 +1,26 @@
-"""Volumes of an enclave Pod: the service mount, scratch space in memory, shared memory."""
+"""Volumes of an enclave Pod: the service mount, scratch space in memory, the guest's own places."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from cloister_crds.config import ContainerSpec, Ipc, secret_is_file
+from cloister_crds.config import ContainerSpec, Ipc, object_name, secret_is_file
 from cloister_operator.enclave.config_map import CONFIG_KEY, SHIM_KEY
+from cloister_operator.enclave.container_document import (
+    GUEST_DIRECTORY,
+    SPEC_DIRECTORY,
+    STATE_DIRECTORY,
+    WIRING_DIRECTORY,
+    document_key,
+)
+from cloister_operator.enclave.network import (
+    KEEPER_DIRECTORY,
+    NETWORK_DIRECTORY,
+    NETWORK_KEY,
+    PLAN_DIRECTORY,
+)
 from cloister_operator.enclave.plan import EnclavePlan
+from cloister_operator.enclave.sidecars import INSTALL, KEEP, NET, SHIM, SideCar, isolates
 
 __all__ = ["SHIM_CONFIG_PATH", "SHIM_DATA_PATH", "PodVolumes", "pod_volumes"]
 
@@ -17,6 +31,14 @@ SHIM_DATA_PATH = "/data"
 
 _SHM_PATH = "/dev/shm"  # noqa: S108 - the mount point of shared memory
 _SHM_SHARED = "shm-host"
+_GUEST_VOLUME = "guest"
+_SPEC_VOLUME = "guest-spec"
+_STATE_VOLUME = "guest-state"
+_PLAN_VOLUME = "network-plan"
+_NETWORK_VOLUME = "network"
+_KEEPER_VOLUME = "keeper"
+_MOUNT_POINTS = "mount-points"
+_SMALL_BYTES = 16 * 1024 * 1024
 _SERVICE_VOLUME = "service"
 _SHIM_CONFIG_VOLUME = "shim-config"
 _SHIM_DATA_VOLUME = "shim-data"
@@ -33,15 +55,20 @@ class PodVolumes:
     """``spec.volumes`` of the Pod."""
     mounts: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     """``volumeMounts`` by name of the container in the file."""
-    shim: list[dict[str, Any]] = field(default_factory=list)
-    """``volumeMounts`` of the shim."""
+    ours: dict[SideCar, list[dict[str, Any]]] = field(default_factory=dict)
+    """``volumeMounts`` of our own containers."""
 
-    def mount(self, container: str, volume: str, path: str, *, read_only: bool) -> None:
-        """Mount a volume into a container of the file, unless it has something there."""
+    def mount(
+        self, container: str, volume: str, path: str, *, read_only: bool, part: str = ""
+    ) -> None:
+        """Mount a volume, or a part of it, where a container of the file has nothing yet."""
         mounts = self.mounts.setdefault(container, [])
         if all(each["mountPath"] != path for each in mounts):
-            entry: dict[str, Any] = {"name": volume, "mountPath": path}
-            mounts.append({**entry, "readOnly": True} if read_only else entry)
+            mounts.append(_mount(volume, path, read_only=read_only, part=part))
+
+    def mount_ours(self, car: SideCar, volume: str, path: str, *, read_only: bool) -> None:
+        """Mount a volume into one of our own containers."""
+        self.ours.setdefault(car, []).append(_mount(volume, path, read_only=read_only))
 
 
 def pod_volumes(plan: EnclavePlan, service: str) -> PodVolumes:
@@ -63,9 +90,11 @@ def pod_volumes(plan: EnclavePlan, service: str) -> PodVolumes:
     result = PodVolumes()
     _add_service(result, plan, f"/{service}")
     _add_scratch(result, plan)
-    for index, container in enumerate(plan.config.containers):
-        _add_tmpfs(result, index, container, plan.config.memory * _MEBI)
+    _add_mount_points(result, plan)
     _add_shared_memory(result, plan)
+    _add_guest(result, plan)
+    if isolates(plan.host):
+        _add_network(result, plan)
     _add_shim(result, plan)
     return result
 
@@ -104,12 +133,18 @@ def _add_scratch(result: PodVolumes, plan: EnclavePlan) -> None:
             )
 
 
-def _add_tmpfs(result: PodVolumes, index: int, container: ContainerSpec, memory: int) -> None:
-    """Make the file systems in memory that are one container's own."""
-    for number, tmpfs in enumerate(container.tmpfs):
-        name = f"tmpfs-{index}-{number}"
-        result.volumes.append(_memory(name, tmpfs.size or container.memory or memory))
-        result.mount(container.name, name, tmpfs.path, read_only=tmpfs.read_only)
+def _add_mount_points(result: PodVolumes, plan: EnclavePlan) -> None:
+    """Make the directories that the guest lays a container's own file systems over.
+
+    They are empty and cannot be written, so what is not laid over is not there either: shared
+    memory of a container with ``ipc: none``.
+    """
+    places = [(each.name, tmpfs.path) for each in plan.config.containers for tmpfs in each.tmpfs]
+    places += [(each.name, _SHM_PATH) for each in plan.config.containers if each.ipc is Ipc.NONE]
+    if places:
+        result.volumes.append(_memory(_MOUNT_POINTS, _SMALL_BYTES))
+    for container, path in places:
+        result.mount(container, _MOUNT_POINTS, path, read_only=True)
 
 
 def _add_shared_memory(result: PodVolumes, plan: EnclavePlan) -> None:
@@ -144,23 +179,66 @@ def _shm_size(plan: EnclavePlan, container: ContainerSpec) -> int:
     return (container.memory or plan.config.memory * _MEBI) // 2
 
 
+def _add_guest(result: PodVolumes, plan: EnclavePlan) -> None:
+    """Give every container the guest, the documents, and a place for the state of its health."""
+    result.volumes.append(_memory(_GUEST_VOLUME, 4 * _SMALL_BYTES))
+    result.mount_ours(INSTALL, _GUEST_VOLUME, GUEST_DIRECTORY, read_only=False)
+    keys = [document_key(index) for index in range(len(plan.config.containers))]
+    result.volumes.append(_of_config_map(_SPEC_VOLUME, plan, keys))
+    checked = {
+        each.name
+        for each in plan.config.containers
+        if each.healthcheck is not None and not each.healthcheck.disabled
+    }
+    if checked:
+        result.volumes.append(_memory(_STATE_VOLUME, _SMALL_BYTES))
+    for container in plan.config.containers:
+        name = container.name
+        result.mount(name, _GUEST_VOLUME, GUEST_DIRECTORY, read_only=True)
+        result.mount(name, _SPEC_VOLUME, SPEC_DIRECTORY, read_only=True)
+        if name in checked:
+            part = object_name(name)
+            result.mount(name, _STATE_VOLUME, STATE_DIRECTORY, read_only=False, part=part)
+
+
+def _add_network(result: PodVolumes, plan: EnclavePlan) -> None:
+    """Give the network its document and sockets, and each container the socket of its own."""
+    result.volumes += [
+        _of_config_map(_PLAN_VOLUME, plan, [NETWORK_KEY]),
+        _memory(_NETWORK_VOLUME, _SMALL_BYTES),
+        _memory(_KEEPER_VOLUME, _SMALL_BYTES),
+    ]
+    result.mount_ours(NET, _PLAN_VOLUME, PLAN_DIRECTORY, read_only=True)
+    result.mount_ours(NET, _NETWORK_VOLUME, NETWORK_DIRECTORY, read_only=False)
+    for car in (NET, KEEP):
+        result.mount_ours(car, _KEEPER_VOLUME, KEEPER_DIRECTORY, read_only=car is NET)
+    for container in plan.config.containers:
+        # The directory and not the socket in it: a network that starts anew makes another socket.
+        part = f"wiring/{container.name}"
+        result.mount(container.name, _NETWORK_VOLUME, WIRING_DIRECTORY, read_only=True, part=part)
+
+
 def _add_shim(result: PodVolumes, plan: EnclavePlan) -> None:
     """Give the shim its configuration and a place for its keys."""
-    result.volumes.append(
-        {
-            "name": _SHIM_CONFIG_VOLUME,
-            "configMap": {
-                "name": plan.config_map,
-                "defaultMode": _READABLE,
-                "items": [{"key": SHIM_KEY, "path": SHIM_KEY}],
-            },
-        }
-    )
+    result.volumes.append(_of_config_map(_SHIM_CONFIG_VOLUME, plan, [SHIM_KEY]))
     result.volumes.append(_memory(_SHIM_DATA_VOLUME, _SHIM_DATA_BYTES))
-    result.shim = [
-        {"name": _SHIM_CONFIG_VOLUME, "mountPath": SHIM_CONFIG_PATH, "readOnly": True},
-        {"name": _SHIM_DATA_VOLUME, "mountPath": SHIM_DATA_PATH},
-    ]
+    result.mount_ours(SHIM, _SHIM_CONFIG_VOLUME, SHIM_CONFIG_PATH, read_only=True)
+    result.mount_ours(SHIM, _SHIM_DATA_VOLUME, SHIM_DATA_PATH, read_only=False)
+
+
+def _mount(volume: str, path: str, *, read_only: bool, part: str = "") -> dict[str, Any]:
+    """Answer an entry of ``volumeMounts``."""
+    entry: dict[str, Any] = {"name": volume, "mountPath": path}
+    if part:
+        entry["subPath"] = part
+    return {**entry, "readOnly": True} if read_only else entry
+
+
+def _of_config_map(name: str, plan: EnclavePlan, keys: list[str]) -> dict[str, Any]:
+    """Answer a volume with some documents of the Enclave's ConfigMap."""
+    items = [{"key": key, "path": key} for key in keys]
+    source = {"name": plan.config_map, "defaultMode": _READABLE, "items": items}
+    return {"name": name, "configMap": source}
 
 
 def _projected(name: str, sources: list[dict[str, Any]]) -> dict[str, Any]:

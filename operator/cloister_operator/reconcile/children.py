@@ -102,7 +102,8 @@ async def ensure_file(context: ProcessContext, key: Key, plan: EnclavePlan) -> N
     KubeError
         When the server refuses or cannot be reached.
     """
-    await _ensure(context, key, plan, CONFIG_MAP, build_config_map(plan))
+    body = build_config_map(plan, await context.surroundings.read())
+    await _ensure(context, key, plan, CONFIG_MAP, body)
 
 
 async def ensure_snapshot(

@@ -1,5 +1,7 @@
 """The pass over a Host: what it has, and whether enclaves can run there."""
 
+from datetime import timedelta
+
 from cloister_clients.kube.kinds import NODE
 from cloister_crds.kinds import Host
 from cloister_crds.kinds.host import HostCapacity
@@ -7,12 +9,17 @@ from cloister_crds.kinds.meta import PAUSED_ANNOTATION
 from cloister_crds.lifecycle.conditions import Finding, merge
 from cloister_crds.lifecycle.supported import not_supported_yet
 from cloister_operator.context import ProcessContext
+from cloister_operator.enclave.sidecars import isolates
+from cloister_operator.enclave.surroundings import Surroundings
 from cloister_operator.keys import Key
 from cloister_operator.patches import merge_patch
 from cloister_operator.reconcile.result import DONE, Result
 from cloister_operator.watched import HOST
 
 __all__ = ["reconcile_host"]
+
+_AGAIN = timedelta(minutes=1)
+"""Nothing tells of a name server that is made later."""
 
 
 async def reconcile_host(context: ProcessContext, key: Key) -> Result:
@@ -38,13 +45,14 @@ async def reconcile_host(context: ProcessContext, key: Key) -> Result:
         return DONE
     nodes = sum(_fits(host, each.read()) for each in context.store.entries(NODE))
     generation = host.metadata.generation
+    finding = _finding(host, nodes, await context.surroundings.read())
     status = host.status.model_copy(
         update={
             "observed_generation": generation,
             "capacity": HostCapacity(nodes=nodes),
             "conditions": merge(
                 host.status.conditions,
-                [_finding(host, nodes)],
+                [finding],
                 generation=generation,
                 now=context.now(),
             ),
@@ -53,10 +61,11 @@ async def reconcile_host(context: ProcessContext, key: Key) -> Result:
     patch = merge_patch(host.status.wire(), status.wire())
     if patch:
         await context.writer.patch_status(key, HOST, "", key.name, {"status": patch})
-    return Result(wrote=bool(patch))
+    again = _AGAIN if finding.reason == "NoResolver" else None
+    return Result(again, wrote=bool(patch))
 
 
-def _finding(host: Host, nodes: int) -> Finding:
+def _finding(host: Host, nodes: int, surroundings: Surroundings) -> Finding:
     """Say whether enclaves can run on a Host.
 
     Without a node that fits they wait, which the condition tells; it does not refuse them, since
@@ -71,6 +80,12 @@ def _finding(host: Host, nodes: int) -> Finding:
             f"runtimeClassName {host.spec.runtime_class_name} is not supported yet; leave it out."
         )
         return Finding("Ready", status=False, reason="NotSupportedYet", message=message)
+    if isolates(host) and not surroundings.resolvers:
+        message = (
+            "No name server for enclaves is known: set enclaveNetwork.resolvers of the operator, "
+            "or make the Service kube-dns in kube-system."
+        )
+        return Finding("Ready", status=False, reason="NoResolver", message=message)
     if not nodes:
         message = "No node that is ready has the labels of nodeSelector; enclaves wait for one."
         return Finding("Ready", status=True, reason="NoNode", message=message)

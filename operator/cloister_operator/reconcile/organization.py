@@ -95,7 +95,11 @@ async def _namespace(context: ProcessContext, key: Key, organization: Organizati
 
 async def _fence(context: ProcessContext, key: Key, organization: Organization) -> None:
     """Apply the NetworkPolicy of the namespace when it is not known to be so."""
-    body = build_network_policy(organization.metadata.name, organization.spec.namespace)
+    body = build_network_policy(
+        organization.metadata.name,
+        organization.spec.namespace,
+        context.settings.enclave_network.named_resolvers(),
+    )
     text, place = json.dumps(body, sort_keys=True), f"NetworkPolicy {organization.metadata.uid}"
     if context.applied.get(place) != text:
         await context.writer.apply(key, NETWORK_POLICY, body)

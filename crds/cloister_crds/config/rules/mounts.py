@@ -25,6 +25,8 @@ VOLUME_PATTERN: Final = rf"({SOURCE_NAME}|/[^:]+):/[^:]+(:ro)?"
 """What a volume looks like."""
 SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108 - a path in files; nothing is opened here
 """Where shared memory is mounted."""
+GUEST: Final = "/.cloister"
+"""Where the guest is in every container."""
 MAX_PATH: Final = 1024
 """Most characters of a path."""
 KERNEL: Final = ("/proc", "/sys", "/dev")
@@ -81,6 +83,9 @@ def _check_target(spot: Spot, path: str) -> bool:
         spot.error("ReservedPath", f"{path} is always there: set its size with shm_size")
     elif path == "/" or _lies_in(path, *KERNEL):
         message = f"{path} belongs to the system of the container: mount it elsewhere"
+        spot.error("ReservedPath", message)
+    elif _lies_in(path, GUEST):
+        message = f"{GUEST} holds the enclave's own program: mount it elsewhere"
         spot.error("ReservedPath", message)
     elif _lies_in(path, service):
         message = f"{service} holds the verified files of the enclave: mount it elsewhere"

@@ -43,7 +43,8 @@ func Run(ctx context.Context, path string) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	previous := unix.Umask(0o177)
+	// Root without the capability to override permissions, `guest net`, must reach it too.
+	previous := unix.Umask(0o111)
 	listener, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})
 	unix.Umask(previous)
 	if err != nil {
@@ -63,6 +64,15 @@ func Run(ctx context.Context, path string) error {
 		// One broken conversation is that side's problem; it closes and the next is served.
 		_ = converse(wiring.NewConn(socket), kept)
 	}
+}
+
+// Check is the side-car's start-up probe: nil when the keeper listens.
+func Check(path string) error {
+	conn, err := wiring.Dial(path, time.Now().Add(conversation))
+	if err != nil {
+		return fmt.Errorf("the keeper does not listen: %w", err)
+	}
+	return conn.Close()
 }
 
 func converse(conn wiring.Conn, kept map[string]*os.File) error {

@@ -7,9 +7,11 @@ package launch
 import (
 	"fmt"
 	"os"
+	"path"
 	"runtime"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -25,9 +27,17 @@ import (
 
 // Run starts the container that a document describes. It returns only when that
 // failed; nothing of the tenant's has run then.
-func Run(path string) error {
-	container, err := spec.Read(path)
+func Run(document string) error {
+	container, err := spec.Read(document)
 	if err != nil {
+		return err
+	}
+	for _, place := range container.GuestPaths {
+		if err := checkFixed(place); err != nil {
+			return err
+		}
+	}
+	if err := secureState(container.Health); err != nil {
 		return err
 	}
 	// Namespaces, identity and filter are of one thread, and execve keeps that thread.
@@ -50,7 +60,7 @@ func Run(path string) error {
 		return err
 	}
 	if container.Shells != nil {
-		return stay(path, container, user)
+		return stay(document, container, user)
 	}
 	return Become(container, user, arguments)
 }
@@ -69,6 +79,42 @@ func stay(path string, container spec.Container, user account.User) error {
 	defer runtime.KeepAlive(socket) // or its end would close the descriptor
 	number := socket.Fd()
 	return Become(container, user, []string{guest, shell.FirstCommand, "-spec", path, "-socket", strconv.Itoa(int(number))}, number)
+}
+
+// checkFixed refuses a place of the guest's that the container could move: what
+// the kubelet starts next would then be the tenant's program, with launch rights.
+// A mount stays where it is; below a symbolic link of the image it could be bypassed.
+func checkFixed(target string) error {
+	for at := target; at != "/"; at = path.Dir(at) {
+		about, err := os.Lstat(at)
+		if err != nil {
+			return fmt.Errorf("the guest's directory %s: %w", target, err)
+		}
+		if about.Mode()&os.ModeSymlink != 0 {
+			return fmt.Errorf("the image has a symbolic link at %s, where the guest's directory belongs; remove it from the image", at)
+		}
+	}
+	first := "/" + strings.SplitN(target, "/", 3)[1]
+	var about unix.Statx_t
+	if err := unix.Statx(unix.AT_FDCWD, first, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_BASIC_STATS, &about); err != nil {
+		return fmt.Errorf("the guest's directory %s: %w", first, err)
+	}
+	if about.Attributes&unix.STATX_ATTR_MOUNT_ROOT == 0 {
+		return fmt.Errorf("the guest's directory %s is no mount of its own", first)
+	}
+	return nil
+}
+
+// secureState keeps other users than root from the health state: volumes of the
+// node may be written by everybody.
+func secureState(check *spec.Health) error {
+	if check == nil {
+		return nil
+	}
+	if err := os.Chmod(path.Dir(check.StateFile), 0o755); err != nil {
+		return fmt.Errorf("the health state cannot be kept from other users: %w", err)
+	}
+	return nil
 }
 
 // Who resolves the container's user by the files of its image.
@@ -134,15 +180,15 @@ func Environment(present []string, container spec.Container, user account.User) 
 }
 
 // makeDirectory makes the working directory when the image lacks it.
-func makeDirectory(path string, user account.User) error {
-	if _, err := os.Stat(path); err == nil {
+func makeDirectory(directory string, user account.User) error {
+	if _, err := os.Stat(directory); err == nil {
 		return nil
 	}
-	if err := os.MkdirAll(path, 0o755); err != nil {
-		return fmt.Errorf("the working directory %s is not in the image and cannot be made: %w", path, err)
+	if err := os.MkdirAll(directory, 0o755); err != nil {
+		return fmt.Errorf("the working directory %s is not in the image and cannot be made: %w", directory, err)
 	}
 	// Best effort on purpose: without CHOWN the directory stays root's, as in container engines.
-	_ = os.Chown(path, user.UID, user.GID)
+	_ = os.Chown(directory, user.UID, user.GID)
 	return nil
 }
 

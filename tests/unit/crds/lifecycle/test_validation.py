@@ -9,13 +9,12 @@ from cloister_crds.config.model import (
     ContainerSpec,
     Egress,
     EnvEntry,
-    Ipc,
     ModelSpec,
     Network,
     Shim,
 )
 from cloister_crds.kinds.container import Variable
-from cloister_crds.kinds.host import Device, Gpu, Host, ModelStore, NetworkIsolation
+from cloister_crds.kinds.host import Device, Gpu, Host, ModelStore
 from cloister_crds.kinds.organization import Billing, Entitlements, Limits
 from cloister_crds.lifecycle.conditions import Finding, merge
 from cloister_crds.lifecycle.observed import Failed
@@ -123,10 +122,6 @@ WRONG_SPECS: dict[str, tuple[dict[str, Any], tuple[str, str]]] = {
         ("spec.host", "NotSupportedYet"),
     ),
     "host with a tee": ({"hosts": (host_of(**CONFIDENTIAL),)}, ("host.tee", "NotSupportedYet")),
-    "host with isolation": (
-        {"hosts": (host_of(network_isolation=NetworkIsolation.CONTAINER),)},
-        ("host.networkIsolation", "NotSupportedYet"),
-    ),
     "secret that is not there": (
         {"spec": spec_of(secrets=("NOPE",))},
         ("spec.secrets[0]", "SecretNotFound"),
@@ -182,7 +177,7 @@ WRONG_FILES: dict[str, tuple[dict[str, Any], tuple[str, str]]] = {
     ),
     "networks": (
         {"release": release_of(file_of(networks={"out": Network(egress=Egress.OPEN)}))},
-        ("networks", "NotSupportedYet"),
+        ("networks", "SharedNetworkNotAccepted"),
     ),
     "containers that would share": (
         {"release": release_of(file_of(*TWO, cvm_version="0.10.0"))},
@@ -340,7 +335,6 @@ def test_fields_of_the_file_without_a_part(fields: dict[str, Any], want: str) ->
     [
         ({"runtime": "nvidia"}, "runtime"),
         ({"gpus": "all"}, "gpus"),
-        ({"ipc": Ipc.HOST}, "ipc"),
         ({"devices": ("/dev/kvm",)}, "devices"),
     ],
 )

@@ -11,6 +11,7 @@ import pytest
 import yaml
 from typing_extensions import override
 
+from cloister_crds.config import Egress, Network
 from cloister_crds.kinds import Container
 from cloister_operator.enclave.config_map import build_config_map
 from cloister_operator.enclave.namespace import build_namespace
@@ -18,7 +19,7 @@ from cloister_operator.enclave.network_policy import build_network_policy
 from cloister_operator.enclave.pod import build_pod
 from cloister_operator.enclave.service import build_service
 from cloister_operator.enclave.snapshot import build_snapshot
-from tests.support.plans import SETTINGS, WEB, WORKER, host_of, plan_of
+from tests.support.plans import SETTINGS, SURROUNDINGS, WEB, WORKER, config_of, host_of, plan_of
 
 GOLDENS = Path(__file__).parents[3] / "data" / "operator"
 
@@ -29,6 +30,28 @@ class Plain(yaml.SafeDumper):
     @override
     def ignore_aliases(self, data: Any) -> bool:
         return True
+
+
+IMAGES: tuple[dict[str, object], ...] = (
+    {
+        "container": "Worker_1",
+        "image": WORKER.image,
+        "entrypoint": ["/init"],
+        "cmd": ["--serve"],
+        "env": ["HOME=/data", "PATH=/bin"],
+        "user": "app",
+        "workingDir": "/app",
+        "stopSignal": "SIGQUIT",
+    },
+)
+NETWORKED = config_of(
+    WEB.model_copy(update={"networks": ("inner", "outer")}),
+    WORKER.model_copy(update={"networks": ("inner",), "stop_signal": None, "user": None}),
+    networks={
+        "inner": Network(),
+        "outer": Network(egress=Egress.ALLOWLIST, allow=("api.example.com",)),
+    },
+)
 
 
 def rich_host() -> Any:
@@ -43,6 +66,7 @@ def rich_host() -> Any:
 
 def manifests() -> dict[str, dict[str, Any]]:
     small, rich = plan_of(WEB), plan_of(WEB, WORKER, host=rich_host())
+    isolated = plan_of(config=NETWORKED, images=IMAGES)
     container = Container.read(
         {
             "metadata": {"name": "web.debug", "namespace": "org-acme", "uid": "u-1"},
@@ -52,7 +76,8 @@ def manifests() -> dict[str, dict[str, Any]]:
     return {
         "pod-small": build_pod(small, SETTINGS),
         "pod-rich": build_pod(rich, SETTINGS),
-        "config-map": build_config_map(small),
+        "config-map": build_config_map(small, SURROUNDINGS),
+        "config-map-networks": build_config_map(isolated, SURROUNDINGS),
         "snapshot": build_snapshot(rich, {"API_KEY": b"k", "tls-key": b"\x00", "OTHER": b"no"}),
         "service": build_service(container, "acme", "web-abcdefghij-1"),
         "namespace": build_namespace("acme", "org-acme"),

@@ -1,11 +1,12 @@
 """Corners of the mapping from file to Pod that goldens do not show."""
 
+from datetime import timedelta
 from typing import Any
 
-from cloister_crds.config import ContainerSpec, Ipc, Tmpfs, Volume
+from cloister_crds.config import ContainerSpec, EnvEntry, Healthcheck, Ipc, Tmpfs, Volume
 from cloister_operator.enclave.pod import build_pod
 from cloister_operator.enclave.unenforced import MOST, unenforced
-from tests.support.plans import SETTINGS, WEB, WORKER, config_of, plan_of
+from tests.support.plans import SETTINGS, WEB, WORKER, config_of, host_of, plan_of
 
 
 def container_of(spec: ContainerSpec, *, images: Any = ()) -> dict[str, Any]:
@@ -18,34 +19,65 @@ def with_changes(spec: ContainerSpec, **changes: object) -> ContainerSpec:
     return spec.model_copy(update=changes)
 
 
-def test_command_alone_leaves_the_entrypoint_to_the_image() -> None:
-    built = container_of(with_changes(WEB, command=("serve",)))
-    assert built["args"] == ["serve"]
-    assert "command" not in built
+def test_dollar_signs_of_the_environment_reach_the_program_unchanged() -> None:
+    built = container_of(with_changes(WEB, env=(EnvEntry(name="A", value="$(HOME) $$"),)))
+    assert built["env"] == [{"name": "A", "value": "$$(HOME) $$$$"}]
 
 
-def test_entrypoint_alone_clears_the_command_of_the_image() -> None:
-    built = container_of(with_changes(WEB, entrypoint=("/run",)))
-    assert built["command"] == ["/run"]
-    assert "args" not in built
+def test_the_guest_stands_in_front_of_everything_that_the_kubelet_starts() -> None:
+    pod = build_pod(plan_of(WEB, WORKER), SETTINGS)
+    for index, built in enumerate(pod["spec"]["containers"][:2]):
+        document = f"/.cloister/spec/container-{index}.json"
+        called = {
+            "exec": built["command"],
+            "stop": built["lifecycle"]["preStop"]["exec"]["command"],
+            "probe": built.get("readinessProbe", {}).get("exec", {}).get("command"),
+        }
+        for name, command in called.items():
+            wanted = ["/.cloister/bin/guest", name, "-spec", document]
+            assert command == (wanted if name != "probe" or index == 1 else None)
+        assert "args" not in built
+        assert built["securityContext"]["runAsUser"] == 0
+        mounted = {each["mountPath"]: each.get("readOnly") for each in built["volumeMounts"]}
+        assert mounted["/.cloister"] is True
+        assert mounted["/.cloister/wiring"] is True
 
 
-def test_empty_entrypoint_runs_the_command_alone() -> None:
-    built = container_of(with_changes(WEB, entrypoint=(), command=("/bin/x", "1")))
-    assert built["command"] == ["/bin/x", "1"]
-    assert "args" not in built
+def test_our_parts_have_no_right_but_the_network() -> None:
+    pod = build_pod(plan_of(WEB), SETTINGS)["spec"]
+    ours = [*pod["initContainers"], pod["containers"][-1]]
+    rights = {each["name"]: each["securityContext"] for each in ours}
+    added = {name: one["capabilities"].get("add", []) for name, one in rights.items()}
+    assert added == {
+        "guest-install": [],
+        "keep": [],
+        "net": ["NET_ADMIN"],
+        "shim": ["NET_BIND_SERVICE"],
+    }
+    users = [one["runAsUser"] for one in rights.values()]
+    assert len(set(users)) == len(users)
+    for one in rights.values():
+        assert one["readOnlyRootFilesystem"]
+        assert one["capabilities"]["drop"] == ["ALL"]
 
 
-def test_empty_command_runs_the_entrypoint_of_the_image_alone() -> None:
-    facts = ({"container": "web", "image": WEB.image, "entrypoint": ["/init"], "cmd": ["-v"]},)
-    built = container_of(with_changes(WEB, command=()), images=facts)
-    assert built["command"] == ["/init"]
-    assert "args" not in built
+def test_a_pod_has_a_user_namespace_unless_its_host_says_that_it_needs_none() -> None:
+    assert build_pod(plan_of(WEB), SETTINGS)["spec"]["hostUsers"] is False
+    allowed = plan_of(WEB, host=host_of(allowPrivilegedLauncher=True))
+    assert "hostUsers" not in build_pod(allowed, SETTINGS)["spec"]
 
 
-def test_dollar_signs_reach_the_program_unchanged() -> None:
-    built = container_of(with_changes(WEB, entrypoint=("sh", "-c", "echo $(HOME) $$")))
-    assert built["command"] == ["sh", "-c", "echo $$(HOME) $$$$"]
+def test_a_host_without_isolation_has_no_network_of_ours() -> None:
+    pod = build_pod(plan_of(WEB, host=host_of(networkIsolation="Pod")), SETTINGS)["spec"]
+    assert [each["name"] for each in pod["initContainers"]] == ["guest-install"]
+    assert "wiring" not in str(pod)
+
+
+def test_the_kubelet_calls_often_and_waits_longer_than_the_check() -> None:
+    check = Healthcheck(test=("CMD", "true"), interval=timedelta(minutes=1))
+    probe = container_of(with_changes(WEB, healthcheck=check))["readinessProbe"]
+    assert (probe["periodSeconds"], probe["timeoutSeconds"]) == (5, 34)
+    assert probe["failureThreshold"] == 1
 
 
 def test_domain_given_as_a_variable_wins_over_the_host_name() -> None:
@@ -81,10 +113,17 @@ def test_the_shim_takes_a_name_that_is_free() -> None:
     assert [each["name"] for each in pod["spec"]["containers"]] == ["shim", "shim-2"]
 
 
+def test_every_part_of_ours_takes_a_name_that_is_free() -> None:
+    names = ("net", "Keep", "guest-install", "net-2")
+    pod = build_pod(plan_of(*(with_changes(WEB, name=name) for name in names)), SETTINGS)
+    ours = [each["name"] for each in pod["spec"]["initContainers"]]
+    assert ours == ["guest-install-2", "keep-2", "net-3"]
+
+
 def test_shared_memory_of_the_file_replaces_ours() -> None:
     spec = with_changes(WEB, tmpfs=(Tmpfs(path="/dev/shm", size=4096),))
     mounts = container_of(spec)["volumeMounts"]
-    assert [each["name"] for each in mounts if each["mountPath"] == "/dev/shm"] == ["tmpfs-0-0"]
+    assert [each["name"] for each in mounts if each["mountPath"] == "/dev/shm"] == ["mount-points"]
 
 
 def test_containers_with_the_same_source_share_a_volume() -> None:
@@ -114,21 +153,27 @@ def test_host_ipc_shares_one_memory_among_those_that_ask() -> None:
     assert (sizes["shm-host"], sizes["shm-2"]) == ("4096", "512")
 
 
-def test_what_a_pod_cannot_enforce_is_listed() -> None:
+def test_a_container_without_ipc_has_no_shared_memory_to_write() -> None:
+    mounts = container_of(with_changes(WEB, ipc=Ipc.NONE))["volumeMounts"]
+    (shared,) = (each for each in mounts if each["mountPath"] == "/dev/shm")
+    assert (shared["name"], shared["readOnly"]) == ("mount-points", True)
+
+
+def test_what_no_enclave_enforces_is_listed() -> None:
     assert unenforced(config_of(WEB)) == ()
-    assert unenforced(config_of(WEB, WORKER)) == (
-        "containers[0].ipc",
-        "containers[1].ipc",
-        "containers[1].tmpfs[0]",
+    often = Healthcheck(test=("CMD", "true"), interval=timedelta(milliseconds=300))
+    quick = with_changes(WEB, name="quick", pid="host", healthcheck=often, stop_timeout=3)
+    assert unenforced(config_of(WEB, WORKER, quick)) == (
         "containers[1].pids_limit",
-        "containers[1].healthcheck",
         "containers[1].restart",
-        "containers[1].stop_signal",
+        "containers[2].pid",
+        "containers[2].healthcheck",
+        "containers[2].stop_timeout",
     )
 
 
 def test_the_list_of_what_is_not_enforced_has_an_end() -> None:
-    many = tuple(with_changes(WORKER, name=f"w{number}") for number in range(30))
+    many = tuple(with_changes(WORKER, name=f"w{number}", pid="host") for number in range(30))
     fields = unenforced(config_of(*many))
     assert len(fields) == MOST
-    assert fields[-1] == f"and {30 * 6 - MOST + 1} more"
+    assert fields[-1] == f"and {30 * 3 - MOST + 1} more"

@@ -1,0 +1,91 @@
+"""Builds the guest, the program of ours inside enclaves, from ``operator/guest`` into the cache.
+
+Its module is part of the product and not of the cluster; flags and sources alone decide its bytes.
+"""
+
+import fcntl
+import hashlib
+import os
+import subprocess
+import tempfile
+from pathlib import Path
+
+from dev.cluster.binaries import cache_folder, go_version
+from dev.cluster.trouble import Trouble
+
+__all__ = ["MODULE", "REPRODUCIBLE", "build", "guest_binary"]
+
+MODULE = Path(__file__).resolve().parents[2] / "operator" / "guest"
+"""The Go module."""
+REPRODUCIBLE = ("-trimpath", "-buildvcs=false", "-ldflags=-s -w -buildid=")
+"""What makes a build depend on the sources and the version of Go alone."""
+SHOWN = 3000
+"""Characters of a failed build that the error shows."""
+
+
+def guest_binary() -> Path:
+    """Give the place of the guest, built when these sources were not built before.
+
+    Returns
+    -------
+    Path
+        Its place in the cache.
+
+    Raises
+    ------
+    Trouble
+        When it cannot be built.
+    """
+    target = cache_folder() / "bin" / f"guest-{_key()}" / "guest"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with (target.parent / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not target.exists():
+            with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
+                build(MODULE, Path(scratch) / "guest").rename(target)
+    return target
+
+
+def build(module: Path, target: Path) -> Path:
+    """Build the guest.
+
+    Parameters
+    ----------
+    module
+        Its Go module, or a copy of it.
+    target
+        Where the program is to lie.
+
+    Returns
+    -------
+    Path
+        `target`.
+
+    Raises
+    ------
+    Trouble
+        When the build fails; with the compiler's words.
+    """
+    go_version()
+    done = subprocess.run(
+        ["go", "build", *REPRODUCIBLE, "-o", str(target), "."],
+        cwd=module,
+        env={**os.environ, "CGO_ENABLED": "0", "GOWORK": "off"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise Trouble(f"building the guest failed:\n{done.stderr[-SHOWN:]}")
+    return target
+
+
+def _key() -> str:
+    """Hash what the build depends on."""
+    digest = hashlib.sha256(repr((go_version(), REPRODUCIBLE)).encode())
+    for path in sorted(MODULE.rglob("*")):
+        named = path.suffix == ".go" or path.name in {"go.mod", "go.sum"}
+        if named and not path.name.endswith("_test.go"):
+            content = path.read_bytes()
+            digest.update(f"{path.relative_to(MODULE)} {len(content)}\n".encode() + content)
+    return digest.hexdigest()[:12]

@@ -1,0 +1,142 @@
+"""Which address each container has on which network of its enclave. Pure.
+
+Source: the format of the configuration file, "Networks": `shim-net` is fixed by it; the ranges of
+the file's own networks are ours to choose.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Network
+from itertools import count
+from typing import Final
+
+from cloister_crds.config import Egress, ServiceConfig, shared_namespace
+
+__all__ = [
+    "SHIM_NETWORK",
+    "TARGET_ADDRESS",
+    "Attachment",
+    "PlannedNetwork",
+    "Room",
+    "networks_of",
+    "rooms_of",
+]
+
+SHIM_NETWORK: Final = "shim-net"
+"""The network between the shim and the container that it routes to."""
+SHIM_RANGE: Final = IPv4Network("172.31.255.0/30")
+"""Its range."""
+TARGET_ADDRESS: Final = SHIM_RANGE[2]
+"""Address of the shim's target on it; the first one is the Pod's."""
+SHARED_ROOM: Final = "tenant"
+"""Name of the one namespace of a file that is older than networks."""
+SHARED_NETWORK: Final = "shared"
+"""Name of its network, which lets out as an open one does."""
+BLOCKS: Final = tuple(
+    IPv4Network(text)
+    for text in (
+        *("172.30.0.0/16", "172.29.0.0/16", "172.28.0.0/16", "192.168.0.0/16"),
+        *("10.254.0.0/16", "10.143.0.0/16", "10.89.0.0/16"),
+    )
+)
+"""Where the networks of an enclave lie, in order of preference."""
+_SUBNET_BITS: Final = 24
+_FIRST_MEMBER: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedNetwork:
+    """A network of the enclave."""
+
+    name: str
+    """Name in the file, `SHIM_NETWORK` or `SHARED_NETWORK`."""
+    egress: Egress
+    """What it lets out."""
+    allow: tuple[str, ...]
+    """Hosts of an allowlist."""
+    subnet: IPv4Network
+    """Its range; the first address is the Pod's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attachment:
+    """An address on a network."""
+
+    network: str
+    """Name of the network."""
+    address: IPv4Address
+    """The address."""
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """A network namespace and the containers in it."""
+
+    name: str
+    """The container's name, or `SHARED_ROOM`."""
+    containers: tuple[str, ...]
+    """Names in the file."""
+    attachments: tuple[Attachment, ...]
+    """Its networks; none = no connectivity."""
+
+
+def networks_of(
+    config: ServiceConfig, avoid: Iterable[IPv4Network] = ()
+) -> tuple[PlannedNetwork, ...]:
+    """Give each network of a file its range.
+
+    Parameters
+    ----------
+    config
+        The parsed file.
+    avoid
+        Ranges of the cluster: the first block of `BLOCKS` that meets none of them is taken, and
+        the first block where each meets one.
+
+    Returns
+    -------
+    tuple[PlannedNetwork, ...]
+        `shim-net` first, then those of the file in its order.
+    """
+    known = tuple(avoid)
+    free = (block for block in BLOCKS if not any(block.overlaps(each) for each in known))
+    subnets = next(free, BLOCKS[0]).subnets(new_prefix=_SUBNET_BITS)
+    shim = PlannedNetwork(SHIM_NETWORK, Egress.CLOSED, (), SHIM_RANGE)
+    if shared_namespace(config):
+        return shim, PlannedNetwork(SHARED_NETWORK, Egress.OPEN, (), next(subnets))
+    return shim, *(
+        PlannedNetwork(name, network.egress, network.allow, next(subnets))
+        for name, network in config.networks.items()
+    )
+
+
+def rooms_of(config: ServiceConfig, networks: Iterable[PlannedNetwork]) -> tuple[Room, ...]:
+    """Give each container of a file its namespace and addresses.
+
+    Parameters
+    ----------
+    config
+        The parsed file.
+    networks
+        What `networks_of` gave.
+
+    Returns
+    -------
+    tuple[Room, ...]
+        One for each container in the order of the file; one for all of a file that is older than
+        networks.
+    """
+    members = {each.name: map(each.subnet.__getitem__, count(_FIRST_MEMBER)) for each in networks}
+
+    def attached(names: Iterable[str]) -> tuple[Attachment, ...]:
+        return tuple(Attachment(name, next(members[name])) for name in names)
+
+    if shared_namespace(config):
+        everyone = tuple(each.name for each in config.containers)
+        return (Room(SHARED_ROOM, everyone, attached((SHIM_NETWORK, SHARED_NETWORK))),)
+    rooms = []
+    for container in config.containers:
+        target = container.name == config.shim.upstream_container
+        names = (*((SHIM_NETWORK,) if target else ()), *(container.networks or ()))
+        rooms.append(Room(container.name, (container.name,), attached(names)))
+    return tuple(rooms)

@@ -1,0 +1,155 @@
+"""The side-cars of an enclave's network, and the document that ``guest net`` runs by.
+
+The document's fields are those of the guest's package `plan`; docs/enclave.md tells what they do.
+"""
+
+from typing import Any
+
+from cloister_operator.enclave.addresses import networks_of, rooms_of
+from cloister_operator.enclave.plan import BuildSettings, EnclavePlan
+from cloister_operator.enclave.sidecars import (
+    KEEP,
+    NET,
+    destinations,
+    inbound_ports,
+    name_of,
+    unprivileged,
+)
+from cloister_operator.enclave.surroundings import Surroundings
+
+__all__ = [
+    "KEEPER_DIRECTORY",
+    "NETWORK_DIRECTORY",
+    "NETWORK_KEY",
+    "PLAN_DIRECTORY",
+    "keep_container",
+    "net_container",
+    "network_document",
+]
+
+NETWORK_KEY = "network.json"
+"""Key of the document in the ConfigMap."""
+PLAN_DIRECTORY = "/etc/cloister-network"
+"""Where ``guest net`` finds its document."""
+NETWORK_DIRECTORY = "/run/cloister/network"
+"""Directory of ``guest net`` with the wiring sockets and its status."""
+KEEPER_DIRECTORY = "/run/cloister/keep"
+"""Directory with the keeper's socket; mounted in the two side-cars alone."""
+_VERSION = 1
+_UPLINK = "eth0"
+"""Device that container runtimes make for a Pod (CRI: the first network's interface)."""
+_STATUS = f"{NETWORK_DIRECTORY}/status.json"
+_KEEPER = f"{KEEPER_DIRECTORY}/keeper.sock"
+_STARTED = {"periodSeconds": 1, "timeoutSeconds": 10, "failureThreshold": 120}
+
+
+def network_document(plan: EnclavePlan, surroundings: Surroundings) -> dict[str, Any]:
+    """Write what the network of an enclave is.
+
+    Parameters
+    ----------
+    plan
+        The Enclave and its file.
+    surroundings
+        The cluster around it.
+
+    Returns
+    -------
+    dict[str, Any]
+        The document of ``guest net``.
+    """
+    networks = networks_of(plan.config, surroundings.ranges())
+    return {
+        "version": _VERSION,
+        "uplink": _UPLINK,
+        "networks": [
+            {
+                "name": each.name,
+                "egress": str(each.egress),
+                "subnet": str(each.subnet),
+                **({"allow": list(each.allow)} if each.allow else {}),
+            }
+            for each in networks
+        ],
+        "namespaces": [
+            {
+                "name": room.name,
+                "containers": list(room.containers),
+                "attachments": [
+                    {"network": each.network, "address": str(each.address)}
+                    for each in room.attachments
+                ],
+            }
+            for room in rooms_of(plan.config, networks)
+        ],
+        "denied": list(surroundings.denied),
+        "inbound": inbound_ports(),
+        "sideCars": destinations(plan.config),
+        "resolver": {
+            "uid": NET.user,
+            "upstream": surroundings.upstream(),
+            "refused": surroundings.refused(),
+        },
+        "socketDirectory": f"{NETWORK_DIRECTORY}/wiring",
+        "statusFile": _STATUS,
+        "keeperSocket": _KEEPER,
+    }
+
+
+def net_container(
+    plan: EnclavePlan, settings: BuildSettings, mounts: list[dict[str, Any]]
+) -> dict[str, Any]:
+    """Build the side-car that is the network: root of the Pod with NET_ADMIN and nothing else.
+
+    Parameters
+    ----------
+    plan
+        The Enclave and its file.
+    settings
+        Names the image.
+    mounts
+        Its ``volumeMounts``.
+    """
+    rights = unprivileged(NET)
+    del rights["runAsNonRoot"]
+    return {
+        **_side_car(settings, mounts),
+        "name": name_of(NET, plan.names),
+        "command": ["/guest", "net", "-plan", f"{PLAN_DIRECTORY}/{NETWORK_KEY}"],
+        "securityContext": {**rights, "capabilities": {"add": ["NET_ADMIN"], "drop": ["ALL"]}},
+        "startupProbe": {"exec": {"command": ["/guest", "net", "-check", _STATUS]}, **_STARTED},
+    }
+
+
+def keep_container(
+    plan: EnclavePlan, settings: BuildSettings, mounts: list[dict[str, Any]]
+) -> dict[str, Any]:
+    """Build the side-car that holds network namespaces while the network starts anew.
+
+    Parameters
+    ----------
+    plan
+        The Enclave and its file.
+    settings
+        Names the image.
+    mounts
+        Its ``volumeMounts``.
+    """
+    return {
+        **_side_car(settings, mounts),
+        "name": name_of(KEEP, plan.names),
+        "command": ["/guest", "keep", "-socket", _KEEPER],
+        "securityContext": unprivileged(KEEP),
+        "startupProbe": {"exec": {"command": ["/guest", "keep", "-check", _KEEPER]}, **_STARTED},
+    }
+
+
+def _side_car(settings: BuildSettings, mounts: list[dict[str, Any]]) -> dict[str, Any]:
+    """Answer what both have: they are up before the containers and stay until these have ended."""
+    return {
+        "image": settings.guest_image,
+        "imagePullPolicy": "IfNotPresent",
+        "restartPolicy": "Always",
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "volumeMounts": mounts,
+    }

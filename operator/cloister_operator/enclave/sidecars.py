@@ -1,0 +1,138 @@
+"""Our own processes in an enclave's Pod: their names, users, order, places and destinations.
+
+One table for all of them. What each does is told in docs/enclave.md; the containers themselves are
+built by the module of each part.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from cloister_crds.config import ServiceConfig, object_name
+from cloister_crds.kinds.host import Host, NetworkIsolation
+from cloister_operator.enclave.addresses import TARGET_ADDRESS
+from cloister_operator.enclave.ports import SHIM_PORT
+
+__all__ = [
+    "GUEST",
+    "INSTALL",
+    "KEEP",
+    "NET",
+    "ORDER",
+    "SHIM",
+    "SideCar",
+    "destinations",
+    "inbound_ports",
+    "isolates",
+    "name_of",
+    "names_of_ours",
+    "unprivileged",
+]
+
+GUEST = "/.cloister/bin/guest"
+"""The guest in the containers of the file."""
+
+
+@dataclass(frozen=True, slots=True)
+class SideCar:
+    """One of our containers."""
+
+    name: str
+    """Its name, unless a container of the file has it (`name_of`)."""
+    user: int
+    """User and group id in the Pod; the packet filter knows the process by it."""
+
+
+NET = SideCar("net", 0)
+"""The network of the enclave. Its user owns the Pod's network namespace, with NET_ADMIN alone."""
+SHIM = SideCar("shim", 65532)
+"""The way in."""
+KEEP = SideCar("keep", 65001)
+"""Holds the containers' network namespaces while the network starts anew."""
+INSTALL = SideCar("guest-install", 65002)
+"""Lays the guest out for the containers, and ends."""
+
+ORDER = (INSTALL, KEEP, NET, SHIM)
+"""All of them, in the order in which they start; the file's containers start before the shim."""
+
+
+def name_of(car: SideCar, containers: Iterable[str]) -> str:
+    """Answer the name of one of ours in the Pod.
+
+    Parameters
+    ----------
+    car
+        Which one.
+    containers
+        Names of the containers of the file.
+
+    Returns
+    -------
+    str
+        Its usual name, or with the first free number when a container of the file has that. No
+        two of ours meet: none of the usual names is another's with a number.
+    """
+    taken = {object_name(container) for container in containers}
+    name, number = car.name, 1
+    while name in taken:
+        number += 1
+        name = f"{car.name}-{number}"
+    return name
+
+
+def names_of_ours(containers: Iterable[str]) -> dict[str, SideCar]:
+    """Answer all of ours by their names in the Pod.
+
+    Parameters
+    ----------
+    containers
+        Names of the containers of the file.
+    """
+    named = tuple(containers)
+    return {name_of(car, named): car for car in ORDER}
+
+
+def isolates(host: Host) -> bool:
+    """Tell whether a Host gives each container a network namespace of its own."""
+    return host.spec.network_isolation is NetworkIsolation.CONTAINER
+
+
+def destinations(config: ServiceConfig) -> list[dict[str, Any]]:
+    """Answer what each of ours may reach on the network; all that is not listed here is dropped.
+
+    Parameters
+    ----------
+    config
+        The parsed file.
+
+    Returns
+    -------
+    list[dict[str, Any]]
+        ``sideCars`` of the document of ``guest net``: TCP destinations by user id.
+    """
+    upstream = {"address": str(TARGET_ADDRESS), "port": config.shim.upstream_port}
+    return [{"name": SHIM.name, "uid": SHIM.user, "destinations": [upstream]}]
+
+
+def inbound_ports() -> list[int]:
+    """Answer the TCP ports of the Pod that can be reached from outside."""
+    return [SHIM_PORT]
+
+
+def unprivileged(car: SideCar) -> dict[str, Any]:
+    """Answer the security context of one of ours that has no right.
+
+    Parameters
+    ----------
+    car
+        Which one.
+    """
+    return {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+        "privileged": False,
+        "readOnlyRootFilesystem": True,
+        "runAsGroup": car.user,
+        "runAsNonRoot": True,
+        "runAsUser": car.user,
+    }

@@ -1,0 +1,43 @@
+"""The cluster around an enclave, as far as its network has to know it."""
+
+from dataclasses import dataclass
+from ipaddress import IPv4Network
+from typing import Any
+
+__all__ = ["Resolver", "Surroundings"]
+
+
+@dataclass(frozen=True, slots=True)
+class Resolver:
+    """A name server that answers public names."""
+
+    address: str
+    """IPv4 address."""
+    port: int = 53
+    """Port. Default 53."""
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What is around."""
+
+    denied: tuple[str, ...] = ()
+    """Ranges that no container reaches, beside the special ones that never are: the nodes', the
+    API server's, those of Pods and Services."""
+    resolvers: tuple[Resolver, ...] = ()
+    """Name servers for public names, asked in this order."""
+    refused_domains: tuple[str, ...] = ("cluster.local",)
+    """Domains that are never asked for a container: the cluster's own."""
+
+    def ranges(self) -> tuple[IPv4Network, ...]:
+        """Answer all that the networks of an enclave must not lie in."""
+        asked = tuple(IPv4Network(each.address) for each in self.resolvers)
+        return (*map(IPv4Network, self.denied), *asked)
+
+    def upstream(self) -> list[str]:
+        """Answer the name servers as ``address:port``."""
+        return [f"{each.address}:{each.port}" for each in self.resolvers]
+
+    def refused(self) -> list[Any]:
+        """Answer the refused domains as the guest reads them: lower case, without a final dot."""
+        return [each.lower().strip(".") for each in self.refused_domains]
