@@ -27,6 +27,7 @@ from cloister_api.services.claims import Claims
 from cloister_api.services.creation import Creation
 from cloister_api.services.measuring import Measuring
 from cloister_api.services.reading import Reading
+from cloister_api.services.related import Related, related
 from cloister_api.services.validation import Validation
 from cloister_api.settings import ApiSettings
 from cloister_api.views import Views
@@ -78,6 +79,8 @@ class Context:
     """Certificates of enclaves."""
     accounts: Accounts
     """Regular keys and usage."""
+    related: Related
+    """What organizations have beside containers."""
 
 
 def material_of(settings: ApiSettings) -> Material:
@@ -198,6 +201,15 @@ def build(
     reading = Reading(client, views, write_wait=settings.write_wait_seconds)
     claims = Claims(client, clock)
     domain = settings.containers_domain
+    changing = Changing(
+        client=client,
+        views=views,
+        reading=reading,
+        resolution=resolution,
+        claims=claims,
+        containers_domain=domain,
+        gitops_managers=settings.gitops_managers,
+    )
     return Context(
         settings=settings,
         clock=clock,
@@ -219,15 +231,7 @@ def build(
             audit=audit,
             containers_domain=domain,
         ),
-        changing=Changing(
-            client=client,
-            views=views,
-            reading=reading,
-            resolution=resolution,
-            claims=claims,
-            containers_domain=domain,
-            gitops_managers=settings.gitops_managers,
-        ),
+        changing=changing,
         validation=Validation(
             views=views,
             reading=reading,
@@ -237,6 +241,7 @@ def build(
         ),
         certificates=certificates,
         accounts=books,
+        related=related(settings, clock, client, views, reading, resolution, changing),
     )
 
 

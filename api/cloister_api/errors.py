@@ -17,7 +17,9 @@ from starlette.exceptions import HTTPException
 from cloister_api.schemas.containers import PATTERN_WORDS
 from cloister_api.schemas.envelope import Detail
 from cloister_api.schemas.keys import KEY_PATTERN_WORDS
+from cloister_api.schemas.resources import KEBAB_PATTERN
 from cloister_clients.kube import KubeError, Unavailable
+from cloister_crds.kinds.secret import SECRET_NAME_PATTERN
 from cloister_crds.problems import Problem
 
 __all__ = [
@@ -37,6 +39,15 @@ __all__ = [
 ]
 
 
+WORDS_OF_PATTERNS = {
+    **PATTERN_WORDS,
+    **KEY_PATTERN_WORDS,
+    SECRET_NAME_PATTERN: "write UPPER_SNAKE_CASE or kebab-case, such as OPENAI_API_KEY or tls-key",
+    KEBAB_PATTERN: "write kebab-case: lowercase letters and digits, single hyphens between them",
+}
+"""What to write instead of a text that does not fit a pattern."""
+
+
 class ApiError(Exception):
     """An answer that is not success."""
 
@@ -48,6 +59,7 @@ class ApiError(Exception):
         details: Sequence[Detail] = (),
         *,
         retry_after: int | None = None,
+        used_by: Sequence[str] = (),
     ) -> None:
         super().__init__(message)
         self.status = status
@@ -60,6 +72,8 @@ class ApiError(Exception):
         """One entry for each thing that is wrong; empty when the message says all."""
         self.retry_after = retry_after
         """Seconds for Retry-After; None = no such header."""
+        self.used_by = tuple(used_by)
+        """Names of the containers that keep something from being deleted; empty = none do."""
 
     @property
     def result(self) -> str:
@@ -153,8 +167,7 @@ def detail_of(problem: dict[str, Any]) -> Detail:
     if kind in {"model_attributes_type", "dict_type", "model_type"} and not field:
         return Detail("", "Invalid", "the body must be a JSON object")
     if kind == "string_pattern_mismatch":
-        words = PATTERN_WORDS | KEY_PATTERN_WORDS
-        wanted = words.get(problem["ctx"]["pattern"], str(problem["msg"]))
+        wanted = WORDS_OF_PATTERNS.get(problem["ctx"]["pattern"], str(problem["msg"]))
         return Detail(field, "Invalid", f"does not have the form it must have: {wanted}")
     return Detail(field, "Invalid", str(problem["msg"]))
 
@@ -183,6 +196,8 @@ def error_response(
         "code": error.code,
         "request_id": request_id,
     }
+    if error.used_by:
+        body["used_by"] = list(error.used_by)
     if error.details:
         body["details"] = [asdict(detail) for detail in error.details]
     response = Response(

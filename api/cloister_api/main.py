@@ -21,7 +21,19 @@ from cloister_api.errors import (
 )
 from cloister_api.middleware import Gate
 from cloister_api.principal import Principal
-from cloister_api.routes import catalog, certificates, containers, health, keys, shim, unbuilt
+from cloister_api.routes import (
+    catalog,
+    certificates,
+    containers,
+    deployments,
+    health,
+    keys,
+    registry_credentials,
+    secrets,
+    shim,
+    ssh_keys,
+    unbuilt,
+)
 from cloister_api.settings import ApiSettings
 from cloister_clients.kube import KubeError
 
@@ -35,6 +47,10 @@ ROUTERS: tuple[APIRouter, ...] = (
     certificates.router,
     keys.router,
     catalog.router,
+    deployments.router,
+    secrets.router,
+    ssh_keys.router,
+    registry_credentials.router,
     unbuilt.router,
     health.router,
 )

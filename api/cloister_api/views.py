@@ -4,17 +4,38 @@ A write is answered once the writer's own copy shows it; another replica's answe
 version to wait for in the header X-Consistency-Token.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from cloister_api.organizations import ID_ANNOTATION
 from cloister_clients.kube import KubeClient, Reflector
 from cloister_clients.kube.kinds import of
-from cloister_crds.kinds import Container, Deployment, Enclave, Host, Organization, Secret
+from cloister_crds.kinds import (
+    Container,
+    Deployment,
+    Enclave,
+    Host,
+    Organization,
+    RegistryCredential,
+    Secret,
+    SSHKey,
+)
 from cloister_crds.kinds.enclave import EnclavePhase
+from cloister_crds.kinds.meta import Resource
 
-__all__ = ["HeldContainer", "HeldEnclave", "Views", "hold", "hold_enclave"]
+__all__ = [
+    "Held",
+    "HeldContainer",
+    "HeldEnclave",
+    "Views",
+    "changed_at",
+    "hold",
+    "hold_enclave",
+    "owners_of",
+]
+
+T = TypeVar("T", bound=Resource)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +61,18 @@ class HeldContainer:
         return self.container.metadata.deletion_timestamp is not None
 
 
+@dataclass(frozen=True, slots=True)
+class Held(Generic[T]):
+    """Any other object, and what of its metadata the model does not keep."""
+
+    value: T
+    """The object."""
+    updated_at: str
+    """When it last changed in any way, as the server writes times."""
+    owners: Mapping[str, frozenset[str]]
+    """Wire names of the fields of spec -> managers that set them."""
+
+
 def hold(item: dict[str, Any]) -> HeldContainer:
     """Make a `HeldContainer` of an object of the API server.
 
@@ -48,20 +81,44 @@ def hold(item: dict[str, Any]) -> HeldContainer:
     pydantic.ValidationError
         When the object breaks a rule of its kind.
     """
+    return HeldContainer(Container.read(item), changed_at(item), owners_of(item))
+
+
+def holding(kind: type[T]) -> Callable[[dict[str, Any]], Held[T]]:
+    """Answer what makes a `Held` of an object of a kind.
+
+    Parameters
+    ----------
+    kind
+        The model.
+    """
+    return lambda item: Held(kind.read(item), changed_at(item), owners_of(item))
+
+
+def changed_at(item: dict[str, Any]) -> str:
+    """Answer when an object last changed, as its managed fields tell."""
     meta = item["metadata"]
     managed = meta.get("managedFields") or []
-    times = [part["time"] for part in managed if part.get("time")]
+    return str(max([meta["creationTimestamp"], *(p["time"] for p in managed if p.get("time"))]))
+
+
+def owners_of(item: Mapping[str, Any], part: str = "spec") -> dict[str, frozenset[str]]:
+    """Answer which managers set the fields below a part of an object.
+
+    Parameters
+    ----------
+    item
+        The object.
+    part
+        Such as ``spec``, or ``data`` of a core Secret.
+    """
     owners: dict[str, set[str]] = {}
-    for part in managed:
-        if part.get("subresource"):
+    for entry in item["metadata"].get("managedFields") or []:
+        if entry.get("subresource"):
             continue
-        for key in (part.get("fieldsV1") or {}).get("f:spec", {}):
-            owners.setdefault(key.removeprefix("f:"), set()).add(part.get("manager", ""))
-    return HeldContainer(
-        container=Container.read(item),
-        updated_at=max([meta["creationTimestamp"], *times]),
-        owners={name: frozenset(managers) for name, managers in owners.items()},
-    )
+        for key in (entry.get("fieldsV1") or {}).get(f"f:{part}", {}):
+            owners.setdefault(key.removeprefix("f:"), set()).add(entry.get("manager", ""))
+    return {name: frozenset(managers) for name, managers in owners.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,10 +172,16 @@ class Views:
         """Enclaves of all organizations."""
         self.hosts = Reflector(client, of(Host), Host.read)
         """Hosts."""
-        self.deployments = Reflector(client, of(Deployment), Deployment.read)
+        self.deployments = Reflector(client, of(Deployment), holding(Deployment))
         """Deployments of all organizations."""
         self.secrets = Reflector(client, of(Secret), Secret.read)
         """Secrets (csec) of all organizations; their values lie elsewhere."""
+        self.ssh_keys = Reflector(client, of(SSHKey), SSHKey.read)
+        """SSHKeys of all organizations."""
+        self.registry_credentials = Reflector(
+            client, of(RegistryCredential), RegistryCredential.read
+        )
+        """RegistryCredentials of all organizations; what they hold lies elsewhere."""
 
     @property
     def all(self) -> tuple[Reflector[Any], ...]:
@@ -130,6 +193,8 @@ class Views:
             self.hosts,
             self.deployments,
             self.secrets,
+            self.ssh_keys,
+            self.registry_credentials,
         )
 
     @property
@@ -151,14 +216,18 @@ class Views:
         """Answer the Secrets (csec) of a namespace."""
         return tuple(entry.value for entry in self.secrets.in_namespace(namespace).values())
 
-    def deployments_of(self, namespace: str) -> dict[str, Deployment]:
+    def held_deployments(self, namespace: str) -> dict[str, Held[Deployment]]:
         """Answer the Deployments of a namespace by repository; of several the first by name."""
-        found: dict[str, Deployment] = {}
+        found: dict[str, Held[Deployment]] = {}
         entries = self.deployments.in_namespace(namespace)
         for name in sorted(entries):
-            deployment = entries[name].value
-            found.setdefault(deployment.spec.repo, deployment)
+            held = entries[name].value
+            found.setdefault(held.value.spec.repo, held)
         return found
+
+    def deployments_of(self, namespace: str) -> dict[str, Deployment]:
+        """Answer the Deployments of a namespace by repository, without their metadata."""
+        return {repo: held.value for repo, held in self.held_deployments(namespace).items()}
 
     def deployment_of(self, namespace: str, repo: str) -> Deployment | None:
         """Answer the Deployment of a repository; None = there is none."""

@@ -28,7 +28,9 @@ __all__ = [
     "object_names",
     "preview_hostname",
     "preview_service_name",
+    "registry_secret_name",
     "secret_object_name",
+    "secret_value_name",
     "service_name",
     "short_hash",
     "snapshot_name",
@@ -302,3 +304,25 @@ def secret_object_name(name: str) -> str:
     elif re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", name) and len(name) <= SUBDOMAIN_LIMIT:
         return name
     return _fit(f"{name}!", limit=SUBDOMAIN_LIMIT, keep=_LABEL, prefix="s")
+
+
+def secret_value_name(secret: str) -> str:
+    """Answer the name of the core Secret that the facade makes for the value of a Secret (csec).
+
+    Parameters
+    ----------
+    secret
+        metadata.name of the csec.
+    """
+    return _fit(f"{secret}!value", limit=SUBDOMAIN_LIMIT, keep=_LABEL, prefix="s")
+
+
+def registry_secret_name(registry: str) -> str:
+    """Answer the name of the core Secret that the facade makes for a registry's credentials.
+
+    Parameters
+    ----------
+    registry
+        metadata.name of the RegistryCredential, such as ``ghcr``.
+    """
+    return _fit(f"{registry}!registry", limit=SUBDOMAIN_LIMIT, keep=_LABEL, prefix="r")

@@ -333,8 +333,12 @@ class World:
 
     async def apply_as(self, manager: str, body: dict[str, Any]) -> None:
         """Apply a Container as another field manager."""
-        async with KubeClient(self.kube.config, field_manager=manager, user_agent="tests") as kube:
+        async with self.as_manager(manager) as kube:
             await kube.apply(of(Container), body, self.namespace)
+
+    def as_manager(self, manager: str) -> KubeClient:
+        """Answer a client with all rights that writes under another name."""
+        return KubeClient(self.kube.config, field_manager=manager, user_agent="tests")
 
     @contextlib.asynccontextmanager
     async def ledger(self) -> AsyncIterator[AsyncEngine]:

@@ -8,7 +8,7 @@ from pydantic_core import PydanticCustomError
 from cloister_api.schemas.envelope import Body
 from cloister_crds.kinds.container import HOSTNAME_PATTERN, NAME_PATTERN, REPO_PATTERN
 
-__all__ = ["PATTERN_WORDS", "Changes", "Create", "Validate", "ValidateName"]
+__all__ = ["PATTERN_WORDS", "Changes", "Create", "Id", "Repo", "Tag", "Validate", "ValidateName"]
 
 VARIABLE_NAME = r"^[A-Za-z_][A-Za-z0-9_]*$"
 

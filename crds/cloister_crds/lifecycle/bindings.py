@@ -7,10 +7,11 @@ secret of that name, else an organization secret that the Container binds.
 from collections.abc import Iterable
 
 from cloister_crds.config.model import ServiceConfig
+from cloister_crds.kinds.container import Container
 from cloister_crds.kinds.secret import Secret
 from cloister_crds.lifecycle.observed import SecretRefKey
 
-__all__ = ["bind", "named_secrets"]
+__all__ = ["bind", "bound_by", "named_secrets"]
 
 
 def named_secrets(config: ServiceConfig) -> tuple[str, ...]:
@@ -57,3 +58,28 @@ def bind(
             reference = secret.spec.secret_ref
             found.append(SecretRefKey(name=name, secret=reference.name, key=reference.key))
     return tuple(found), tuple(lacking)
+
+
+def bound_by(secret: Secret, containers: Iterable[Container]) -> tuple[str, ...]:
+    """Answer the names of the Containers that bind a Secret, ordered, each once.
+
+    An organization secret is bound by name. A repository secret belongs to all Containers of its
+    repository, whether or not their files name it.
+
+    Parameters
+    ----------
+    secret
+        The Secret (csec).
+    containers
+        All Containers of the namespace.
+    """
+    spec = secret.spec
+    return tuple(
+        sorted(
+            {
+                each.display_name
+                for each in containers
+                if (spec.repo == each.spec.repo if spec.repo else spec.name in each.spec.secrets)
+            }
+        )
+    )

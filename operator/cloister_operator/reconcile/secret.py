@@ -6,6 +6,7 @@ from cloister_clients.kube import NotFound
 from cloister_clients.kube.kinds import SECRET
 from cloister_crds.kinds import Container, Secret
 from cloister_crds.kinds.meta import PAUSED_ANNOTATION
+from cloister_crds.lifecycle.bindings import bound_by
 from cloister_crds.lifecycle.conditions import Finding, merge
 from cloister_operator.context import ProcessContext
 from cloister_operator.keys import Key
@@ -13,7 +14,7 @@ from cloister_operator.patches import merge_patch
 from cloister_operator.reconcile.result import DONE, Result
 from cloister_operator.watched import CONTAINER, SECRET_KIND, Body
 
-__all__ = ["bound_by", "reconcile_secret", "value_finding", "written_at"]
+__all__ = ["reconcile_secret", "value_finding", "written_at"]
 
 USED_BY_LIMIT = 1000
 """How many names status.usedBy holds; the schema's bound."""
@@ -68,24 +69,6 @@ async def reconcile_secret(context: ProcessContext, key: Key) -> Result:
             key, SECRET_KIND, key.namespace, key.name, {"status": patch}
         )
     return Result(wrote=bool(patch))
-
-
-def bound_by(secret: Secret, containers: list[Container]) -> tuple[str, ...]:
-    """Answer the names of the Containers that bind a Secret, ordered, each once.
-
-    An organization secret is bound by name. A repository secret belongs to all Containers of its
-    repository, whether or not they name it.
-    """
-    spec = secret.spec
-    return tuple(
-        sorted(
-            {
-                each.display_name
-                for each in containers
-                if (spec.repo == each.spec.repo if spec.repo else spec.name in each.spec.secrets)
-            }
-        )
-    )
 
 
 def value_finding(secret: Secret, core: Body | None) -> Finding:

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from cloister_crds.kinds import Container, Secret
-from cloister_operator.reconcile.secret import bound_by, value_finding, written_at
+from cloister_crds.lifecycle.bindings import bound_by
+from cloister_operator.reconcile.secret import value_finding, written_at
 
 
 def secret(*, repo: str | None = None) -> Secret:

@@ -1,0 +1,85 @@
+"""Bodies of the endpoints beside containers (client contract, sections 2 and 3)."""
+
+from typing import Annotated, Any
+
+from pydantic import Field, StringConstraints
+
+from cloister_api.schemas.containers import Id, Repo, Tag
+from cloister_api.schemas.envelope import Body
+from cloister_crds.kinds.secret import SECRET_NAME_PATTERN
+
+__all__ = [
+    "DeploymentChange",
+    "DeploymentUpdate",
+    "KeyCreate",
+    "RegistryLogin",
+    "SecretCreate",
+    "SecretValue",
+]
+
+MOST_VALUE = 512 * 1024
+"""Longest value of a secret, in characters: it has to fit into a core Secret of 1 MiB."""
+KEBAB_PATTERN = r"^[a-z0-9]+(-[a-z0-9]+)*$"
+"""kebab-case (spec, "Limits")."""
+
+Value = Annotated[str, StringConstraints(min_length=1, max_length=MOST_VALUE)]
+
+
+class SecretCreate(Body):
+    """Body of POST /api/secrets."""
+
+    name: Annotated[
+        str, StringConstraints(min_length=1, max_length=253, pattern=SECRET_NAME_PATTERN)
+    ]
+    """Name as configuration files write it."""
+    value: Value = Field(repr=False)
+    """The value."""
+    repo: Repo | None = None
+    """Makes it a secret of this repository; None = of the organization."""
+
+
+class SecretValue(Body):
+    """Body of PUT /api/secrets/:name."""
+
+    value: Value = Field(repr=False)
+    """The new value."""
+
+
+class KeyCreate(Body):
+    """Body of POST /api/ssh-keys."""
+
+    name: Annotated[str, StringConstraints(min_length=1, max_length=253, pattern=KEBAB_PATTERN)]
+    """Name in kebab-case."""
+    public_key: Annotated[str, StringConstraints(min_length=1, max_length=16_384)]
+    """One line of an OpenSSH public key file."""
+
+
+class RegistryLogin(Body):
+    """Body of PUT /api/registry-credentials/:registry."""
+
+    username: str | None = None
+    """User name, for ghcr and dockerhub."""
+    token: str | None = Field(default=None, repr=False)
+    """Token, for ghcr and dockerhub."""
+    key: str | dict[str, Any] | None = Field(default=None, repr=False)
+    """Key of a service account as JSON, text or object, for gcr."""
+
+
+class DeploymentChange(Body):
+    """Body of PATCH /api/deployments/:id."""
+
+    default_staging: bool
+    """Whether updates wait where a container says nothing."""
+
+
+class DeploymentUpdate(Body):
+    """Body of POST /api/deployments/:id/update."""
+
+    tag: Tag
+    """Tag to deploy."""
+    staging: bool | None = None
+    """Whether the updates wait; None = the deployment's default."""
+    instance_ids: Annotated[list[Id], Field(max_length=1000)] | None = None
+    """Containers to update; None = all of the deployment."""
+    promote_release: bool = False
+    """Refused: no source of repositories is written to."""

@@ -1,0 +1,195 @@
+"""Deployments: the containers of one repository, their default of staging, updates of all."""
+
+import asyncio
+from typing import Any
+
+from cloister_api.errors import (
+    ApiError,
+    bad_request,
+    conflict,
+    from_kube,
+    not_found,
+    payment_required,
+)
+from cloister_api.principal import Principal
+from cloister_api.records import record, standing
+from cloister_api.resolution import Resolution, refusal_of_source
+from cloister_api.resource_records import deployment_record, identifier
+from cloister_api.schemas.containers import Changes
+from cloister_api.schemas.resources import DeploymentUpdate
+from cloister_api.services.changes import Changing
+from cloister_api.views import Held, HeldContainer, Views
+from cloister_clients.kube import KubeClient, KubeError, NotFound
+from cloister_clients.kube.kinds import of
+from cloister_clients.sources import SourceError
+from cloister_crds.kinds import Deployment
+from cloister_crds.kinds.container import ContainerPhase
+from cloister_crds.lifecycle.limits import billing_of
+from cloister_crds.lifecycle.observed import Tiers
+
+__all__ = ["Deployments"]
+
+_SETTLED = {ContainerPhase.READY, ContainerPhase.FAILED}
+
+
+class Deployments:
+    """The deployments of all organizations."""
+
+    def __init__(
+        self,
+        *,
+        client: KubeClient,
+        views: Views,
+        resolution: Resolution,
+        changing: Changing,
+        containers_domain: str,
+        gitops_managers: tuple[str, ...],
+        write_wait: float,
+    ) -> None:
+        self._client = client
+        self._views = views
+        self._resolution = resolution
+        self._changing = changing
+        self._domain = containers_domain
+        self._gitops = frozenset(gitops_managers)
+        self._write_wait = write_wait
+
+    def all(self, principal: Principal) -> list[dict[str, Any]]:
+        """Answer the records of all deployments, by repository."""
+        held = self._views.held_deployments(principal.namespace)
+        return [self._record(principal, held[repo]) for repo in sorted(held)]
+
+    async def change(
+        self, principal: Principal, given: str, *, default_staging: bool
+    ) -> dict[str, Any]:
+        """Change the default of staging.
+
+        Raises
+        ------
+        ApiError
+            404 when there is none; 409 when a GitOps manager owns it.
+        KubeError
+            When the cluster refuses or does not answer.
+        """
+        held = self._with_id(principal, given)
+        for manager in sorted(self._gitops & held.owners.get("defaultStaging", frozenset())):
+            raise conflict(
+                f"{manager} manages defaultStaging of this deployment; make the change in its "
+                "repository"
+            )
+        meta = held.value.metadata
+        patch = {"metadata": {"uid": meta.uid}, "spec": {"defaultStaging": default_staging}}
+        try:
+            item = await self._client.merge_patch(
+                of(Deployment), meta.name, patch, principal.namespace
+            )
+        except NotFound as error:
+            raise not_found("deployment") from error
+        version = item["metadata"]["resourceVersion"]
+        await self._views.deployments.reached(version, within=self._write_wait)
+        return self._record(principal, self._with_id(principal, given))
+
+    async def update(
+        self, principal: Principal, given: str, body: DeploymentUpdate
+    ) -> list[dict[str, Any]]:
+        """Bring a tag to containers of a deployment, each for itself.
+
+        Returns
+        -------
+        list[dict[str, Any]]
+            One result for each container that was targeted, in the order of their creation.
+
+        Raises
+        ------
+        ApiError
+            404 when there is no such deployment; 400 for wrong identifiers, a tag that does not
+            resolve, or ``promote_release``; 402 without a subscription. Nothing is written then.
+        """
+        held = self._with_id(principal, given)
+        if body.promote_release:
+            raise bad_request(
+                "promote_release",
+                "promote_release: sources of repositories are only read here; publish the release "
+                "at the source and leave this out",
+            )
+        targets = self._targets(principal, held.value, body.instance_ids)
+        if not billing_of(principal.organization).container_subscription:
+            raise payment_required()
+        try:
+            await self._resolution.find(
+                held.value.spec.repo, body.tag, Tiers.of(principal.organization)
+            )
+        except SourceError as error:
+            raise refusal_of_source(error) from error
+        staging = held.value.spec.default_staging if body.staging is None else body.staging
+        changes = Changes(tag=body.tag, staging=staging)
+        results = (self._update_one(principal, held.value, one, changes) for one in targets)
+        return list(await asyncio.gather(*results))
+
+    def _targets(
+        self, principal: Principal, deployment: Deployment, wanted: list[str] | None
+    ) -> list[HeldContainer]:
+        """Answer the containers that are meant.
+
+        Raises
+        ------
+        ApiError
+            400 when the list is empty or names what is none of the deployment.
+        """
+        own = [
+            one
+            for one in self._views.containers_of(principal.namespace)
+            if one.container.spec.repo == deployment.spec.repo
+        ]
+        if wanted is None:
+            return own
+        if not wanted:
+            raise bad_request(
+                "instance_ids", "instance_ids: is empty; leave it out to update all containers"
+            )
+        known = {one.id for one in own}
+        foreign = sorted(set(wanted) - known)
+        if foreign:
+            raise bad_request(
+                "instance_ids",
+                f"instance_ids: {foreign[0]} is no container of this deployment; take it out",
+            )
+        return [one for one in own if one.id in set(wanted)]
+
+    async def _update_one(
+        self, principal: Principal, deployment: Deployment, held: HeldContainer, changes: Changes
+    ) -> dict[str, Any]:
+        """Update one container, or say why not."""
+        where = standing(held.container)
+        result: dict[str, Any] = {"container_id": held.id, "name": held.container.display_name}
+        if where.updating:
+            return {**result, "status": "skipped", "error": "update already in progress"}
+        if where.phase not in _SETTLED:
+            return {**result, "status": "skipped", "error": "instance is not running"}
+        try:
+            changed = await self._changing.relaunch(principal, held, changes)
+        except ApiError as error:
+            return {**result, "status": "failed", "error": error.message}
+        except KubeError as error:
+            return {**result, "status": "failed", "error": from_kube(error).message}
+        shown = record(
+            changed.held, principal.organization, deployment, containers_domain=self._domain
+        )
+        return {**result, "status": "updating", "container": shown}
+
+    def _with_id(self, principal: Principal, given: str) -> Held[Deployment]:
+        """Answer the deployment of an identifier.
+
+        Raises
+        ------
+        ApiError
+            404 when the organization has none.
+        """
+        for held in self._views.held_deployments(principal.namespace).values():
+            if identifier(held.value.metadata) == given:
+                return held
+        raise not_found("deployment")
+
+    def _record(self, principal: Principal, held: Held[Deployment]) -> dict[str, Any]:
+        containers = self._views.containers_of(principal.namespace)
+        return deployment_record(held, (one.container for one in containers))

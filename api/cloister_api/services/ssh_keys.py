@@ -1,0 +1,100 @@
+"""SSH keys of an organization, for its debug containers."""
+
+from typing import Any
+
+from pydantic import ValidationError
+
+from cloister_api.errors import bad_request, conflict, not_found
+from cloister_api.principal import Principal
+from cloister_api.resource_records import key_record
+from cloister_api.schemas.resources import KeyCreate
+from cloister_api.services.reading import Reading
+from cloister_api.services.secrets import in_use
+from cloister_api.views import HeldContainer, Views
+from cloister_clients.kube import AlreadyExists, Invalid, KubeClient
+from cloister_clients.kube.kinds import of
+from cloister_crds.kinds import SSHKey
+from cloister_crds.kinds.meta import ObjectMeta
+from cloister_crds.kinds.sshkey import SSHKeySpec
+
+__all__ = ["SSHKeys"]
+
+
+class SSHKeys:
+    """The SSH keys of all organizations."""
+
+    def __init__(
+        self, *, client: KubeClient, views: Views, reading: Reading, write_wait: float
+    ) -> None:
+        self._client = client
+        self._views = views
+        self._reading = reading
+        self._write_wait = write_wait
+
+    def all(self, principal: Principal) -> list[dict[str, Any]]:
+        """Answer the records of all keys, by name."""
+        entries = self._views.ssh_keys.in_namespace(principal.namespace)
+        keys = (entries[name].value for name in sorted(entries))
+        held = self._views.containers_of(principal.namespace)
+        return [
+            key_record(key, users_of(key.metadata.name, held))
+            for key in keys
+            if key.metadata.deletion_timestamp is None
+        ]
+
+    async def create(self, principal: Principal, body: KeyCreate) -> dict[str, Any]:
+        """Register a key.
+
+        Raises
+        ------
+        ApiError
+            409 when the name is taken; 400 when the text is no public key.
+        KubeError
+            When the cluster refuses or does not answer.
+        """
+        try:
+            spec = SSHKeySpec(public_key=body.public_key.strip())
+        except ValidationError as error:
+            problem = str(error.errors(include_url=False, include_input=False)[0]["msg"])
+            raise bad_request("public_key", f"public_key: {problem}") from error
+        meta = ObjectMeta(name=body.name, namespace=principal.namespace)
+        key = SSHKey(metadata=meta, spec=spec)
+        try:
+            item = await self._client.create(of(SSHKey), key.manifest())
+        except AlreadyExists as error:
+            raise conflict(
+                f"name: an SSH key named {body.name} exists already; choose another name"
+            ) from error
+        except Invalid as error:
+            raise bad_request("public_key", error.message) from error
+        version = item["metadata"]["resourceVersion"]
+        await self._views.ssh_keys.reached(version, within=self._write_wait)
+        return key_record(SSHKey.read(item), ())
+
+    async def delete(self, principal: Principal, name: str) -> None:
+        """Delete a key that no container names.
+
+        Raises
+        ------
+        ApiError
+            404 when there is none; 409 that names the containers which use it.
+        KubeError
+            When the cluster refuses or does not answer.
+        """
+        entry = self._views.ssh_keys.get(name, principal.namespace)
+        if entry is None or entry.value.metadata.deletion_timestamp is not None:
+            raise not_found("SSH key")
+        users = users_of(name, await self._reading.list_now(principal.namespace))
+        if users:
+            raise in_use(f"SSH key {name}", users)
+        uid = entry.value.metadata.uid
+        await self._client.delete(of(SSHKey), name, principal.namespace, uid=uid)
+        await self._views.ssh_keys.until(
+            lambda: self._views.ssh_keys.by_uid(uid) is None, within=self._write_wait
+        )
+
+
+def users_of(name: str, held: list[HeldContainer]) -> tuple[str, ...]:
+    """Answer the names of the containers that name a key, ordered, each once."""
+    named = (one.container for one in held if name in one.container.spec.ssh_keys)
+    return tuple(sorted({each.display_name for each in named}))

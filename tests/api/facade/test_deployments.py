@@ -1,0 +1,186 @@
+"""/api/deployments: counts, the default of staging, updates of all containers of a repository."""
+
+from typing import Any
+
+import httpx
+import pytest
+
+from cloister_clients.kube.kinds import of
+from cloister_crds.kinds import Deployment
+from tests.support.facade import Facade, World
+from tests.support.waiting import until
+
+READY = {"phase": "ready", "currentTag": "v1.0.0"}
+UNKNOWN = "00000000-0000-4000-8000-000000000000"
+
+
+async def made(client: httpx.AsyncClient, world: World, name: str, **status: Any) -> str:
+    """Create a container, let its status be written, and answer its identifier."""
+    answer = await client.post("/api/containers", json=world.body(name))
+    assert answer.status_code == 201, answer.text
+    if status:
+        await world.report(name, **status)
+
+        async def shown() -> bool:
+            record = (await client.get(answer.headers["location"])).json()
+            return bool(record["status"] == status["phase"])
+
+        await until(shown, what="the status")
+    return str(answer.json()["id"])
+
+
+async def test_counts_follow_the_containers(facade: Facade, world: World) -> None:
+    async with facade.client(world.key) as client:
+        assert (await client.get("/api/deployments")).json() == []
+        await made(client, world, "a", **READY)
+        await made(client, world, "b", phase="failed")
+        last = await made(client, world, "c")
+        (record,) = (await client.get("/api/deployments")).json()
+        assert record == {
+            "id": record["id"],
+            "repo": world.repo,
+            "default_staging": False,
+            "created_at": record["created_at"],
+            "updated_at": record["updated_at"],
+            "instance_count": 3,
+            "ready_count": 1,
+            "failed_count": 1,
+            "stopped_count": 0,
+            "deploying_count": 1,
+        }
+        container = (await client.get(f"/api/containers/{last}")).json()
+        assert container["deployment_id"] == record["id"]
+        await client.post(f"/api/containers/{last}/stop")
+        (record,) = (await client.get("/api/deployments")).json()
+        assert (record["stopped_count"], record["deploying_count"]) == (1, 0)
+
+
+async def test_the_default_of_staging_is_changed(facade: Facade, world: World) -> None:
+    async with facade.client(world.key) as client:
+        await made(client, world, "a")
+        (record,) = (await client.get("/api/deployments")).json()
+        path = f"/api/deployments/{record['id']}"
+        answer = await client.patch(path, json={"default_staging": True})
+        assert answer.status_code == 200, answer.text
+        assert answer.json()["default_staging"] is True
+        assert (await client.get("/api/deployments")).json() == [answer.json()]
+        assert (await client.get("/api/containers")).json()[0]["staging"] is True
+        for body in ({}, {"default_staging": "yes"}, {"default_staging": True, "more": 1}):
+            assert (await client.patch(path, json=body)).status_code == 400
+        missing = await client.patch(f"/api/deployments/{UNKNOWN}", json={"default_staging": True})
+        assert missing.status_code == 404
+
+
+async def test_an_update_of_all_tells_each_result(facade: Facade, world: World) -> None:
+    async with facade.client(world.key) as client:
+        ready = await made(client, world, "ready", **READY)
+        failed = await made(client, world, "failed", phase="failed")
+        busy = await made(client, world, "busy")
+        (record,) = (await client.get("/api/deployments")).json()
+        path = f"/api/deployments/{record['id']}/update"
+        answer = await client.post(path, json={"tag": "v1.1.0"})
+        assert answer.status_code == 200, answer.text
+        results = {each["container_id"]: each for each in answer.json()["results"]}
+        assert {key: each["status"] for key, each in results.items()} == {
+            ready: "updating",
+            failed: "updating",
+            busy: "skipped",
+        }
+        assert results[busy]["error"] == "instance is not running"
+        assert results[ready]["container"]["update_tag"] == "v1.1.0"
+        assert results[ready]["name"] == "ready"
+        item = await world.container("ready")
+        assert item is not None
+        assert (item["spec"]["tag"], item["spec"]["staging"]) == ("v1.1.0", False)
+
+        again = await client.post(
+            path, json={"tag": "v1.1.0", "staging": True, "instance_ids": [ready]}
+        )
+        (result,) = again.json()["results"]
+        assert (result["status"], result["error"]) == ("skipped", "update already in progress")
+
+
+async def test_what_git_manages_fails_alone(facade: Facade, world: World) -> None:
+    async with facade.client(world.key) as client:
+        await made(client, world, "mine", **READY)
+        spec = {"repo": world.repo, "tag": "v1.0.0"}
+        body = {
+            "apiVersion": "cloister.dev/v1alpha1",
+            "kind": "Container",
+            "metadata": {"name": "theirs"},
+            "spec": spec,
+        }
+        await world.apply_as("kustomize-controller", body)
+        await world.report("theirs", **READY)
+
+        async def two_are_ready() -> bool:
+            (record,) = (await client.get("/api/deployments")).json()
+            return bool(record["ready_count"] == 2)
+
+        await until(two_are_ready, what="both containers")
+        (record,) = (await client.get("/api/deployments")).json()
+        answer = await client.post(
+            f"/api/deployments/{record['id']}/update", json={"tag": "v1.1.0", "staging": True}
+        )
+        results = {each["name"]: each for each in answer.json()["results"]}
+        assert results["mine"]["status"] == "updating"
+        assert results["theirs"]["status"] == "failed"
+        assert "kustomize-controller" in results["theirs"]["error"]
+        item = await world.container("mine")
+        assert item is not None
+        assert item["spec"]["staging"] is True
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "field"),
+    [
+        ({}, 400, "tag"),
+        ({"tag": "v1.1.0", "instance_ids": []}, 400, "instance_ids"),
+        ({"tag": "v1.1.0", "instance_ids": [UNKNOWN]}, 400, "instance_ids"),
+        ({"tag": "v1.1.0", "promote_release": True}, 400, "promote_release"),
+        ({"tag": "v9.9.9"}, 400, "tag"),
+    ],
+)
+async def test_a_wrong_update_writes_nothing(
+    facade: Facade, world: World, body: dict[str, Any], status: int, field: str
+) -> None:
+    async with facade.client(world.key) as client:
+        await made(client, world, "a", **READY)
+        (record,) = (await client.get("/api/deployments")).json()
+        before = await world.container("a")
+        answer = await client.post(f"/api/deployments/{record['id']}/update", json=body)
+        assert answer.status_code == status, answer.text
+        assert field in answer.json()["error"]
+        after = await world.container("a")
+        assert before is not None
+        assert after is not None
+        assert after["spec"] == before["spec"]
+
+
+async def test_without_a_subscription_nothing_is_updated(facade: Facade, world: World) -> None:
+    async with facade.client(world.key) as client:
+        await made(client, world, "a", **READY)
+        (record,) = (await client.get("/api/deployments")).json()
+        path = f"/api/deployments/{record['id']}/update"
+        await world.change_organization(billing={"containerSubscription": False})
+
+        async def unpaid() -> bool:
+            return (await client.post(path, json={"tag": "v1.1.0"})).status_code == 402
+
+        await until(unpaid, what="the lapse to be seen")
+
+
+async def test_another_organization_learns_nothing(
+    facade: Facade, world: World, other_world: World
+) -> None:
+    async with facade.client(world.key) as client:
+        await made(client, world, "a")
+        (record,) = (await client.get("/api/deployments")).json()
+    async with facade.client(other_world.key) as client:
+        assert (await client.get("/api/deployments")).json() == []
+        for given in (record["id"], UNKNOWN):
+            change = await client.patch(f"/api/deployments/{given}", json={"default_staging": True})
+            update = await client.post(f"/api/deployments/{given}/update", json={"tag": "v1.1.0"})
+            assert change.status_code == update.status_code == 404
+    items = (await world.kube.list(of(Deployment), world.namespace)).items
+    assert all(not item["spec"].get("defaultStaging") for item in items)

@@ -1,0 +1,192 @@
+"""/api/secrets: names in custom resources, values in core Secrets alone."""
+
+import asyncio
+from base64 import b64decode
+from typing import Any
+
+import pytest
+
+from cloister_clients.kube.kinds import SECRET, of
+from cloister_crds.kinds import Secret
+from cloister_crds.names import secret_object_name, secret_value_name
+from tests.support.facade import Facade, World
+
+FIRST, SECOND = "made-up-value-1", "made-up-value-2"
+
+
+async def value_of(world: World, name: str) -> str:
+    """Read the value of a secret where the operator would."""
+    secret = await world.kube.get(of(Secret), secret_object_name(name), world.namespace)
+    reference = secret["spec"]["secretRef"]
+    core = await world.kube.get(SECRET, reference["name"], world.namespace)
+    assert core["metadata"]["ownerReferences"][0]["uid"] == secret["metadata"]["uid"]
+    return b64decode(core["data"][reference["key"]]).decode()
+
+
+async def everything(world: World) -> str:
+    """Answer all custom resources of the namespace and the audit trail as one text."""
+    secrets = (await world.kube.list(of(Secret), world.namespace)).items
+    return f"{secrets} {await world.containers()} {await world.audit()}"
+
+
+async def test_the_life_of_a_secret(facade: Facade, world: World) -> None:
+    async with facade.client(world.key) as client:
+        made = await client.post("/api/secrets", json={"name": "API_KEY", "value": FIRST})
+        assert made.status_code == 201, made.text
+        record = made.json()
+        assert set(record) == {"id", "name", "created_at", "updated_at", "used_by"}
+        assert (record["name"], record["used_by"]) == ("API_KEY", [])
+        assert made.headers["location"] == "/api/secrets/API_KEY"
+        assert (await client.get("/api/secrets")).json() == [record]
+        assert await value_of(world, "API_KEY") == FIRST
+
+        body = world.body("web", secrets=["API_KEY"])
+        container = (await client.post("/api/containers", json=body)).headers["location"]
+        shown = (await client.get("/api/secrets/API_KEY")).json()
+        assert shown["used_by"] == ["web"]
+
+        changed = await client.put("/api/secrets/API_KEY", json={"value": SECOND})
+        assert changed.status_code == 200, changed.text
+        assert changed.json()["updated_at"] >= record["updated_at"]
+        assert (await client.get("/api/secrets/API_KEY")).json() == changed.json()
+        assert await value_of(world, "API_KEY") == SECOND
+
+        refused = await client.delete("/api/secrets/API_KEY")
+        assert refused.status_code == 409
+        assert (refused.json()["code"], refused.json()["used_by"]) == ("CONFLICT", ["web"])
+        assert "web" in refused.json()["error"]
+
+        assert (await client.delete(container)).status_code == 204
+        gone = await client.delete("/api/secrets/API_KEY")
+        assert (gone.status_code, gone.content) == (204, b"")
+        assert (await client.get("/api/secrets/API_KEY")).status_code == 404
+        assert (await client.get("/api/secrets")).json() == []
+    name = secret_value_name(secret_object_name("API_KEY"))
+    cores = (await world.kube.list(SECRET, world.namespace)).items
+    assert name not in [each["metadata"]["name"] for each in cores]
+    told = await everything(world) + facade.log.read_text()
+    assert FIRST not in told
+    assert SECOND not in told
+
+
+async def test_two_spellings_are_two_secrets(facade: Facade, world: World) -> None:
+    async with facade.client(world.key) as client:
+        for name in ("TLS_KEY", "tls-key"):
+            body = {"name": name, "value": f"value of {name}"}
+            assert (await client.post("/api/secrets", json=body)).status_code == 201
+        listed = (await client.get("/api/secrets")).json()
+        assert [each["name"] for each in listed] == ["TLS_KEY", "tls-key"]
+        assert await value_of(world, "tls-key") == "value of tls-key"
+
+
+async def test_a_name_is_had_once(facade: Facade, world: World) -> None:
+    async with facade.client(world.key) as client:
+        body = {"name": "API_KEY", "value": FIRST}
+        answers = await asyncio.gather(*(client.post("/api/secrets", json=body) for _ in range(4)))
+        assert sorted(each.status_code for each in answers) == [201, 409, 409, 409]
+        repository = {**body, "repo": world.repo}
+        assert (await client.post("/api/secrets", json=repository)).status_code == 409
+        assert await value_of(world, "API_KEY") == FIRST
+
+
+async def test_a_repositorys_secret_is_used_by_its_containers(facade: Facade, world: World) -> None:
+    async with facade.client(world.key) as client:
+        body = {"name": "API_KEY", "value": FIRST, "repo": world.repo}
+        assert (await client.post("/api/secrets", json=body)).json()["repo"] == world.repo
+        await client.post("/api/containers", json=world.body("web"))
+        assert (await client.get("/api/secrets/API_KEY")).json()["used_by"] == ["web"]
+        assert (await client.delete("/api/secrets/API_KEY")).status_code == 409
+
+
+async def test_a_create_that_was_interrupted_is_completed(facade: Facade, world: World) -> None:
+    name = secret_object_name("API_KEY")
+    spec: dict[str, Any] = {"name": "API_KEY", "secretRef": {"name": secret_value_name(name)}}
+    body = {"metadata": {"name": name}, "spec": spec}
+    await world.kube.create(of(Secret), body, world.namespace)
+    async with facade.client(world.key) as client:
+        answer = await client.post("/api/secrets", json={"name": "API_KEY", "value": FIRST})
+        assert answer.status_code == 201, answer.text
+        assert await value_of(world, "API_KEY") == FIRST
+        again = await client.post("/api/secrets", json={"name": "API_KEY", "value": SECOND})
+        assert again.status_code == 409
+        assert await value_of(world, "API_KEY") == FIRST
+
+
+async def test_what_an_earlier_secret_left_is_replaced(facade: Facade, world: World) -> None:
+    async with facade.client(world.key) as client:
+        await client.post("/api/secrets", json={"name": "API_KEY", "value": FIRST})
+        # Deleted by kubectl, and the garbage collector has not come by yet.
+        await world.kube.delete(of(Secret), secret_object_name("API_KEY"), world.namespace)
+        answer = await client.post("/api/secrets", json={"name": "API_KEY", "value": SECOND})
+        assert answer.status_code == 201, answer.text
+    assert await value_of(world, "API_KEY") == SECOND
+
+
+async def test_a_core_secret_of_another_program_is_left_alone(facade: Facade, world: World) -> None:
+    name = secret_value_name(secret_object_name("API_KEY"))
+    foreign = {"metadata": {"name": name}, "stringData": {"value": "theirs"}}
+    await world.kube.create(SECRET, foreign, world.namespace)
+    async with facade.client(world.key) as client:
+        answer = await client.post("/api/secrets", json={"name": "API_KEY", "value": FIRST})
+        assert answer.status_code == 409
+        assert name in answer.json()["error"]
+    core = await world.kube.get(SECRET, name, world.namespace)
+    assert b64decode(core["data"]["value"]) == b"theirs"
+
+
+@pytest.mark.parametrize("part", [{"stringData": {"tls": "theirs"}}, {"data": {"tls": "dGhlaXJz"}}])
+async def test_a_value_that_git_manages_is_not_changed(
+    facade: Facade, world: World, part: dict[str, Any]
+) -> None:
+    spec = {"name": "tls-key", "secretRef": {"name": "from-git", "key": "tls"}}
+    await world.kube.create(
+        of(Secret), {"metadata": {"name": "tls-key"}, "spec": spec}, world.namespace
+    )
+    core = {"metadata": {"name": "from-git"}, **part}
+    async with world.as_manager("kustomize-controller") as kube:
+        await kube.apply(SECRET, core, world.namespace)
+    async with facade.client(world.key) as client:
+        answer = await client.put("/api/secrets/tls-key", json={"value": FIRST})
+        assert answer.status_code == 409
+        assert "kustomize-controller" in answer.json()["error"]
+    found = await world.kube.get(SECRET, "from-git", world.namespace)
+    assert b64decode(found["data"]["tls"]) == b"theirs"
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"value": "x"}, "name"),
+        ({"name": "API_KEY"}, "value"),
+        ({"name": "API_KEY", "value": ""}, "value"),
+        ({"name": "Api_Key", "value": "x"}, "name"),
+        ({"name": "a--b", "value": "x"}, "name"),
+        ({"name": "API_KEY", "value": "a\x00b"}, "value"),
+        ({"name": "API_KEY", "value": "x", "extra": 1}, "extra"),
+        ({"name": "API_KEY", "value": "x", "repo": "nobody"}, "repo"),
+    ],
+)
+async def test_wrong_bodies_are_refused_by_field(
+    facade: Facade, world: World, body: dict[str, Any], field: str
+) -> None:
+    async with facade.client(world.key) as client:
+        answer = await client.post("/api/secrets", json=body)
+        assert (answer.status_code, answer.json()["code"]) == (400, "BAD_REQUEST")
+        assert answer.json()["details"][0]["field"] == field
+        assert (await client.get("/api/secrets")).json() == []
+
+
+async def test_another_organization_learns_nothing(
+    facade: Facade, world: World, other_world: World
+) -> None:
+    async with facade.client(world.key) as client:
+        await client.post("/api/secrets", json={"name": "API_KEY", "value": FIRST})
+    async with facade.client(other_world.key) as client:
+        assert (await client.get("/api/secrets")).json() == []
+        for method in ("GET", "PUT", "DELETE"):
+            body = {"value": SECOND} if method == "PUT" else None
+            there = await client.request(method, "/api/secrets/API_KEY", json=body)
+            nowhere = await client.request(method, "/api/secrets/NO_SUCH", json=body)
+            assert there.status_code == nowhere.status_code == 404
+            assert there.json()["error"] == nowhere.json()["error"]
+    assert await value_of(world, "API_KEY") == FIRST
