@@ -10,7 +10,10 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass
 
 from cloister_api.accounts import Accounts, accounts
+from cloister_api.certificates.account import Account
 from cloister_api.certificates.authority import Authority
+from cloister_api.certificates.challenges import ChallengeRecords
+from cloister_api.certificates.queue import CertificateQueue
 from cloister_api.encoding import Encoder
 from cloister_api.keyring import KeyRing
 from cloister_api.ledger.audit import AuditTrail
@@ -36,7 +39,7 @@ from cloister_clients.kube import KubeClient, KubeConfig
 from cloister_clients.registry import RegistryClient
 from cloister_clients.sources import provider_from
 
-__all__ = ["FIELD_MANAGER", "Context", "authority_of", "material_of", "running"]
+__all__ = ["FIELD_MANAGER", "Context", "check_issuer", "material_of", "running"]
 
 logger = logging.getLogger(__name__)
 
@@ -115,6 +118,42 @@ def authority_of(settings: ApiSettings) -> Authority | None:
     return Authority.read(own.certificate, own.key)
 
 
+def check_issuer(settings: ApiSettings) -> None:
+    """Read every key and certificate that signing needs, to tell early what is missing.
+
+    Raises
+    ------
+    AuthorityError
+        When one cannot be used.
+    """
+    authority_of(settings)
+    acme = settings.certificates and settings.certificates.acme
+    if acme:
+        Account(acme)
+        ChallengeRecords(acme.dns)
+
+
+def queue_of(
+    settings: ApiSettings, orders: CertificateOrders, clock: Clock, views: Views
+) -> CertificateQueue | None:
+    """Make the queue of the ACME account; None = there is none.
+
+    Raises
+    ------
+    AuthorityError
+        When one of its keys cannot be read.
+    """
+    acme = settings.certificates and settings.certificates.acme
+    if not acme:
+        return None
+
+    def wanted(uid: str) -> bool:
+        entry = views.enclaves.by_uid(uid)
+        return not views.enclaves.ready or (entry is not None and entry.value.live)
+
+    return CertificateQueue(acme, orders, clock, wanted)
+
+
 @contextlib.asynccontextmanager
 async def running(
     settings: ApiSettings, on_failure: Callable[[], None], clock: Clock = utc_now
@@ -160,14 +199,16 @@ async def running(
         )
         stack.push_async_callback(resolution.aclose)
         audit = AuditTrail(engine)
+        orders = CertificateOrders(engine)
+        queue = queue_of(settings, orders, clock, views)
         certificates = Certificates(
             views=views,
-            orders=CertificateOrders(engine),
+            orders=orders,
             audit=audit,
             clock=clock,
             settings=settings.certificates,
             authority=authority_of(settings),
-            wake=lambda: None,
+            wake=queue.wake if queue else lambda: None,
         )
         books = await stack.enter_async_context(accounts(settings, engine, material, views, clock))
         context = build(
@@ -180,6 +221,7 @@ async def running(
                 ring.run(),
                 organizations.guard(),
                 *books.loops,
+                *([queue.run()] if queue else []),
                 *(view.run() for view in views.all),
             )
         )

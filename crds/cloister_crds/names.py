@@ -19,6 +19,7 @@ __all__ = [
     "MANAGED_BY",
     "MANAGED_BY_LABEL",
     "ORGANIZATION_LABEL",
+    "challenge_name",
     "config_map_name",
     "deployment_name",
     "enclave_name",
@@ -223,6 +224,19 @@ def snapshot_name(enclave: str) -> str:
         Name of the Enclave.
     """
     return f"{enclave}-secrets"
+
+
+def challenge_name(hostname: str) -> str:
+    """Name, relative to a zone of ours, at which control of a custom domain is proven.
+
+    The owner of the domain points `_acme-challenge.<domain>` there, once.
+
+    Parameters
+    ----------
+    hostname
+        The custom domain.
+    """
+    return f"{sha256(hostname.encode()).hexdigest()[:32]}.challenges"
 
 
 def object_names(name: str, *, debug: bool) -> Iterator[str]:

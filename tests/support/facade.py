@@ -287,8 +287,8 @@ class World:
         }
         return await self._create_enclave(name, metadata, spec)
 
-    async def enclave_with_token(self, name: str) -> str:
-        """Make an Enclave with one host name, and answer its token."""
+    async def enclave_with_token(self, name: str, *hostnames: str) -> str:
+        """Make an Enclave with host names, by default the generated one, and answer its token."""
         token = token_of(self.namespace, name, secrets.token_urlsafe(32))
         request = {"repo": self.repo, "tag": "v1.0.0"}
         spec = {
@@ -296,7 +296,7 @@ class World:
             "request": record(ContainerSpec.model_validate({"name": name, **request})).wire(),
             "tag": "v1.0.0",
             "commit": "0" * 40,
-            "hostnames": [f"{name}.{self.organization}.{DOMAIN}"],
+            "hostnames": list(hostnames) or [f"{name}.{self.organization}.{DOMAIN}"],
             "tokenDigest": token_digest(token),
         }
         await self._create_enclave(name, {}, spec)

@@ -19,7 +19,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from cloister_api.certificates.request import CertificateRequest
 
-__all__ = ["Authority", "AuthorityError", "Signed"]
+__all__ = ["Authority", "AuthorityError", "Signed", "make_key", "read_key"]
 
 YEARS = timedelta(days=3650)
 """How long an authority's own certificate is good."""
@@ -28,7 +28,7 @@ SKEW = timedelta(minutes=1)
 
 
 class AuthorityError(Exception):
-    """The authority cannot be made or read; the message says what to do."""
+    """An authority, or a key that it needs, cannot be made or read; the message says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,14 +68,8 @@ class Authority:
         AuthorityError
             When a file exists or cannot be written.
         """
-        private = ec.generate_private_key(ec.SECP256R1())
+        private = make_key(key)
         made = self_signed(private, name, now)
-        pem = private.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
-        )
-        write_new(key, pem, 0o600)
         try:
             write_new(certificate, made.public_bytes(serialization.Encoding.PEM), 0o644)
         except AuthorityError:
@@ -195,6 +189,24 @@ def key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
         encipher_only=False,
         decipher_only=False,
     )
+
+
+def make_key(path: Path) -> ec.EllipticCurvePrivateKey:
+    """Make the private key of an authority or an account in a new file.
+
+    Raises
+    ------
+    AuthorityError
+        When the file exists or cannot be written.
+    """
+    key = ec.generate_private_key(ec.SECP256R1())
+    pem = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+    write_new(path, pem, 0o600)
+    return key
 
 
 def read_key(path: Path) -> ec.EllipticCurvePrivateKey:

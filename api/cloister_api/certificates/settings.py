@@ -2,14 +2,25 @@
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 
-__all__ = ["CertificateSettings", "IssuerKind", "OwnAuthoritySettings"]
+__all__ = [
+    "AcmeLimits",
+    "AcmeSettings",
+    "CertificateSettings",
+    "DnsSettings",
+    "IssuerKind",
+    "Limit",
+    "OwnAuthoritySettings",
+]
 
+HOUR = 3_600
 DAY = 86_400
+SERVER = r"^(\d{1,3}(\.\d{1,3}){3}|\[[0-9a-f:]+\]):\d{1,5}$"
+DOMAIN = r"^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$"
 
 
 class Section(BaseModel):
@@ -25,6 +36,8 @@ class IssuerKind(StrEnum):
 
     OWN = "own"
     """An authority of this installation, which clients have to be told to trust."""
+    ACME = "acme"
+    """An authority that speaks ACME (RFC 8555), such as a public one."""
 
 
 class OwnAuthoritySettings(Section):
@@ -39,37 +52,135 @@ class OwnAuthoritySettings(Section):
     """How long a signed certificate is good, in seconds. Default 30 days."""
 
 
+Server = Annotated[str, Field(pattern=SERVER)]
+"""Address and port of a name server, such as 192.0.2.53:53."""
+
+
+class DnsSettings(Section):
+    """Where the proofs of host names are written (RFC 2136, with TSIG)."""
+
+    zones: Annotated[tuple[Annotated[str, Field(pattern=DOMAIN)], ...], Field(min_length=1)]
+    """Zones that may be written. Custom domains point into the first one by a CNAME."""
+    server: Server
+    """Primary name server, which takes the updates."""
+    key_name: Annotated[str, Field(min_length=1)]
+    """Name of the TSIG key."""
+    key_file: Path
+    """File with the key in base64."""
+    key_algorithm: Annotated[str, Field(pattern=r"^hmac-sha(224|256|384|512)$")] = "hmac-sha256"
+    """Algorithm of the key. Default hmac-sha256."""
+    check_servers: tuple[Server, ...] = ()
+    """Authoritative servers that must serve a record before the authority is asked to look.
+    Default the primary alone."""
+    resolvers: tuple[Server, ...] = ()
+    """Resolvers that are asked for the CNAMEs of custom domains. Default the machine's own."""
+    served_within_seconds: Annotated[float, Field(gt=0)] = 120.0
+    """How long a record may take until it is served, in seconds. Default 120."""
+    ttl: Annotated[int, Field(ge=1)] = 60
+    """Time to live of the records, in seconds. Default 60."""
+
+
+class Limit(Section):
+    """So many within so long."""
+
+    count: Annotated[int, Field(ge=1)]
+    """How many."""
+    seconds: Annotated[int, Field(ge=1)]
+    """Within how many seconds."""
+
+
+class AcmeLimits(Section):
+    """Rate limits of the authority. The defaults are those of Let's Encrypt, less a reserve."""
+
+    orders: Limit = Limit(count=270, seconds=3 * HOUR)
+    """Orders of the account. Default 270 in 3 hours (of 300)."""
+    domain: Limit = Limit(count=45, seconds=7 * DAY)
+    """Orders for names of one registered domain. Default 45 in 7 days (of 50); ask the authority
+    for a higher one for your own domain."""
+    names: Limit = Limit(count=4, seconds=7 * DAY)
+    """Orders for exactly the same names. Default 4 in 7 days (of 5)."""
+
+
+class AcmeSettings(Section):
+    """An account at an authority that speaks ACME."""
+
+    directory: Annotated[str, Field(pattern=r"^https://")]
+    """Address of its directory."""
+    account_key: Path
+    """File with the account's private key, PEM, mode 0600. `cloister ca account-key` makes it."""
+    terms_of_service_agreed: bool = False
+    """Whether you agree to the authority's terms; needed."""
+    contact: tuple[Annotated[str, Field(pattern=r"^mailto:\S+@\S+$")], ...] = ()
+    """Addresses that the authority may write to, such as mailto:ops@example.com. Default none."""
+    ca_bundle: Path | None = None
+    """Certificates that the authority's own must lead to, PEM; unset = the public ones."""
+    dns: DnsSettings
+    """Where host names are proven."""
+    limits: AcmeLimits = Field(default_factory=AcmeLimits)
+    """Rate limits of the authority."""
+    first_retry_seconds: Annotated[float, Field(gt=0)] = 30.0
+    """Pause after the first failure of an order, in seconds; it doubles. Default 30."""
+    attempts: Annotated[int, Field(ge=1)] = 8
+    """Failures after which an order is given up. Default 8, about two hours."""
+
+    @model_validator(mode="after")
+    def agreed(self) -> Self:
+        """Refuse to order before the terms are agreed to.
+
+        Raises
+        ------
+        ValueError
+            When they are not.
+        """
+        if not self.terms_of_service_agreed:
+            raise ValueError("read the terms of the authority, then set termsOfServiceAgreed: true")
+        return self
+
+
 class CertificateSettings(Section):
     """How certificates of enclaves come to be."""
 
     issuer: IssuerKind
-    """own."""
+    """own or acme."""
     own: OwnAuthoritySettings | None = None
-    """The own authority; needed with issuer own."""
+    """The own authority; needed with issuer own, and for nothing else."""
+    acme: AcmeSettings | None = None
+    """The account; needed with issuer acme, and for nothing else."""
     requests_per_hour: Annotated[int, Field(ge=1)] = 12
     """New requests of one enclave within an hour; more are answered with 429. Default 12."""
 
     @model_validator(mode="after")
     def complete(self) -> Self:
-        """Refuse an issuer without its part.
+        """Refuse an issuer without its part, and a part that nothing reads.
 
         Raises
         ------
         ValueError
-            When the part is missing.
+            When the part is missing, or one is too much.
         """
-        if getattr(self, self.issuer.value) is None:
-            raise ValueError(
-                f"issuer is {self.issuer.value}, so the setting {self.issuer.value} is needed"
-            )
+        for kind in IssuerKind:
+            there = getattr(self, kind.value) is not None
+            if there != (kind is self.issuer):
+                remedy = "remove it" if there else "add it"
+                raise ValueError(f"issuer is {self.issuer.value}; {kind.value}: {remedy}")
         return self
 
     def anchored(self, directory: Path) -> Self:
         """Answer the settings with paths relative to a directory made absolute."""
-        own = self.own and self.own.model_copy(
-            update={
-                "certificate": (directory / self.own.certificate).resolve(),
-                "key": (directory / self.own.key).resolve(),
-            }
-        )
-        return self.model_copy(update={"own": own})
+        own = self.own and anchored(self.own, directory, "certificate", "key")
+        acme = self.acme and anchored(self.acme, directory, "account_key", "ca_bundle")
+        if acme:
+            dns = anchored(acme.dns, directory, "key_file")
+            acme = acme.model_copy(update={"dns": dns})
+        return self.model_copy(update={"own": own, "acme": acme})
+
+
+S = TypeVar("S", bound=Section)
+
+
+def anchored(section: S, directory: Path, *names: str) -> S:
+    """Answer a section with paths relative to a directory made absolute."""
+    paths = {name: getattr(section, name) for name in names}
+    return section.model_copy(
+        update={name: path and (directory / path).resolve() for name, path in paths.items()}
+    )

@@ -1,10 +1,10 @@
-"""``cloister ca``: the own certificate authority of an installation."""
+"""``cloister ca``: the own certificate authority, and the key of an account at another one."""
 
 from pathlib import Path
 
 import click
 
-from cloister_api.certificates.authority import Authority, AuthorityError
+from cloister_api.certificates.authority import Authority, AuthorityError, make_key
 from cloister_api.certificates.settings import OwnAuthoritySettings
 from cloister_api.commands.options import config_option, settings_of
 from cloister_clients.clock import utc_now
@@ -14,7 +14,7 @@ __all__ = ["ca"]
 
 @click.group()
 def ca() -> None:
-    """Own certificate authority: create, show."""
+    """Certificate authorities: create, show, account-key."""
 
 
 @ca.command()
@@ -39,6 +39,20 @@ def show(config: Path) -> None:
         click.echo(Authority.read(own.certificate, own.key).pem, nl=False)
     except AuthorityError as error:
         raise click.ClickException(str(error)) from error
+
+
+@ca.command("account-key")
+@config_option
+def account_key(config: Path) -> None:
+    """Make the key of the account that `certificates.acme` of the settings names."""
+    certificates = settings_of(config).certificates
+    if certificates is None or certificates.acme is None:
+        raise click.ClickException(f"{config} names no account; set certificates.acme")
+    try:
+        make_key(certificates.acme.account_key)
+    except AuthorityError as error:
+        raise click.ClickException(str(error)) from error
+    click.echo(f"account key written to {certificates.acme.account_key}; it is secret")
 
 
 def own_of(config: Path) -> OwnAuthoritySettings:

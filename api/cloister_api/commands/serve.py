@@ -13,7 +13,7 @@ import uvicorn
 from cloister_api.catalog import Catalog, CatalogError
 from cloister_api.certificates.authority import AuthorityError
 from cloister_api.commands.options import config_option, settings_of
-from cloister_api.context import authority_of, material_of
+from cloister_api.context import check_issuer, material_of
 from cloister_api.ledger.database import LedgerError, place_of
 from cloister_api.ledger.material import MaterialError
 from cloister_api.main import create_app
@@ -42,7 +42,7 @@ def api(config: Path) -> None:
         material_of(settings)
         place_of(settings.ledger)
         Catalog(settings.catalog, settings.service)
-        authority_of(settings)
+        check_issuer(settings)
         KubeConfig.load(settings.kubeconfig, settings.kube_context)
         listener = listen(settings)
     except (

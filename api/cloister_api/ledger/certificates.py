@@ -229,6 +229,10 @@ class CertificateOrders:
                 return order
         return None
 
+    async def hold(self, order: CertificateOrder, holder: str, until: datetime) -> None:
+        """Go on to hold an order."""
+        await self._change(order, holder, held_until=until)
+
     async def note_sent(self, order: CertificateOrder, holder: str, url: str) -> None:
         """Note the address of an order at the authority, so that nobody sends it again."""
         await self._change(order, holder, order_url=url)

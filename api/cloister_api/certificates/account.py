@@ -1,0 +1,254 @@
+"""An account at an ACME authority (RFC 8555), on the library of certbot.
+
+It blocks: call it in a thread.
+Only what is idempotent or noted in the ledger is done here; when to do it is the queue's matter.
+"""
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import cast
+
+import requests
+from acme import challenges, client, errors, messages
+from cryptography import x509
+from josepy.errors import Error as JoseError
+from josepy.jwa import ES256, ES384
+from josepy.jwk import JWKEC
+
+from cloister_api.certificates.authority import Signed, read_key
+from cloister_api.certificates.challenges import Proof
+from cloister_api.certificates.settings import AcmeSettings
+from cloister_clients.clock import utc_now
+
+__all__ = ["Account", "AcmeError", "OpenOrder"]
+
+TIMEOUT = 30
+"""Seconds for one request."""
+POLLING = timedelta(seconds=90)
+"""How long the authority may take to check a proof, and to sign."""
+FINAL = frozenset({"badCSR", "badPublicKey", "caa", "rejectedIdentifier", "unsupportedIdentifier"})
+"""Words of errors that no repetition mends (RFC 8555, 6.7)."""
+PASSING = frozenset({"badNonce", "orderNotReady", "rateLimited", "serverInternal"})
+"""Words of errors after which the order at the authority goes on."""
+
+
+class AcmeError(Exception):
+    """The authority does not do as asked."""
+
+    def __init__(
+        self, message: str, *, final: bool = False, resumes: bool = True, limited: bool = False
+    ) -> None:
+        super().__init__(message)
+        self.final = final
+        """Whether no repetition will mend it."""
+        self.resumes = resumes
+        """Whether the order at the authority goes on."""
+        self.limited = limited
+        """Whether a rate limit of the authority was met."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenOrder:
+    """An order at the authority that is not finished."""
+
+    resource: messages.OrderResource
+    """What the authority says of it."""
+
+    @property
+    def url(self) -> str:
+        """Its address."""
+        return str(self.resource.uri)
+
+
+class Account:
+    """The account."""
+
+    def __init__(self, settings: AcmeSettings) -> None:
+        """Read the account's key.
+
+        Raises
+        ------
+        AuthorityError
+            When its file cannot be used.
+        """
+        self._settings = settings
+        key = read_key(settings.account_key)
+        self._key = JWKEC(key=key)
+        self._algorithm = ES256 if key.curve.name == "secp256r1" else ES384
+        self._client: client.ClientV2 | None = None
+
+    def send(self, request: str) -> OpenOrder:
+        """Send a new order for the names of a request.
+
+        Raises
+        ------
+        AcmeError
+            When the authority does not take it.
+        """
+        with self._told():
+            return OpenOrder(self._open().new_order(request.encode()))
+
+    def resume(self, url: str, request: str) -> OpenOrder:
+        """Answer an order that was sent before.
+
+        Raises
+        ------
+        AcmeError
+            When the authority does not know it any more.
+        """
+        with self._told():
+            body = messages.Order.from_json(self._fetch(url).json())
+            if body.status == messages.STATUS_INVALID:
+                raise AcmeError("the authority has given the order up", resumes=False)
+            authorizations = [
+                messages.AuthorizationResource(
+                    body=messages.Authorization.from_json(self._fetch(each).json()), uri=each
+                )
+                for each in body.authorizations
+            ]
+        return OpenOrder(
+            messages.OrderResource(
+                body=body, uri=url, authorizations=authorizations, csr_pem=request.encode()
+            )
+        )
+
+    def proofs(self, order: OpenOrder) -> list[Proof]:
+        """Answer what has to be proven by DNS.
+
+        Raises
+        ------
+        AcmeError
+            When the authority offers no DNS-01 for a name.
+        """
+        return [
+            Proof(
+                authorization.body.identifier.value,
+                challenge.chall.validation(self._key),
+            )
+            for authorization in pending(order)
+            for challenge in [dns_challenge(authorization)]
+        ]
+
+    def finish(self, order: OpenOrder) -> Signed:
+        """Have the proofs checked and the request signed.
+
+        Raises
+        ------
+        AcmeError
+            When a proof does not hold or the authority does not sign.
+        """
+        with self._told():
+            opened = self._open()
+            for authorization in pending(order):
+                challenge = dns_challenge(authorization)
+                if challenge.status == messages.STATUS_PENDING:
+                    opened.answer_challenge(challenge, challenge.chall.response(self._key))
+            # The library compares with local time without a zone.
+            deadline = utc_now().astimezone().replace(tzinfo=None) + POLLING
+            done = opened.poll_authorizations(order.resource, deadline)
+            done = opened.poll_finalization(done, deadline + POLLING)
+        chain = str(done.fullchain_pem)
+        leaf = x509.load_pem_x509_certificate(chain.encode())
+        return Signed(chain, leaf.not_valid_after_utc)
+
+    def _open(self) -> client.ClientV2:
+        """Answer the client, registered: an account that exists is found by its key."""
+        if self._client is not None:
+            return self._client
+        net = client.ClientNetwork(
+            self._key,
+            alg=self._algorithm,
+            user_agent="cloister",
+            timeout=TIMEOUT,
+        )
+        net.session.trust_env = False
+        if self._settings.ca_bundle is not None:
+            # The library hands it to requests, which takes a path as well.
+            net.verify_ssl = cast("bool", str(self._settings.ca_bundle))
+        opened = client.ClientV2(client.ClientV2.get_directory(self._settings.directory, net), net)
+        new = messages.NewRegistration.from_data(terms_of_service_agreed=True)
+        if self._settings.contact:
+            new = new.update(contact=self._settings.contact)
+        try:
+            opened.new_account(new)
+        except errors.ConflictError as conflict:
+            net.account = messages.RegistrationResource(body=new, uri=conflict.location)
+        self._client = opened
+        return opened
+
+    def _fetch(self, url: str) -> requests.Response:
+        """Read something of the account (POST-as-GET, RFC 8555, 6.3)."""
+        opened = self._open()
+        return opened.net.post(url, None, new_nonce_url=opened.directory["newNonce"])
+
+    @contextlib.contextmanager
+    def _told(self) -> Iterator[None]:
+        """Tell what the library raises in our words; the next call opens the account anew.
+
+        Raises
+        ------
+        AcmeError
+            For all of it.
+        """
+        try:
+            yield
+        except AcmeError:
+            raise
+        except messages.Error as error:
+            self._client = None
+            raise AcmeError(
+                f"the authority answered {error.code or error.typ}: {error.detail or error.title}",
+                final=error.code in FINAL,
+                resumes=error.code in PASSING,
+                limited=error.code == "rateLimited",
+            ) from error
+        except errors.ValidationError as error:
+            raise AcmeError(failed_proofs(error), resumes=False) from error
+        except errors.IssuanceError as error:
+            words = f"the authority did not sign: {error.error.detail}"
+            raise AcmeError(words, resumes=False) from error
+        except errors.TimeoutError as error:
+            raise AcmeError("the authority has not finished in time") from error
+        except (errors.Error, JoseError, requests.RequestException, ValueError) as error:
+            self._client = None
+            words = str(error).partition("\n")[0] or type(error).__name__
+            raise AcmeError(
+                f"the authority at {self._settings.directory} does not answer as it should: {words}"
+            ) from error
+
+
+def pending(order: OpenOrder) -> list[messages.AuthorizationResource]:
+    """Answer the names of an order that are not proven yet."""
+    return [
+        one for one in order.resource.authorizations if one.body.status == messages.STATUS_PENDING
+    ]
+
+
+def dns_challenge(authorization: messages.AuthorizationResource) -> messages.ChallengeBody:
+    """Answer the challenge that DNS answers.
+
+    Raises
+    ------
+    AcmeError
+        When the authority offers none.
+    """
+    for challenge in authorization.body.challenges:
+        if isinstance(challenge.chall, challenges.DNS01):
+            return challenge
+    name = authorization.body.identifier.value
+    raise AcmeError(f"the authority offers no proof by DNS for {name}", final=True)
+
+
+def failed_proofs(error: errors.ValidationError) -> str:
+    """Say which names were not proven, in the authority's words."""
+    said = []
+    for authorization in error.failed_authzrs:
+        name = authorization.body.identifier.value
+        said += [
+            f"{name}: {challenge.error.detail}"
+            for challenge in authorization.body.challenges
+            if challenge.error is not None
+        ]
+    return f"the authority saw no proof: {'; '.join(said)}"

@@ -1,0 +1,256 @@
+"""TXT records that answer DNS-01 (RFC 8555, 8.4), written by dynamic updates (RFC 2136) with TSIG.
+
+Only zones of our own are written. The records of a name in one of them lie there; for any other
+name its owner points `_acme-challenge.<name>` by a CNAME at a name of ours, once.
+"""
+
+import asyncio
+import base64
+import binascii
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import dns.asyncquery
+import dns.asyncresolver
+import dns.exception
+import dns.flags
+import dns.message
+import dns.name
+import dns.nameserver
+import dns.query
+import dns.rcode
+import dns.rdatatype
+import dns.tsig
+import dns.tsigkeyring
+import dns.update
+
+from cloister_api.certificates.authority import AuthorityError
+from cloister_api.certificates.settings import DnsSettings
+from cloister_crds.names import challenge_name
+
+__all__ = ["ChallengeError", "ChallengeRecords", "Proof"]
+
+PREFIX = "_acme-challenge"
+TIMEOUT = 10.0
+"""Seconds for one question or update."""
+EVERY = 1.0
+"""Seconds between two looks whether a record is served."""
+
+
+class ChallengeError(Exception):
+    """A record cannot be written or is not served; the message says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """What proves control of a name."""
+
+    name: str
+    """Host name."""
+    value: str
+    """Content of the TXT record."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A TXT record of ours."""
+
+    zone: dns.name.Name
+    """Zone that it lies in."""
+    owner: dns.name.Name
+    """Its name."""
+    value: str
+    """Its content."""
+
+
+class ChallengeRecords:
+    """Writes and removes the records."""
+
+    def __init__(self, settings: DnsSettings) -> None:
+        """Read the key of the updates.
+
+        Raises
+        ------
+        AuthorityError
+            When the key's file cannot be used.
+        """
+        self._settings = settings
+        self._zones = [dns.name.from_text(zone) for zone in settings.zones]
+        self._keyring = keyring_of(settings)
+
+    async def publish(self, proofs: Sequence[Proof]) -> None:
+        """Write the records, and wait until every name server of the settings serves them.
+
+        Raises
+        ------
+        ChallengeError
+            When one cannot be written, or is not served in time.
+        """
+        records = [await self._record(proof) for proof in proofs]
+        for record in records:
+            update = self._update(record)
+            update.add(record.owner, self._settings.ttl, "TXT", quoted(record.value))
+            await self._send(update, record)
+        servers = self._settings.check_servers or (self._settings.server,)
+        await asyncio.gather(
+            *(self._served(record, server) for record in records for server in servers)
+        )
+
+    async def withdraw(self, proofs: Sequence[Proof]) -> None:
+        """Remove the records; those that are not there are no failure.
+
+        Raises
+        ------
+        ChallengeError
+            When one cannot be removed.
+        """
+        for proof in proofs:
+            record = await self._record(proof)
+            update = self._update(record)
+            update.delete(record.owner, "TXT", quoted(record.value))
+            await self._send(update, record)
+
+    async def _record(self, proof: Proof) -> Record:
+        """Answer where the record of a proof lies.
+
+        Raises
+        ------
+        ChallengeError
+            When the name is of no zone of ours and no CNAME points to us.
+        """
+        owner = dns.name.from_text(f"{PREFIX}.{proof.name}")
+        zone = self._zone_of(owner)
+        if zone is not None:
+            return Record(zone, owner, proof.value)
+        target = dns.name.from_text(challenge_name(proof.name), self._zones[0])
+        found = await self._alias(owner)
+        if found != target:
+            seen = f"it points to {found}" if found else "there is none"
+            raise ChallengeError(
+                f"{proof.name}: its owner has to add the record "
+                f"{owner.to_text(omit_final_dot=True)} CNAME {target.to_text()} ({seen})"
+            )
+        return Record(self._zones[0], target, proof.value)
+
+    def _zone_of(self, owner: dns.name.Name) -> dns.name.Name | None:
+        """Answer the most specific zone of ours that a name lies in; None = none."""
+        zones = [zone for zone in self._zones if owner.is_subdomain(zone)]
+        return max(zones, key=len, default=None)
+
+    async def _alias(self, owner: dns.name.Name) -> dns.name.Name | None:
+        """Answer what a CNAME points to; None = there is none.
+
+        Raises
+        ------
+        ChallengeError
+            When no name server answers.
+        """
+        resolver = dns.asyncresolver.Resolver(configure=not self._settings.resolvers)
+        if self._settings.resolvers:
+            resolver.nameservers = [
+                dns.nameserver.Do53Nameserver(*split(server)) for server in self._settings.resolvers
+            ]
+        try:
+            answer = await resolver.resolve(
+                owner, "CNAME", lifetime=TIMEOUT, raise_on_no_answer=False
+            )
+        except (dns.resolver.NXDOMAIN, dns.resolver.NoAnswer):
+            return None
+        except dns.exception.DNSException as error:
+            raise ChallengeError(f"{owner}: no name server answers ({error})") from error
+        return answer[0].target if answer.rrset else None
+
+    def _update(self, record: Record) -> dns.update.UpdateMessage:
+        """Answer an empty update of a record's zone."""
+        return dns.update.UpdateMessage(
+            record.zone,
+            keyring=self._keyring,
+            keyname=dns.name.from_text(self._settings.key_name),
+            keyalgorithm=self._settings.key_algorithm,
+        )
+
+    async def _send(self, update: dns.update.UpdateMessage, record: Record) -> None:
+        """Send an update by TCP.
+
+        Raises
+        ------
+        ChallengeError
+            When the server refuses or does not answer.
+        """
+        address, port = split(self._settings.server)
+        where = f"the update of {record.zone} at {self._settings.server}"
+        try:
+            answer = await dns.asyncquery.tcp(update, address, timeout=TIMEOUT, port=port)
+        except (OSError, EOFError, dns.exception.DNSException) as error:
+            words = str(error) or type(error).__name__
+            raise ChallengeError(f"{where} did not work: {words}") from error
+        if answer.rcode() != dns.rcode.NOERROR:
+            word = dns.rcode.to_text(answer.rcode())
+            raise ChallengeError(
+                f"{where} was refused ({word}); look at zone, key and rights of the update"
+            )
+
+    async def _served(self, record: Record, server: str) -> None:
+        """Wait until a server serves a record.
+
+        Raises
+        ------
+        ChallengeError
+            When it does not in time.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._settings.served_within_seconds
+        while not await self._serves(record, server):
+            if loop.time() > deadline:
+                raise ChallengeError(
+                    f"{record.owner} was written but {server} does not serve it within "
+                    f"{self._settings.served_within_seconds} s"
+                )
+            await asyncio.sleep(EVERY)
+
+    async def _serves(self, record: Record, server: str) -> bool:
+        """Tell whether a server serves a record now; one that does not answer does not."""
+        address, port = split(server)
+        query = dns.message.make_query(record.owner, dns.rdatatype.TXT)
+        query.flags &= ~dns.flags.RD
+        try:
+            answer = await dns.asyncquery.tcp(query, address, timeout=TIMEOUT, port=port)
+        except (OSError, EOFError, dns.exception.DNSException):
+            return False
+        return any(
+            record.value.encode() in data.strings
+            for rrset in answer.answer
+            if rrset.rdtype == dns.rdatatype.TXT
+            for data in rrset
+        )
+
+
+def keyring_of(settings: DnsSettings) -> dict[dns.name.Name, dns.tsig.Key]:
+    """Read the key of the updates.
+
+    Raises
+    ------
+    AuthorityError
+        When its file cannot be read or holds no base64.
+    """
+    try:
+        text = settings.key_file.read_text(encoding="ascii").strip()
+        secret = base64.b64decode(text, validate=True)
+    except (OSError, UnicodeDecodeError) as error:
+        raise AuthorityError(f"{settings.key_file}: {error}") from error
+    except binascii.Error as error:
+        raise AuthorityError(f"{settings.key_file} holds no TSIG key in base64") from error
+    name = dns.name.from_text(settings.key_name)
+    algorithm = dns.name.from_text(settings.key_algorithm)
+    return {name: dns.tsig.Key(name, secret, algorithm)}
+
+
+def split(server: str) -> tuple[str, int]:
+    """Answer address and port of ``address:port``."""
+    address, _, port = server.rpartition(":")
+    return address.strip("[]"), int(port)
+
+
+def quoted(value: str) -> str:
+    """Write a value of base64 as the content of a TXT record."""
+    return f'"{value}"'

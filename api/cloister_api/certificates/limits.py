@@ -1,0 +1,70 @@
+"""Keeps the rate limits of an ACME authority: when an order may be sent. Pure.
+
+The limits are those that the authority publishes, less a reserve; what was sent stands in the
+ledger, so that they hold over restarts and replicas.
+"""
+
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+
+from cloister_api.certificates.settings import AcmeLimits, Limit
+from cloister_api.ledger.certificates import CertificateOrder, Submission
+
+__all__ = ["longest_window", "permitted_at"]
+
+
+def longest_window(limits: AcmeLimits) -> timedelta:
+    """Answer how far back what was sent still counts."""
+    every = (limits.orders, limits.domain, limits.names)
+    return timedelta(seconds=max(limit.seconds for limit in every))
+
+
+def permitted_at(
+    limits: AcmeLimits, now: datetime
+) -> Callable[[CertificateOrder, Sequence[Submission]], datetime | None]:
+    """Answer the question when an order may be sent, at a moment.
+
+    Parameters
+    ----------
+    limits
+        The authority's limits.
+    now
+        Present time in UTC.
+
+    Returns
+    -------
+    Callable
+        Answers, for an order and what was sent, when it may be sent; None = now.
+    """
+
+    def when(order: CertificateOrder, sent: Sequence[Submission]) -> datetime | None:
+        mine = domains(order.names)
+        waits = [
+            freed(limits.orders, [one.at for one in sent], now),
+            freed(limits.names, [one.at for one in sent if one.names == order.names], now),
+            *(
+                freed(limits.domain, [one.at for one in sent if each in domains(one.names)], now)
+                for each in mine
+            ),
+        ]
+        return max((wait for wait in waits if wait is not None), default=None)
+
+    return when
+
+
+def freed(limit: Limit, times: Sequence[datetime], now: datetime) -> datetime | None:
+    """Answer when a limit lets another one pass; None = now."""
+    window = timedelta(seconds=limit.seconds)
+    counted = sorted(at for at in times if at > now - window)
+    if len(counted) < limit.count:
+        return None
+    return counted[-limit.count] + window
+
+
+def domains(names: Sequence[str]) -> frozenset[str]:
+    """Answer the last two labels of each name.
+
+    A registered domain has at least two labels: counted like this a limit per registered domain is
+    never passed. Under a suffix of two labels (co.uk) it is kept more strictly than it need be.
+    """
+    return frozenset(".".join(name.split(".")[-2:]) for name in names)
