@@ -14,6 +14,7 @@ from cloister_clients.kube.kinds import of
 from cloister_crds.kinds import (
     Container,
     Deployment,
+    Domain,
     Enclave,
     Host,
     Organization,
@@ -182,6 +183,8 @@ class Views:
             client, of(RegistryCredential), RegistryCredential.read
         )
         """RegistryCredentials of all organizations; what they hold lies elsewhere."""
+        self.domains = Reflector(client, of(Domain), Domain.read)
+        """Domains of all organizations."""
 
     @property
     def all(self) -> tuple[Reflector[Any], ...]:
@@ -195,6 +198,7 @@ class Views:
             self.secrets,
             self.ssh_keys,
             self.registry_credentials,
+            self.domains,
         )
 
     @property
@@ -215,6 +219,14 @@ class Views:
     def secrets_of(self, namespace: str) -> tuple[Secret, ...]:
         """Answer the Secrets (csec) of a namespace."""
         return tuple(entry.value for entry in self.secrets.in_namespace(namespace).values())
+
+    def ssh_keys_of(self, namespace: str) -> tuple[SSHKey, ...]:
+        """Answer the SSHKeys of a namespace."""
+        return tuple(entry.value for entry in self.ssh_keys.in_namespace(namespace).values())
+
+    def domains_of(self, namespace: str) -> tuple[Domain, ...]:
+        """Answer the Domains of a namespace."""
+        return tuple(entry.value for entry in self.domains.in_namespace(namespace).values())
 
     def held_deployments(self, namespace: str) -> dict[str, Held[Deployment]]:
         """Answer the Deployments of a namespace by repository; of several the first by name."""

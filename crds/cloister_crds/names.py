@@ -19,6 +19,7 @@ __all__ = [
     "MANAGED_BY",
     "MANAGED_BY_LABEL",
     "ORGANIZATION_LABEL",
+    "SHELLS_LABEL",
     "challenge_name",
     "config_map_name",
     "deployment_name",
@@ -33,6 +34,7 @@ __all__ = [
     "secret_object_name",
     "secret_value_name",
     "service_name",
+    "shells_service_name",
     "short_hash",
     "snapshot_name",
 ]
@@ -41,6 +43,8 @@ ORGANIZATION_LABEL = "cloister.dev/organization"
 """Label with the slug of the Organization (as `host_label` writes it)."""
 CONTAINER_LABEL = "cloister.dev/container"
 """Label with the Container that an object belongs to (as `service_name` writes it)."""
+SHELLS_LABEL = "cloister.dev/ssh"
+"""Label of the Pods of debug enclaves that let people in; its value says nothing."""
 ENCLAVE_LABEL = "cloister.dev/enclave"
 """Label with the Enclave that an object belongs to."""
 MANAGED_BY_LABEL = "app.kubernetes.io/managed-by"
@@ -181,6 +185,22 @@ def preview_service_name(container: str) -> str:
         A DNS label that no Container's own Service has: ``!`` stands in no object's name.
     """
     return _fit(f"{container}!preview", limit=LABEL_LIMIT, keep=_LOWER_LABEL, prefix="c")
+
+
+def shells_service_name(container: str) -> str:
+    """Answer the name of the Service by which people log in to a Container's debug enclave.
+
+    Parameters
+    ----------
+    container
+        metadata.name of the Container.
+
+    Returns
+    -------
+    str
+        A DNS label that no Container's own Service has: ``!`` stands in no object's name.
+    """
+    return _fit(f"{container}!ssh", limit=LABEL_LIMIT, keep=_LOWER_LABEL, prefix="c")
 
 
 def enclave_name(container: str, revision: str, attempt: int) -> str:

@@ -6,10 +6,12 @@ from datetime import datetime
 from typing import Self
 
 from cloister_clients.clock import Clock, utc_now
+from cloister_clients.dns import AuthoritativeDns, DnsSettings
 from cloister_clients.kube import KubeClient, KubeConfig
 from cloister_clients.registry import RegistryClient
 from cloister_clients.sources import SourceProvider, provider_from
 from cloister_crds.config import Rules
+from cloister_crds.lifecycle.domains import DomainSettings
 from cloister_crds.lifecycle.observed import DecisionSettings
 from cloister_operator.enclave.plan import FIELD_MANAGER, BuildSettings
 from cloister_operator.files import Files
@@ -75,6 +77,8 @@ class ProcessContext:
     """Figures."""
     progress: Progress
     """Signs of life."""
+    domains: DomainSettings | None = None
+    """What custom domains are proved by; None = there are none."""
     clock: Clock = utc_now
     """The time."""
     incomplete: set[str] = field(default_factory=set)
@@ -121,7 +125,14 @@ class ProcessContext:
         store, queue = Store(), WorkQueue[Key]()
         rules = file_rules(settings)
         source, registry = provider_from(settings.sources), RegistryClient(settings.registry)
-        asker = Sources(source=source, registry=registry, client=client, rules=rules, clock=clock)
+        asker = Sources(
+            source=source,
+            registry=registry,
+            client=client,
+            dns=AuthoritativeDns(settings.domains.dns if settings.domains else DnsSettings()),
+            rules=rules,
+            clock=clock,
+        )
         metrics.gauge("queue_due", lambda: {"": float(len(queue.schedule))})
         metrics.gauge("queue_delayed", lambda: {"": float(queue.schedule.delayed)})
         metrics.gauge(
@@ -145,6 +156,7 @@ class ProcessContext:
             surroundings=SurroundingsReader(client, store, settings.enclave_network, clock),
             metrics=metrics,
             progress=progress,
+            domains=settings.domains.read(settings.service) if settings.domains else None,
             clock=clock,
         )
 

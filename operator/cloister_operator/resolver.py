@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from typing import Protocol
 
 from cloister_clients.clock import Clock, utc_now
+from cloister_clients.dns import AuthoritativeDns, DnsError
 from cloister_clients.kube import KubeClient, KubeError, NotFound
 from cloister_clients.kube.kinds import SECRET
 from cloister_clients.registry import Platform, RegistryClient, RegistryError
@@ -21,9 +22,11 @@ from cloister_clients.sources import SourceError, SourceProvider
 from cloister_crds.config import Rules, parse
 from cloister_crds.lifecycle.observed import (
     Answer,
+    DnsFacts,
     Failed,
     Known,
     Need,
+    NeedDns,
     NeedImage,
     NeedRelease,
     NeedSecretValues,
@@ -32,7 +35,7 @@ from cloister_crds.lifecycle.observed import (
     SecretRefKey,
     SecretValues,
 )
-from cloister_crds.lifecycle.reasons import back_off
+from cloister_crds.lifecycle.waits import back_off
 from cloister_operator.enclave.unenforced import unenforced
 from cloister_operator.keys import Key
 from cloister_operator.metrics import Metrics
@@ -63,10 +66,12 @@ class Sources:
         source: SourceProvider,
         registry: RegistryClient,
         client: KubeClient,
+        dns: AuthoritativeDns,
         rules: Rules,
         clock: Clock = utc_now,
     ) -> None:
         self._source = source
+        self._dns = dns
         self._registry = registry
         self._client = client
         self._rules = rules
@@ -82,7 +87,9 @@ class Sources:
                     return Known(await self._image(need), self._clock())
                 case NeedSecretValues():
                     return Known(await self._secrets(need), self._clock())
-        except (SourceError, RegistryError) as error:
+                case NeedDns():
+                    return Known(await self._records(need), self._clock())
+        except (SourceError, RegistryError, DnsError) as error:
             return self._failed(error.reason, error.message, error, transient=error.transient)
         except KubeError as error:
             message = f"the API server did not tell whether the secrets are there: {error.message}"
@@ -141,6 +148,13 @@ class Sources:
         return SecretValues(
             missing=tuple(ref for ref in need.refs if ref.key not in present[ref.secret])
         )
+
+    async def _records(self, need: NeedDns) -> DnsFacts:
+        """Look at the records of a custom domain; both in one look."""
+        texts, aliases = await asyncio.gather(
+            self._dns.texts(need.txt_name), self._dns.alias(need.domain)
+        )
+        return DnsFacts(texts, aliases)
 
     def _failed(self, reason: str, message: str, error: Exception, *, transient: bool) -> Failed:
         """Say why there is no answer, and when the other side wants to be asked again."""
@@ -287,3 +301,6 @@ def _question(need: Need) -> Hashable:
         case NeedSecretValues():
             refs: tuple[SecretRefKey, ...] = need.refs
             return ("secrets", need.namespace, refs)
+        case NeedDns():
+            # One look for each request: who corrected a record asks again within seconds.
+            return ("dns", need.domain, need.request)

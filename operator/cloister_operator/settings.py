@@ -14,8 +14,11 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
+from cloister_clients.dns import DnsSettings
 from cloister_clients.registry import RegistrySettings
 from cloister_clients.sources import SourceSettings
+from cloister_crds.kinds.scalars import HOSTNAME_PATTERN
+from cloister_crds.lifecycle.domains import DomainSettings
 from cloister_crds.lifecycle.observed import DecisionSettings
 from cloister_operator.enclave.plan import BuildSettings
 from cloister_operator.enclave.surroundings import Resolver
@@ -34,6 +37,10 @@ __all__ = [
 
 CONFIG_VARIABLE = "CLOISTER_CONFIG"
 """Environment variable that names the file when the command line does not."""
+
+
+SHORTEST_KEY = 32
+"""Least bytes of the installation key."""
 
 
 class SettingsError(Exception):
@@ -111,6 +118,53 @@ class EnclaveNetworkSettings(_Part):
         return tuple(Resolver(str(each)) for each in self.resolvers)
 
 
+class CustomDomainSettings(_Part):
+    """How custom domains of organizations are proved and kept."""
+
+    target: Annotated[str, Field(pattern=HOSTNAME_PATTERN, max_length=220)]
+    """Domain under which the targets of CNAME records stand, such as ``dns.example.com``; every
+    name under it has to lead to the installation's way in."""
+    installation_key_file: Path
+    """File with at least 32 random bytes, the same for the life of the installation: the values of
+    the records are made from it, so that neither a restore nor a re-creation changes them."""
+    check_seconds: Annotated[int, Field(ge=1)] = 300
+    """Seconds between two looks at the records of a domain. Default 300."""
+    grace_seconds: Annotated[int, Field(ge=0)] = 604_800
+    """Seconds for which a domain that lost its TXT record goes on to be served. Default 604800 (7
+    days)."""
+    dns: DnsSettings = Field(default_factory=DnsSettings)
+    """How the servers of a zone are found and asked."""
+
+    def read(self, service: str) -> DomainSettings:
+        """Read the installation key and answer what decisions depend on.
+
+        Parameters
+        ----------
+        service
+            Name in the label of TXT records.
+
+        Raises
+        ------
+        OSError
+            When the file cannot be read.
+        ValueError
+            When the key is too short.
+        """
+        key = self.installation_key_file.read_bytes()
+        if len(key) < SHORTEST_KEY:
+            raise ValueError(
+                f"domains.installationKeyFile: {self.installation_key_file} holds {len(key)} "
+                f"bytes; write at least {SHORTEST_KEY} random ones into it"
+            )
+        return DomainSettings(
+            key=key,
+            target=self.target,
+            service=service,
+            interval=timedelta(seconds=self.check_seconds),
+            grace=timedelta(seconds=self.grace_seconds),
+        )
+
+
 class OperatorSettings(_Part):
     """All settings of ``cloister operator``."""
 
@@ -152,6 +206,8 @@ class OperatorSettings(_Part):
     """Age from which an unused HostnameClaim is released. Default 60."""
     resolvers: Annotated[int, Field(ge=1, le=64)] = 8
     """Questions to sources and registries at once. Default 8."""
+    domains: CustomDomainSettings | None = None
+    """Custom domains; unset = there are none, and Domains say so."""
     lease: LeaseSettings = Field(default_factory=LeaseSettings)
     """How replicas agree on who works."""
     health: HealthSettings = Field(default_factory=HealthSettings)
@@ -167,6 +223,7 @@ class OperatorSettings(_Part):
             platform=self.platform,
             progress_deadline=timedelta(seconds=self.progress_deadline_seconds),
             attempts=self.attempts,
+            domain_grace=timedelta(seconds=self.domains.grace_seconds if self.domains else 0),
         )
 
     def build(self) -> BuildSettings:

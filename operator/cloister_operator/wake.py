@@ -33,6 +33,8 @@ Wake = tuple[Key, float]
 _SLOWLY = AGGREGATE_PAUSE.total_seconds()
 _SERVICE_NAME = "kubernetes.io/service-name"
 _SETTLED = ("ready", "stopped")
+_USED = (SECRET_KIND, SSH_KEY, DOMAIN)
+"""Kinds whose status names the Containers that use an object."""
 
 
 def concerned(change: Change, store: Store) -> Iterator[Wake]:
@@ -53,9 +55,10 @@ def concerned(change: Change, store: Store) -> Iterator[Wake]:
 def _container(change: Change, store: Store) -> Iterator[Wake]:
     """Wake the Container itself, those that count it, and those that wait for its place."""
     yield Key("Container", change.namespace, change.name), 0.0
-    if not _same_spec(change):
-        for secret in store.entries(SECRET_KIND, change.namespace):
-            yield Key("Secret", change.namespace, secret.name), _SLOWLY
+    if not (_same_spec(change) and _same(change, "domain")):
+        for ref in _USED:
+            for each in store.entries(ref, change.namespace):
+                yield Key(ref.kind, change.namespace, each.name), _SLOWLY
     if _same(change, "phase"):
         return
     yield from _organization_of(change.namespace, store, after=_SLOWLY)
@@ -140,15 +143,22 @@ def _deployment(change: Change, store: Store) -> Iterator[Wake]:
             yield Key("Container", each.namespace, each.name), 0.0
 
 
-def _secret(change: Change, store: Store) -> Iterator[Wake]:
-    """Wake the Secret, and the Containers that may wait for it."""
-    yield Key("Secret", change.namespace, change.name), 0.0
+def _used(change: Change, store: Store) -> Iterator[Wake]:
+    """Wake the object, and the Containers that may wait for it."""
+    yield Key(change.ref.kind, change.namespace, change.name), 0.0
     yield from _unsettled(change.namespace, store)
 
 
-def _itself(change: Change, _store: Store) -> Iterator[Wake]:
-    """Wake the object itself."""
-    yield Key(change.ref.kind, change.namespace, change.name), 0.0
+def _domain(change: Change, store: Store) -> Iterator[Wake]:
+    """Wake the Domain, and every Container that uses it or may wait for it."""
+    yield from _used(change, store)
+    entry = change.after or change.before
+    if entry is not None:
+        host = entry.read()["spec"]["domain"]
+        for container in store.entries(CONTAINER, change.namespace):
+            body = container.read()
+            if host in (body["spec"].get("customDomain"), body.get("status", {}).get("domain")):
+                yield Key("Container", container.namespace, container.name), 0.0
 
 
 def _claim(change: Change, store: Store) -> Iterator[Wake]:
@@ -209,7 +219,7 @@ _EDGES: dict[KindRef, Callable[[Change, Store], Iterator[Wake]]] = {
     CLAIM: _claim,
     CONTAINER: _container,
     DEPLOYMENT: _deployment,
-    DOMAIN: _itself,
+    DOMAIN: _domain,
     ENCLAVE: _enclave,
     ENDPOINT_SLICE: _endpoint_slice,
     HOST: _host,
@@ -217,8 +227,8 @@ _EDGES: dict[KindRef, Callable[[Change, Store], Iterator[Wake]]] = {
     NODE: _node,
     ORGANIZATION: _organization,
     POD: _pod,
-    REGISTRY_CREDENTIAL: _itself,
-    SECRET_KIND: _secret,
+    REGISTRY_CREDENTIAL: _used,
+    SECRET_KIND: _used,
     SERVICE: _service,
-    SSH_KEY: _itself,
+    SSH_KEY: _used,
 }

@@ -138,8 +138,11 @@ def _pod(body: Body) -> dict[str, Any]:
 
 
 def _service(body: Body) -> dict[str, Any]:
-    """Keep where a Service routes to."""
-    return {"spec": {"selector": dict((body.get("spec") or {}).get("selector") or {})}}
+    """Keep where a Service routes to, and its port on the nodes; 0 = it has none."""
+    spec = body.get("spec") or {}
+    ports = [each["nodePort"] for each in spec.get("ports") or () if each.get("nodePort")]
+    port = ports[0] if ports else 0
+    return {"spec": {"selector": dict(spec.get("selector") or {}), "nodePort": port}}
 
 
 def _endpoint_slice(body: Body) -> dict[str, Any]:

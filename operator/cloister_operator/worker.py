@@ -14,11 +14,13 @@ from cloister_operator.reconcile.children import ChildrenMissing
 from cloister_operator.reconcile.claims import reconcile_claim
 from cloister_operator.reconcile.container import reconcile_container
 from cloister_operator.reconcile.deployment import reconcile_deployment
+from cloister_operator.reconcile.domain import reconcile_domain
 from cloister_operator.reconcile.enclave import reconcile_enclave
 from cloister_operator.reconcile.host import reconcile_host
 from cloister_operator.reconcile.organization import reconcile_organization
 from cloister_operator.reconcile.result import Result
 from cloister_operator.reconcile.secret import reconcile_secret
+from cloister_operator.reconcile.sshkey import reconcile_ssh_key
 from cloister_operator.reconcile.unbuilt import reconcile_unbuilt
 from cloister_operator.watched import (
     CLAIM,
@@ -41,13 +43,13 @@ logger = logging.getLogger(__name__)
 PASSES: dict[str, Callable[[ProcessContext, Key], Awaitable[Result]]] = {
     "Container": reconcile_container,
     "Deployment": reconcile_deployment,
-    "Domain": reconcile_unbuilt,
+    "Domain": reconcile_domain,
     "Enclave": reconcile_enclave,
     "Host": reconcile_host,
     "HostnameClaim": reconcile_claim,
     "Organization": reconcile_organization,
     "RegistryCredential": reconcile_unbuilt,
-    "SSHKey": reconcile_unbuilt,
+    "SSHKey": reconcile_ssh_key,
     "Secret": reconcile_secret,
 }
 """The pass of each kind."""

@@ -9,6 +9,7 @@ from cloister_crds.config.model import ContainerSpec as FileContainer
 from cloister_crds.config.model import ServiceConfig, Shim
 from cloister_crds.kinds.container import Container, ContainerSpec, ContainerStatus
 from cloister_crds.kinds.deployment import Deployment, DeploymentSpec
+from cloister_crds.kinds.domain import Domain, DomainSpec, DomainStatus
 from cloister_crds.kinds.enclave import (
     Enclave,
     EnclavePhase,
@@ -43,6 +44,7 @@ __all__ = [
     "claim_of",
     "container_of",
     "deployment_of",
+    "domain_of",
     "enclave_of",
     "file_of",
     "host_of",
@@ -130,6 +132,20 @@ def subspec(container: Container, *, bump: bool = True, **spec: Any) -> Containe
         metadata = metadata.model_copy(update={"generation": metadata.generation + 1})
     return container.model_copy(
         update={"spec": container.spec.model_copy(update=spec), "metadata": metadata}
+    )
+
+
+def domain_of(host: str, *, verified: bool = True, lost_at: datetime | None = None) -> Domain:
+    """Build the Domain of a host name as the operator left it."""
+    unverified = "DomainLost" if lost_at else "DomainNotVerified"
+    reason = "DomainVerified" if verified else unverified
+    ready = Finding("Ready", status=verified, reason=reason, message=f"{host} says so.")
+    return Domain(
+        metadata=ObjectMeta(name="domain", namespace=NAMESPACE, uid="domain-1", generation=1),
+        spec=DomainSpec(domain=host),
+        status=DomainStatus(
+            verified=verified, lost_at=lost_at, conditions=merge((), [ready], generation=1, now=NOW)
+        ),
     )
 
 

@@ -1,6 +1,7 @@
 """Plans of Enclaves for tests of the builders: a small file and a rich one."""
 
 from datetime import timedelta
+from typing import Any
 
 from cloister_crds.config import (
     ContainerSpec,
@@ -99,6 +100,7 @@ def plan_of(
     config: ServiceConfig | None = None,
     host: Host | None = None,
     images: tuple[dict[str, object], ...] = (),
+    **spec: Any,
 ) -> EnclavePlan:
     """Make a plan of containers, on a Host without anything particular."""
     enclave = Enclave.read(
@@ -126,6 +128,7 @@ def plan_of(
                 "host": "default",
                 "hostnames": ["web.acme.containers.example"],
                 "images": list(images),
+                **spec,
             },
         }
     )

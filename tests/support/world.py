@@ -8,7 +8,15 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from cloister_crds.kinds import Container, Deployment, Enclave, HostnameClaim, Organization
+from cloister_crds.kinds import (
+    Container,
+    Deployment,
+    Domain,
+    Enclave,
+    HostnameClaim,
+    Organization,
+    SSHKey,
+)
 from cloister_crds.kinds.container import ContainerPhase, ContainerStatus, DesiredState
 from cloister_crds.kinds.enclave import ContainerStateName, EnclavePhase
 from cloister_crds.kinds.meta import ObjectMeta
@@ -23,11 +31,13 @@ from cloister_crds.lifecycle.decision import (
     Decision,
     EndEnclave,
     EndPreview,
+    EndShells,
     EnsureDeployment,
     RecordDemoted,
     RecordServing,
     ReleaseHostname,
     RoutePreview,
+    RouteShells,
     RouteTo,
 )
 from cloister_crds.lifecycle.observed import (
@@ -69,9 +79,12 @@ class World:
         self.pods: dict[str, PodFacts] = {}
         self.incomplete: set[str] = set()
         self.claims: dict[str, HostnameClaim] = {}
+        self.domains: tuple[Domain, ...] = ()
         self.deployment: Deployment | None = None
         self.service: ServiceFacts | None = None
         self.preview: ServiceFacts | None = None
+        self.shells: ServiceFacts | None = None
+        self.ssh_keys: tuple[SSHKey, ...] = ()
         self.answers: dict[Need, Answer] = {}
         self.source_is_up: bool = True
         self.bad_tags: set[str] = set()
@@ -94,9 +107,12 @@ class World:
             incomplete=frozenset(self.incomplete),
             claims=dict(self.claims),
             rank=0,
+            domains=self.domains,
             deployment=self.deployment,
             service=self.service,
             preview=self.preview,
+            shells=self.shells,
+            ssh_keys=self.ssh_keys,
             answers=dict(self.answers),
         )
 
@@ -155,7 +171,7 @@ class World:
                 self.claims.setdefault(hostname, claim_of(hostname))
             case ReleaseHostname(hostname=hostname):
                 del self.claims[hostname]
-            case RouteTo() | RoutePreview() | EndPreview():
+            case RouteTo() | RoutePreview() | EndPreview() | RouteShells() | EndShells():
                 self._route(action)
             case EnsureDeployment(repo=repo):
                 self.deployment = deployment_of(repo)
@@ -164,7 +180,7 @@ class World:
             case RecordDemoted(enclave=name, at=at):
                 self._patch(name, demoted_at=at)
 
-    def _route(self, action: RouteTo | RoutePreview | EndPreview) -> None:
+    def _route(self, action: RouteTo | RoutePreview | EndPreview | RouteShells | EndShells) -> None:
         match action:
             case RouteTo(enclave=name):
                 before = self.service.addresses if self.service else frozenset()
@@ -175,6 +191,12 @@ class World:
                 assert self.preview is not None
                 assert uid == self.preview.uid
                 self.preview = None
+            case RouteShells(enclave=name):
+                self.shells = ServiceFacts(selects=name, uid="shells", node_port=30022)
+            case EndShells(uid=uid):
+                assert self.shells is not None
+                assert uid == self.shells.uid
+                self.shells = None
 
     def _create(self, action: CreateEnclave) -> None:
         if action.name in self.enclaves:

@@ -226,6 +226,8 @@ class Changing:
             organization=principal.organization,
             hosts=self._views.host_list(),
             secrets=self._views.secrets_of(principal.namespace),
+            ssh_keys=self._views.ssh_keys_of(principal.namespace),
+            domains=self._views.domains_of(principal.namespace),
         )
         refuse(spec_problems(question))
         try:
@@ -238,6 +240,9 @@ class Changing:
         refuse(file_problems(answered), found.images.values())
         if spec.debug != container.spec.debug:
             await self._claim_other_name(principal, container, debug=spec.debug)
+        if spec.custom_domain and spec.custom_domain != container.spec.custom_domain:
+            holder = ClaimHolder(namespace=principal.namespace, name=container.metadata.name)
+            await self._claims.claim(spec.custom_domain, holder)
         return found
 
     async def _claim_other_name(

@@ -152,7 +152,8 @@ class Creation:
                 ASKED_ANNOTATION: asked_resources(found.release.config),
             },
         )
-        await self._write(principal, manifest, hostname, holder, body.repo)
+        names = (hostname, body.custom_domain) if body.custom_domain else (hostname,)
+        await self._write(principal, manifest, names, holder, body.repo)
         try:
             item = await self._client.create(of(Container), manifest)
         except AlreadyExists as error:
@@ -185,6 +186,8 @@ class Creation:
             organization=principal.organization,
             hosts=self._views.host_list(),
             secrets=self._views.secrets_of(principal.namespace),
+            ssh_keys=self._views.ssh_keys_of(principal.namespace),
+            domains=self._views.domains_of(principal.namespace),
             rank=len(counted(held.container for held in others)),
         )
 
@@ -216,16 +219,16 @@ class Creation:
         self,
         principal: Principal,
         manifest: dict[str, Any],
-        hostname: str,
+        hostnames: tuple[str, ...],
         holder: ClaimHolder,
         repo: str,
     ) -> None:
-        """Make the claim and the Deployment, once the server would take the Container.
+        """Make the claims and the Deployment, once the server would take the Container.
 
         Raises
         ------
         ApiError
-            400 when the server would not take it, 409 when the host name is taken, 503 while the
+            400 when the server would not take it, 409 when a host name is taken, 503 while the
             namespace is missing.
         """
         try:
@@ -240,7 +243,8 @@ class Creation:
                 f"the namespace {principal.namespace} of the organization does not exist yet; "
                 "try again when the Organization is Ready"
             ) from error
-        await self._claims.claim(hostname, holder)
+        for hostname in hostnames:
+            await self._claims.claim(hostname, holder)
         deployment = Deployment(
             metadata=ObjectMeta(
                 name=deployment_name(repo),

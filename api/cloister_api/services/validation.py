@@ -4,7 +4,6 @@ import re
 from dataclasses import replace
 from typing import Any
 
-from cloister_api.errors import not_supported
 from cloister_api.principal import Principal
 from cloister_api.records import host_record
 from cloister_api.resolution import FIELDS, Resolution, refusal_of_source
@@ -14,7 +13,9 @@ from cloister_api.services.reading import Reading
 from cloister_api.services.refusals import to_wire
 from cloister_api.views import HeldContainer, Views
 from cloister_clients.sources import SourceError
+from cloister_crds.kinds import Container
 from cloister_crds.kinds.container import NAME_PATTERN, ContainerSpec
+from cloister_crds.lifecycle.domains import domain_named
 from cloister_crds.lifecycle.hosting import pick_host
 from cloister_crds.lifecycle.limits import counted
 from cloister_crds.lifecycle.observed import Tiers
@@ -105,6 +106,8 @@ class Validation:
             organization=principal.organization,
             hosts=self._views.host_list(),
             secrets=self._views.secrets_of(principal.namespace),
+            ssh_keys=self._views.ssh_keys_of(principal.namespace),
+            domains=self._views.domains_of(principal.namespace),
             rank=None if held is not None else len(counted(one.container for one in others)),
         )
 
@@ -114,17 +117,16 @@ class Validation:
         Raises
         ------
         ApiError
-            400 for a custom domain, which is not built yet; 404 when the container is none of the
-            organization.
+            404 when the container is none of the organization.
         KubeError
             When the cluster does not answer.
         """
-        if body.custom_domain:
-            raise not_supported("custom_domain", "custom_domain: custom domains are not built yet")
         keeper = None
         if body.container_id is not None:
             keeper = (await self._reading.get(principal, body.container_id, None)).container
         reason = await self._reason_against(principal, body, keeper.metadata.uid if keeper else "")
+        if reason is None and body.custom_domain:
+            reason = await self._reason_against_domain(principal, body.custom_domain, keeper)
         answer: dict[str, Any] = {"available": reason is None, "name": body.name}
         if reason is not None:
             answer["reason"] = reason
@@ -153,6 +155,21 @@ class Validation:
             return "the host name is taken"
         if holder is not None:
             return "an earlier container of this name is still being torn down"
+        return None
+
+    async def _reason_against_domain(
+        self, principal: Principal, host: str, keeper: Container | None
+    ) -> str | None:
+        """Say why a container cannot have a custom domain; None = it can."""
+        domain = domain_named(host, self._views.domains_of(principal.namespace))
+        if domain is None:
+            return f"the organization has no domain {host}; add it and create its DNS records"
+        if not domain.status.verified:
+            return f"the domain {host} is not verified"
+        holder = await self._claims.holder(host)
+        kept = keeper.metadata.name if keeper is not None else ""
+        if holder is not None and (holder.namespace, holder.name) != (principal.namespace, kept):
+            return f"another container has the domain {host}"
         return None
 
 

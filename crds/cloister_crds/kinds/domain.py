@@ -38,6 +38,10 @@ class DomainStatus(Status):
     """verified: both records were seen in one check; only a lost TXT record clears it."""
     verified_at: Timestamp | None = None
     """verifiedAt is when it was verified, in UTC; unset = it is not."""
+    lost_at: Timestamp | None = None
+    """lostAt is when it lost its verification, in UTC; unset = it did not, or is verified again."""
+    checked_at: Timestamp | None = None
+    """checkedAt is when DNS was last looked at, in UTC; unset = never."""
     cname_configured: Flag | None = None
     """cnameConfigured: the CNAME was right in the last check; unset = never checked."""
     used_by: Annotated[tuple[Word, ...], Field(max_length=1000), ListType("atomic")] = ()

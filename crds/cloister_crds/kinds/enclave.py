@@ -75,6 +75,15 @@ class ImageFacts(Model):
     """stopSignal of the image; empty = SIGTERM."""
 
 
+class EnclaveKey(Model):
+    """A public key that may log in, as it was when the attempt was decided."""
+
+    name: Word
+    """name of the SSHKey."""
+    public_key: Annotated[str, Field(max_length=16_384)]
+    """publicKey is one line of an OpenSSH public key file."""
+
+
 class EnclaveSummary(Model):
     """What the parsed file says, for those who read the Enclave."""
 
@@ -128,6 +137,10 @@ class EnclaveSpec(Model):
     """images as the registry described them."""
     debug: Flag = False
     """debug enclave or not."""
+    ssh_keys: Annotated[
+        tuple[EnclaveKey, ...], Field(max_length=64), ListType("map", keys=("name",))
+    ] = ()
+    """sshKeys may log in to it; of debug enclaves alone. Default none."""
     host: Word
     """host that it runs on."""
     hostnames: Annotated[tuple[Word, ...], Field(max_length=4), ListType("atomic")] = ()

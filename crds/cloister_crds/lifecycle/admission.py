@@ -5,7 +5,7 @@ claimed or made before all of them have passed.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from cloister_crds.config.model import ServiceConfig
@@ -27,9 +27,10 @@ from cloister_crds.lifecycle.observed import (
     SecretValues,
     Tiers,
 )
-from cloister_crds.lifecycle.reasons import SHORTEST_BACK_OFF, is_final, is_transient, reason_for
+from cloister_crds.lifecycle.reasons import is_final, is_transient, reason_for
 from cloister_crds.lifecycle.scene import Scene
 from cloister_crds.lifecycle.validation import Question, errors_of, file_problems, spec_problems
+from cloister_crds.lifecycle.waits import SHORTEST_BACK_OFF
 from cloister_crds.problems import Problem
 
 __all__ = ["Admission", "Admitted", "Asking", "Refused", "Waiting", "admit"]
@@ -175,29 +176,19 @@ def _question(scene: Scene) -> Question:
         organization=observed.organization,
         hosts=observed.hosts,
         secrets=observed.secrets,
+        ssh_keys=observed.ssh_keys,
+        domains=observed.domains,
         rank=observed.rank,
         file_limit=scene.settings.file_limit,
     )
 
 
 def _with_release(question: Question, release: ReleaseFacts) -> Question:
-    return _with_images(question, {}, release)
+    return replace(question, release=release)
 
 
-def _with_images(
-    question: Question, images: dict[str, Failed], release: ReleaseFacts | None = None
-) -> Question:
-    return Question(
-        name=question.name,
-        spec=question.spec,
-        organization=question.organization,
-        hosts=question.hosts,
-        secrets=question.secrets,
-        rank=question.rank,
-        file_limit=question.file_limit,
-        release=release or question.release,
-        images=images,
-    )
+def _with_images(question: Question, images: dict[str, Failed]) -> Question:
+    return replace(question, images=images)
 
 
 def _judged(errors: tuple[Problem, ...], scene: Scene) -> Refused | Waiting | None:

@@ -18,7 +18,7 @@ from cloister_crds.kinds.enclave import (
 from cloister_crds.lifecycle.conditions import Finding, merge
 from cloister_crds.lifecycle.observed import DecisionSettings
 from cloister_crds.lifecycle.pod import PodContainer, PodFacts, PodPhase
-from cloister_crds.lifecycle.reasons import due
+from cloister_crds.lifecycle.waits import due
 
 __all__ = ["PodNeed", "judge", "judge_again", "pod_need"]
 

@@ -19,11 +19,13 @@ __all__ = [
     "Decision",
     "EndEnclave",
     "EndPreview",
+    "EndShells",
     "EnsureDeployment",
     "RecordDemoted",
     "RecordServing",
     "ReleaseHostname",
     "RoutePreview",
+    "RouteShells",
     "RouteTo",
 ]
 
@@ -108,6 +110,22 @@ class EndPreview:
 
 
 @dataclass(frozen=True, slots=True)
+class RouteShells:
+    """Make the Service by which people log in (server-side apply) select a debug Enclave."""
+
+    enclave: str
+    """Name of the Enclave."""
+
+
+@dataclass(frozen=True, slots=True)
+class EndShells:
+    """Delete the Service by which people log in, with a precondition: nobody may any more."""
+
+    uid: str
+    """uid that was observed."""
+
+
+@dataclass(frozen=True, slots=True)
 class EnsureDeployment:
     """Create the Deployment of a repository if there is none, with our label in the body."""
 
@@ -143,6 +161,8 @@ Action: TypeAlias = (
     | RouteTo
     | RoutePreview
     | EndPreview
+    | RouteShells
+    | EndShells
     | EnsureDeployment
     | RecordServing
     | RecordDemoted

@@ -14,19 +14,23 @@ from cloister_crds.config.limits import CPU_TIERS, GPU_COUNTS, MEMORY_TIERS
 from cloister_crds.config.model import ServiceConfig
 from cloister_crds.kinds.container import Container
 from cloister_crds.kinds.deployment import Deployment
+from cloister_crds.kinds.domain import Domain
 from cloister_crds.kinds.enclave import Enclave
 from cloister_crds.kinds.host import Host
 from cloister_crds.kinds.hostnameclaim import HostnameClaim
 from cloister_crds.kinds.organization import Organization
 from cloister_crds.kinds.secret import Secret
+from cloister_crds.kinds.sshkey import SSHKey
 from cloister_crds.problems import Problem
 
 __all__ = [
     "Answer",
     "DecisionSettings",
+    "DnsFacts",
     "Failed",
     "Known",
     "Need",
+    "NeedDns",
     "NeedImage",
     "NeedRelease",
     "NeedSecretValues",
@@ -136,6 +140,16 @@ class SecretValues:
 
 
 @dataclass(frozen=True, slots=True)
+class DnsFacts:
+    """What the servers of a zone say about a custom domain."""
+
+    texts: tuple[str, ...] = ()
+    """Values of the TXT records."""
+    aliases: tuple[str, ...] = ()
+    """Targets of the CNAME record; several while the servers differ."""
+
+
+@dataclass(frozen=True, slots=True)
 class Tiers:
     """The shapes that an organization's files may ask for (config: "tier lists")."""
 
@@ -200,10 +214,24 @@ class NeedSecretValues:
     """Revision of the request that asks; see `NeedRelease.request`."""
 
 
-Need: TypeAlias = NeedRelease | NeedImage | NeedSecretValues
+@dataclass(frozen=True, slots=True)
+class NeedDns:
+    """Ask the servers of a zone for the records of a custom domain. Answered with `DnsFacts`."""
+
+    domain: str
+    """The custom domain, whose CNAME record is looked at."""
+    txt_name: str
+    """Name of the TXT record."""
+    request: str
+    """Which look it is; see `NeedRelease.request`."""
+
+
+Need: TypeAlias = NeedRelease | NeedImage | NeedSecretValues | NeedDns
 """Something that must be asked for outside of the pass."""
 
-Answer: TypeAlias = Known[ReleaseFacts] | Known[RegistryImage] | Known[SecretValues] | Failed
+Answer: TypeAlias = (
+    Known[ReleaseFacts] | Known[RegistryImage] | Known[SecretValues] | Known[DnsFacts] | Failed
+)
 """What came back for a `Need`."""
 
 
@@ -217,6 +245,8 @@ class ServiceFacts:
     """Addresses of the EndpointSlices."""
     uid: str = ""
     """uid of the Service."""
+    node_port: int = 0
+    """Port of the nodes that leads to it; 0 = none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,6 +267,8 @@ class DecisionSettings:
     """Attempts of a request that never served which may be lost in a row before it has failed."""
     taken_recheck: timedelta = timedelta(minutes=1)
     """Time between two looks at what only others can free, such as a taken host name."""
+    domain_grace: timedelta = timedelta(days=7)
+    """Time for which a custom domain that lost its verification goes on to serve."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,10 +300,16 @@ class Observed:
     not counted (being replaced)."""
     secrets: tuple[Secret, ...] = ()
     """All Secrets (csec) of the namespace."""
+    ssh_keys: tuple[SSHKey, ...] = ()
+    """All SSHKeys of the namespace."""
+    domains: tuple[Domain, ...] = ()
+    """All Domains of the namespace."""
     deployment: Deployment | None = None
     """Deployment of the Container's repository; None = there is none."""
     service: ServiceFacts | None = None
     """The Service; None = there is none."""
+    shells: ServiceFacts | None = None
+    """The Service by which people log in; None = there is none."""
     preview: ServiceFacts | None = None
     """The Service of the staged update; None = there is none."""
     answers: Mapping[Need, Answer] = field(default_factory=dict)

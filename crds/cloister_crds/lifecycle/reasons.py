@@ -5,26 +5,16 @@ match on them.
 """
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
 from enum import StrEnum
 
 __all__ = [
-    "LONGEST_BACK_OFF",
     "REASONS",
-    "SHORTEST_BACK_OFF",
     "Kind",
     "Reason",
-    "back_off",
-    "due",
     "is_final",
     "is_transient",
     "reason_for",
 ]
-
-SHORTEST_BACK_OFF = timedelta(seconds=10)
-"""Wait before the first repetition of what failed for a transient reason."""
-LONGEST_BACK_OFF = timedelta(minutes=5)
-"""Longest wait between two repetitions."""
 
 
 class Kind(StrEnum):
@@ -101,6 +91,9 @@ _STATES = (
     _state("NamespaceReady", "The Organization has its namespace."),
     _state("Counted", "The Containers of the repository were counted."),
     _state("ValueFound", "The value of the secret can be read."),
+    _state("KeyUsable", "The key can log in to debug enclaves that name it."),
+    _state("DomainVerified", "The records of the custom domain were seen."),
+    _state("CredentialsUsable", "The credentials of the registry can be read."),
 )
 
 _TRANSIENT = (
@@ -128,6 +121,11 @@ _TRANSIENT = (
         "RegistryRateLimited",
         "The image registry wants fewer requests.",
         "Wait; the message says for how long.",
+    ),
+    _transient(
+        "DnsUnavailable",
+        "No server of the domain's zone answered.",
+        "Wait; if it stays so, check the name servers of the zone.",
     ),
     _transient(
         "ClusterUnavailable",
@@ -378,6 +376,51 @@ _OPEN = (
         "The file or spec names a secret that cannot be found.",
         "Create the csec, and bind an organization secret in spec.secrets.",
     ),
+    _open(
+        "DomainNotFound",
+        "The organization has no such custom domain.",
+        "Create a Domain with that name and its DNS records, or leave out spec.customDomain.",
+    ),
+    _open(
+        "DomainNotVerified",
+        "The records of the custom domain were not seen.",
+        "Create the TXT and the CNAME record that the Domain's status names.",
+    ),
+    _open(
+        "DomainLost",
+        "The TXT record of the custom domain is gone; what serves goes on for a time.",
+        "Create the TXT record again before the time that the message names.",
+    ),
+    _open(
+        "DomainDropped",
+        "The TXT record of the custom domain is gone for too long; it is no longer served.",
+        "Create the TXT record again, or set another spec.customDomain.",
+    ),
+    _open(
+        "DomainsNotConfigured",
+        "The installation has no settings for custom domains.",
+        "Ask the administrator to set domains in the operator's settings.",
+    ),
+    _open(
+        "CredentialsInvalid",
+        "The core Secret of the credentials holds none that can be used.",
+        "Write a docker configuration for the registry into it, as the message says.",
+    ),
+    _open(
+        "CredentialsExpired",
+        "The registry refused the credentials when they were last used.",
+        "Write new credentials into the core Secret.",
+    ),
+    _open(
+        "SSHKeyNotFound",
+        "spec names an SSHKey that cannot be found.",
+        "Create the SSHKey, or take its name out of spec.sshKeys.",
+    ),
+    _open(
+        "SSHKeyInvalid",
+        "The public key cannot be used.",
+        "Read the message, and make another SSHKey from the whole line of the .pub file.",
+    ),
 )
 
 REASONS: dict[str, Reason] = {
@@ -417,40 +460,3 @@ def is_final(word: str) -> bool:
         A word of the table.
     """
     return reason_for(word).final
-
-
-def back_off(failures: int) -> timedelta:
-    """Answer how long to wait after some failures in a row.
-
-    Parameters
-    ----------
-    failures
-        How many there were, from 1; 0 means none, and no wait.
-
-    Returns
-    -------
-    timedelta
-        10 s after the first, twice as long after each further one, at most 5 min.
-    """
-    if failures <= 0:
-        return timedelta(0)
-    doublings: int = min(failures - 1, 16)
-    return min(SHORTEST_BACK_OFF * (1 << doublings), LONGEST_BACK_OFF)
-
-
-def due(at: datetime, now: datetime) -> timedelta | None:
-    """Answer how long it is until a time.
-
-    Parameters
-    ----------
-    at
-        The time.
-    now
-        The present.
-
-    Returns
-    -------
-    timedelta | None
-        None when the time has come.
-    """
-    return at - now if at > now else None

@@ -12,13 +12,14 @@ from cloister_crds.kinds.container import (
 )
 from cloister_crds.kinds.enclave import Enclave, EnclaveSpec
 from cloister_crds.lifecycle import request as requests
-from cloister_crds.lifecycle.conditions import Finding, merge
+from cloister_crds.lifecycle.conditions import Finding, condition, merge
 from cloister_crds.lifecycle.decision import CreateEnclave
+from cloister_crds.lifecycle.domains import domain_named
 from cloister_crds.lifecycle.hosting import findings, host_named
 from cloister_crds.lifecycle.reasons import is_transient
 from cloister_crds.lifecycle.scene import Scene, has_failed
 from cloister_crds.lifecycle.states import move
-from cloister_crds.lifecycle.upkeep import Outcome, ended
+from cloister_crds.lifecycle.upkeep import Outcome, ended, open_to_people
 from cloister_crds.lifecycle.verdict import Verdict
 
 __all__ = ["report"]
@@ -58,7 +59,8 @@ def report(scene: Scene, verdict: Verdict, outcome: Outcome) -> ContainerStatus:
     told = verdict.message if _is_trouble(verdict) else ""
     shown = _shown(scene, verdict, outcome)
     history = _history(scene, outcome)
-    hostnames = (outcome.active.spec.hostnames if outcome.active else ()) or scene.hostnames
+    active = outcome.active.spec.hostnames if outcome.active else ()
+    hostnames = tuple(each for each in active if scene.is_served(each)) or scene.hostnames
     return before.model_copy(
         update={
             "observed_generation": scene.container.metadata.generation,
@@ -70,6 +72,7 @@ def report(scene: Scene, verdict: Verdict, outcome: Outcome) -> ContainerStatus:
             "current_tag": _current_tag(scene, outcome, history),
             "resources": _resources(shown) or before.resources,
             "host": _host(scene, shown) or before.host,
+            "ssh_port": _ssh_port(scene, outcome),
             "update": update,
             "message": told,
             "unenforced": shown.summary.unenforced if shown else before.unenforced,
@@ -147,6 +150,14 @@ def _host(scene: Scene, shown: EnclaveSpec | None) -> HostFacts | None:
     )
 
 
+def _ssh_port(scene: Scene, outcome: Outcome) -> int | None:
+    """Answer the port at which people log in; None = they cannot, or not yet."""
+    shells, enclave = scene.observed.shells, open_to_people(scene, outcome)
+    if not enclave or shells is None or shells.selects != enclave:
+        return None
+    return shells.node_port or None
+
+
 def _current_tag(scene: Scene, outcome: Outcome, history: tuple[HistoryEntry, ...]) -> str:
     if outcome.active is not None:
         return outcome.active.spec.tag
@@ -200,11 +211,31 @@ def _findings(
         found.append(
             Finding("Reconciling", status=True, reason=verdict.reason, message=verdict.message)
         )
+    found += _of_domain(scene, shown)
     host = host_named(shown.host, scene.observed.hosts) if shown is not None else None
     if shown is not None and host is not None:
         count = len(shown.summary.containers)
         found += findings(host, shown.summary.unenforced, containers=count)
     return tuple(found)
+
+
+def _of_domain(scene: Scene, shown: EnclaveSpec | None) -> list[Finding]:
+    """Say how the custom domain is that serves or is asked for; nothing where there is none."""
+    served = next(
+        (each for each in (shown.hostnames if shown else ()) if scene.is_custom(each)), ""
+    )
+    host = scene.container.spec.custom_domain or served
+    if not host:
+        return []
+    domain = domain_named(host, scene.observed.domains)
+    ready = condition(domain.status.conditions, "Ready") if domain is not None else None
+    if domain is None:
+        text = f"There is no Domain for {host} any more; create it, or set spec.customDomain."
+        return [Finding("DomainReady", status=False, reason="DomainNotFound", message=text)]
+    verified = domain.status.verified
+    word = ready.reason if ready is not None else "DomainNotVerified"
+    text = ready.message if ready is not None else f"Domain {host} was not looked at yet."
+    return [Finding("DomainReady", status=verified, reason=word, message=text)]
 
 
 def _is_reached(scene: Scene, serving: Enclave) -> bool:

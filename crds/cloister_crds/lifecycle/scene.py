@@ -15,9 +15,11 @@ from cloister_crds.kinds.meta import PAUSED_ANNOTATION
 from cloister_crds.kinds.request import RequestRecord
 from cloister_crds.lifecycle import request as requests
 from cloister_crds.lifecycle.conditions import condition
+from cloister_crds.lifecycle.domains import domain_named, may_serve
 from cloister_crds.lifecycle.hostnames import wanted_hostnames
 from cloister_crds.lifecycle.observed import DecisionSettings, Observed
-from cloister_crds.lifecycle.reasons import back_off, is_transient
+from cloister_crds.lifecycle.reasons import is_transient
+from cloister_crds.lifecycle.waits import back_off
 from cloister_crds.names import preview_hostname
 
 __all__ = ["Line", "Scene", "has_failed", "is_ready"]
@@ -202,9 +204,33 @@ class Scene:
 
     @cached_property
     def hostnames(self) -> tuple[str, ...]:
-        """Host names that spec asks for, the public one first."""
-        return wanted_hostnames(
+        """Host names that spec asks for and that may be served, the public one first."""
+        wanted = wanted_hostnames(
             self.container, self.observed.organization, self.settings.containers_domain
+        )
+        return tuple(each for each in wanted if self.is_served(each))
+
+    def is_custom(self, hostname: str) -> bool:
+        """Tell whether a host name is a custom domain, not a generated one.
+
+        Parameters
+        ----------
+        hostname
+            A host name of spec or of an Enclave.
+        """
+        return not hostname.endswith(f".{self.settings.containers_domain}")
+
+    def is_served(self, hostname: str) -> bool:
+        """Tell whether requests for a host name are let in: a custom one's Domain has a say.
+
+        Parameters
+        ----------
+        hostname
+            A host name of spec or of an Enclave.
+        """
+        domain = domain_named(hostname, self.observed.domains)
+        return not self.is_custom(hostname) or may_serve(
+            domain, now=self.now, grace=self.settings.domain_grace
         )
 
     @property

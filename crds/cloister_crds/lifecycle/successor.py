@@ -14,6 +14,7 @@ from cloister_crds.lifecycle.gpus import gpu_count
 from cloister_crds.lifecycle.hosting import unenforced_on
 from cloister_crds.lifecycle.observed import Known, NeedRelease, ReleaseFacts, Tiers
 from cloister_crds.lifecycle.scene import Line, Scene
+from cloister_crds.lifecycle.sshkeys import keys_of
 from cloister_crds.names import enclave_name
 
 __all__ = ["completion", "first_attempt", "repetition"]
@@ -65,6 +66,7 @@ def first_attempt(scene: Scene, admitted: Admitted) -> CreateEnclave:
             for name, image in admitted.images
         ),
         debug=request.debug,
+        ssh_keys=keys_of(request.ssh_keys, scene.observed.ssh_keys) if request.debug else (),
         host=admitted.host.metadata.name,
         hostnames=scene.hostnames,
         preview=scene.preview,

@@ -57,9 +57,7 @@ def _of_spec(spec: ContainerSpec) -> Iterator[Problem]:
     asked = (
         ("autoUpdate", spec.auto_update, "following later releases"),
         ("githubConnected", not spec.github_connected, "cutting the repository's webhooks off"),
-        ("sshKeys", bool(spec.ssh_keys), "logging in to debug enclaves"),
         ("gpus", bool(spec.gpus), "GPUs"),
-        ("customDomain", spec.custom_domain is not None, "custom domains"),
         ("replaces", spec.replaces is not None, "taking over from another Container"),
         ("disableConfidential", spec.disable_confidential, "switching a TEE off"),
     )

@@ -9,13 +9,16 @@ from dataclasses import dataclass
 from cloister_crds.kinds.enclave import Enclave
 from cloister_crds.lifecycle.decision import (
     Action,
+    ClaimHostname,
     CreateEnclave,
     EndEnclave,
     EndPreview,
+    EndShells,
     EnsureDeployment,
     RecordDemoted,
     RecordServing,
     RoutePreview,
+    RouteShells,
     RouteTo,
 )
 from cloister_crds.lifecycle.hostnames import superfluous_claims
@@ -23,7 +26,7 @@ from cloister_crds.lifecycle.observed import Need
 from cloister_crds.lifecycle.scene import Scene, has_failed
 from cloister_crds.lifecycle.successor import completion
 
-__all__ = ["Outcome", "ended", "records", "upkeep"]
+__all__ = ["Outcome", "ended", "open_to_people", "records", "upkeep"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +94,7 @@ def upkeep(scene: Scene, outcome: Outcome) -> tuple[tuple[Action, ...], tuple[Ne
         *_deployment(scene, outcome),
         *outcome.made,
         *(each for each in completions if isinstance(each, CreateEnclave)),
+        *_claims_again(scene, outcome),
         *_routing(scene, outcome),
         *records(scene, outcome),
         *(
@@ -106,6 +110,28 @@ def upkeep(scene: Scene, outcome: Outcome) -> tuple[tuple[Action, ...], tuple[Ne
         ),
     )
     return actions, tuple(each for each in completions if not isinstance(each, CreateEnclave))
+
+
+def open_to_people(scene: Scene, outcome: Outcome) -> str:
+    """Answer the name of the Enclave that people log in to; empty = none.
+
+    It is the one that serves, else the newest that is on its way, so that a start that fails can
+    be looked at while it does.
+
+    Parameters
+    ----------
+    scene
+        What was observed.
+    outcome
+        Who serves and what stays.
+    """
+    if scene.observed.organization is None:
+        return ""
+    kept = [each for each in scene.mine if each.metadata.name in outcome.keep]
+    underway = [each for each in kept if not has_failed(each)]
+    looked_at = outcome.serving or (underway[-1] if underway else None)
+    opened = looked_at is not None and looked_at.spec.debug and bool(looked_at.spec.ssh_keys)
+    return looked_at.metadata.name if looked_at is not None and opened else ""
 
 
 def _gets_requests(scene: Scene, enclave: Enclave) -> bool:
@@ -130,6 +156,15 @@ def _completions(scene: Scene, outcome: Outcome) -> Iterator[CreateEnclave | Nee
                 yield step
 
 
+def _claims_again(scene: Scene, outcome: Outcome) -> Iterator[ClaimHostname]:
+    """Claim a custom domain again that serves and was given back while its Domain was lost."""
+    if outcome.serving is None or scene.is_stopped or scene.observed.organization is None:
+        return
+    for each in outcome.serving.spec.hostnames:
+        if scene.is_custom(each) and scene.is_served(each) and each not in scene.observed.claims:
+            yield ClaimHostname(each)
+
+
 def _routing(scene: Scene, outcome: Outcome) -> Iterator[Action]:
     service = scene.observed.service
     if outcome.route and (service is None or service.selects != outcome.route):
@@ -139,6 +174,11 @@ def _routing(scene: Scene, outcome: Outcome) -> Iterator[Action]:
         yield RoutePreview(outcome.preview)
     elif not outcome.preview and preview is not None:
         yield EndPreview(preview.uid)
+    shells, enclave = scene.observed.shells, open_to_people(scene, outcome)
+    if enclave and (shells is None or shells.selects != enclave):
+        yield RouteShells(enclave)
+    elif not enclave and shells is not None:
+        yield EndShells(shells.uid)
 
 
 def records(scene: Scene, outcome: Outcome) -> tuple[Action, ...]:
@@ -170,7 +210,7 @@ def _needed_hostnames(scene: Scene, outcome: Outcome) -> frozenset[str]:
     needed = set() if outcome.frees_hostnames else set(scene.hostnames)
     for each in scene.everyone:
         if each.metadata.name in scene.observed.pods or each.metadata.name in outcome.keep:
-            needed.update(each.spec.hostnames)
+            needed.update(host for host in each.spec.hostnames if scene.is_served(host))
     if scene.observed.organization is None:
         # Without its Organization the names of spec are unknown: nothing is given back blindly.
         needed.update(scene.observed.claims)

@@ -11,15 +11,20 @@ from re import fullmatch
 
 from cloister_crds.config.model import ServiceConfig
 from cloister_crds.kinds.container import NAME_PATTERN, ContainerSpec
+from cloister_crds.kinds.domain import Domain
 from cloister_crds.kinds.host import Host, NetworkIsolation
 from cloister_crds.kinds.organization import Organization
 from cloister_crds.kinds.secret import Secret
+from cloister_crds.kinds.sshkey import SSHKey
 from cloister_crds.lifecycle.bindings import bind, named_secrets
+from cloister_crds.lifecycle.conditions import condition
+from cloister_crds.lifecycle.domains import domain_named
 from cloister_crds.lifecycle.gpus import gpu_count
 from cloister_crds.lifecycle.hosting import pick_host, trouble
 from cloister_crds.lifecycle.limits import billing_of
 from cloister_crds.lifecycle.observed import Failed, ReleaseFacts
 from cloister_crds.lifecycle.provisions import device_problems, gpu_problems, model_problems
+from cloister_crds.lifecycle.sshkeys import key_trouble
 from cloister_crds.lifecycle.supported import not_supported_yet
 from cloister_crds.problems import Problem, Severity
 
@@ -52,6 +57,10 @@ class Question:
     """All Hosts."""
     secrets: tuple[Secret, ...] = ()
     """All Secrets (csec) of the namespace."""
+    ssh_keys: tuple[SSHKey, ...] = ()
+    """All SSHKeys of the namespace."""
+    domains: tuple[Domain, ...] = ()
+    """All Domains of the namespace."""
     rank: int | None = None
     """Place in the order of the limit (`limits.rank`); None = it is not counted, as in a relaunch
     or replace that `validate` is asked about."""
@@ -252,6 +261,46 @@ def _binds_secrets_that_exist(question: Question) -> Iterator[Problem]:
             )
 
 
+def _has_a_verified_domain(question: Question) -> Iterator[Problem]:
+    host = question.spec.custom_domain
+    if host is None:
+        return
+    domain = domain_named(host, question.domains)
+    if domain is None:
+        yield Problem(
+            "spec.customDomain",
+            "DomainNotFound",
+            f"The organization has no Domain for {host}; create it, set the records that its "
+            "status names, or leave customDomain out.",
+        )
+    elif not domain.status.verified:
+        ready = condition(domain.status.conditions, "Ready")
+        told = ready.message if ready is not None else "It was not looked at yet."
+        yield Problem(
+            "spec.customDomain",
+            "DomainNotVerified",
+            f"Domain {host} is not verified. {told}",
+        )
+
+
+def _names_keys_that_can_log_in(question: Question) -> Iterator[Problem]:
+    keys = {each.metadata.name: each.spec.public_key for each in question.ssh_keys}
+    for index, name in enumerate(question.spec.ssh_keys):
+        if name not in keys:
+            yield Problem(
+                f"spec.sshKeys[{index}]",
+                "SSHKeyNotFound",
+                f"The organization has no SSHKey named {name!r}; create it or take the name out "
+                "of spec.sshKeys.",
+            )
+        elif (trouble := key_trouble(keys[name])) is not None:
+            yield Problem(
+                f"spec.sshKeys[{index}]",
+                "SSHKeyInvalid",
+                f"SSHKey {name} cannot be used: {trouble}",
+            )
+
+
 def _has_a_valid_file(question: Question) -> Iterator[Problem]:
     release = question.release
     if release is None:
@@ -422,6 +471,8 @@ SPEC_CHECKS: tuple[Check, ...] = (
     _has_a_host,
     _has_a_ready_host,
     _binds_secrets_that_exist,
+    _names_keys_that_can_log_in,
+    _has_a_verified_domain,
 )
 """What can be told from spec and cluster alone."""
 

@@ -25,7 +25,12 @@ _UPSTREAM_DOWN = (502, 503, 504)
 
 
 def shim_config(
-    shim: Shim, hostnames: Sequence[str], *, port: int = SHIM_PORT, upstream: str = "127.0.0.1"
+    shim: Shim,
+    hostnames: Sequence[str],
+    *,
+    port: int = SHIM_PORT,
+    upstream: str = "127.0.0.1",
+    before: Sequence[dict[str, Any]] = (),
 ) -> dict[str, Any]:
     """Build the configuration.
 
@@ -41,6 +46,8 @@ def shim_config(
     upstream
         Address of the upstream container: its own on `shim-net`, or the loopback address where all
         containers share the Pod's namespace.
+    before
+        Routes of ours that come before the paths of the file.
 
     Returns
     -------
@@ -55,6 +62,7 @@ def shim_config(
         "tls_connection_policies": [{"default_sni": hostnames[0]} if hostnames else {}],
         "routes": [
             *_cors_routes(shim.origins),
+            *before,
             *_path_routes(shim.paths),
             {"handle": [_upstream(f"{upstream}:{shim.upstream_port}")]},
         ],

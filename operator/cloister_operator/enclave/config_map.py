@@ -11,7 +11,8 @@ from cloister_operator.enclave.addresses import TARGET_ADDRESS
 from cloister_operator.enclave.caddy import shim_config
 from cloister_operator.enclave.container_document import container_document, document_key
 from cloister_operator.enclave.network import NETWORK_KEY, network_document
-from cloister_operator.enclave.plan import EnclavePlan
+from cloister_operator.enclave.plan import BuildSettings, EnclavePlan
+from cloister_operator.enclave.shells import SHELLS_KEY, host_key_route, shells_document
 from cloister_operator.enclave.sidecars import isolates
 from cloister_operator.enclave.surroundings import Surroundings
 
@@ -26,13 +27,17 @@ SHIM_KEY = "shim.json"
 _LOOPBACK = "127.0.0.1"
 
 
-def build_config_map(plan: EnclavePlan, surroundings: Surroundings) -> dict[str, Any]:
+def build_config_map(
+    plan: EnclavePlan, settings: BuildSettings, surroundings: Surroundings
+) -> dict[str, Any]:
     """Build the ConfigMap.
 
     Parameters
     ----------
     plan
         The Enclave and its file.
+    settings
+        What the administrator says about every enclave.
     surroundings
         The cluster around the Enclave.
 
@@ -44,8 +49,15 @@ def build_config_map(plan: EnclavePlan, surroundings: Surroundings) -> dict[str,
     """
     upstream = str(TARGET_ADDRESS) if isolates(plan.host) else _LOOPBACK
     documents: dict[str, Any] = {
-        SHIM_KEY: shim_config(plan.config.shim, plan.enclave.spec.served_names, upstream=upstream)
+        SHIM_KEY: shim_config(
+            plan.config.shim,
+            plan.enclave.spec.served_names,
+            upstream=upstream,
+            before=[host_key_route(settings.service)] if plan.lets_people_in else (),
+        )
     }
+    if plan.lets_people_in:
+        documents[SHELLS_KEY] = shells_document(plan)
     for index, container in enumerate(plan.config.containers):
         documents[document_key(index)] = container_document(plan, container)
     if isolates(plan.host):

@@ -11,11 +11,13 @@ from cloister_crds.config import ContainerSpec, Healthcheck, Ipc, Tmpfs, object_
 from cloister_crds.kinds.enclave import ImageFacts
 from cloister_operator.enclave.environment import container_environment
 from cloister_operator.enclave.plan import EnclavePlan
-from cloister_operator.enclave.sidecars import isolates
+from cloister_operator.enclave.sidecars import SSH, isolates
 
 __all__ = [
     "DEFAULT_STOP_TIMEOUT",
     "GUEST_DIRECTORY",
+    "SHELL_DIRECTORY",
+    "SHELL_SOCKET",
     "SPEC_DIRECTORY",
     "STATE_DIRECTORY",
     "WIRING_DIRECTORY",
@@ -32,6 +34,10 @@ WIRING_DIRECTORY = f"{GUEST_DIRECTORY}/wiring"
 """Where the container's own wiring socket is."""
 STATE_DIRECTORY = f"{GUEST_DIRECTORY}/state"
 """Where the state of its health check is."""
+SHELL_DIRECTORY = f"{GUEST_DIRECTORY}/ssh"
+"""Where the container's own shell socket is, in debug enclaves that let people in."""
+SHELL_SOCKET = "shell.sock"
+"""Name of the shell socket."""
 DEFAULT_STOP_TIMEOUT = 10
 """Seconds between the stop signal and the kill, where the file says nothing (as Docker)."""
 _VERSION = 1
@@ -92,6 +98,8 @@ def container_document(plan: EnclavePlan, container: ContainerSpec) -> dict[str,
             "timeoutMillis": 1000 * stop_timeout(container),
         },
     }
+    if plan.lets_people_in:
+        document["shells"] = {"socket": f"{SHELL_DIRECTORY}/{SHELL_SOCKET}", "client": SSH.user}
     if isolates(plan.host):
         socket = f"{WIRING_DIRECTORY}/wiring.sock"
         document |= {

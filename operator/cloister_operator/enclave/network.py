@@ -83,7 +83,7 @@ def network_document(plan: EnclavePlan, surroundings: Surroundings) -> dict[str,
             for room in rooms_of(plan.config, networks)
         ],
         "denied": list(surroundings.denied),
-        "inbound": inbound_ports(),
+        "inbound": inbound_ports(shells=plan.lets_people_in),
         "sideCars": destinations(plan.config),
         "resolver": {
             "uid": NET.user,

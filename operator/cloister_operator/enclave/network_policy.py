@@ -13,16 +13,18 @@ from cloister_crds.names import (
     MANAGED_BY,
     MANAGED_BY_LABEL,
     ORGANIZATION_LABEL,
+    SHELLS_LABEL,
     host_label,
 )
-from cloister_operator.enclave.ports import SHIM_PORT
+from cloister_operator.enclave.ports import SHIM_PORT, SSH_PORT
 from cloister_operator.enclave.surroundings import Resolver
 
-__all__ = ["NETWORK_POLICY_NAME", "build_network_policy"]
+__all__ = ["NETWORK_POLICY_NAME", "build_network_policy", "build_shells_policy"]
 
 NETWORK_POLICY_NAME = "cloister-enclaves"
 """Name of the policy in each organization's namespace."""
 
+_SHELLS_POLICY_NAME = "cloister-shells"
 _DNS_PORT = 53
 _NOT_PUBLIC_V4 = (
     "0.0.0.0/8",
@@ -88,5 +90,39 @@ def build_network_policy(
             "policyTypes": ["Ingress", "Egress"],
             "ingress": [{"ports": [{"port": SHIM_PORT, "protocol": "TCP"}]}],
             "egress": [{"to": [cluster_dns], "ports": dns}, *named, {"to": public}],
+        },
+    }
+
+
+def build_shells_policy(organization: str, namespace: str) -> dict[str, Any]:
+    """Build the policy that lets SSH in to the debug enclaves of a namespace, and to no other.
+
+    Parameters
+    ----------
+    organization
+        Slug of the Organization.
+    namespace
+        Its namespace.
+
+    Returns
+    -------
+    dict[str, Any]
+        Manifest for server-side apply.
+    """
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": {
+            "name": _SHELLS_POLICY_NAME,
+            "namespace": namespace,
+            "labels": {
+                MANAGED_BY_LABEL: MANAGED_BY,
+                ORGANIZATION_LABEL: host_label(organization),
+            },
+        },
+        "spec": {
+            "podSelector": {"matchExpressions": [{"key": SHELLS_LABEL, "operator": "Exists"}]},
+            "policyTypes": ["Ingress"],
+            "ingress": [{"ports": [{"port": SSH_PORT, "protocol": "TCP"}]}],
         },
     }

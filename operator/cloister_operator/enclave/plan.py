@@ -14,6 +14,7 @@ from cloister_crds.names import (
     MANAGED_BY,
     MANAGED_BY_LABEL,
     ORGANIZATION_LABEL,
+    SHELLS_LABEL,
     config_map_name,
     host_label,
     service_name,
@@ -76,7 +77,13 @@ class EnclavePlan:
             ORGANIZATION_LABEL: host_label(self.organization),
             CONTAINER_LABEL: service_name(self.enclave.spec.container.name),
             ENCLAVE_LABEL: self.name,
+            **({SHELLS_LABEL: ""} if self.lets_people_in else {}),
         }
+
+    @property
+    def lets_people_in(self) -> bool:
+        """Whether some keys may log in by SSH: a debug enclave's alone."""
+        return self.enclave.spec.debug and bool(self.enclave.spec.ssh_keys)
 
     @property
     def secrets(self) -> tuple[str, ...]:

@@ -23,6 +23,7 @@ from cloister_operator.enclave.health import readiness_probe
 from cloister_operator.enclave.network import keep_container, net_container
 from cloister_operator.enclave.plan import BuildSettings, EnclavePlan
 from cloister_operator.enclave.resources import container_resources, pod_resources
+from cloister_operator.enclave.shells import ssh_container
 from cloister_operator.enclave.shim import shim_container
 from cloister_operator.enclave.sidecars import (
     GUEST,
@@ -30,6 +31,7 @@ from cloister_operator.enclave.sidecars import (
     KEEP,
     NET,
     SHIM,
+    SSH,
     isolates,
     name_of,
     unprivileged,
@@ -76,7 +78,7 @@ def build_pod(plan: EnclavePlan, settings: BuildSettings) -> dict[str, Any]:
     ]
     spec: dict[str, Any] = {
         "automountServiceAccountToken": False,
-        "containers": [*containers, shim_container(plan, settings, volumes.ours[SHIM])],
+        "containers": [*containers, *_beside(plan, settings, volumes)],
         "enableServiceLinks": False,
         "initContainers": _before(plan, settings, volumes),
         "resources": pod_resources(plan.config, plan.host),
@@ -126,6 +128,16 @@ def _before(
         keep_container(plan, settings, volumes.ours[KEEP]),
         net_container(plan, settings, volumes.ours[NET]),
     ]
+
+
+def _beside(
+    plan: EnclavePlan, settings: BuildSettings, volumes: PodVolumes
+) -> list[dict[str, Any]]:
+    """Build what stands beside the containers of the file."""
+    shim = shim_container(plan, settings, volumes.ours[SHIM])
+    if not plan.lets_people_in:
+        return [shim]
+    return [shim, ssh_container(plan, settings, volumes.ours[SSH])]
 
 
 def _allowances(containers: tuple[ContainerSpec, ...]) -> str:

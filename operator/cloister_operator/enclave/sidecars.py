@@ -11,7 +11,7 @@ from typing import Any
 from cloister_crds.config import ServiceConfig, object_name
 from cloister_crds.kinds.host import Host, NetworkIsolation
 from cloister_operator.enclave.addresses import TARGET_ADDRESS
-from cloister_operator.enclave.ports import SHIM_PORT
+from cloister_operator.enclave.ports import SHIM_PORT, SSH_PORT
 
 __all__ = [
     "GUEST",
@@ -20,6 +20,7 @@ __all__ = [
     "NET",
     "ORDER",
     "SHIM",
+    "SSH",
     "SideCar",
     "destinations",
     "inbound_ports",
@@ -52,7 +53,10 @@ KEEP = SideCar("keep", 65001)
 INSTALL = SideCar("guest-install", 65002)
 """Lays the guest out for the containers, and ends."""
 
-ORDER = (INSTALL, KEEP, NET, SHIM)
+SSH = SideCar("ssh", 65006)
+"""Lets people into debug enclaves, and is in no other."""
+
+ORDER = (INSTALL, KEEP, NET, SHIM, SSH)
 """All of them, in the order in which they start; the file's containers start before the shim."""
 
 
@@ -114,9 +118,15 @@ def destinations(config: ServiceConfig) -> list[dict[str, Any]]:
     return [{"name": SHIM.name, "uid": SHIM.user, "destinations": [upstream]}]
 
 
-def inbound_ports() -> list[int]:
-    """Answer the TCP ports of the Pod that can be reached from outside."""
-    return [SHIM_PORT]
+def inbound_ports(*, shells: bool = False) -> list[int]:
+    """Answer the TCP ports of the Pod that can be reached from outside.
+
+    Parameters
+    ----------
+    shells
+        Whether people may log in to the enclave.
+    """
+    return [SHIM_PORT, SSH_PORT] if shells else [SHIM_PORT]
 
 
 def unprivileged(car: SideCar) -> dict[str, Any]:

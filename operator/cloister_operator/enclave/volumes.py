@@ -8,6 +8,7 @@ from cloister_crds.config import ContainerSpec, Ipc, object_name, secret_is_file
 from cloister_operator.enclave.config_map import CONFIG_KEY, SHIM_KEY
 from cloister_operator.enclave.container_document import (
     GUEST_DIRECTORY,
+    SHELL_DIRECTORY,
     SPEC_DIRECTORY,
     STATE_DIRECTORY,
     WIRING_DIRECTORY,
@@ -20,7 +21,14 @@ from cloister_operator.enclave.network import (
     PLAN_DIRECTORY,
 )
 from cloister_operator.enclave.plan import EnclavePlan
-from cloister_operator.enclave.sidecars import INSTALL, KEEP, NET, SHIM, SideCar, isolates
+from cloister_operator.enclave.shells import (
+    HOST_KEY_DIRECTORY,
+    PUBLIC_DIRECTORY,
+    SHELLS_DIRECTORY,
+    SHELLS_KEY,
+    SSH_CONFIG_DIRECTORY,
+)
+from cloister_operator.enclave.sidecars import INSTALL, KEEP, NET, SHIM, SSH, SideCar, isolates
 
 __all__ = ["SHIM_CONFIG_PATH", "SHIM_DATA_PATH", "PodVolumes", "pod_volumes"]
 
@@ -37,6 +45,10 @@ _STATE_VOLUME = "guest-state"
 _PLAN_VOLUME = "network-plan"
 _NETWORK_VOLUME = "network"
 _KEEPER_VOLUME = "keeper"
+_SHELLS_VOLUME = "shells"
+_SSH_VOLUME = "ssh"
+_SSH_CONFIG_VOLUME = "ssh-config"
+_PUBLIC_VOLUME = "ssh-public"
 _MOUNT_POINTS = "mount-points"
 _SMALL_BYTES = 16 * 1024 * 1024
 _SERVICE_VOLUME = "service"
@@ -96,6 +108,8 @@ def pod_volumes(plan: EnclavePlan, service: str) -> PodVolumes:
     if isolates(plan.host):
         _add_network(result, plan)
     _add_shim(result, plan)
+    if plan.lets_people_in:
+        _add_shells(result, plan)
     return result
 
 
@@ -216,6 +230,22 @@ def _add_network(result: PodVolumes, plan: EnclavePlan) -> None:
         # The directory and not the socket in it: a network that starts anew makes another socket.
         part = f"wiring/{container.name}"
         result.mount(container.name, _NETWORK_VOLUME, WIRING_DIRECTORY, read_only=True, part=part)
+
+
+def _add_shells(result: PodVolumes, plan: EnclavePlan) -> None:
+    """Give the SSH server its document and keys, and each container a socket's directory."""
+    result.volumes += [
+        _of_config_map(_SSH_CONFIG_VOLUME, plan, [SHELLS_KEY]),
+        *(_memory(name, _SMALL_BYTES) for name in (_SHELLS_VOLUME, _SSH_VOLUME, _PUBLIC_VOLUME)),
+    ]
+    result.mount_ours(SSH, _SSH_CONFIG_VOLUME, SSH_CONFIG_DIRECTORY, read_only=True)
+    result.mount_ours(SSH, _SHELLS_VOLUME, SHELLS_DIRECTORY, read_only=True)
+    result.mount_ours(SSH, _SSH_VOLUME, HOST_KEY_DIRECTORY, read_only=False)
+    for car in (SSH, SHIM):
+        result.mount_ours(car, _PUBLIC_VOLUME, PUBLIC_DIRECTORY, read_only=car is SHIM)
+    for container in plan.config.containers:
+        name = container.name
+        result.mount(name, _SHELLS_VOLUME, SHELL_DIRECTORY, read_only=False, part=name)
 
 
 def _add_shim(result: PodVolumes, plan: EnclavePlan) -> None:

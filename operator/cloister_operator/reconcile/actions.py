@@ -15,11 +15,13 @@ from cloister_crds.lifecycle.decision import (
     CreateEnclave,
     EndEnclave,
     EndPreview,
+    EndShells,
     EnsureDeployment,
     RecordDemoted,
     RecordServing,
     ReleaseHostname,
     RoutePreview,
+    RouteShells,
     RouteTo,
 )
 from cloister_crds.lifecycle.observed import Observed, SecretRefKey
@@ -33,11 +35,13 @@ from cloister_crds.names import (
     host_label,
     preview_service_name,
     service_name,
+    shells_service_name,
     snapshot_name,
 )
 from cloister_operator.context import ProcessContext
 from cloister_operator.enclave.config_map import CONFIG_KEY
 from cloister_operator.enclave.service import build_preview, build_service
+from cloister_operator.enclave.shells import build_shells_service
 from cloister_operator.keys import Key
 from cloister_operator.reconcile.children import ensure_file, ensure_snapshot, plan_of
 from cloister_operator.watched import CLAIM, DEPLOYMENT, ENCLAVE
@@ -84,7 +88,7 @@ async def carry_out(context: ProcessContext, key: Key, observed: Observed, actio
             await _claim(context, key, action.hostname)
         case ReleaseHostname():
             await _release(context, key, action)
-        case RouteTo() | RoutePreview() | EndPreview():
+        case RouteTo() | RoutePreview() | EndPreview() | RouteShells() | EndShells():
             await _route(context, key, observed, action)
         case EnsureDeployment():
             await _ensure_deployment(context, key, observed, action.repo)
@@ -100,9 +104,9 @@ async def _route(
     context: ProcessContext,
     key: Key,
     observed: Observed,
-    action: RouteTo | RoutePreview | EndPreview,
+    action: RouteTo | RoutePreview | EndPreview | RouteShells | EndShells,
 ) -> None:
-    """Drive the Services: that of what serves, and that of a staged update."""
+    """Drive the Services: of what serves, of a staged update, and for people who log in."""
     match action:
         case RouteTo():
             body = build_service(observed.container, _slug(observed), action.enclave)
@@ -112,6 +116,12 @@ async def _route(
             await context.writer.apply(key, SERVICE, body)
         case EndPreview():
             name = preview_service_name(key.name)
+            await context.writer.delete(key, SERVICE, key.namespace, name, uid=action.uid)
+        case RouteShells():
+            body = build_shells_service(observed.container, _slug(observed), action.enclave)
+            await context.writer.apply(key, SERVICE, body)
+        case EndShells():
+            name = shells_service_name(key.name)
             await context.writer.delete(key, SERVICE, key.namespace, name, uid=action.uid)
 
 

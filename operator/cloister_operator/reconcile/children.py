@@ -102,7 +102,7 @@ async def ensure_file(context: ProcessContext, key: Key, plan: EnclavePlan) -> N
     KubeError
         When the server refuses or cannot be reached.
     """
-    body = build_config_map(plan, await context.surroundings.read())
+    body = build_config_map(plan, context.build, await context.surroundings.read())
     await _ensure(context, key, plan, CONFIG_MAP, body)
 
 

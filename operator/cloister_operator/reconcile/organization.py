@@ -15,7 +15,7 @@ from cloister_crds.lifecycle.limits import counted
 from cloister_crds.names import ORGANIZATION_LABEL, host_label
 from cloister_operator.context import ProcessContext
 from cloister_operator.enclave.namespace import build_namespace
-from cloister_operator.enclave.network_policy import build_network_policy
+from cloister_operator.enclave.network_policy import build_network_policy, build_shells_policy
 from cloister_operator.keys import Key
 from cloister_operator.patches import merge_patch
 from cloister_operator.reconcile.result import DONE, Result
@@ -94,16 +94,19 @@ async def _namespace(context: ProcessContext, key: Key, organization: Organizati
 
 
 async def _fence(context: ProcessContext, key: Key, organization: Organization) -> None:
-    """Apply the NetworkPolicy of the namespace when it is not known to be so."""
-    body = build_network_policy(
-        organization.metadata.name,
-        organization.spec.namespace,
-        context.settings.enclave_network.named_resolvers(),
+    """Apply the NetworkPolicies of the namespace when they are not known to be so."""
+    slug, namespace = organization.metadata.name, organization.spec.namespace
+    resolvers = context.settings.enclave_network.named_resolvers()
+    policies = (
+        build_network_policy(slug, namespace, resolvers),
+        build_shells_policy(slug, namespace),
     )
-    text, place = json.dumps(body, sort_keys=True), f"NetworkPolicy {organization.metadata.uid}"
-    if context.applied.get(place) != text:
-        await context.writer.apply(key, NETWORK_POLICY, body)
-        context.applied[place] = text
+    for body in policies:
+        name = body["metadata"]["name"]
+        text, place = json.dumps(body, sort_keys=True), f"{name} {organization.metadata.uid}"
+        if context.applied.get(place) != text:
+            await context.writer.apply(key, NETWORK_POLICY, body)
+            context.applied[place] = text
 
 
 def _status(

@@ -6,11 +6,13 @@ from cloister_clients.kube.kinds import ENDPOINT_SLICE, NAMESPACE, NODE, POD, SE
 from cloister_crds.kinds import (
     Container,
     Deployment,
+    Domain,
     Enclave,
     Host,
     HostnameClaim,
     Organization,
     Secret,
+    SSHKey,
 )
 from cloister_crds.lifecycle.attempt import judge
 from cloister_crds.lifecycle.hostnames import wanted_hostnames
@@ -23,6 +25,7 @@ from cloister_crds.names import (
     host_label,
     preview_service_name,
     service_name,
+    shells_service_name,
 )
 from cloister_operator.context import ProcessContext
 from cloister_operator.pods import node_is_gone, read_pod
@@ -30,10 +33,12 @@ from cloister_operator.watched import (
     CLAIM,
     CONTAINER,
     DEPLOYMENT,
+    DOMAIN,
     ENCLAVE,
     HOST,
     ORGANIZATION,
     SECRET_KIND,
+    SSH_KEY,
 )
 
 __all__ = ["judged", "observe", "organization_of", "pod_facts"]
@@ -80,8 +85,11 @@ def observe(context: ProcessContext, container: Container, now: datetime) -> Obs
         secrets=tuple(
             models.read(Secret, entry) for entry in store.entries(SECRET_KIND, namespace)
         ),
+        domains=tuple(models.read(Domain, entry) for entry in store.entries(DOMAIN, namespace)),
+        ssh_keys=tuple(models.read(SSHKey, entry) for entry in store.entries(SSH_KEY, namespace)),
         deployment=models.read(Deployment, deployment) if deployment else None,
         service=_service(context, namespace, service_name(name)),
+        shells=_service(context, namespace, shells_service_name(name)),
         preview=_service(context, namespace, preview_service_name(name)),
         answers=context.resolver.answers,
     )
@@ -165,4 +173,5 @@ def _service(context: ProcessContext, namespace: str, name: str) -> ServiceFacts
             for address in endpoint["addresses"]
         ),
         uid=entry.read()["metadata"]["uid"],
+        node_port=entry.read()["spec"]["nodePort"],
     )

@@ -5,31 +5,25 @@ in the same commit; its condition Stalled tells tools and people that it does no
 """
 
 from cloister_clients.kube.kinds import KindRef
-from cloister_crds.kinds import Domain, RegistryCredential, SSHKey
+from cloister_crds.kinds import RegistryCredential
 from cloister_crds.kinds.meta import PAUSED_ANNOTATION
 from cloister_crds.lifecycle.conditions import Finding, merge
 from cloister_operator.context import ProcessContext
 from cloister_operator.keys import Key
 from cloister_operator.patches import merge_patch
 from cloister_operator.reconcile.result import DONE, Result
-from cloister_operator.watched import DOMAIN, REGISTRY_CREDENTIAL, SSH_KEY
+from cloister_operator.watched import REGISTRY_CREDENTIAL
 
 __all__ = ["reconcile_unbuilt"]
 
-Unbuilt = type[Domain] | type[RegistryCredential] | type[SSHKey]
+Unbuilt = type[RegistryCredential]
 
 _KINDS: dict[str, tuple[KindRef, Unbuilt, str]] = {
-    "Domain": (
-        DOMAIN,
-        Domain,
-        "Custom domains are not verified yet; Containers serve at their generated host names.",
-    ),
     "RegistryCredential": (
         REGISTRY_CREDENTIAL,
         RegistryCredential,
         "Registry credentials are not used yet; name images that can be pulled without a login.",
     ),
-    "SSHKey": (SSH_KEY, SSHKey, "SSH into debug enclaves is not there yet; use Pod logs."),
 }
 
 

@@ -30,6 +30,7 @@ async def refused(facade: Facade, world: World, **change: Any) -> dict[str, Any]
         ({"repo": "nobody/nothing"}, "repo", "RepositoryNotFound"),
         ({"tag": "no file"}, "tag", "Invalid"),
         ({"secrets": ["API_KEY"]}, "secrets[0]", "SecretNotFound"),
+        ({"ssh_keys": ["mine"], "debug": True}, "ssh_keys[0]", "SSHKeyNotFound"),
     ],
 )
 async def test_what_is_asked_for_must_be_there(
@@ -80,7 +81,6 @@ async def test_a_registry_that_does_not_answer_is_told_from_a_missing_image(
 @pytest.mark.parametrize(
     ("change", "code", "field"),
     [
-        ({"ssh_keys": ["mine"], "debug": True}, "NotSupportedYet", "ssh_keys"),
         ({"replace_container_id": "00000000-0000-4000-8000-000000000000"}, "NotSupportedYet",
          "replace_container_id"),
         ({"disable_cc_mode": True, "debug": True}, "NotSupportedYet", "disable_cc_mode"),

@@ -11,12 +11,12 @@ from cloister_crds.lifecycle.reasons import (
     REASONS,
     Kind,
     Reason,
-    back_off,
     is_final,
     is_transient,
     reason_for,
 )
 from cloister_crds.lifecycle.validation import Question, validate_for_organization
+from cloister_crds.lifecycle.waits import back_off
 from tests.support.builders import (
     CONFIDENTIAL,
     container_of,

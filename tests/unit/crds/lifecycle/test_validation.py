@@ -277,9 +277,7 @@ def test_all_errors_come_at_once() -> None:
     [
         ({"auto_update": True}, "spec.autoUpdate"),
         ({"github_connected": False}, "spec.githubConnected"),
-        ({"ssh_keys": ("alice",), "debug": True}, "spec.sshKeys"),
         ({"gpus": 1}, "spec.gpus"),
-        ({"custom_domain": "api.example.test"}, "spec.customDomain"),
         ({"replaces": "old"}, "spec.replaces"),
         ({"disable_confidential": True, "debug": True}, "spec.disableConfidential"),
     ],

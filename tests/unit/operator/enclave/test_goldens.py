@@ -15,9 +15,10 @@ from cloister_crds.config import Egress, Network
 from cloister_crds.kinds import Container
 from cloister_operator.enclave.config_map import build_config_map
 from cloister_operator.enclave.namespace import build_namespace
-from cloister_operator.enclave.network_policy import build_network_policy
+from cloister_operator.enclave.network_policy import build_network_policy, build_shells_policy
 from cloister_operator.enclave.pod import build_pod
 from cloister_operator.enclave.service import build_service
+from cloister_operator.enclave.shells import build_shells_service
 from cloister_operator.enclave.snapshot import build_snapshot
 from tests.support.plans import SETTINGS, SURROUNDINGS, WEB, WORKER, config_of, host_of, plan_of
 
@@ -44,6 +45,7 @@ IMAGES: tuple[dict[str, object], ...] = (
         "stopSignal": "SIGQUIT",
     },
 )
+KEYS = [{"name": "me", "publicKey": "ssh-ed25519 AAAA me@home"}]
 NETWORKED = config_of(
     WEB.model_copy(update={"networks": ("inner", "outer")}),
     WORKER.model_copy(update={"networks": ("inner",), "stop_signal": None, "user": None}),
@@ -67,6 +69,7 @@ def rich_host() -> Any:
 def manifests() -> dict[str, dict[str, Any]]:
     small, rich = plan_of(WEB), plan_of(WEB, WORKER, host=rich_host())
     isolated = plan_of(config=NETWORKED, images=IMAGES)
+    debug = plan_of(config=NETWORKED, images=IMAGES, debug=True, sshKeys=KEYS)
     container = Container.read(
         {
             "metadata": {"name": "web.debug", "namespace": "org-acme", "uid": "u-1"},
@@ -76,12 +79,16 @@ def manifests() -> dict[str, dict[str, Any]]:
     return {
         "pod-small": build_pod(small, SETTINGS),
         "pod-rich": build_pod(rich, SETTINGS),
-        "config-map": build_config_map(small, SURROUNDINGS),
-        "config-map-networks": build_config_map(isolated, SURROUNDINGS),
+        "pod-shells": build_pod(debug, SETTINGS),
+        "config-map": build_config_map(small, SETTINGS, SURROUNDINGS),
+        "config-map-networks": build_config_map(isolated, SETTINGS, SURROUNDINGS),
+        "config-map-shells": build_config_map(debug, SETTINGS, SURROUNDINGS),
         "snapshot": build_snapshot(rich, {"API_KEY": b"k", "tls-key": b"\x00", "OTHER": b"no"}),
         "service": build_service(container, "acme", "web-abcdefghij-1"),
         "namespace": build_namespace("acme", "org-acme"),
+        "service-shells": build_shells_service(container, "acme", "web-abcdefghij-1"),
         "network-policy": build_network_policy("acme", "org-acme"),
+        "network-policy-shells": build_shells_policy("acme", "org-acme"),
     }
 
 

@@ -4,9 +4,10 @@ from datetime import timedelta
 from typing import Any
 
 from cloister_crds.config import ContainerSpec, EnvEntry, Healthcheck, Ipc, Tmpfs, Volume
+from cloister_operator.enclave.config_map import build_config_map
 from cloister_operator.enclave.pod import build_pod
 from cloister_operator.enclave.unenforced import MOST, unenforced
-from tests.support.plans import SETTINGS, WEB, WORKER, config_of, host_of, plan_of
+from tests.support.plans import SETTINGS, SURROUNDINGS, WEB, WORKER, config_of, host_of, plan_of
 
 
 def container_of(spec: ContainerSpec, *, images: Any = ()) -> dict[str, Any]:
@@ -177,3 +178,14 @@ def test_the_list_of_what_is_not_enforced_has_an_end() -> None:
     fields = unenforced(config_of(*many))
     assert len(fields) == MOST
     assert fields[-1] == f"and {30 * 3 - MOST + 1} more"
+
+
+def test_production_has_nothing_of_ssh() -> None:
+    keys = [{"name": "me", "publicKey": "ssh-ed25519 AAAA me"}]
+    for spec in ({"debug": False, "sshKeys": keys}, {"debug": True}):
+        plan = plan_of(WEB, **spec)
+        built = (build_pod(plan, SETTINGS), build_config_map(plan, SETTINGS, SURROUNDINGS))
+        assert "ssh" not in str(built).lower()
+        assert "shell.sock" not in str(built)
+    opened = plan_of(WEB, debug=True, sshKeys=keys)
+    assert [each["name"] for each in build_pod(opened, SETTINGS)["spec"]["containers"]][-1] == "ssh"

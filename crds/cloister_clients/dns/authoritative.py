@@ -1,0 +1,183 @@
+"""Asks the authoritative servers of a zone themselves, so that no cache delays or keeps an answer.
+
+Tenants name the zones: a server of one is asked only at a public address, like everything else
+that a tenant makes Cloister call (`cloister_clients.guard`).
+"""
+
+import asyncio
+from collections.abc import Iterable
+from ipaddress import ip_address
+
+import dns.asyncquery
+import dns.asyncresolver
+import dns.exception
+import dns.flags
+import dns.message
+import dns.name
+import dns.rcode
+import dns.rdatatype
+from dns.rdtypes.ANY.CNAME import CNAME
+from dns.rdtypes.ANY.TXT import TXT
+
+from cloister_clients.dns.settings import DnsSettings
+from cloister_clients.guard import is_public
+
+__all__ = ["AuthoritativeDns", "DnsError"]
+
+MOST_SERVERS = 6
+"""How many servers of a zone are asked."""
+PAYLOAD = 1232
+"""Largest answer by UDP in bytes (DNS flag day 2020); what is larger comes by TCP."""
+
+
+class DnsError(Exception):
+    """Nobody told whether a record is there; a later look-up may."""
+
+    reason = "DnsUnavailable"
+    """Word of the reasons table."""
+    transient = True
+    """Whether asking again may help."""
+
+    @property
+    def message(self) -> str:
+        """Sentence for people."""
+        return str(self)
+
+
+class AuthoritativeDns:
+    """Looks records up at the servers that own them."""
+
+    def __init__(self, settings: DnsSettings) -> None:
+        self._settings = settings
+        self._allowed = frozenset(settings.allow_private)
+
+    async def texts(self, name: str) -> tuple[str, ...]:
+        """Answer the values of the TXT records of a name, each joined to one text.
+
+        Parameters
+        ----------
+        name
+            Host name.
+
+        Returns
+        -------
+        tuple[str, ...]
+            Ordered; empty when the zone's servers say that there is none.
+
+        Raises
+        ------
+        DnsError
+            When no server of the zone answered.
+        """
+        found = await self._ask(name, dns.rdatatype.TXT)
+        return tuple(
+            sorted(
+                {
+                    b"".join(each.strings).decode("utf-8", "replace")
+                    for each in found
+                    if isinstance(each, TXT)
+                }
+            )
+        )
+
+    async def alias(self, name: str) -> tuple[str, ...]:
+        """Answer the targets of the CNAME record of a name, in lower case without the last dot.
+
+        Parameters
+        ----------
+        name
+            Host name.
+
+        Returns
+        -------
+        tuple[str, ...]
+            One, or several while the zone's servers differ; empty when there is none.
+
+        Raises
+        ------
+        DnsError
+            When no server of the zone answered.
+        """
+        found = await self._ask(name, dns.rdatatype.CNAME)
+        targets = (each.target for each in found if isinstance(each, CNAME))
+        return tuple(sorted({each.to_text(omit_final_dot=True).lower() for each in targets}))
+
+    async def _ask(self, name: str, kind: dns.rdatatype.RdataType) -> list[object]:
+        """Answer the records that any server of the zone has: a secondary may lag behind."""
+        servers = await self._servers(name)
+        answers = await asyncio.gather(
+            *(self._question(each, name, kind) for each in servers[:MOST_SERVERS])
+        )
+        told = [each for each in answers if each is not None]
+        if not told:
+            listed = ", ".join(servers[:MOST_SERVERS])
+            raise DnsError(f"none of the servers of the zone of {name} answered: {listed}")
+        return [record for answer in told for record in answer]
+
+    async def _question(
+        self, server: str, name: str, kind: dns.rdatatype.RdataType
+    ) -> list[object] | None:
+        """Ask one server; None = it gave no authoritative answer."""
+        query = dns.message.make_query(name, kind, use_edns=0, payload=PAYLOAD)
+        query.flags &= ~dns.flags.RD
+        try:
+            answer, _ = await dns.asyncquery.udp_with_fallback(
+                query, server, timeout=self._settings.timeout_seconds
+            )
+        except (dns.exception.DNSException, OSError, EOFError):
+            return None
+        if not answer.flags & dns.flags.AA:
+            return None
+        if answer.rcode() not in {dns.rcode.NOERROR, dns.rcode.NXDOMAIN}:
+            return None
+        owner = dns.name.from_text(name)
+        return [
+            record
+            for rrset in answer.answer
+            if rrset.rdtype == kind and rrset.name == owner
+            for record in rrset
+        ]
+
+    async def _servers(self, name: str) -> list[str]:
+        """Find the addresses of the servers of the zone that a name lies in."""
+        resolver = self._resolver()
+        try:
+            zone = await dns.asyncresolver.zone_for_name(name, resolver=resolver)
+            served = await resolver.resolve(zone, dns.rdatatype.NS)
+        except (dns.exception.DNSException, OSError) as error:
+            raise DnsError(f"the servers of the zone of {name} cannot be found: {error}") from error
+        hosts = sorted(each.target.to_text() for each in served)
+        found = await asyncio.gather(*(self._addresses(resolver, each) for each in hosts))
+        addresses = list(dict.fromkeys(address for each in found for address in each))
+        callable_ones = [each for each in addresses if self._may_be_called(each)]
+        if not callable_ones:
+            shown = ", ".join(addresses or hosts)
+            raise DnsError(
+                f"the zone {zone.to_text(omit_final_dot=True)} has no server at a public address "
+                f"({shown})"
+            )
+        return callable_ones
+
+    async def _addresses(self, resolver: dns.asyncresolver.Resolver, host: str) -> Iterable[str]:
+        """Resolve one server, in both families; one that has no address is passed over."""
+        found: list[str] = []
+        for kind in (dns.rdatatype.A, dns.rdatatype.AAAA):
+            try:
+                answer = await resolver.resolve(host, kind)
+            except (dns.exception.DNSException, OSError):
+                continue
+            found += [each.address for each in answer]
+        return found
+
+    def _may_be_called(self, address: str) -> bool:
+        return address in self._allowed or is_public(ip_address(address))
+
+    def _resolver(self) -> dns.asyncresolver.Resolver:
+        """Make the recursive resolver, without a cache."""
+        own = self._settings.resolvers
+        resolver = dns.asyncresolver.Resolver(configure=not own)
+        if own:
+            resolver.nameservers = list(own)
+        resolver.timeout = self._settings.timeout_seconds
+        resolver.lifetime = 2 * self._settings.timeout_seconds
+        return resolver

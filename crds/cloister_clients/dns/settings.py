@@ -1,0 +1,40 @@
+"""How names are looked up at the servers that own them."""
+
+from ipaddress import ip_address
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+__all__ = ["DnsSettings"]
+
+
+def _is_address(text: str) -> str:
+    """Check an address.
+
+    Raises
+    ------
+    ValueError
+        When it is none.
+    """
+    return str(ip_address(text))
+
+
+AddressText = Annotated[str, AfterValidator(_is_address)]
+
+
+class DnsSettings(BaseModel):
+    """How the servers of a zone are found and asked."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True
+    )
+
+    resolvers: tuple[AddressText, ...] = ()
+    """Addresses of recursive resolvers that find the servers of a zone, asked on port 53. Default:
+    those of the system."""
+    allow_private: tuple[AddressText, ...] = ()
+    """Addresses of zones' servers that may be private; others have to be public, since tenants
+    name the zones. Default none."""
+    timeout_seconds: float = Field(default=5.0, gt=0, le=60)
+    """Longest wait for one answer, in seconds. Default 5."""

@@ -1,0 +1,78 @@
+"""The pass over a Domain: its records, what DNS says of them, who uses it."""
+
+from collections.abc import Mapping
+
+from cloister_crds.kinds import Container, Domain
+from cloister_crds.kinds.meta import PAUSED_ANNOTATION
+from cloister_crds.lifecycle.conditions import Finding, merge
+from cloister_crds.lifecycle.domains import DomainDecision, judge_domain
+from cloister_operator.context import ProcessContext
+from cloister_operator.keys import Key
+from cloister_operator.patches import merge_patch
+from cloister_operator.reconcile.result import DONE, Result
+from cloister_operator.reconcile.scene import organization_of
+from cloister_operator.watched import CONTAINER, DOMAIN
+
+__all__ = ["reconcile_domain"]
+
+_UNSET = (
+    "This installation has no settings for custom domains; ask the administrator to set domains in "
+    "the operator's settings."
+)
+
+
+async def reconcile_domain(context: ProcessContext, key: Key) -> Result:
+    """Look at a Domain, ask DNS when it is time, and say how it is.
+
+    Parameters
+    ----------
+    context
+        The process.
+    key
+        The Domain.
+
+    Raises
+    ------
+    KubeError
+        When the write fails; the pass is then repeated.
+    """
+    entry = context.store.get(DOMAIN, key.namespace, key.name)
+    if entry is None:
+        return DONE
+    domain = context.models.read(Domain, entry)
+    if domain.metadata.annotations.get(PAUSED_ANNOTATION) == "true":
+        return DONE
+    decision = _decide(context, domain)
+    if decision.need is not None:
+        context.resolver.ask(decision.need, key)
+    patch: Mapping[str, object] = merge_patch(domain.status.wire(), decision.status.wire())
+    if patch:
+        await context.writer.patch_status(key, DOMAIN, key.namespace, key.name, {"status": patch})
+    if decision.forget is not None:
+        context.resolver.forget(decision.forget)
+    return Result(decision.look_again, wrote=bool(patch))
+
+
+def _decide(context: ProcessContext, domain: Domain) -> DomainDecision:
+    """Decide about a Domain; without settings nothing is looked at."""
+    namespace, now = domain.metadata.namespace or "", context.now()
+    if context.domains is None:
+        findings = [
+            Finding(kind, status=kind == "Stalled", reason="DomainsNotConfigured", message=_UNSET)
+            for kind in ("Ready", "Stalled")
+        ]
+        generation = domain.metadata.generation
+        conditions = merge(domain.status.conditions, findings, generation=generation, now=now)
+        change = {"observed_generation": generation, "conditions": conditions}
+        return DomainDecision(domain.status.model_copy(update=change))
+    containers = [
+        context.models.read(Container, each) for each in context.store.entries(CONTAINER, namespace)
+    ]
+    return judge_domain(
+        domain,
+        organization_of(context, namespace),
+        containers,
+        context.resolver.answers,
+        context.domains,
+        now,
+    )

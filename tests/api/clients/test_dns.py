@@ -1,0 +1,80 @@
+"""The look-up of records, against a real authoritative name server."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cloister_clients.dns import AuthoritativeDns, DnsError, DnsSettings
+from tests.support.nameserver import NameServer, serve_zone
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="port 53 needs root")
+
+ZONE = "customer.test"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NameServer]:
+    with serve_zone(tmp_path_factory.mktemp("knot"), ZONE) as served:
+        yield served
+
+
+@pytest.fixture
+def client(server: NameServer) -> AuthoritativeDns:
+    settings = DnsSettings(
+        resolvers=(server.address,), allow_private=(server.address,), timeout_seconds=5
+    )
+    return AuthoritativeDns(settings)
+
+
+async def test_records_are_read_as_they_are_now(
+    server: NameServer, client: AuthoritativeDns
+) -> None:
+    name = f"api.{ZONE}"
+    assert await client.texts(f"_x.{name}") == ()
+    assert await client.alias(name) == ()
+    server.put(f"_x.{name}", "TXT", '"first" "second"')
+    server.put(name, "CNAME", "Target.DNS.example.")
+    assert await client.texts(f"_x.{name}") == ("firstsecond",)
+    assert await client.alias(name) == ("target.dns.example",)
+    server.drop(f"_x.{name}", "TXT")
+    assert await client.texts(f"_x.{name}") == ()
+
+
+async def test_a_long_answer_comes_by_tcp(server: NameServer, client: AuthoritativeDns) -> None:
+    words = " ".join(f'"{index:03}{"x" * 200}"' for index in range(20))
+    server.put(f"long.{ZONE}", "TXT", words)
+    (text,) = await client.texts(f"long.{ZONE}")
+    assert len(text) == 20 * 203
+
+
+async def test_another_record_of_the_name_is_no_answer(
+    server: NameServer, client: AuthoritativeDns
+) -> None:
+    server.put(f"address.{ZONE}", "A", "192.0.2.1")
+    assert await client.alias(f"address.{ZONE}") == ()
+    assert await client.texts(f"address.{ZONE}") == ()
+
+
+async def test_a_server_at_a_private_address_is_not_asked(server: NameServer) -> None:
+    guarded = AuthoritativeDns(DnsSettings(resolvers=(server.address,)))
+    with pytest.raises(DnsError, match="no server at a public address"):
+        await guarded.texts(f"api.{ZONE}")
+
+
+async def test_silence_is_no_absence(tmp_path: Path) -> None:
+    with serve_zone(tmp_path, "silent.test") as server:
+        settings = DnsSettings(
+            resolvers=(server.address,), allow_private=(server.address,), timeout_seconds=1
+        )
+        client = AuthoritativeDns(settings)
+        assert await client.texts("_x.api.silent.test") == ()
+        server.stop()
+        with pytest.raises(DnsError, match="cannot be found"):
+            await client.texts("_x.api.silent.test")
+
+
+async def test_a_name_that_leads_nowhere_is_told(client: AuthoritativeDns) -> None:
+    with pytest.raises(DnsError, match=r"api\.elsewhere\.test"):
+        await client.texts("_x.api.elsewhere.test")

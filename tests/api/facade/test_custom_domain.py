@@ -1,0 +1,70 @@
+"""Custom domains over REST: who may use one, and that its host name is claimed."""
+
+import uuid
+
+import httpx
+
+from cloister_clients.kube.kinds import of
+from cloister_crds.kinds import Domain
+from tests.support.facade import Facade, World
+from tests.support.waiting import until
+
+
+async def make_domain(world: World, *, verified: bool) -> str:
+    """Make a Domain as the operator leaves it, and the right to have it."""
+    zone = f"{world.organization}.test"
+    await world.change_organization(entitlements={"domainSuffixes": [zone]})
+    host = f"api-{uuid.uuid4().hex[:6]}.{zone}"
+    name = host.replace(".", "-")
+    body = {"metadata": {"name": name}, "spec": {"domain": host}}
+    await world.kube.create(of(Domain), body, world.namespace)
+    if verified:
+        await world.kube.merge_patch(
+            of(Domain), name, {"status": {"verified": True}}, world.namespace, subresource="status"
+        )
+    return host
+
+
+async def asked(client: httpx.AsyncClient, world: World, host: str) -> httpx.Response:
+    """Ask until the facade has seen the organization's right and the Domain."""
+
+    async def answered() -> httpx.Response | None:
+        answer = await client.post("/api/containers", json=world.body("web", custom_domain=host))
+        unseen = answer.status_code == 403 or "DomainNotFound" in answer.text
+        return None if unseen else answer
+
+    answer = await until(answered, what="a facade that knows the domain")
+    assert answer is not None
+    return answer
+
+
+async def test_a_verified_domain_is_claimed_with_the_container(
+    facade: Facade, world: World
+) -> None:
+    host = await make_domain(world, verified=True)
+    async with facade.client(world.key) as client:
+        made = await asked(client, world, host)
+        assert made.status_code == 201, made.text
+        assert made.json()["domain"] == host
+        assert host in await world.claims()
+        question = {"name": "other", "debug": False, "custom_domain": host}
+        taken = (await client.post("/api/containers/validate-name", json=question)).json()
+        assert taken["available"] is False
+        assert host in taken["reason"]
+        same = {**question, "name": "web", "container_id": made.json()["id"]}
+        kept = (await client.post("/api/containers/validate-name", json=same)).json()
+        assert kept == {"available": True, "name": "web"}
+        second = await client.post("/api/containers", json=world.body("two", custom_domain=host))
+        assert second.status_code == 409
+
+
+async def test_an_unverified_domain_is_refused(facade: Facade, world: World) -> None:
+    host = await make_domain(world, verified=False)
+    async with facade.client(world.key) as client:
+        refused = await asked(client, world, host)
+        assert refused.status_code == 400
+        assert refused.json()["details"][0]["field"] == "custom_domain"
+        question = {"name": "web", "debug": False, "custom_domain": host}
+        answer = (await client.post("/api/containers/validate-name", json=question)).json()
+        assert answer["available"] is False
+        assert "not verified" in answer["reason"]

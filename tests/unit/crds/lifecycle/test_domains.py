@@ -1,0 +1,272 @@
+"""Custom domains: records, looks at DNS, verification and its loss."""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from cloister_crds.kinds import Domain, Organization
+from cloister_crds.kinds.domain import DomainStatus
+from cloister_crds.kinds.organization import Entitlements
+from cloister_crds.lifecycle.conditions import condition, holds
+from cloister_crds.lifecycle.domains import (
+    DomainDecision,
+    DomainSettings,
+    judge_domain,
+    may_serve,
+    records_of,
+    used_by,
+)
+from cloister_crds.lifecycle.observed import Answer, DnsFacts, Failed, Known, Need
+from cloister_crds.lifecycle.validation import Question, spec_problems
+from tests.support.builders import NOW, container_of, domain_of, host_of, organization_of
+
+HOST = "api.customer.test"
+HOUR = timedelta(hours=1)
+SETTINGS = DomainSettings(
+    key=b"k" * 32,
+    target="dns.example.test",
+    service="cloister",
+    interval=timedelta(minutes=5),
+    grace=timedelta(days=7),
+)
+ORGANIZATION = organization_of(entitlements=Entitlements(domain_suffixes=("customer.test",)))
+RECORDS = records_of(HOST, slug="acme", settings=SETTINGS)
+RIGHT = DnsFacts((RECORDS.txt_value,), (RECORDS.cname_target,))
+
+
+class Zone:
+    """A Domain, and what DNS says whenever it is asked."""
+
+    def __init__(self, facts: DnsFacts | Failed) -> None:
+        self.facts = facts
+        self.now = NOW
+        self.asked = 0
+        self.domain = domain()
+
+    def work(self, organization: Organization | None = ORGANIZATION) -> DomainDecision:
+        """Do passes until nothing more is asked."""
+        answers: dict[Need, Answer] = {}
+        while True:
+            found = judge_domain(self.domain, organization, (), answers, SETTINGS, self.now)
+            self.domain = self.domain.model_copy(update={"status": found.status})
+            if found.need is None:
+                return found
+            self.asked += 1
+            facts = self.facts
+            answers[found.need] = facts if isinstance(facts, Failed) else Known(facts, self.now)
+
+    @property
+    def status(self) -> DomainStatus:
+        """Its status."""
+        return self.domain.status
+
+    @property
+    def reason(self) -> str:
+        """Reason of its condition Ready."""
+        ready = condition(self.status.conditions, "Ready")
+        assert ready is not None
+        return ready.reason
+
+
+def domain(host: str = HOST, **annotations: str) -> Domain:
+    named = {f"cloister.dev/{name.replace('_', '-')}": value for name, value in annotations.items()}
+    return Domain.read(
+        {
+            "metadata": {"name": "api", "generation": 1, "annotations": named},
+            "spec": {"domain": host},
+        }
+    )
+
+
+def lost() -> Zone:
+    """Make a Domain that was verified and has lost its TXT record a moment ago."""
+    zone = Zone(RIGHT)
+    zone.work()
+    zone.now += HOUR
+    zone.facts = DnsFacts((), RIGHT.aliases)
+    zone.work()
+    return zone
+
+
+def test_records_are_those_of_the_specification() -> None:
+    assert RECORDS.txt_name == f"_cloister.{HOST}"
+    assert HOST in RECORDS.txt_value
+    assert " " not in RECORDS.txt_value
+    label, _, rest = RECORDS.cname_target.partition(".")
+    assert (len(label), int(label, 16) > 0, rest) == (32, True, "dns.example.test")
+
+
+def test_the_nonce_is_the_organizations_and_the_target_the_domains() -> None:
+    other = records_of(HOST, slug="other", settings=SETTINGS)
+    second = records_of("www.customer.test", slug="acme", settings=SETTINGS)
+    nonce = RECORDS.txt_value.rpartition(":")[2]
+    assert second.txt_value.endswith(nonce)
+    assert not other.txt_value.endswith(nonce)
+    assert len({RECORDS.cname_target, other.cname_target, second.cname_target}) == 3
+
+
+@pytest.mark.parametrize(
+    ("facts", "verified", "configured"),
+    [
+        (RIGHT, True, True),
+        (DnsFacts((), RIGHT.aliases), False, True),
+        (DnsFacts(RIGHT.texts, ()), False, False),
+        (DnsFacts(("other", *RIGHT.texts), (*RIGHT.aliases, "old.example.test")), True, True),
+        (DnsFacts((f'"{RECORDS.txt_value}"',), RIGHT.aliases), False, True),
+        (DnsFacts(), False, False),
+    ],
+)
+def test_both_records_verify_in_one_look(
+    facts: DnsFacts, *, verified: bool, configured: bool
+) -> None:
+    zone = Zone(facts)
+    zone.work()
+    status = zone.status
+    assert (status.verified, status.cname_configured) == (verified, configured)
+    assert status.verified_at == (NOW if verified else None)
+    assert zone.reason == ("DomainVerified" if verified else "DomainNotVerified")
+    assert (status.records, status.checked_at) == (RECORDS, NOW)
+    assert not holds(status.conditions, "Stalled")
+
+
+def test_two_looks_do_not_add_up() -> None:
+    zone = Zone(DnsFacts(RIGHT.texts, ()))
+    zone.work()
+    zone.now += HOUR
+    zone.facts = DnsFacts((), RIGHT.aliases)
+    zone.work()
+    assert not zone.status.verified
+
+
+def test_dns_is_looked_at_on_a_schedule_and_on_request() -> None:
+    zone = Zone(DnsFacts())
+    decision = zone.work()
+    assert (zone.asked, decision.look_again) == (1, SETTINGS.interval)
+    zone.now += SETTINGS.interval - timedelta(seconds=1)
+    assert zone.work().look_again == timedelta(seconds=1)
+    assert zone.asked == 1
+    zone.domain = domain(requested_at="now").model_copy(update={"status": zone.status})
+    zone.work()
+    assert (zone.asked, zone.status.last_handled_request) == (2, "now")
+    zone.now += SETTINGS.interval
+    zone.work()
+    assert zone.asked == 3
+
+
+def test_only_a_lost_text_undoes_a_verification() -> None:
+    zone = Zone(RIGHT)
+    zone.work()
+    zone.now += HOUR
+    zone.facts = DnsFacts(RIGHT.texts, ())
+    zone.work()
+    assert (zone.status.verified, zone.status.cname_configured) == (True, False)
+    zone.facts = Failed("DnsUnavailable", "no answer", transient=True, at=NOW)
+    zone.now += HOUR
+    zone.work()
+    assert zone.status.verified
+    assert zone.reason == "DomainVerified"
+
+
+def test_a_lost_text_blocks_at_once_and_drops_after_the_grace() -> None:
+    zone = lost()
+    status = zone.status
+    assert (status.verified, status.verified_at, status.lost_at) == (False, None, zone.now)
+    assert zone.reason == "DomainLost"
+    assert holds(status.conditions, "Stalled")
+    assert may_serve(zone.domain, now=zone.now, grace=SETTINGS.grace)
+    assert status.lost_at is not None
+    zone.now = status.lost_at + SETTINGS.grace
+    zone.work()
+    assert zone.reason == "DomainDropped"
+    assert not may_serve(zone.domain, now=zone.now, grace=SETTINGS.grace)
+
+
+def test_both_records_bring_it_back() -> None:
+    zone = lost()
+    zone.now += HOUR
+    zone.facts = RIGHT
+    zone.work()
+    assert (zone.status.verified, zone.status.lost_at) == (True, None)
+
+
+def test_the_end_of_the_grace_is_not_slept_through() -> None:
+    zone = lost()
+    assert zone.status.lost_at is not None
+    zone.now = zone.status.lost_at + SETTINGS.grace - timedelta(seconds=10)
+    assert zone.work().look_again == timedelta(seconds=10)
+
+
+def test_a_failed_look_stays_told_until_the_next() -> None:
+    zone = Zone(Failed("DnsUnavailable", "no server answered", transient=True, at=NOW))
+    zone.work()
+    assert zone.reason == "DnsUnavailable"
+    before = zone.status
+    zone.now += timedelta(seconds=1)
+    zone.work()
+    assert zone.status == before
+
+
+@pytest.mark.parametrize(
+    ("organization", "reason"),
+    [
+        (None, "OrganizationNotFound"),
+        (organization_of(), "EntitlementRequired"),
+        (
+            organization_of(entitlements=Entitlements(domain_suffixes=("omer.test", HOST))),
+            "EntitlementRequired",
+        ),
+    ],
+)
+def test_who_may_not_have_it_is_told(organization: Organization | None, reason: str) -> None:
+    zone = Zone(RIGHT)
+    zone.work(organization)
+    assert (zone.asked, zone.reason, zone.status.verified) == (0, reason, False)
+
+
+def test_an_entitlement_that_goes_leaves_the_time_of_grace() -> None:
+    zone = Zone(RIGHT)
+    zone.work()
+    zone.now += HOUR
+    zone.work(organization_of())
+    assert (zone.status.verified, zone.status.lost_at) == (False, zone.now)
+
+
+def test_it_is_used_by_those_that_ask_for_it_or_serve_it() -> None:
+    asking = container_of("asks", custom_domain=HOST)
+    serving = container_of("serves")
+    serving = serving.model_copy(
+        update={"status": serving.status.model_copy(update={"domain": HOST})}
+    )
+    assert used_by(HOST, [serving, asking, container_of("other")]) == ("asks", "serves")
+
+
+def test_what_never_was_verified_may_not_serve() -> None:
+    fresh: Any = domain()
+    when: datetime = NOW
+    assert not may_serve(fresh, now=when, grace=SETTINGS.grace)
+    assert not may_serve(None, now=when, grace=SETTINGS.grace)
+
+
+@pytest.mark.parametrize(
+    ("domains", "codes"),
+    [
+        ((), ["DomainNotFound"]),
+        ((domain_of(HOST, verified=False),), ["DomainNotVerified"]),
+        ((domain_of(HOST, verified=False), domain_of(HOST)), []),
+    ],
+)
+def test_only_a_verified_domain_is_deployed_with(
+    domains: tuple[Domain, ...], codes: list[str]
+) -> None:
+    question = Question(
+        name="web",
+        spec=container_of(custom_domain=HOST).spec,
+        organization=ORGANIZATION,
+        hosts=(host_of(),),
+        domains=domains,
+    )
+    problems = spec_problems(question)
+    assert [(each.field, each.code) for each in problems] == [
+        ("spec.customDomain", code) for code in codes
+    ]
