@@ -54,6 +54,11 @@ test-api: venv ## Tests against a real API server
 test-cluster: venv ## Tests on a real node, where Pods really run (root, Linux)
 	@$(BIN)/pytest tests/cluster -q
 
+.PHONY: test-enclave
+test-enclave: venv ## The inside of enclaves in full: packets over 30 files and 40 plans, every door (root, Linux)
+	@cd operator/guest && go test -count=1 . -plans 40
+	@CLOISTER_MATRIX_FILES=30 $(BIN)/pytest tests/cluster/test_guest_networks.py tests/cluster/test_guest_doors.py tests/cluster/test_guest_containers.py -q
+
 .PHONY: lint
 lint: venv ## Format, rules, types, layers, the house's own checks
 	@$(BIN)/ruff format --check --quiet .

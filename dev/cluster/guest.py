@@ -23,8 +23,15 @@ SHOWN = 3000
 """Characters of a failed build that the error shows."""
 
 
-def guest_binary() -> Path:
+def guest_binary(name: str = "guest", package: str = ".") -> Path:
     """Give the place of the guest, built when these sources were not built before.
+
+    Parameters
+    ----------
+    name
+        Name of the program; tests take another one of the module.
+    package
+        Its Go package.
 
     Returns
     -------
@@ -36,17 +43,17 @@ def guest_binary() -> Path:
     Trouble
         When it cannot be built.
     """
-    target = cache_folder() / "bin" / f"guest-{_key()}" / "guest"
+    target = cache_folder() / "bin" / f"guest-{_key()}" / name
     target.parent.mkdir(parents=True, exist_ok=True)
     with (target.parent / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not target.exists():
             with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
-                build(MODULE, Path(scratch) / "guest").rename(target)
+                build(MODULE, Path(scratch) / name, package).rename(target)
     return target
 
 
-def build(module: Path, target: Path) -> Path:
+def build(module: Path, target: Path, package: str = ".") -> Path:
     """Build the guest.
 
     Parameters
@@ -55,6 +62,8 @@ def build(module: Path, target: Path) -> Path:
         Its Go module, or a copy of it.
     target
         Where the program is to lie.
+    package
+        Go package of the program.
 
     Returns
     -------
@@ -68,7 +77,7 @@ def build(module: Path, target: Path) -> Path:
     """
     go_version()
     done = subprocess.run(
-        ["go", "build", *REPRODUCIBLE, "-o", str(target), "."],
+        ["go", "build", *REPRODUCIBLE, "-o", str(target), package],
         cwd=module,
         env={**os.environ, "CGO_ENABLED": "0", "GOWORK": "off"},
         capture_output=True,

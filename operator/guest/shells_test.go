@@ -328,7 +328,7 @@ func TestEveryDoorIsShutForAShell(t *testing.T) {
 	t.Parallel()
 	run := newDebug(t, false, "app")
 	run.start(open("app", "trap", "/tmp/ready")).file("tmp/ready")
-	output, problem, code := run.ssh("mine", "", at("app"), "/bin/trial doors /wire/wiring.sock /guest")
+	output, problem, code := run.ssh("mine", "", at("app"), "/bin/trial doors /wire/wiring.sock /guest/guest /guest/spec.json /guest")
 	if code != 0 {
 		t.Fatalf("ended with %d: %s", code, problem)
 	}

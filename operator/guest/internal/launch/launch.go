@@ -131,6 +131,8 @@ func Who(container spec.Container) (account.User, error) {
 	if err != nil {
 		return account.User{}, fmt.Errorf("the Pod's groups cannot be read: %w", err)
 	}
+	// Runtimes list the launcher's own group, root's, among the others.
+	present = slices.DeleteFunc(present, func(group int) bool { return group == unix.Getgid() })
 	return account.Resolve(container.UserName(), passwd, group, slices.Concat(container.Groups, present))
 }
 

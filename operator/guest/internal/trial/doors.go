@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -16,13 +17,13 @@ import (
 )
 
 // doors tries every known way out of a container and shows what each answered.
-// Arguments: the wiring socket, the guest's directory.
+// Arguments: the wiring socket, the guest, its document, the guest's mount.
 func doors(arguments []string) error {
 	results := map[string]string{}
 	for name, attempt := range kernelDoors() {
 		results[name] = word(attempt())
 	}
-	for name, attempt := range fileDoors(arguments[0], arguments[1]) {
+	for name, attempt := range fileDoors(arguments[0], arguments[1], arguments[2], arguments[3]) {
 		results[name] = word(attempt())
 	}
 	return show(results)
@@ -188,7 +189,7 @@ func packetFilter() error {
 }
 
 // fileDoors are the guest's own files and sockets.
-func fileDoors(socket, guest string) map[string]func() error {
+func fileDoors(socket, guest, document, mount string) map[string]func() error {
 	writing := func(path string) func() error {
 		return func() error {
 			file, err := os.OpenFile(path, os.O_WRONLY, 0)
@@ -200,10 +201,12 @@ func fileDoors(socket, guest string) map[string]func() error {
 	}
 	return map[string]func() error{
 		"wire again":      func() error { return wireAgain(socket) },
-		"write guest":     writing(filepath.Join(guest, "guest")),
-		"write spec":      writing(filepath.Join(guest, "spec.json")),
-		"remove guest":    func() error { return os.Remove(filepath.Join(guest, "guest")) },
-		"replace guest":   func() error { return os.Rename("/bin/trial", filepath.Join(guest, "guest")) },
+		"write guest":     writing(guest),
+		"write spec":      writing(document),
+		"remove guest":    func() error { return os.Remove(guest) },
+		"replace guest":   func() error { return os.Rename("/bin/trial", guest) },
+		"move the mount":  func() error { return os.Rename(mount, "/moved") },
+		"remove mount":    func() error { return os.Remove(mount) },
 		"remove wiring":   func() error { return os.Remove(socket) },
 		"core_pattern":    writing("/proc/sys/kernel/core_pattern"),
 		"ip_forward":      writing("/proc/sys/net/ipv4/ip_forward"),
@@ -233,8 +236,8 @@ func isEmpty(directory string) error {
 }
 
 // hostile looks for processes with launch rights and tries to seize each thread
-// of them, until the given file exists; then it shows how often it saw one and
-// how often it got hold of one.
+// of them, until the given file exists; then it tells how often it saw one and
+// how often it got hold of one. With a third argument it says so and stays.
 func hostile(arguments []string) error {
 	runtime.LockOSThread() // ptrace is bound to a thread
 	seen, seized := 0, 0
@@ -257,7 +260,12 @@ func hostile(arguments []string) error {
 			}
 		}
 	}
-	return write([]string{arguments[1], strconv.Itoa(seen) + " " + strconv.Itoa(seized)})
+	result := strconv.Itoa(seen) + " " + strconv.Itoa(seized)
+	if err := write([]string{arguments[1], result}); err != nil || len(arguments) < 3 {
+		return err
+	}
+	fmt.Println("result", result)
+	return pause(nil)
 }
 
 func isPrivileged(thread string) bool {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -23,12 +24,19 @@ type Target struct {
 	Address string
 	// Milliseconds bounds the attempts.
 	Milliseconds int
+	// Connect tells that a connection is enough; else the target must echo.
+	Connect bool
 }
 
-// serve answers on TCP and UDP at ports of all addresses; it writes to a file when it listens.
+// serve answers on TCP and UDP at ports of all addresses, or at an address and port:
+// where there are several addresses, an answer by UDP must come from the asked one.
+// It writes to a file when it listens.
 func serve(arguments []string) error {
-	for _, port := range arguments[1:] {
-		listener, err := net.Listen("tcp4", ":"+port)
+	for _, place := range arguments[1:] {
+		if !strings.Contains(place, ":") {
+			place = ":" + place
+		}
+		listener, err := net.Listen("tcp4", place)
 		if err != nil {
 			return err
 		}
@@ -44,7 +52,7 @@ func serve(arguments []string) error {
 				}()
 			}
 		}()
-		packets, err := net.ListenPacket("udp4", ":"+port)
+		packets, err := net.ListenPacket("udp4", place)
 		if err != nil {
 			return err
 		}
@@ -107,6 +115,9 @@ func try(target Target, timeout time.Duration) error {
 		return err
 	}
 	defer connection.Close()
+	if target.Connect {
+		return nil
+	}
 	if err := connection.SetDeadline(time.Now().Add(min(timeout, 500*time.Millisecond))); err != nil {
 		return err
 	}
@@ -137,6 +148,29 @@ func lookup(arguments []string) error {
 		Addresses []string
 		Records   int
 	}{dns.RcodeToString[answer.Rcode], addresses, len(answer.Answer)})
+}
+
+// lookups asks the name server of every container for names, and shows the
+// addresses of each; a name without any is not answered.
+func lookups(arguments []string) error {
+	client := dns.Client{Timeout: 10 * time.Second}
+	found := map[string][]string{}
+	for _, name := range arguments {
+		question := new(dns.Msg)
+		question.SetQuestion(dns.Fqdn(name), dns.TypeA)
+		answer, _, err := client.Exchange(question, "169.254.20.53:53")
+		if err != nil {
+			found[name] = nil
+			continue
+		}
+		found[name] = []string{}
+		for _, record := range answer.Answer {
+			if one, isAddress := record.(*dns.A); isAddress {
+				found[name] = append(found[name], one.A.String())
+			}
+		}
+	}
+	return show(found)
 }
 
 // route adds a route: a range and where it leads.

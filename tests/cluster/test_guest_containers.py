@@ -1,0 +1,179 @@
+"""Containers of the file on a real node behave as container engines run them, each for itself."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from cloister_crds.kinds.container import ContainerPhase
+from dev.cluster import Cluster
+from dev.cluster.images import push
+from tests.support.git_server import Repository
+from tests.support.operator import Installation, condition_of, turn
+from tests.support.pages import PageServices
+from tests.support.trial import Inside, container_file, trial_image
+from tests.support.waiting import until_sync
+
+pytestmark = pytest.mark.node
+
+USR1 = 10
+HOLD = '{"metadata":{"finalizers":["tests.cloister.dev/hold"]}}'
+
+
+@pytest.fixture(scope="module")
+def installation(
+    cluster: Cluster, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Installation]:
+    with turn(cluster.name):
+        folder = tmp_path_factory.mktemp("containers")
+        settings = PageServices(cluster).settings | {"claimAgeSeconds": 1}
+        installed = Installation(cluster, folder, settings)
+        try:
+            installed.prepare()
+            installed.create_organization()
+            installed.operator().wait_until_it_leads()
+            yield installed
+        finally:
+            installed.end()
+
+
+@pytest.fixture(scope="module")
+def image(cluster: Cluster) -> str:
+    return push(trial_image(user="app", working_dir="/home"), cluster.registry, "tests/trial-app")
+
+
+def release(installation: Installation, name: str, tag: str, *containers: Any, **more: Any) -> None:
+    installation.repository(f"acme/{name}").release(tag, container_file(containers, **more))
+
+
+def deploy(installation: Installation, name: str, *containers: Any, **more: Any) -> Inside:
+    release(installation, name, "v1", *containers, **more)
+    installation.create_container(name, repo=f"acme/{name}", tag="v1")
+    found = installation.wait_for(name, "Ready", within=240)
+    isolated = condition_of(found, "NetworkIsolated")
+    assert isolated is not None
+    assert isolated["status"] == "True"
+    return Inside(installation, found.status.active_enclave)
+
+
+def test_a_program_sees_itself_as_its_image_says(installation: Installation, image: str) -> None:
+    """Entrypoint and command, user and groups by name, home, and nothing of the Pod."""
+    target = {"name": "target", "image": image}
+    tmpfs = {"/tmp": "size=1m,mode=0750,uid=1234,exec"}
+    looking = {"name": "Looking_1", "image": image, "command": ["look"], "tmpfs": tmpfs}
+    inside = deploy(installation, "look", target, looking)
+    seen = inside.told("looking-1")
+    status = seen["Status"]
+    assert (seen["Pid"], seen["Arguments"]) == (1, ["/bin/trial", "look"])
+    assert status["Uid"].split() == ["1234"] * 4
+    assert status["Gid"].split() == ["1235"] * 4
+    assert set(status["Groups"].split()) == {"1300"}
+    assert (seen["Directory"], seen["Variables"]["HOME"]) == ("/home", "/home/app")
+    assert {status[name] for name in ("CapEff", "CapPrm", "CapBnd", "CapAmb")} == {"0" * 16}
+    assert (status["NoNewPrivs"], status["Seccomp_filters"]) == ("1", "2")
+    assert (seen["Hostname"], seen["Devices"], seen["LowPort"]) == ("looking-1", ["lo"], True)
+    assert inside.pod()["status"]["podIP"] not in seen["Hosts"]
+    mounts = [line for line in seen["Mounts"].splitlines() if " /tmp " in line]
+    assert any("size=1024k,mode=750" in line and "noexec" not in line for line in mounts), mounts
+
+
+@pytest.mark.parametrize(
+    ("name", "keys", "code"),
+    [
+        ("seven", {"command": ["exit", "7"]}, 7),
+        ("missing", {"entrypoint": ["/not-there"]}, 127),
+        ("folder", {"entrypoint": ["/home"]}, 126),
+    ],
+)
+def test_exit_codes_are_those_of_the_program(
+    installation: Installation, image: str, name: str, keys: dict[str, Any], code: int
+) -> None:
+    release(installation, name, "v1", {"name": "web", "image": image, **keys})
+    installation.create_container(name, repo=f"acme/{name}", tag="v1")
+    found = installation.wait_for(name, "Stalled", within=240)
+    stalled = condition_of(found, "Stalled")
+    assert stalled is not None
+    assert f"exit code {code}" in stalled["message"]
+
+
+def test_the_stop_signal_of_the_file_ends_the_program(
+    installation: Installation, image: str
+) -> None:
+    """The program ends with a code that tells the signal; nothing waits for the whole time."""
+    trap = {
+        "name": "trap",
+        "image": image,
+        "command": ["trap", "/tmp/ready"],
+        "tmpfs": {"/tmp": "size=1m"},
+        "stop_signal": "SIGUSR1",
+        "stop_timeout": 300,
+    }
+    inside = deploy(installation, "stop", trap)
+    until_sync(
+        lambda: inside.run("trap", "cat", "/tmp/ready") == "ready", within=60, what="its handler"
+    )
+    where = ("pod", inside.enclave, "-n", installation.namespace)
+    installation.kubectl("patch", *where, "--type=merge", "-p", HOLD)
+    try:
+        installation.kubectl("delete", *where, "--wait=false")
+        ended = until_sync(lambda: inside.ended("trap"), within=120, what="the end of the program")
+        assert ended is not None
+        assert ended["exitCode"] == 100 + USR1
+    finally:
+        installation.kubectl(
+            "patch", *where, "--type=merge", "-p", '{"metadata":{"finalizers":null}}'
+        )
+
+
+def test_an_update_that_turns_unhealthy_fails_and_tells_why(
+    installation: Installation, image: str
+) -> None:
+    check = {"interval": "1s", "timeout": "5s", "retries": 2}
+    healthy = {"test": ["CMD", "/bin/true"], **check}
+    sick = {"test": ["CMD-SHELL", "id -un; echo it hurts; exit 3"], **check}
+    web = {"name": "web", "image": image}
+    deploy(installation, "sick", {**web, "healthcheck": healthy})
+    file = container_file([{**web, "healthcheck": sick}])
+    Repository(installation.repositories.path / "acme" / "sick.git").release("v2", file)
+    installation.create_container("sick", repo="acme/sick", tag="v2")
+    found = installation.wait_for("sick", "Stalled", within=240)
+    assert found.status.phase is ContainerPhase.READY
+    assert found.status.update is not None
+    message = found.status.update.message
+    assert "was not healthy" in message
+    assert "it hurts" in message
+    assert "app" in message
+
+
+def test_names_and_packets_stay_on_shared_networks(installation: Installation, image: str) -> None:
+    def on(name: str, *networks: str) -> dict[str, Any]:
+        keys = {"networks": list(networks)} if networks else {}
+        return {"name": name, "image": image, "command": ["serve", "", "8080"], **keys}
+
+    inside = deploy(
+        installation,
+        "names",
+        on("front", "one"),
+        on("back", "one", "two"),
+        on("store", "two"),
+        on("lonely"),
+        networks={"one": None, "two": None},
+    )
+
+    def reaches(source: str, target: str, *, within: int) -> bool:
+        order = {"Network": "tcp4", "Address": f"{target}:8080", "Milliseconds": within}
+        answers: list[bool] = json.loads(
+            inside.run(source, "/bin/trial", "reach", json.dumps([order]))
+        )
+        return answers == [True]
+
+    for source, target in (("front", "back"), ("back", "front"), ("back", "store")):
+        assert reaches(source, target, within=60_000), f"{source} -> {target}"
+    for source, target in (
+        ("front", "store"),
+        ("store", "front"),
+        ("lonely", "back"),
+        ("back", "lonely"),
+    ):
+        assert not reaches(source, target, within=1_500), f"{source} -> {target}"
