@@ -5,20 +5,17 @@ Used by the passes of Enclaves and Containers; pure.
 
 import json
 from collections.abc import Collection, Mapping
-from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from cloister_crds.config import object_name
 from cloister_crds.kinds.enclave import ContainerStateName
 from cloister_crds.lifecycle.pod import PodContainer, PodFacts, PodPhase
-from cloister_operator.enclave.pod import ALLOWANCE_ANNOTATION
-from cloister_operator.enclave.sidecars import SHIM, names_of_ours
+from cloister_operator.enclave.pod import SKIPPED_ANNOTATION
+from cloister_operator.enclave.sidecars import AGENT, SHIM, names_of_ours
 
 __all__ = ["node_is_gone", "read_pod"]
 
-_SHIM_ALLOWANCE = timedelta(minutes=1)
-"""Time within which the shim should listen."""
 _RESTARTING = {"Always", "OnFailure"}
 _STATES = {
     "waiting": ContainerStateName.WAITING,
@@ -44,15 +41,12 @@ def read_pod(
     metadata, spec, status = body["metadata"], body.get("spec", {}), body.get("status", {})
     told = (*status.get("initContainerStatuses", ()), *status.get("containerStatuses", ()))
     statuses = {each["name"]: each for each in told}
-    policies = {each["name"]: each.get("restartPolicy", "") for each in spec.get("containers", ())}
-    allowances = _allowances(metadata)
+    specs = {each["name"]: each for each in spec.get("containers", ())}
     names = {object_name(name): name for name in containers}
-    ours = {name: car for name, car in names_of_ours(containers).items() if name in policies}
+    ours = {name: car for name, car in names_of_ours(containers).items() if name in specs}
     read = {
-        name: _container(
-            names.get(name, name), statuses.get(name, {}), policies[name], allowances.get(name)
-        )
-        for name in policies
+        name: _container(names.get(name, name), each, statuses.get(name, {}))
+        for name, each in specs.items()
     }
     conditions = {each["type"]: each for each in status.get("conditions", ())}
     return PodFacts(
@@ -67,8 +61,10 @@ def read_pod(
         unschedulable=_unschedulable(conditions.get("PodScheduled", {})),
         disruption=_disruption(conditions.get("DisruptionTarget", {})),
         containers=tuple(read[name] for name in names if name in read),
-        shim=next((_shim(read[name]) for name, car in ours.items() if car is SHIM), None),
-        side_cars=tuple(read[name] for name, car in ours.items() if car is not SHIM),
+        shim=next((read[name] for name, car in ours.items() if car is SHIM), None),
+        agent=next((read[name] for name, car in ours.items() if car is AGENT), None),
+        skipped_stages=_skipped_stages(metadata),
+        side_cars=tuple(read[name] for name, car in ours.items() if car not in {SHIM, AGENT}),
     )
 
 
@@ -97,19 +93,17 @@ def node_is_gone(pod: Mapping[str, Any], node: Mapping[str, Any] | None) -> bool
     return not ready and "deletionTimestamp" in pod["metadata"]
 
 
-def _allowances(metadata: Mapping[str, Any]) -> dict[str, timedelta]:
+def _skipped_stages(metadata: Mapping[str, Any]) -> frozenset[str]:
     """Read the annotation that `build_pod` wrote; none for Pods that somebody else made."""
-    text = metadata.get("annotations", {}).get(ALLOWANCE_ANNOTATION, "{}")
+    text = metadata.get("annotations", {}).get(SKIPPED_ANNOTATION, "[]")
     try:
         found = json.loads(text)
-        return {name: timedelta(seconds=float(seconds)) for name, seconds in found.items()}
-    except (ValueError, TypeError, AttributeError):
-        return {}
+    except ValueError:
+        return frozenset()
+    return frozenset(str(each) for each in found) if isinstance(found, list) else frozenset()
 
 
-def _container(
-    name: str, status: Mapping[str, Any], policy: str, allowance: timedelta | None
-) -> PodContainer:
+def _container(name: str, spec: Mapping[str, Any], status: Mapping[str, Any]) -> PodContainer:
     """Read one container; without a status it waits."""
     state = status.get("state") or {"waiting": {}}
     word = next(iter(state))
@@ -127,15 +121,10 @@ def _container(
         exit_reason=end.get("reason", ""),
         exit_message=end.get("message", ""),
         restart_count=status.get("restartCount", 0),
-        restarts=policy in _RESTARTING,
+        restarts=spec.get("restartPolicy", "") in _RESTARTING,
         ready=bool(status.get("ready")),
-        allowance=allowance,
+        checked="readinessProbe" in spec,
     )
-
-
-def _shim(container: PodContainer) -> PodContainer:
-    """Answer the shim as a container with a health check: it counts once it listens."""
-    return replace(container, allowance=_SHIM_ALLOWANCE)
 
 
 def _address(status: Mapping[str, Any]) -> str:

@@ -124,7 +124,11 @@ def _pod(body: Body) -> dict[str, Any]:
     """Keep what the judgement of a Pod needs (`cloister_operator.pods`)."""
     spec, status = body.get("spec") or {}, body.get("status") or {}
     containers = [
-        {name: each[name] for name in ("name", "restartPolicy") if each.get(name) is not None}
+        {
+            name: each[name]
+            for name in ("name", "restartPolicy", "readinessProbe")
+            if each.get(name) is not None
+        }
         for each in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ()))
     ]
     kept = (

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -78,6 +79,8 @@ type pod struct {
 	document  plan.Plan
 	network   *exec.Cmd
 	log       *bytes.Buffer
+	// binds are further read-only mounts of containers, by container and place inside.
+	binds map[string]map[string]string
 }
 
 // needNamespaces skips where real namespaces cannot be made.
@@ -238,7 +241,7 @@ func (p *pod) root(name string) string { return p.path("containers", name, "root
 // prepare lays out a container's root file system and its document.
 func (p *pod) prepare(about spec.Container) {
 	p.t.Helper()
-	for _, one := range []string{"bin", "etc", "proc", "sys", "dev", "dev/mqueue", "dev/pts", "shell", "guest", "wire", "tmp", "data", "state"} {
+	for _, one := range []string{"bin", "etc", "proc", "sys", "dev", "dev/mqueue", "dev/pts", "shell", "guest", "wire", "report", "tmp", "data", "state"} {
 		must(p.t, os.MkdirAll(filepath.Join(p.root(about.Name), one), 0o755))
 	}
 	for _, one := range []string{"tmp", "state"} {
@@ -280,9 +283,11 @@ func (p *pod) launch(name string, arguments []string, extra ...uint) *container 
 	p.t.Helper()
 	pidFile := p.path("containers", name, "pid")
 	_ = os.Remove(pidFile)
+	binds := map[string]string{"/bin": tools, "/guest": p.path("containers", name, "guest"), "/wire": p.path("sockets", name)}
+	maps.Copy(binds, p.binds[name])
 	order, err := json.Marshal(map[string]any{
 		"Root":         p.root(name),
-		"Binds":        map[string]string{"/bin": tools, "/guest": p.path("containers", name, "guest"), "/wire": p.path("sockets", name)},
+		"Binds":        binds,
 		"Writable":     map[string]string{"/shell": p.path("shells", name)},
 		"Capabilities": append(append([]uint{}, launchCapabilities...), extra...),
 		"Arguments":    arguments, "Environment": []string{"GREETING=hello", "HOME=/root"}, "PidFile": pidFile,

@@ -6,8 +6,11 @@
 //	guest stop    -spec FILE   ask it to end (kubelet's preStop hook)
 //	guest net     -plan FILE   be the network of the enclave (side-car)
 //	guest net     -check FILE  tell whether the network is ready (its start-up probe)
-//	guest keep    -socket FILE hold namespaces while the network starts anew (side-car)
+//	guest keep    -socket FILE hold files while the network or the agent starts anew (side-car)
 //	guest keep    -check FILE  tell whether the keeper listens (its start-up probe)
+//	guest agent   -spec FILE   know what runs, tell it, and be the enclave's readiness (side-car)
+//	guest agent   -up DIR      tell whether the agent is up (its start-up probe)
+//	guest agent   -check DIR   tell whether the enclave is ready (its readiness probe)
 //	guest ssh     -spec FILE   let people into a debug enclave (side-car)
 //	guest models  -spec FILE   check model weights and lay them out (before all containers)
 //
@@ -30,6 +33,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"cloister.dev/guest/internal/agent"
 	"cloister.dev/guest/internal/ending"
 	"cloister.dev/guest/internal/files"
 	"cloister.dev/guest/internal/first"
@@ -45,9 +49,6 @@ import (
 	"cloister.dev/guest/internal/sshd"
 	_ "cloister.dev/guest/internal/undumpable" // acts when it is imported
 )
-
-// exitGuest is the exit code of a failure of the guest's own, as engines have it.
-const exitGuest = 125
 
 // command is one command of the guest.
 type command struct {
@@ -66,6 +67,7 @@ var commands = map[string]command{
 	"stop":              {by: map[string]func(string) error{"spec": ending.Run}},
 	"net":               {by: map[string]func(string) error{"plan": network, "check": gateway.Check}},
 	"keep":              {by: map[string]func(string) error{"socket": keeper, "check": keep.Check}},
+	"agent":             {by: map[string]func(string) error{"spec": runAgent, "up": agent.Up, "check": agent.Check}},
 	"models":            {by: map[string]func(string) error{"spec": layModels}},
 	"ssh":               {by: map[string]func(string) error{"spec": serveShells}},
 	health.CheckCommand: {by: map[string]func(string) error{"spec": health.Check}},
@@ -85,15 +87,15 @@ func main() {
 }
 
 func exitCode(err error) int {
-	switch {
-	case errors.Is(err, health.ErrUnhealthy):
-		return 1
-	case errors.Is(err, program.ErrNotFound):
-		return program.ExitNotFound
-	case errors.Is(err, program.ErrCannotRun):
-		return program.ExitCannotRun
+	for _, answer := range []error{health.ErrUnhealthy, agent.ErrNotReady, agent.ErrBootFailed} {
+		if errors.Is(err, answer) {
+			return 1
+		}
 	}
-	return exitGuest
+	if code := models.ExitCode(err); code != 0 {
+		return code
+	}
+	return program.ExitOf(err)
 }
 
 func run(arguments []string) error {
@@ -166,6 +168,14 @@ func network(path string) error {
 
 func keeper(path string) error {
 	return untilEnded(func(ctx context.Context) error { return keep.Run(ctx, path) })
+}
+
+func runAgent(path string) error {
+	document, err := agent.ReadDocument(path)
+	if err != nil {
+		return err
+	}
+	return untilEnded(func(ctx context.Context) error { return agent.Run(ctx, document, logger()) })
 }
 
 func serveShells(path string) error {

@@ -19,19 +19,30 @@ _STARTED = "2026-01-01T00:00:00Z"
 def run_pod(installation: Installation, name: str, *, within: float = 60.0) -> None:
     """Wait for a Pod and say that all its containers run and are ready."""
     pod = _pod(installation, name, within=within)
-    statuses = [
-        {
-            "name": each["name"],
-            "image": each["image"],
-            "imageID": "",
-            "ready": True,
-            "started": True,
-            "restartCount": 0,
-            "state": {"running": {"startedAt": _STARTED}},
-        }
-        for each in pod["spec"]["containers"]
-    ]
-    _patch(installation, name, {"phase": "Running", "containerStatuses": statuses})
+    statuses = {
+        kind: [_running(each) for each in pod["spec"].get(kind, ())]
+        for kind in ("initContainers", "containers")
+    }
+    told = {
+        "containerStatuses": statuses["containers"],
+        "initContainerStatuses": statuses["initContainers"],
+    }
+    _patch(installation, name, {"phase": "Running", **told})
+
+
+def _running(container: dict[str, Any]) -> dict[str, Any]:
+    """Answer the status of a container that runs and is ready; one that prepares has ended."""
+    ended = {"exitCode": 0, "reason": "Completed", "startedAt": _STARTED, "finishedAt": _STARTED}
+    running = {"running": {"startedAt": _STARTED}}
+    return {
+        "name": container["name"],
+        "image": container["image"],
+        "imageID": "",
+        "ready": True,
+        "started": True,
+        "restartCount": 0,
+        "state": running if container.get("restartPolicy") else {"terminated": ended},
+    }
 
 
 def fail_pod(installation: Installation, name: str, *, code: int, within: float = 60.0) -> None:

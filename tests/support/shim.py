@@ -148,6 +148,8 @@ class RunningShim:
     """The socket."""
     upstream: Upstream
     """What it forwards to."""
+    agent: Path
+    """The agent's directory, with the mark of a completed boot; nobody answers there."""
 
     def connect(self, hostname: str | None = HOSTNAME) -> ssl.SSLSocket:
         """Open a TLS connection with a host name in the handshake, or (None) without."""
@@ -194,7 +196,10 @@ def running_shim(folder: Path, **shim: Any) -> Iterator[RunningShim]:
     spec = Shim.model_validate(
         {"upstream_container": "web", "upstream_port": upstream.port, "paths": ("/*",), **shim}
     )
-    config = shim_config(spec, [HOSTNAME])
+    agent = folder / "agent"
+    agent.mkdir()
+    (agent / "booted").touch()
+    config = shim_config(spec, [HOSTNAME], agent=str(agent))
     path = folder / "s"
     config["apps"]["http"]["servers"]["shim"]["listen"] = [f"unix/{path}"]
     file = folder / "shim.json"
@@ -207,7 +212,7 @@ def running_shim(folder: Path, **shim: Any) -> Iterator[RunningShim]:
             stdout=stream,
             stderr=subprocess.STDOUT,
         )
-        running = RunningShim(path, upstream)
+        running = RunningShim(path, upstream, agent)
         try:
             until_sync(lambda: _answers(running, process, log), within=60, what="a shim")
             yield running

@@ -65,7 +65,10 @@ from tests.support.builders import (
     subspec,
 )
 
-__all__ = ["World"]
+__all__ = ["UNHEALTHY", "World"]
+
+UNHEALTHY = "HealthcheckFailed: Container web is unhealthy. Its last output: refused"
+"""Termination message of the agent of an enclave whose container is unhealthy."""
 
 
 class World:
@@ -151,9 +154,12 @@ class World:
         match pod_need(enclave, pod):
             case PodNeed.CREATE if name not in self.incomplete:
                 self._count += 1
-                web = PodContainer(name="web", allowance=timedelta(seconds=60))
+                web = PodContainer(name="web", checked=True)
                 self.pods[name] = PodFacts(
-                    uid=f"pod-{self._count}", containers=(web,), shim=PodContainer(name="shim")
+                    uid=f"pod-{self._count}",
+                    containers=(web,),
+                    shim=PodContainer(name="shim"),
+                    agent=PodContainer(name="agent"),
                 )
             case PodNeed.DELETE if pod is not None:
                 self.pods[name] = replace(pod, deleting=True)
@@ -268,7 +274,8 @@ class World:
             node="node-1",
             address=f"10.0.0.{self._count}",
             containers=tuple(replace(each, **running) for each in pod.containers),
-            shim=PodContainer(name="shim", state=ContainerStateName.RUNNING, started_at=self.now),
+            shim=PodContainer(name="shim", ready=True, **running),
+            agent=PodContainer(name="agent", **running),
         )
 
     def heal(self, name: str, *, well: bool = True) -> None:
@@ -276,7 +283,9 @@ class World:
         pod = self.pods.get(name)
         if pod is not None and pod.phase is PodPhase.RUNNING and not pod.deleting:
             healed = tuple(replace(each, ready=well) for each in pod.containers)
-            self.pods[name] = replace(pod, containers=healed)
+            told: dict[str, Any] = {} if well else {"exit_code": 1, "exit_message": UNHEALTHY}
+            agent = replace(pod.agent or PodContainer(name="agent"), ready=well, **told)
+            self.pods[name] = replace(pod, containers=healed, agent=agent)
 
     def crash(self, name: str) -> None:
         """Let the container of an Enclave end with an error."""

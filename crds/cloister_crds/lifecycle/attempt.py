@@ -1,8 +1,10 @@
 """The judgement of one attempt: from its Pod to the status of its Enclave. Pure.
 
 The operator judges an Enclave whenever its Pod changes, at the times that `judge_again` names, and
-before it decides about the Container. Health and exits count until the enclave is ready; after that
-only the loss of its Pod does.
+before it decides about the Container. Health is the word of the enclave's own agent: its
+readiness, and what it says when the boot fails. What the kubelet alone knows is judged here: pulls,
+exit codes, crashes. Both count until the enclave is ready; after that only the loss of its Pod
+does.
 """
 
 from datetime import datetime, timedelta
@@ -15,6 +17,7 @@ from cloister_crds.kinds.enclave import (
     EnclavePhase,
     EnclaveStatus,
 )
+from cloister_crds.lifecycle.boot import boot_failure, boot_stages
 from cloister_crds.lifecycle.conditions import Finding, merge
 from cloister_crds.lifecycle.observed import DecisionSettings
 from cloister_crds.lifecycle.pod import PodContainer, PodFacts, PodPhase
@@ -94,7 +97,7 @@ def judge(
     facts = _facts(before, pod)
     failure = _part_failure(before, pod) or _loss(before, pod)
     if failure is None and before.phase is not EnclavePhase.READY:
-        failure = _boot_failure(pod, now) or _overdue(enclave, pod, now, settings.progress_deadline)
+        failure = _boot_failure(pod) or _overdue(enclave, pod, now, settings.progress_deadline)
     if failure is not None:
         return _failed(enclave, facts, *failure, now=now)
     phase = _phase(before, pod, now)
@@ -133,8 +136,6 @@ def judge_again(
     for each in pod.containers if pod is not None else ():
         if each.started_at is None or each.state is not ContainerStateName.RUNNING:
             continue
-        if each.allowance is not None and not each.ready:
-            times.append(each.started_at + each.allowance)
         if each.restart_count:
             times.append(each.started_at + STEADY)
     waits = [wait for at in times if (wait := due(at, now)) is not None]
@@ -167,23 +168,15 @@ def _loss(before: EnclaveStatus, pod: PodFacts | None) -> tuple[str, str] | None
     return ("PodLost", "The Pod is being deleted.") if pod.deleting else None
 
 
-def _boot_failure(pod: PodFacts | None, now: datetime) -> tuple[str, str] | None:
+def _boot_failure(pod: PodFacts | None) -> tuple[str, str] | None:
     if pod is None:
         return None
+    told = boot_failure(pod)
+    if told is not None:
+        return told
     for each in pod.everyone:
         if _has_broken_down(each):
             return "BootFailed", _exit_message(each)
-    for each in pod.containers:
-        if each.allowance is None or each.ready or each.started_at is None:
-            continue
-        if each.state is ContainerStateName.RUNNING and now - each.started_at >= each.allowance:
-            seconds = int(each.allowance.total_seconds())
-            output = each.health_output or "not known; see the Events of the Pod"
-            text = (
-                f"Container {each.name} was not healthy within {seconds} s of its start. Last "
-                f"output of its health check: {output}"
-            )
-            return "HealthcheckFailed", text
     return None
 
 
@@ -196,7 +189,7 @@ def _has_broken_down(container: PodContainer) -> bool:
     if container.exit_code is None:
         return False
     if container.state is ContainerStateName.TERMINATED and not container.restarts:
-        return container.exit_code != 0 or container.allowance is not None
+        return container.exit_code != 0 or container.checked
     given_up = container.restart_count >= CRASHES and container.reason == "CrashLoopBackOff"
     return given_up and container.exit_code != 0
 
@@ -234,7 +227,9 @@ def _boot_phase(pod: PodFacts | None, now: datetime) -> EnclavePhase:
     everyone = (*pod.containers, *((pod.shim,) if pod.shim is not None else ()))
     if not all(each.started_at is not None for each in everyone):
         return EnclavePhase.PENDING
-    if all(_is_fine(each, now) for each in everyone):
+    listens = pod.shim is None or pod.shim.ready
+    told = pod.agent is not None and pod.agent.ready
+    if told and listens and all(_is_fine(each, now) for each in everyone):
         return EnclavePhase.READY
     return EnclavePhase.STARTED
 
@@ -242,9 +237,7 @@ def _boot_phase(pod: PodFacts | None, now: datetime) -> EnclavePhase:
 def _is_fine(container: PodContainer, now: datetime) -> bool:
     """Tell whether a container has started and is well: running and healthy, or finished with 0."""
     if container.state is not ContainerStateName.RUNNING or container.started_at is None:
-        return container.exit_code == 0 and container.allowance is None
-    if container.allowance is not None and not container.ready:
-        return False
+        return container.exit_code == 0 and not container.checked
     crashed = container.restart_count > 0 and container.exit_code not in {None, 0}
     return not crashed or now - container.started_at >= STEADY
 
@@ -286,6 +279,7 @@ def _facts(before: EnclaveStatus, pod: PodFacts | None) -> EnclaveStatus:
             "pod_uid": pod.uid,
             "node": pod.node or before.node,
             "address": pod.address or before.address,
+            "boot_stages": boot_stages(pod),
             "containers": tuple(_state(each) for each in pod.containers),
         }
     )
@@ -303,7 +297,7 @@ def _state(container: PodContainer) -> ContainerState:
     return ContainerState(
         name=container.name,
         state=container.state,
-        healthy=container.ready if container.allowance is not None else None,
+        healthy=container.ready if container.checked else None,
         restart_count=container.restart_count,
         exit_code=container.exit_code,
         message=message[:_MESSAGE_LIMIT],

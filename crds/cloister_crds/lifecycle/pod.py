@@ -58,11 +58,8 @@ class PodContainer:
     """Whether its restart policy starts it again after an exit with an error."""
     ready: bool = False
     """The kubelet's readiness flag: with a health check, whether that passes."""
-    allowance: timedelta | None = None
-    """Time from its start within which it has to be healthy (`boot_allowance`); None = it has no
-    health check."""
-    health_output: str = ""
-    """Output of the last failed health check where it is known; empty otherwise."""
+    checked: bool = False
+    """Whether it has a health check, which ``ready`` then tells the state of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,20 +90,25 @@ class PodFacts:
     """Containers of the file, in its order."""
     shim: PodContainer | None = None
     """The shim; None = the Pod has none."""
+    agent: PodContainer | None = None
+    """The agent, whose readiness is the enclave's; None = the Pod has none."""
+    skipped_stages: frozenset[str] = frozenset()
+    """Stages of the boot in which nothing is to be done."""
     side_cars: tuple[PodContainer, ...] = ()
     """Our other parts, by the names they have in the Pod, in its order."""
 
     @property
     def everyone(self) -> tuple[PodContainer, ...]:
-        """All containers: those of the file, the shim, our other parts."""
-        return (*self.containers, *((self.shim,) if self.shim is not None else ()), *self.side_cars)
+        """All containers: those of the file, the shim, the agent, our other parts."""
+        ours = tuple(each for each in (self.shim, self.agent) if each is not None)
+        return (*self.containers, *ours, *self.side_cars)
 
 
 def boot_allowance(check: Healthcheck | None) -> timedelta | None:
-    """Answer how long a container may take from its start until it has to be healthy.
+    """Answer how long after a container's start its health check must have told something.
 
-    Docker's semantics (spec, "Container configuration file"): failures within start_period do not
-    count, ``retries`` in a row make it unhealthy; each check may take its whole timeout.
+    Whoever counts failures is the enclave's agent, in the way of container engines; this is for a
+    check that never tells anything.
 
     Parameters
     ----------
@@ -116,7 +118,8 @@ def boot_allowance(check: Healthcheck | None) -> timedelta | None:
     Returns
     -------
     timedelta | None
-        The time with a margin for the kubelet; None = it has no health check.
+        The time of all checks that may fail, with a margin for the kubelet; None = it has no
+        health check.
     """
     if check is None or check.disabled:
         return None

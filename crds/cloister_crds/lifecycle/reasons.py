@@ -279,7 +279,7 @@ _FINAL = (
     ),
     _final(
         "HealthcheckFailed",
-        "A container was not healthy within the time of its health check.",
+        "A container became unhealthy while the enclave started.",
         "Read the output, correct the release or its healthcheck, and relaunch.",
     ),
     _final(

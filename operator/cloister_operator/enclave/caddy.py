@@ -1,18 +1,21 @@
 """The shim's configuration: JSON for Caddy, made from the ``shim`` section of the file.
 
-Order of the rules: CORS first (a refused origin, a preflight), then the paths, then the upstream.
+Order of the rules: CORS first (a refused origin, a preflight), then what the agent answers, then
+the paths, then the upstream.
 Source: the manual's page on the way in (docs/operator.md, "The shim"); Caddy, "JSON Config
 Structure". Whatever comes from the file stands in matchers and never in a place where Caddy would
 expand placeholders in it.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cloister_crds.config import Shim
+from cloister_operator.enclave.agent import AGENT_DIRECTORY
 from cloister_operator.enclave.ports import SHIM_PORT
 from cloister_operator.enclave.routing import ALL_PATHS, DOT_SEGMENTS, path_pattern
+from cloister_operator.enclave.well_known import booting, is_well_known, well_known_routes
 
 __all__ = ["shim_config"]
 
@@ -21,6 +24,7 @@ _ORIGIN = "{http.request.header.Origin}"
 _METHODS = "GET, PUT, POST, HEAD, DELETE, OPTIONS, PATCH"
 _ANY_ORIGIN = "*"
 _NO_HEADERS_YET = "30s"
+_AWAY = "The enclave's agent is starting; ask again in a moment."
 _UPSTREAM_DOWN = (502, 503, 504)
 
 
@@ -31,6 +35,8 @@ def shim_config(
     port: int = SHIM_PORT,
     upstream: str = "127.0.0.1",
     before: Sequence[dict[str, Any]] = (),
+    service: str = "cloister",
+    agent: str = AGENT_DIRECTORY,
 ) -> dict[str, Any]:
     """Build the configuration.
 
@@ -48,6 +54,10 @@ def shim_config(
         containers share the Pod's namespace.
     before
         Routes of ours that come before the paths of the file.
+    service
+        Name of the service in the well-known paths.
+    agent
+        The agent's directory.
 
     Returns
     -------
@@ -62,11 +72,12 @@ def shim_config(
         "tls_connection_policies": [{"default_sni": hostnames[0]} if hostnames else {}],
         "routes": [
             *_cors_routes(shim.origins),
+            *well_known_routes(service, agent),
             *before,
             *_path_routes(shim.paths),
             {"handle": [_upstream(f"{upstream}:{shim.upstream_port}")]},
         ],
-        "errors": {"routes": _error_routes()},
+        "errors": {"routes": _error_routes(service, agent)},
     }
     return {
         "admin": {"disabled": True, "config": {"persist": False}},
@@ -156,12 +167,16 @@ def _upstream(address: str) -> dict[str, Any]:
     }
 
 
-def _error_routes() -> list[dict[str, Any]]:
-    """Answer what is said when the upstream does not answer, and for anything else."""
+def _error_routes(service: str, agent: str) -> list[dict[str, Any]]:
+    """Answer what is said when agent or upstream do not answer, and for anything else."""
+    away = _error(_AWAY, "server_error")
+    early = _error(_AWAY, "server_error", {"status": "pending"}, boot={"stages": []})
     down = _error("The container does not answer.", "server_error")
     broken = _error("The request could not be handled.", "server_error")
     statuses = " || ".join(f"{{http.error.status_code}} == {each}" for each in _UPSTREAM_DOWN)
     return [
+        _final([is_well_known(service)], 503, away),
+        _final([booting(agent)], 503, early),
         _final([{"expression": statuses}], 502, down),
         _final([], "{http.error.status_code}", broken),
     ]
@@ -176,7 +191,7 @@ def _final(match: list[dict[str, Any]], status: int | str, body: str | None) -> 
     return {"match": match, **route} if match else route
 
 
-def _error(message: str, kind: str) -> str:
+def _error(message: str, kind: str, more: Mapping[str, str] | None = None, **beside: Any) -> str:
     """Write an error of the API as JSON, its braces escaped from Caddy's placeholders."""
-    text = json.dumps({"error": {"message": message, "type": kind}})
+    text = json.dumps({"error": {"message": message, "type": kind, **(more or {})}, **beside})
     return text.replace("{", "\\{").replace("}", "\\}")

@@ -8,6 +8,7 @@ from base64 import b64encode
 from typing import Any
 
 from cloister_operator.enclave.addresses import TARGET_ADDRESS
+from cloister_operator.enclave.agent import AGENT_KEY, agent_document
 from cloister_operator.enclave.caddy import shim_config
 from cloister_operator.enclave.container_document import container_document, document_key
 from cloister_operator.enclave.network import NETWORK_KEY, network_document
@@ -49,12 +50,14 @@ def build_config_map(
     """
     upstream = str(TARGET_ADDRESS) if isolates(plan.host) else _LOOPBACK
     documents: dict[str, Any] = {
+        AGENT_KEY: agent_document(plan, settings.service),
         SHIM_KEY: shim_config(
             plan.config.shim,
             plan.enclave.spec.served_names,
             upstream=upstream,
             before=[host_key_route(settings.service)] if plan.lets_people_in else (),
-        )
+            service=settings.service,
+        ),
     }
     if plan.lets_people_in:
         documents[SHELLS_KEY] = shells_document(plan)

@@ -16,6 +16,7 @@ from cloister_operator.enclave.sidecars import SSH, isolates
 __all__ = [
     "DEFAULT_STOP_TIMEOUT",
     "GUEST_DIRECTORY",
+    "REPORT_PLACE",
     "SHELL_DIRECTORY",
     "SHELL_SOCKET",
     "SPEC_DIRECTORY",
@@ -32,6 +33,8 @@ SPEC_DIRECTORY = f"{GUEST_DIRECTORY}/spec"
 """Where the documents are."""
 WIRING_DIRECTORY = f"{GUEST_DIRECTORY}/wiring"
 """Where the container's own wiring socket is."""
+REPORT_PLACE = f"{GUEST_DIRECTORY}/report"
+"""Where the container's own report socket is."""
 STATE_DIRECTORY = f"{GUEST_DIRECTORY}/state"
 """Where the state of its health check is."""
 SHELL_DIRECTORY = f"{GUEST_DIRECTORY}/ssh"
@@ -92,6 +95,7 @@ def container_document(plan: EnclavePlan, container: ContainerSpec) -> dict[str,
         "capabilities": list(container.cap_add),
         "tmpfs": {each.path: _options(plan, container, each) for each in container.tmpfs},
         "guestPaths": [GUEST_DIRECTORY],
+        "agent": {"socket": f"{REPORT_PLACE}/report.sock", "deadlineSeconds": _DEADLINE_SECONDS},
         "health": _health(container.healthcheck),
         "stop": {
             "signal": container.stop_signal or image.stop_signal or "SIGTERM",

@@ -19,12 +19,15 @@ from cloister_operator.enclave.surroundings import Surroundings
 
 __all__ = [
     "KEEPER_DIRECTORY",
+    "KEEPER_SOCKET",
     "NETWORK_DIRECTORY",
     "NETWORK_KEY",
+    "NETWORK_STATUS",
     "PLAN_DIRECTORY",
     "keep_container",
     "net_container",
     "network_document",
+    "side_car",
 ]
 
 NETWORK_KEY = "network.json"
@@ -34,12 +37,14 @@ PLAN_DIRECTORY = "/etc/cloister-network"
 NETWORK_DIRECTORY = "/run/cloister/network"
 """Directory of ``guest net`` with the wiring sockets and its status."""
 KEEPER_DIRECTORY = "/run/cloister/keep"
-"""Directory with the keeper's socket; mounted in the two side-cars alone."""
+"""Directory with the keeper's socket; mounted in our side-cars alone."""
 _VERSION = 1
 _UPLINK = "eth0"
 """Device that container runtimes make for a Pod (CRI: the first network's interface)."""
-_STATUS = f"{NETWORK_DIRECTORY}/status.json"
-_KEEPER = f"{KEEPER_DIRECTORY}/keeper.sock"
+NETWORK_STATUS = f"{NETWORK_DIRECTORY}/status.json"
+"""Where ``guest net`` tells how the network is."""
+KEEPER_SOCKET = f"{KEEPER_DIRECTORY}/keeper.sock"
+"""Socket of ``guest keep``."""
 _STARTED = {"periodSeconds": 1, "timeoutSeconds": 10, "failureThreshold": 120}
 
 
@@ -91,8 +96,8 @@ def network_document(plan: EnclavePlan, surroundings: Surroundings) -> dict[str,
             "refused": surroundings.refused(),
         },
         "socketDirectory": f"{NETWORK_DIRECTORY}/wiring",
-        "statusFile": _STATUS,
-        "keeperSocket": _KEEPER,
+        "statusFile": NETWORK_STATUS,
+        "keeperSocket": KEEPER_SOCKET,
     }
 
 
@@ -113,18 +118,21 @@ def net_container(
     rights = unprivileged(NET)
     del rights["runAsNonRoot"]
     return {
-        **_side_car(settings, mounts),
+        **side_car(settings, mounts),
         "name": name_of(NET, plan.names),
         "command": ["/guest", "net", "-plan", f"{PLAN_DIRECTORY}/{NETWORK_KEY}"],
         "securityContext": {**rights, "capabilities": {"add": ["NET_ADMIN"], "drop": ["ALL"]}},
-        "startupProbe": {"exec": {"command": ["/guest", "net", "-check", _STATUS]}, **_STARTED},
+        "startupProbe": {
+            "exec": {"command": ["/guest", "net", "-check", NETWORK_STATUS]},
+            **_STARTED,
+        },
     }
 
 
 def keep_container(
     plan: EnclavePlan, settings: BuildSettings, mounts: list[dict[str, Any]]
 ) -> dict[str, Any]:
-    """Build the side-car that holds network namespaces while the network starts anew.
+    """Build the side-car that holds namespaces and processes while other side-cars start anew.
 
     Parameters
     ----------
@@ -136,16 +144,27 @@ def keep_container(
         Its ``volumeMounts``.
     """
     return {
-        **_side_car(settings, mounts),
+        **side_car(settings, mounts),
         "name": name_of(KEEP, plan.names),
-        "command": ["/guest", "keep", "-socket", _KEEPER],
+        "command": ["/guest", "keep", "-socket", KEEPER_SOCKET],
         "securityContext": unprivileged(KEEP),
-        "startupProbe": {"exec": {"command": ["/guest", "keep", "-check", _KEEPER]}, **_STARTED},
+        "startupProbe": {
+            "exec": {"command": ["/guest", "keep", "-check", KEEPER_SOCKET]},
+            **_STARTED,
+        },
     }
 
 
-def _side_car(settings: BuildSettings, mounts: list[dict[str, Any]]) -> dict[str, Any]:
-    """Answer what both have: they are up before the containers and stay until these have ended."""
+def side_car(settings: BuildSettings, mounts: list[dict[str, Any]]) -> dict[str, Any]:
+    """Answer what side-cars have: they are up before the containers and stay until these ended.
+
+    Parameters
+    ----------
+    settings
+        Names the image.
+    mounts
+        ``volumeMounts``.
+    """
     return {
         "image": settings.guest_image,
         "imagePullPolicy": "IfNotPresent",

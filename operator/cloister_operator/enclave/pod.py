@@ -11,7 +11,7 @@ from typing import Any
 
 from cloister_crds.config import ContainerSpec, Restart, object_name
 from cloister_crds.kinds.host import HostSpec
-from cloister_crds.lifecycle.pod import boot_allowance
+from cloister_operator.enclave.agent import agent_container, skipped_stages
 from cloister_operator.enclave.container_document import (
     GUEST_DIRECTORY,
     SPEC_DIRECTORY,
@@ -26,6 +26,7 @@ from cloister_operator.enclave.resources import container_resources, pod_resourc
 from cloister_operator.enclave.shells import ssh_container
 from cloister_operator.enclave.shim import shim_container
 from cloister_operator.enclave.sidecars import (
+    AGENT,
     GUEST,
     INSTALL,
     KEEP,
@@ -38,11 +39,11 @@ from cloister_operator.enclave.sidecars import (
 )
 from cloister_operator.enclave.volumes import PodVolumes, pod_volumes
 
-__all__ = ["ALLOWANCE_ANNOTATION", "build_pod", "grace_period"]
+__all__ = ["SKIPPED_ANNOTATION", "build_pod", "grace_period"]
 
-ALLOWANCE_ANNOTATION = "cloister.dev/boot-allowance"
-"""Annotation of the Pod: JSON object of seconds within which a container has to be healthy, by
-its name in the Pod. It spares whoever judges the Pod another read of the file."""
+SKIPPED_ANNOTATION = "cloister.dev/skipped-stages"
+"""Annotation of the Pod: JSON list of the stages of the boot in which nothing is to be done. It
+spares whoever judges the Pod another read of the file."""
 
 _LAUNCH = ("SYS_ADMIN", "NET_ADMIN", "SETPCAP", "SETUID", "SETGID")
 """Capabilities that the guest has until it becomes the container's program. In the Pod's user
@@ -97,7 +98,7 @@ def build_pod(plan: EnclavePlan, settings: BuildSettings) -> dict[str, Any]:
         "kind": "Pod",
         "metadata": {
             **plan.metadata(plan.name),
-            "annotations": {ALLOWANCE_ANNOTATION: _allowances(plan.config.containers)},
+            "annotations": {SKIPPED_ANNOTATION: json.dumps(skipped_stages(plan))},
         },
         "spec": spec,
     }
@@ -121,13 +122,11 @@ def _before(
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": volumes.ours[INSTALL],
     }
+    keep = keep_container(plan, settings, volumes.ours[KEEP])
+    agent = agent_container(plan, settings, volumes.ours[AGENT])
     if not isolates(plan.host):
-        return [install]
-    return [
-        install,
-        keep_container(plan, settings, volumes.ours[KEEP]),
-        net_container(plan, settings, volumes.ours[NET]),
-    ]
+        return [install, keep, agent]
+    return [install, keep, net_container(plan, settings, volumes.ours[NET]), agent]
 
 
 def _beside(
@@ -138,16 +137,6 @@ def _beside(
     if not plan.lets_people_in:
         return [shim]
     return [shim, ssh_container(plan, settings, volumes.ours[SSH])]
-
-
-def _allowances(containers: tuple[ContainerSpec, ...]) -> str:
-    """Write how long each container with a health check may take until it is healthy."""
-    seconds = {
-        object_name(each.name): allowance.total_seconds()
-        for each in containers
-        if (allowance := boot_allowance(each.healthcheck)) is not None
-    }
-    return json.dumps(seconds, sort_keys=True)
 
 
 def _placement(host: HostSpec) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from cloister_operator.enclave.addresses import TARGET_ADDRESS
 from cloister_operator.enclave.ports import SHIM_PORT, SSH_PORT
 
 __all__ = [
+    "AGENT",
     "GUEST",
     "INSTALL",
     "KEEP",
@@ -49,14 +50,16 @@ NET = SideCar("net", 0)
 SHIM = SideCar("shim", 65532)
 """The way in."""
 KEEP = SideCar("keep", 65001)
-"""Holds the containers' network namespaces while the network starts anew."""
+"""Holds the containers' network namespaces and processes while the others start anew."""
+AGENT = SideCar("agent", 65003)
+"""Knows what runs. Its readiness is the enclave's."""
 INSTALL = SideCar("guest-install", 65002)
 """Lays the guest out for the containers, and ends."""
 
 SSH = SideCar("ssh", 65006)
 """Lets people into debug enclaves, and is in no other."""
 
-ORDER = (INSTALL, KEEP, NET, SHIM, SSH)
+ORDER = (INSTALL, KEEP, NET, AGENT, SHIM, SSH)
 """All of them, in the order in which they start; the file's containers start before the shim."""
 
 

@@ -5,9 +5,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cloister_crds.config import ContainerSpec, Ipc, object_name, secret_is_file
+from cloister_operator.enclave.agent import (
+    AGENT_DIRECTORY,
+    AGENT_KEY,
+    DOCUMENT_DIRECTORY,
+    METRICS_DIRECTORY,
+    METRICS_SECRET,
+    REPORT_DIRECTORY,
+    SERVICE_DIRECTORY,
+)
 from cloister_operator.enclave.config_map import CONFIG_KEY, SHIM_KEY
 from cloister_operator.enclave.container_document import (
     GUEST_DIRECTORY,
+    REPORT_PLACE,
     SHELL_DIRECTORY,
     SPEC_DIRECTORY,
     STATE_DIRECTORY,
@@ -28,7 +38,16 @@ from cloister_operator.enclave.shells import (
     SHELLS_KEY,
     SSH_CONFIG_DIRECTORY,
 )
-from cloister_operator.enclave.sidecars import INSTALL, KEEP, NET, SHIM, SSH, SideCar, isolates
+from cloister_operator.enclave.sidecars import (
+    AGENT,
+    INSTALL,
+    KEEP,
+    NET,
+    SHIM,
+    SSH,
+    SideCar,
+    isolates,
+)
 
 __all__ = ["SHIM_CONFIG_PATH", "SHIM_DATA_PATH", "PodVolumes", "pod_volumes"]
 
@@ -45,6 +64,11 @@ _STATE_VOLUME = "guest-state"
 _PLAN_VOLUME = "network-plan"
 _NETWORK_VOLUME = "network"
 _KEEPER_VOLUME = "keeper"
+_AGENT_VOLUME = "agent"
+_AGENT_DOCUMENT_VOLUME = "agent-document"
+_REPORT_VOLUME = "report"
+_METRICS_VOLUME = "metrics-token"
+_SECRETS_VOLUME = "secrets"
 _SHELLS_VOLUME = "shells"
 _SSH_VOLUME = "ssh"
 _SSH_CONFIG_VOLUME = "ssh-config"
@@ -105,6 +129,7 @@ def pod_volumes(plan: EnclavePlan, service: str) -> PodVolumes:
     _add_mount_points(result, plan)
     _add_shared_memory(result, plan)
     _add_guest(result, plan)
+    _add_agent(result, plan)
     if isolates(plan.host):
         _add_network(result, plan)
     _add_shim(result, plan)
@@ -114,23 +139,16 @@ def pod_volumes(plan: EnclavePlan, service: str) -> PodVolumes:
 
 
 def _add_service(result: PodVolumes, plan: EnclavePlan, path: str) -> None:
-    """Mount the file, read-only, and to those that name some the secrets that are files."""
-    file_source = {
-        "configMap": {
-            "name": plan.config_map,
-            "items": [{"key": CONFIG_KEY, "path": CONFIG_KEY}],
-        }
-    }
-    result.volumes.append(_projected(_SERVICE_VOLUME, [file_source]))
+    """Mount what the agent writes, read-only; secrets that are files go to those that name them."""
+    result.volumes.append(_memory(_SERVICE_VOLUME, _SMALL_BYTES))
+    result.mount_ours(AGENT, _SERVICE_VOLUME, SERVICE_DIRECTORY, read_only=False)
     for index, container in enumerate(plan.config.containers):
+        result.mount(container.name, _SERVICE_VOLUME, path, read_only=True)
         files = [secret for secret in container.secrets if secret_is_file(secret)]
-        volume = _SERVICE_VOLUME
         if files:
-            volume = f"{_SERVICE_VOLUME}-{index}"
-            items = [{"key": name, "path": f"secrets/{name}"} for name in files]
-            secret_source = {"secret": {"name": plan.snapshot, "items": items}}
-            result.volumes.append(_projected(volume, [file_source, secret_source]))
-        result.mount(container.name, volume, path, read_only=True)
+            volume = f"{_SECRETS_VOLUME}-{index}"
+            result.volumes.append(_of_snapshot(volume, plan, {name: name for name in files}))
+            result.mount(container.name, volume, f"{path}/secrets", read_only=True)
 
 
 def _add_scratch(result: PodVolumes, plan: EnclavePlan) -> None:
@@ -215,17 +233,38 @@ def _add_guest(result: PodVolumes, plan: EnclavePlan) -> None:
             result.mount(name, _STATE_VOLUME, STATE_DIRECTORY, read_only=False, part=part)
 
 
+def _add_agent(result: PodVolumes, plan: EnclavePlan) -> None:
+    """Give the agent its documents and places, and each container the socket of its own."""
+    result.volumes += [
+        _of_config_map(_AGENT_DOCUMENT_VOLUME, plan, [AGENT_KEY, CONFIG_KEY]),
+        _memory(_AGENT_VOLUME, _SMALL_BYTES),
+        _memory(_REPORT_VOLUME, _SMALL_BYTES),
+        _memory(_KEEPER_VOLUME, _SMALL_BYTES),
+    ]
+    result.mount_ours(KEEP, _KEEPER_VOLUME, KEEPER_DIRECTORY, read_only=False)
+    result.mount_ours(AGENT, _KEEPER_VOLUME, KEEPER_DIRECTORY, read_only=True)
+    result.mount_ours(AGENT, _AGENT_DOCUMENT_VOLUME, DOCUMENT_DIRECTORY, read_only=True)
+    result.mount_ours(AGENT, _AGENT_VOLUME, AGENT_DIRECTORY, read_only=False)
+    result.mount_ours(AGENT, _REPORT_VOLUME, REPORT_DIRECTORY, read_only=False)
+    if METRICS_SECRET in plan.secrets:
+        result.volumes.append(_of_snapshot(_METRICS_VOLUME, plan, {METRICS_SECRET: "token"}))
+        result.mount_ours(AGENT, _METRICS_VOLUME, METRICS_DIRECTORY, read_only=True)
+    for container in plan.config.containers:
+        # The directory and not the socket in it: an agent that starts anew makes another socket.
+        part = container.name
+        result.mount(container.name, _REPORT_VOLUME, REPORT_PLACE, read_only=True, part=part)
+
+
 def _add_network(result: PodVolumes, plan: EnclavePlan) -> None:
     """Give the network its document and sockets, and each container the socket of its own."""
     result.volumes += [
         _of_config_map(_PLAN_VOLUME, plan, [NETWORK_KEY]),
         _memory(_NETWORK_VOLUME, _SMALL_BYTES),
-        _memory(_KEEPER_VOLUME, _SMALL_BYTES),
     ]
     result.mount_ours(NET, _PLAN_VOLUME, PLAN_DIRECTORY, read_only=True)
     result.mount_ours(NET, _NETWORK_VOLUME, NETWORK_DIRECTORY, read_only=False)
-    for car in (NET, KEEP):
-        result.mount_ours(car, _KEEPER_VOLUME, KEEPER_DIRECTORY, read_only=car is NET)
+    result.mount_ours(NET, _KEEPER_VOLUME, KEEPER_DIRECTORY, read_only=True)
+    result.mount_ours(AGENT, _NETWORK_VOLUME, NETWORK_DIRECTORY, read_only=True)
     for container in plan.config.containers:
         # The directory and not the socket in it: a network that starts anew makes another socket.
         part = f"wiring/{container.name}"
@@ -254,6 +293,7 @@ def _add_shim(result: PodVolumes, plan: EnclavePlan) -> None:
     result.volumes.append(_memory(_SHIM_DATA_VOLUME, _SHIM_DATA_BYTES))
     result.mount_ours(SHIM, _SHIM_CONFIG_VOLUME, SHIM_CONFIG_PATH, read_only=True)
     result.mount_ours(SHIM, _SHIM_DATA_VOLUME, SHIM_DATA_PATH, read_only=False)
+    result.mount_ours(SHIM, _AGENT_VOLUME, AGENT_DIRECTORY, read_only=True)
 
 
 def _mount(volume: str, path: str, *, read_only: bool, part: str = "") -> dict[str, Any]:
@@ -271,9 +311,11 @@ def _of_config_map(name: str, plan: EnclavePlan, keys: list[str]) -> dict[str, A
     return {"name": name, "configMap": source}
 
 
-def _projected(name: str, sources: list[dict[str, Any]]) -> dict[str, Any]:
-    """Answer a volume that puts several sources under one mount, readable by every user."""
-    return {"name": name, "projected": {"defaultMode": _READABLE, "sources": sources}}
+def _of_snapshot(name: str, plan: EnclavePlan, files: dict[str, str]) -> dict[str, Any]:
+    """Answer a volume with some values of the Enclave's snapshot, by the names of the files."""
+    items = [{"key": key, "path": path} for key, path in files.items()]
+    source = {"secretName": plan.snapshot, "defaultMode": _READABLE, "items": items}
+    return {"name": name, "secret": source}
 
 
 def _memory(name: str, size: int) -> dict[str, Any]:

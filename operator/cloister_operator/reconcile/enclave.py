@@ -5,9 +5,8 @@ import logging
 from cloister_clients.kube.kinds import POD
 from cloister_crds.kinds import Enclave
 from cloister_crds.kinds.meta import PAUSED_ANNOTATION
-from cloister_crds.lifecycle.attempt import PodNeed, judge, judge_again, pod_need
+from cloister_crds.lifecycle.attempt import PodNeed, judge_again, pod_need
 from cloister_operator.context import ProcessContext
-from cloister_operator.health_output import with_health_output
 from cloister_operator.keys import Key
 from cloister_operator.patches import merge_patch
 from cloister_operator.reconcile.children import ChildrenMissing, ensure_pod, stored_plan
@@ -45,10 +44,6 @@ async def reconcile_enclave(context: ProcessContext, key: Key) -> Result:
     now = context.now()
     newest = judged(context, enclave, now)
     pod = pod_facts(context, enclave)
-    if pod is not None and _fails_by_health(enclave, newest):
-        pod = await with_health_output(context.client, key.namespace, pod)
-        status = judge(enclave, pod, now, context.decision)
-        newest = enclave.model_copy(update={"status": status})
     wrote = await _report(context, key, enclave, newest)
     match pod_need(newest, pod):
         case PodNeed.CREATE:
@@ -63,14 +58,6 @@ async def reconcile_enclave(context: ProcessContext, key: Key) -> Result:
         wrote = await _demote(context, key, enclave) or wrote
     again = judge_again(newest, pod, now, context.decision)
     return Result(again, wrote=wrote)
-
-
-def _fails_by_health(enclave: Enclave, newest: Enclave) -> bool:
-    """Tell whether a health check fails the attempt just now."""
-    return (
-        newest.status.reason == "HealthcheckFailed"
-        and enclave.status.phase is not newest.status.phase
-    )
 
 
 async def _confirm_pod(context: ProcessContext, key: Key, enclave: Enclave) -> None:

@@ -1,11 +1,10 @@
 """Pods as facts: names of the file, the shim apart, times and exits where they stand."""
 
-from datetime import timedelta
 from typing import Any
 
 from cloister_crds.kinds.enclave import ContainerStateName
 from cloister_crds.lifecycle.pod import PodPhase
-from cloister_operator.enclave.pod import ALLOWANCE_ANNOTATION
+from cloister_operator.enclave.pod import SKIPPED_ANNOTATION
 from cloister_operator.pods import node_is_gone, read_pod
 
 
@@ -13,12 +12,14 @@ def pod(**status: Any) -> dict[str, Any]:
     return {
         "metadata": {
             "uid": "p",
-            "annotations": {ALLOWANCE_ANNOTATION: '{"worker-1": 53.0}'},
+            "annotations": {SKIPPED_ANNOTATION: '["models"]'},
         },
         "spec": {
             "nodeName": "n",
             "containers": [
-                {"name": "worker-1", "restartPolicy": "OnFailure"},
+                {"name": "agent", "restartPolicy": "Always", "readinessProbe": {}},
+                {"name": "net", "restartPolicy": "Always"},
+                {"name": "worker-1", "restartPolicy": "OnFailure", "readinessProbe": {}},
                 {"name": "web", "restartPolicy": "Never"},
                 {"name": "shim", "restartPolicy": "Always"},
             ],
@@ -33,6 +34,10 @@ def test_a_pod_without_status_waits() -> None:
     assert [each.name for each in facts.containers] == ["web", "Worker_1"]
     assert facts.shim is not None
     assert facts.shim.name == "shim"
+    assert facts.agent is not None
+    assert facts.agent.name == "agent"
+    assert [each.name for each in facts.side_cars] == ["net"]
+    assert facts.skipped_stages == {"models"}
     assert {each.state for each in facts.containers} == {ContainerStateName.WAITING}
 
 
@@ -62,8 +67,8 @@ def test_states_and_exits() -> None:
     assert (web.exit_code, web.exit_reason, web.restarts) == (137, "OOMKilled", False)
     assert (worker.exit_code, worker.restart_count, worker.restarts) == (3, 2, True)
     assert worker.started_at is not None
-    assert worker.allowance == timedelta(seconds=53)
-    assert web.allowance is None
+    assert worker.checked
+    assert not web.checked
 
 
 def test_why_it_is_not_scheduled_or_disrupted() -> None:
@@ -101,6 +106,6 @@ def test_a_node_is_gone_when_it_is_not_there_or_gave_its_pods_up() -> None:
 
 def test_an_annotation_of_somebody_else_is_ignored() -> None:
     body = pod()
-    body["metadata"]["annotations"][ALLOWANCE_ANNOTATION] = "[1]"
-    facts = read_pod(body, ["web", "Worker_1"])
-    assert facts.containers[1].allowance is None
+    for text in ("{}", "[", "1"):
+        body["metadata"]["annotations"][SKIPPED_ANNOTATION] = text
+        assert read_pod(body, ["web", "Worker_1"]).skipped_stages == frozenset()

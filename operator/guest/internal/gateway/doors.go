@@ -50,7 +50,7 @@ func openDoors(document plan.Plan, log *slog.Logger) (*doors, error) {
 		rooms: map[string]*room{}, changed: make(chan struct{}, 1)}
 	kept := map[string]*os.File{}
 	if document.KeeperSocket != "" {
-		files, err := keep.Fetch(document.KeeperSocket)
+		files, err := keep.Fetch(document.KeeperSocket, keep.Namespaces)
 		if err != nil {
 			log.Warn("the keeper has nothing to hand back", "error", err)
 		}
@@ -151,7 +151,7 @@ func (d *doors) keep(one *room) {
 	if d.document.KeeperSocket == "" || one.inside == nil {
 		return
 	}
-	if err := keep.Put(d.document.KeeperSocket, one.namespace.Name, one.inside); err != nil {
+	if err := keep.Put(d.document.KeeperSocket, keep.Namespaces+one.namespace.Name, one.inside); err != nil {
 		d.log.Warn("the keeper does not take a namespace", "namespace", one.namespace.Name, "error", err)
 	}
 }

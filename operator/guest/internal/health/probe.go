@@ -17,6 +17,7 @@ import (
 
 	"cloister.dev/guest/internal/confine"
 	"cloister.dev/guest/internal/launch"
+	"cloister.dev/guest/internal/report"
 	"cloister.dev/guest/internal/spec"
 	"cloister.dev/guest/internal/wiring"
 )
@@ -69,6 +70,10 @@ func Probe(path string) error {
 		if err := WriteState(container.Health.StateFile, state); err != nil {
 			return fmt.Errorf("the health state cannot be written: %w", err)
 		}
+	}
+	if container.Agent != nil {
+		// An agent that starts anew must not make a container unhealthy; the next probe tells it.
+		_ = report.Check(container.Agent.Socket, state.report())
 	}
 	if state.Status != Healthy {
 		return fmt.Errorf("%w: %s, %d failures in a row: %s", ErrUnhealthy, state.Status, state.FailingStreak, state.Last.Output)

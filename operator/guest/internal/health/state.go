@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"cloister.dev/guest/internal/report"
 	"cloister.dev/guest/internal/spec"
 	"cloister.dev/guest/internal/strict"
 )
@@ -57,6 +58,15 @@ type Result struct {
 // NewState is the state of a container that has just started.
 func NewState(first uint64, startedAt time.Time) State {
 	return State{Version: spec.Version, First: first, StartedAt: startedAt, Status: Starting}
+}
+
+// report is the state as the enclave's agent is told.
+func (s State) report() report.Health {
+	told := report.Health{Status: s.Status, FailingStreak: s.FailingStreak}
+	if last := s.Last; last != nil {
+		told.LastStart, told.LastEnd, told.LastExitCode, told.Output = &last.Start, &last.End, &last.ExitCode, last.Output
+	}
+	return told
 }
 
 // Due tells whether the next check is to run: at once for the first, then one

@@ -19,7 +19,7 @@ import (
 const Binary = "bin/guest"
 
 // mounts are the directories that volumes are mounted on; a container gets those that it needs.
-var mounts = []string{"spec", "wiring", "state", "debug", "ssh"}
+var mounts = []string{"spec", "wiring", "report", "state", "debug", "ssh"}
 
 // mode lets everybody execute and nobody write.
 const mode = 0o555

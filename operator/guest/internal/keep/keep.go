@@ -1,8 +1,9 @@
-// Package keep is `guest keep`: a process without any right that holds the
-// network namespaces of the containers while `guest net` starts anew.
+// Package keep is `guest keep`: a process without any right that holds files of
+// our other side-cars while those start anew: the network namespaces of the
+// containers for `guest net`, their processes and counters for `guest agent`.
 //
-// A namespace has no name outside the process that made it, and `guest net` may
-// not open that one. Its socket is reached by our own side-cars only; the socket
+// None of these has a name outside the container that it belongs to, where the
+// side-cars may open nothing. The keeper's socket is reached by our own side-cars only; the socket
 // directory is mounted in no tenant's container.
 package keep
 
@@ -12,6 +13,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -21,7 +23,7 @@ import (
 
 const (
 	conversation = 5 * time.Second
-	maxKept      = 64
+	maxKept      = 512
 )
 
 // Words of the keeper's conversation.
@@ -35,10 +37,17 @@ const (
 // message is a request or an answer.
 type message struct {
 	Word string `json:"word"`
+	// Name is what is put, or the beginning of the names that are fetched.
 	Name string `json:"name,omitempty"`
 }
 
-// Run keeps namespaces until the context ends.
+// Namespaces begins the names of what `guest net` puts, Containers of what `guest agent` puts.
+const (
+	Namespaces = "namespace/"
+	Containers = "container/"
+)
+
+// Run keeps files until the context ends.
 func Run(ctx context.Context, path string) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
@@ -93,6 +102,9 @@ func converse(conn wiring.Conn, kept map[string]*os.File) error {
 		return conn.Send(message{Word: answerKept}, nil)
 	case request.Word == askFetch && file == nil:
 		for name, one := range kept {
+			if !strings.HasPrefix(name, request.Name) {
+				continue
+			}
 			if err := conn.Send(message{Word: answerKept, Name: name}, one); err != nil {
 				return err
 			}
@@ -105,14 +117,14 @@ func converse(conn wiring.Conn, kept map[string]*os.File) error {
 	return errors.New("a request that is not understood")
 }
 
-// Put hands a namespace to the keeper.
-func Put(path, name string, namespace *os.File) error {
+// Put hands a file to the keeper, in the place of what it had under the name.
+func Put(path, name string, file *os.File) error {
 	conn, err := wiring.Dial(path, time.Now().Add(conversation))
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	if err := conn.Send(message{Word: askPut, Name: name}, namespace); err != nil {
+	if err := conn.Send(message{Word: askPut, Name: name}, file); err != nil {
 		return err
 	}
 	answer, _, err := wiring.Receive[message](conn)
@@ -122,14 +134,15 @@ func Put(path, name string, namespace *os.File) error {
 	return err
 }
 
-// Fetch returns all namespaces that the keeper holds, by name. The caller closes them.
-func Fetch(path string) (map[string]*os.File, error) {
+// Fetch returns what the keeper holds under names with a beginning, by the rest of
+// the name. The caller closes the files.
+func Fetch(path, beginning string) (map[string]*os.File, error) {
 	conn, err := wiring.Dial(path, time.Now().Add(conversation))
 	if err != nil {
 		return nil, err
 	}
 	defer conn.Close()
-	if err := conn.Send(message{Word: askFetch}, nil); err != nil {
+	if err := conn.Send(message{Word: askFetch, Name: beginning}, nil); err != nil {
 		return nil, err
 	}
 	files := map[string]*os.File{}
@@ -142,7 +155,7 @@ func Fetch(path string) (map[string]*os.File, error) {
 			return files, nil
 		}
 		if file != nil && answer.Name != "" {
-			files[answer.Name] = file
+			files[strings.TrimPrefix(answer.Name, beginning)] = file
 		}
 	}
 }

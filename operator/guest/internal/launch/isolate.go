@@ -68,7 +68,7 @@ func isolate(container spec.Container) error {
 // connect hands the new network namespace over, sets up what it is given, and
 // returns when the wiring is in force.
 func connect(container spec.Container) error {
-	deadline := deadlineOf(*container.Network)
+	deadline := deadlineOf(container.Network.DeadlineSeconds)
 	fresh, err := netns.Own("net")
 	if err != nil {
 		return err

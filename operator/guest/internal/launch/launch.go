@@ -21,6 +21,7 @@ import (
 	"cloister.dev/guest/internal/capability"
 	"cloister.dev/guest/internal/confine"
 	"cloister.dev/guest/internal/program"
+	"cloister.dev/guest/internal/report"
 	"cloister.dev/guest/internal/shell"
 	"cloister.dev/guest/internal/spec"
 )
@@ -32,6 +33,22 @@ func Run(document string) error {
 	if err != nil {
 		return err
 	}
+	// Namespaces, identity and filter are of one thread, and execve keeps that thread.
+	runtime.LockOSThread()
+	if container.Agent == nil {
+		return start(document, container)
+	}
+	told, err := report.Begin(container.Agent.Socket, deadlineOf(container.Agent.DeadlineSeconds))
+	if err != nil {
+		return err
+	}
+	err = start(document, container)
+	told.Failed(err, program.ExitOf(err))
+	return err
+}
+
+// start isolates the calling, locked thread and becomes the container's program.
+func start(document string, container spec.Container) error {
 	for _, place := range container.GuestPaths {
 		if err := checkFixed(place); err != nil {
 			return err
@@ -40,8 +57,6 @@ func Run(document string) error {
 	if err := secureState(container.Health); err != nil {
 		return err
 	}
-	// Namespaces, identity and filter are of one thread, and execve keeps that thread.
-	runtime.LockOSThread()
 	if err := isolate(container); err != nil {
 		return err
 	}
@@ -205,6 +220,6 @@ func setLimits(limits map[string]spec.Limit) error {
 	return nil
 }
 
-func deadlineOf(network spec.Network) time.Time {
-	return time.Now().Add(time.Duration(network.DeadlineSeconds) * time.Second)
+func deadlineOf(seconds int) time.Time {
+	return time.Now().Add(time.Duration(seconds) * time.Second)
 }

@@ -16,8 +16,10 @@ import (
 // DefaultPath is searched when the container has no PATH.
 const DefaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// Exit codes of a program that could not be started, as shells and engines use them.
+// Exit codes of what could not be started, as shells and engines use them.
 const (
+	// ExitGuest is a failure of the guest's own.
+	ExitGuest     = 125
 	ExitCannotRun = 126
 	ExitNotFound  = 127
 )
@@ -27,6 +29,17 @@ var (
 	ErrNotFound  = errors.New("not found")
 	ErrCannotRun = errors.New("not executable")
 )
+
+// ExitOf is the exit code that an error in front of a program means.
+func ExitOf(err error) int {
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return ExitNotFound
+	case errors.Is(err, ErrCannotRun):
+		return ExitCannotRun
+	}
+	return ExitGuest
+}
 
 // Words are ENTRYPOINT and CMD, of an image or of a configuration file. Nil means not given.
 type Words struct {

@@ -44,6 +44,8 @@ type Container struct {
 	Hostname string `json:"hostname,omitempty"`
 	// Network says how it gets its network; null leaves the Pod's network.
 	Network *Network `json:"network,omitempty"`
+	// Agent says whom to tell about starts and health checks; null means nobody.
+	Agent *Agent `json:"agent,omitempty"`
 	// IPC is IPCPrivate or IPCShared.
 	IPC string `json:"ipc"`
 	// Image is what the image says.
@@ -90,6 +92,14 @@ type Network struct {
 	// Socket is the path of the container's wiring socket.
 	Socket string `json:"socket"`
 	// DeadlineSeconds bounds the wait for the wiring; 1 to 600.
+	DeadlineSeconds int `json:"deadlineSeconds"`
+}
+
+// Agent is the way to `guest agent`.
+type Agent struct {
+	// Socket is the path of the container's report socket.
+	Socket string `json:"socket"`
+	// DeadlineSeconds bounds the launcher's wait for an answer; 1 to 600.
 	DeadlineSeconds int `json:"deadlineSeconds"`
 }
 
@@ -200,7 +210,7 @@ func (c Container) Validate() error {
 	if c.Shells != nil && (!path.IsAbs(c.Shells.Socket) || c.Shells.Client == 0) {
 		wrong("shells", "needs the absolute path of a socket and a client other than root")
 	}
-	problems = append(problems, c.validateNetwork(), c.validateMounts(), c.validateTimes())
+	problems = append(problems, c.validateNetwork(), c.validateAgent(), c.validateMounts(), c.validateTimes())
 	return errors.Join(problems...)
 }
 
@@ -218,6 +228,18 @@ func (c Container) validateNetwork() error {
 		return fmt.Errorf("network.deadlineSeconds: %d is not in 1 to 600", c.Network.DeadlineSeconds)
 	case c.Hostname == "":
 		return errors.New("hostname: needed with a network of the container's own")
+	}
+	return nil
+}
+
+func (c Container) validateAgent() error {
+	switch {
+	case c.Agent == nil:
+		return nil
+	case !path.IsAbs(c.Agent.Socket):
+		return fmt.Errorf("agent.socket: %q is not absolute", c.Agent.Socket)
+	case c.Agent.DeadlineSeconds < 1 || c.Agent.DeadlineSeconds > 600:
+		return fmt.Errorf("agent.deadlineSeconds: %d is not in 1 to 600", c.Agent.DeadlineSeconds)
 	}
 	return nil
 }

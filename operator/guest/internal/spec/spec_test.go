@@ -33,6 +33,8 @@ func TestValidate(t *testing.T) {
 		"guestPaths":              func(c *Container) { c.GuestPaths = nil },
 		"network.socket":          func(c *Container) { c.Network.Socket = "x" },
 		"network.deadlineSeconds": func(c *Container) { c.Network.DeadlineSeconds = 0 },
+		"agent.socket":            func(c *Container) { c.Agent = &Agent{Socket: "x", DeadlineSeconds: 1} },
+		"agent.deadlineSeconds":   func(c *Container) { c.Agent = &Agent{Socket: "/x"} },
 		"lowPorts":                func(c *Container) { c.Network, c.LowPorts = nil, true },
 		"tmpfs":                   func(c *Container) { c.Tmpfs = map[string]string{"/guest/x": ""} },
 		"tmpfs[/data]":            func(c *Container) { c.Tmpfs = map[string]string{"/data": "size=x"} },

@@ -24,7 +24,7 @@ func main() {
 		"pause": pause, "serve": serve, "reach": reach, "container": runContainer, "init": initContainer,
 		"confined": confined, "doors": doors, "look": look, "exit": exit, "trap": trap, "lookup": lookup,
 		"orphan": orphan, "write": write, "fail": fail, "hostile": hostile, "route": route, "alive": alive, "holder": holder, "parent": parent,
-		"copy": copyInput, "ask": ask, "left": left, "lookups": lookups, "family": family,
+		"copy": copyInput, "ask": ask, "left": left, "lookups": lookups, "family": family, "claim": claim, "busy": busy,
 	}
 	if len(os.Args) < 2 || commands[os.Args[1]] == nil {
 		fmt.Fprintln(os.Stderr, "trial: no such command")
@@ -42,6 +42,13 @@ func pause([]string) error {
 	signal.Notify(ended, unix.SIGTERM)
 	<-ended
 	return nil
+}
+
+// busy keeps a processor at work.
+func busy([]string) error {
+	for number := 0; ; number++ {
+		_ = number
+	}
 }
 
 // exit ends with a code and writes on both streams.

@@ -20,9 +20,9 @@ const dialPause = 20 * time.Millisecond
 // absent or nobody listens, the enclave's network is starting: Wire tries until
 // the deadline.
 func Wire(path string, namespace *os.File, deadline time.Time) (answer Answer, join *os.File, confirm func() error, err error) {
-	conn, err := dialUntil(path, deadline)
+	conn, err := DialUntil(path, deadline)
 	if err != nil {
-		return Answer{}, nil, nil, err
+		return Answer{}, nil, nil, fmt.Errorf("the enclave's network cannot be reached: %w", err)
 	}
 	answer, join, err = ask(conn, Request{Ask: AskWire}, namespace)
 	if err != nil {
@@ -90,7 +90,9 @@ func ask(conn Conn, request Request, namespace *os.File) (Answer, *os.File, erro
 	return answer, received, nil
 }
 
-func dialUntil(path string, deadline time.Time) (Conn, error) {
+// DialUntil opens a conversation. While the socket is absent or nobody listens,
+// the side-car behind it is starting: it tries until the deadline.
+func DialUntil(path string, deadline time.Time) (Conn, error) {
 	for {
 		conn, err := Dial(path, deadline)
 		if err == nil {
@@ -98,7 +100,7 @@ func dialUntil(path string, deadline time.Time) (Conn, error) {
 		}
 		starting := errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ECONNREFUSED)
 		if !starting || time.Now().After(deadline) {
-			return Conn{}, fmt.Errorf("the enclave's network cannot be reached: %w", err)
+			return Conn{}, err
 		}
 		time.Sleep(dialPause)
 	}

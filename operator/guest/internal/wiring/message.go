@@ -51,6 +51,9 @@ const maxMessage = 64 << 10
 // ErrRefused is returned when `guest net` refuses; the message says why.
 var ErrRefused = errors.New("the enclave's network refused")
 
+// ErrGone is returned when the other side has closed the conversation.
+var ErrGone = errors.New("the other side of the socket has gone")
+
 // Request is what a launcher or probe sends.
 type Request struct {
 	// Ask is one of the Ask words.
@@ -107,26 +110,42 @@ func (c Conn) Close() error { return c.socket.Close() }
 // SetDeadline bounds the next reads and writes.
 func (c Conn) SetDeadline(deadline time.Time) error { return c.socket.SetDeadline(deadline) }
 
-// Send writes a request or an answer, with a namespace beside it or nil.
-func (c Conn) Send(message any, namespace *os.File) error {
+// Send writes a request or an answer, with files beside it; those that are nil are left out.
+func (c Conn) Send(message any, files ...*os.File) error {
 	data, err := json.Marshal(message)
 	if err != nil {
 		return err
 	}
+	descriptors := []int{}
+	for _, file := range files {
+		if file != nil {
+			descriptors = append(descriptors, int(file.Fd()))
+		}
+	}
 	var rights []byte
-	if namespace != nil {
-		rights = unix.UnixRights(int(namespace.Fd()))
+	if len(descriptors) > 0 {
+		rights = unix.UnixRights(descriptors...)
 	}
 	_, _, err = c.socket.WriteMsgUnix(data, rights, nil)
 	return err
 }
 
-// Receive reads one message of type T and at most one namespace that came with
-// it, nil when none came. The caller closes the namespace.
+// Receive reads one message of type T and at most one file that came with it,
+// nil when none came. The caller closes the file.
 func Receive[T any](c Conn) (T, *os.File, error) {
+	message, files, err := ReceiveAll[T](c, 1)
+	if err != nil || len(files) == 0 {
+		return message, nil, err
+	}
+	return message, files[0], nil
+}
+
+// ReceiveAll reads one message of type T and the files that came with it, at most
+// so many. The caller closes them; on an error none stays open.
+func ReceiveAll[T any](c Conn, most int) (T, []*os.File, error) {
 	var zero T
 	data := make([]byte, maxMessage)
-	rights := make([]byte, unix.CmsgSpace(4*4))
+	rights := make([]byte, unix.CmsgSpace((most+3)*4))
 	count, rightsCount, flags, _, err := c.socket.ReadMsgUnix(data, rights)
 	if err != nil {
 		return zero, nil, err
@@ -135,22 +154,37 @@ func Receive[T any](c Conn) (T, *os.File, error) {
 	if err != nil {
 		return zero, nil, err
 	}
-	if len(files) > 1 || flags&(unix.MSG_CTRUNC|unix.MSG_TRUNC) != 0 {
+	if len(files) > most || flags&(unix.MSG_CTRUNC|unix.MSG_TRUNC) != 0 {
 		closeAll(files)
 		return zero, nil, errors.New("a message of the wiring socket is too large")
 	}
 	if count == 0 && len(files) == 0 {
-		return zero, nil, errors.New("the other side of the wiring socket has gone")
+		return zero, nil, ErrGone
 	}
 	message, err := strict.Decode[T](data[:count])
 	if err != nil {
 		closeAll(files)
 		return zero, nil, fmt.Errorf("a message of the wiring socket cannot be read: %w", err)
 	}
-	if len(files) == 0 {
-		return message, nil, nil
+	return message, files, nil
+}
+
+// PeerUser is the user of the process at the other end, as this process's user
+// namespace counts.
+func (c Conn) PeerUser() (uint32, error) {
+	raw, err := c.socket.SyscallConn()
+	if err != nil {
+		return 0, err
 	}
-	return message, files[0], nil
+	var peer *unix.Ucred
+	var errPeer error
+	err = raw.Control(func(descriptor uintptr) {
+		peer, errPeer = unix.GetsockoptUcred(int(descriptor), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	})
+	if err = errors.Join(err, errPeer); err != nil {
+		return 0, err
+	}
+	return peer.Uid, nil
 }
 
 // ParseRights takes the descriptors out of control messages; on an error none stays open.
@@ -168,7 +202,7 @@ func ParseRights(control []byte) ([]*os.File, error) {
 		}
 		for _, descriptor := range descriptors {
 			unix.CloseOnExec(descriptor)
-			files = append(files, os.NewFile(uintptr(descriptor), "namespace"))
+			files = append(files, os.NewFile(uintptr(descriptor), "received"))
 		}
 	}
 	return files, nil

@@ -12,8 +12,10 @@ from cloister_crds.lifecycle.attempt import PodNeed, judge, judge_again, pod_nee
 from cloister_crds.lifecycle.conditions import condition, holds
 from cloister_crds.lifecycle.pod import PodContainer, PodFacts, PodPhase, boot_allowance
 from tests.support.builders import NOW, SETTINGS, container_of, enclave_of
+from tests.support.world import UNHEALTHY
 
 RUNNING = ContainerStateName.RUNNING
+FAILED = EnclavePhase.FAILED
 ENDED = ContainerStateName.TERMINATED
 WAITING = ContainerStateName.WAITING
 BORN = NOW - timedelta(seconds=30)
@@ -41,6 +43,7 @@ def pod_of(*containers: PodContainer, **fields: Any) -> PodFacts:
         "address": "10.0.0.7",
         "containers": containers or (up(),),
         "shim": up("shim"),
+        "agent": up("agent"),
         **fields,
     }
     return PodFacts(**given)
@@ -69,8 +72,10 @@ def test_without_a_pod_it_is_pending() -> None:
         (pod_of(PodContainer(name="web")), EnclavePhase.PENDING),
         (pod_of(shim=PodContainer(name="shim")), EnclavePhase.PENDING),
         (pod_of(up(), PodContainer(name="job")), EnclavePhase.PENDING),
-        (pod_of(up(allowance=timedelta(minutes=2), ready=False)), EnclavePhase.STARTED),
-        (pod_of(up(allowance=timedelta(minutes=2))), EnclavePhase.READY),
+        (pod_of(agent=up("agent", ready=False)), EnclavePhase.STARTED),
+        (pod_of(shim=up("shim", ready=False)), EnclavePhase.STARTED),
+        (pod_of(up(checked=True, ready=False)), EnclavePhase.READY),
+        (pod_of(agent=None), EnclavePhase.STARTED),
         (pod_of(up(), up("job", state=ENDED, exit_code=0, ready=False)), EnclavePhase.READY),
         (pod_of(up(ready=False)), EnclavePhase.READY),
         (pod_of(shim=None), EnclavePhase.READY),
@@ -91,8 +96,10 @@ def test_without_a_pod_it_is_pending() -> None:
         "container waits",
         "shim waits",
         "second container waits",
-        "not healthy yet",
-        "healthy",
+        "the agent waits",
+        "the shim does not listen",
+        "the agent decides about health",
+        "no agent",
         "a job has finished",
         "readiness means nothing without a health check",
         "no shim",
@@ -139,16 +146,19 @@ FAILURES = {
         "after 5 restarts",
     ),
     "finished although it has a health check": (
-        pod_of(up(state=ENDED, exit_code=0, allowance=timedelta(minutes=2))),
+        pod_of(up(state=ENDED, exit_code=0, checked=True)),
         "BootFailed",
         "exit code 0",
     ),
     "unhealthy": (
-        pod_of(
-            up(allowance=timedelta(seconds=20), ready=False, health_output="connection refused")
-        ),
+        pod_of(agent=up("agent", ready=False, exit_code=1, exit_message=UNHEALTHY)),
         "HealthcheckFailed",
-        "not healthy within 20 s of its start. Last output of its health check: connection refused",
+        "Container web is unhealthy. Its last output: refused",
+    ),
+    "the agent gives up": (
+        pod_of(agent=up("agent", exit_code=1, exit_message="BootFailed: The file: differs.")),
+        "BootFailed",
+        "The file: differs.",
     ),
     "shim ended": (
         pod_of(shim=up("shim", state=ENDED, exit_code=1)),
@@ -293,7 +303,7 @@ def test_an_equal_pod_changes_nothing() -> None:
 
 def test_containers_are_shown_by_their_names_in_the_file() -> None:
     pod = pod_of(
-        up(allowance=timedelta(minutes=1)),
+        up(checked=True),
         up("job", state=ENDED, exit_code=0, exit_reason="Completed", restart_count=1),
     )
     web, job = verdict(fresh(), pod).containers
@@ -320,12 +330,6 @@ def test_an_enclave_has_one_pod_in_its_life(
     enclave: Enclave, pod: PodFacts | None, want: PodNeed
 ) -> None:
     assert pod_need(enclave, pod) is want
-
-
-def test_a_health_check_is_looked_at_when_its_time_is_over() -> None:
-    waiting = pod_of(up(allowance=timedelta(seconds=50), ready=False))
-    wait = judge_again(fresh(EnclavePhase.STARTED), waiting, NOW, SETTINGS)
-    assert wait == timedelta(seconds=30)
 
 
 def test_a_crashed_container_is_looked_at_when_it_is_steady() -> None:
@@ -358,15 +362,15 @@ def test_health_checks_have_the_time_that_docker_gives_them() -> None:
 
 def test_the_judgement_at_the_named_time_differs() -> None:
     enclave = fresh(EnclavePhase.STARTED, pod_uid="pod-1")
-    waiting = pod_of(up(allowance=timedelta(seconds=50), ready=False))
-    wait = judge_again(enclave, waiting, NOW, SETTINGS)
+    crashed = pod_of(up(restart_count=1, exit_code=1, started_at=NOW - timedelta(seconds=4)))
+    wait = judge_again(enclave, crashed, NOW, SETTINGS)
     assert wait is not None
-    later = judge(enclave, waiting, NOW + wait, SETTINGS)
-    assert later.reason == "HealthcheckFailed"
+    assert judge(enclave, crashed, NOW, SETTINGS).phase is EnclavePhase.STARTED
+    assert judge(enclave, crashed, NOW + wait, SETTINGS).phase is EnclavePhase.READY
 
 
-def test_facts_of_a_pod_stay_when_it_is_gone() -> None:
-    before = fresh(EnclavePhase.READY, pod_uid="pod-1")
-    seen = verdict(before, pod_of())
-    gone = verdict(before.model_copy(update={"status": seen}), None)
-    assert (gone.node, gone.address, gone.pod_uid) == ("node-1", "10.0.0.7", "pod-1")
+def test_an_agent_that_crashed_is_no_failed_boot() -> None:
+    """What it left in its log is not what it says of a boot."""
+    for message in ("", "panic: broken", "Other: words", "HealthcheckFailed"):
+        pod = pod_of(agent=up("agent", exit_code=2, exit_message=message, restart_count=1))
+        assert verdict(fresh(EnclavePhase.STARTED, pod_uid="pod-1"), pod).phase is not FAILED

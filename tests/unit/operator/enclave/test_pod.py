@@ -1,11 +1,14 @@
 """Corners of the mapping from file to Pod that goldens do not show."""
 
+import json
 from datetime import timedelta
 from typing import Any
 
 from cloister_crds.config import ContainerSpec, EnvEntry, Healthcheck, Ipc, Tmpfs, Volume
+from cloister_crds.lifecycle.boot import STAGES
+from cloister_operator.enclave.agent import agent_document
 from cloister_operator.enclave.config_map import build_config_map
-from cloister_operator.enclave.pod import build_pod
+from cloister_operator.enclave.pod import SKIPPED_ANNOTATION, build_pod
 from cloister_operator.enclave.unenforced import MOST, unenforced
 from tests.support.plans import SETTINGS, SURROUNDINGS, WEB, WORKER, config_of, host_of, plan_of
 
@@ -53,6 +56,7 @@ def test_our_parts_have_no_right_but_the_network() -> None:
         "guest-install": [],
         "keep": [],
         "net": ["NET_ADMIN"],
+        "agent": [],
         "shim": ["NET_BIND_SERVICE"],
     }
     users = [one["runAsUser"] for one in rights.values()]
@@ -70,7 +74,7 @@ def test_a_pod_has_a_user_namespace_unless_its_host_says_that_it_needs_none() ->
 
 def test_a_host_without_isolation_has_no_network_of_ours() -> None:
     pod = build_pod(plan_of(WEB, host=host_of(networkIsolation="Pod")), SETTINGS)["spec"]
-    assert [each["name"] for each in pod["initContainers"]] == ["guest-install"]
+    assert [each["name"] for each in pod["initContainers"]] == ["guest-install", "keep", "agent"]
     assert "wiring" not in str(pod)
 
 
@@ -102,11 +106,13 @@ def test_a_file_secret_is_mounted_only_where_it_is_named() -> None:
     web, worker, _ = pod["spec"]["containers"]
     volumes = {each["name"]: each for each in pod["spec"]["volumes"]}
     service = {each["mountPath"]: each["name"] for each in web["volumeMounts"]}["/cloister"]
-    secret = {each["mountPath"]: each["name"] for each in worker["volumeMounts"]}["/cloister"]
-    assert "secret" not in str(volumes[service])
-    assert volumes[secret]["projected"]["sources"][1]["secret"]["items"] == [
-        {"key": "tls-key", "path": "secrets/tls-key"}
-    ]
+    places = {each["mountPath"]: each for each in worker["volumeMounts"]}
+    secret = places["/cloister/secrets"]
+    assert places["/cloister"]["name"] == service
+    assert "emptyDir" in volumes[service]
+    assert secret["readOnly"]
+    assert volumes[secret["name"]]["secret"]["items"] == [{"key": "tls-key", "path": "tls-key"}]
+    assert "/cloister/secrets" not in {each["mountPath"] for each in web["volumeMounts"]}
 
 
 def test_the_shim_takes_a_name_that_is_free() -> None:
@@ -118,7 +124,7 @@ def test_every_part_of_ours_takes_a_name_that_is_free() -> None:
     names = ("net", "Keep", "guest-install", "net-2")
     pod = build_pod(plan_of(*(with_changes(WEB, name=name) for name in names)), SETTINGS)
     ours = [each["name"] for each in pod["spec"]["initContainers"]]
-    assert ours == ["guest-install-2", "keep-2", "net-3"]
+    assert ours == ["guest-install-2", "keep-2", "net-3", "agent"]
 
 
 def test_shared_memory_of_the_file_replaces_ours() -> None:
@@ -189,3 +195,34 @@ def test_production_has_nothing_of_ssh() -> None:
         assert "shell.sock" not in str(built)
     opened = plan_of(WEB, debug=True, sshKeys=keys)
     assert [each["name"] for each in build_pod(opened, SETTINGS)["spec"]["containers"]][-1] == "ssh"
+
+
+def test_a_container_reports_at_a_socket_of_its_own() -> None:
+    pod = build_pod(plan_of(WEB, WORKER), SETTINGS)
+    mounts = [mount for each in pod["spec"]["containers"] for mount in each["volumeMounts"]]
+    parts = [each.get("subPath") for each in mounts if each["name"] == "report"]
+    assert parts == ["web", "Worker_1"]
+    assert all(each["readOnly"] for each in mounts if each["name"] in {"report", "service"})
+
+
+def test_the_agent_has_the_token_of_the_metrics_when_the_file_names_it() -> None:
+    named = with_changes(WEB, secrets=("METRICS_TOKEN",))
+    for spec, mounted in ((WEB, False), (named, True)):
+        plan = plan_of(spec)
+        (agent,) = (
+            each
+            for each in build_pod(plan, SETTINGS)["spec"]["initContainers"]
+            if each["name"] == "agent"
+        )
+        places = {each["mountPath"] for each in agent["volumeMounts"]}
+        assert ("/etc/cloister-metrics" in places) is mounted
+        token = agent_document(plan, "cloister")["metrics"]["tokenFile"]
+        assert token == ("/etc/cloister-metrics/token" if mounted else "")
+
+
+def test_stages_in_which_nothing_is_done_are_written_on_the_pod() -> None:
+    pod = build_pod(plan_of(WEB), SETTINGS)
+    skipped = json.loads(pod["metadata"]["annotations"][SKIPPED_ANNOTATION])
+    rules = agent_document(plan_of(WEB), "cloister")["stages"]
+    assert skipped == sorted(name for name, rule in rules.items() if "skipped" in rule)
+    assert sorted(rules) == sorted(set(STAGES) - {"config", "containers", "shim"})

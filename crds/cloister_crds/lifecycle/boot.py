@@ -1,0 +1,104 @@
+"""The stages of an enclave's boot as they can be told from its Pod, without asking the enclave.
+
+The enclave itself tells more (its boot-stages document); the names and their order are the same.
+"""
+
+from cloister_crds.kinds.enclave import BootStage, ContainerStateName
+from cloister_crds.lifecycle.pod import PodContainer, PodFacts
+
+__all__ = ["STAGES", "boot_failure", "boot_stages"]
+
+STAGES = (
+    "config",
+    "network",
+    "identity",
+    "cpu-attestation",
+    "gpu-attestation",
+    "certificate",
+    "secrets",
+    "registry-auth",
+    "firewall",
+    "models",
+    "containers",
+    "shim",
+)
+"""All stages, in order."""
+_REASONS = frozenset({"BootFailed", "HealthcheckFailed"})
+_BEFORE_AGENT = frozenset({"network", "firewall"})
+_BY_AGENT = frozenset({"config"})
+_BY_CONTAINERS = frozenset({"secrets", "models"})
+_DETAIL_LIMIT = 4096
+
+
+def boot_failure(pod: PodFacts) -> tuple[str, str] | None:
+    """Read why the agent says that the boot failed.
+
+    Parameters
+    ----------
+    pod
+        The Pod.
+
+    Returns
+    -------
+    tuple[str, str] | None
+        Reason and message from the agent's termination message (``Reason: message``); None = it
+        says nothing of that kind.
+    """
+    if pod.agent is None or not pod.agent.exit_code:
+        return None
+    reason, found, message = pod.agent.exit_message.strip().partition(": ")
+    return (reason, message) if found and reason in _REASONS else None
+
+
+def boot_stages(pod: PodFacts) -> tuple[BootStage, ...]:
+    """Tell how far the boot is.
+
+    Parameters
+    ----------
+    pod
+        The Pod.
+
+    Returns
+    -------
+    tuple[BootStage, ...]
+        One entry for each stage. A stage is ``ok`` as soon as something shows it that comes after
+        it: the kubelet starts our parts one after the other and the containers last; the agent is
+        ready when all are over.
+    """
+    failure = boot_failure(pod)
+    stages = []
+    for name in STAGES:
+        if name in pod.skipped_stages:
+            stages.append(BootStage(name=name, status="skipped"))
+        elif failure is not None and name == _failed_stage(pod):
+            detail = failure[1][:_DETAIL_LIMIT]
+            stages.append(BootStage(name=name, status="failed", detail=detail))
+        else:
+            stages.append(BootStage(name=name, status="ok" if _is_over(name, pod) else "pending"))
+    return tuple(stages)
+
+
+def _failed_stage(pod: PodFacts) -> str:
+    """Answer the stage that a failed boot stopped in: the agent itself judges these two."""
+    return "containers" if any(_was_started(each) for each in pod.containers) else "config"
+
+
+def _is_over(name: str, pod: PodFacts) -> bool:
+    """Tell whether a stage is over."""
+    agent = pod.agent
+    if agent is not None and agent.ready:
+        return True
+    if name in _BEFORE_AGENT:
+        return agent is not None and _was_started(agent)
+    if name in _BY_AGENT:
+        return any(_was_started(each) for each in pod.containers)
+    if name in _BY_CONTAINERS:
+        return bool(pod.containers) and all(_was_started(each) for each in pod.containers)
+    if name == "shim":
+        return pod.shim is not None and pod.shim.ready
+    return False
+
+
+def _was_started(container: PodContainer) -> bool:
+    """Tell whether the kubelet started a container once."""
+    return container.started_at is not None or container.state is ContainerStateName.TERMINATED

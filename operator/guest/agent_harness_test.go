@@ -1,0 +1,271 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"cloister.dev/guest/internal/agent"
+	"cloister.dev/guest/internal/plan"
+	"cloister.dev/guest/internal/spec"
+)
+
+const (
+	agentUID    = 65003
+	configBytes = "# the measured file\ncontainers: []\n"
+)
+
+// agentPod is a Pod with an agent, without a network of its own.
+type agentPod struct {
+	*pod
+	about   agent.Document
+	process *exec.Cmd
+	ended   chan struct{}
+	shim    net.Listener
+}
+
+// newAgentPod lays out a Pod whose containers report to an agent; the shim
+// accepts connections once openShim was called.
+func newAgentPod(t *testing.T, containers ...agent.Container) *agentPod {
+	t.Helper()
+	made := &agentPod{pod: newPod(t, true, plan.Plan{})}
+	for _, name := range []string{"reports", "agent", "service"} {
+		must(t, os.Mkdir(made.path(name), 0o777))
+		must(t, os.Chmod(made.path(name), 0o777))
+	}
+	must(t, os.WriteFile(made.path("termination"), nil, 0o666))
+	must(t, os.Chmod(made.path("termination"), 0o666))
+	must(t, os.WriteFile(made.path("config.yml"), []byte(configBytes), 0o644))
+	must(t, os.Chown(made.directory, userBase, userBase))
+	sum := sha256.Sum256([]byte(configBytes))
+	stages := map[string]agent.Rule{}
+	for _, name := range []string{"network", "identity", "cpu-attestation", "gpu-attestation", "registry-auth", "firewall", "models"} {
+		stages[name] = agent.Rule{Skipped: "not in this trial"}
+	}
+	stages["certificate"] = agent.Rule{File: made.path("certificate")}
+	stages["secrets"] = agent.Rule{Launched: []string{containers[0].Name}}
+	made.about = agent.Document{
+		Version: agent.Version, Service: "cloister", SocketDirectory: made.path("reports"), Directory: made.path("agent"),
+		ServiceDirectory: made.path("service"), Stages: stages, Containers: containers, TerminationFile: made.path("termination"),
+		Config: agent.Config{Source: made.path("config.yml"), Digest: "sha256:" + hex.EncodeToString(sum[:])},
+		Metrics: agent.Metrics{ID: "3f0c", Domain: "web.example.org", Image: "acme/web@v1.2.3", CPUs: 2, MemoryBytes: 8 << 30,
+			CPUType: "none", GPUType: ""},
+		Shim: netip.MustParseAddrPort("127.0.0.1:8443"),
+	}
+	made.binds = map[string]map[string]string{}
+	for _, one := range containers {
+		must(t, os.Mkdir(made.path("reports", one.Name), 0o777))
+		must(t, os.Chmod(made.path("reports", one.Name), 0o777))
+		made.binds[one.Name] = map[string]string{"/report": made.path("reports", one.Name)}
+	}
+	return made
+}
+
+// startAgent starts the agent as the Pod does, and waits until it is up.
+func (p *agentPod) startAgent() {
+	p.t.Helper()
+	p.runAgent()
+	until(p.t, "the agent is up", func() bool {
+		select {
+		case <-p.ended:
+			p.t.Fatalf("the agent ended: %s", p.log)
+		default:
+		}
+		return agent.Up(p.about.Directory) == nil
+	})
+}
+
+func (p *agentPod) runAgent() {
+	p.t.Helper()
+	writeJSON(p.t, p.path("agent.json"), p.about)
+	user := strconv.Itoa(agentUID)
+	p.process = p.enter("setpriv", "--reuid", user, "--regid", user, "--clear-groups", "--bounding-set", "-all", "--inh-caps", "-all",
+		filepath.Join(tools, "guest"), "agent", "-spec", p.path("agent.json"))
+	p.log = &bytes.Buffer{}
+	p.process.Stderr = p.log
+	must(p.t, p.process.Start())
+	command, ended := p.process, make(chan struct{})
+	p.ended = ended
+	go func() {
+		_ = command.Wait()
+		close(ended)
+	}()
+	p.t.Cleanup(func() {
+		_ = command.Process.Kill()
+		<-ended
+	})
+}
+
+// killAgent ends the agent as a crash would.
+func (p *agentPod) killAgent() {
+	must(p.t, p.process.Process.Kill())
+	<-p.ended
+}
+
+// openShim makes the shim's port accept connections, in the Pod's network.
+func (p *agentPod) openShim() {
+	p.t.Helper()
+	shim := p.enter(filepath.Join(tools, "trial"), "serve", p.path("agent", "shim"), "8443")
+	shim.Stderr = os.Stderr
+	must(p.t, shim.Start())
+	p.t.Cleanup(func() {
+		_ = shim.Process.Kill()
+		_ = shim.Wait()
+	})
+}
+
+// reporting is a container's document whose launcher and probe report.
+func reporting(name string, check *spec.Health, arguments ...string) spec.Container {
+	about := document(name, arguments...)
+	about.Network, about.LowPorts, about.IPC = nil, false, spec.IPCShared
+	about.GuestPaths = []string{"/guest", "/report"}
+	about.Agent = &spec.Agent{Socket: "/report/report.sock", DeadlineSeconds: 60}
+	about.Health = check
+	return about
+}
+
+func healthCheck(words ...string) *spec.Health {
+	return &spec.Health{Test: append([]string{"CMD"}, words...), IntervalMillis: 1, TimeoutMillis: 20_000, Retries: 2, StateFile: "/state/health"}
+}
+
+// get asks the agent as the shim does.
+func (p *agentPod) get(path string, headers ...string) (int, string) {
+	p.t.Helper()
+	client := http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", p.path("agent", "agent.sock"))
+		}}}
+	request, err := http.NewRequest(http.MethodGet, "http://web.example.org"+path, nil)
+	must(p.t, err)
+	for index := 0; index+1 < len(headers); index += 2 {
+		request.Header.Set(headers[index], headers[index+1])
+	}
+	response, err := client.Do(request)
+	must(p.t, err)
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	must(p.t, err)
+	return response.StatusCode, string(text)
+}
+
+func decode[T any](t *testing.T, text string) T {
+	t.Helper()
+	var value T
+	if err := json.Unmarshal([]byte(text), &value); err != nil {
+		t.Fatalf("%v: %s", err, text)
+	}
+	return value
+}
+
+// state reads one container of container-status.json.
+func (p *agentPod) state(name string) agent.ContainerState {
+	p.t.Helper()
+	data, err := os.ReadFile(p.path("service", "container-status.json"))
+	must(p.t, err)
+	for _, one := range decode[agent.ContainerStatus](p.t, string(data)).Containers {
+		if one.Name == name {
+			return one
+		}
+	}
+	p.t.Fatalf("%s is not in %s", name, data)
+	return agent.ContainerState{}
+}
+
+// stage finds a stage by its path of names.
+func (p *agentPod) stage(names ...string) agent.Stage {
+	p.t.Helper()
+	_, text := p.get("/.well-known/cloister-boot-stages")
+	stages := decode[agent.Stages](p.t, text).Stages
+	for depth, name := range names {
+		found := false
+		for _, one := range stages {
+			if one.Name == name {
+				if depth == len(names)-1 {
+					return one
+				}
+				stages, found = one.Stages, true
+				break
+			}
+		}
+		if !found {
+			break
+		}
+	}
+	p.t.Fatalf("no stage %v in %s", names, text)
+	return agent.Stage{}
+}
+
+func (c *container) probe() (string, int) {
+	return c.exec(false, "/guest/guest", "probe", "-spec", "/guest/spec.json")
+}
+
+// makeGroup makes control groups for a container, lays them out as a runtime
+// does, and returns how a process enters them.
+func makeGroup(t *testing.T, directory string) func(process int) {
+	t.Helper()
+	name := fmt.Sprintf("guest-trial-%d-%d", os.Getpid(), time.Now().UnixNano())
+	groups := []string{}
+	must(t, os.Mkdir(directory, 0o755))
+	if exists("/sys/fs/cgroup/cgroup.controllers") {
+		groups = append(groups, filepath.Join("/sys/fs/cgroup", name))
+	} else {
+		for _, kind := range []string{"cpuacct", "memory"} {
+			groups = append(groups, filepath.Join("/sys/fs/cgroup", kind, name))
+			must(t, os.Mkdir(filepath.Join(directory, kind), 0o755))
+		}
+	}
+	for _, group := range groups {
+		if err := os.Mkdir(group, 0o755); err != nil {
+			t.Skipf("needs control groups that can be made: %v", err)
+		}
+		t.Cleanup(func() { until(t, group+" is empty", func() bool { return os.Remove(group) == nil }) })
+		target := directory
+		if len(groups) > 1 {
+			target = filepath.Join(directory, filepath.Base(filepath.Dir(group)))
+		}
+		must(t, unix.Mount(group, target, "", unix.MS_BIND, ""))
+		t.Cleanup(func() { must(t, unix.Unmount(target, unix.MNT_DETACH)) })
+	}
+	return func(process int) {
+		for _, group := range groups {
+			must(t, os.WriteFile(filepath.Join(group, "cgroup.procs"), []byte(strconv.Itoa(process)), 0o644))
+		}
+	}
+}
+
+// as runs something in the container as a user without capabilities, as its programs run.
+func (c *container) as(user string, arguments ...string) string {
+	c.pod.t.Helper()
+	id, err := strconv.Atoi(user)
+	must(c.pod.t, err)
+	line := []string{"-t", strconv.Itoa(c.first), "-m", "-p", "-r", "-w", "-U", "-S", strconv.Itoa(id), "-G", strconv.Itoa(id), "--"}
+	output, err := exec.Command("nsenter", append(line, arguments...)...).CombinedOutput()
+	if err != nil {
+		c.pod.t.Fatalf("%v in %s: %v: %s", arguments, c.name, err, output)
+	}
+	return string(output)
+}
+
+func ended(done chan struct{}) bool {
+	select {
+	case <-done:
+		return true
+	default:
+		return false
+	}
+}

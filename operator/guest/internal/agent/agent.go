@@ -1,0 +1,291 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"cloister.dev/guest/internal/keep"
+)
+
+const (
+	// statusEvery is the time between two writings of container-status.json.
+	statusEvery = 5 * time.Second
+	// bootEvery is the time between two looks at what a boot waits for.
+	bootEvery = 500 * time.Millisecond
+	keepEvery = time.Minute
+	shimWait  = 200 * time.Millisecond
+)
+
+// ErrBootFailed is returned when the boot of the enclave has failed; the
+// termination file says why.
+var ErrBootFailed = errors.New("the boot failed")
+
+// agent is a running `guest agent`.
+type agent struct {
+	document Document
+	log      *slog.Logger
+	changed  chan struct{}
+
+	mutex sync.Mutex
+	state state
+	// lives are the containers' processes that are watched, by container.
+	lives map[string]*life
+	meter meter
+	// kept tells that the end of the boot is in the state file: only then it is told.
+	kept bool
+}
+
+// life is one life of a container: its process and counters. They are open as
+// long as the life is among those of the agent, and while it is held.
+type life struct {
+	held    sync.Mutex
+	handles handles
+	closed  bool
+}
+
+func (l *life) close() {
+	l.held.Lock()
+	defer l.held.Unlock()
+	l.closed = true
+	l.handles.close()
+}
+
+// Run is the agent until the context ends, or until the boot fails.
+func Run(ctx context.Context, document Document, log *slog.Logger) error {
+	a := &agent{document: document, log: log, changed: make(chan struct{}, 1), lives: map[string]*life{}}
+	known, err := readState(document, time.Now().UTC())
+	if err != nil {
+		return err
+	}
+	a.state = known
+	if err := a.layService(); err != nil {
+		return err
+	}
+	a.takeOver()
+	if err := a.write(time.Now().UTC()); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	failed := make(chan error, 2+len(document.Containers))
+	if err := a.open(ctx, failed); err != nil {
+		return err
+	}
+	return a.loop(ctx, failed)
+}
+
+// open makes all sockets and serves them until the context ends.
+func (a *agent) open(ctx context.Context, failed chan<- error) error {
+	for _, one := range a.document.Containers {
+		listener, err := a.listen(one.Name)
+		if err != nil {
+			return fmt.Errorf("container %s: %w", one.Name, err)
+		}
+		context.AfterFunc(ctx, func() { listener.Close() })
+		go func() { failed <- a.serveReports(ctx, one, listener) }()
+	}
+	return a.serveHTTP(ctx, failed)
+}
+
+// loop writes what has changed, and everything every five seconds.
+func (a *agent) loop(ctx context.Context, failed <-chan error) error {
+	kept := time.Now()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case err := <-failed:
+			if ctx.Err() == nil {
+				return err
+			}
+			return nil
+		case <-a.changed:
+		case <-timer.C:
+		}
+		now := time.Now().UTC()
+		booting := a.look(now)
+		if err := a.write(now); err != nil {
+			return err
+		}
+		if err := a.tell(now); err != nil {
+			return err
+		}
+		if now.Sub(kept) >= keepEvery {
+			kept = now
+			a.keepAll()
+		}
+		if booting {
+			timer.Reset(bootEvery)
+		} else {
+			timer.Reset(statusEvery)
+		}
+	}
+}
+
+// look brings the boot as far as it is, and tells whether it goes on.
+func (a *agent) look(now time.Time) bool {
+	a.mutex.Lock()
+	over := a.state.Boot.over()
+	a.mutex.Unlock()
+	if over {
+		return false
+	}
+	shim := accepts(a.document.Shim.String())
+	seen := a.outsideStages()
+	a.mutex.Lock()
+	defer a.mutex.Unlock()
+	boot := &a.state.Boot
+	for _, stage := range slices.Sorted(maps.Keys(seen)) {
+		boot.settle(stage, seen[stage].Status, seen[stage].Detail, now)
+	}
+	for stage, rule := range a.document.Stages {
+		if len(rule.Launched) > 0 && !slices.ContainsFunc(rule.Launched, func(name string) bool { return a.state.Containers[name].FirstLaunch == nil }) {
+			boot.settle(stage, statusOK, "", now)
+		}
+	}
+	if shim {
+		boot.settle(stageShim, statusOK, "", now)
+	}
+	boot.judge(a.document.Containers, a.state.Containers, now)
+	boot.complete(now)
+	return !boot.over()
+}
+
+// ready tells why the enclave is not ready; empty when it is.
+func (a *agent) ready() string {
+	a.mutex.Lock()
+	defer a.mutex.Unlock()
+	if failure := a.state.Boot.Failure; failure != nil {
+		return failure.Message
+	}
+	waits, now := []string{}, time.Now()
+	for _, stage := range stageOrder {
+		if _, known := a.state.Boot.Outcomes[stage]; !known {
+			waits = append(waits, "stage "+stage)
+		}
+	}
+	for _, one := range a.document.Containers {
+		if known := a.state.Containers[one.Name]; known.FirstStart == nil || !known.fine(one, now) {
+			waits = append(waits, "container "+one.Name)
+		}
+	}
+	if len(waits) == 0 && !a.kept {
+		waits = append(waits, "the end of the boot to be written down")
+	}
+	return strings.Join(waits, ", ")
+}
+
+// takeOver adopts the processes that a predecessor left with the keeper. A
+// container that was alive and whose process is not there is unknown until it
+// is probed or started again.
+func (a *agent) takeOver() {
+	for _, known := range a.state.Containers {
+		if known.Life == lifeLaunching || known.Life == lifeRunning {
+			known.Life = lifeUnknown
+		}
+	}
+	if a.document.KeeperSocket == "" {
+		return
+	}
+	files, err := keep.Fetch(a.document.KeeperSocket, keep.Containers)
+	if err != nil {
+		a.log.Warn("the keeper has nothing to hand back", "error", err)
+		return
+	}
+	for _, one := range a.document.Containers {
+		found := handles{}
+		for _, kind := range fileNames {
+			if file := files[one.Name+"/"+kind]; file != nil {
+				found[kind] = file
+				delete(files, one.Name+"/"+kind)
+			}
+		}
+		a.takeOne(one.Name, found)
+	}
+	handles(files).close()
+}
+
+func (a *agent) takeOne(name string, found handles) {
+	known := a.state.Containers[name]
+	if known.Life != lifeUnknown || found.check() != nil || found.identity() != known.Process {
+		found.close()
+		return
+	}
+	if found.ended(0) {
+		// It ended while nobody looked: when, and with which code, is not known.
+		known.end(nil)
+		found.close()
+		return
+	}
+	known.adopt(known.Process, known.ContainerID, time.Now().UTC())
+	taken := &life{handles: found}
+	a.lives[name] = taken
+	go a.watch(name, taken)
+}
+
+// keepAll hands all processes and counters to the keeper, which may have been restarted.
+func (a *agent) keepAll() {
+	a.mutex.Lock()
+	lives := maps.Clone(a.lives)
+	a.mutex.Unlock()
+	for name, one := range lives {
+		a.keep(name, one)
+	}
+}
+
+func (a *agent) keep(name string, one *life) {
+	one.held.Lock()
+	defer one.held.Unlock()
+	if a.document.KeeperSocket == "" || one.closed {
+		return
+	}
+	for kind, file := range one.handles {
+		if err := keep.Put(a.document.KeeperSocket, keep.Containers+name+"/"+kind, file); err != nil {
+			a.log.Warn("the keeper does not take a process", "container", name, "error", err)
+			return
+		}
+	}
+}
+
+// watch waits for the end of a container's process.
+func (a *agent) watch(name string, one *life) {
+	one.handles.ended(-1)
+	now := time.Now().UTC()
+	a.mutex.Lock()
+	if a.lives[name] == one {
+		delete(a.lives, name)
+		known := a.state.Containers[name]
+		// The counters go with the container, a moment after its process.
+		known.noteKills(one.handles)
+		known.end(&now)
+	}
+	a.mutex.Unlock()
+	one.close()
+	a.signal()
+}
+
+// signal makes the loop look again.
+func (a *agent) signal() {
+	select {
+	case a.changed <- struct{}{}:
+	default:
+	}
+}
+
+func accepts(address string) bool {
+	conn, err := net.DialTimeout("tcp", address, shimWait)
+	if err != nil {
+		return false
+	}
+	return conn.Close() == nil
+}

@@ -1,0 +1,82 @@
+package agent
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"cloister.dev/guest/internal/report"
+)
+
+// TestManyReportAtOnce has everybody talk to one agent at the same time; the race
+// detector looks on. The launchers and probes are this process, process 1 is the machine's.
+func TestManyReportAtOnce(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root: only root is heard")
+	}
+	document := valid()
+	for place, name := range map[*string]string{&document.SocketDirectory: "reports", &document.Directory: "agent",
+		&document.ServiceDirectory: "service", &document.Config.Source: "config", &document.TerminationFile: "termination"} {
+		*place = filepath.Join(t.TempDir(), name)
+	}
+	for _, directory := range []string{document.SocketDirectory, document.Directory, document.ServiceDirectory} {
+		if err := os.Mkdir(directory, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(document.Config.Source, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	sum := sha256.Sum256(nil)
+	document.Config.Digest = "sha256:" + hex.EncodeToString(sum[:])
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- Run(ctx, document, slog.New(slog.DiscardHandler)) }()
+	socket := filepath.Join(document.SocketDirectory, "web", report.SocketName)
+	launch, err := report.Begin(socket, time.Now().Add(time.Minute))
+	if err != nil {
+		t.Fatal(err)
+	}
+	launch.Failed(errors.New("not in this test"), 125) // it ends the conversation; process 1 lives on
+	client := http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(document.Directory, httpName))
+	}}}
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			for range 20 {
+				if err := report.Check(socket, report.Health{Status: healthHealthy}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		all.Go(func() {
+			for _, path := range []string{"cloister-containers", "cloister-boot-stages", "cloister-metrics", "metrics", "else"} {
+				response, err := client.Get("http://agent" + wellKnown + path)
+				if err != nil {
+					t.Error(err)
+					continue
+				}
+				response.Body.Close()
+			}
+			_ = Check(document.Directory)
+		})
+	}
+	all.Wait()
+	if _, err := report.Begin(socket, time.Now().Add(time.Minute)); err == nil {
+		t.Error("a second launch of what runs is heard")
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,226 @@
+package agent
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Statuses of boot stages.
+const (
+	statusPending = "pending"
+	statusOK      = "ok"
+	statusSkipped = "skipped"
+	statusWarning = "warning"
+	statusFailed  = "failed"
+)
+
+// Names of the boot stages that the agent sees itself.
+const (
+	stageConfig     = "config"
+	stageContainers = "containers"
+	stageShim       = "shim"
+)
+
+// stageOrder is the order in which stages are told.
+var stageOrder = []string{stageConfig, "network", "identity", "cpu-attestation", "gpu-attestation", "certificate",
+	"secrets", "registry-auth", "firewall", "models", stageContainers, stageShim}
+
+var ownStages = []string{stageConfig, stageContainers, stageShim}
+
+const maxContainers = 64
+
+// Stage is one stage of the boot as clients see it.
+type Stage struct {
+	Name       string  `json:"name"`
+	Status     string  `json:"status"`
+	DurationNS int64   `json:"duration_ns"`
+	Detail     string  `json:"detail,omitempty"`
+	Stages     []Stage `json:"stages,omitempty"`
+}
+
+// Stages is the whole document.
+type Stages struct {
+	Stages      []Stage    `json:"stages"`
+	StartedAt   time.Time  `json:"started_at"`
+	CompletedAt *time.Time `json:"completed_at"`
+}
+
+// outcome is how a stage ended, and when.
+type outcome struct {
+	Status string    `json:"status"`
+	Detail string    `json:"detail,omitempty"`
+	At     time.Time `json:"at"`
+}
+
+// failure is why the boot failed.
+type failure struct {
+	// Reason is a word of the operator's table of reasons.
+	Reason string `json:"reason"`
+	// Message is for people.
+	Message string `json:"message"`
+}
+
+// Reasons for which a boot fails.
+const (
+	reasonBoot   = "BootFailed"
+	reasonHealth = "HealthcheckFailed"
+)
+
+// boot is how far the boot is. It outlives the agent, in its state file.
+type boot struct {
+	StartedAt   time.Time  `json:"startedAt"`
+	CompletedAt *time.Time `json:"completedAt,omitempty"`
+	Failure     *failure   `json:"failure,omitempty"`
+	// Told says that the kubelet has been told of the failure.
+	Told     bool               `json:"told,omitempty"`
+	Outcomes map[string]outcome `json:"outcomes"`
+}
+
+// settle notes how a stage ended. What is noted stays.
+func (b *boot) settle(stage, status, detail string, now time.Time) {
+	if _, known := b.Outcomes[stage]; !known {
+		b.Outcomes[stage] = outcome{Status: status, Detail: detail, At: now}
+	}
+}
+
+// fail ends the boot.
+func (b *boot) fail(stage, reason, message string, now time.Time) {
+	b.settle(stage, statusFailed, message, now)
+	if b.Failure == nil && b.CompletedAt == nil {
+		b.Failure = &failure{Reason: reason, Message: message}
+	}
+}
+
+// over tells whether nothing of the boot can change any more.
+func (b *boot) over() bool { return b.CompletedAt != nil || b.Failure != nil }
+
+// judge looks at the containers of a boot that is not over. It fails with the
+// first container that cannot become well by itself.
+func (b *boot) judge(containers []Container, records map[string]*record, now time.Time) {
+	if b.over() {
+		return
+	}
+	well := true
+	for _, one := range containers {
+		known := records[one.Name]
+		reason, message := verdict(one, known, now)
+		if message != "" {
+			b.fail(stageContainers, reason, message, now)
+			b.settle(stageContainers+"/"+one.Name, statusFailed, message, now)
+			return
+		}
+		well = well && known.FirstStart != nil && known.fine(one, now)
+	}
+	if well {
+		b.settle(stageContainers, statusOK, "", now)
+	}
+}
+
+// verdict tells why a container makes the boot fail; empty when it does not.
+func verdict(about Container, known *record, now time.Time) (string, string) {
+	if known.Health != nil && known.Health.Status == healthUnhealthy && known.Life == lifeRunning {
+		output := strings.TrimSpace(known.Health.Output)
+		if output == "" {
+			output = "nothing"
+		}
+		return reasonHealth, fmt.Sprintf("Container %s is unhealthy: its health check failed %d times in a row. Its last output: %s",
+			about.Name, known.Health.FailingStreak, output)
+	}
+	within := time.Duration(about.HealthWithinMillis) * time.Millisecond
+	if about.checked() && known.Life == lifeRunning && known.Health == nil && known.StartedAt != nil && now.Sub(*known.StartedAt) > within {
+		return reasonHealth, fmt.Sprintf("The health check of container %s was not run within %s of its start; the Pod's Events say why.", about.Name, within)
+	}
+	if known.Life != lifeEnded || about.restarts(known.ExitCode) || (about.Restart == restartFail && known.ExitCode == nil) {
+		return "", ""
+	}
+	switch {
+	case known.Error != "":
+		return reasonBoot, fmt.Sprintf("Container %s could not be started: %s", about.Name, known.Error)
+	// The runtime's states, which hold the exit code, say more and come first.
+	case about.checked() && known.settled(now):
+		return reasonBoot, fmt.Sprintf("Container %s ended before it was healthy; its log says why.", about.Name)
+	}
+	return "", ""
+}
+
+// complete ends the boot when every stage is over and none has failed.
+func (b *boot) complete(now time.Time) {
+	if b.over() {
+		return
+	}
+	for _, stage := range stageOrder {
+		if noted, known := b.Outcomes[stage]; !known || noted.Status == statusFailed {
+			return
+		}
+	}
+	b.CompletedAt = &now
+}
+
+// show tells the stages as clients see them. A stage lasts from the beginning of
+// the boot, those of a container from the end of the stage before.
+func (b *boot) show(containers []Container, records map[string]*record, now time.Time) Stages {
+	document := Stages{StartedAt: b.StartedAt, CompletedAt: b.CompletedAt}
+	for _, name := range stageOrder {
+		stage := b.stage(name, now)
+		if name == stageContainers {
+			for _, one := range containers {
+				stage.Stages = append(stage.Stages, b.container(one, records[one.Name], now))
+			}
+		}
+		document.Stages = append(document.Stages, stage)
+	}
+	return document
+}
+
+func (b *boot) stage(name string, now time.Time) Stage {
+	noted, known := b.Outcomes[name]
+	switch {
+	case !known:
+		return Stage{Name: name, Status: statusPending, DurationNS: now.Sub(b.StartedAt).Nanoseconds()}
+	case noted.Status == statusSkipped:
+		return Stage{Name: name, Status: statusSkipped, Detail: noted.Detail}
+	}
+	return Stage{Name: name, Status: noted.Status, Detail: noted.Detail, DurationNS: noted.At.Sub(b.StartedAt).Nanoseconds()}
+}
+
+// container tells the stages of one container: pull lasts until its launcher is at
+// work, which holds all that the runtime does before; start until its program
+// runs; healthy until its health check passes.
+func (b *boot) container(about Container, known *record, now time.Time) Stage {
+	steps := []Stage{
+		step("pull", &b.StartedAt, known.FirstLaunch, now),
+		step("start", known.FirstLaunch, known.FirstStart, now),
+		step("healthy", known.FirstStart, known.FirstHealthy, now),
+	}
+	if !about.checked() {
+		steps[2] = Stage{Name: "healthy", Status: statusSkipped, Detail: "The file gives it no health check."}
+	}
+	if noted, failed := b.Outcomes[stageContainers+"/"+about.Name]; failed {
+		at := slices.IndexFunc(steps, func(one Stage) bool { return one.Status == statusPending })
+		if at >= 0 {
+			steps[at].Status, steps[at].Detail = statusFailed, noted.Detail
+		}
+	}
+	whole := Stage{Name: about.Name, Status: statusOK, Stages: steps}
+	for _, one := range steps {
+		whole.DurationNS += one.DurationNS
+		if one.Status == statusPending || one.Status == statusFailed {
+			whole.Status, whole.Detail = one.Status, one.Detail
+			break
+		}
+	}
+	return whole
+}
+
+// step is a stage between two moments; null = not yet.
+func step(name string, from, to *time.Time, now time.Time) Stage {
+	switch {
+	case from == nil:
+		return Stage{Name: name, Status: statusPending}
+	case to == nil:
+		return Stage{Name: name, Status: statusPending, DurationNS: now.Sub(*from).Nanoseconds()}
+	}
+	return Stage{Name: name, Status: statusOK, DurationNS: to.Sub(*from).Nanoseconds()}
+}

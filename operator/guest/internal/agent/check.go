@@ -1,0 +1,40 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"path/filepath"
+)
+
+// ErrNotReady is returned while the enclave is not ready.
+var ErrNotReady = errors.New("the enclave is not ready")
+
+// Check is the enclave's readiness: nil when every container has started, each
+// with a health check is healthy, none is known to have ended with an error, and the
+// boot is complete. It asks the agent that works in a directory.
+func Check(directory string) error { return ask(directory, readyPath) }
+
+// Up is the agent's start-up probe: nil when launchers and probes are served.
+func Up(directory string) error { return ask(directory, upPath) }
+
+func ask(directory, path string) error {
+	client := http.Client{Timeout: checkTimeout, Transport: &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(directory, checkName))
+		},
+	}}
+	response, err := client.Get("http://agent" + path)
+	if err != nil {
+		return fmt.Errorf("%w: the agent does not answer: %w", ErrNotReady, err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode == http.StatusOK {
+		return nil
+	}
+	text, err := io.ReadAll(io.LimitReader(response.Body, 4096))
+	return errors.Join(fmt.Errorf("%w; it waits for: %s", ErrNotReady, text), err)
+}

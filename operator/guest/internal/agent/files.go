@@ -1,0 +1,187 @@
+package agent
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"cloister.dev/guest/internal/gateway"
+	"cloister.dev/guest/internal/strict"
+)
+
+// Names of the agent's files.
+const (
+	configName = "config.yml"
+	statusName = "container-status.json"
+	stateName  = "state.json"
+	// bootedName is there once the boot is complete: the shim lets requests through.
+	bootedName = "booted"
+	httpName   = "agent.sock"
+	checkName  = "check.sock"
+)
+
+const maxConfig = 1 << 20
+
+// state outlives the agent.
+type state struct {
+	Version    int                `json:"version"`
+	Boot       boot               `json:"boot"`
+	Containers map[string]*record `json:"containers"`
+}
+
+// readState reads what a predecessor knew, or begins a boot when there was none.
+func readState(document Document, now time.Time) (state, error) {
+	known, err := strict.DecodeFile[state](filepath.Join(document.Directory, stateName))
+	if errors.Is(err, fs.ErrNotExist) {
+		known = state{Version: Version, Boot: boot{StartedAt: now}}
+	} else if err != nil {
+		return state{}, fmt.Errorf("the agent's own state cannot be read: %w", err)
+	}
+	if known.Version != Version {
+		return state{}, fmt.Errorf("the agent's own state is of version %d, this guest reads %d", known.Version, Version)
+	}
+	if known.Boot.Outcomes == nil {
+		known.Boot.Outcomes = map[string]outcome{}
+	}
+	records := map[string]*record{}
+	for _, one := range document.Containers {
+		if records[one.Name] = known.Containers[one.Name]; records[one.Name] == nil {
+			records[one.Name] = &record{}
+		}
+	}
+	known.Containers = records
+	return known, nil
+}
+
+// layService makes the service directory: the configuration file, byte for byte,
+// and the directories that the Pod mounts others over. A file with other bytes
+// than the operator decided about fails the boot.
+func (a *agent) layService() error {
+	for _, name := range []string{"secrets", "mpk"} {
+		if err := os.MkdirAll(filepath.Join(a.document.ServiceDirectory, name), 0o755); err != nil {
+			return fmt.Errorf("the service directory: %w", err)
+		}
+	}
+	about, err := os.Stat(a.document.Config.Source)
+	if err == nil && about.Size() > maxConfig {
+		err = strict.ErrTooLarge
+	}
+	if err != nil {
+		return fmt.Errorf("the configuration file: %w", err)
+	}
+	data, err := os.ReadFile(a.document.Config.Source)
+	if err != nil {
+		return fmt.Errorf("the configuration file: %w", err)
+	}
+	sum := sha256.Sum256(data)
+	now := time.Now().UTC()
+	if digest := "sha256:" + hex.EncodeToString(sum[:]); digest != a.document.Config.Digest {
+		a.state.Boot.fail(stageConfig, reasonBoot, fmt.Sprintf("The configuration file in the Pod has the digest %s instead of %s. "+
+			"Somebody changed it on its way; start the container again.", digest, a.document.Config.Digest), now)
+		return nil
+	}
+	a.state.Boot.settle(stageConfig, statusOK, "", now)
+	return replace(filepath.Join(a.document.ServiceDirectory, configName), data, 0o444)
+}
+
+// write writes the state, container-status.json and the mark of a completed boot.
+func (a *agent) write(now time.Time) error {
+	a.mutex.Lock()
+	for name, one := range a.lives {
+		a.state.Containers[name].noteKills(one.handles)
+	}
+	a.meter.take(a.lives, now)
+	kept, errState := json.Marshal(a.state)
+	shown, errStatus := json.Marshal(showContainers(a.document.Containers, a.state.Containers, now))
+	booted := a.state.Boot.CompletedAt != nil
+	a.mutex.Unlock()
+	if err := errors.Join(errState, errStatus); err != nil {
+		return err
+	}
+	if err := replace(filepath.Join(a.document.Directory, stateName), kept, 0o600); err != nil {
+		return err
+	}
+	if err := replace(filepath.Join(a.document.ServiceDirectory, statusName), append(shown, '\n'), 0o444); err != nil {
+		return err
+	}
+	if !booted {
+		return nil
+	}
+	a.mutex.Lock()
+	a.kept = true
+	a.mutex.Unlock()
+	return replace(filepath.Join(a.document.Directory, bootedName), nil, 0o444)
+}
+
+// tell writes why the boot failed to where the kubelet reads it, and ends the
+// agent. The next agent has nothing to tell and shows the failure.
+func (a *agent) tell(now time.Time) error {
+	a.mutex.Lock()
+	failed, told := a.state.Boot.Failure, a.state.Boot.Told
+	a.mutex.Unlock()
+	if failed == nil || told {
+		return nil
+	}
+	text := failed.Reason + ": " + failed.Message
+	if err := os.WriteFile(a.document.TerminationFile, []byte(text), 0o644); err != nil {
+		return fmt.Errorf("the termination file: %w", err)
+	}
+	a.mutex.Lock()
+	a.state.Boot.Told = true
+	a.mutex.Unlock()
+	return errors.Join(fmt.Errorf("%w: %s", ErrBootFailed, text), a.write(now))
+}
+
+// outsideStages looks at the stages that other parts of the enclave bring about.
+func (a *agent) outsideStages() map[string]outcome {
+	seen := map[string]outcome{}
+	for stage, rule := range a.document.Stages {
+		switch {
+		case rule.Skipped != "":
+			seen[stage] = outcome{Status: statusSkipped, Detail: rule.Skipped}
+		case rule.File != "":
+			if _, err := os.Stat(rule.File); err == nil {
+				seen[stage] = outcome{Status: statusOK}
+			}
+		case rule.Network != "":
+			status, err := gateway.ReadStatus(rule.Network)
+			if err != nil || !status.Ready {
+				continue
+			}
+			seen[stage] = networkOutcome(stage, status)
+		}
+	}
+	return seen
+}
+
+func networkOutcome(stage string, status gateway.Status) outcome {
+	if stage != "firewall" {
+		return outcome{Status: statusOK}
+	}
+	for name, list := range status.Allowlists {
+		if len(list.Unresolved) > 0 {
+			return outcome{Status: statusWarning, Detail: fmt.Sprintf("Network %s: %d of its hosts could not be resolved yet, %s among them.",
+				name, len(list.Unresolved), list.Unresolved[0])}
+		}
+	}
+	return outcome{Status: statusOK}
+}
+
+// replace writes a file in one step; it keeps one that has the content already.
+func replace(path string, data []byte, mode fs.FileMode) error {
+	if present, err := os.ReadFile(path); err == nil && string(present) == string(data) {
+		return nil
+	}
+	temporary := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".new")
+	_ = os.Remove(temporary)
+	if err := os.WriteFile(temporary, data, mode); err != nil {
+		return fmt.Errorf("%s cannot be written: %w", path, err)
+	}
+	return os.Rename(temporary, path)
+}

@@ -1,0 +1,106 @@
+package agent
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	// sampleEvery is the least time between two samples.
+	sampleEvery = 4 * time.Second
+	gibi        = 1 << 30
+	percent     = 100
+)
+
+// MetricsDocument is what the metrics path tells. Utilization is in percent of what
+// the file gives the enclave, memory in GB of 2^30 bytes; null is what the runtime
+// does not show, or what takes two samples and has one.
+type MetricsDocument struct {
+	ID          string   `json:"id"`
+	Domain      string   `json:"domain"`
+	Image       string   `json:"image"`
+	CPUUtil     *float64 `json:"cpu_util"`
+	CPUMemUtil  *float64 `json:"cpu_mem_util"`
+	CPUMemTotal float64  `json:"cpu_mem_total"`
+	CPUType     string   `json:"cpu_type"`
+	GPUType     string   `json:"gpu_type"`
+}
+
+// meter turns counters of containers into utilization.
+type meter struct {
+	at      time.Time
+	used    map[*life]time.Duration
+	cpu     *float64 // processors in use, on average between the last two samples
+	memory  *float64 // bytes in use
+	hasUsed bool
+}
+
+// take samples the containers that run.
+func (m *meter) take(lives map[string]*life, now time.Time) {
+	passed := now.Sub(m.at)
+	if passed < sampleEvery {
+		return
+	}
+	used, spent, memory := map[*life]time.Duration{}, time.Duration(0), int64(0)
+	hasCPU, hasMemory := true, true
+	for _, one := range lives {
+		taken := one.handles.sample()
+		hasCPU, hasMemory = hasCPU && taken.hasCPU, hasMemory && taken.hasMemory
+		used[one] = taken.cpu
+		// A life that began since the last sample has used all of it since.
+		spent += max(0, taken.cpu-m.used[one])
+		memory += taken.memory
+	}
+	m.cpu, m.memory = nil, nil
+	if hasCPU && m.hasUsed {
+		m.cpu = pointer(spent.Seconds() / passed.Seconds())
+	}
+	if hasMemory {
+		m.memory = pointer(float64(memory))
+	}
+	m.at, m.used, m.hasUsed = now, used, hasCPU
+}
+
+// show tells the metrics.
+func (m *meter) show(about Metrics) MetricsDocument {
+	document := MetricsDocument{ID: about.ID, Domain: about.Domain, Image: about.Image, CPUType: about.CPUType,
+		GPUType: about.GPUType, CPUMemTotal: float64(about.MemoryBytes) / gibi}
+	if m.cpu != nil {
+		document.CPUUtil = pointer(rounded(percent * *m.cpu / float64(about.CPUs)))
+	}
+	if m.memory != nil {
+		document.CPUMemUtil = pointer(rounded(percent * *m.memory / float64(about.MemoryBytes)))
+	}
+	return document
+}
+
+// gauges writes the metrics in the text format of Prometheus; what is not known is left out.
+func (d MetricsDocument) gauges(service string) string {
+	prefix := strings.ReplaceAll(service, "-", "_") + "_enclave_"
+	labels := fmt.Sprintf("{id=%s,domain=%s,image=%s}", quoted(d.ID), quoted(d.Domain), quoted(d.Image))
+	var text strings.Builder
+	gauge := func(name, help string, value *float64, labels string) {
+		if value != nil {
+			fmt.Fprintf(&text, "# HELP %[1]s %[2]s\n# TYPE %[1]s gauge\n%[1]s%[3]s %[4]s\n", prefix+name, help, labels,
+				strconv.FormatFloat(*value, 'g', -1, 64))
+		}
+	}
+	gauge("cpu_util", "Processor time in use, in percent of the enclave's processors.", d.CPUUtil, labels)
+	gauge("cpu_mem_util", "Memory in use, in percent of the enclave's memory.", d.CPUMemUtil, labels)
+	gauge("cpu_mem_total", "Memory of the enclave in GB.", &d.CPUMemTotal, labels)
+	gauge("info", "Always 1; the labels tell the kinds of processors.", pointer(1.0),
+		strings.TrimSuffix(labels, "}")+fmt.Sprintf(",cpu_type=%s,gpu_type=%s}", quoted(d.CPUType), quoted(d.GPUType)))
+	return text.String()
+}
+
+// quoted is a label's value as the text format wants it.
+func quoted(value string) string {
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(value) + `"`
+}
+
+func rounded(value float64) float64 { return math.Round(value*percent) / percent }
+
+func pointer(value float64) *float64 { return &value }

@@ -1,0 +1,137 @@
+"""What the shim does while the enclave boots, and its well-known paths, with the real agent."""
+
+import contextlib
+import hashlib
+import json
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cloister_operator.enclave.agent import agent_document
+from dev.cluster.guest import guest_binary
+from tests.support.plans import WEB, plan_of
+from tests.support.shim import RunningShim, running_shim
+from tests.support.waiting import until_sync
+
+AWAY = "The enclave's agent is starting; ask again in a moment."
+PATHS = ("containers", "boot-stages", "metrics")
+
+
+@contextlib.contextmanager
+def running_agent(shim: RunningShim) -> Iterator[None]:
+    """Run the agent of an enclave whose one container never starts."""
+    folder = shim.agent.parent
+    places = {"socketDirectory": "report", "serviceDirectory": "service"}
+    document: dict[str, Any] = agent_document(plan_of(WEB), "cloister") | {
+        name: str(folder / place) for name, place in places.items()
+    }
+    for place in places.values():
+        (folder / place).mkdir()
+    file = folder / "config.yml"
+    file.write_bytes(b"a file")
+    digest = "sha256:" + hashlib.sha256(b"a file").hexdigest()
+    document |= {
+        "config": {"source": str(file), "digest": digest},
+        "directory": str(shim.agent),
+        "terminationFile": str(folder / "termination"),
+        "keeperSocket": "",
+    }
+    (folder / "agent.json").write_text(json.dumps(document))
+    guest = [str(guest_binary()), "agent"]
+    with subprocess.Popen([*guest, "-spec", str(folder / "agent.json")]) as process:
+        try:
+            up = [*guest, "-up", str(shim.agent)]
+            until_sync(
+                lambda: subprocess.run(up, check=False, capture_output=True).returncode == 0,
+                within=60,
+                what="the agent",
+            )
+            yield
+        finally:
+            process.terminate()
+
+
+@pytest.fixture(scope="module")
+def booting() -> Iterator[RunningShim]:
+    with (
+        tempfile.TemporaryDirectory(prefix="shim") as folder,
+        running_shim(Path(folder), paths=("/exact",), origins=("https://app.example",)) as shim,
+    ):
+        (shim.agent / "booted").unlink()
+        with running_agent(shim):
+            yield shim
+
+
+@pytest.mark.parametrize("target", ["/", "/exact", "/not-listed", "/ready", "/.well-known/other"])
+def test_while_it_boots_every_path_answers_with_the_stages(
+    booting: RunningShim, target: str
+) -> None:
+    answer = booting.ask(target, method="POST")
+    assert answer.status == 503
+    assert answer.header("Content-Type") == "application/json"
+    assert answer.header("Retry-After") == "1"
+    error = answer.data["error"]
+    assert (error["type"], error["status"]) == ("server_error", "pending")
+    stages = {each["name"]: each for each in answer.data["boot"]["stages"]}
+    assert stages["config"]["status"] == "ok"
+    assert stages["containers"]["status"] == "pending"
+    assert answer.data["boot"]["completed_at"] is None
+
+
+def test_the_agent_answers_the_well_known_paths(booting: RunningShim) -> None:
+    containers = booting.ask("/.well-known/cloister-containers?x=1").data["containers"]
+    assert [(each["name"], each["created"]) for each in containers] == [("web", False)]
+    stages = booting.ask("/.well-known/cloister-boot-stages").data
+    assert [each["name"] for each in stages["stages"]][-2:] == ["containers", "shim"]
+    metrics = booting.ask("/.well-known/cloister-metrics").data
+    assert metrics["image"] == "acme/web@v1.0.0"
+    assert metrics["cpu_mem_total"] == 8
+    gauges = booting.ask("/.well-known/metrics")
+    assert (gauges.header("Content-Type") or "").startswith("text/plain; version=0.0.4")
+    assert b"# TYPE cloister_enclave_cpu_mem_total gauge" in gauges.body
+    refused = booting.ask("/.well-known/metrics", method="DELETE")
+    assert (refused.status, refused.header("Allow")) == (405, "GET, HEAD")
+
+
+def test_browsers_may_ask_from_listed_origins(booting: RunningShim) -> None:
+    listed = booting.ask("/.well-known/metrics", headers={"Origin": "https://app.example"})
+    assert listed.header("Access-Control-Allow-Origin") == "https://app.example"
+    other = booting.ask("/.well-known/metrics", headers={"Origin": "https://evil.example"})
+    assert other.status == 403
+
+
+def test_requests_pass_as_soon_as_the_boot_is_over(booting: RunningShim) -> None:
+    mark = booting.agent / "booted"
+    mark.touch()
+    try:
+        assert booting.ask("/exact").data["target"] == "/exact"
+        assert booting.ask("/not-listed").status == 404
+        assert booting.ask("/.well-known/cloister-containers").status == 200
+        # Only the exact words are the agent's; everything else goes by the file's paths.
+        for target in ("/%2ewell-known/metrics", "/.well-known/metrics/", "/.well-known/x-metrics"):
+            assert booting.ask(target).status == 404
+    finally:
+        mark.unlink()
+
+
+def test_without_its_agent_an_enclave_that_has_booted_goes_on(open_shim: RunningShim) -> None:
+    for path in PATHS:
+        answer = open_shim.ask(f"/.well-known/cloister-{path}")
+        assert (answer.status, answer.data["error"]["message"]) == (503, AWAY)
+    assert open_shim.ask("/x").status == 200
+
+
+def test_without_its_agent_an_enclave_that_boots_says_so() -> None:
+    with (
+        tempfile.TemporaryDirectory(prefix="shim") as folder,
+        running_shim(Path(folder)) as shim,
+    ):
+        (shim.agent / "booted").unlink()
+        answer = shim.ask("/x")
+    assert answer.status == 503
+    assert answer.data["error"]["status"] == "pending"
+    assert answer.data["boot"] == {"stages": []}

@@ -1,0 +1,58 @@
+"""The stages of a boot as they can be told from a Pod."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from cloister_crds.kinds.enclave import ContainerStateName
+from cloister_crds.lifecycle.boot import STAGES, boot_stages
+from cloister_crds.lifecycle.pod import PodContainer, PodFacts, PodPhase
+from tests.support.builders import NOW
+from tests.support.world import UNHEALTHY
+
+SKIPPED = frozenset({"identity", "certificate", "cpu-attestation", "gpu-attestation", "models"})
+
+
+def running(name: str, *, ready: bool = False) -> PodContainer:
+    state = ContainerStateName.RUNNING
+    return PodContainer(name=name, state=state, started_at=NOW - timedelta(seconds=9), ready=ready)
+
+
+NEW = PodFacts(
+    uid="pod-1",
+    containers=(PodContainer(name="web"), PodContainer(name="db")),
+    shim=PodContainer(name="shim"),
+    agent=PodContainer(name="agent"),
+    skipped_stages=SKIPPED,
+)
+UP = replace(NEW, phase=PodPhase.RUNNING, agent=running("agent"))
+HALF = replace(UP, containers=(running("web"), PodContainer(name="db")))
+STARTED = replace(UP, containers=(running("web"), running("db")), shim=running("shim", ready=True))
+READY = replace(STARTED, agent=running("agent", ready=True))
+
+
+@pytest.mark.parametrize(
+    ("pod", "over"),
+    [
+        (NEW, set()),
+        (UP, {"network", "firewall"}),
+        (HALF, {"network", "firewall", "config"}),
+        (STARTED, {"network", "firewall", "config", "secrets", "shim"}),
+        (READY, set(STAGES) - SKIPPED),
+    ],
+)
+def test_a_stage_is_over_when_something_later_shows_it(pod: PodFacts, over: set[str]) -> None:
+    stages = {each.name: each.status for each in boot_stages(pod)}
+    assert tuple(stages) == STAGES
+    for name, status in stages.items():
+        assert status == ("skipped" if name in SKIPPED else "ok" if name in over else "pending")
+
+
+@pytest.mark.parametrize(("pod", "stage"), [(STARTED, "containers"), (UP, "config")])
+def test_a_failed_boot_shows_where_and_why(pod: PodFacts, stage: str) -> None:
+    agent = replace(running("agent"), exit_code=1, exit_message=UNHEALTHY)
+    failed = [each for each in boot_stages(replace(pod, agent=agent)) if each.status == "failed"]
+    (found,) = failed
+    assert found.name == stage
+    assert found.detail == "Container web is unhealthy. Its last output: refused"
