@@ -31,6 +31,7 @@ from cloister_api.services.creation import Creation
 from cloister_api.services.measuring import Measuring
 from cloister_api.services.reading import Reading
 from cloister_api.services.related import Related, related
+from cloister_api.services.releases import Releases, read_webhook_secret
 from cloister_api.services.validation import Validation
 from cloister_api.settings import ApiSettings
 from cloister_api.views import Views
@@ -84,6 +85,8 @@ class Context:
     """Regular keys and usage."""
     related: Related
     """What organizations have beside containers."""
+    releases: Releases
+    """Release webhooks."""
 
 
 def material_of(settings: ApiSettings) -> Material:
@@ -251,6 +254,7 @@ def build(
         claims=claims,
         containers_domain=domain,
         gitops_managers=settings.gitops_managers,
+        webhooks=settings.webhooks.release_secret_file is not None,
     )
     return Context(
         settings=settings,
@@ -284,6 +288,9 @@ def build(
         certificates=certificates,
         accounts=books,
         related=related(settings, clock, client, views, reading, resolution, changing),
+        releases=Releases(
+            client, views, read_webhook_secret(settings.webhooks.release_secret_file), clock
+        ),
     )
 
 

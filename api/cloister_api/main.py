@@ -33,6 +33,7 @@ from cloister_api.routes import (
     shim,
     ssh_keys,
     unbuilt,
+    webhooks,
 )
 from cloister_api.settings import ApiSettings
 from cloister_clients.kube import KubeError
@@ -51,6 +52,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     secrets.router,
     ssh_keys.router,
     registry_credentials.router,
+    webhooks.router,
     unbuilt.router,
     health.router,
 )

@@ -74,6 +74,14 @@ class KeyCheckSettings(Section):
     """Checks that a key may make at once over all replicas. Default 100."""
 
 
+class WebhookSettings(Section):
+    """Who may hasten what the facade would see by itself later."""
+
+    release_secret_file: Path | None = None
+    """File with the secret that signs release webhooks of the source of repositories; unset = they
+    are not taken, and containers cannot be connected to their repository."""
+
+
 class ApiSettings(Section):
     """Everything that the administrator says about the facade."""
 
@@ -93,6 +101,8 @@ class ApiSettings(Section):
     """File of the model catalog, a JSON array, followed when it changes; unset = no models."""
     key_check: KeyCheckSettings = Field(default_factory=KeyCheckSettings)
     """How often one regular key may be checked."""
+    webhooks: WebhookSettings = Field(default_factory=WebhookSettings)
+    """Webhooks that are taken."""
     listen: ListenSettings = Field(default_factory=ListenSettings)
     """Where the facade listens."""
     kubeconfig: Path | None = None
@@ -141,6 +151,9 @@ class ApiSettings(Section):
         )
         kubeconfig = resolved(directory, self.kubeconfig)
         certificates = self.certificates and self.certificates.anchored(directory)
+        webhooks = self.webhooks.model_copy(
+            update={"release_secret_file": resolved(directory, self.webhooks.release_secret_file)}
+        )
         catalog = (directory / self.catalog).absolute() if self.catalog else None
         return self.model_copy(
             update={
@@ -148,6 +161,7 @@ class ApiSettings(Section):
                 "kubeconfig": kubeconfig,
                 "certificates": certificates,
                 "catalog": catalog,
+                "webhooks": webhooks,
             }
         )
 

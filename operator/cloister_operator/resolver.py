@@ -20,6 +20,7 @@ from cloister_clients.kube.kinds import SECRET
 from cloister_clients.registry import Platform, RegistryClient, RegistryError
 from cloister_clients.sources import SourceError, SourceProvider
 from cloister_crds.config import Rules, parse
+from cloister_crds.kinds.container import LatestRelease
 from cloister_crds.lifecycle.observed import (
     Answer,
     DnsFacts,
@@ -28,8 +29,10 @@ from cloister_crds.lifecycle.observed import (
     Need,
     NeedDns,
     NeedImage,
+    NeedLatest,
     NeedRelease,
     NeedSecretValues,
+    NewestRelease,
     RegistryImage,
     ReleaseFacts,
     SecretRefKey,
@@ -79,21 +82,26 @@ class Sources:
 
     async def __call__(self, need: Need) -> Answer:
         """Answer a question."""
+        answer: Answer
         try:
             match need:
                 case NeedRelease():
-                    return Known(await self._release(need), self._clock())
+                    answer = Known(await self._release(need), self._clock())
                 case NeedImage():
-                    return Known(await self._image(need), self._clock())
+                    answer = Known(await self._image(need), self._clock())
                 case NeedSecretValues():
-                    return Known(await self._secrets(need), self._clock())
+                    answer = Known(await self._secrets(need), self._clock())
                 case NeedDns():
-                    return Known(await self._records(need), self._clock())
+                    answer = Known(await self._records(need), self._clock())
+                case NeedLatest():
+                    answer = Known(await self._newest(need), self._clock())
         except (SourceError, RegistryError, DnsError) as error:
             return self._failed(error.reason, error.message, error, transient=error.transient)
         except KubeError as error:
             message = f"the API server did not tell whether the secrets are there: {error.message}"
             return self._failed("ClusterUnavailable", message, error, transient=True)
+        else:
+            return answer
 
     async def _release(self, need: NeedRelease) -> ReleaseFacts:
         """Read a release and judge its file."""
@@ -135,6 +143,17 @@ class Sources:
             working_dir=found.working_dir,
             stop_signal=found.stop_signal,
         )
+
+    async def _newest(self, need: NeedLatest) -> NewestRelease:
+        """Ask for the newest release, and where it is another one for the time of the present."""
+        newest = await self._source.latest(need.repo)
+        if newest is None:
+            return NewestRelease(newest=None)
+        found = LatestRelease(tag=newest.tag, commit=newest.commit, published_at=newest.published)
+        if need.than is None or need.than == newest.tag:
+            return NewestRelease(newest=found)
+        present = await self._source.resolve(need.repo, need.than)
+        return NewestRelease(newest=found, than_published=present.published)
 
     async def _secrets(self, need: NeedSecretValues) -> SecretValues:
         """Look which values are there; the values are dropped at once."""
@@ -304,3 +323,5 @@ def _question(need: Need) -> Hashable:
         case NeedDns():
             # One look for each request: who corrected a record asks again within seconds.
             return ("dns", need.domain, need.request)
+        case NeedLatest():
+            return ("latest", need.repo, need.than, need.request)

@@ -188,6 +188,9 @@ class OperatorSettings(_Part):
     """Namespace of the operator: its Lease lies there. Default cloister-system."""
     platform: Annotated[str, Field(pattern=r"^[a-z0-9]+/[a-z0-9]+(/[a-z0-9]+)?$")] = "linux/amd64"
     """Platform that images must have. Default linux/amd64."""
+    follow_interval_seconds: Annotated[int, Field(ge=10)] = 300
+    """Time between two questions for the newest release of a repository that is followed, in
+    seconds. Default 300; a release webhook hastens it."""
     progress_deadline_seconds: Annotated[int, Field(ge=1)] = 1800
     """Seconds that an enclave may take from its creation until it is ready. Default 1800."""
     attempts: Annotated[int, Field(ge=1)] = 10
@@ -222,6 +225,7 @@ class OperatorSettings(_Part):
             service=self.service,
             platform=self.platform,
             progress_deadline=timedelta(seconds=self.progress_deadline_seconds),
+            follow_interval=timedelta(seconds=self.follow_interval_seconds),
             attempts=self.attempts,
             domain_grace=timedelta(seconds=self.domains.grace_seconds if self.domains else 0),
         )

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from datetime import timedelta
 
 from cloister_clients.kube.kinds import ENDPOINT_SLICE, NAMESPACE, NODE, POD, SERVICE, KindRef
+from cloister_crds.kinds.meta import REQUESTED_AT_ANNOTATION
 from cloister_operator.keys import Key
 from cloister_operator.store import Change, Entry, Store
 from cloister_operator.watched import (
@@ -134,10 +135,10 @@ def _node(change: Change, store: Store) -> Iterator[Wake]:
 
 
 def _deployment(change: Change, store: Store) -> Iterator[Wake]:
-    """Wake the Deployment, and where its default of staging changed the Containers of its repo."""
+    """Wake the Deployment, and the Containers of its repo when it was changed by a person."""
     yield Key("Deployment", change.namespace, change.name), 0.0
     entry = change.after or change.before
-    if entry is not None and not _same_spec(change):
+    if entry is not None and not (_same_spec(change) and _same_request(change)):
         repo = entry.read()["spec"]["repo"]
         for each in store.marked(CONTAINER, "repo", f"{change.namespace}/{repo}"):
             yield Key("Container", each.namespace, each.name), 0.0
@@ -200,6 +201,17 @@ def _same(change: Change, field: str) -> bool:
         return False
     before, after = change.before.read(), change.after.read()
     return bool(before.get("status", {}).get(field) == after.get("status", {}).get(field))
+
+
+def _same_request(change: Change) -> bool:
+    """Tell whether nobody asked anew to look now."""
+    if change.before is None or change.after is None:
+        return False
+    before, after = (
+        each.read()["metadata"].get("annotations", {}).get(REQUESTED_AT_ANNOTATION)
+        for each in (change.before, change.after)
+    )
+    return bool(before == after)
 
 
 def _same_spec(change: Change) -> bool:

@@ -47,6 +47,7 @@ from tests.support.waiting import until_sync
 __all__ = [
     "ADMIN",
     "DOMAIN",
+    "WEBHOOK_SECRET",
     "Facade",
     "World",
     "config_file",
@@ -61,6 +62,8 @@ __all__ = [
 
 DOMAIN = "containers.test"
 """Domain of generated host names in these tests."""
+WEBHOOK_SECRET = "made-up-secret-of-webhooks"
+"""What signs release webhooks."""
 COMMAND = Path(sys.executable).parent / "cloister"
 """The command that is tested."""
 ADMIN = "ada@example.test"
@@ -415,7 +418,9 @@ def facade_settings(
         "sources": {"kind": "git", "base": str(folder / "repositories")},
         "registry": {"allowPrivate": [host], "plainHttp": [host]},
         "gitopsManagers": ["kustomize-controller"],
+        "webhooks": {"releaseSecretFile": "release-webhooks"},
     }
+    (folder / "release-webhooks").write_text(WEBHOOK_SECRET)
     path = folder / "api.yml"
     path.write_text(yaml.safe_dump(settings))
     run_command("admin-key", "init", "--config", str(path))

@@ -17,7 +17,12 @@ from cloister_crds.kinds import (
     Organization,
     SSHKey,
 )
-from cloister_crds.kinds.container import ContainerPhase, ContainerStatus, DesiredState
+from cloister_crds.kinds.container import (
+    ContainerPhase,
+    ContainerStatus,
+    DesiredState,
+    LatestRelease,
+)
 from cloister_crds.kinds.enclave import ContainerStateName, EnclavePhase
 from cloister_crds.kinds.meta import ObjectMeta
 from cloister_crds.lifecycle import request as requests
@@ -46,12 +51,15 @@ from cloister_crds.lifecycle.observed import (
     Known,
     Need,
     NeedImage,
+    NeedLatest,
     NeedRelease,
+    NewestRelease,
     Observed,
     SecretValues,
     ServiceFacts,
 )
 from cloister_crds.lifecycle.pod import PodContainer, PodFacts, PodPhase
+from cloister_crds.lifecycle.scene import Scene
 from tests.support.builders import (
     NOW,
     SETTINGS,
@@ -91,6 +99,7 @@ class World:
         self.answers: dict[Need, Answer] = {}
         self.source_is_up: bool = True
         self.bad_tags: set[str] = set()
+        self.published: dict[str, datetime] = {"v1.0.0": NOW - timedelta(days=1)}
         self.interrupt_next: bool = False
         self.wake_at: datetime | None = None
         self.decisions: list[Decision] = []
@@ -237,20 +246,35 @@ class World:
             self.pods[name] = replace(self.pods[name], deleting=True)
 
     def _answer(self, need: Need) -> Answer:
+        if isinstance(need, NeedRelease | NeedLatest) and not self.source_is_up:
+            wait = self.now + timedelta(seconds=10)
+            return Failed("SourceUnavailable", "no answer", True, self.now, wait)
         match need:
-            case NeedRelease() if not self.source_is_up:
-                wait = self.now + timedelta(seconds=10)
-                return Failed("SourceUnavailable", "no answer", True, self.now, wait)
             case NeedRelease() if need.tag in self.bad_tags:
                 return Failed("TagNotFound", "no such tag", False, self.now)
             case NeedRelease():
                 return Known(release_of(tag=need.tag), self.now)
+            case NeedLatest():
+                return Known(self._newest(need), self.now)
             case NeedImage():
                 return Known(image_of(need.image), self.now)
             case _:
                 return Known(SecretValues(), self.now)
 
+    def _newest(self, need: NeedLatest) -> NewestRelease:
+        if not self.published:
+            return NewestRelease(newest=None)
+        tag = max(self.published, key=lambda each: self.published[each])
+        newest = LatestRelease(tag=tag, commit=40 * "c", published_at=self.published[tag])
+        compared = need.than is not None and need.than != tag
+        than = self.published.get(need.than or "") if compared else None
+        return NewestRelease(newest, than)
+
     # What may happen between two passes.
+
+    def publish_release(self, tag: str) -> None:
+        """Publish a release now; every repository of the world is one."""
+        self.published[tag] = self.now
 
     def ask(self, **spec: Any) -> None:
         """Change spec as a user does; nothing happens when nothing changes."""
@@ -336,7 +360,9 @@ class World:
             decision = self.work()
             same = before == (self.container.status, self.enclaves, self.pods, self.service)
             quiet = quiet + 1 if same and not decision.actions and not decision.needs else 0
-            if quiet > 2 and self.wake_at is None:
+            # Questions for later releases never cease; tests let their interval pass by hand.
+            following = Scene(self.observed(), self.now).following.look_at
+            if quiet > 2 and self.wake_at in {None, following}:
                 return
             if quiet > 2:
                 waited = self.wake_at or self.now
@@ -413,7 +439,10 @@ class World:
             return
         waits = self.reason_of(status) == "AwaitingPromotion"
         wanted = self.enclaves[status.candidate if waits else status.active_enclave]
-        assert requests.same(wanted.spec.request, requests.record(self.container.spec))
+        latest = status.latest_release
+        followed = latest.tag if latest is not None and latest.followed else None
+        asked = requests.record(self.container.spec, followed_tag=followed)
+        assert requests.same(wanted.spec.request, asked)
         assert wanted.status.phase is EnclavePhase.READY
         self._check_reached(status)
 

@@ -17,6 +17,7 @@ from cloister_api.context import check_issuer, material_of
 from cloister_api.ledger.database import LedgerError, place_of
 from cloister_api.ledger.material import MaterialError
 from cloister_api.main import create_app
+from cloister_api.services.releases import WebhookError
 from cloister_api.settings import ApiSettings
 from cloister_clients.kube import ConfigError, KubeConfig
 
@@ -49,6 +50,7 @@ def api(config: Path) -> None:
         CatalogError,
         AuthorityError,
         MaterialError,
+        WebhookError,
         ConfigError,
         LedgerError,
         OSError,

@@ -13,7 +13,14 @@ from cloister_api.routes.request import (
     principal_of,
     token_of,
 )
-from cloister_api.schemas.containers import Changes, Create, Validate, ValidateName
+from cloister_api.schemas.containers import (
+    AutoUpdate,
+    Changes,
+    Connection,
+    Create,
+    Validate,
+    ValidateName,
+)
 from cloister_api.services.changes import Changed
 from cloister_api.views import HeldContainer
 
@@ -134,6 +141,26 @@ async def stop_container(request: Request, container_id: str) -> Response:
     async with Act(request, "container.stop", container_id):
         held = await context.reading.get(principal, container_id, token_of(request))
         changed = await context.changing.stop(held)
+    return changed_answer(request, changed)
+
+
+@router.post("/{container_id}/auto-update")
+async def follow_releases(request: Request, container_id: str, body: AutoUpdate) -> Response:
+    """Switch automatic updates on or off."""
+    context, principal = context_of(request), principal_of(request)
+    async with Act(request, "container.auto-update", container_id):
+        held = await context.reading.get(principal, container_id, token_of(request))
+        changed = await context.changing.follow(held, wanted=body.auto_update)
+    return changed_answer(request, changed)
+
+
+@router.post("/{container_id}/github-connection")
+async def connect_repository(request: Request, container_id: str, body: Connection) -> Response:
+    """Let the webhooks of the repository act on the container, or not."""
+    context, principal = context_of(request), principal_of(request)
+    async with Act(request, "container.github-connection", container_id):
+        held = await context.reading.get(principal, container_id, token_of(request))
+        changed = await context.changing.connect(held, wanted=body.wanted)
     return changed_answer(request, changed)
 
 

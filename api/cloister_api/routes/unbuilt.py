@@ -11,8 +11,6 @@ __all__ = ["UNBUILT", "router"]
 
 UNBUILT: tuple[tuple[str, str], ...] = (
     ("GET", "/api/containers/{container_id}/metrics"),
-    ("POST", "/api/containers/{container_id}/auto-update"),
-    ("POST", "/api/containers/{container_id}/github-connection"),
     ("GET", "/api/domains"),
     ("POST", "/api/domains"),
     ("POST", "/api/domains/{domain}/verify"),
@@ -22,7 +20,6 @@ UNBUILT: tuple[tuple[str, str], ...] = (
     ("GET", "/api/billing/time-series"),
     ("GET", "/api/billing/transactions"),
     ("POST", "/api/internal/usage-reports"),
-    ("POST", "/api/webhooks/releases"),
     ("POST", "/api/webhooks/stripe"),
 )
 """Method and path of each."""

@@ -1,14 +1,25 @@
 """Bodies of the container endpoints (client contract, section 1)."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
-from pydantic import AfterValidator, Field, StringConstraints
+from pydantic import AfterValidator, Field, StringConstraints, model_validator
 from pydantic_core import PydanticCustomError
 
 from cloister_api.schemas.envelope import Body
 from cloister_crds.kinds.container import HOSTNAME_PATTERN, NAME_PATTERN, REPO_PATTERN
 
-__all__ = ["PATTERN_WORDS", "Changes", "Create", "Id", "Repo", "Tag", "Validate", "ValidateName"]
+__all__ = [
+    "PATTERN_WORDS",
+    "AutoUpdate",
+    "Changes",
+    "Connection",
+    "Create",
+    "Id",
+    "Repo",
+    "Tag",
+    "Validate",
+    "ValidateName",
+]
 
 VARIABLE_NAME = r"^[A-Za-z_][A-Za-z0-9_]*$"
 
@@ -136,6 +147,41 @@ class Changes(Body):
     """New domain; empty = back to the generated one; None = as it is."""
     host_name: HostName | None = None
     """New host; None = as it is."""
+
+
+class AutoUpdate(Body):
+    """Body of POST …/auto-update."""
+
+    auto_update: bool
+    """Whether later releases are followed."""
+
+
+class Connection(Body):
+    """Body of POST …/github-connection: any one of the three names."""
+
+    enabled: bool | None = None
+    connected: bool | None = None
+    github_app_connected: bool | None = None
+
+    @model_validator(mode="after")
+    def one_of_them(self) -> Self:
+        """Refuse none and several.
+
+        Raises
+        ------
+        PydanticCustomError
+            When there is not exactly one.
+        """
+        if len(self.model_fields_set) != 1:
+            raise PydanticCustomError(
+                "one", "send exactly one of enabled, connected, github_app_connected"
+            )
+        return self
+
+    @property
+    def wanted(self) -> bool:
+        """Whether the container is to be connected."""
+        return any((self.enabled, self.connected, self.github_app_connected))
 
 
 class Validate(Body):

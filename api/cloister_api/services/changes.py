@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from cloister_api.errors import ApiError, conflict, not_found
+from cloister_api.errors import ApiError, bad_request, conflict, not_found
 from cloister_api.principal import Principal
 from cloister_api.records import standing
 from cloister_api.resolution import Found, Resolution, refusal_of_source
@@ -69,6 +69,7 @@ class Changing:
         claims: Claims,
         containers_domain: str,
         gitops_managers: tuple[str, ...],
+        webhooks: bool,
     ) -> None:
         self._client = client
         self._views = views
@@ -77,6 +78,7 @@ class Changing:
         self._claims = claims
         self._domain = containers_domain
         self._gitops = frozenset(gitops_managers)
+        self._webhooks = webhooks
 
     async def relaunch(self, principal: Principal, held: HeldContainer, body: Changes) -> Changed:
         """Make a new attempt, with what the body changes.
@@ -180,7 +182,10 @@ class Changing:
         earlier = await self._request_before(held.container)
 
         def decide(present: HeldContainer) -> dict[str, Any]:
-            return restored(earlier, present.container.spec)
+            patch = restored(earlier, present.container.spec)
+            # Else the release that is cancelled would come back at once.
+            automatic = is_automatic(present.container, earlier)
+            return {**patch, "autoUpdate": False} if automatic else patch
 
         return await self._patch(held, decide)
 
@@ -287,11 +292,67 @@ class Changing:
             patch = changed_keys(spec, body)
             if spec.commit != found.release.commit:
                 patch["commit"] = found.release.commit
+            latest = present.container.status.latest_release
+            if spec.auto_update and latest and found.release.published < latest.published_at:
+                # Else the later release would come back at once (client contract, section 1).
+                patch["autoUpdate"] = False
             if spec.state is not DesiredState.RUNNING:
                 patch["state"] = DesiredState.RUNNING.value
             return {**patch, "relaunch": secrets.token_hex(8)}
 
         return decide
+
+    async def follow(self, held: HeldContainer, *, wanted: bool) -> Changed:
+        """Switch automatic updates on or off.
+
+        Raises
+        ------
+        ApiError
+            409 for a container that is not connected to its repository, 400 for a debug container.
+        KubeError
+            When the cluster refuses or does not answer.
+        """
+
+        def decide(present: HeldContainer) -> dict[str, Any]:
+            spec = present.container.spec
+            if wanted and spec.debug:
+                raise bad_request(
+                    "auto_update", "auto_update: only production containers follow releases"
+                )
+            if wanted and not spec.github_connected:
+                raise conflict(
+                    "auto_update needs the connection to the repository; "
+                    "POST …/github-connection first"
+                )
+            return {} if spec.auto_update is wanted else {"autoUpdate": wanted}
+
+        return await self._patch(held, decide)
+
+    async def connect(self, held: HeldContainer, *, wanted: bool) -> Changed:
+        """Let the webhooks of the repository act on a container, or not.
+
+        Raises
+        ------
+        ApiError
+            409 when a container that follows releases is to be disconnected, 400 when the
+            installation takes no webhooks.
+        KubeError
+            When the cluster refuses or does not answer.
+        """
+        if wanted and not self._webhooks:
+            raise bad_request(
+                "connected",
+                "the installation takes no release webhooks, so nothing can be connected; ask the "
+                "administrator for the setting webhooks.releaseSecretFile",
+            )
+
+        def decide(present: HeldContainer) -> dict[str, Any]:
+            spec = present.container.spec
+            if not wanted and spec.auto_update:
+                raise conflict("auto_update needs the connection; switch auto_update off first")
+            return {} if spec.github_connected is wanted else {"githubConnected": wanted}
+
+        return await self._patch(held, decide)
 
     async def _patch(self, held: HeldContainer, decide: Decide) -> Changed:
         """Write what is decided, deciding anew as long as others write at the same time.
@@ -350,6 +411,18 @@ class Changing:
                     f"{manager} manages {', '.join(owned)} of this container; make the change in "
                     "its repository"
                 )
+
+
+def is_automatic(container: Container, earlier: RequestRecord) -> bool:
+    """Tell whether the update that is on its way was made because a later release is followed."""
+    status = container.status
+    update, latest = status.update, status.latest_release
+    return (
+        update is not None
+        and latest is not None
+        and latest.followed
+        and update.tag == latest.tag != earlier.tag
+    )
 
 
 def forbid(held: HeldContainer, action: ApiAction) -> None:

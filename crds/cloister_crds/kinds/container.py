@@ -156,6 +156,13 @@ class ContainerSpec(Model):
             check=lambda spec: not (spec.debug and spec.auto_update),
         ),
         Cel(
+            rule="self.githubConnected || !self.autoUpdate",
+            message="autoUpdate needs githubConnected: true; leave out one of the two",
+            field_path=".autoUpdate",
+            reason="FieldValueForbidden",
+            check=lambda spec: spec.github_connected or not spec.auto_update,
+        ),
+        Cel(
             rule="!has(self.variables) || "
             f"self.variables.map(v, has(v.value) ? size(v.value) : 0).sum() <= {VARIABLES_LENGTH}",
             message=f"variables have more than {VARIABLES_LENGTH} characters together; put large "
@@ -234,6 +241,12 @@ class LatestRelease(Model):
     """commit that the tag pointed to."""
     published_at: Timestamp
     """publishedAt is when it was published, in UTC."""
+    compared_to: Word = ""
+    """comparedTo is the tag of spec that it was compared with."""
+    followed: Flag = False
+    """followed is whether it is later than that tag, and wanted instead."""
+    request: Word = ""
+    """request is the value of cloister.dev/requested-at of the Deployment that it answers."""
 
 
 class ContainerResources(Model):
@@ -311,7 +324,7 @@ class ContainerStatus(Status):
     current_tag: Word = ""
     """currentTag is the tag that serves; before the first ready the requested one."""
     latest_release: LatestRelease | None = None
-    """latestRelease of the repository; unset while not followed."""
+    """latestRelease of the repository; unset while autoUpdate is off."""
     resources: ContainerResources | None = None
     """resources of the serving enclave, else of the candidate; unset while unknown."""
     host: HostFacts | None = None

@@ -222,7 +222,7 @@ def tell(problems: Iterable[Problem]) -> str:
 
 
 def _remembered(scene: Scene) -> Refused | None:
-    """Answer the failure that status remembers of this very generation, if only a change helps.
+    """Answer the failure that status remembers of this very request, if only a change helps.
 
     What was asked and failed for good is not asked again: not after a restart of the operator, and
     not when the resolver has forgotten its answer.
@@ -231,8 +231,7 @@ def _remembered(scene: Scene) -> Refused | None:
     ready = condition(status.conditions, "Ready")
     if ready is None or ready.status is not ConditionStatus.FALSE:
         return None
-    is_of_now = ready.observed_generation == scene.container.metadata.generation
-    if is_of_now and holds(status.conditions, "Stalled") and is_final(ready.reason):
+    if scene.was_reported and holds(status.conditions, "Stalled") and is_final(ready.reason):
         return Refused(ready.reason, ready.message)
     return None
 

@@ -62,8 +62,10 @@ def decide(observed: Observed, now: datetime) -> Decision:
         rule=rule,
         status=report(scene, verdict, outcome),
         actions=actions,
-        needs=(*verdict.needs, *needs),
-        look_again=_look_again(now, verdict.retry_at, restoration.retry_at),
+        needs=(*verdict.needs, *needs, *scene.following.needs),
+        look_again=_look_again(
+            now, verdict.retry_at, restoration.retry_at, scene.following.look_at
+        ),
     )
 
 

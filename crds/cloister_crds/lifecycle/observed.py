@@ -12,7 +12,7 @@ from typing import Generic, TypeAlias, TypeVar
 
 from cloister_crds.config.limits import CPU_TIERS, GPU_COUNTS, MEMORY_TIERS
 from cloister_crds.config.model import ServiceConfig
-from cloister_crds.kinds.container import Container
+from cloister_crds.kinds.container import Container, LatestRelease
 from cloister_crds.kinds.deployment import Deployment
 from cloister_crds.kinds.domain import Domain
 from cloister_crds.kinds.enclave import Enclave
@@ -32,8 +32,10 @@ __all__ = [
     "Need",
     "NeedDns",
     "NeedImage",
+    "NeedLatest",
     "NeedRelease",
     "NeedSecretValues",
+    "NewestRelease",
     "Observed",
     "RegistryImage",
     "ReleaseFacts",
@@ -226,11 +228,41 @@ class NeedDns:
     """Which look it is; see `NeedRelease.request`."""
 
 
-Need: TypeAlias = NeedRelease | NeedImage | NeedSecretValues | NeedDns
+@dataclass(frozen=True, slots=True)
+class NewestRelease:
+    """The newest published release of a repository."""
+
+    newest: LatestRelease | None
+    """The release; None = the repository has none."""
+    than_published: datetime | None = None
+    """When the release that it is compared with was published, in UTC; None = that has none, or
+    it is the newest itself, or nothing is compared."""
+
+
+@dataclass(frozen=True, slots=True)
+class NeedLatest:
+    """Ask the source provider for the newest release. Answered with `NewestRelease`."""
+
+    repo: str
+    """``owner/name``."""
+    than: str | None
+    """Tag of the release that it is compared with; None = none is."""
+    slot: int
+    """Number of the interval that asks: the next one asks anew."""
+    request: str
+    """Value of the annotation cloister.dev/requested-at that wants it now; empty = none."""
+
+
+Need: TypeAlias = NeedRelease | NeedImage | NeedSecretValues | NeedDns | NeedLatest
 """Something that must be asked for outside of the pass."""
 
 Answer: TypeAlias = (
-    Known[ReleaseFacts] | Known[RegistryImage] | Known[SecretValues] | Known[DnsFacts] | Failed
+    Known[ReleaseFacts]
+    | Known[RegistryImage]
+    | Known[SecretValues]
+    | Known[DnsFacts]
+    | Known[NewestRelease]
+    | Failed
 )
 """What came back for a `Need`."""
 
@@ -265,6 +297,8 @@ class DecisionSettings:
     """Time that an attempt may take from its creation until it is ready."""
     attempts: int = 10
     """Attempts of a request that never served which may be lost in a row before it has failed."""
+    follow_interval: timedelta = timedelta(minutes=5)
+    """Time between two questions for the newest release of a repository that is followed."""
     taken_recheck: timedelta = timedelta(minutes=1)
     """Time between two looks at what only others can free, such as a taken host name."""
     domain_grace: timedelta = timedelta(days=7)

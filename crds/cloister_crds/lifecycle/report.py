@@ -6,6 +6,7 @@ from cloister_crds.kinds.container import (
     ContainerStatus,
     HistoryEntry,
     HostFacts,
+    LatestRelease,
     UpdatePhase,
     UpdateStatus,
     UpdateType,
@@ -73,6 +74,7 @@ def report(scene: Scene, verdict: Verdict, outcome: Outcome) -> ContainerStatus:
             "resources": _resources(shown) or before.resources,
             "host": _host(scene, shown) or before.host,
             "ssh_port": _ssh_port(scene, outcome),
+            "latest_release": _latest(scene),
             "update": update,
             "message": told,
             "unenforced": shown.summary.unenforced if shown else before.unenforced,
@@ -85,6 +87,13 @@ def report(scene: Scene, verdict: Verdict, outcome: Outcome) -> ContainerStatus:
             ),
         }
     )
+
+
+def _latest(scene: Scene) -> LatestRelease | None:
+    """Answer the newest release: kept while stopped, forgotten when it is no longer followed."""
+    if not scene.container.spec.auto_update:
+        return None
+    return scene.following.latest or scene.status.latest_release
 
 
 def _is_trouble(verdict: Verdict) -> bool:

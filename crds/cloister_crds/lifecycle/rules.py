@@ -16,7 +16,7 @@ from cloister_crds.lifecycle.decision import ClaimHostname
 from cloister_crds.lifecycle.hosting import host_named
 from cloister_crds.lifecycle.hostnames import is_held_by
 from cloister_crds.lifecycle.observed import Need
-from cloister_crds.lifecycle.reasons import REASONS, is_transient
+from cloister_crds.lifecycle.reasons import REASONS, is_transient, reason_for
 from cloister_crds.lifecycle.scene import Line, Scene
 from cloister_crds.lifecycle.states import may_move
 from cloister_crds.lifecycle.successor import first_attempt, repetition
@@ -71,6 +71,20 @@ def stopped_container_ends_its_enclaves(scene: Scene) -> Verdict | None:
         message="The container is stopped; set spec.state to Running to start it.",
         settled=True,
         active="",
+    )
+
+
+def release_to_follow_is_looked_up(scene: Scene) -> Verdict | None:
+    """Leave everything as it is until it is known which release automatic updates follow."""
+    following = scene.following
+    if not following.waits:
+        return None
+    trouble = following.trouble
+    return Verdict(
+        progress=ContainerPhase.PENDING,
+        reason=reason_for(trouble.reason).word if trouble else "Resolving",
+        message=trouble.message if trouble else "The newest release is being looked up.",
+        keep=names(*scene.mine),
     )
 
 
@@ -260,11 +274,10 @@ def unasked_question_is_asked(scene: Scene, admission: Admission) -> Verdict | N
     if not isinstance(admission, Asking):
         return None
     ready = condition(scene.status.conditions, "Ready")
-    generation = scene.container.metadata.generation
     if (
         ready is not None
         and ready.status is ConditionStatus.FALSE
-        and ready.observed_generation == generation
+        and scene.was_reported
         and holds(scene.status.conditions, "Stalled")
     ):
         return Verdict(
@@ -363,6 +376,7 @@ def _refusal(scene: Scene, reason: str, message: str) -> Verdict:
 
 RULES: tuple[Rule, ...] = (
     stopped_container_ends_its_enclaves,
+    release_to_follow_is_looked_up,
     wanted_request_serves,
     staged_candidate_awaits_promotion,
     ready_candidate_takes_over,

@@ -16,6 +16,7 @@ from cloister_crds.kinds.request import RequestRecord
 from cloister_crds.lifecycle import request as requests
 from cloister_crds.lifecycle.conditions import condition
 from cloister_crds.lifecycle.domains import domain_named, may_serve
+from cloister_crds.lifecycle.following import Following, follow
 from cloister_crds.lifecycle.hostnames import wanted_hostnames
 from cloister_crds.lifecycle.observed import DecisionSettings, Observed
 from cloister_crds.lifecycle.reasons import is_transient
@@ -153,8 +154,25 @@ class Scene:
 
     @cached_property
     def wanted(self) -> RequestRecord:
-        """The request that spec asks for."""
-        return requests.record(self.container.spec)
+        """The request that spec asks for, with the tag that is followed."""
+        return requests.record(self.container.spec, followed_tag=self.following.tag)
+
+    @property
+    def was_reported(self) -> bool:
+        """Whether the conditions in status are about the very request that is wanted now."""
+        ready = condition(self.status.conditions, "Ready")
+        latest = self.status.latest_release
+        followed = latest.tag if latest is not None and latest.followed else None
+        return (
+            ready is not None
+            and ready.observed_generation == self.container.metadata.generation
+            and followed == self.following.tag
+        )
+
+    @cached_property
+    def following(self) -> Following:
+        """Which release is followed."""
+        return Following() if self.is_stopped else follow(self.observed, self.now)
 
     @cached_property
     def everyone(self) -> tuple[Enclave, ...]:

@@ -55,16 +55,15 @@ def not_supported_yet(
 
 def _of_spec(spec: ContainerSpec) -> Iterator[Problem]:
     asked = (
-        ("autoUpdate", spec.auto_update, "following later releases"),
-        ("githubConnected", not spec.github_connected, "cutting the repository's webhooks off"),
         ("gpus", bool(spec.gpus), "GPUs"),
         ("replaces", spec.replaces is not None, "taking over from another Container"),
         ("disableConfidential", spec.disable_confidential, "switching a TEE off"),
     )
     for name, wanted, what in asked:
         if wanted:
-            remedy = "leave it out" if name != "githubConnected" else "leave it out or set it true"
-            yield _refused(f"spec.{name}", f"spec.{name}: {what} is not supported yet; {remedy}.")
+            yield _refused(
+                f"spec.{name}", f"spec.{name}: {what} is not supported yet; leave it out."
+            )
 
 
 def _of_host(host: Host) -> Iterator[Problem]:

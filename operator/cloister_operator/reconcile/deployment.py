@@ -4,9 +4,9 @@ import logging
 from collections import Counter
 
 from cloister_crds.kinds import Container, Deployment
-from cloister_crds.kinds.container import ContainerPhase
+from cloister_crds.kinds.container import ContainerPhase, DesiredState
 from cloister_crds.kinds.deployment import DeploymentCounts
-from cloister_crds.kinds.meta import PAUSED_ANNOTATION
+from cloister_crds.kinds.meta import PAUSED_ANNOTATION, REQUESTED_AT_ANNOTATION
 from cloister_crds.lifecycle.conditions import Finding, merge
 from cloister_crds.names import MANAGED_BY, MANAGED_BY_LABEL
 from cloister_operator.context import ProcessContext
@@ -53,6 +53,7 @@ async def reconcile_deployment(context: ProcessContext, key: Key) -> Result:
         update={
             "observed_generation": generation,
             "counts": _counts(phases),
+            "last_handled_request": _handled(context, key, deployment),
             "conditions": merge(
                 deployment.status.conditions,
                 [Finding("Ready", True, "Counted", f"{sum(phases.values())} containers.")],
@@ -75,6 +76,18 @@ def _phases(
     """Count the Containers of the repository by phase."""
     entries = context.store.marked(CONTAINER, "repo", f"{key.namespace}/{deployment.spec.repo}")
     return Counter(context.models.read(Container, each).status.phase for each in entries)
+
+
+def _handled(context: ProcessContext, key: Key, deployment: Deployment) -> str:
+    """Answer the request to look now that every Container which follows releases has answered."""
+    asked = deployment.metadata.annotations.get(REQUESTED_AT_ANNOTATION, "")
+    entries = context.store.marked(CONTAINER, "repo", f"{key.namespace}/{deployment.spec.repo}")
+    for container in (context.models.read(Container, each) for each in entries):
+        spec, latest = container.spec, container.status.latest_release
+        follows = spec.auto_update and spec.state is DesiredState.RUNNING
+        if follows and (latest is None or latest.request != asked):
+            return deployment.status.last_handled_request
+    return asked
 
 
 def _counts(phases: Counter[ContainerPhase | None]) -> DeploymentCounts:

@@ -27,6 +27,7 @@ from cloister_crds.lifecycle.rules import (
     lost_attempt_is_repeated,
     ready_candidate_takes_over,
     refused_request_is_stalled,
+    release_to_follow_is_looked_up,
     staged_candidate_awaits_promotion,
     starting_candidate_is_awaited,
     stopped_container_ends_its_enclaves,
@@ -116,6 +117,10 @@ SCENES: dict[str, tuple[Rule | None, Scene]] = {
     "first ready and shown": (
         ready_candidate_takes_over,
         scene_of(OLD, READY, service=routed(READY)),
+    ),
+    "it is not known what to follow": (
+        release_to_follow_is_looked_up,
+        scene_of(subspec(SERVING, auto_update=True), READY, service=routed(READY)),
     ),
     "serves": (wanted_request_serves, scene_of(SERVING, READY, service=routed(READY))),
     "serves, Service gone": (wanted_request_serves, scene_of(SERVING, READY)),

@@ -275,8 +275,6 @@ def test_all_errors_come_at_once() -> None:
 @pytest.mark.parametrize(
     ("fields", "want"),
     [
-        ({"auto_update": True}, "spec.autoUpdate"),
-        ({"github_connected": False}, "spec.githubConnected"),
         ({"gpus": 1}, "spec.gpus"),
         ({"replaces": "old"}, "spec.replaces"),
         ({"disable_confidential": True, "debug": True}, "spec.disableConfidential"),
@@ -289,7 +287,16 @@ def test_fields_of_spec_without_a_part(fields: dict[str, Any], want: str) -> Non
 
 
 @pytest.mark.parametrize(
-    "fields", [{}, {"staging": True}, {"promote": "abc"}, {"gpus": 0}, {"debug": True}]
+    "fields",
+    [
+        {},
+        {"auto_update": True},
+        {"github_connected": False},
+        {"staging": True},
+        {"promote": "abc"},
+        {"gpus": 0},
+        {"debug": True},
+    ],
 )
 def test_fields_of_spec_with_a_part(fields: dict[str, Any]) -> None:
     assert not_supported_yet(spec_of(**fields)) == ()

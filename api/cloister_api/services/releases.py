@@ -1,0 +1,159 @@
+"""Release webhooks: a forge tells of a release, and those who follow the repository look at once.
+
+The webhook only hastens: whatever it says is looked up at the source.
+"""
+
+import hashlib
+import hmac
+import logging
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from cloister_api.errors import ApiError, bad_request
+from cloister_api.views import Views
+from cloister_clients.clock import Clock
+from cloister_clients.kube import KubeClient, NotFound
+from cloister_clients.kube.kinds import of
+from cloister_crds.kinds import Deployment
+from cloister_crds.kinds.meta import REQUESTED_AT_ANNOTATION
+
+__all__ = ["Releases", "WebhookError", "read_webhook_secret"]
+
+logger = logging.getLogger(__name__)
+
+LEAST_SECRET = 16
+"""Fewest characters of the secret."""
+NOT_SET_UP = ApiError(
+    404,
+    "NOT_FOUND",
+    "this installation takes no release webhooks; the setting webhooks.releaseSecretFile turns "
+    "them on",
+)
+BAD_SIGNATURE = ApiError(
+    401,
+    "UNAUTHORIZED",
+    "the signature is missing or wrong; give the webhook the secret of this installation",
+)
+
+
+class WebhookError(Exception):
+    """The secret cannot be used; the message names the file and the remedy."""
+
+
+def read_webhook_secret(path: Path | None) -> bytes | None:
+    """Read the secret that signs release webhooks; None = none is set.
+
+    Raises
+    ------
+    WebhookError
+        When the file cannot be read or holds too little.
+    """
+    if path is None:
+        return None
+    try:
+        secret = path.read_bytes().strip()
+    except OSError as error:
+        raise WebhookError(f"webhooks.releaseSecretFile: {path}: {error.strerror}") from error
+    if len(secret) < LEAST_SECRET:
+        raise WebhookError(
+            f"webhooks.releaseSecretFile: {path} holds fewer than {LEAST_SECRET} characters; "
+            "write a longer random text into it"
+        )
+    return secret
+
+
+class Releases:
+    """Takes release webhooks of GitHub, Gitea and Forgejo."""
+
+    def __init__(
+        self, client: KubeClient, views: Views, secret: bytes | None, clock: Clock
+    ) -> None:
+        self._client = client
+        self._views = views
+        self._secret = secret
+        self._clock = clock
+
+    async def take(self, body: bytes, event: str, signature: str) -> int:
+        """Let those who follow a repository look now.
+
+        Parameters
+        ----------
+        body
+            The body as it was sent; it is what is signed.
+        event
+            Name of the event, such as ``release``; others are answered and do nothing.
+        signature
+            Hexadecimal HMAC-SHA256 of the body, with or without ``sha256=`` before it (GitHub,
+            "Validating webhook deliveries"; Gitea, "Webhooks").
+
+        Returns
+        -------
+        int
+            How many deployments look now.
+
+        Raises
+        ------
+        ApiError
+            404 when no secret is set, 401 for a wrong signature, 400 for a body that names no
+            repository.
+        KubeError
+            When the cluster refuses or does not answer.
+        """
+        if self._secret is None:
+            raise NOT_SET_UP
+        wanted = hmac.new(self._secret, body, hashlib.sha256).hexdigest()
+        if not hmac.compare_digest(signature.removeprefix("sha256=").encode(), wanted.encode()):
+            raise BAD_SIGNATURE
+        if event != "release":
+            return 0
+        repo = repository_of(body)
+        looking = 0
+        for namespace, name in self._followers(repo):
+            at = self._clock().isoformat(timespec="microseconds")
+            patch = {"metadata": {"annotations": {REQUESTED_AT_ANNOTATION: at}}}
+            try:
+                await self._client.merge_patch(of(Deployment), name, patch, namespace)
+            except NotFound:
+                continue
+            looking += 1
+        logger.info("a release of %s was told; %d deployments look now", repo, looking)
+        return looking
+
+    def _followers(self, repo: str) -> list[tuple[str, str]]:
+        """Answer the Deployments of a repository of which a connected container follows."""
+        found = []
+        for entry in self._views.deployments.all():
+            deployment = entry.value.value
+            # Forges take names of repositories in any case; what they send is the one they keep.
+            if deployment.spec.repo.lower() != repo.lower():
+                continue
+            specs = (held.container.spec for held in self._views.containers_of(entry.namespace))
+            if any(
+                spec.auto_update and spec.github_connected and spec.repo == deployment.spec.repo
+                for spec in specs
+            ):
+                found.append((entry.namespace, deployment.metadata.name))
+        return found
+
+
+def repository_of(body: bytes) -> str:
+    """Answer the repository that a release event is about.
+
+    Raises
+    ------
+    ApiError
+        400 when there is none.
+    """
+    try:
+        event: Any = msgspec.json.decode(body)
+    except msgspec.DecodeError as error:
+        raise bad_request(
+            "", "the body is not JSON; send the webhook as application/json"
+        ) from error
+    repository = event.get("repository") if isinstance(event, dict) else None
+    name = repository.get("full_name") if isinstance(repository, dict) else None
+    if not isinstance(name, str) or not name:
+        raise bad_request("repository.full_name", "repository.full_name: is missing")
+    return name
