@@ -7,9 +7,11 @@ import asyncio
 import contextlib
 import logging
 import uuid
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass
+from functools import partial
 
+from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from cloister_api.catalog import Catalog
@@ -17,10 +19,15 @@ from cloister_api.keycheck.book import KeyBook
 from cloister_api.keycheck.hosts import Hosts
 from cloister_api.keycheck.rates import Rate
 from cloister_api.ledger.apikeys import ApiKeys
+from cloister_api.ledger.database import open_writer, place_of
 from cloister_api.ledger.material import FollowedMaterial, MaterialError
 from cloister_api.ledger.replicas import Replicas
+from cloister_api.ledger.reporters import Reporters
 from cloister_api.services.keys import Keys
 from cloister_api.settings import ApiSettings
+from cloister_api.usage.ingest import Ingest
+from cloister_api.usage.upkeep import prune
+from cloister_api.usage.writer import Writer
 from cloister_api.views import Views
 from cloister_clients.clock import Clock
 
@@ -28,6 +35,8 @@ __all__ = ["Accounts", "accounts"]
 
 logger = logging.getLogger(__name__)
 
+PRUNE_SECONDS = 3600.0
+"""Seconds between two looks for what is too old."""
 FOLLOW_SECONDS = 0.5
 """Seconds between two looks at the file of the key material."""
 
@@ -44,11 +53,21 @@ class Accounts:
     """Key material."""
     catalog: Catalog
     """The model catalog."""
+    ingest: Ingest
+    """Reports of usage."""
+    pruning: Callable[[], Coroutine[None, None, None]]
+    """Deletes what is too old, until cancelled."""
 
     @property
     def loops(self) -> tuple[Coroutine[None, None, None], ...]:
         """What is to run beside."""
-        return (self.book.run(), follow(self.material), self.catalog.run())
+        return (
+            self.book.run(),
+            follow(self.material),
+            self.catalog.run(),
+            self.ingest.run(),
+            self.pruning(),
+        )
 
 
 @contextlib.asynccontextmanager
@@ -89,6 +108,8 @@ async def accounts(
         Replicas(engine, str(uuid.uuid4())),
         Rate(limit.rate_per_second, limit.burst) if limit.rate_per_second else None,
     )
+    writing = open_writer(place_of(settings.ledger))
+    reporters = Reporters(engine, material)
     await book.refresh()
     await book.beat()
     try:
@@ -97,9 +118,12 @@ async def accounts(
             book=book,
             material=material,
             catalog=catalog,
+            ingest=Ingest(reporters, Writer(writing, material), settings.service, clock),
+            pruning=partial(keep_pruned, engine, clock, settings.usage.event_days),
         )
     finally:
         await book.close()
+        writing.dispose()
 
 
 async def follow(material: FollowedMaterial) -> None:
@@ -110,3 +134,13 @@ async def follow(material: FollowedMaterial) -> None:
             material.look()
         except MaterialError:  # the material in memory goes on being used
             logger.exception("the key material cannot be read anew")
+
+
+async def keep_pruned(engine: AsyncEngine, clock: Clock, event_days: int) -> None:
+    """Delete what is too old now and every hour, until cancelled."""
+    while True:
+        try:
+            await prune(engine, clock(), event_days)
+        except SQLAlchemyError:  # the next hour finds the same
+            logger.exception("old usage could not be deleted")
+        await asyncio.sleep(PRUNE_SECONDS)

@@ -33,6 +33,7 @@ from cloister_api.routes import (
     shim,
     ssh_keys,
     unbuilt,
+    usage_reports,
     webhooks,
 )
 from cloister_api.settings import ApiSettings
@@ -52,6 +53,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     secrets.router,
     ssh_keys.router,
     registry_credentials.router,
+    usage_reports.router,
     webhooks.router,
     unbuilt.router,
     health.router,

@@ -25,17 +25,17 @@ Authenticate = Callable[[str | None], Awaitable[Principal]]
 
 REQUEST_ID = re.compile(r"^[A-Za-z0-9._-]{1,128}$")
 MAX_BODY = 1024 * 1024
-"""Largest body in bytes ."""
+"""Largest body in bytes."""
+MAX_REPORT = 4 * MAX_BODY
+"""Largest report of usage in bytes: a thousand events with all their attributes."""
+REPORT_PATH = "/api/internal/usage-reports"
 OPEN_PATHS = (
     "/api/config/models",
     "/api/shim/",
-    "/api/internal/usage-reports",
+    REPORT_PATH,
     "/api/webhooks/",
 )
 """Paths under /api that need no admin key (client contract, "Authentication")."""
-TOO_LARGE = ApiError(
-    413, "PAYLOAD_TOO_LARGE", f"the body is larger than {MAX_BODY} bytes; send less"
-)
 FAILED = ApiError(
     500, "INTERNAL_ERROR", "the facade failed; name the request_id to the administrator"
 )
@@ -70,7 +70,7 @@ class Gate:
             if needs_key(scope["path"]):
                 principal = await self._authenticate(headers.get("authorization"))
                 scope["state"]["principal"] = principal
-            receive = await checked_body(headers, receive)
+            receive = await checked_body(headers, receive, bound_of(scope["path"]))
         except ApiError as error:
             await error_response(error, request_id)(scope, receive, send_with_id)
             return
@@ -101,7 +101,17 @@ def needs_key(path: str) -> bool:
     return not path.startswith(OPEN_PATHS)
 
 
-async def checked_body(headers: Headers, receive: Receive) -> Receive:
+def bound_of(path: str) -> int:
+    """Answer the largest body of a path, in bytes."""
+    return MAX_REPORT if path == REPORT_PATH else MAX_BODY
+
+
+def too_large(bound: int) -> ApiError:
+    """413 with the bound."""
+    return ApiError(413, "PAYLOAD_TOO_LARGE", f"the body is larger than {bound} bytes; send less")
+
+
+async def checked_body(headers: Headers, receive: Receive, bound: int) -> Receive:
     """Read the body within its bound and check that it is JSON by its name.
 
     Parameters
@@ -110,6 +120,8 @@ async def checked_body(headers: Headers, receive: Receive) -> Receive:
         Headers of the request.
     receive
         The server's receive function.
+    bound
+        Largest body in bytes.
 
     Returns
     -------
@@ -122,8 +134,8 @@ async def checked_body(headers: Headers, receive: Receive) -> Receive:
         413 when the body is too large, 415 when it is not declared as JSON.
     """
     declared = headers.get("content-length", "")
-    if declared.isdigit() and int(declared) > MAX_BODY:
-        raise TOO_LARGE
+    if declared.isdigit() and int(declared) > bound:
+        raise too_large(bound)
     if declared in {"", "0"} and "transfer-encoding" not in headers:
         return receive
     parts, size, more = [], 0, True
@@ -133,8 +145,8 @@ async def checked_body(headers: Headers, receive: Receive) -> Receive:
             break
         chunk = message.get("body", b"")
         size += len(chunk)
-        if size > MAX_BODY:
-            raise TOO_LARGE
+        if size > bound:
+            raise too_large(bound)
         parts.append(chunk)
         more = message.get("more_body", False)
     if size and media_type(headers.get("content-type", "")) != "application/json":

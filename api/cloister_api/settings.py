@@ -82,6 +82,15 @@ class WebhookSettings(Section):
     are not taken, and containers cannot be connected to their repository."""
 
 
+class UsageSettings(Section):
+    """How long usage is kept."""
+
+    event_days: Annotated[int, Field(ge=91, le=36_500)] = 100
+    """Days that single events are kept. An event may be reported up to 90 days late, and counts
+    once only as long as it is known, so that fewer than 91 are refused. Default 100. Sums by day
+    stay for ever."""
+
+
 class ApiSettings(Section):
     """Everything that the administrator says about the facade."""
 
@@ -103,6 +112,8 @@ class ApiSettings(Section):
     """How often one regular key may be checked."""
     webhooks: WebhookSettings = Field(default_factory=WebhookSettings)
     """Webhooks that are taken."""
+    usage: UsageSettings = Field(default_factory=UsageSettings)
+    """How long usage is kept."""
     listen: ListenSettings = Field(default_factory=ListenSettings)
     """Where the facade listens."""
     kubeconfig: Path | None = None

@@ -7,16 +7,49 @@ import click
 
 from cloister_api.commands.options import config_option, finish, settings_of
 from cloister_api.ledger import rotation
-from cloister_api.ledger.database import migrate, open_ledger, place_of
+from cloister_api.ledger.database import migrate, open_ledger, open_to_read, place_of
 from cloister_api.ledger.material import Material, MaterialError
 from cloister_api.settings import ApiSettings
+from cloister_api.usage.upkeep import check
+from cloister_clients.clock import utc_now
 
 __all__ = ["ledger"]
 
 
 @click.group()
 def ledger() -> None:
-    """Care of the ledger: rotate-key."""
+    """Care of the ledger: check, rotate-key."""
+
+
+@ledger.command("check")
+@config_option
+def check_sums(config: Path) -> None:
+    """Prove that sums of usage are the sums of events; facades may go on meanwhile."""
+    found = finish(differences(settings_of(config)))
+    for one in found:
+        click.echo(one)
+    if found:
+        raise click.ClickException(
+            "sums and events differ; keep a copy of the ledger and tell the maintainers"
+        )
+    click.echo("sums are the sums of events")
+
+
+async def differences(settings: ApiSettings) -> list[str]:
+    """Compare sums and events.
+
+    Raises
+    ------
+    LedgerError
+        When the ledger refuses.
+    """
+    place = place_of(settings.ledger)
+    await asyncio.to_thread(migrate, place)
+    engine = open_to_read(place)
+    try:
+        return await asyncio.to_thread(check, engine, utc_now())
+    finally:
+        engine.dispose()
 
 
 @ledger.command("rotate-key")

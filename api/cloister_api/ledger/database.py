@@ -20,7 +20,15 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from cloister_api.settings import LedgerSettings
 
-__all__ = ["LedgerError", "Place", "migrate", "open_ledger", "place_of"]
+__all__ = [
+    "LedgerError",
+    "Place",
+    "migrate",
+    "open_ledger",
+    "open_to_read",
+    "open_writer",
+    "place_of",
+]
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 BUSY_SECONDS = 30
@@ -101,6 +109,52 @@ def open_ledger(place: Place) -> AsyncEngine:
         cursor.execute("PRAGMA foreign_keys=ON")
         cursor.close()
 
+    return engine
+
+
+def open_to_read(place: Place) -> Engine:
+    """Open a ledger for reading a moment of it; no writer waits for that.
+
+    Parameters
+    ----------
+    place
+        Where it lies.
+    """
+    if isinstance(place, URL):
+        return create_engine(place, connect_args={"connect_timeout": CONNECT_SECONDS})
+    engine = create_engine(f"sqlite:///{place}", connect_args={"timeout": BUSY_SECONDS})
+    event.listen(engine, "connect", leave_transactions_to_us)
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        connection.exec_driver_sql("BEGIN")
+
+    return engine
+
+
+def open_writer(place: Place) -> Engine:
+    """Open a ledger for the one thread of a facade that writes usage.
+
+    What is answered to a reporter must outlive the machine's crash: SQLite writes through to the
+    disk at each commit, which one transaction for many reports makes cheap.
+
+    Parameters
+    ----------
+    place
+        Where the ledger lies.
+    """
+    if isinstance(place, URL):
+        connect = {"connect_timeout": CONNECT_SECONDS}
+        return create_engine(place, pool_pre_ping=True, pool_size=1, connect_args=connect)
+    engine = create_engine(f"sqlite:///{place}", connect_args={"timeout": BUSY_SECONDS})
+
+    @event.listens_for(engine, "connect")
+    def prepare(connection: Any, _: object) -> None:
+        connection.isolation_level = None
+        connection.execute("PRAGMA synchronous=FULL")
+        connection.execute("PRAGMA cache_size=-65536")
+
+    event.listen(engine, "begin", begin_for_writing)
     return engine
 
 

@@ -10,9 +10,10 @@ from pathlib import Path
 from sqlalchemy import Column, RowMapping, Table, select, update
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from cloister_api.ledger import apikeys, keys
+from cloister_api.ledger import apikeys, keys, reporters
 from cloister_api.ledger.material import Material
 from cloister_api.ledger.tables import ADMIN_KEYS, API_KEYS
+from cloister_api.ledger.usagetables import REPORTERS
 
 __all__ = ["begin", "finish", "seal_anew"]
 
@@ -22,6 +23,7 @@ PAGE = 500
 SEALED: tuple[tuple[Table, Callable[[RowMapping], str]], ...] = (
     (ADMIN_KEYS, lambda row: keys.seal_context(row["organization"], row["id"])),
     (API_KEYS, lambda row: apikeys.seal_context(row["organization"], row["key_index"])),
+    (REPORTERS, lambda row: reporters.seal_context(row["id"])),
 )
 """Tables with sealed values, and what each value is bound to."""
 

@@ -19,7 +19,6 @@ UNBUILT: tuple[tuple[str, str], ...] = (
     ("POST", "/api/billing/usage/key"),
     ("GET", "/api/billing/time-series"),
     ("GET", "/api/billing/transactions"),
-    ("POST", "/api/internal/usage-reports"),
     ("POST", "/api/webhooks/stripe"),
 )
 """Method and path of each."""

@@ -39,6 +39,7 @@ def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
         ({"ledger": {"path": "x"}}, "ledger.keyMaterial is missing"),
         ({"ledger": {"keyMaterial": "k"}}, "ledger: name either path"),
         ({"ledger": {"path": "x", "urlFile": "y", "keyMaterial": "k"}}, "ledger: name either path"),
+        ({"usage": {"eventDays": 90}}, r"usage\.eventDays"),
         ({"listen": {"port": 70000}}, "listen.port"),
         ({"listen": {"ports": 1}}, "listen.ports is not a setting"),
         ({"sources": {"kind": "svn"}}, "sources.kind"),

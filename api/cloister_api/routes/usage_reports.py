@@ -1,0 +1,25 @@
+"""/api/internal/usage-reports: usage as reporters sign it (client contract, section 4)."""
+
+import msgspec
+from fastapi import APIRouter, Request, Response
+
+from cloister_api.routes.request import answer, context_of
+from cloister_api.usage.ingest import PATH
+
+__all__ = ["router"]
+
+router = APIRouter(tags=["usage"])
+
+
+@router.post(PATH)
+async def take_report(request: Request) -> Response:
+    """Take a report; the answer names the events that were not taken."""
+    body = await request.body()
+    taken = await context_of(request).accounts.ingest.take(request.headers, body)
+    return answer(
+        {
+            "accepted": taken.accepted,
+            "duplicates": taken.duplicates,
+            "rejected": [msgspec.structs.asdict(one) for one in taken.rejected],
+        }
+    )

@@ -1,0 +1,241 @@
+"""A report of usage and its events: what is taken and what is refused, as pure decisions.
+
+Source: client contract, section 4, "Usage ingest". A report that is none is refused whole; an
+event that breaks a rule is refused by its place, and the others are taken.
+"""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Annotated
+
+import msgspec
+
+from cloister_api.errors import ApiError, bad_request
+
+__all__ = ["MAX_EVENTS", "Counted", "Rejected", "Report", "judged", "read_report"]
+
+MAX_EVENTS = 1_000
+"""Events in one report."""
+DAYS_BACK = 90
+"""How old an event may be."""
+BACK_US = DAYS_BACK * 86_400_000_000
+AHEAD_US = 600_000_000
+"""How far ahead the clock of a reporter may be, in microseconds."""
+LARGEST = 1_000_000_000
+"""Largest quantity of one meter in one event."""
+ATTRIBUTE_BYTES = 4_096
+"""Largest attributes that are kept beside the model."""
+
+Word = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
+Identifier = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+Quantity = Annotated[int, msgspec.Meta(ge=0, le=LARGEST)]
+Moment = Annotated[datetime, msgspec.Meta(tz=True)]
+
+
+ABSENT = msgspec.Raw(b"")
+
+
+class Operation(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    """What was done."""
+
+    service: Word
+    """Service, such as ``router``."""
+    name: Word
+    """Operation, such as ``model_request``."""
+
+
+class Meter(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    """How much of what."""
+
+    name: Word
+    """Meter, such as ``input_tokens``."""
+    quantity: Quantity
+    """How much."""
+
+
+class Event(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    """An event as it is reported."""
+
+    event_id: Identifier
+    """Identifier by which it counts once."""
+    occurred_at: Moment
+    """When it happened."""
+    operation: Operation
+    """What was done."""
+    meters: Annotated[list[Meter], msgspec.Meta(max_length=32)]
+    """How much of what."""
+    request_id: Annotated[str, msgspec.Meta(max_length=200)] | None = None
+    """Identifier of the request; None = not told."""
+    api_key: Annotated[str, msgspec.Meta(max_length=500)] | None = None
+    """Regular key that pays; None = none, the event stays unattributed."""
+    customer_requests: Quantity | None = None
+    """Requests of the customer; None = 1. An inner request counts 0."""
+    attributes: msgspec.Raw = ABSENT
+    """Object with ``model`` and whatever else describes it; empty and ``null`` = nothing."""
+
+
+class Attributes(msgspec.Struct, gc=False):
+    """What is read of the attributes; the rest is kept as it came."""
+
+    model: Annotated[str, msgspec.Meta(max_length=253)] = ""
+    """Model; empty = none."""
+
+
+class Report(msgspec.Struct, forbid_unknown_fields=True):
+    """A report: events that were sent together."""
+
+    delivery_id: Identifier
+    """Identifier of the delivery, the nonce of its signature."""
+    events: Annotated[list[msgspec.Raw], msgspec.Meta(max_length=MAX_EVENTS)]
+    """Events, not judged yet."""
+
+
+class Rejected(msgspec.Struct):
+    """An event that was not taken."""
+
+    index: int
+    """Its place in the report."""
+    reason: str
+    """What is wrong."""
+
+
+REPORTS = msgspec.json.Decoder(Report)
+EVENTS = msgspec.json.Decoder(Event)
+ATTRIBUTES = msgspec.json.Decoder(Attributes)
+
+
+def read_report(body: bytes) -> Report:
+    """Read a report without its events.
+
+    Raises
+    ------
+    ApiError
+        400 when it is none.
+    """
+    try:
+        report = REPORTS.decode(body)
+    except msgspec.ValidationError as error:
+        raise bad_request("", f"the report does not have its form: {error}") from error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ApiError(400, "BAD_REQUEST", "the body is not JSON") from error
+    if "\x00" in report.delivery_id:
+        raise bad_request("delivery_id", "delivery_id holds the character NUL")
+    return report
+
+
+@dataclass(slots=True)
+class Counted:
+    """An event that is taken, in the form in which it is counted."""
+
+    event_id: str
+    """Identifier by which it counts once."""
+    at: int
+    """When it happened, in microseconds."""
+    service: str
+    """Service of the operation."""
+    operation: str
+    """Operation."""
+    model: str
+    """Model; empty = none."""
+    api_key: str | None = field(repr=False)
+    """Key that pays; None = none."""
+    tokens: tuple[int, int, int]
+    """Input, output and cached input tokens."""
+    requests: int
+    """Requests of the customer."""
+    others: dict[str, int] | None
+    """Quantities of other meters; None = none."""
+    request_id: str | None
+    """Identifier of the request; None = not told."""
+    attributes: str | None
+    """Attributes as they came, JSON; None = none, or too many to keep."""
+
+
+class RefusedError(Exception):
+    """An event is not taken; the message says why."""
+
+
+def judged(report: Report, now_us: int) -> tuple[list[Counted], list[Rejected]]:
+    """Judge the events of a report.
+
+    Parameters
+    ----------
+    report
+        The report.
+    now_us
+        Present time in microseconds.
+
+    Returns
+    -------
+    tuple
+        Events that are taken, and those that are not.
+    """
+    taken: list[Counted] = []
+    refused: list[Rejected] = []
+    for index, raw in enumerate(report.events):
+        try:
+            taken.append(counted(EVENTS.decode(raw), now_us))
+        except (msgspec.MsgspecError, RefusedError, UnicodeDecodeError, RecursionError) as error:
+            refused.append(Rejected(index, str(error)))
+    return taken, refused
+
+
+def counted(event: Event, now_us: int) -> Counted:
+    """Answer an event in the form in which it is counted.
+
+    Raises
+    ------
+    RefusedError, msgspec.MsgspecError
+        When it breaks a rule.
+    """
+    at = round(event.occurred_at.timestamp() * 1_000_000)
+    if at < now_us - BACK_US:
+        raise RefusedError(f"occurred_at is more than {DAYS_BACK} days ago")
+    if at > now_us + AHEAD_US:
+        raise RefusedError("occurred_at is more than 10 minutes ahead; set the reporter's clock")
+    tokens, others = quantities(event.meters)
+    model, kept = "", None
+    if len(event.attributes) and bytes(event.attributes) != b"null":
+        model = ATTRIBUTES.decode(event.attributes).model
+        if len(event.attributes) <= ATTRIBUTE_BYTES:
+            kept = bytes(event.attributes).decode()
+    service, name = event.operation.service, event.operation.name
+    for text in (service, name, model, event.request_id or ""):
+        if "\x00" in text:
+            raise RefusedError("operation, model and request_id must not hold the character NUL")
+    return Counted(
+        event.event_id,
+        at,
+        service,
+        name,
+        model,
+        event.api_key,
+        tokens,
+        1 if event.customer_requests is None else event.customer_requests,
+        others,
+        event.request_id,
+        kept,
+    )
+
+
+def quantities(meters: list[Meter]) -> tuple[tuple[int, int, int], dict[str, int] | None]:
+    """Answer the tokens and the quantities of other meters.
+
+    Raises
+    ------
+    RefusedError
+        When a meter stands twice, or more is cached than went in.
+    """
+    found: dict[str, int] = {}
+    for meter in meters:
+        if meter.name in found:
+            raise RefusedError(f"the meter {meter.name} stands twice")
+        found[meter.name] = meter.quantity
+    given = found.pop("input_tokens", 0)
+    made = found.pop("output_tokens", 0)
+    cached = found.pop("cached_input_tokens", 0)
+    if cached > given:
+        raise RefusedError(
+            "cached_input_tokens are more than input_tokens, of which they are a part"
+        )
+    return (given, made, cached), found or None

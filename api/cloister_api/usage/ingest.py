@@ -1,0 +1,170 @@
+"""Takes reports of usage: who sent them, what counts, and one transaction for many of them.
+
+A report is answered after its events are committed. When more wait than may, reports are refused
+with 429 before their events are looked at; the reporter keeps them and tries again.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from cloister_api.errors import ApiError, bad_request, unavailable
+from cloister_api.ledger.reporters import Reporters
+from cloister_api.usage.events import Rejected, judged, read_report
+from cloister_api.usage.signature import WRONG, Signed, refused
+from cloister_api.usage.writer import Delivery, Outcome, Writer
+from cloister_clients.clock import Clock
+
+__all__ = ["PATH", "Ingest", "Taken"]
+
+logger = logging.getLogger(__name__)
+
+PATH = "/api/internal/usage-reports"
+"""Path of the endpoint, which is signed."""
+TRANSACTION_EVENTS = 20_000
+"""Events that one transaction takes, about."""
+WAITING_EVENTS = 60_000
+"""Events that may wait for their transaction before reports are refused."""
+BUSY = ApiError(
+    429, "RATE_LIMITED", "more usage waits to be written than may; send it again", retry_after=1
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What became of a report."""
+
+    accepted: int
+    """Events that count now."""
+    duplicates: int
+    """Events that counted before."""
+    rejected: list[Rejected]
+    """Events that were not taken."""
+
+
+@dataclass(slots=True)
+class Waiting:
+    """A report that waits for its transaction."""
+
+    delivery: Delivery
+    """The report."""
+    done: "asyncio.Future[Outcome]" = field(repr=False)
+    """Its outcome."""
+
+
+class Ingest:
+    """The endpoint's work."""
+
+    def __init__(self, reporters: Reporters, writer: Writer, service: str, clock: Clock) -> None:
+        self._reporters = reporters
+        self._writer = writer
+        self._service = service
+        self._clock = clock
+        self._queue: deque[Waiting] = deque()
+        self._count = 0
+        self._arrived = asyncio.Event()
+
+    async def take(self, headers: Mapping[str, str], body: bytes) -> Taken:
+        """Take a report, and answer when its events are committed.
+
+        Parameters
+        ----------
+        headers
+            Headers of the request, by names in lower case.
+        body
+            Its body.
+
+        Raises
+        ------
+        ApiError
+            400 when it is no report, 401 when its signature is wrong, 429 when too much waits,
+            503 when the ledger does not take it.
+        """
+        if self._count >= WAITING_EVENTS:
+            raise BUSY
+        now = self._clock()
+        signed = Signed.of(headers, self._service)
+        signed.check_time(now)
+        reporter = await self._reporters.find(signed.reporter)
+        if reporter is None or reporter.secret is None:
+            raise WRONG
+        digest = signed.check(reporter.secret, "POST", PATH, body)
+        report = read_report(body)
+        if report.delivery_id != signed.nonce:
+            raise bad_request("delivery_id", "delivery_id is not the nonce that was signed")
+        received = round(now.timestamp() * 1_000_000)
+        events, rejected = judged(report, received)
+        outcome = await self._written(Delivery(reporter.id, signed.nonce, digest, received, events))
+        if outcome.reused:
+            raise refused("the nonce was used with another body; make a new delivery_id")
+        return Taken(outcome.accepted, outcome.duplicates, rejected)
+
+    async def _written(self, delivery: Delivery) -> Outcome:
+        """Put a report into the queue and wait for its transaction."""
+        waiting = Waiting(delivery, asyncio.get_running_loop().create_future())
+        self._queue.append(waiting)
+        self._count += weight(waiting)
+        self._arrived.set()
+        return await waiting.done
+
+    async def run(self) -> None:
+        """Write what waits, until cancelled; what is being written then is still finished."""
+        try:
+            while True:
+                await self._arrived.wait()
+                batch = self._next()
+                if batch:
+                    await asyncio.shield(self._write(batch))
+                else:
+                    self._arrived.clear()
+        finally:
+            for waiting in self._queue:
+                if not waiting.done.done():
+                    waiting.done.set_exception(unavailable("the facade ends; send it again"))
+
+    def _next(self) -> list[Waiting]:
+        batch: list[Waiting] = []
+        count = 0
+        while self._queue and count < TRANSACTION_EVENTS:
+            batch.append(self._queue.popleft())
+            count += weight(batch[-1])
+        return batch
+
+    async def _write(self, batch: list[Waiting]) -> None:
+        """Write reports together; when that fails, each on its own."""
+        try:
+            outcomes = await asyncio.to_thread(
+                self._writer.write, [waiting.delivery for waiting in batch]
+            )
+        except SQLAlchemyError:
+            logger.exception("%d reports of usage could not be written together", len(batch))
+            for waiting in batch:
+                await self._write_alone(waiting)
+        else:
+            for waiting, outcome in zip(batch, outcomes, strict=True):
+                if not waiting.done.done():
+                    waiting.done.set_result(outcome)
+        finally:
+            self._count -= sum(map(weight, batch))
+
+    async def _write_alone(self, waiting: Waiting) -> None:
+        try:
+            (outcome,) = await asyncio.to_thread(self._writer.write, [waiting.delivery])
+        except SQLAlchemyError:
+            logger.exception("a report of %s could not be written", waiting.delivery.reporter)
+            if not waiting.done.done():
+                waiting.done.set_exception(
+                    unavailable("the ledger does not take the report at present; send it again")
+                )
+        else:
+            if not waiting.done.done():
+                waiting.done.set_result(outcome)
+
+
+def weight(waiting: Waiting) -> int:
+    """Answer what a report counts for in the queue; an empty one is not free."""
+    return max(1, len(waiting.delivery.events))

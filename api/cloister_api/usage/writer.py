@@ -1,0 +1,297 @@
+"""Writes reports into the ledger: events, their sums, and what keys used, in one transaction.
+
+Runs in a thread of its own; one transaction takes many reports. Every writer counts up the counter
+``usage`` first, so that writers follow each other: no deadlock, and nothing is counted twice.
+"""
+
+import hashlib
+import json
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, Engine, select, update
+from sqlalchemy.exc import IntegrityError
+
+from cloister_api.ledger.bulk import add_to_sums, insert_rows, known
+from cloister_api.ledger.material import Sealing
+from cloister_api.ledger.pricelists import price_count, read_all
+from cloister_api.ledger.tables import API_KEYS, KEY_TOTALS, SEQUENCES
+from cloister_api.ledger.usagetables import DELIVERIES, EVENTS, NAMES, POINTS, ROLLUPS, SUMS
+from cloister_api.usage.events import Counted
+from cloister_api.usage.levels import Collected, Place, Sums, add
+from cloister_api.usage.prices import Prices, cost_of
+
+__all__ = ["Delivery", "Outcome", "Writer"]
+
+EVENT_COLUMNS = (
+    "event_key",
+    "occurred_at",
+    "received_at",
+    "reporter",
+    "organization",
+    "key_id",
+    "key_index",
+    "operation",
+    "model",
+    *SUMS,
+    "price_version",
+    "request_id",
+    "attributes",
+    "meters",
+)
+KEPT_KEYS = 200_000
+"""Keys whose organization is remembered at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """A report whose signature was right, with the events that are taken."""
+
+    reporter: str
+    """Who sent it."""
+    nonce: str
+    """Its nonce."""
+    digest: bytes
+    """SHA-256 of its body."""
+    received_at: int
+    """When it came, in microseconds."""
+    events: list[Counted]
+    """Events that are taken."""
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What became of a report."""
+
+    reused: bool = False
+    """Whether its nonce was used before with another body: nothing of it was taken."""
+    accepted: int = 0
+    """Events that count now."""
+    duplicates: int = 0
+    """Events that counted before."""
+
+
+Admitted = list[tuple[Delivery, bytes, Counted]]
+"""Events that were never counted, each with its report and what it is known by."""
+
+
+class Writer:
+    """Writes reports."""
+
+    def __init__(self, engine: Engine, material: Sealing) -> None:
+        self._engine = engine
+        self._material = material
+        self._names: dict[tuple[str, str], int] = {}
+        self._keys: dict[bytes, tuple[int, int]] = {}
+        self._prices = Prices.none()
+        self._price_count = 0
+
+    def write(self, deliveries: Sequence[Delivery]) -> list[Outcome]:
+        """Write reports in one transaction: all of them count, or none does.
+
+        Parameters
+        ----------
+        deliveries
+            The reports.
+
+        Returns
+        -------
+        list of Outcome
+            What became of each.
+        """
+        try:
+            with self._engine.begin() as connection:
+                return self._write(connection, deliveries)
+        except BaseException:
+            # Numbers that this transaction gave out do not exist.
+            self._names.clear()
+            self._keys.clear()
+            raise
+
+    def _write(self, connection: Connection, deliveries: Sequence[Delivery]) -> list[Outcome]:
+        usage = SEQUENCES.c.name == "usage"
+        connection.execute(update(SEQUENCES).where(usage).values(value=SEQUENCES.c.value + 1))
+        change = connection.execute(select(SEQUENCES.c.value).where(usage)).scalar_one()
+        if (count := price_count(connection)) != self._price_count:
+            self._prices, self._price_count = read_all(connection), count
+        outcomes = [Outcome() for _ in deliveries]
+        fresh = []
+        for delivery, outcome in zip(deliveries, outcomes, strict=True):
+            outcome.reused = not note_nonce(connection, delivery)
+            if not outcome.reused:
+                fresh.append((delivery, outcome))
+        admitted = admit(fresh, frozenset())
+        self._learn(connection, admitted)
+        rows, collected = self._rows(admitted)
+        if not inserted(connection, rows):
+            # At least one event was counted before: leave out all that were.
+            seen = known(connection, EVENTS, "event_key", [key for _, key, _ in admitted])
+            rows, collected = self._rows(admit(fresh, seen))
+            insert_rows(connection, EVENTS, EVENT_COLUMNS, rows)
+        write_sums(connection, collected, change)
+        return outcomes
+
+    def _rows(self, admitted: Admitted) -> tuple[list[tuple[Any, ...]], Collected]:
+        """Answer the rows of events, and their sums."""
+        rows: list[tuple[Any, ...]] = []
+        collected = Collected()
+        owners = {
+            text: (index, self._keys.get(index)) for text, index in self._indexes(admitted).items()
+        }
+        names = self._names
+        for delivery, key, event in admitted:
+            index, owner = owners.get(event.api_key or "", (None, None))
+            model = names["model", event.model]
+            values, version = self._values(event)
+            rows.append(
+                (
+                    key,
+                    event.at,
+                    delivery.received_at,
+                    delivery.reporter,
+                    owner and owner[1],
+                    owner and owner[0],
+                    index if owner is None else None,
+                    names["operation", f"{event.service}/{event.operation}"],
+                    model,
+                    *values,
+                    version,
+                    event.request_id,
+                    event.attributes,
+                    json.dumps(event.others) if event.others else None,
+                )
+            )
+            if owner is not None:
+                collected.add(owner, model, event.at, delivery.received_at, values)
+        return rows, collected
+
+    def _values(self, event: Counted) -> tuple[tuple[int, int, int, int, int], int | None]:
+        """Answer what an event adds to sums, and the version of its price."""
+        prices = self._prices.at(event.at)
+        if prices is None:
+            return (*event.tokens, event.requests, 0), None
+        rates = prices.rates(event.service, event.operation, event.model)
+        cost = cost_of(rates, event.tokens, event.requests, event.others)
+        return (*event.tokens, event.requests, cost), prices.version
+
+    def _indexes(self, admitted: Admitted) -> dict[str, bytes]:
+        """Answer the index of each key that events name."""
+        return {
+            text: self._material.index(text)
+            for text in {event.api_key for _, _, event in admitted if event.api_key}
+        }
+
+    def _learn(self, connection: Connection, admitted: Admitted) -> None:
+        """Learn numbers of keys, organizations, models and operations."""
+        names = {("operation", f"{event.service}/{event.operation}") for *_, event in admitted}
+        names |= {("model", event.model) for *_, event in admitted}
+        self._number(connection, names)
+        self._learn_keys(connection, set(self._indexes(admitted).values()))
+
+    def _learn_keys(self, connection: Connection, indexes: set[bytes]) -> None:
+        """Learn which keys the indexes belong to, deleted ones as well."""
+        missing = sorted(indexes - self._keys.keys())
+        if len(self._keys) > KEPT_KEYS:
+            self._keys.clear()
+            missing = sorted(indexes)
+        for begin in range(0, len(missing), 1_000):
+            page = missing[begin : begin + 1_000]
+            rows = connection.execute(
+                select(API_KEYS.c.key_index, API_KEYS.c.id, API_KEYS.c.organization_id).where(
+                    API_KEYS.c.key_index.in_(page)
+                )
+            ).all()
+            self._number(connection, {("organization", row.organization_id) for row in rows})
+            for row in rows:
+                number = self._names["organization", row.organization_id]
+                self._keys[row.key_index] = (row.id, number)
+
+    def _number(self, connection: Connection, names: set[tuple[str, str]]) -> None:
+        """Give each name a number, once."""
+        for kind, name in sorted(names - self._names.keys()):
+            same = (NAMES.c.kind == kind) & (NAMES.c.name == name)
+            found = connection.execute(select(NAMES.c.id).where(same)).scalar()
+            if found is None:
+                made = NAMES.insert().values(kind=kind, name=name).returning(NAMES.c.id)
+                found = connection.execute(made).scalar_one()
+            self._names[kind, name] = found
+
+
+def admit(fresh: list[tuple[Delivery, Outcome]], seen: Collection[bytes]) -> Admitted:
+    """Answer the events that were never counted, each once, and note how many of each report.
+
+    Parameters
+    ----------
+    fresh
+        Reports and their outcomes.
+    seen
+        What events that were counted before are known by.
+    """
+    admitted: Admitted = []
+    here = set(seen)
+    for delivery, outcome in fresh:
+        outcome.accepted = outcome.duplicates = 0
+        for event in delivery.events:
+            key = event_key(event.event_id)
+            if key in here:
+                outcome.duplicates += 1
+                continue
+            here.add(key)
+            outcome.accepted += 1
+            admitted.append((delivery, key, event))
+    return admitted
+
+
+def inserted(connection: Connection, rows: list[tuple[Any, ...]]) -> bool:
+    """Insert events as if none was counted before; False = one was, and nothing is inserted.
+
+    Retries are rare, so that looking for them first would cost each event a search.
+    """
+    try:
+        with connection.begin_nested():
+            insert_rows(connection, EVENTS, EVENT_COLUMNS, rows)
+    except IntegrityError:
+        return False
+    return True
+
+
+def write_sums(connection: Connection, collected: Collected, change: int) -> None:
+    """Add collected sums to the ledger's."""
+    place = ("level", "organization", "bucket")
+    rollups: list[tuple[int, ...]] = []
+    points: dict[Place, Sums] = {}
+    totals: dict[Place, Sums] = {}
+    for level, sums in collected.folded():
+        seconds = level.seconds
+        for (organization, begin, key, model), values in sums.items():
+            rollups.append((seconds, organization, begin, key, model, *values))
+            add(points, (seconds, organization, begin, model), values)
+            if level.keep is None:
+                add(totals, (key, 0, 0, 0), values)
+    rows = [(*key, *values) for key, values in points.items()]
+    used = [(key[0], *values, change) for key, values in totals.items()]
+    add_to_sums(connection, ROLLUPS, (*place, "key_id", "model"), SUMS, rollups)
+    add_to_sums(connection, POINTS, (*place, "model"), SUMS, rows)
+    add_to_sums(connection, KEY_TOTALS, ("key_id",), SUMS, used, replaced=("change",))
+
+
+def note_nonce(connection: Connection, delivery: Delivery) -> bool:
+    """Note the nonce of a report; False = it was used with another body."""
+    same = (DELIVERIES.c.reporter == delivery.reporter) & (DELIVERIES.c.nonce == delivery.nonce)
+    digest = connection.execute(select(DELIVERIES.c.digest).where(same)).scalar()
+    if digest is None:
+        row = {
+            "reporter": delivery.reporter,
+            "nonce": delivery.nonce,
+            "digest": delivery.digest,
+            "received_at": delivery.received_at,
+        }
+        connection.execute(DELIVERIES.insert().values(row))
+        return True
+    return bool(digest == delivery.digest)
+
+
+def event_key(event_id: str) -> bytes:
+    """Answer what an event is known by: a short digest of its identifier."""
+    return hashlib.blake2b(event_id.encode(), digest_size=16).digest()
