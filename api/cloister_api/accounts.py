@@ -26,6 +26,7 @@ from cloister_api.ledger.reporters import Reporters
 from cloister_api.services.keys import Keys
 from cloister_api.settings import ApiSettings
 from cloister_api.usage.ingest import Ingest
+from cloister_api.usage.queries import Usage
 from cloister_api.usage.upkeep import prune
 from cloister_api.usage.writer import Writer
 from cloister_api.views import Views
@@ -55,6 +56,8 @@ class Accounts:
     """The model catalog."""
     ingest: Ingest
     """Reports of usage."""
+    usage: Usage
+    """Questions about usage."""
     pruning: Callable[[], Coroutine[None, None, None]]
     """Deletes what is too old, until cancelled."""
 
@@ -119,6 +122,7 @@ async def accounts(
             material=material,
             catalog=catalog,
             ingest=Ingest(reporters, Writer(writing, material), settings.service, clock),
+            usage=Usage(engine),
             pruning=partial(keep_pruned, engine, clock, settings.usage.event_days),
         )
     finally:

@@ -22,6 +22,7 @@ from cloister_api.errors import (
 from cloister_api.middleware import Gate
 from cloister_api.principal import Principal
 from cloister_api.routes import (
+    billing,
     catalog,
     certificates,
     containers,
@@ -54,6 +55,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     ssh_keys.router,
     registry_credentials.router,
     usage_reports.router,
+    billing.router,
     webhooks.router,
     unbuilt.router,
     health.router,

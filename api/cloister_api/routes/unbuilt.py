@@ -15,10 +15,6 @@ UNBUILT: tuple[tuple[str, str], ...] = (
     ("POST", "/api/domains"),
     ("POST", "/api/domains/{domain}/verify"),
     ("DELETE", "/api/domains/{domain}"),
-    ("GET", "/api/billing/usage"),
-    ("POST", "/api/billing/usage/key"),
-    ("GET", "/api/billing/time-series"),
-    ("GET", "/api/billing/transactions"),
     ("POST", "/api/webhooks/stripe"),
 )
 """Method and path of each."""

@@ -3,10 +3,23 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-__all__ = ["DAY", "HOUR", "LEVELS", "Collected", "Level", "Place", "Sums", "add", "counted_from"]
+__all__ = [
+    "DAY",
+    "EVER",
+    "HOUR",
+    "LEVELS",
+    "Collected",
+    "Level",
+    "Place",
+    "Sums",
+    "add",
+    "counted_from",
+]
 
 HOUR = 3_600
 DAY = 86_400
+EVER = 2_000_000_000
+"""A bucket that holds everything until the year 2033, and the next one what comes then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +38,11 @@ LEVELS = (
     Level(900, 3 * DAY),
     Level(HOUR, 40 * DAY),
     Level(DAY, None),
+    Level(EVER, None),
 )
 """All sizes. Windows up to 30 minutes read the first, one hour the second, a day the third, weeks
-and a month the fourth, longer ones the last."""
+and a month the fourth, longer ones the fifth, all
+time the last."""
 
 Sums = list[int]
 """Input, output and cached input tokens, requests, nano-dollars."""

@@ -20,7 +20,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from cloister_api.ledger.tables import KEY_TOTALS, SEQUENCES
 from cloister_api.ledger.usagetables import DELIVERIES, EVENTS, NAMES, POINTS, ROLLUPS, SUMS
-from cloister_api.usage.levels import DAY, LEVELS, Level
+from cloister_api.usage.levels import DAY, EVER, LEVELS, Level
 
 __all__ = ["check", "prune"]
 
@@ -148,14 +148,15 @@ def level_differences(
 
 
 def total_differences(connection: Connection) -> Iterator[str]:
-    """Find keys whose totals are not the sums of their days."""
-    days = (
-        select(ROLLUPS.c.key_id, *added(ROLLUPS))
-        .where(ROLLUPS.c.level == DAY)
-        .group_by(ROLLUPS.c.key_id)
-    )
+    """Find keys whose totals are not their sums by day, or not their sums of all time."""
     totals = select(KEY_TOTALS.c.key_id, *(KEY_TOTALS.c[name] for name in SUMS))
-    yield from compared(connection, days, totals, "totals of keys: days and totals")
+    for size, name in ((DAY, "days"), (EVER, "all time")):
+        sums = (
+            select(ROLLUPS.c.key_id, *added(ROLLUPS))
+            .where(ROLLUPS.c.level == size)
+            .group_by(ROLLUPS.c.key_id)
+        )
+        yield from compared(connection, sums, totals, f"totals of keys: {name} and totals")
 
 
 def added(table: Table) -> list[Any]:

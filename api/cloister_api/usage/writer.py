@@ -19,7 +19,7 @@ from cloister_api.ledger.pricelists import price_count, read_all
 from cloister_api.ledger.tables import API_KEYS, KEY_TOTALS, SEQUENCES
 from cloister_api.ledger.usagetables import DELIVERIES, EVENTS, NAMES, POINTS, ROLLUPS, SUMS
 from cloister_api.usage.events import Counted
-from cloister_api.usage.levels import Collected, Place, Sums, add
+from cloister_api.usage.levels import EVER, Collected, Place, Sums, add
 from cloister_api.usage.prices import Prices, cost_of
 
 __all__ = ["Delivery", "Outcome", "Writer"]
@@ -267,7 +267,7 @@ def write_sums(connection: Connection, collected: Collected, change: int) -> Non
         for (organization, begin, key, model), values in sums.items():
             rollups.append((seconds, organization, begin, key, model, *values))
             add(points, (seconds, organization, begin, model), values)
-            if level.keep is None:
+            if level.seconds == EVER:
                 add(totals, (key, 0, 0, 0), values)
     rows = [(*key, *values) for key, values in points.items()]
     used = [(key[0], *values, change) for key, values in totals.items()]

@@ -18,6 +18,7 @@ from cloister_api.ledger.material import Material
 from cloister_api.ledger.pricelists import import_prices
 from cloister_api.ledger.tables import KEY_TOTALS
 from cloister_api.ledger.usagetables import EVENTS, NAMES, POINTS, ROLLUPS
+from cloister_api.usage.levels import EVER
 from cloister_api.usage.prices import Price
 from cloister_api.usage.upkeep import check, prune
 from cloister_api.usage.writer import Delivery
@@ -84,7 +85,7 @@ async def test_an_event_counts_in_every_sum(
         points = (await connection.execute(select(POINTS).order_by(POINTS.c.level))).all()
         (row,) = (await connection.execute(select(EVENTS))).mappings().all()
     second = int(at.timestamp())
-    sizes = (5, 60, 900, 3600, 86400)
+    sizes = (5, 60, 900, 3600, 86400, EVER)
     assert [(one.level, one.bucket) for one in levels] == [(n, second // n * n) for n in sizes]
     assert [(one.level, one.bucket) for one in points] == [(n, second // n * n) for n in sizes]
     assert all((one.key_id, one.input_tokens) == (key.id, 100) for one in levels)
@@ -150,7 +151,7 @@ async def test_late_events_land_in_their_own_buckets(
     async with engine.connect() as connection:
         query = select(ROLLUPS.c.level, func.count()).group_by(ROLLUPS.c.level)
         counts = {row[0]: row[1] for row in (await connection.execute(query)).all()}
-    assert counts == {5: 1, 60: 2, 900: 3, 3600: 4, 86400: 4}
+    assert counts == {5: 1, 60: 2, 900: 3, 3600: 4, 86400: 4, EVER: 1}
     assert differences(place) == []
 
 
@@ -188,7 +189,7 @@ async def test_what_is_too_old_is_deleted_and_sums_by_day_stay(
         query = select(ROLLUPS.c.level).order_by(ROLLUPS.c.level, ROLLUPS.c.bucket)
         levels = [row.level for row in (await connection.execute(query)).all()]
         nonces = (await connection.execute(text("SELECT nonce FROM deliveries"))).all()
-    assert levels == [5, 60, 900, 3600, 86400, 86400]
+    assert levels == [5, 60, 900, 3600, 86400, 86400, EVER]
     assert [row.nonce for row in nonces] == ["d2"]
     assert await totals(engine) == {"ci": (200, 20, 0, 2, 0)}
     assert differences(place) == []

@@ -1,0 +1,251 @@
+"""Questions about usage, answered from the sums: by window, by key, over time.
+
+Source: spec, "Aggregated usage", "Usage of one key", "Time series". Keys are told by their names;
+two keys of one name, such as a deleted one and its successor, are summed under it.
+"""
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import BigInteger, Select, func, select, union_all
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from cloister_api.ledger.tables import API_KEYS
+from cloister_api.ledger.usagetables import NAMES, POINTS, ROLLUPS, SUMS
+from cloister_api.usage.levels import DAY, EVER, LEVELS
+from cloister_api.usage.windows import Span, Window, cover, duration_text, span_of
+
+__all__ = ["Usage"]
+
+NANO = 1_000_000_000
+UNNAMED = "unknown"
+"""Name of the model of events that tell none."""
+SIZES = tuple(level.seconds for level in reversed(LEVELS) if level.seconds <= DAY)
+
+
+class Sum:
+    """What is added up."""
+
+    __slots__ = ("cost", "input", "output", "requests")
+
+    def __init__(self) -> None:
+        self.input = self.output = self.requests = self.cost = 0
+
+    def add(self, given: int, made: int, requests: int, cost: int) -> None:
+        """Add."""
+        self.input += given
+        self.output += made
+        self.requests += requests
+        self.cost += cost
+
+    def counts(self, prefix: str = "") -> dict[str, Any]:
+        """Answer the counts under names of the API."""
+        return {
+            f"{prefix}tokens": self.input + self.output,
+            f"{prefix}input_tokens": self.input,
+            f"{prefix}output_tokens": self.output,
+            f"{prefix}requests": self.requests,
+        }
+
+    @property
+    def dollars(self) -> float:
+        """Cost in dollars."""
+        return self.cost / NANO
+
+
+class Usage:
+    """Answers questions."""
+
+    def __init__(self, engine: AsyncEngine) -> None:
+        self._engine = engine
+
+    async def aggregated(
+        self, organization_id: str, window: Window | None, now: datetime
+    ) -> dict[str, Any]:
+        """Answer what an organization used, by key and model.
+
+        Parameters
+        ----------
+        organization_id
+            Identifier of the Organization.
+        window
+            The window; None = all time.
+        now
+            Present time in UTC.
+        """
+        async with self._engine.connect() as connection:
+            number = await number_of(connection, organization_id)
+            parts = ranges(window, now)
+            query = summed(number, parts, ("key_id", "model"))
+            rows = (await connection.execute(query)).all() if number is not None else []
+            models = await models_of(connection, {row.model for row in rows})
+            names = await key_names(connection, organization_id)
+        total = Sum()
+        keys: dict[str, Sum] = {}
+        by_model: dict[str, dict[str, Sum]] = {}
+        for key_id, model, *values in rows:
+            name = names[key_id]
+            if name not in keys:
+                keys[name], by_model[name] = Sum(), {}
+            own = by_model[name].setdefault(models[model], Sum())
+            for one in (total, keys[name], own):
+                one.add(*values)
+        return {
+            **total.counts(),
+            "cost": total.dollars,
+            "keys": {
+                name: {
+                    **one.counts("total_"),
+                    "cost": one.dollars,
+                    "models": {
+                        model: {**each.counts(), "cost": each.dollars}
+                        for model, each in sorted(by_model[name].items())
+                    },
+                }
+                for name, one in sorted(keys.items())
+            },
+        }
+
+    async def of_key(
+        self, organization_id: str, key_id: int, window: Window | None, now: datetime
+    ) -> dict[str, Any]:
+        """Answer what one key used.
+
+        Parameters
+        ----------
+        organization_id
+            Identifier of the Organization.
+        key_id
+            Number of the key.
+        window
+            The window; None = all time.
+        now
+            Present time in UTC.
+        """
+        found = Sum()
+        async with self._engine.connect() as connection:
+            number = await number_of(connection, organization_id)
+            if number is not None:
+                query = summed(number, ranges(window, now), ("key_id",), key_id)
+                for _, *values in (await connection.execute(query)).all():
+                    found.add(*values)
+        return {
+            "prompt_tokens": found.input,
+            "completion_tokens": found.output,
+            "requests": found.requests,
+            "cost": found.dollars,
+        }
+
+    async def series(self, organization_id: str, window: Window, now: datetime) -> dict[str, Any]:
+        """Answer what an organization used over time, by model.
+
+        Parameters
+        ----------
+        organization_id
+            Identifier of the Organization.
+        window
+            The window.
+        now
+            Present time in UTC.
+        """
+        span = span_of(window, now)
+        async with self._engine.connect() as connection:
+            number = await number_of(connection, organization_id)
+            query = points_of(number, window, span)
+            rows = (await connection.execute(query)).all() if number is not None else []
+            names = await models_of(connection, {row.model for row in rows})
+        totals = {begin: Sum() for begin in span.points}
+        models: dict[int, dict[str, Sum]] = {begin: {} for begin in span.points}
+        for begin, model, *values in rows:
+            totals[begin].add(*values)
+            models[begin].setdefault(names[model], Sum()).add(*values)
+        return {
+            "data_points": [
+                {
+                    "time": datetime.fromtimestamp(begin, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+                    **totals[begin].counts(),
+                    "models": {name: one.counts() for name, one in sorted(models[begin].items())},
+                }
+                for begin in span.points
+            ],
+            "interval": duration_text(window.interval),
+        }
+
+
+def ranges(window: Window | None, now: datetime) -> list[tuple[int, int, int]]:
+    """Answer the runs of buckets that a window is made of: size, begin, end."""
+    if window is None:
+        return [(EVER, 0, 2 * EVER)]
+    span = span_of(window, now)
+    return list(cover(span.begin, span.end, SIZES))
+
+
+def summed(
+    organization: int | None,
+    parts: Iterable[tuple[int, int, int]],
+    by: tuple[str, ...],
+    key_id: int | None = None,
+) -> Select[Any]:
+    """Answer the query of sums over runs of buckets."""
+    columns = [ROLLUPS.c[name] for name in (*by, *SUMS)]
+    selects = []
+    for size, begin, end in parts:
+        query = select(*columns).where(
+            ROLLUPS.c.level == size,
+            ROLLUPS.c.organization == organization,
+            ROLLUPS.c.bucket >= begin,
+            ROLLUPS.c.bucket < end,
+        )
+        selects.append(query if key_id is None else query.where(ROLLUPS.c.key_id == key_id))
+    rows = union_all(*selects).subquery()
+    groups = [rows.c[name] for name in by]
+    return select(*groups, *added(rows.c)).group_by(*groups)
+
+
+def points_of(organization: int | None, window: Window, span: Span) -> Select[Any]:
+    """Answer the query of a time series."""
+    interval = window.interval
+    begin = (POINTS.c.bucket // interval * interval).label("begin")
+    return (
+        select(begin, POINTS.c.model, *added(POINTS.c))
+        .where(
+            POINTS.c.level == window.level,
+            POINTS.c.organization == organization,
+            POINTS.c.bucket >= span.begin,
+            POINTS.c.bucket < span.end,
+        )
+        .group_by(begin, POINTS.c.model)
+    )
+
+
+def added(columns: Any) -> list[Any]:
+    """Answer the sums that questions are about, as whole numbers."""
+    names = ("input_tokens", "output_tokens", "requests", "cost")
+    return [func.sum(columns[name]).cast(BigInteger) for name in names]
+
+
+async def number_of(connection: AsyncConnection, organization_id: str) -> int | None:
+    """Answer the number of an organization; None = it has no usage."""
+    same = (NAMES.c.kind == "organization") & (NAMES.c.name == organization_id)
+    return (await connection.execute(select(NAMES.c.id).where(same))).scalar()
+
+
+async def models_of(connection: AsyncConnection, numbers: set[int]) -> dict[int, str]:
+    """Answer the names of models."""
+    if not numbers:
+        return {}
+    query = select(NAMES.c.id, NAMES.c.name).where(NAMES.c.kind == "model")
+    return {
+        row.id: row.name or UNNAMED
+        for row in (await connection.execute(query)).all()
+        if row.id in numbers
+    }
+
+
+async def key_names(connection: AsyncConnection, organization_id: str) -> dict[int, str]:
+    """Answer the names of an organization's keys, deleted ones as well."""
+    query = select(API_KEYS.c.id, API_KEYS.c.name).where(
+        API_KEYS.c.organization_id == organization_id
+    )
+    return {row.id: row.name for row in (await connection.execute(query)).all()}

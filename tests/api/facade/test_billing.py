@@ -1,0 +1,83 @@
+"""Usage as administrators ask for it, at a real facade."""
+
+import pytest
+
+from cloister_api.ledger.keyformat import REGULAR_PREFIX, generate
+from cloister_clients.clock import utc_now
+from tests.api.facade.test_key_check import key_of
+from tests.api.facade.test_usage_reports import Reporter
+from tests.support.cluster import unique
+from tests.support.facade import Facade, World
+from tests.support.usage import event
+from tests.support.waiting import until
+
+
+async def test_usage_is_visible_at_once_in_every_form(
+    facade: Facade, world: World, other_world: World
+) -> None:
+    key = await key_of(facade, world)
+    reporter = Reporter(world)
+    events = [event(unique("e"), utc_now(), api_key=key) for _ in range(3)]
+    async with facade.client(world.key) as client, facade.client(other_world.key) as other:
+        assert (await reporter.send(client, events)).json()["accepted"] == 3
+        for query in ("", "?time=5m", "?time=90d"):
+            found = (await client.get(f"/api/billing/usage{query}")).json()
+            assert (found["tokens"], found["requests"]) == (330, 3)
+            assert list(found) == [
+                *("tokens", "input_tokens", "output_tokens", "requests", "cost", "keys")
+            ]
+            own = found["keys"]["ci"]
+            assert (own["total_tokens"], own["models"]["north"]["input_tokens"]) == (330, 300)
+            one = await client.post(f"/api/billing/usage/key{query}", json={"key": key})
+            assert one.json() == {
+                "prompt_tokens": 300,
+                "completion_tokens": 30,
+                "requests": 3,
+                "cost": found["cost"],
+            }
+        series = (await client.get("/api/billing/time-series?time=24h")).json()
+        assert (series["interval"], len(series["data_points"])) == ("15m0s", 96)
+        assert sum(point["requests"] for point in series["data_points"]) == 3
+        assert (await other.get("/api/billing/usage")).json()["tokens"] == 0
+        assert (await other.post("/api/billing/usage/key", json={"key": key})).status_code == 404
+        masked = key[:8] + "*" * 24
+        for value in (masked, generate(REGULAR_PREFIX), world.key):
+            answer = await client.post("/api/billing/usage/key", json={"key": value})
+            assert (answer.status_code, answer.json()["code"]) == (404, "NOT_FOUND")
+        assert (await client.delete(f"/api/keys/{key}")).status_code == 200
+        gone = await client.post("/api/billing/usage/key", json={"key": key})
+        assert gone.status_code == 404
+        assert (await client.get("/api/billing/usage")).json()["keys"]["ci"]["total_requests"] == 3
+
+
+@pytest.mark.parametrize(
+    ("path", "code"),
+    [
+        ("/api/billing/time-series", "Missing"),
+        ("/api/billing/time-series?time=2h", "Invalid"),
+        ("/api/billing/usage?time=", "Invalid"),
+        ("/api/billing/usage?time=1y", "Invalid"),
+    ],
+)
+async def test_a_window_that_there_is_not_is_400(
+    facade: Facade, world: World, path: str, code: str
+) -> None:
+    async with facade.client(world.key) as client:
+        answer = await client.get(path)
+    assert (answer.status_code, answer.json()["code"]) == (400, "BAD_REQUEST")
+    assert answer.json()["details"][0]["field"] == "time"
+    assert answer.json()["details"][0]["code"] == code
+    assert "5m, 15m, 30m, 1h, 24h, 7d, 30d, 60d, 90d" in answer.json()["error"]
+
+
+async def test_without_a_customer_there_are_no_transactions(facade: Facade, world: World) -> None:
+    async with facade.client(world.key) as client:
+        answer = await client.get("/api/billing/transactions")
+        assert (answer.status_code, answer.json()) == (200, {"transactions": []})
+        await world.change_organization(billing={"customerID": "cus_1"})
+
+        async def refused() -> bool:
+            told = await client.get("/api/billing/transactions")
+            return (told.status_code, told.json().get("code")) == (501, "NotSupportedYet")
+
+        await until(refused)
