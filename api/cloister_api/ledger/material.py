@@ -266,7 +266,12 @@ class FollowedMaterial:
         MaterialError
             When it does not open.
         """
-        return self._present.unseal(sealed, context=context)
+        try:
+            return self._present.unseal(sealed, context=context)
+        except MaterialError:
+            # The key may have been changed since the last look.
+            self.look()
+            return self._present.unseal(sealed, context=context)
 
 
 def write_new(path: Path, text: str) -> None:

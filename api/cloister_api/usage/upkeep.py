@@ -16,7 +16,7 @@ from sqlalchemy import (
     select,
     update,
 )
-from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from cloister_api.ledger.tables import KEY_TOTALS, SEQUENCES
 from cloister_api.ledger.usagetables import DELIVERIES, EVENTS, NAMES, POINTS, ROLLUPS, SUMS
@@ -54,6 +54,7 @@ async def prune(engine: AsyncEngine, now: datetime, event_days: int) -> int:
     deleted = await prune_events(engine, now_us - event_days * DAY * 1_000_000)
     organizations = select(NAMES.c.id).where(NAMES.c.kind == "organization")
     async with engine.begin() as connection:
+        await wait_for_writers(connection)
         day = DAY * 1_000_000
         await connection.execute(delete(DELIVERIES).where(DELIVERIES.c.received_at < now_us - day))
         for level in LEVELS:
@@ -78,12 +79,21 @@ async def prune_events(engine: AsyncEngine, before_us: int) -> int:
         oldest = select(EVENTS.c.id).order_by(EVENTS.c.id).limit(PAGE)
         old = EVENTS.c.id.in_(oldest.scalar_subquery()) & (EVENTS.c.received_at < before_us)
         async with engine.begin() as connection:
+            await wait_for_writers(connection)
             later = SEQUENCES.c.value < before_us
             await connection.execute(update(SEQUENCES).where(MARK, later).values(value=before_us))
             done = await connection.execute(delete(EVENTS).where(old))
         deleted += done.rowcount
         if done.rowcount < PAGE:
             return deleted
+
+
+async def wait_for_writers(connection: AsyncConnection) -> None:
+    """Stand in line with the writers of usage, so that no two wait for each other."""
+    same = SEQUENCES.c.value
+    await connection.execute(
+        update(SEQUENCES).where(SEQUENCES.c.name == "usage").values(value=same)
+    )
 
 
 def check(engine: Engine, now: datetime) -> list[str]:

@@ -115,6 +115,8 @@ def test_a_running_process_follows_the_file(tmp_path: Path) -> None:
     sealed = followed.seal("value", context="c")
     both = first.with_new_sealing_key()
     both.replace(path)
+    # What another process has sealed with the new key opens at once.
+    assert followed.unseal(both.seal("late", context="c"), context="c") == "late"
     followed.look()
     assert followed.unseal(sealed, context="c") == "value"
     assert both.sealed_anew(followed.seal("new", context="c"), context="c") is None

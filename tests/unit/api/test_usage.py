@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cloister_api.errors import ApiError
@@ -123,6 +123,7 @@ def test_what_is_no_report_is_refused_whole(body: bytes) -> None:
     assert caught.value.status == 400
 
 
+@settings(max_examples=30)
 @given(st.lists(st.binary(max_size=30), max_size=3))
 def test_no_bytes_make_reading_fail_otherwise(parts: list[bytes]) -> None:
     body = b'{"delivery_id":"d","events":[' + b",".join(parts) + b"]}"
@@ -276,6 +277,7 @@ def test_a_price_file_that_breaks_a_rule_is_named(old: str, new: str, words: str
         read_prices(yaml.safe_load(FILE.replace(old, new)))
 
 
+@settings(max_examples=30)
 @given(
     st.lists(
         st.tuples(

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cloister_api.usage.levels import LEVELS
@@ -33,6 +33,7 @@ def test_each_window_has_the_interval_of_the_specification(name: str) -> None:
     assert list(WINDOWS) == list(TABLE)
 
 
+@settings(max_examples=30)
 @given(
     st.sampled_from(list(TABLE)),
     st.datetimes(datetime(2020, 1, 1), datetime(2030, 1, 1)),  # noqa: DTZ001 - the zone is added below
@@ -45,6 +46,7 @@ def test_the_last_point_holds_now_and_points_are_aligned(name: str, moment: date
     assert span.end - span.begin == WINDOWS[name].seconds
 
 
+@settings(max_examples=30)
 @given(
     st.sampled_from(list(TABLE)),
     st.datetimes(datetime(2020, 1, 1), datetime(2030, 1, 1)),  # noqa: DTZ001 - the zone is added below
