@@ -23,7 +23,7 @@ from cloister_api.ledger.keys import AdminKeys
 from cloister_api.ledger.material import FollowedMaterial, Material
 from cloister_api.organizations import Organizations
 from cloister_api.principal import Authenticator
-from cloister_api.resolution import Resolution
+from cloister_api.resolution import PullCredentials, Resolution
 from cloister_api.services.certificates import Certificates
 from cloister_api.services.changes import Changing
 from cloister_api.services.claims import Claims
@@ -197,6 +197,7 @@ async def running(
         resolution = Resolution(
             provider_from(settings.sources),
             RegistryClient(settings.registry),
+            credentials=PullCredentials(client, views, settings.registry.private_hosts),
             service=settings.service,
             clock=clock,
         )

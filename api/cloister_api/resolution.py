@@ -9,13 +9,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from cloister_api.errors import ApiError, bad_request, unavailable
+from cloister_api.views import Views
 from cloister_clients.clock import Clock
-from cloister_clients.registry import RegistryClient, RegistryError
+from cloister_clients.kube import KubeClient
+from cloister_clients.registry import PrivateRegistry, RegistryClient, RegistryError
+from cloister_clients.registry.stored import (
+    StoredCredentials,
+    fitting_credentials,
+    stored_credentials,
+)
 from cloister_clients.sources import SourceError, SourceProvider
 from cloister_crds.config import Rules, parse
+from cloister_crds.kinds import Organization
 from cloister_crds.lifecycle.observed import Failed, ReleaseFacts, Tiers
+from cloister_crds.lifecycle.pulls import pull_credentials
 
-__all__ = ["Found", "Resolution", "refusal_of_source"]
+__all__ = ["Found", "PullCredentials", "Resolution", "refusal_of_source"]
 
 AT_ONCE = 8
 """Images of one request that are looked up at the same time."""
@@ -38,12 +47,45 @@ class Found:
     """Images that cannot be had, by their reference in the file."""
 
 
+class PullCredentials:
+    """The credentials of organizations, read when they are needed and dropped at once."""
+
+    def __init__(
+        self,
+        client: KubeClient,
+        views: Views,
+        further: Mapping[PrivateRegistry, tuple[str, ...]],
+    ) -> None:
+        self._client = client
+        self._views = views
+        self._further = further
+
+    async def of(self, organization: Organization) -> tuple[StoredCredentials, ...]:
+        """Read the credentials that an organization may use.
+
+        Raises
+        ------
+        KubeError
+            When the cluster does not answer.
+        """
+        namespace = organization.spec.namespace
+        places = pull_credentials(organization, self._views.registry_credentials_of(namespace))
+        return await stored_credentials(self._client, namespace, places, self._further)
+
+
 class Resolution:
     """Asks sources and registries."""
 
     def __init__(
-        self, source: SourceProvider, registry: RegistryClient, *, service: str, clock: Clock
+        self,
+        source: SourceProvider,
+        registry: RegistryClient,
+        *,
+        credentials: PullCredentials,
+        service: str,
+        clock: Clock,
     ) -> None:
+        self._credentials = credentials
         self._source = source
         self._registry = registry
         self._rules = Rules(service=service, release=True)
@@ -54,7 +96,7 @@ class Resolution:
         await self._source.aclose()
         await self._registry.aclose()
 
-    async def find(self, repo: str, tag: str, tiers: Tiers) -> Found:
+    async def find(self, repo: str, tag: str, organization: Organization) -> Found:
         """Read a release, judge its file and look its images up.
 
         Parameters
@@ -63,14 +105,17 @@ class Resolution:
             ``owner/name``.
         tag
             Tag of the release.
-        tiers
-            Shapes that the organization's files may ask for.
+        organization
+            Who asks: the shapes that its files may have, and its credentials, count.
 
         Raises
         ------
         SourceError
             When there is no such release, or the source does not answer.
+        KubeError
+            When the cluster does not answer.
         """
+        tiers = Tiers.of(organization)
         release = await self._source.resolve(repo, tag)
         rules = replace(
             self._rules,
@@ -93,15 +138,20 @@ class Resolution:
         if parsed.config is None:
             return Found(facts, {})
         images = {container.image for container in parsed.config.containers}
-        return Found(facts, await self._missing(sorted(images)))
+        stored = await self._credentials.of(organization)
+        return Found(facts, await self._missing(sorted(images), stored))
 
-    async def _missing(self, images: list[str]) -> dict[str, Failed]:
+    async def _missing(
+        self, images: list[str], stored: tuple[StoredCredentials, ...]
+    ) -> dict[str, Failed]:
         bound = asyncio.Semaphore(AT_ONCE)
 
         async def check(image: str) -> Failed | None:
             async with bound:
                 try:
-                    await self._registry.resolve(image)
+                    chosen = fitting_credentials(image, stored)
+                    credentials = chosen.credentials if chosen is not None else None
+                    await self._registry.resolve(image, credentials=credentials)
                 except RegistryError as error:
                     return Failed(error.reason, error.message, error.transient, self._clock())
                 return None

@@ -224,6 +224,11 @@ class Views:
         """Answer the SSHKeys of a namespace."""
         return tuple(entry.value for entry in self.ssh_keys.in_namespace(namespace).values())
 
+    def registry_credentials_of(self, namespace: str) -> tuple[RegistryCredential, ...]:
+        """Answer the RegistryCredentials of a namespace."""
+        entries = self.registry_credentials.in_namespace(namespace).values()
+        return tuple(entry.value for entry in entries)
+
     def domains_of(self, namespace: str) -> tuple[Domain, ...]:
         """Answer the Domains of a namespace."""
         return tuple(entry.value for entry in self.domains.in_namespace(namespace).values())

@@ -19,6 +19,7 @@ from cloister_operator.keys import Key
 from cloister_operator.metrics import Metrics
 from cloister_operator.models import Models
 from cloister_operator.progress import Progress
+from cloister_operator.pulls import Pulls
 from cloister_operator.queue import WorkQueue
 from cloister_operator.relist import Relister
 from cloister_operator.resolver import Resolver, Sources
@@ -71,6 +72,8 @@ class ProcessContext:
     """Where repositories live."""
     registry: RegistryClient
     """Image registries."""
+    pulls: Pulls
+    """Look-ups of images with the credentials of organizations."""
     surroundings: SurroundingsReader
     """What the networks of enclaves know of the cluster."""
     metrics: Metrics
@@ -125,9 +128,10 @@ class ProcessContext:
         store, queue = Store(), WorkQueue[Key]()
         rules = file_rules(settings)
         source, registry = provider_from(settings.sources), RegistryClient(settings.registry)
+        pulls = Pulls(client, registry, further=settings.registry.private_hosts, wake=queue.add)
         asker = Sources(
             source=source,
-            registry=registry,
+            pulls=pulls,
             client=client,
             dns=AuthoritativeDns(settings.domains.dns if settings.domains else DnsSettings()),
             rules=rules,
@@ -153,6 +157,7 @@ class ProcessContext:
             files=Files(rules),
             source=source,
             registry=registry,
+            pulls=pulls,
             surroundings=SurroundingsReader(client, store, settings.enclave_network, clock),
             metrics=metrics,
             progress=progress,

@@ -17,7 +17,7 @@ from cloister_clients.clock import Clock, utc_now
 from cloister_clients.dns import AuthoritativeDns, DnsError
 from cloister_clients.kube import KubeClient, KubeError, NotFound
 from cloister_clients.kube.kinds import SECRET
-from cloister_clients.registry import Platform, RegistryClient, RegistryError
+from cloister_clients.registry import Platform, RegistryError
 from cloister_clients.sources import SourceError, SourceProvider
 from cloister_crds.config import Rules, parse
 from cloister_crds.kinds.container import LatestRelease
@@ -42,6 +42,7 @@ from cloister_crds.lifecycle.waits import back_off
 from cloister_operator.enclave.unenforced import unenforced
 from cloister_operator.keys import Key
 from cloister_operator.metrics import Metrics
+from cloister_operator.pulls import Pulls
 
 __all__ = ["Asker", "Resolver", "Sources"]
 
@@ -67,7 +68,7 @@ class Sources:
         self,
         *,
         source: SourceProvider,
-        registry: RegistryClient,
+        pulls: Pulls,
         client: KubeClient,
         dns: AuthoritativeDns,
         rules: Rules,
@@ -75,7 +76,7 @@ class Sources:
     ) -> None:
         self._source = source
         self._dns = dns
-        self._registry = registry
+        self._pulls = pulls
         self._client = client
         self._rules = rules
         self._clock = clock
@@ -131,9 +132,7 @@ class Sources:
         """Read an image's description."""
         system, _, rest = need.platform.partition("/")
         architecture, _, variant = rest.partition("/")
-        found = await self._registry.resolve(
-            need.image, platform=Platform(system, architecture, variant)
-        )
+        found = await self._pulls.resolve(need, Platform(system, architecture, variant))
         return RegistryImage(
             image=need.image,
             entrypoint=found.entrypoint,
@@ -316,7 +315,7 @@ def _question(need: Need) -> Hashable:
         case NeedRelease():
             return ("release", need.repo, need.tag, need.commit, need.tiers)
         case NeedImage():
-            return ("image", need.image, need.organization, need.platform)
+            return ("image", need.image, need.namespace, need.platform, need.credentials)
         case NeedSecretValues():
             refs: tuple[SecretRefKey, ...] = need.refs
             return ("secrets", need.namespace, refs)

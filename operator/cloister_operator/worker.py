@@ -13,6 +13,7 @@ from cloister_operator.keys import Key
 from cloister_operator.reconcile.children import ChildrenMissing
 from cloister_operator.reconcile.claims import reconcile_claim
 from cloister_operator.reconcile.container import reconcile_container
+from cloister_operator.reconcile.credential import reconcile_credential
 from cloister_operator.reconcile.deployment import reconcile_deployment
 from cloister_operator.reconcile.domain import reconcile_domain
 from cloister_operator.reconcile.enclave import reconcile_enclave
@@ -21,7 +22,6 @@ from cloister_operator.reconcile.organization import reconcile_organization
 from cloister_operator.reconcile.result import Result
 from cloister_operator.reconcile.secret import reconcile_secret
 from cloister_operator.reconcile.sshkey import reconcile_ssh_key
-from cloister_operator.reconcile.unbuilt import reconcile_unbuilt
 from cloister_operator.watched import (
     CLAIM,
     CONTAINER,
@@ -48,7 +48,7 @@ PASSES: dict[str, Callable[[ProcessContext, Key], Awaitable[Result]]] = {
     "Host": reconcile_host,
     "HostnameClaim": reconcile_claim,
     "Organization": reconcile_organization,
-    "RegistryCredential": reconcile_unbuilt,
+    "RegistryCredential": reconcile_credential,
     "SSHKey": reconcile_ssh_key,
     "Secret": reconcile_secret,
 }

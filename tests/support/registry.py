@@ -182,6 +182,7 @@ def registry(
     auth: Mapping[str, Any] | None = None,
     proxy: str | None = None,
     tls: Certificate | None = None,
+    everywhere: bool = False,
 ) -> Iterator[Registry]:
     """Run a registry until the block ends.
 
@@ -195,6 +196,8 @@ def registry(
         Address of the registry that it mirrors; None: none.
     tls
         Certificate that it shows; None: it speaks plain HTTP.
+    everywhere
+        Whether it listens on every address, so that a node reaches it.
     """
     folder.mkdir(parents=True, exist_ok=True)
     log = folder / "log"
@@ -206,7 +209,7 @@ def registry(
             "version": 0.1,
             "log": {"level": "info", "formatter": "json"},
             "storage": {"filesystem": {"rootdirectory": str(folder / "storage")}},
-            "http": {"addr": f"127.0.0.1:{port}", "secret": "x"},
+            "http": {"addr": f"{'0.0.0.0' if everywhere else '127.0.0.1'}:{port}", "secret": "x"},
         }
         if auth is not None:
             configuration["auth"] = dict(auth)

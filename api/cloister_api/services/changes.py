@@ -30,7 +30,6 @@ from cloister_crds.kinds.enclave import EnclavePhase
 from cloister_crds.kinds.hostnameclaim import ClaimHolder
 from cloister_crds.kinds.request import RequestRecord
 from cloister_crds.lifecycle.actions import ApiAction, refusal
-from cloister_crds.lifecycle.observed import Tiers
 from cloister_crds.lifecycle.validation import Question, file_problems, spec_problems
 from cloister_crds.names import generated_hostname
 
@@ -236,9 +235,7 @@ class Changing:
         )
         refuse(spec_problems(question))
         try:
-            found = await self._resolution.find(
-                spec.repo, spec.tag, Tiers.of(principal.organization)
-            )
+            found = await self._resolution.find(spec.repo, spec.tag, principal.organization)
         except SourceError as error:
             raise refusal_of_source(error) from error
         answered = replace(question, release=found.release, images=found.images)

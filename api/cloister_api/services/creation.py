@@ -34,7 +34,6 @@ from cloister_crds.kinds.deployment import DeploymentSpec
 from cloister_crds.kinds.hostnameclaim import ClaimHolder
 from cloister_crds.kinds.meta import GROUP, ObjectMeta
 from cloister_crds.lifecycle.limits import counted, rank
-from cloister_crds.lifecycle.observed import Tiers
 from cloister_crds.lifecycle.validation import Question, file_problems, spec_problems
 from cloister_crds.names import (
     CONTAINER_LABEL,
@@ -135,9 +134,7 @@ class Creation:
         )
         await self._refuse_taken(hostname, holder)
         try:
-            found = await self._resolution.find(
-                body.repo, body.tag, Tiers.of(principal.organization)
-            )
+            found = await self._resolution.find(body.repo, body.tag, principal.organization)
         except SourceError as error:
             raise refusal_of_source(error) from error
         answered = replace(question, release=found.release, images=found.images)

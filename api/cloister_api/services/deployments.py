@@ -25,7 +25,6 @@ from cloister_clients.sources import SourceError
 from cloister_crds.kinds import Deployment
 from cloister_crds.kinds.container import ContainerPhase
 from cloister_crds.lifecycle.limits import billing_of
-from cloister_crds.lifecycle.observed import Tiers
 
 __all__ = ["Deployments"]
 
@@ -116,9 +115,7 @@ class Deployments:
         if not billing_of(principal.organization).container_subscription:
             raise payment_required()
         try:
-            await self._resolution.find(
-                held.value.spec.repo, body.tag, Tiers.of(principal.organization)
-            )
+            await self._resolution.find(held.value.spec.repo, body.tag, principal.organization)
         except SourceError as error:
             raise refusal_of_source(error) from error
         staging = held.value.spec.default_staging if body.staging is None else body.staging

@@ -18,7 +18,6 @@ from cloister_crds.kinds.container import NAME_PATTERN, ContainerSpec
 from cloister_crds.lifecycle.domains import domain_named
 from cloister_crds.lifecycle.hosting import pick_host
 from cloister_crds.lifecycle.limits import counted
-from cloister_crds.lifecycle.observed import Tiers
 from cloister_crds.lifecycle.validation import Question, validate_for_organization
 from cloister_crds.names import generated_hostname
 from cloister_crds.problems import Problem, Severity
@@ -74,9 +73,7 @@ class Validation:
         held = await self._reading.get(principal, given, None) if given else None
         question = self._question(principal, body, held)
         try:
-            found = await self._resolution.find(
-                body.repo, body.tag, Tiers.of(principal.organization)
-            )
+            found = await self._resolution.find(body.repo, body.tag, principal.organization)
         except SourceError as error:
             if error.transient:
                 raise refusal_of_source(error) from error

@@ -9,6 +9,7 @@ from cloister_clients.registry.credentials import (
     PrivateRegistry,
     credentials_for,
     credentials_from,
+    credentials_in,
     docker_config,
     registry_of,
 )
@@ -49,6 +50,7 @@ __all__ = [
     "ResolvedImage",
     "credentials_for",
     "credentials_from",
+    "credentials_in",
     "docker_config",
     "parse_reference",
     "registry_of",

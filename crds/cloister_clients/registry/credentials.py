@@ -20,6 +20,7 @@ __all__ = [
     "PrivateRegistry",
     "credentials_for",
     "credentials_from",
+    "credentials_in",
     "docker_config",
     "registry_of",
 ]
@@ -157,6 +158,63 @@ def _service_account(key: Any) -> str:
     if len(text) > MAX_LENGTH:
         raise CredentialsInvalid("key is too long for the JSON of a service account")
     return text
+
+
+def credentials_in(
+    registry: PrivateRegistry, document: bytes, further: Iterable[str] = ()
+) -> tuple[Credentials, ...]:
+    """Read the credentials for a registry out of a docker configuration.
+
+    Parameters
+    ----------
+    registry
+        Which registry they are for; entries for other hosts are passed over.
+    document
+        Content of the key ``.dockerconfigjson``.
+    further
+        Hosts that an installation has beside the registry's own.
+
+    Raises
+    ------
+    CredentialsInvalid
+        When it is no docker configuration, or has no entry that can be used.
+    """
+    allowed = (*_HOSTS[registry], *further)
+    try:
+        entries = json.loads(document)["auths"].items()
+    except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
+        raise CredentialsInvalid(
+            'it is no docker configuration; write {"auths": {…}} as docker login does'
+        ) from error
+    found = []
+    for key, entry in entries:
+        host = "docker.io" if key == _DOCKER_HUB_KEY else _host_of(key)
+        pair = _pair(entry) if isinstance(entry, dict) else None
+        if pair is not None and any(host == each or _matches(host, each) for each in allowed):
+            found.append(Credentials((host,), *pair))
+    if not found:
+        hosts = " or ".join(allowed)
+        raise CredentialsInvalid(f"it has no user name and password for {hosts}; add them")
+    return tuple(found)
+
+
+def _host_of(key: str) -> str:
+    """Answer the host of an entry: some tools write an address."""
+    return key.partition("://")[2].partition("/")[0] if "://" in key else key.partition("/")[0]
+
+
+def _pair(entry: Mapping[str, Any]) -> tuple[str, str] | None:
+    """Read user name and password of an entry, written apart or together; None = neither."""
+    username, password = entry.get("username"), entry.get("password")
+    if not (username and password):
+        try:
+            text = base64.b64decode(entry.get("auth") or "", validate=True).decode()
+        except (ValueError, TypeError):
+            return None
+        username, _, password = text.partition(":")
+    if not (isinstance(username, str) and isinstance(password, str) and username and password):
+        return None
+    return username, password
 
 
 def docker_config(credentials: Iterable[Credentials]) -> bytes:

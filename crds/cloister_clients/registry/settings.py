@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 
 from cloister_clients.guard import Guard
+from cloister_clients.registry.credentials import PrivateRegistry
 
 __all__ = ["RegistrySettings"]
 
@@ -26,6 +27,9 @@ class RegistrySettings(BaseModel):
     mirrors: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     """Registry, as references write it -> addresses (``https://host[:port][/path]``) that are asked
     before it, in order, for images with a digest. They get no credentials of an organization."""
+    private_hosts: dict[PrivateRegistry, tuple[str, ...]] = Field(default_factory=dict)
+    """Registry (ghcr, gcr, dockerhub) -> further hosts that an organization's credentials for it
+    are for, such as the registry of an Enterprise server."""
     ca_file: Path | None = None
     """PEM file with the only certificate authorities to trust. None: the public ones."""
     timeout_seconds: float = Field(default=15.0, gt=0, le=300)

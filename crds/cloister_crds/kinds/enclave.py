@@ -143,6 +143,9 @@ class EnclaveSpec(Model):
     """sshKeys may log in to it; of debug enclaves alone. Default none."""
     host: Word
     """host that it runs on."""
+    pull_secrets: Annotated[tuple[Word, ...], Field(max_length=8), ListType("atomic")] = ()
+    """pullSecrets are the core Secrets with credentials that its images are pulled with, as they
+    are at each pull. Default none."""
     hostnames: Annotated[tuple[Word, ...], Field(max_length=4), ListType("atomic")] = ()
     """hostnames that it serves, the public one first."""
     preview: Word = ""

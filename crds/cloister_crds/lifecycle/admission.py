@@ -27,6 +27,7 @@ from cloister_crds.lifecycle.observed import (
     SecretValues,
     Tiers,
 )
+from cloister_crds.lifecycle.pulls import pull_credentials
 from cloister_crds.lifecycle.reasons import is_final, is_transient, reason_for
 from cloister_crds.lifecycle.scene import Scene
 from cloister_crds.lifecycle.validation import Question, errors_of, file_problems, spec_problems
@@ -82,6 +83,8 @@ class Admitted:
     """Images by the container of the file."""
     secrets: tuple[SecretRefKey, ...]
     """Where the values of its secrets lie."""
+    pulls: tuple[SecretRefKey, ...] = ()
+    """Where the credentials lie that its images are pulled with."""
 
 
 Admission = Refused | Waiting | Asking | Admitted
@@ -136,10 +139,12 @@ def _of_release(scene: Scene, question: Question, release: ReleaseFacts) -> Admi
         bound=scene.wanted.secrets,
         secrets=scene.observed.secrets,
     )
+    pulls = pull_credentials(organization, scene.observed.credentials)
     images = {
         each.image: NeedImage(
             image=each.image,
-            organization=organization.metadata.name,
+            namespace=scene.container.metadata.namespace or "",
+            credentials=pulls,
             platform=scene.settings.platform,
             request=scene.revision,
         )
@@ -165,7 +170,9 @@ def _of_release(scene: Scene, question: Question, release: ReleaseFacts) -> Admi
         if isinstance(answer := answers[images[each.image]], Known)
         and isinstance(answer.value, RegistryImage)
     )
-    return Admitted(release=release, config=config, host=host, images=found, secrets=refs)
+    return Admitted(
+        release=release, config=config, host=host, images=found, secrets=refs, pulls=pulls
+    )
 
 
 def _question(scene: Scene) -> Question:

@@ -19,6 +19,7 @@ from cloister_crds.kinds.enclave import Enclave
 from cloister_crds.kinds.host import Host
 from cloister_crds.kinds.hostnameclaim import HostnameClaim
 from cloister_crds.kinds.organization import Organization
+from cloister_crds.kinds.registrycredential import RegistryCredential
 from cloister_crds.kinds.secret import Secret
 from cloister_crds.kinds.sshkey import SSHKey
 from cloister_crds.problems import Problem
@@ -196,10 +197,12 @@ class NeedImage:
 
     image: str
     """Reference with digest, as the file has it."""
-    organization: str
-    """Slug of the organization, whose credentials are used."""
     platform: str
     """Platform such as ``linux/amd64``."""
+    namespace: str
+    """Namespace of the organization, with the core Secrets of its credentials."""
+    credentials: tuple[SecretRefKey, ...]
+    """Credentials of the organization, by the registry that each is for; ordered."""
     request: str
     """Revision of the request that asks; see `NeedRelease.request`."""
 
@@ -338,6 +341,8 @@ class Observed:
     """All SSHKeys of the namespace."""
     domains: tuple[Domain, ...] = ()
     """All Domains of the namespace."""
+    credentials: tuple[RegistryCredential, ...] = ()
+    """All RegistryCredentials of the namespace."""
     deployment: Deployment | None = None
     """Deployment of the Container's repository; None = there is none."""
     service: ServiceFacts | None = None

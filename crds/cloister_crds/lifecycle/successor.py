@@ -68,6 +68,7 @@ def first_attempt(scene: Scene, admitted: Admitted) -> CreateEnclave:
         debug=request.debug,
         ssh_keys=keys_of(request.ssh_keys, scene.observed.ssh_keys) if request.debug else (),
         host=admitted.host.metadata.name,
+        pull_secrets=tuple(sorted({each.secret for each in admitted.pulls})),
         hostnames=scene.hostnames,
         preview=scene.preview,
     )

@@ -81,6 +81,7 @@ def build_pod(plan: EnclavePlan, settings: BuildSettings) -> dict[str, Any]:
         "automountServiceAccountToken": False,
         "containers": [*containers, *_beside(plan, settings, volumes)],
         "enableServiceLinks": False,
+        **_pulls(plan),
         "initContainers": _before(plan, settings, volumes),
         "resources": pod_resources(plan.config, plan.host),
         "restartPolicy": "Never",
@@ -137,6 +138,12 @@ def _beside(
     if not plan.lets_people_in:
         return [shim]
     return [shim, ssh_container(plan, settings, volumes.ours[SSH])]
+
+
+def _pulls(plan: EnclavePlan) -> dict[str, Any]:
+    """Name the organization's credentials; the kubelet reads them at each pull."""
+    names = plan.enclave.spec.pull_secrets
+    return {"imagePullSecrets": [{"name": name} for name in names]} if names else {}
 
 
 def _placement(host: HostSpec) -> dict[str, Any]:

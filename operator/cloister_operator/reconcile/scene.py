@@ -11,6 +11,7 @@ from cloister_crds.kinds import (
     Host,
     HostnameClaim,
     Organization,
+    RegistryCredential,
     Secret,
     SSHKey,
 )
@@ -37,6 +38,7 @@ from cloister_operator.watched import (
     ENCLAVE,
     HOST,
     ORGANIZATION,
+    REGISTRY_CREDENTIAL,
     SECRET_KIND,
     SSH_KEY,
 )
@@ -86,6 +88,10 @@ def observe(context: ProcessContext, container: Container, now: datetime) -> Obs
             models.read(Secret, entry) for entry in store.entries(SECRET_KIND, namespace)
         ),
         domains=tuple(models.read(Domain, entry) for entry in store.entries(DOMAIN, namespace)),
+        credentials=tuple(
+            models.read(RegistryCredential, entry)
+            for entry in store.entries(REGISTRY_CREDENTIAL, namespace)
+        ),
         ssh_keys=tuple(models.read(SSHKey, entry) for entry in store.entries(SSH_KEY, namespace)),
         deployment=models.read(Deployment, deployment) if deployment else None,
         service=_service(context, namespace, service_name(name)),

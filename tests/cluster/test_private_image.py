@@ -1,0 +1,121 @@
+"""A private image on a real node, from a registry that wants a password."""
+
+import json
+from base64 import b64encode
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dev.cluster import Cluster
+from dev.cluster.images import busybox_image, push
+from tests.support.operator import Installation, manifest, turn
+from tests.support.pages import PageServices, page_file
+from tests.support.registry import Registry, registry
+from tests.support.waiting import until_sync
+
+pytestmark = pytest.mark.node
+
+PASSWORD_FILE = "user:$2b$05$cloistertestregistrysOajaVRXcXDYCkWyYxvGUBw4u3lgwsV2m\n"
+"""The user `user` with the password `right`, in bcrypt, the one form that the registry reads."""
+
+
+@pytest.fixture(scope="module")
+def private(
+    cluster: Cluster, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Registry, str]]:
+    """Give a registry with passwords that the node reaches, and an image in it."""
+    folder = tmp_path_factory.mktemp("registry")
+    with registry(folder) as open_one:
+        digest = push(busybox_image(), open_one.host, "acme/private").rpartition("@")[2]
+    passwords = folder / "htpasswd"
+    passwords.write_text(PASSWORD_FILE)
+    auth = {"htpasswd": {"realm": "test", "path": str(passwords)}}
+    with registry(folder, auth=auth, everywhere=True) as running:
+        lead_node_to(cluster, running)
+        yield running, f"{running.host}/acme/private@{digest}"
+
+
+def lead_node_to(cluster: Cluster, running: Registry) -> None:
+    """Tell containerd where a registry of this machine is, whose references name the loopback."""
+    url = f"http://{cluster.record.host_address}:{running.port}"
+    place = cluster.layout.config / "registries" / running.host
+    place.mkdir(parents=True)
+    text = f'server = "{url}"\n\n[host."{url}"]\n  capabilities = ["pull", "resolve"]\n'
+    (place / "hosts.toml").write_text(text)
+
+
+@pytest.fixture(scope="module")
+def installation(
+    cluster: Cluster, private: tuple[Registry, str], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Installation]:
+    running, image = private
+    pages = PageServices(cluster)
+    named = [cluster.registry, running.host]
+    reached = {
+        "plainHttp": named,
+        "allowPrivate": named,
+        "privateHosts": {"ghcr": [running.host]},
+    }
+    folder: Path = tmp_path_factory.mktemp("installation")
+    with turn(cluster.name):
+        settings = pages.settings | {"claimAgeSeconds": 1, "registry": reached}
+        installed = Installation(cluster, folder, settings)
+        try:
+            installed.prepare()
+            installed.create_organization()
+            entitled = {"spec": {"entitlements": {"privateRegistries": True}}}
+            name = f"organizations.cloister.dev/{installed.slug}"
+            installed.kubectl("patch", name, "--type=merge", "-p", json.dumps(entitled))
+            installed.repository("acme/web").release("v1.0.0", page_file(image, "secret page"))
+            installed.operator().wait_until_it_leads()
+            yield installed
+        finally:
+            installed.end()
+
+
+def write_password(installation: Installation, host: str, password: str) -> None:
+    """Write the core Secret with the credentials, as docker login does."""
+    pair = b64encode(f"user:{password}".encode()).decode()
+    document = json.dumps({"auths": {host: {"auth": pair}}})
+    installation.apply(
+        {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "type": "kubernetes.io/dockerconfigjson",
+            "metadata": {"name": "registry", "namespace": installation.namespace},
+            "data": {".dockerconfigjson": b64encode(document.encode()).decode()},
+        }
+    )
+
+
+def status_of(installation: Installation) -> dict[str, Any]:
+    (credential,) = installation.objects("registrycredentials.cloister.dev")
+    found: dict[str, Any] = credential.get("status", {})
+    return found
+
+
+def test_a_private_image_is_pulled_with_the_organizations_password(
+    installation: Installation, private: tuple[Registry, str]
+) -> None:
+    host = private[0].host
+    write_password(installation, host, "wrong")
+    reference = {"name": "registry", "key": ".dockerconfigjson"}
+    spec = {"registry": "ghcr", "secretRef": reference}
+    installation.apply(manifest("RegistryCredential", "ghcr", spec, installation.namespace))
+    until_sync(
+        lambda: status_of(installation).get("username") == "user", within=60, what="a user name"
+    )
+    installation.create_container("web", repo="acme/web", tag="v1.0.0")
+    refused = installation.wait_for("web", "Stalled", reason="RegistryUnauthorized")
+    assert "wrong" not in str(refused.status.wire())
+    until_sync(lambda: status_of(installation).get("expired") is True, within=60, what="a refusal")
+    write_password(installation, host, "right")
+    installation.create_container("web", repo="acme/web", tag="v1.0.0", relaunch="again")
+    installation.wait_for("web", "Ready")
+    until_sync(
+        lambda: not status_of(installation).get("expired", False), within=90, what="their use"
+    )
+    pods = installation.objects("pods")
+    assert [each["spec"]["imagePullSecrets"] for each in pods] == [[{"name": "registry"}]]
