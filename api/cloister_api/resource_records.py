@@ -10,13 +10,15 @@ from typing import Any
 from cloister_api.organizations import ID_ANNOTATION
 from cloister_api.records import standing
 from cloister_api.views import Held
-from cloister_crds.kinds import Container, Deployment, RegistryCredential, Secret, SSHKey
+from cloister_crds.kinds import Container, Deployment, Domain, RegistryCredential, Secret, SSHKey
 from cloister_crds.kinds.container import ContainerPhase
+from cloister_crds.kinds.domain import DomainRecords
 from cloister_crds.kinds.meta import GROUP, ObjectMeta
 
 __all__ = [
     "VALUE_ANNOTATION",
     "deployment_record",
+    "domain_record",
     "identifier",
     "key_record",
     "registry_record",
@@ -71,6 +73,26 @@ def key_record(key: SSHKey, users: tuple[str, ...]) -> dict[str, Any]:
         "key_type": key.spec.public_key.split(" ", 1)[0],
         "created_at": written(key.metadata.creation_timestamp),
         "used_by": list(users),
+    }
+
+
+def domain_record(domain: Domain, users: tuple[str, ...]) -> dict[str, Any]:
+    """Answer the record of a custom domain; what the operator has not told yet is empty."""
+    status = domain.status
+    records = status.records or DomainRecords()
+    return {
+        "id": identifier(domain.metadata),
+        "domain": domain.spec.domain,
+        "verification_nonce": records.txt_value.rpartition(":")[2],
+        "cname_hash": records.cname_target.partition(".")[0],
+        "verified": status.verified,
+        "verified_at": written(status.verified_at),
+        "created_at": written(domain.metadata.creation_timestamp),
+        "used_by": list(users),
+        "txt_record_host": records.txt_name,
+        "txt_record_value": records.txt_value,
+        "cname_target": records.cname_target,
+        "cname_configured": status.cname_configured,
     }
 
 

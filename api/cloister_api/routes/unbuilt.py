@@ -11,10 +11,6 @@ __all__ = ["UNBUILT", "router"]
 
 UNBUILT: tuple[tuple[str, str], ...] = (
     ("GET", "/api/containers/{container_id}/metrics"),
-    ("GET", "/api/domains"),
-    ("POST", "/api/domains"),
-    ("POST", "/api/domains/{domain}/verify"),
-    ("DELETE", "/api/domains/{domain}"),
     ("POST", "/api/webhooks/stripe"),
 )
 """Method and path of each."""

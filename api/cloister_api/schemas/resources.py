@@ -4,13 +4,14 @@ from typing import Annotated, Any
 
 from pydantic import Field, StringConstraints
 
-from cloister_api.schemas.containers import Id, Repo, Tag
+from cloister_api.schemas.containers import Domain, Id, Repo, Tag
 from cloister_api.schemas.envelope import Body
 from cloister_crds.kinds.secret import SECRET_NAME_PATTERN
 
 __all__ = [
     "DeploymentChange",
     "DeploymentUpdate",
+    "DomainCreate",
     "KeyCreate",
     "RegistryLogin",
     "SecretCreate",
@@ -52,6 +53,13 @@ class KeyCreate(Body):
     """Name in kebab-case."""
     public_key: Annotated[str, StringConstraints(min_length=1, max_length=16_384)]
     """One line of an OpenSSH public key file."""
+
+
+class DomainCreate(Body):
+    """Body of POST /api/domains."""
+
+    domain: Domain
+    """Host name, in lower case, without protocol, path, wildcard or port."""
 
 
 class RegistryLogin(Body):

@@ -6,6 +6,7 @@ from cloister_api.resolution import Resolution
 from cloister_api.services.changes import Changing
 from cloister_api.services.core_secrets import CoreSecrets
 from cloister_api.services.deployments import Deployments
+from cloister_api.services.domains import Domains
 from cloister_api.services.reading import Reading
 from cloister_api.services.registry_credentials import RegistryCredentials
 from cloister_api.services.secrets import Secrets
@@ -16,6 +17,9 @@ from cloister_clients.clock import Clock
 from cloister_clients.kube import KubeClient
 
 __all__ = ["Related", "related"]
+
+LOOK_SECONDS = 10.0
+"""Longest wait for the operator's look at DNS, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +32,8 @@ class Related:
     """Secrets."""
     ssh_keys: SSHKeys
     """SSH keys."""
+    domains: Domains
+    """Custom domains."""
     registry_credentials: RegistryCredentials
     """Credentials of private registries."""
 
@@ -76,6 +82,14 @@ def related(
             client=client, views=views, reading=reading, core=core, clock=clock, write_wait=wait
         ),
         ssh_keys=SSHKeys(client=client, views=views, reading=reading, write_wait=wait),
+        domains=Domains(
+            client=client,
+            views=views,
+            reading=reading,
+            clock=clock,
+            write_wait=wait,
+            look_wait=LOOK_SECONDS,
+        ),
         registry_credentials=RegistryCredentials(
             client=client, views=views, core=core, clock=clock, write_wait=wait
         ),

@@ -1,0 +1,164 @@
+"""Custom domains of an organization: registered and looked at here, verified by the operator."""
+
+from typing import Any
+
+from pydantic import ValidationError
+
+from cloister_api.errors import ApiError, bad_request, conflict, not_found
+from cloister_api.principal import Principal
+from cloister_api.resource_records import domain_record
+from cloister_api.schemas.resources import DomainCreate
+from cloister_api.services.reading import Reading
+from cloister_api.services.secrets import in_use
+from cloister_api.views import Views
+from cloister_clients.clock import Clock
+from cloister_clients.kube import AlreadyExists, Invalid, KubeClient
+from cloister_clients.kube.kinds import of
+from cloister_crds.kinds import Domain
+from cloister_crds.kinds.domain import DomainSpec
+from cloister_crds.kinds.meta import REQUESTED_AT_ANNOTATION, ObjectMeta
+from cloister_crds.lifecycle.domains import domain_named, used_by
+
+__all__ = ["Domains"]
+
+
+class Domains:
+    """The custom domains of all organizations."""
+
+    def __init__(
+        self,
+        *,
+        client: KubeClient,
+        views: Views,
+        reading: Reading,
+        clock: Clock,
+        write_wait: float,
+        look_wait: float,
+    ) -> None:
+        self._client = client
+        self._views = views
+        self._reading = reading
+        self._clock = clock
+        self._write_wait = write_wait
+        self._look_wait = look_wait
+
+    def all(self, principal: Principal) -> list[dict[str, Any]]:
+        """Answer the records of all domains, by name."""
+        present = (
+            each
+            for each in self._views.domains_of(principal.namespace)
+            if each.metadata.deletion_timestamp is None
+        )
+        ordered = sorted(present, key=lambda each: each.spec.domain)
+        return [self._record(principal, each) for each in ordered]
+
+    async def create(self, principal: Principal, body: DomainCreate) -> dict[str, Any]:
+        """Register a domain and answer the records that its owner has to create.
+
+        Raises
+        ------
+        ApiError
+            403 without a domain suffix; 400 for a name outside of it; 409 when it is there.
+        KubeError
+            When the cluster refuses or does not answer.
+        """
+        host = body.domain
+        suffixes = principal.organization.spec.entitlements.domain_suffixes
+        if not suffixes:
+            raise ApiError(
+                403,
+                "FORBIDDEN",
+                "domain: custom domains need the entitlement domainSuffixes, which the "
+                "organization does not have; ask the administrator",
+            )
+        if not any(host.endswith(f".{each}") for each in suffixes):
+            allowed = ", ".join(f"*.{each}" for each in suffixes)
+            raise bad_request("domain", f"domain: {host} is not below one of: {allowed}")
+        if domain_named(host, self._views.domains_of(principal.namespace)) is not None:
+            raise conflict(f"domain: the organization has {host} already")
+        try:
+            spec = DomainSpec(domain=host)
+        except ValidationError as error:
+            problem = str(error.errors(include_url=False, include_input=False)[0]["msg"])
+            raise bad_request("domain", f"domain: {problem}") from error
+        meta = ObjectMeta(name=host, namespace=principal.namespace)
+        try:
+            item = await self._client.create(
+                of(Domain), Domain(metadata=meta, spec=spec).manifest()
+            )
+        except AlreadyExists as error:
+            raise conflict(f"domain: the organization has {host} already") from error
+        except Invalid as error:
+            raise bad_request("domain", error.message) from error
+        await self._views.domains.until(
+            lambda: self._records_are_known(principal, host), within=self._look_wait
+        )
+        return self._record(principal, self._find(principal, host) or Domain.read(item))
+
+    async def verify(self, principal: Principal, host: str) -> dict[str, Any]:
+        """Have DNS looked at now, and answer what was seen.
+
+        Raises
+        ------
+        ApiError
+            404 when the organization has no such domain.
+        KubeError
+            When the cluster refuses or does not answer.
+        """
+        domain = self._present(principal, host)
+        stamp = self._clock().isoformat()
+        patch = {"metadata": {"annotations": {REQUESTED_AT_ANNOTATION: stamp}}}
+        await self._client.merge_patch(of(Domain), domain.metadata.name, patch, principal.namespace)
+
+        def is_answered() -> bool:
+            found = self._find(principal, host)
+            return found is None or found.status.last_handled_request == stamp
+
+        await self._views.domains.until(is_answered, within=self._look_wait)
+        return self._record(principal, self._present(principal, host))
+
+    async def delete(self, principal: Principal, host: str) -> None:
+        """Delete a domain that no container uses.
+
+        Raises
+        ------
+        ApiError
+            404 when there is none; 409 that names the containers which use it.
+        KubeError
+            When the cluster refuses or does not answer.
+        """
+        domain = self._present(principal, host)
+        held = await self._reading.list_now(principal.namespace)
+        users = used_by(host, (one.container for one in held))
+        if users:
+            raise in_use(f"Domain {host}", users)
+        meta = domain.metadata
+        await self._client.delete(of(Domain), meta.name, principal.namespace, uid=meta.uid)
+        await self._views.domains.until(
+            lambda: self._views.domains.by_uid(meta.uid) is None, within=self._write_wait
+        )
+
+    def _find(self, principal: Principal, host: str) -> Domain | None:
+        return domain_named(host, self._views.domains_of(principal.namespace))
+
+    def _present(self, principal: Principal, host: str) -> Domain:
+        """Find a domain.
+
+        Raises
+        ------
+        ApiError
+            404 when there is none.
+        """
+        found = self._find(principal, host)
+        if found is None or found.metadata.deletion_timestamp is not None:
+            raise not_found("domain")
+        return found
+
+    def _records_are_known(self, principal: Principal, host: str) -> bool:
+        found = self._find(principal, host)
+        return found is not None and found.status.records is not None
+
+    def _record(self, principal: Principal, domain: Domain) -> dict[str, Any]:
+        held = self._views.containers_of(principal.namespace)
+        users = used_by(domain.spec.domain, (one.container for one in held))
+        return domain_record(domain, users)
