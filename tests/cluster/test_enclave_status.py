@@ -1,0 +1,165 @@
+"""What a real enclave tells of itself, through the shim's TLS, and what comes of a failed boot."""
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from dev.cluster import Cluster
+from tests.support.enclaves import InsideView
+from tests.support.operator import Installation, condition_of, turn
+from tests.support.pages import HEALTHCHECK, PageServices, page_file
+from tests.support.waiting import until_sync
+
+pytestmark = pytest.mark.node
+
+UNHEALTHY = {
+    "test": ["CMD-SHELL", "echo no such table; exit 3"],
+    "interval": "1s",
+    "timeout": "5s",
+    "retries": 2,
+}
+SICK = "wget -q -O /dev/null http://127.0.0.1:8080/ && test ! -e /tmp/w/sick"
+STAGES = (
+    "config ok, network ok, identity skipped, cpu-attestation skipped, gpu-attestation skipped, "
+    "certificate skipped, secrets skipped, registry-auth skipped, firewall ok, models skipped, "
+    "containers ok, shim ok"
+)
+
+
+@pytest.fixture(scope="module")
+def pages(cluster: Cluster) -> PageServices:
+    return PageServices(cluster)
+
+
+@pytest.fixture(scope="module")
+def installation(
+    cluster: Cluster, pages: PageServices, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Installation]:
+    folder = tmp_path_factory.mktemp("installation")
+    with turn(cluster.name):
+        installed = Installation(cluster, folder, pages.settings | {"claimAgeSeconds": 1})
+        try:
+            installed.prepare()
+            installed.create_organization(host={"networkIsolation": "Container"})
+            repository = installed.repository("acme/web")
+            check: dict[str, Any] = {**HEALTHCHECK, "test": ["CMD-SHELL", SICK], "retries": 3}
+            good = page_file(pages.web, "one", healthcheck=check, restart="always")
+            repository.release("v1.0.0", good)
+            repository.release("v2.0.0", page_file(pages.web, "two", healthcheck=UNHEALTHY))
+            repository.release("v3.0.0", page_file(pages.web, "three", command=["/not/there"]))
+            installed.operator().wait_until_it_leads()
+            yield installed
+        finally:
+            installed.end()
+
+
+@pytest.fixture(scope="module")
+def inside(installation: Installation, pages: PageServices) -> InsideView:
+    installation.create_container("told", repo="acme/web", tag="v1.0.0")
+    installation.wait_for("told", "Ready", within=240)
+    view = InsideView(installation, pages, "told")
+    until_sync(lambda: view.container("web") != {}, within=60, what="the enclave's own word")
+    return view
+
+
+def test_the_containers_are_told(inside: InsideView) -> None:
+    web = inside.container("web")
+    assert (web["declared"], web["created"], web["status"]) == (True, True, "running")
+    assert (web["restart_count"], web["restart_policy"], web["exit_code"]) == (0, "always", 0)
+    assert "@sha256:" in web["image"]
+    assert web["health"]["status"] == "healthy"
+    assert web["health"]["last_check_exit_code"] == 0
+    runtime = inside.status("web")
+    started = datetime.fromisoformat(runtime["state"]["running"]["startedAt"])
+    assert abs(datetime.fromisoformat(web["started_at"]) - started) < timedelta(seconds=60)
+    if "container_id" in web:
+        assert runtime["containerID"].endswith(web["container_id"])
+    first = inside.well_known("cloister-containers")["observed_at"]
+
+    def observed_again() -> bool:
+        told = inside.well_known("cloister-containers")
+        return bool(told and told["observed_at"] > first)
+
+    until_sync(observed_again, within=30, what="the next observation")
+
+
+def test_every_container_has_the_same_as_a_file(inside: InsideView) -> None:
+    text = inside.read("web", "/cloister/container-status.json")
+    assert '"name":"web"' in text
+    assert inside.read("web", "/cloister/config.yml").startswith("cvm-version")
+
+
+def test_the_boot_stages_are_told(inside: InsideView, installation: Installation) -> None:
+    told = inside.well_known("cloister-boot-stages")
+    assert ", ".join(f"{each['name']} {each['status']}" for each in told["stages"]) == STAGES
+    assert told["completed_at"] > told["started_at"]
+    (web,) = told["stages"][10]["stages"]
+    steps = [(each["name"], each["status"]) for each in web["stages"]]
+    assert steps == [("pull", "ok"), ("start", "ok"), ("healthy", "ok")]
+    assert all(each["duration_ns"] > 0 for each in web["stages"])
+    (enclave,) = installation.enclaves("told")
+    shown = ", ".join(f"{each.name} {each.status}" for each in enclave.status.boot_stages)
+    assert shown == STAGES
+
+
+def test_the_metrics_are_told(inside: InsideView, installation: Installation) -> None:
+    def measured() -> dict[str, Any] | None:
+        metrics: dict[str, Any] | None = inside.well_known("cloister-metrics")
+        return metrics if metrics and metrics["cpu_util"] is not None else None
+
+    metrics = until_sync(measured, within=60, what="two samples")
+    assert metrics is not None
+    container = installation.container("told")
+    assert container is not None
+    assert metrics["id"] == container.metadata.uid
+    assert metrics["domain"] == container.status.domain
+    assert metrics["image"] == "acme/web@v1.0.0"
+    assert 0 <= metrics["cpu_util"] <= 110
+    assert 0 < metrics["cpu_mem_util"] <= 100
+    assert "# TYPE cloister_enclave_cpu_util gauge" in str(inside.well_known("metrics"))
+
+
+def test_a_container_that_falls_ill_later_goes_on(
+    inside: InsideView, installation: Installation
+) -> None:
+    namespace, enclave = installation.namespace, inside.enclave
+    touch = ("exec", "-n", namespace, enclave, "-c", "web", "--")
+    installation.kubectl(*touch, "touch", "/tmp/w/sick")
+
+    def health() -> str:
+        return str(inside.container("web").get("health", {}).get("status"))
+
+    until_sync(lambda: health() == "unhealthy", within=120, what="the illness")
+    assert inside.container("web")["health"]["failing_streak"] >= 3
+    container = installation.container("told")
+    assert container is not None
+    available = condition_of(container, "Available")
+    assert available is not None
+    assert available["status"] == "True"
+    assert inside.enclave == enclave
+    installation.kubectl(*touch, "rm", "/tmp/w/sick")
+    until_sync(lambda: health() == "healthy", within=120, what="health again")
+
+
+@pytest.mark.parametrize(
+    ("name", "tag", "reason", "text"),
+    [
+        ("ill", "v2.0.0", "HealthcheckFailed", "Its last output: no such table"),
+        ("empty", "v3.0.0", "BootFailed", '"/not/there": not found'),
+    ],
+)
+def test_a_failed_boot_says_why(
+    installation: Installation, name: str, tag: str, reason: str, text: str
+) -> None:
+    installation.create_container(name, repo="acme/web", tag=tag)
+    container = installation.wait_for(name, "Stalled", within=240)
+    stalled = condition_of(container, "Stalled")
+    assert stalled is not None
+    assert stalled["reason"] == reason
+    assert text in stalled["message"]
+    (enclave,) = installation.enclaves(name)
+    failed = [each for each in enclave.status.boot_stages if each.status == "failed"]
+    assert [each.name for each in failed] == ["containers"]
+    assert text in failed[0].detail
