@@ -1,6 +1,7 @@
 """The demo's installation of Cloister: CRDs, settings, operator and API on a local cluster."""
 
 import re
+import socket
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -40,6 +41,11 @@ class Installation:
         return self.folder / "repositories"
 
     @property
+    def authority(self) -> Path:
+        """Certificate that clients of enclaves trust; the API makes it at its first start."""
+        return self.folder / "ca.pem"
+
+    @property
     def processes(self) -> Processes:
         """Operator and API."""
         return Processes(self.folder / "processes", self.folder / "logs")
@@ -66,13 +72,19 @@ class Installation:
         }
         network = {"enclaveNetwork": {"resolvers": self.cluster.resolvers}}
         self.repositories.mkdir(parents=True, exist_ok=True)
-        self._write("operator.yaml", self._shared("operator") | images | network)
+        host, port = self.cluster.host_address, self._port()
+        way = {"apiAddress": f"http://{host}:{port}", "signedCertificates": True}
+        self._write("operator.yaml", self._shared("operator") | images | network | way)
         self._write(
             "api.yaml",
             self._shared("api")
             | {
-                "listen": {"host": "127.0.0.1", "port": 0},
+                "listen": {"host": host, "port": port},
                 "ledger": {"path": "ledger.sqlite", "keyMaterial": "key-material"},
+                "certificates": {
+                    "issuer": "own",
+                    "own": {"certificate": "ca.pem", "key": "ca.key"},
+                },
                 "development": True,
             },
         )
@@ -183,6 +195,18 @@ class Installation:
         path = self.folder / f"{account}.kubeconfig"
         path.touch(mode=0o600)
         path.write_text(yaml.safe_dump(document))
+
+    def _port(self) -> int:
+        """Answer the API's port: that of an earlier run, else a free one.
+
+        It has to be known before the API listens, since enclaves are told where it is.
+        """
+        path = self.folder / "api.yaml"
+        before = yaml.safe_load(path.read_text())["listen"]["port"] if path.exists() else 0
+        if before:
+            return int(before)
+        with socket.create_server((self.cluster.host_address, 0)) as probe:
+            return int(probe.getsockname()[1])
 
     def _shared(self, account: str) -> dict[str, Any]:
         registry = self.cluster.registry

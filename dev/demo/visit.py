@@ -1,7 +1,7 @@
 """Visit an enclave as a client would: TLS to its host name, then a request.
 
-The demo's shim signs its certificate with an authority of its own that no client knows yet, so the
-handshake is not verified here; that the certificate names the host is.
+The handshake is verified where the authority is known: that of the installation, which signs what
+enclaves ask for. A shim that signs by itself is only asked which names its certificate carries.
 """
 
 import http.client
@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from cryptography import x509
+from cryptography.hazmat.primitives import serialization
 
 from dev.cluster import Cluster
 
@@ -32,9 +33,13 @@ class Page:
     """Host names that the certificate carries."""
     issuer: str
     """Who signed the certificate."""
+    serial: int
+    """Serial number of the certificate."""
+    key: bytes
+    """Public key of the certificate (SubjectPublicKeyInfo, DER)."""
 
 
-def visit(address: str, port: int, host: str, path: str) -> Page:
+def visit(address: str, port: int, host: str, path: str, *, authority: str | None = None) -> Page:
     """Fetch one path.
 
     Parameters
@@ -45,6 +50,8 @@ def visit(address: str, port: int, host: str, path: str) -> Page:
         Host name, for the handshake (SNI) and the Host header.
     path
         Path with a leading slash.
+    authority
+        Certificate that the enclave's own must lead to, PEM; None = it is not verified.
 
     Raises
     ------
@@ -52,8 +59,11 @@ def visit(address: str, port: int, host: str, path: str) -> Page:
         When nobody answers within 5 seconds or the handshake fails.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
+    if authority is None:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    else:
+        context.load_verify_locations(cadata=authority)
     with (
         socket.create_connection((address, port), timeout=5) as plain,
         context.wrap_socket(plain, server_hostname=host) as secure,
@@ -71,6 +81,10 @@ def visit(address: str, port: int, host: str, path: str) -> Page:
         body=body,
         certificate_names=tuple(names.get_values_for_type(x509.DNSName)),
         issuer=certificate.issuer.rfc4514_string(),
+        serial=certificate.serial_number,
+        key=certificate.public_key().public_bytes(
+            serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
+        ),
     )
 
 

@@ -13,6 +13,7 @@ from cloister_clients.sources import SourceProvider, provider_from
 from cloister_crds.config import Rules
 from cloister_crds.lifecycle.domains import DomainSettings
 from cloister_crds.lifecycle.observed import DecisionSettings
+from cloister_operator.api_place import ApiPlaceReader
 from cloister_operator.enclave.plan import FIELD_MANAGER, BuildSettings
 from cloister_operator.files import Files
 from cloister_operator.keys import Key
@@ -158,7 +159,13 @@ class ProcessContext:
             source=source,
             registry=registry,
             pulls=pulls,
-            surroundings=SurroundingsReader(client, store, settings.enclave_network, clock),
+            surroundings=SurroundingsReader(
+                client,
+                store,
+                settings.enclave_network,
+                clock,
+                ApiPlaceReader.of(settings.api_address, settings.api_authorities),
+            ),
             metrics=metrics,
             progress=progress,
             domains=settings.domains.read(settings.service) if settings.domains else None,

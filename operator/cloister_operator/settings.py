@@ -8,10 +8,10 @@ from datetime import timedelta
 from enum import StrEnum
 from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic.alias_generators import to_camel
 
 from cloister_clients.dns import DnsSettings
@@ -195,6 +195,14 @@ class OperatorSettings(_Part):
     """Seconds that an enclave may take from its creation until it is ready. Default 1800."""
     attempts: Annotated[int, Field(ge=1)] = 10
     """Attempts of a request that never served which may be lost in a row. Default 10."""
+    api_address: Annotated[str, Field(pattern=r"^https?://[^/?#@\s]+/?$")] | None = None
+    """Base address of the API as enclaves reach it, such as https://api.example.com; http only
+    where nobody can listen between. Unset = enclaves have no way to it."""
+    api_authorities: Path | None = None
+    """File with the certificates that the API's own must lead to, PEM; unset = the public ones."""
+    signed_certificates: bool = False
+    """Whether the API has the certificates of enclaves signed; needs `apiAddress`. Default false:
+    each enclave signs by an authority of its own, which no client knows."""
     enclave_network: EnclaveNetworkSettings = Field(default_factory=EnclaveNetworkSettings)
     """What the networks of enclaves know of the cluster."""
     strict_from: Annotated[str, Field(pattern=r"^\d+\.\d+\.\d+$")] | None = None
@@ -217,6 +225,22 @@ class OperatorSettings(_Part):
     """Where health and metrics are answered."""
     log: LogSettings = Field(default_factory=LogSettings)
     """What is logged."""
+
+    @model_validator(mode="after")
+    def reachable(self) -> Self:
+        """Refuse settings of the API that nothing can use.
+
+        Raises
+        ------
+        ValueError
+            When one lacks another.
+        """
+        if self.signed_certificates and self.api_address is None:
+            raise ValueError("signedCertificates needs apiAddress: enclaves ask the API")
+        https = (self.api_address or "").startswith("https://")
+        if self.api_authorities is not None and not https:
+            raise ValueError("apiAuthorities is of use with an apiAddress of https alone")
+        return self
 
     def decision(self) -> DecisionSettings:
         """Answer the part that decisions depend on."""

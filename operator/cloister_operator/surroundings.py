@@ -12,6 +12,7 @@ from ipaddress import AddressValueError, IPv4Address, IPv4Network, NetmaskValueE
 from cloister_clients.clock import Clock
 from cloister_clients.kube import KubeClient, NotFound
 from cloister_clients.kube.kinds import ENDPOINT_SLICE, NODE, SERVICE, SERVICE_CIDR
+from cloister_operator.api_place import ApiPlaceReader
 from cloister_operator.enclave.surroundings import Resolver, Surroundings
 from cloister_operator.settings import EnclaveNetworkSettings
 from cloister_operator.store import Store
@@ -32,8 +33,14 @@ class SurroundingsReader:
     """What is known of the cluster around enclaves."""
 
     def __init__(
-        self, client: KubeClient, store: Store, settings: EnclaveNetworkSettings, clock: Clock
+        self,
+        client: KubeClient,
+        store: Store,
+        settings: EnclaveNetworkSettings,
+        clock: Clock,
+        api: ApiPlaceReader | None = None,
     ) -> None:
+        self._api = api
         self._client = client
         self._store = store
         self._settings = settings
@@ -59,6 +66,7 @@ class SurroundingsReader:
             denied=tuple(sorted(denied)),
             resolvers=resolvers,
             refused_domains=self._settings.cluster_domains,
+            api=await self._api.read() if self._api else None,
         )
 
     def _of_nodes(self) -> Iterator[str]:

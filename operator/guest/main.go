@@ -12,6 +12,8 @@
 //	guest agent   -up DIR      tell whether the agent is up (its start-up probe)
 //	guest agent   -check DIR   tell whether the enclave is ready (its readiness probe)
 //	guest ssh     -spec FILE   let people into a debug enclave (side-car)
+//	guest certificate -spec FILE  make the TLS key and keep a certificate for it (side-car)
+//	guest certificate -check FILE tell whether the certificate is there (its start-up probe)
 //	guest models  -spec FILE   check model weights and lay them out (before all containers)
 //
 // docs/enclave.md tells an auditor what each does with which rights.
@@ -34,6 +36,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"cloister.dev/guest/internal/agent"
+	"cloister.dev/guest/internal/certificate"
 	"cloister.dev/guest/internal/ending"
 	"cloister.dev/guest/internal/files"
 	"cloister.dev/guest/internal/first"
@@ -68,6 +71,7 @@ var commands = map[string]command{
 	"net":               {by: map[string]func(string) error{"plan": network, "check": gateway.Check}},
 	"keep":              {by: map[string]func(string) error{"socket": keeper, "check": keep.Check}},
 	"agent":             {by: map[string]func(string) error{"spec": runAgent, "up": agent.Up, "check": agent.Check}},
+	"certificate":       {by: map[string]func(string) error{"spec": keepCertificate, "check": certificate.Check}},
 	"models":            {by: map[string]func(string) error{"spec": layModels}},
 	"ssh":               {by: map[string]func(string) error{"spec": serveShells}},
 	health.CheckCommand: {by: map[string]func(string) error{"spec": health.Check}},
@@ -195,6 +199,15 @@ func layModels(path string) error {
 }
 
 func logger() *slog.Logger { return slog.New(slog.NewJSONHandler(os.Stderr, nil)) }
+
+func keepCertificate(path string) error {
+	document, err := certificate.Read(path)
+	if err != nil {
+		return err
+	}
+	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
+	return untilEnded(func(ctx context.Context) error { return certificate.Run(ctx, document, log) })
+}
 
 func untilEnded(work func(context.Context) error) error {
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT)

@@ -57,8 +57,27 @@ class PageServices:
         """Settings of an operator that uses these images."""
         return {"shimImage": self.shim, "guestImage": self.guest}
 
-    def visit(self, installation: Installation, name: str, path: str = "/") -> Page | None:
-        """Fetch a path of a Container through its Service; None = nobody answers."""
+    def visit(
+        self,
+        installation: Installation,
+        name: str,
+        path: str = "/",
+        *,
+        authority: str | None = None,
+    ) -> Page | None:
+        """Fetch a path of a Container through its Service; None = nobody answers.
+
+        Parameters
+        ----------
+        installation
+            Where it runs.
+        name
+            The Container.
+        path
+            The path.
+        authority
+            Certificate that its own must lead to, PEM; None = it is not verified.
+        """
         container = installation.container(name)
         services = installation.objects("services")
         addresses = [
@@ -67,6 +86,6 @@ class PageServices:
         if container is None or not addresses:
             return None
         try:
-            return visit(addresses[0], 443, container.status.domain, path)
+            return visit(addresses[0], 443, container.status.domain, path, authority=authority)
         except OSError:
             return None

@@ -181,13 +181,19 @@ class RunningShim:
 
 
 @contextlib.contextmanager
-def running_shim(folder: Path, **shim: Any) -> Iterator[RunningShim]:
+def running_shim(
+    folder: Path, *, storage: str | None = None, within: float = 60, **shim: Any
+) -> Iterator[RunningShim]:
     """Run an upstream and a shim in front of it.
 
     Parameters
     ----------
     folder
         For configuration, keys and log; short, since it holds a socket.
+    storage
+        Where its certificates are found; None: it signs by itself.
+    within
+        Seconds that it may take until it shakes hands.
     shim
         Fields of the file's ``shim`` section.
     """
@@ -199,7 +205,7 @@ def running_shim(folder: Path, **shim: Any) -> Iterator[RunningShim]:
     agent = folder / "agent"
     agent.mkdir()
     (agent / "booted").touch()
-    config = shim_config(spec, [HOSTNAME], agent=str(agent))
+    config = shim_config(spec, [HOSTNAME], storage=storage, agent=str(agent))
     path = folder / "s"
     config["apps"]["http"]["servers"]["shim"]["listen"] = [f"unix/{path}"]
     file = folder / "shim.json"
@@ -214,7 +220,7 @@ def running_shim(folder: Path, **shim: Any) -> Iterator[RunningShim]:
         )
         running = RunningShim(path, upstream, agent)
         try:
-            until_sync(lambda: _answers(running, process, log), within=60, what="a shim")
+            until_sync(lambda: _answers(running, process, log), within=within, what="a shim")
             yield running
         finally:
             process.terminate()

@@ -258,7 +258,16 @@ def _wait(pod: PodFacts | None) -> tuple[str, str]:
             return "", f"{_exit_message(each)} It is started again."
         if each.reason in _START_TROUBLES:
             return "", f"Container {each.name} cannot be started: {each.message or each.reason}"
-    return "", ""
+    return "", _started_again(pod)
+
+
+def _started_again(pod: PodFacts) -> str:
+    """Tell why a part of ours that runs again and is not up ended before; empty = none did."""
+    for each in pod.side_cars:
+        running = each.state is ContainerStateName.RUNNING
+        if running and not each.ready and each.exit_message:
+            return f"{_exit_message(each)} It was started again."
+    return ""
 
 
 _PULL_TROUBLES = {"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName"}

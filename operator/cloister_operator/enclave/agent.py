@@ -8,6 +8,7 @@ from typing import Any
 from cloister_crds.config import ContainerSpec, ServiceConfig
 from cloister_crds.kinds.host import TEE
 from cloister_crds.lifecycle.pod import boot_allowance
+from cloister_operator.enclave.certificate import is_signed
 from cloister_operator.enclave.network import KEEPER_SOCKET, NETWORK_STATUS, side_car
 from cloister_operator.enclave.plan import BuildSettings, EnclavePlan
 from cloister_operator.enclave.ports import SHIM_PORT
@@ -152,6 +153,7 @@ def _stages(plan: EnclavePlan) -> dict[str, dict[str, Any]]:
     """Say for each stage that the agent does not see itself how it is known to be over."""
     config = plan.config
     has_tee = plan.host.spec.tee is not TEE.NONE
+    signed, first = is_signed(plan), [config.containers[0].name]
     network: dict[str, Any] = {"network": NETWORK_STATUS}
     if not isolates(plan.host):
         network = _skipped("The containers share the network of the Pod.")
@@ -159,8 +161,9 @@ def _stages(plan: EnclavePlan) -> dict[str, dict[str, Any]]:
     return {
         "network": network,
         "firewall": network,
-        "identity": _skipped("The shim makes its key itself."),
-        "certificate": _skipped("The shim makes its certificate itself."),
+        # Key and certificate are there before any container is started.
+        "identity": _launched(first if signed else [], "The shim makes its key itself."),
+        "certificate": _launched(first if signed else [], "The shim makes its certificate itself."),
         "cpu-attestation": _skipped(
             evidence if has_tee else "The Host has no trusted execution environment."
         ),
@@ -172,9 +175,7 @@ def _stages(plan: EnclavePlan) -> dict[str, dict[str, Any]]:
         "secrets": _launched(_with_secrets(config), "The file names no secret."),
         "registry-auth": _skipped("Images are pulled outside the enclave, by their digests."),
         # Weights are verified before any container is started.
-        "models": _launched(
-            [config.containers[0].name] if config.models else [], "The file names no model."
-        ),
+        "models": _launched(first if config.models else [], "The file names no model."),
     }
 
 

@@ -15,6 +15,7 @@ from cloister_crds.config import Shim
 from cloister_operator.enclave.agent import AGENT_DIRECTORY
 from cloister_operator.enclave.ports import SHIM_PORT
 from cloister_operator.enclave.routing import ALL_PATHS, DOT_SEGMENTS, path_pattern
+from cloister_operator.enclave.shim_tls import tls_app
 from cloister_operator.enclave.well_known import booting, is_well_known, well_known_routes
 
 __all__ = ["shim_config"]
@@ -37,6 +38,7 @@ def shim_config(
     before: Sequence[dict[str, Any]] = (),
     service: str = "cloister",
     agent: str = AGENT_DIRECTORY,
+    storage: str | None = None,
 ) -> dict[str, Any]:
     """Build the configuration.
 
@@ -45,8 +47,8 @@ def shim_config(
     shim
         The section of the parsed file.
     hostnames
-        Host names of the enclave, the public one first: certificates are made for these by
-        Caddy's own authority, and a client that names none gets the first one's.
+        Host names of the enclave, the public one first: certificates are for these, and a client
+        that names none gets the first one's.
     port
         Port to listen on.
     upstream
@@ -58,6 +60,9 @@ def shim_config(
         Name of the service in the well-known paths.
     agent
         The agent's directory.
+    storage
+        Where certificates are found (`cloister_operator.enclave.shim_tls`); None = Caddy signs by
+        an authority of its own.
 
     Returns
     -------
@@ -84,12 +89,7 @@ def shim_config(
         "apps": {
             "http": {"servers": {"shim": server}},
             "pki": {"certificate_authorities": {"local": {"install_trust": False}}},
-            "tls": {
-                "certificates": {"automate": list(hostnames)},
-                "automation": {
-                    "policies": [{"subjects": list(hostnames), "issuers": [{"module": "internal"}]}]
-                },
-            },
+            "tls": tls_app(hostnames, storage),
         },
     }
 

@@ -10,6 +10,13 @@ from typing import Any
 from cloister_operator.enclave.addresses import TARGET_ADDRESS
 from cloister_operator.enclave.agent import AGENT_KEY, agent_document
 from cloister_operator.enclave.caddy import shim_config
+from cloister_operator.enclave.certificate import (
+    AUTHORITIES_KEY,
+    CERTIFICATE_KEY,
+    SHIM_STORAGE,
+    certificate_document,
+    is_signed,
+)
 from cloister_operator.enclave.container_document import container_document, document_key
 from cloister_operator.enclave.network import NETWORK_KEY, network_document
 from cloister_operator.enclave.plan import BuildSettings, EnclavePlan
@@ -57,6 +64,7 @@ def build_config_map(
             upstream=upstream,
             before=[host_key_route(settings.service)] if plan.lets_people_in else (),
             service=settings.service,
+            storage=SHIM_STORAGE if is_signed(plan) else None,
         ),
     }
     if plan.lets_people_in:
@@ -65,13 +73,17 @@ def build_config_map(
         documents[document_key(index)] = container_document(plan, container)
     if isolates(plan.host):
         documents[NETWORK_KEY] = network_document(plan, surroundings)
+    texts: dict[str, str] = {}
+    if is_signed(plan) and surroundings.api is not None:
+        documents[CERTIFICATE_KEY] = certificate_document(plan, surroundings.api)
+        texts[AUTHORITIES_KEY] = surroundings.api.authorities
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": plan.metadata(plan.config_map),
         "immutable": True,
         "binaryData": {CONFIG_KEY: b64encode(plan.file).decode()},
-        "data": {name: _written(document) for name, document in documents.items()},
+        "data": {name: _written(document) for name, document in documents.items()} | texts,
     }
 
 

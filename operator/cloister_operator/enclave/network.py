@@ -89,7 +89,7 @@ def network_document(plan: EnclavePlan, surroundings: Surroundings) -> dict[str,
         ],
         "denied": list(surroundings.denied),
         "inbound": inbound_ports(shells=plan.lets_people_in),
-        "sideCars": destinations(plan.config),
+        "sideCars": destinations(plan.config, surroundings.api),
         "resolver": {
             "uid": NET.user,
             "upstream": surroundings.upstream(),

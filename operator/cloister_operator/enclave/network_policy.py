@@ -17,7 +17,7 @@ from cloister_crds.names import (
     host_label,
 )
 from cloister_operator.enclave.ports import SHIM_PORT, SSH_PORT
-from cloister_operator.enclave.surroundings import Resolver
+from cloister_operator.enclave.surroundings import ApiPlace, Resolver
 
 __all__ = ["NETWORK_POLICY_NAME", "build_network_policy", "build_shells_policy"]
 
@@ -44,7 +44,10 @@ _NOT_PUBLIC_V6 = ("::1/128", "64:ff9b::/96", "fc00::/7", "fe80::/10", "ff00::/8"
 
 
 def build_network_policy(
-    organization: str, namespace: str, resolvers: Sequence[Resolver] = ()
+    organization: str,
+    namespace: str,
+    resolvers: Sequence[Resolver] = (),
+    api: ApiPlace | None = None,
 ) -> dict[str, Any]:
     """Build the policy for all enclave Pods of a namespace.
 
@@ -56,6 +59,8 @@ def build_network_policy(
         Its namespace.
     resolvers
         Name servers that the administrator named; the cluster's own is let through without.
+    api
+        Where the API is; None = enclaves have no way to it.
 
     Returns
     -------
@@ -77,6 +82,13 @@ def build_network_policy(
         }
         for each in resolvers
     ]
+    door = [
+        {
+            "to": [{"ipBlock": {"cidr": f"{address}/32"}} for address in api.addresses],
+            "ports": [{"port": api.port, "protocol": "TCP"}],
+        }
+        for api in ([api] if api and api.addresses else [])
+    ]
     return {
         "apiVersion": "networking.k8s.io/v1",
         "kind": "NetworkPolicy",
@@ -89,7 +101,7 @@ def build_network_policy(
             "podSelector": {"matchExpressions": [{"key": ENCLAVE_LABEL, "operator": "Exists"}]},
             "policyTypes": ["Ingress", "Egress"],
             "ingress": [{"ports": [{"port": SHIM_PORT, "protocol": "TCP"}]}],
-            "egress": [{"to": [cluster_dns], "ports": dns}, *named, {"to": public}],
+            "egress": [{"to": [cluster_dns], "ports": dns}, *named, *door, {"to": public}],
         },
     }
 

@@ -12,6 +12,7 @@ from typing import Any
 from cloister_crds.config import ContainerSpec, Restart, object_name
 from cloister_crds.kinds.host import HostSpec
 from cloister_operator.enclave.agent import agent_container, skipped_stages
+from cloister_operator.enclave.certificate import certificate_container, is_signed
 from cloister_operator.enclave.container_document import (
     GUEST_DIRECTORY,
     SPEC_DIRECTORY,
@@ -27,6 +28,7 @@ from cloister_operator.enclave.shells import ssh_container
 from cloister_operator.enclave.shim import shim_container
 from cloister_operator.enclave.sidecars import (
     AGENT,
+    CERTIFICATE,
     GUEST,
     INSTALL,
     KEEP,
@@ -123,11 +125,13 @@ def _before(
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": volumes.ours[INSTALL],
     }
-    keep = keep_container(plan, settings, volumes.ours[KEEP])
-    agent = agent_container(plan, settings, volumes.ours[AGENT])
-    if not isolates(plan.host):
-        return [install, keep, agent]
-    return [install, keep, net_container(plan, settings, volumes.ours[NET]), agent]
+    before = [install, keep_container(plan, settings, volumes.ours[KEEP])]
+    if isolates(plan.host):
+        before.append(net_container(plan, settings, volumes.ours[NET]))
+    before.append(agent_container(plan, settings, volumes.ours[AGENT]))
+    if is_signed(plan):
+        before.append(certificate_container(plan, settings, volumes.ours[CERTIFICATE]))
+    return before
 
 
 def _beside(

@@ -12,9 +12,11 @@ from cloister_crds.config import ServiceConfig, object_name
 from cloister_crds.kinds.host import Host, NetworkIsolation
 from cloister_operator.enclave.addresses import TARGET_ADDRESS
 from cloister_operator.enclave.ports import SHIM_PORT, SSH_PORT
+from cloister_operator.enclave.surroundings import ApiPlace
 
 __all__ = [
     "AGENT",
+    "CERTIFICATE",
     "GUEST",
     "INSTALL",
     "KEEP",
@@ -53,14 +55,19 @@ KEEP = SideCar("keep", 65001)
 """Holds the containers' network namespaces and processes while the others start anew."""
 AGENT = SideCar("agent", 65003)
 """Knows what runs. Its readiness is the enclave's."""
+CERTIFICATE = SideCar("certificate", 65005)
+"""Makes the TLS key and keeps a certificate for it."""
 INSTALL = SideCar("guest-install", 65002)
 """Lays the guest out for the containers, and ends."""
 
 SSH = SideCar("ssh", 65006)
 """Lets people into debug enclaves, and is in no other."""
 
-ORDER = (INSTALL, KEEP, NET, AGENT, SHIM, SSH)
+ORDER = (INSTALL, KEEP, NET, AGENT, CERTIFICATE, SHIM, SSH)
 """All of them, in the order in which they start; the file's containers start before the shim."""
+
+
+_ASKS_THE_API = (CERTIFICATE,)
 
 
 def name_of(car: SideCar, containers: Iterable[str]) -> str:
@@ -104,13 +111,15 @@ def isolates(host: Host) -> bool:
     return host.spec.network_isolation is NetworkIsolation.CONTAINER
 
 
-def destinations(config: ServiceConfig) -> list[dict[str, Any]]:
+def destinations(config: ServiceConfig, api: ApiPlace | None) -> list[dict[str, Any]]:
     """Answer what each of ours may reach on the network; all that is not listed here is dropped.
 
     Parameters
     ----------
     config
         The parsed file.
+    api
+        Where the API is; None = enclaves have no way to it.
 
     Returns
     -------
@@ -118,7 +127,15 @@ def destinations(config: ServiceConfig) -> list[dict[str, Any]]:
         ``sideCars`` of the document of ``guest net``: TCP destinations by user id.
     """
     upstream = {"address": str(TARGET_ADDRESS), "port": config.shim.upstream_port}
-    return [{"name": SHIM.name, "uid": SHIM.user, "destinations": [upstream]}]
+    found: list[dict[str, Any]] = [
+        {"name": SHIM.name, "uid": SHIM.user, "destinations": [upstream]}
+    ]
+    if api is not None:
+        doors = [{"address": address, "port": api.port} for address in api.addresses]
+        found += [
+            {"name": car.name, "uid": car.user, "destinations": doors} for car in _ASKS_THE_API
+        ]
+    return found
 
 
 def inbound_ports(*, shells: bool = False) -> list[int]:

@@ -6,10 +6,15 @@ from typing import Any
 
 from cloister_operator.enclave.plan import EnclavePlan
 
-__all__ = ["build_snapshot"]
+__all__ = ["TOKEN_KEY", "build_snapshot"]
+
+TOKEN_KEY = "enclave.token"  # noqa: S105 - the name of a key
+"""Key of the enclave's own token; no secret of a file can be named so."""
 
 
-def build_snapshot(plan: EnclavePlan, values: Mapping[str, bytes]) -> dict[str, Any]:
+def build_snapshot(
+    plan: EnclavePlan, values: Mapping[str, bytes], token: str | None = None
+) -> dict[str, Any]:
     """Build the immutable core Secret that the Pod's environment and files refer to.
 
     Parameters
@@ -18,22 +23,28 @@ def build_snapshot(plan: EnclavePlan, values: Mapping[str, bytes]) -> dict[str, 
         The Enclave and its file.
     values
         Value of each secret that the file names.
+    token
+        The enclave's own token; None = it has none.
 
     Returns
     -------
     dict[str, Any]
-        Manifest of the Secret; it holds the named secrets and nothing else of `values`.
+        Manifest of the Secret; it holds the token and the named secrets, and nothing else of
+        `values`.
 
     Raises
     ------
     KeyError
         When `values` lacks a secret of the file; the decision asks for all of them before.
     """
+    data = {name: b64encode(values[name]).decode() for name in plan.secrets}
+    if token is not None:
+        data[TOKEN_KEY] = b64encode(token.encode()).decode()
     return {
         "apiVersion": "v1",
         "kind": "Secret",
         "type": "Opaque",
         "metadata": plan.metadata(plan.snapshot),
         "immutable": True,
-        "data": {name: b64encode(values[name]).decode() for name in plan.secrets},
+        "data": data,
     }

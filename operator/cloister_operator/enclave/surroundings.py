@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 from ipaddress import IPv4Network
 from typing import Any
+from urllib.parse import urlsplit
 
-__all__ = ["Resolver", "Surroundings"]
+__all__ = ["ApiPlace", "Resolver", "Surroundings"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +19,24 @@ class Resolver:
 
 
 @dataclass(frozen=True, slots=True)
+class ApiPlace:
+    """Where enclaves reach the API."""
+
+    url: str
+    """Base address, http or https."""
+    addresses: tuple[str, ...]
+    """IPv4 addresses of its host; none = its name does not resolve at present."""
+    authorities: str = ""
+    """Certificates that the API's own must lead to, PEM; empty = the public ones."""
+
+    @property
+    def port(self) -> int:
+        """TCP port."""
+        parts = urlsplit(self.url)
+        return parts.port or (443 if parts.scheme == "https" else 80)
+
+
+@dataclass(frozen=True, slots=True)
 class Surroundings:
     """What is around."""
 
@@ -28,6 +47,8 @@ class Surroundings:
     """Name servers for public names, asked in this order."""
     refused_domains: tuple[str, ...] = ("cluster.local",)
     """Domains that are never asked for a container: the cluster's own."""
+    api: ApiPlace | None = None
+    """Where the API is; None = enclaves have no way to it."""
 
     def ranges(self) -> tuple[IPv4Network, ...]:
         """Answer all that the networks of an enclave must not lie in."""

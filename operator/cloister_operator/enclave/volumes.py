@@ -14,6 +14,15 @@ from cloister_operator.enclave.agent import (
     REPORT_DIRECTORY,
     SERVICE_DIRECTORY,
 )
+from cloister_operator.enclave.certificate import (
+    AUTHORITIES_KEY,
+    CERTIFICATE_DIRECTORY,
+    CERTIFICATE_DOCUMENT_DIRECTORY,
+    CERTIFICATE_KEY,
+    TOKEN_DIRECTORY,
+    TOKEN_FILE,
+    is_signed,
+)
 from cloister_operator.enclave.config_map import CONFIG_KEY, SHIM_KEY
 from cloister_operator.enclave.container_document import (
     GUEST_DIRECTORY,
@@ -40,6 +49,7 @@ from cloister_operator.enclave.shells import (
 )
 from cloister_operator.enclave.sidecars import (
     AGENT,
+    CERTIFICATE,
     INSTALL,
     KEEP,
     NET,
@@ -48,6 +58,7 @@ from cloister_operator.enclave.sidecars import (
     SideCar,
     isolates,
 )
+from cloister_operator.enclave.snapshot import TOKEN_KEY
 
 __all__ = ["SHIM_CONFIG_PATH", "SHIM_DATA_PATH", "PodVolumes", "pod_volumes"]
 
@@ -74,6 +85,9 @@ _SSH_VOLUME = "ssh"
 _SSH_CONFIG_VOLUME = "ssh-config"
 _PUBLIC_VOLUME = "ssh-public"
 _MOUNT_POINTS = "mount-points"
+_CERTIFICATE_VOLUME = "certificate"
+_CERTIFICATE_DOCUMENT_VOLUME = "certificate-document"
+_TOKEN_VOLUME = "token"  # noqa: S105 - a name
 _SMALL_BYTES = 16 * 1024 * 1024
 _SERVICE_VOLUME = "service"
 _SHIM_CONFIG_VOLUME = "shim-config"
@@ -135,6 +149,8 @@ def pod_volumes(plan: EnclavePlan, service: str) -> PodVolumes:
     _add_shim(result, plan)
     if plan.lets_people_in:
         _add_shells(result, plan)
+    if is_signed(plan):
+        _add_certificate(result, plan)
     return result
 
 
@@ -294,6 +310,28 @@ def _add_shim(result: PodVolumes, plan: EnclavePlan) -> None:
     result.mount_ours(SHIM, _SHIM_CONFIG_VOLUME, SHIM_CONFIG_PATH, read_only=True)
     result.mount_ours(SHIM, _SHIM_DATA_VOLUME, SHIM_DATA_PATH, read_only=False)
     result.mount_ours(SHIM, _AGENT_VOLUME, AGENT_DIRECTORY, read_only=True)
+
+
+def _add_certificate(result: PodVolumes, plan: EnclavePlan) -> None:
+    """Give the side-car of certificates its documents, the token and a place for the key.
+
+    The shim reads the place; nobody else has it.
+    """
+    token = [{"key": TOKEN_KEY, "path": TOKEN_FILE, "mode": _READABLE}]
+    keys = [CERTIFICATE_KEY, AUTHORITIES_KEY]
+    result.volumes += [
+        _of_config_map(_CERTIFICATE_DOCUMENT_VOLUME, plan, keys),
+        {"name": _TOKEN_VOLUME, "secret": {"secretName": plan.snapshot, "items": token}},
+        _memory(_CERTIFICATE_VOLUME, _SMALL_BYTES),
+    ]
+    result.mount_ours(
+        CERTIFICATE, _CERTIFICATE_DOCUMENT_VOLUME, CERTIFICATE_DOCUMENT_DIRECTORY, read_only=True
+    )
+    result.mount_ours(CERTIFICATE, _TOKEN_VOLUME, TOKEN_DIRECTORY, read_only=True)
+    for car in (CERTIFICATE, SHIM):
+        result.mount_ours(
+            car, _CERTIFICATE_VOLUME, CERTIFICATE_DIRECTORY, read_only=car is not CERTIFICATE
+        )
 
 
 def _mount(volume: str, path: str, *, read_only: bool, part: str = "") -> dict[str, Any]:

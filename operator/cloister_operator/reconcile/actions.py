@@ -1,6 +1,7 @@
 """Carries out the actions of a decision; each is safe to repeat."""
 
 import logging
+import secrets
 from base64 import b64decode
 from collections.abc import Mapping
 from datetime import datetime
@@ -38,12 +39,19 @@ from cloister_crds.names import (
     shells_service_name,
     snapshot_name,
 )
+from cloister_crds.tokens import token_digest, token_of
 from cloister_operator.context import ProcessContext
 from cloister_operator.enclave.config_map import CONFIG_KEY
 from cloister_operator.enclave.service import build_preview, build_service
 from cloister_operator.enclave.shells import build_shells_service
 from cloister_operator.keys import Key
-from cloister_operator.reconcile.children import ensure_file, ensure_snapshot, plan_of
+from cloister_operator.reconcile.children import (
+    TokenLost,
+    ensure_file,
+    ensure_snapshot,
+    needs_snapshot,
+    plan_of,
+)
 from cloister_operator.watched import CLAIM, DEPLOYMENT, ENCLAVE
 
 __all__ = ["carry_out"]
@@ -141,22 +149,54 @@ async def _create_enclave(
     context: ProcessContext, key: Key, observed: Observed, action: CreateEnclave
 ) -> None:
     """Create an Enclave with its file and snapshot, or add what an interrupted pass left out."""
-    enclave = await _enclave(context, key, observed, action)
+    token = _new_token(context, key, action)
+    enclave = await _enclave(context, key, observed, action, token)
     file = action.file
     if file is None:
         file = await _copied_file(context, key.namespace, action)
     plan = await plan_of(context, enclave, file)
-    if plan.secrets:
+    if needs_snapshot(plan):
         values = await _secret_values(context, key.namespace, action)
-        await ensure_snapshot(context, key, plan, values)
+        known = token if token and token_digest(token) == enclave.spec.token_digest else None
+        try:
+            await ensure_snapshot(context, key, plan, values, known)
+        except TokenLost as lost:
+            # It has no Pod yet: another attempt takes its place.
+            logger.warning("%s; the Enclave is made anew", lost)
+            await _delete_unborn(context, key, enclave)
+            return
     await ensure_file(context, key, plan)
     context.incomplete.discard(enclave.metadata.uid)
     context.complete.add(enclave.metadata.uid)
     context.queue.add(Key("Enclave", key.namespace, action.name))
 
 
+def _new_token(context: ProcessContext, key: Key, action: CreateEnclave) -> str | None:
+    """Make the token of a new Enclave; None = it needs none."""
+    if not context.settings.signed_certificates:
+        return None
+    return token_of(key.namespace, action.name, secrets.token_urlsafe(32))
+
+
+async def _delete_unborn(context: ProcessContext, key: Key, enclave: Enclave) -> None:
+    """Delete an Enclave that never had a Pod."""
+    await context.writer.delete(
+        key,
+        ENCLAVE,
+        key.namespace,
+        enclave.metadata.name,
+        uid=enclave.metadata.uid,
+        resource_version=enclave.metadata.resource_version,
+        propagation="Background",
+    )
+
+
 async def _enclave(
-    context: ProcessContext, key: Key, observed: Observed, action: CreateEnclave
+    context: ProcessContext,
+    key: Key,
+    observed: Observed,
+    action: CreateEnclave,
+    token: str | None,
 ) -> Enclave:
     """Create the Enclave by POST; one of that name that is ours is adopted."""
     container = observed.container
@@ -171,7 +211,7 @@ async def _enclave(
             },
             "ownerReferences": [container.owner_reference()],
         },
-        "spec": action.spec.wire(),
+        "spec": action.spec.wire() | ({"tokenDigest": token_digest(token)} if token else {}),
     }
     try:
         return Enclave.read(await context.writer.create(key, ENCLAVE, body))

@@ -9,6 +9,7 @@ from cloister_clients.kube.kinds import CONFIG_MAP, POD, SECRET
 from cloister_crds.kinds import Enclave, Host
 from cloister_crds.names import config_map_name
 from cloister_operator.context import ProcessContext
+from cloister_operator.enclave.certificate import is_signed
 from cloister_operator.enclave.config_map import CONFIG_KEY, build_config_map
 from cloister_operator.enclave.plan import EnclavePlan
 from cloister_operator.enclave.pod import build_pod
@@ -19,9 +20,11 @@ from cloister_operator.watched import HOST
 
 __all__ = [
     "ChildrenMissing",
+    "TokenLost",
     "ensure_file",
     "ensure_pod",
     "ensure_snapshot",
+    "needs_snapshot",
     "plan_of",
     "stored_plan",
 ]
@@ -29,6 +32,10 @@ __all__ = [
 
 class ChildrenMissing(Exception):  # noqa: N818 - it says what is so
     """The Enclave lacks its ConfigMap, its snapshot, or what they are made from."""
+
+
+class TokenLost(Exception):  # noqa: N818 - as above
+    """The operator ended between making the Enclave and keeping its token; it needs a new one."""
 
 
 async def plan_of(context: ProcessContext, enclave: Enclave, file: bytes) -> EnclavePlan:
@@ -83,7 +90,7 @@ async def stored_plan(context: ProcessContext, enclave: Enclave) -> EnclavePlan:
         raise ChildrenMissing(f"{name} has no ConfigMap") from missing
     _check_owner(found, enclave, CONFIG_MAP)
     plan = await plan_of(context, enclave, b64decode(found["binaryData"][CONFIG_KEY]))
-    if plan.secrets and enclave.metadata.uid not in context.complete:
+    if needs_snapshot(plan) and enclave.metadata.uid not in context.complete:
         try:
             snapshot = await context.client.get(SECRET, plan.snapshot, namespace)
         except NotFound as missing:
@@ -97,24 +104,54 @@ async def ensure_file(context: ProcessContext, key: Key, plan: EnclavePlan) -> N
 
     Raises
     ------
+    ChildrenMissing
+        When it needs the API and that is not known.
     Conflict
         When another owner's object has the name.
     KubeError
         When the server refuses or cannot be reached.
     """
-    body = build_config_map(plan, context.build, await context.surroundings.read())
+    surroundings = await context.surroundings.read()
+    if is_signed(plan) and not (surroundings.api and surroundings.api.addresses):
+        raise ChildrenMissing("the host of apiAddress has no IPv4 address at present")
+    body = build_config_map(plan, context.build, surroundings)
     await _ensure(context, key, plan, CONFIG_MAP, body)
 
 
+def needs_snapshot(plan: EnclavePlan) -> bool:
+    """Tell whether an Enclave has anything secret."""
+    return bool(plan.secrets or plan.enclave.spec.token_digest)
+
+
 async def ensure_snapshot(
-    context: ProcessContext, key: Key, plan: EnclavePlan, values: Mapping[str, bytes]
+    context: ProcessContext,
+    key: Key,
+    plan: EnclavePlan,
+    values: Mapping[str, bytes],
+    token: str | None,
 ) -> None:
-    """Create the core Secret with the values of an Enclave's secrets.
+    """Create the core Secret with the token and the values of an Enclave's secrets.
+
+    Parameters
+    ----------
+    context
+        The process.
+    key
+        The Container it is done for.
+    plan
+        The Enclave and its file.
+    values
+        Value of each secret that the file names.
+    token
+        The enclave's token; None = it has none, or this process does not know it: then only a
+        snapshot that exists will do.
 
     Raises
     ------
     ChildrenMissing
         When a value vanished since it was looked for.
+    TokenLost
+        When there is no snapshot and the token is not known.
     Conflict
         When another owner's object has the name.
     KubeError
@@ -123,7 +160,14 @@ async def ensure_snapshot(
     missing = [name for name in plan.secrets if name not in values]
     if missing:
         raise ChildrenMissing(f"no value of the secrets {', '.join(missing)} any more")
-    await _ensure(context, key, plan, SECRET, build_snapshot(plan, values))
+    if plan.enclave.spec.token_digest and token is None:
+        namespace = plan.enclave.metadata.namespace or ""
+        found = await context.writer.refresh(SECRET, namespace, plan.snapshot)
+        if found is None:
+            raise TokenLost(f"the token of {plan.name} was lost before it was kept")
+        _check_owner(found, plan.enclave, SECRET)
+        return
+    await _ensure(context, key, plan, SECRET, build_snapshot(plan, values, token))
 
 
 async def ensure_pod(context: ProcessContext, key: Key, plan: EnclavePlan) -> None:

@@ -97,8 +97,9 @@ async def _fence(context: ProcessContext, key: Key, organization: Organization) 
     """Apply the NetworkPolicies of the namespace when they are not known to be so."""
     slug, namespace = organization.metadata.name, organization.spec.namespace
     resolvers = context.settings.enclave_network.named_resolvers()
+    api = (await context.surroundings.read()).api
     policies = (
-        build_network_policy(slug, namespace, resolvers),
+        build_network_policy(slug, namespace, resolvers, api),
         build_shells_policy(slug, namespace),
     )
     for body in policies:

@@ -5,10 +5,14 @@ There is no node: `tests.support.kubelet` writes the status of Pods as a kubelet
 
 import random
 import signal
+from base64 import b64decode
 from pathlib import Path
 
 import pytest
 
+from cloister_crds.names import snapshot_name
+from cloister_crds.tokens import token_digest
+from cloister_operator.enclave.snapshot import TOKEN_KEY
 from dev.cluster import Cluster
 from dev.cluster.images import Image, push
 from tests.support.kubelet import fail_pod, run_pod
@@ -83,6 +87,40 @@ def test_killed_between_any_two_writes(prepared: Installation, seed: int) -> Non
     assert len(mine) == 1
     for kind in ("enclaves.cloister.dev", "pods", "services", "deployments.cloister.dev"):
         assert len(prepared.objects(kind)) == 1, kind
+
+
+def test_a_token_that_was_lost_makes_the_enclave_anew(prepared: Installation) -> None:
+    """The operator ended after it made the Enclave and before it kept the token."""
+    prepared.settings |= {"apiAddress": "http://api.invalid", "signedCertificates": True}
+    process = prepared.operator()
+    prepared.create_container("web", repo="acme/web", tag="v1")
+    missing = "the host of apiAddress has no IPv4 address at present"
+    until_sync(lambda: missing in process.text, within=60, what=missing)
+    before = prepared.enclaves("web")[0]
+    process.kill()
+    prepared.kubectl(
+        "delete", "secret", snapshot_name(before.metadata.name), "-n", prepared.namespace
+    )
+
+    prepared.settings["apiAddress"] = "http://192.0.2.1"
+    prepared.operator().wait_until_it_leads()
+
+    def another() -> bool:
+        found = prepared.enclaves("web")
+        return [each.metadata.uid for each in found] not in ([], [before.metadata.uid])
+
+    until_sync(another, within=60, what="another Enclave")
+    enclave = prepared.enclaves("web")[0]
+
+    def kept() -> str:
+        secrets = prepared.objects("secrets")
+        tokens = [each["data"][TOKEN_KEY] for each in secrets if TOKEN_KEY in each["data"]]
+        return b64decode(tokens[0]).decode() if tokens else ""
+
+    token = until_sync(kept, within=60, what="the token")
+    assert token_digest(token) == enclave.spec.token_digest != before.spec.token_digest
+    run_pod(prepared, enclave.metadata.name)
+    prepared.wait_for("web", "Available")
 
 
 def test_the_leader_is_replaced(prepared: Installation) -> None:

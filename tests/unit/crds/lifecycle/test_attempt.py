@@ -227,6 +227,17 @@ def test_losses_count_in_every_phase(
             "The image of container web cannot be pulled: manifest unknown",
         ),
         (
+            pod_of(
+                PodContainer(name="web", reason="PodInitializing"),
+                phase=PodPhase.PENDING,
+                side_cars=(
+                    up("certificate", exit_code=0, exit_message="the API is away", ready=False),
+                ),
+            ),
+            "",
+            "Its last message: the API is away It was started again.",
+        ),
+        (
             pod_of(phase=PodPhase.PENDING, unschedulable="0/3 nodes: insufficient memory"),
             "Unschedulable",
             "insufficient memory",

@@ -1,0 +1,70 @@
+"""The shim's certificates: those that ``guest certificate`` keeps, or an authority of its own.
+
+The side-car's certificates are found through Caddy's certificate storage, as if another instance
+of Caddy that shares the storage had renewed them: Caddy looks there before it would renew by
+itself, and takes what is newer without touching a connection. A reload of the configuration would
+close idle connections and WebSockets. Source: Caddy, "Automatic HTTPS", "Storage"; JSON Config
+Structure, ``apps.tls.automation``.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+__all__ = ["store_of", "tls_app"]
+
+_ISSUER = "certificate.invalid-directory"
+"""Folder of an issuer in Caddy's storage: host and path of `_NOBODY`."""
+_NOBODY = "https://certificate.invalid/directory"
+"""An issuer that cannot be reached (RFC 6761): Caddy never gets a certificate by itself."""
+_LOOKS = "10s"
+"""Time between two looks for certificates that end soon."""
+_ENDS_SOON = 0.3
+"""Part of a certificate's life from which the storage is looked at. The side-car renews when a
+third is left."""
+
+
+def store_of(storage: str) -> str:
+    """Answer the folder in Caddy's storage with a folder for each name.
+
+    Parameters
+    ----------
+    storage
+        Root of the storage.
+    """
+    return f"{storage}/certificates/{_ISSUER}"
+
+
+def tls_app(hostnames: Sequence[str], storage: str | None) -> dict[str, Any]:
+    """Build the part of the configuration that is about certificates.
+
+    Parameters
+    ----------
+    hostnames
+        Host names of the enclave.
+    storage
+        Root of the storage that ``guest certificate`` fills; None = Caddy signs by an authority of
+        its own, which no client knows.
+
+    Returns
+    -------
+    dict[str, Any]
+        ``apps.tls``. With a storage nothing else is ever served: without its certificate no
+        handshake succeeds.
+    """
+    names = list(hostnames)
+    if storage is None:
+        policy: dict[str, Any] = {"subjects": names, "issuers": [{"module": "internal"}]}
+        return {"certificates": {"automate": names}, "automation": {"policies": [policy]}}
+    policy = {
+        "subjects": names,
+        "issuers": [{"module": "acme", "ca": _NOBODY}],
+        "storage": {"module": "file_system", "root": storage},
+        "renewal_window_ratio": _ENDS_SOON,
+        "disable_ocsp_stapling": True,
+    }
+    return {
+        "certificates": {"automate": names},
+        "automation": {"policies": [policy], "renew_interval": _LOOKS},
+        "disable_storage_check": True,
+        "disable_storage_clean": True,
+    }

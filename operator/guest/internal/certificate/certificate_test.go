@@ -1,0 +1,513 @@
+package certificate
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/hex"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/big"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"cloister.dev/guest/internal/facade"
+)
+
+const (
+	host  = "web.acme.containers.example"
+	token = "org-acme/web-a-1/a-token-of-tests"
+)
+
+// api is an API with an authority, by TLS on a socket. What it answers next can be set.
+type api struct {
+	*httptest.Server
+	t   *testing.T
+	key *ecdsa.PrivateKey
+	ca  *x509.Certificate
+
+	mutex    sync.Mutex
+	requests [][]byte
+	// answers are given first, in order; then certificates.
+	answers []func(http.ResponseWriter)
+	// now and life are those of the certificates.
+	now  func() time.Time
+	life time.Duration
+	// change alters a certificate before it is signed.
+	change func(*x509.Certificate) *x509.Certificate
+	// signed is the key that is signed instead of the request's; nil means that.
+	signed any
+}
+
+func newAPI(t *testing.T) *api {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, NotBefore: time.Now().Add(-time.Hour),
+		NotAfter: time.Now().Add(24 * time.Hour), IsCA: true, BasicConstraintsValid: true}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ca, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &api{t: t, key: key, ca: ca, now: time.Now, life: time.Hour, change: func(c *x509.Certificate) *x509.Certificate { return c }}
+	server.Server = httptest.NewTLSServer(http.HandlerFunc(server.serve))
+	t.Cleanup(server.Close)
+	return server
+}
+
+func (a *api) serve(writer http.ResponseWriter, request *http.Request) {
+	a.mutex.Lock()
+	defer a.mutex.Unlock()
+	if request.URL.Path != endpoint || request.Header.Get("Authorization") != "Bearer "+token {
+		a.t.Errorf("%s with %q", request.URL.Path, request.Header.Get("Authorization"))
+	}
+	var body struct {
+		CSR string `json:"csr"`
+	}
+	data, _ := io.ReadAll(request.Body)
+	if err := json.Unmarshal(data, &body); err != nil {
+		a.t.Error(err)
+	}
+	a.requests = append(a.requests, []byte(body.CSR))
+	if len(a.answers) > 0 {
+		next := a.answers[0]
+		a.answers = a.answers[1:]
+		next(writer)
+		return
+	}
+	respond(http.StatusOK, 0, map[string]string{"certificate": a.sign([]byte(body.CSR)), "not_after": "x"})(writer)
+}
+
+func (a *api) sign(request []byte) string {
+	block, _ := pem.Decode(request)
+	csr, err := x509.ParseCertificateRequest(block.Bytes)
+	if err != nil || csr.CheckSignature() != nil {
+		a.t.Errorf("request: %v", err)
+	}
+	public := csr.PublicKey
+	if a.signed != nil {
+		public = a.signed
+	}
+	template := a.change(&x509.Certificate{SerialNumber: big.NewInt(int64(len(a.requests)) + 1), DNSNames: csr.DNSNames,
+		NotBefore: a.now(), NotAfter: a.now().Add(a.life)})
+	der, err := x509.CreateCertificate(rand.Reader, template, a.ca, public, a.key)
+	if err != nil {
+		a.t.Error(err)
+	}
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
+}
+
+func respond(status, after int, body any) func(http.ResponseWriter) {
+	return func(writer http.ResponseWriter) {
+		if after > 0 {
+			writer.Header().Set("Retry-After", fmt.Sprint(after))
+		}
+		writer.WriteHeader(status)
+		_ = json.NewEncoder(writer).Encode(body)
+	}
+}
+
+// trial is a side-car with a clock that moves when it waits.
+type trial struct {
+	*runner
+	api    *api
+	clock  time.Time
+	waits  []time.Duration
+	cancel context.CancelFunc
+	// after is called before each wait with its number, from 1.
+	after func(int)
+}
+
+func newTrial(t *testing.T, server *api) *trial {
+	folder := t.TempDir()
+	write := func(name, content string) string {
+		path := filepath.Join(folder, name)
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	ca := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
+	place := filepath.Join(folder, "certificate")
+	if err := os.Mkdir(place, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	document := Document{
+		Version: Version, TokenFile: write("token", token+"\n"), Hostnames: []string{host}, Directory: place,
+		TerminationFile: filepath.Join(folder, "ended"),
+		API: facade.Address{URL: strings.Replace(server.URL, "127.0.0.1", "example.com", 1),
+			ConnectTo: []netip.Addr{netip.MustParseAddr("127.0.0.1")}, CAFile: write("ca.pem", ca)},
+	}
+	document.ShimStore = filepath.Join(place, "shim", "issuer")
+	if err := document.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	client, err := facade.NewClient(document.API)
+	if err != nil {
+		t.Fatal(err)
+	}
+	it := &trial{api: server, clock: time.Now().Truncate(time.Second)}
+	it.runner = newRunner(document, client, slog.New(slog.DiscardHandler))
+	it.runner.now = func() time.Time { return it.clock }
+	it.runner.jitter = func() float64 { return 0 }
+	server.now = it.runner.now
+	return it
+}
+
+// runs runs until the so-manieth wait, and answers what the side-car ended with.
+func (it *trial) runs(waits int) error {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	it.waits, it.failures, it.next = nil, 0, time.Time{}
+	it.wait = func(_ context.Context, pause time.Duration) {
+		if pause > 0 {
+			it.waits = append(it.waits, pause.Round(time.Second))
+		}
+		if it.after != nil {
+			it.after(len(it.waits))
+		}
+		if len(it.waits) == waits {
+			cancel()
+			return
+		}
+		it.clock = it.clock.Add(max(pause, 0))
+	}
+	return it.run(ctx)
+}
+
+func (it *trial) read(t *testing.T, name string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(it.place.path(name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+func (it *trial) status(t *testing.T) Status {
+	t.Helper()
+	var status Status
+	if err := json.Unmarshal(it.read(t, StatusFile), &status); err != nil {
+		t.Fatal(err)
+	}
+	return status
+}
+
+func TestTheFirstCertificate(t *testing.T) {
+	it := newTrial(t, newAPI(t))
+	if err := it.runs(1); err != nil {
+		t.Fatal(err)
+	}
+	if want := []time.Duration{40 * time.Minute}; !slices.Equal(it.waits, want) {
+		t.Errorf("waits %v, not two thirds of an hour", it.waits)
+	}
+	key, err := it.place.key()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := it.place.current(key, []string{host}, it.clock); err != nil {
+		t.Error(err)
+	}
+	der, _ := x509.MarshalPKIXPublicKey(key.Public())
+	digest := sha256.Sum256(der)
+	if got := strings.TrimSpace(string(it.read(t, FingerprintFile))); got != hex.EncodeToString(digest[:]) {
+		t.Errorf("fingerprint %s", got)
+	}
+	for name, mode := range map[string]os.FileMode{KeyFile: 0o640, CertificateFile: 0o644, FingerprintFile: 0o644} {
+		if info, err := os.Stat(it.place.path(name)); err != nil || info.Mode().Perm() != mode {
+			t.Errorf("%s: %v %v", name, info.Mode(), err)
+		}
+	}
+	for ending, name := range map[string]string{".crt": CertificateFile, ".key": KeyFile} {
+		there, err := os.ReadFile(filepath.Join(it.document.ShimStore, host, host+ending))
+		if err != nil || !bytes.Equal(there, it.read(t, name)) {
+			t.Errorf("the shim's %s: %v", ending, err)
+		}
+	}
+	if _, err := os.Stat(it.place.path(RequestFile)); !errors.Is(err, os.ErrNotExist) {
+		t.Error("the request is still there")
+	}
+	if status := it.status(t); status.Message != "" || status.NotAfter == nil {
+		t.Errorf("status %+v", status)
+	}
+}
+
+func TestARenewalKeepsTheKeyAndAsksAnew(t *testing.T) {
+	it := newTrial(t, newAPI(t))
+	var first []byte
+	it.after = func(wait int) {
+		if wait == 1 && first == nil {
+			first = it.read(t, CertificateFile)
+		}
+	}
+	if err := it.runs(2); err != nil {
+		t.Fatal(err)
+	}
+	if len(it.api.requests) != 2 || bytes.Equal(it.api.requests[0], it.api.requests[1]) {
+		t.Errorf("%d requests", len(it.api.requests))
+	}
+	if bytes.Equal(first, it.read(t, CertificateFile)) {
+		t.Error("the certificate is the old one")
+	}
+	key, _ := it.place.key()
+	for _, request := range it.api.requests {
+		if !asksFor(request, key, []string{host}) {
+			t.Error("a request is of another key")
+		}
+	}
+}
+
+func TestAQueuedOrderIsAskedForWithTheSameRequest(t *testing.T) {
+	it := newTrial(t, newAPI(t))
+	queued := respond(http.StatusAccepted, 30, map[string]any{"status": "queued", "message": "in the queue", "retry_after": 30})
+	it.api.answers = []func(http.ResponseWriter){queued, queued, queued}
+	if err := it.runs(2); err != nil {
+		t.Fatal(err)
+	}
+	if status := it.status(t); !strings.Contains(status.Message, "in the queue") {
+		t.Errorf("status %+v", status)
+	}
+	// Killed and started anew: it goes on with the request that is under way.
+	if err := it.runs(3); err != nil {
+		t.Fatal(err)
+	}
+	if want := []time.Duration{30 * time.Second, 40 * time.Minute}; !slices.Equal(it.waits[:2], want) {
+		t.Errorf("waits %v", it.waits)
+	}
+	for _, request := range it.api.requests[1:4] {
+		if !bytes.Equal(request, it.api.requests[0]) {
+			t.Error("a queued order was asked for with another request")
+		}
+	}
+}
+
+func TestFailuresBackOffAndEndTheStart(t *testing.T) {
+	it := newTrial(t, newAPI(t))
+	failing := respond(http.StatusServiceUnavailable, 0, map[string]string{"error": "nobody signs here"})
+	for range 20 {
+		it.api.answers = append(it.api.answers, failing)
+	}
+	it.jitter = func() float64 { return 1 }
+	err := it.runs(20)
+	if err == nil || !strings.Contains(err.Error(), "no certificate yet after 20s: the API answered 503: nobody signs here") {
+		t.Fatalf("ended with %v", err)
+	}
+	want := []time.Duration{1, 2, 4, 8}
+	for index, pause := range it.waits {
+		if pause != want[index]*time.Second {
+			t.Errorf("waits %v", it.waits)
+			break
+		}
+	}
+	// Started anew it does not end to tell the same, and asks on.
+	if err := it.runs(9); err != nil {
+		t.Errorf("ended with %v", err)
+	}
+	if last := it.waits[len(it.waits)-1]; last != longestFirst {
+		t.Errorf("waits %v", it.waits)
+	}
+	it.api.answers = repeat(respond(503, 0, map[string]string{"error": "another reason"}))
+	if err := it.runs(20); err == nil || !strings.Contains(err.Error(), "another reason") {
+		t.Errorf("ended with %v", err)
+	}
+	it.api.answers = repeat(respond(503, 0, map[string]string{"error": "nobody signs here"}))
+	if err := it.runs(20); err == nil {
+		t.Error("the first reason was not told again")
+	}
+	if reason, _ := os.ReadFile(it.document.TerminationFile); !strings.Contains(string(reason), "nobody signs here") {
+		t.Errorf("termination message %q", reason)
+	}
+}
+
+func TestAFailingRenewalLeavesTheCertificate(t *testing.T) {
+	it := newTrial(t, newAPI(t))
+	var first []byte
+	it.after = func(wait int) {
+		if wait == 1 && first == nil {
+			first = it.read(t, CertificateFile)
+			it.api.mutex.Lock()
+			defer it.api.mutex.Unlock()
+			for range 12 {
+				it.api.answers = append(it.api.answers, respond(http.StatusTooManyRequests, 600, map[string]string{"error": "too often"}))
+			}
+		}
+	}
+	if err := it.runs(4); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(first, it.read(t, CertificateFile)) {
+		t.Error("the certificate went")
+	}
+	if it.waits[1] != longestPause {
+		t.Errorf("waits %v: the API's word counts up to a bound", it.waits)
+	}
+	status := it.status(t)
+	if status.NotAfter == nil || !strings.Contains(status.Message, "too often") {
+		t.Errorf("status %+v", status)
+	}
+	it.api.answers = nil
+	if err := it.runs(3); err != nil {
+		t.Fatal(err)
+	}
+	if bytes.Equal(first, it.read(t, CertificateFile)) || it.status(t).Message != "" {
+		t.Error("no new certificate after the API came back")
+	}
+}
+
+func TestARefusalMakesTheNextRequestANewOne(t *testing.T) {
+	for _, status := range []int{http.StatusBadRequest, http.StatusForbidden, http.StatusConflict} {
+		it := newTrial(t, newAPI(t))
+		it.api.answers = []func(http.ResponseWriter){respond(status, 0, map[string]string{"error": "not yours"})}
+		if err := it.runs(2); err != nil {
+			t.Fatal(err)
+		}
+		if len(it.api.requests) != 2 || bytes.Equal(it.api.requests[0], it.api.requests[1]) {
+			t.Errorf("%d: %d requests", status, len(it.api.requests))
+		}
+	}
+}
+
+func TestWhatCannotBeUsedIsNotKept(t *testing.T) {
+	other, _ := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	for name, spoil := range map[string]func(*api){
+		"another key": func(a *api) { a.signed = other.Public() },
+		"not for " + host: func(a *api) {
+			a.change = func(c *x509.Certificate) *x509.Certificate { c.DNSNames = []string{"b.example"}; return c }
+		},
+		"ended at":                    func(a *api) { a.life = -time.Minute },
+		"chain is empty":              func(a *api) { a.answers = repeat(respond(200, 0, map[string]string{"certificate": ""})) },
+		"something that is no certif": func(a *api) { a.answers = repeat(respond(200, 0, map[string]string{"certificate": "hello"})) },
+		"something that is not JSON":  func(a *api) { a.answers = repeat(func(w http.ResponseWriter) { _, _ = io.WriteString(w, "<html>") }) },
+		"broke off or is too long": func(a *api) {
+			a.answers = repeat(func(w http.ResponseWriter) { _, _ = w.Write(make([]byte, maxAnswer+2)) })
+		},
+		"the API answered 307":         func(a *api) { a.answers = repeat(respond(307, 0, map[string]string{"error": "elsewhere"})) },
+		"the API refused: no business": func(a *api) { a.answers = repeat(respond(403, 0, map[string]string{"error": "no business"})) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			it := newTrial(t, newAPI(t))
+			spoil(it.api)
+			if err := it.runs(20); err == nil || !strings.Contains(err.Error(), name) {
+				t.Errorf("ended with %v", err)
+			}
+			if _, err := os.Stat(it.place.path(CertificateFile)); !errors.Is(err, os.ErrNotExist) {
+				t.Error("it was kept")
+			}
+		})
+	}
+}
+
+func repeat(one func(http.ResponseWriter)) []func(http.ResponseWriter) {
+	return slices.Repeat([]func(http.ResponseWriter){one}, 20)
+}
+
+func TestAShortLifeIsNoReasonToAskWithoutPause(t *testing.T) {
+	it := newTrial(t, newAPI(t))
+	it.api.life = 3 * time.Second
+	if err := it.runs(3); err != nil {
+		t.Fatal(err)
+	}
+	for _, pause := range it.waits {
+		if pause < settle {
+			t.Errorf("waits %v", it.waits)
+		}
+	}
+}
+
+func TestAnAPIThatIsAwayIsNamed(t *testing.T) {
+	it := newTrial(t, newAPI(t))
+	it.api.Close()
+	err := it.runs(20)
+	if err == nil || !strings.Contains(err.Error(), it.document.API.URL+" is not reached") {
+		t.Errorf("ended with %v", err)
+	}
+}
+
+func TestCheckTellsTheReason(t *testing.T) {
+	it := newTrial(t, newAPI(t))
+	data, _ := json.Marshal(it.document)
+	file := filepath.Join(t.TempDir(), "document.json")
+	if err := os.WriteFile(file, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := Check(file); err == nil || !strings.Contains(err.Error(), "no key yet") {
+		t.Errorf("before the start: %v", err)
+	}
+	it.api.answers = repeat(respond(503, 0, map[string]string{"error": "nobody signs here"}))
+	if err := it.runs(2); err != nil {
+		t.Fatal(err)
+	}
+	if err := Check(file); err == nil || !strings.Contains(err.Error(), "no certificate yet: the API answered 503: nobody signs here") {
+		t.Errorf("without a certificate: %v", err)
+	}
+	it.api.answers = nil
+	if err := it.runs(3); err != nil {
+		t.Fatal(err)
+	}
+	if err := Check(file); err != nil {
+		t.Errorf("with a certificate: %v", err)
+	}
+}
+
+func TestDocument(t *testing.T) {
+	valid := func() Document {
+		return Document{Version: 1, API: facade.Address{URL: "http://192.0.2.1"}, TokenFile: "/t", Hostnames: []string{host}, Directory: "/d"}
+	}
+	for name, change := range map[string]func(*Document){
+		"version":         func(d *Document) { d.Version = 2 },
+		"api.url":         func(d *Document) { d.API.URL = "x" },
+		"tokenFile":       func(d *Document) { d.TokenFile = "t" },
+		"directory":       func(d *Document) { d.Directory = "" },
+		"shimStore":       func(d *Document) { d.ShimStore = "/dx/y" },
+		"terminationFile": func(d *Document) { d.TerminationFile = "x" },
+		"hostnames:":      func(d *Document) { d.Hostnames = nil },
+		"hostnames[0]":    func(d *Document) { d.Hostnames = []string{"*.example"} },
+		"hostnames[1]":    func(d *Document) { d.Hostnames = []string{host, host} },
+		"patienceSeconds": func(d *Document) { d.PatienceSeconds = -1 },
+	} {
+		document := valid()
+		change(&document)
+		if err := document.Validate(); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := valid().Validate(); err != nil {
+		t.Error(err)
+	}
+}
+
+func FuzzCheckChain(f *testing.F) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add([]byte("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"))
+	f.Add([]byte(""))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if leaf, err := checkChain(data, key, []string{host}, time.Now()); (leaf == nil) == (err == nil) {
+			t.Errorf("%v and %v", leaf, err)
+		}
+	})
+}

@@ -1,0 +1,167 @@
+"""What an enclave with a token gets: the side-car, its documents, the token, the way to the API."""
+
+import json
+from base64 import b64decode
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from cloister_crds.config import Shim, TlsMode
+from cloister_crds.tokens import token_digest, token_holder, token_of
+from cloister_operator.enclave.caddy import shim_config
+from cloister_operator.enclave.certificate import (
+    AUTHORITIES_KEY,
+    CERTIFICATE_DIRECTORY,
+    CERTIFICATE_KEY,
+    TOKEN_DIRECTORY,
+)
+from cloister_operator.enclave.config_map import SHIM_KEY, build_config_map
+from cloister_operator.enclave.network import NETWORK_KEY
+from cloister_operator.enclave.network_policy import build_network_policy
+from cloister_operator.enclave.plan import EnclavePlan
+from cloister_operator.enclave.pod import build_pod
+from cloister_operator.enclave.snapshot import TOKEN_KEY, build_snapshot
+from cloister_operator.enclave.surroundings import ApiPlace, Surroundings
+from cloister_operator.settings import OperatorSettings
+from tests.support.plans import SETTINGS, WEB, WORKER, config_of, plan_of
+
+TOKEN = token_of("org-acme", "web-abcdefghij-1", "a" * 43)
+PLACE = ApiPlace("https://api.example.com", ("192.0.2.1", "192.0.2.2"), "PEM\n")
+AROUND = Surroundings(api=PLACE)
+
+
+def signed(tls_mode: TlsMode | None = None) -> EnclavePlan:
+    shim = Shim(upstream_port=8080, paths=("/",), upstream_container=WEB.name, tls_mode=tls_mode)
+    return plan_of(config=config_of(WEB, WORKER, shim=shim), tokenDigest=token_digest(TOKEN))
+
+
+def documents(plan: EnclavePlan) -> dict[str, Any]:
+    data: dict[str, str] = build_config_map(plan, SETTINGS, AROUND)["data"]
+    return {
+        name: json.loads(text) if name.endswith(".json") else text for name, text in data.items()
+    }
+
+
+def test_the_token_says_whose_it_is() -> None:
+    assert token_holder(TOKEN) == ("org-acme", "web-abcdefghij-1")
+    assert len(token_digest(TOKEN)) == 64
+    for other in ("", "a/b", f"a/b/{'x' * 42}", f"a/b/{'x' * 44}", f"A/b/{'x' * 43}", TOKEN + "\n"):
+        assert token_holder(other) is None
+    with pytest.raises(ValueError, match="token of an Enclave"):
+        token_of("a", "b", "short")
+
+
+def test_the_side_car_stands_before_the_containers_and_shares_with_the_shim_alone() -> None:
+    pod = build_pod(signed(), SETTINGS)["spec"]
+    assert [each["name"] for each in pod["initContainers"]][-1] == "certificate"
+    built = pod["initContainers"][-1]
+    rights = built["securityContext"]
+    assert (rights["runAsUser"], rights["runAsGroup"]) == (65005, 65532)
+    assert rights["capabilities"] == {"drop": ["ALL"]}
+    assert built["startupProbe"]["exec"]["command"][:3] == ["/guest", "certificate", "-check"]
+    everyone = [*pod["initContainers"], *pod["containers"]]
+    places = {
+        directory: [
+            (each["name"], mount.get("readOnly", False))
+            for each in everyone
+            for mount in each["volumeMounts"]
+            if mount["mountPath"] == directory
+        ]
+        for directory in (TOKEN_DIRECTORY, CERTIFICATE_DIRECTORY)
+    }
+    assert places == {
+        TOKEN_DIRECTORY: [("certificate", True)],
+        CERTIFICATE_DIRECTORY: [("certificate", False), ("shim", True)],
+    }
+    memory = next(each for each in pod["volumes"] if each["name"] == "certificate")
+    assert memory["emptyDir"]["medium"] == "Memory"
+
+
+def test_the_documents_name_api_hosts_and_places() -> None:
+    found = documents(signed())
+    assert found[CERTIFICATE_KEY] == {
+        "version": 1,
+        "api": {
+            "url": "https://api.example.com",
+            "connectTo": ["192.0.2.1", "192.0.2.2"],
+            "caFile": "/etc/cloister-certificate/api-authorities.pem",
+        },
+        "tokenFile": "/run/cloister/token/token",
+        "hostnames": ["web.acme.containers.example"],
+        "directory": "/run/cloister/certificate",
+        "shimStore": "/run/cloister/certificate/shim/certificates/certificate.invalid-directory",
+        "terminationFile": "/dev/termination-log",
+    }
+    assert found[AUTHORITIES_KEY] == "PEM\n"
+    assert TOKEN not in json.dumps(found)
+    doors = {each["name"]: each["destinations"] for each in found[NETWORK_KEY]["sideCars"]}
+    assert doors["certificate"] == [
+        {"address": "192.0.2.1", "port": 443},
+        {"address": "192.0.2.2", "port": 443},
+    ]
+
+
+def test_the_shim_has_no_other_certificate_to_serve() -> None:
+    issuers = [
+        issuer
+        for policy in documents(signed())[SHIM_KEY]["apps"]["tls"]["automation"]["policies"]
+        for issuer in policy["issuers"]
+    ]
+    assert issuers == [{"module": "acme", "ca": "https://certificate.invalid/directory"}]
+
+
+@pytest.mark.parametrize("plan", [plan_of(WEB), signed(TlsMode.SELF_SIGNED)])
+def test_without_a_token_or_when_declined_the_shim_signs_by_itself(plan: EnclavePlan) -> None:
+    pod = build_pod(plan, SETTINGS)["spec"]
+    assert "certificate" not in [each["name"] for each in pod["initContainers"]]
+    found = documents(plan)
+    assert CERTIFICATE_KEY not in found
+    assert found[SHIM_KEY] == shim_config(
+        plan.config.shim, plan.enclave.spec.served_names, upstream="172.31.255.2"
+    )
+
+
+def test_the_snapshot_keeps_the_token_beside_the_secrets() -> None:
+    values = {"API_KEY": b"k", "tls-key": b"t", "enclave.token": b"a copied one"}
+    data = build_snapshot(signed(), values, TOKEN)["data"]
+    assert set(data) == {"API_KEY", "tls-key", TOKEN_KEY}
+    assert b64decode(data[TOKEN_KEY]).decode() == TOKEN
+    assert TOKEN_KEY not in build_snapshot(plan_of(WEB), {})["data"]
+
+
+def test_the_second_fence_lets_the_api_through() -> None:
+    egress = build_network_policy("acme", "org-acme", api=PLACE)["spec"]["egress"]
+    assert {
+        "to": [{"ipBlock": {"cidr": "192.0.2.1/32"}}, {"ipBlock": {"cidr": "192.0.2.2/32"}}],
+        "ports": [{"port": 443, "protocol": "TCP"}],
+    } in egress
+
+
+@pytest.mark.parametrize(
+    ("url", "port"),
+    [("http://192.0.2.1:8080", 8080), ("http://a.example", 80), ("https://a.example/", 443)],
+)
+def test_the_port_follows_from_the_address(url: str, port: int) -> None:
+    assert ApiPlace(url, ()).port == port
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"signedCertificates": True}, "needs apiAddress"),
+        ({"apiAddress": "http://a.example", "apiAuthorities": "ca.pem"}, "https alone"),
+        ({"apiAddress": "https://a.example/path"}, "apiAddress"),
+        ({"apiAddress": "a.example"}, "apiAddress"),
+    ],
+)
+def test_settings_that_cannot_work_are_refused(settings: dict[str, Any], words: str) -> None:
+    image = f"registry.example/x@sha256:{'0' * 64}"
+    usual = {
+        "containersDomain": "containers.example",
+        "shimImage": image,
+        "guestImage": image,
+        "sources": {"kind": "git", "base": "/srv/git"},
+    }
+    with pytest.raises(ValidationError, match=words):
+        OperatorSettings.model_validate(usual | settings)
