@@ -4,9 +4,11 @@ Runs in a thread of its own; one transaction takes many reports. Every writer co
 ``usage`` first, so that writers follow each other: no deadlock, and nothing is counted twice.
 """
 
+import gc
 import hashlib
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -101,7 +103,7 @@ class Writer:
             What became of each.
         """
         try:
-            with self._engine.begin() as connection:
+            with collector_paused(), self._engine.begin() as connection:
                 return self._write(connection, deliveries)
         except BaseException:
             # Numbers that this transaction gave out do not exist.
@@ -216,6 +218,22 @@ class Writer:
                 made = NAMES.insert().values(kind=kind, name=name).returning(NAMES.c.id)
                 found = connection.execute(made).scalar_one()
             self._names[kind, name] = found
+
+
+@contextmanager
+def collector_paused() -> Iterator[None]:
+    """Keep the collector of cycles away from a transaction.
+
+    It would walk over the many rows and sums that live until the end, again and again; they have no
+    cycles and go by their counts. Measured: a third of the transaction's processor time.
+    """
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def admit(fresh: list[tuple[Delivery, Outcome]], seen: Collection[bytes]) -> Admitted:
