@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"cloister.dev/guest/internal/agent"
+	"cloister.dev/guest/internal/keep"
 )
 
 func TestAgentFollowsABoot(t *testing.T) {
@@ -101,6 +102,19 @@ func TestAgentIsTakenOver(t *testing.T) {
 	until(t, "web is to be restarted", func() bool { return p.state("web").Status == "restarting" })
 	p.start(reporting("web", nil, "pause"))
 	until(t, "web runs again", func() bool { got := p.state("web"); return got.Status == "running" && got.RestartCount == 1 })
+
+	// A keeper that starts anew is given everything again, before the agent may need it.
+	must(t, keeper.Process.Kill())
+	must(t, os.Remove(p.document.KeeperSocket))
+	keeper = p.startKeeper()
+	must(t, os.Chmod(p.document.KeeperSocket, 0o666))
+	until(t, "the new keeper has web", func() bool {
+		files, err := keep.Fetch(p.document.KeeperSocket, keep.Containers+"web/")
+		for _, file := range files {
+			file.Close()
+		}
+		return err == nil && len(files) > 0
+	})
 
 	// Without the keeper's memory nothing is claimed about what may run.
 	must(t, keeper.Process.Kill())

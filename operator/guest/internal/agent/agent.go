@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"net"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -39,6 +40,8 @@ type agent struct {
 	// lives are the containers' processes that are watched, by container.
 	lives map[string]*life
 	meter meter
+	// keeper is the keeper's socket as it was last seen; another one is empty-handed.
+	keeper os.FileInfo
 	// kept tells that the end of the boot is in the state file: only then it is told.
 	kept bool
 }
@@ -120,7 +123,7 @@ func (a *agent) loop(ctx context.Context, failed <-chan error) error {
 		if err := a.tell(now); err != nil {
 			return err
 		}
-		if now.Sub(kept) >= keepEvery {
+		if a.keeperIsNew() || now.Sub(kept) >= keepEvery {
 			kept = now
 			a.keepAll()
 		}
@@ -231,6 +234,17 @@ func (a *agent) takeOne(name string, found handles) {
 	taken := &life{handles: found}
 	a.lives[name] = taken
 	go a.watch(name, taken)
+}
+
+// keeperIsNew tells whether the keeper was started anew since it was last asked.
+func (a *agent) keeperIsNew() bool {
+	socket, err := os.Stat(a.document.KeeperSocket)
+	if err != nil {
+		return false
+	}
+	before := a.keeper
+	a.keeper = socket
+	return before != nil && (!os.SameFile(before, socket) || !before.ModTime().Equal(socket.ModTime()))
 }
 
 // keepAll hands all processes and counters to the keeper, which may have been restarted.
