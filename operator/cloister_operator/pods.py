@@ -11,6 +11,7 @@ from typing import Any
 from cloister_crds.config import object_name
 from cloister_crds.kinds.enclave import ContainerStateName
 from cloister_crds.lifecycle.pod import PodContainer, PodFacts, PodPhase
+from cloister_operator.enclave.measurement import INITDATA_ANNOTATION, MEASUREMENT_ANNOTATION
 from cloister_operator.enclave.pod import SKIPPED_ANNOTATION
 from cloister_operator.enclave.sidecars import AGENT, SHIM, names_of_ours
 
@@ -57,6 +58,8 @@ def read_pod(
         deleting="deletionTimestamp" in metadata,
         node=spec.get("nodeName", ""),
         node_gone=node_gone,
+        measurement=metadata.get("annotations", {}).get(MEASUREMENT_ANNOTATION, ""),
+        initdata=metadata.get("annotations", {}).get(INITDATA_ANNOTATION, ""),
         address=_address(status),
         unschedulable=_unschedulable(conditions.get("PodScheduled", {})),
         disruption=_disruption(conditions.get("DisruptionTarget", {})),

@@ -217,7 +217,10 @@ class EnclaveStatus(Status):
     boot_stages: Annotated[tuple[BootStage, ...], Field(max_length=32), ListType("atomic")] = ()
     """bootStages of the start."""
     measurement: Word = ""
-    """measurement of the enclave; empty where there is no TEE."""
+    """measurement is the digest of the enclave's measurement document; empty until it has a Pod."""
+    initdata: Word = ""
+    """initdata is the digest of the initdata that the enclave's machine was started with, with its
+    algorithm; empty where none is measured."""
     containers: Annotated[
         tuple[ContainerState, ...], Field(max_length=64), ListType("map", keys=("name",))
     ] = ()

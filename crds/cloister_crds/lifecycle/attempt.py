@@ -289,6 +289,8 @@ def _facts(before: EnclaveStatus, pod: PodFacts | None) -> EnclaveStatus:
             "node": pod.node or before.node,
             "address": pod.address or before.address,
             "boot_stages": boot_stages(pod),
+            "measurement": pod.measurement or before.measurement,
+            "initdata": pod.initdata or before.initdata,
             "containers": tuple(_state(each) for each in pod.containers),
         }
     )

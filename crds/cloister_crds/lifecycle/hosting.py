@@ -3,11 +3,19 @@
 from collections.abc import Iterable
 
 from cloister_crds.config.model import ServiceConfig
-from cloister_crds.kinds.host import TEE, Host, HostSpec, NetworkIsolation
+from cloister_crds.kinds.host import TEE, Host, HostSpec, NetworkIsolation, TEEUnit
 from cloister_crds.kinds.meta import Condition, ConditionStatus
 from cloister_crds.lifecycle.conditions import Finding, condition
 
-__all__ = ["findings", "host_named", "pick_host", "profile", "trouble", "unenforced_on"]
+__all__ = [
+    "findings",
+    "host_named",
+    "maps_users",
+    "pick_host",
+    "profile",
+    "trouble",
+    "unenforced_on",
+]
 
 _MOST = 64
 """Most entries that the status of a Container has room for."""
@@ -77,6 +85,20 @@ def profile(spec: HostSpec, *, without_tee: bool) -> HostSpec:
     )
 
 
+def maps_users(spec: HostSpec) -> bool:
+    """Tell whether Pods on a Host have a user namespace of their own.
+
+    Without one the launcher's rights are the node's for a moment: the administrator has allowed
+    that, or the node is the Pod's own machine, whose runtime knows no user namespaces.
+
+    Parameters
+    ----------
+    spec
+        Spec of the Host as it counts for the enclave (`profile`).
+    """
+    return not spec.allow_privileged_launcher and spec.tee_unit is not TEEUnit.POD
+
+
 def trouble(host: Host) -> Condition | None:
     """Answer the condition that says why a Host cannot be used now.
 
@@ -110,7 +132,7 @@ def unenforced_on(
 
 
 def findings(host: Host, unenforced: tuple[str, ...], *, containers: int) -> tuple[Finding, ...]:
-    """Say what a Host cannot give, as conditions of a Container.
+    """Say what a Host cannot give but confidentiality, as conditions of a Container.
 
     Parameters
     ----------
@@ -122,12 +144,6 @@ def findings(host: Host, unenforced: tuple[str, ...], *, containers: int) -> tup
         How many containers the file has.
     """
     found = []
-    if host.spec.tee is TEE.NONE:
-        text = (
-            f"Host {host.metadata.name} has no trusted execution environment: who runs the node "
-            "can read what runs here."
-        )
-        found.append(Finding("Confidential", status=False, reason="NoTee", message=text))
     if host.spec.network_isolation is NetworkIsolation.POD:
         shared = "The shim and the container share" if containers == 1 else "All containers share"
         text = (

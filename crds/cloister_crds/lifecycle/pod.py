@@ -80,6 +80,10 @@ class PodFacts:
     """Node it is bound to; empty = none."""
     node_gone: bool = False
     """Whether that node no longer exists, or is not ready and the Pod is being evicted for it."""
+    measurement: str = ""
+    """Digest of the measurement document that it was made from; empty for older ones."""
+    initdata: str = ""
+    """Digest of its initdata; empty = it has none."""
     address: str = ""
     """First IPv4 address; empty = none yet."""
     unschedulable: str = ""

@@ -79,6 +79,16 @@ _STATES = (
         "Set spec.promote to status.update.revision, or accept the update.",
     ),
     _state("NoTee", "The Host has no trusted execution environment."),
+    _state("Attested", "The machine of the enclave gave evidence of its TEE."),
+    _state("NotAttested", "The machine of the enclave has given no evidence yet."),
+    _state("DebugEnclave", "A debug enclave lets people in."),
+    _state("TeeSwitchedOff", "The request switched the TEE of the Host off."),
+    _state(
+        "NoGuestPolicy",
+        "Nothing keeps who runs the node from starting other programs in the machine.",
+        "Add a policy.rego to spec.initdata of the Host.",
+    ),
+    _state("SecretsInCluster", "Values of secrets come from core Secrets of the cluster."),
     _state("SharedNetwork", "The containers of the enclave share one network namespace."),
     _state("OwnNetworks", "Each container of the enclave has the networks of the file alone."),
     _state("HostCannot", "Fields of the file that this Host cannot enforce."),
@@ -160,6 +170,11 @@ _TRANSIENT = (
         "No name server for the networks of enclaves is known.",
         "Set enclaveNetwork.resolvers of the operator, or make the Service kube-dns in "
         "kube-system.",
+    ),
+    _transient(
+        "RuntimeClassMissing",
+        "The RuntimeClass that the Host names does not exist.",
+        "Install the runtime that brings it, or correct runtimeClassName of the Host.",
     ),
     _transient("NamespaceMissing", "The namespace of the Organization is being made.", "Wait."),
     _transient(
@@ -255,6 +270,11 @@ _FINAL = (
         "NotSupportedYet",
         "It asks for a feature that is not built yet.",
         "Leave out the field that the message names.",
+    ),
+    _final(
+        "TeeOfTheNode",
+        "The TEE is that of the nodes and cannot be switched off for one enclave.",
+        "Leave disableConfidential out, or name a Host without TEE.",
     ),
     _final(
         "SharedNetworkNotAccepted",

@@ -14,6 +14,7 @@ from cloister_crds.kinds.container import (
 from cloister_crds.kinds.enclave import Enclave, EnclaveSpec
 from cloister_crds.lifecycle import request as requests
 from cloister_crds.lifecycle.conditions import Finding, condition, merge
+from cloister_crds.lifecycle.confidence import confidence
 from cloister_crds.lifecycle.decision import CreateEnclave
 from cloister_crds.lifecycle.domains import domain_named
 from cloister_crds.lifecycle.hosting import findings, host_named
@@ -224,6 +225,12 @@ def _findings(
     host = host_named(shown.host, scene.observed.hosts) if shown is not None else None
     if shown is not None and host is not None:
         count = len(shown.summary.containers)
+        found += confidence(
+            host,
+            debug=shown.debug,
+            without_tee=shown.request.disable_confidential,
+            was_ready=outcome.active is not None and outcome.active.status.ready_at is not None,
+        )
         found += findings(host, shown.summary.unenforced, containers=count)
     return tuple(found)
 

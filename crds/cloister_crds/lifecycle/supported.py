@@ -57,7 +57,6 @@ def _of_spec(spec: ContainerSpec) -> Iterator[Problem]:
     asked = (
         ("gpus", bool(spec.gpus), "GPUs"),
         ("replaces", spec.replaces is not None, "taking over from another Container"),
-        ("disableConfidential", spec.disable_confidential, "switching a TEE off"),
     )
     for name, wanted, what in asked:
         if wanted:

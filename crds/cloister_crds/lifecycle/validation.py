@@ -12,7 +12,7 @@ from re import fullmatch
 from cloister_crds.config.model import ServiceConfig
 from cloister_crds.kinds.container import NAME_PATTERN, ContainerSpec
 from cloister_crds.kinds.domain import Domain
-from cloister_crds.kinds.host import Host, NetworkIsolation
+from cloister_crds.kinds.host import Host, NetworkIsolation, TEEUnit
 from cloister_crds.kinds.organization import Organization
 from cloister_crds.kinds.secret import Secret
 from cloister_crds.kinds.sshkey import SSHKey
@@ -20,7 +20,7 @@ from cloister_crds.lifecycle.bindings import bind, named_secrets
 from cloister_crds.lifecycle.conditions import condition
 from cloister_crds.lifecycle.domains import domain_named
 from cloister_crds.lifecycle.gpus import gpu_count
-from cloister_crds.lifecycle.hosting import pick_host, trouble
+from cloister_crds.lifecycle.hosting import maps_users, pick_host, profile, trouble
 from cloister_crds.lifecycle.limits import billing_of
 from cloister_crds.lifecycle.observed import Failed, ReleaseFacts
 from cloister_crds.lifecycle.provisions import device_problems, gpu_problems, model_problems
@@ -249,6 +249,20 @@ def _has_a_ready_host(question: Question) -> Iterator[Problem]:
         )
 
 
+def _can_do_without_the_tee(question: Question) -> Iterator[Problem]:
+    host = question.host
+    if host is None or not question.spec.disable_confidential:
+        return
+    if host.spec.tee_unit is TEEUnit.NODE:
+        yield Problem(
+            "spec.disableConfidential",
+            "TeeOfTheNode",
+            f"On Host {host.metadata.name} the nodes are the confidential machines, so "
+            f"{host.spec.tee} cannot be switched off for one enclave; leave "
+            "spec.disableConfidential out, or name a Host without TEE.",
+        )
+
+
 def _binds_secrets_that_exist(question: Question) -> Iterator[Problem]:
     known = {each.spec.name for each in question.secrets if each.spec.repo is None}
     for index, name in enumerate(question.spec.secrets):
@@ -382,7 +396,7 @@ def _accepts_the_network(question: Question) -> Iterator[Problem]:
 
 def _has_users_of_the_pod(question: Question) -> Iterator[Problem]:
     config, host = question.config, question.host
-    if config is None or host is None or host.spec.allow_privileged_launcher:
+    if config is None or host is None or not _maps_users(question.spec, host):
         return
     for index, container in enumerate(config.containers):
         user = container.user
@@ -394,6 +408,10 @@ def _has_users_of_the_pod(question: Question) -> Iterator[Problem]:
                 f"Host {host.metadata.name} have a user namespace with {_LAST_USER + 1} of each; "
                 "take a smaller number and tag a new release.",
             )
+
+
+def _maps_users(spec: ContainerSpec, host: Host) -> bool:
+    return maps_users(profile(host.spec, without_tee=spec.disable_confidential))
 
 
 def _resolves_its_secrets(question: Question) -> Iterator[Problem]:
@@ -470,6 +488,7 @@ SPEC_CHECKS: tuple[Check, ...] = (
     _asks_for_what_is_built,
     _has_a_host,
     _has_a_ready_host,
+    _can_do_without_the_tee,
     _binds_secrets_that_exist,
     _names_keys_that_can_log_in,
     _has_a_verified_domain,

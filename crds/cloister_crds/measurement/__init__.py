@@ -21,6 +21,7 @@ from cloister_crds.measurement.initdata import (
 )
 from cloister_crds.measurement.publication import (
     INITDATA_FILE,
+    PUBLISHED,
     Publication,
     entries,
     published,
@@ -29,6 +30,7 @@ from cloister_crds.measurement.publication import (
 __all__ = [
     "DOCUMENT_VERSION",
     "INITDATA_FILE",
+    "PUBLISHED",
     "Initdata",
     "MeasuredContainer",
     "MeasuredHost",

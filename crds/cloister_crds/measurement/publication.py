@@ -13,10 +13,12 @@ from cloister_crds.kinds.host import DOCUMENT_FILE, TEE
 from cloister_crds.measurement.enclave import Measurement
 from cloister_crds.measurement.initdata import Initdata
 
-__all__ = ["INITDATA_FILE", "Publication", "entries", "published"]
+__all__ = ["INITDATA_FILE", "PUBLISHED", "Publication", "entries", "published"]
 
 INITDATA_FILE = "initdata.toml"
 """Key of the initdata's exact text."""
+PUBLISHED = frozenset({DOCUMENT_FILE, INITDATA_FILE})
+"""All keys that a measurement may have."""
 
 
 @dataclass(frozen=True, slots=True)

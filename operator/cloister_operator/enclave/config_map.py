@@ -7,6 +7,7 @@ import json
 from base64 import b64encode
 from typing import Any
 
+from cloister_crds.measurement import entries
 from cloister_operator.enclave.addresses import TARGET_ADDRESS
 from cloister_operator.enclave.agent import AGENT_KEY, agent_document
 from cloister_operator.enclave.caddy import shim_config
@@ -18,6 +19,7 @@ from cloister_operator.enclave.certificate import (
     is_signed,
 )
 from cloister_operator.enclave.container_document import container_document, document_key
+from cloister_operator.enclave.measurement import measurement_of
 from cloister_operator.enclave.network import NETWORK_KEY, network_document
 from cloister_operator.enclave.plan import BuildSettings, EnclavePlan
 from cloister_operator.enclave.shells import SHELLS_KEY, host_key_route, shells_document
@@ -83,7 +85,11 @@ def build_config_map(
         "metadata": plan.metadata(plan.config_map),
         "immutable": True,
         "binaryData": {CONFIG_KEY: b64encode(plan.file).decode()},
-        "data": {name: _written(document) for name, document in documents.items()} | texts,
+        "data": {
+            **{name: _written(document) for name, document in documents.items()},
+            **texts,
+            **entries(measurement_of(plan, settings)),
+        },
     }
 
 

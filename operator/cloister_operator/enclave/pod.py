@@ -11,6 +11,7 @@ from typing import Any
 
 from cloister_crds.config import ContainerSpec, Restart, object_name
 from cloister_crds.kinds.host import HostSpec
+from cloister_crds.lifecycle.hosting import maps_users
 from cloister_operator.enclave.agent import agent_container, skipped_stages
 from cloister_operator.enclave.certificate import certificate_container, is_signed
 from cloister_operator.enclave.container_document import (
@@ -21,6 +22,7 @@ from cloister_operator.enclave.container_document import (
 )
 from cloister_operator.enclave.environment import container_environment
 from cloister_operator.enclave.health import readiness_probe
+from cloister_operator.enclave.measurement import annotations, measurement_of
 from cloister_operator.enclave.network import keep_container, net_container
 from cloister_operator.enclave.plan import BuildSettings, EnclavePlan
 from cloister_operator.enclave.resources import container_resources, pod_resources
@@ -101,7 +103,10 @@ def build_pod(plan: EnclavePlan, settings: BuildSettings) -> dict[str, Any]:
         "kind": "Pod",
         "metadata": {
             **plan.metadata(plan.name),
-            "annotations": {SKIPPED_ANNOTATION: json.dumps(skipped_stages(plan))},
+            "annotations": {
+                SKIPPED_ANNOTATION: json.dumps(skipped_stages(plan)),
+                **annotations(measurement_of(plan, settings)),
+            },
         },
         "spec": spec,
     }
@@ -153,7 +158,7 @@ def _pulls(plan: EnclavePlan) -> dict[str, Any]:
 def _placement(host: HostSpec) -> dict[str, Any]:
     """Answer where the Pod may run: only what the Host says is set."""
     # Without a user namespace the launch capabilities are the node's, if only for a moment.
-    placement: dict[str, Any] = {} if host.allow_privileged_launcher else {"hostUsers": False}
+    placement: dict[str, Any] = {"hostUsers": False} if maps_users(host) else {}
     if host.runtime_class_name:
         placement["runtimeClassName"] = host.runtime_class_name
     if host.node_selector:

@@ -7,10 +7,13 @@ from typing import Any
 from cloister_clients.kube import AlreadyExists, Conflict, KindRef, NotFound
 from cloister_clients.kube.kinds import CONFIG_MAP, POD, SECRET
 from cloister_crds.kinds import Enclave, Host
+from cloister_crds.lifecycle.hosting import profile
+from cloister_crds.measurement import PUBLISHED, entries
 from cloister_crds.names import config_map_name
 from cloister_operator.context import ProcessContext
 from cloister_operator.enclave.certificate import is_signed
 from cloister_operator.enclave.config_map import CONFIG_KEY, build_config_map
+from cloister_operator.enclave.measurement import measurement_of
 from cloister_operator.enclave.plan import EnclavePlan
 from cloister_operator.enclave.pod import build_pod
 from cloister_operator.enclave.snapshot import build_snapshot
@@ -64,17 +67,23 @@ async def plan_of(context: ProcessContext, enclave: Enclave, file: bytes) -> Enc
     host = context.store.get(HOST, "", enclave.spec.host)
     if organization is None or host is None:
         raise ChildrenMissing(f"the organization or Host of {enclave.metadata.name} is gone")
+    profiled = context.models.read(Host, host)
+    without_tee = enclave.spec.request.disable_confidential
+    spec = profile(profiled.spec, without_tee=without_tee)
     return EnclavePlan(
         enclave=enclave,
         organization=organization.metadata.name,
-        host=context.models.read(Host, host),
+        host=profiled.model_copy(update={"spec": spec}),
         config=parsed.config,
         file=file,
     )
 
 
-async def stored_plan(context: ProcessContext, enclave: Enclave) -> EnclavePlan:
+async def stored_plan(context: ProcessContext, key: Key, enclave: Enclave) -> EnclavePlan:
     """Make the plan of an Enclave from its own ConfigMap, and look whether all is there.
+
+    It is asked before the Pod is made. What was published must be what the Pod is made from: when
+    the Host or the platform changed since, the ConfigMap is made anew.
 
     Raises
     ------
@@ -90,6 +99,10 @@ async def stored_plan(context: ProcessContext, enclave: Enclave) -> EnclavePlan:
         raise ChildrenMissing(f"{name} has no ConfigMap") from missing
     _check_owner(found, enclave, CONFIG_MAP)
     plan = await plan_of(context, enclave, b64decode(found["binaryData"][CONFIG_KEY]))
+    if not _tells_of(found, plan, context):
+        uid = found["metadata"]["uid"]
+        await context.writer.delete(key, CONFIG_MAP, namespace or "", plan.config_map, uid=uid)
+        await ensure_file(context, key, plan)
     if needs_snapshot(plan) and enclave.metadata.uid not in context.complete:
         try:
             snapshot = await context.client.get(SECRET, plan.snapshot, namespace)
@@ -97,6 +110,13 @@ async def stored_plan(context: ProcessContext, enclave: Enclave) -> EnclavePlan:
             raise ChildrenMissing(f"{name} has no snapshot of its secrets") from missing
         _check_owner(snapshot, enclave, SECRET)
     return plan
+
+
+def _tells_of(found: Mapping[str, Any], plan: EnclavePlan, context: ProcessContext) -> bool:
+    """Tell whether a ConfigMap publishes what a plan measures now."""
+    wanted = entries(measurement_of(plan, context.build))
+    told = {name: text for name, text in (found.get("data") or {}).items() if name in PUBLISHED}
+    return told == wanted
 
 
 async def ensure_file(context: ProcessContext, key: Key, plan: EnclavePlan) -> None:

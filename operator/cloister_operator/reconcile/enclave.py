@@ -81,7 +81,7 @@ async def _report(context: ProcessContext, key: Key, enclave: Enclave, newest: E
 async def _create_pod(context: ProcessContext, key: Key, enclave: Enclave) -> bool:
     """Create the Pod, or tell the Container that something is missing to make it from."""
     try:
-        plan = await stored_plan(context, enclave)
+        plan = await stored_plan(context, key, enclave)
     except ChildrenMissing as missing:
         logger.info("%s: %s", key.text, missing)
         if enclave.metadata.uid not in context.incomplete:

@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 
+from cloister_clients.kube import KindRef, NotFound
 from cloister_clients.kube.kinds import NODE
 from cloister_crds.kinds import Host
 from cloister_crds.kinds.host import HostCapacity
@@ -19,7 +20,8 @@ from cloister_operator.watched import HOST
 __all__ = ["reconcile_host"]
 
 _AGAIN = timedelta(minutes=1)
-"""Nothing tells of a name server that is made later."""
+"""Nothing tells of a name server or a RuntimeClass that is made later."""
+_RUNTIME_CLASS = KindRef("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", namespaced=False)
 
 
 async def reconcile_host(context: ProcessContext, key: Key) -> Result:
@@ -45,7 +47,9 @@ async def reconcile_host(context: ProcessContext, key: Key) -> Result:
         return DONE
     nodes = sum(_fits(host, each.read()) for each in context.store.entries(NODE))
     generation = host.metadata.generation
-    finding = _finding(host, nodes, await context.surroundings.read())
+    finding = await _missing_class(context, host)
+    if finding is None:
+        finding = _finding(host, nodes, await context.surroundings.read())
     status = host.status.model_copy(
         update={
             "observed_generation": generation,
@@ -61,8 +65,24 @@ async def reconcile_host(context: ProcessContext, key: Key) -> Result:
     patch = merge_patch(host.status.wire(), status.wire())
     if patch:
         await context.writer.patch_status(key, HOST, "", key.name, {"status": patch})
-    again = _AGAIN if finding.reason == "NoResolver" else None
+    again = _AGAIN if finding.reason in {"NoResolver", "RuntimeClassMissing"} else None
     return Result(again, wrote=bool(patch))
+
+
+async def _missing_class(context: ProcessContext, host: Host) -> Finding | None:
+    """Say that the runtime class of a Host does not exist: the API server would refuse its Pods."""
+    name = host.spec.runtime_class_name
+    if name is None:
+        return None
+    try:
+        await context.client.get(_RUNTIME_CLASS, name)
+    except NotFound:
+        message = (
+            f"There is no RuntimeClass {name}; install the runtime that brings it (kata-deploy for "
+            "Kata), or correct spec.runtimeClassName."
+        )
+        return Finding("Ready", status=False, reason="RuntimeClassMissing", message=message)
+    return None
 
 
 def _finding(host: Host, nodes: int, surroundings: Surroundings) -> Finding:
@@ -74,11 +94,6 @@ def _finding(host: Host, nodes: int, surroundings: Surroundings) -> Finding:
     refused = not_supported_yet(host=host)
     if refused:
         message = " ".join(each.message for each in refused)
-        return Finding("Ready", status=False, reason="NotSupportedYet", message=message)
-    if host.spec.runtime_class_name is not None:
-        message = (
-            f"runtimeClassName {host.spec.runtime_class_name} is not supported yet; leave it out."
-        )
         return Finding("Ready", status=False, reason="NotSupportedYet", message=message)
     if isolates(host) and not surroundings.resolvers:
         message = (

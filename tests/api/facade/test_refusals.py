@@ -83,7 +83,6 @@ async def test_a_registry_that_does_not_answer_is_told_from_a_missing_image(
     [
         ({"replace_container_id": "00000000-0000-4000-8000-000000000000"}, "NotSupportedYet",
          "replace_container_id"),
-        ({"disable_cc_mode": True, "debug": True}, "NotSupportedYet", "disable_cc_mode"),
     ],
 )  # fmt: skip
 async def test_what_is_not_built_is_refused_by_name(

@@ -277,7 +277,6 @@ def test_all_errors_come_at_once() -> None:
     [
         ({"gpus": 1}, "spec.gpus"),
         ({"replaces": "old"}, "spec.replaces"),
-        ({"disable_confidential": True, "debug": True}, "spec.disableConfidential"),
     ],
 )
 def test_fields_of_spec_without_a_part(fields: dict[str, Any], want: str) -> None:
@@ -296,6 +295,7 @@ def test_fields_of_spec_without_a_part(fields: dict[str, Any], want: str) -> Non
         {"promote": "abc"},
         {"gpus": 0},
         {"debug": True},
+        {"disable_confidential": True, "debug": True},
     ],
 )
 def test_fields_of_spec_with_a_part(fields: dict[str, Any]) -> None:
@@ -497,3 +497,12 @@ def test_what_a_host_has(
     config = file_of(*containers, **file)
     question = ask(hosts=(host,), organization=GPUS, release=replace(release_of(), config=config))
     assert {each.code for each in errors_of(file_problems(question))} <= {"NotSupportedYet"}
+
+
+@pytest.mark.parametrize("unit", ["node", "pod", "none"])
+def test_only_a_machine_of_its_own_can_be_left(unit: str) -> None:
+    node = {"tee": "TDX", "tee_unit": "Node", "attestation_service": "unix:///run/aa.sock"}
+    hosts = {"node": host_of(**node), "pod": host_of(**CONFIDENTIAL), "none": host_of()}
+    codes = found(ask(spec=spec_of(debug=True, disable_confidential=True), hosts=(hosts[unit],)))
+    refused = ("spec.disableConfidential", "TeeOfTheNode")
+    assert (refused in codes) is (unit == "node")

@@ -3,7 +3,9 @@
 ``CLOISTER_WRITE_GOLDENS=1`` writes the files anew; the difference is then for a review.
 """
 
+import gzip
 import os
+from base64 import b64decode
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,8 @@ from typing_extensions import override
 
 from cloister_crds.config import Egress, Network
 from cloister_crds.kinds import Container
+from cloister_crds.measurement import PUBLISHED
+from cloister_crds.measurement.initdata import ANNOTATION
 from cloister_operator.enclave.config_map import build_config_map
 from cloister_operator.enclave.namespace import build_namespace
 from cloister_operator.enclave.network_policy import build_network_policy, build_shells_policy
@@ -66,6 +70,36 @@ def rich_host() -> Any:
     )
 
 
+def confidential() -> dict[str, dict[str, Any]]:
+    """Build for Hosts with a TEE: machines of the enclaves' own, and nodes that are machines."""
+    built = {}
+    for tee in ("SNP", "TDX"):
+        policy = {"name": "policy.rego", "content": "package agent_policy\n"}
+        machine = {"teeUnit": "Pod", "runtimeClassName": f"kata-qemu-{tee.lower()}"}
+        pod = host_of(tee=tee, **machine, initdata=[policy])
+        socket = {"attestationService": "unix:///run/attestation/api.sock"}
+        node = host_of(tee=tee, teeUnit="Node", **socket)
+        for unit, host in (("pod", pod), ("node", node)):
+            name = f"{tee.lower()}-{unit}"
+            built[f"pod-{name}"] = readable(build_pod(plan_of(WEB, host=host), SETTINGS))
+            config_map = build_config_map(plan_of(WEB, host=host), SETTINGS, SURROUNDINGS)
+            built[f"config-map-{name}"] = {"data": published(config_map["data"])}
+    return built
+
+
+def readable(pod: dict[str, Any]) -> dict[str, Any]:
+    """Answer a Pod with its initdata unpacked: the bytes of a gzip stream are zlib's to choose."""
+    told = dict(pod["metadata"]["annotations"])
+    if ANNOTATION in told:
+        told[ANNOTATION] = gzip.decompress(b64decode(told[ANNOTATION])).decode()
+    return {**pod, "metadata": {**pod["metadata"], "annotations": told}}
+
+
+def published(data: dict[str, str]) -> dict[str, str]:
+    """Answer what of a ConfigMap is about the measurement."""
+    return {name: text for name, text in data.items() if name in PUBLISHED}
+
+
 def manifests() -> dict[str, dict[str, Any]]:
     small, rich = plan_of(WEB), plan_of(WEB, WORKER, host=rich_host())
     isolated = plan_of(config=NETWORKED, images=IMAGES)
@@ -83,6 +117,7 @@ def manifests() -> dict[str, dict[str, Any]]:
         "config-map": build_config_map(small, SETTINGS, SURROUNDINGS),
         "config-map-networks": build_config_map(isolated, SETTINGS, SURROUNDINGS),
         "config-map-shells": build_config_map(debug, SETTINGS, SURROUNDINGS),
+        **confidential(),
         "snapshot": build_snapshot(rich, {"API_KEY": b"k", "tls-key": b"\x00", "OTHER": b"no"}),
         "service": build_service(container, "acme", "web-abcdefghij-1"),
         "namespace": build_namespace("acme", "org-acme"),

@@ -1,0 +1,72 @@
+"""What may be said of an enclave's confidentiality: as much as evidence bears out, and no more.
+
+A Host's profile claims nothing by itself. Where there is a TEE, the enclave's own agent fails the
+boot unless the machine gives evidence of it; so an enclave that was ready had evidence. Who relies
+on it verifies that evidence; the condition is for the administrator (docs/measurement.md).
+"""
+
+from cloister_crds.kinds.host import TEE, Host, TEEUnit
+from cloister_crds.lifecycle.conditions import Finding
+from cloister_crds.measurement.enclave import POLICY_FILE
+
+__all__ = ["confidence"]
+
+
+def confidence(
+    host: Host, *, debug: bool, without_tee: bool, was_ready: bool
+) -> tuple[Finding, ...]:
+    """Say whether an enclave is confidential, and whether its secrets are sealed.
+
+    Parameters
+    ----------
+    host
+        The Host that it runs on.
+    debug
+        Whether it is a debug enclave.
+    without_tee
+        Whether the request switched the TEE off.
+    was_ready
+        Whether it was ready once.
+    """
+    name, spec = host.metadata.name, host.spec
+    if spec.tee is TEE.NONE:
+        text = (
+            f"Host {name} has no trusted execution environment: who runs the node can read what "
+            "runs here."
+        )
+        return (_not_confidential("NoTee", text),)
+    sealed = Finding(
+        "SecretsSealed",
+        status=False,
+        reason="SecretsInCluster",
+        message="Secret values come from core Secrets: the cluster's API server, its storage and "
+        "the node have seen them before the enclave has.",
+    )
+    if without_tee:
+        text = f"The request switched {spec.tee} of Host {name} off; leave disableConfidential out."
+        return (_not_confidential("TeeSwitchedOff", text),)
+    if debug:
+        text = (
+            "A debug enclave lets people in; it has an identity of its own, which clients refuse."
+        )
+        return _not_confidential("DebugEnclave", text), sealed
+    if spec.tee_unit is TEEUnit.POD and all(each.name != POLICY_FILE for each in spec.initdata):
+        text = (
+            f"The initdata of Host {name} has no {POLICY_FILE}: who runs the node may have the "
+            "machine start other programs. Add one to spec.initdata of the Host."
+        )
+        return _not_confidential("NoGuestPolicy", text), sealed
+    if not was_ready:
+        text = f"Its machine has given no evidence of {spec.tee} yet."
+        return _not_confidential("NotAttested", text), sealed
+    what = (
+        f"Its machine gave evidence of {spec.tee} and of the published initdata"
+        if spec.tee_unit is TEEUnit.POD
+        else f"Its node gave evidence of {spec.tee}, which measures no single enclave"
+    )
+    text = f"{what}. Who relies on it verifies the evidence at the enclave itself."
+    return Finding("Confidential", status=True, reason="Attested", message=text), sealed
+
+
+def _not_confidential(reason: str, message: str) -> Finding:
+    return Finding("Confidential", status=False, reason=reason, message=message)
