@@ -202,3 +202,17 @@ async def test_every_write_leaves_an_audit_row(facade: Facade, world: World) -> 
     ]
     assert {row.actor for row in rows} == {ADMIN}
     assert rows[1].request_id == "abc.1"
+
+
+async def test_a_debug_container_may_do_without_the_tee(facade: Facade, world: World) -> None:
+    body = world.body("web", debug=True, disable_cc_mode=True)
+    async with facade.client(world.key) as client:
+        made = await client.post("/api/containers", json=body)
+        production = await client.post("/api/containers", json={**body, "debug": False})
+    assert made.status_code == 201, made.text
+    assert made.json()["disable_cc_mode"] is True
+    container = await world.container("web.debug") or await world.container("web")
+    assert container is not None
+    assert container["spec"]["disableConfidential"] is True
+    assert production.status_code == 400
+    assert "disableConfidential is for debug enclaves only" in production.text

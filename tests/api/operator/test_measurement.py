@@ -1,0 +1,140 @@
+"""What the operator publishes is what it starts, and what anybody computes offline.
+
+There is no node: `tests.support.kubelet` writes the status of Pods as a kubelet would.
+"""
+
+import hashlib
+import json
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from cloister_clients.cli.config import config
+from cloister_crds.names import config_map_name
+from dev.cluster import Cluster
+from dev.cluster.images import Image, push
+from tests.support.kubelet import run_pod
+from tests.support.operator import NO_IMAGE, Installation, file_text
+from tests.support.waiting import until_sync
+
+OTHER_IMAGE = "registry.invalid/other@sha256:" + "1" * 64
+"""Another image of ours, such as an upgrade brings."""
+
+
+@pytest.fixture
+def image(api_cluster: Cluster) -> str:
+    return push(Image(files={"/x": b"x"}, entrypoint=("/x",)), api_cluster.registry, "tests/x")
+
+
+def computed(installation: Installation, *words: str, guest: str = NO_IMAGE) -> dict[str, Any]:
+    """Compute the measurement as an auditor does: from git, the Host's manifest, the images."""
+    source = installation.folder / "source.yml"
+    source.write_text(yaml.safe_dump({"kind": "git", "base": str(installation.repositories.path)}))
+    host = installation.folder / "host.yml"
+    host.write_text(installation.kubectl("get", f"host/{installation.host}", "-o", "yaml"))
+    result = CliRunner().invoke(
+        config,
+        [
+            *("measure", "--repo", "acme/web", "--tag", "v1", "--source", str(source)),
+            *("--host", str(host), "--guest-image", guest, "--shim-image", NO_IMAGE, *words),
+        ],
+    )
+    assert result.exit_code == 0, result.output
+    found: dict[str, Any] = json.loads(result.output)
+    return found
+
+
+def the_pod(installation: Installation) -> dict[str, Any]:
+    """Wait for the one Pod."""
+    return until_sync(lambda: installation.objects("pods"), within=60, what="a Pod")[0]
+
+
+def document_of(installation: Installation, pod: dict[str, Any]) -> str:
+    """Read the published document of a Pod's Enclave, and compare it with what the Pod says."""
+    name = config_map_name(pod["metadata"]["name"])
+    found = installation.kubectl("get", f"configmap/{name}", "-n", installation.namespace, "-ojson")
+    text: str = json.loads(found)["data"]["measurement.json"]
+    digest = f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+    assert pod["metadata"]["annotations"]["cloister.dev/measurement"] == digest
+    return text
+
+
+@pytest.mark.parametrize("debug", [False, True])
+def test_what_is_published_is_computed_offline(
+    installation: Installation, image: str, *, debug: bool
+) -> None:
+    installation.repository("acme/web").release("v1", file_text(image))
+    installation.operator().wait_until_it_leads()
+    installation.create_container("web", repo="acme/web", tag="v1", debug=debug)
+    pod = the_pod(installation)
+    text = document_of(installation, pod)
+    wanted = computed(installation, *(["--debug"] if debug else []))
+    assert json.loads(text) == wanted["document"]
+    assert wanted["document"]["debug"] is debug
+    run_pod(installation, pod["metadata"]["name"])
+    installation.wait_for("web", "Available")
+    (enclave,) = installation.enclaves("web")
+    assert (enclave.status.measurement, enclave.status.initdata) == (wanted["digest"], "")
+
+
+def test_an_upgrade_between_publication_and_start_is_published(
+    installation: Installation, image: str
+) -> None:
+    """No Pod can be made at first: a quota forbids it."""
+    installation.repository("acme/web").release("v1", file_text(image))
+    quota = {"name": "none", "namespace": installation.namespace}
+    installation.apply(
+        {
+            "apiVersion": "v1",
+            "kind": "ResourceQuota",
+            "metadata": quota,
+            "spec": {"hard": {"pods": "0"}},
+        }
+    )
+    first = installation.operator()
+    first.wait_until_it_leads()
+    installation.create_container("web", repo="acme/web", tag="v1")
+    until_sync(
+        lambda: any(
+            "measurement.json" in each.get("data", {})
+            for each in installation.objects("configmaps")
+        ),
+        within=60,
+        what="the publication",
+    )
+    assert first.stop() == 0
+    assert installation.objects("pods") == []
+    installation.settings["guestImage"] = OTHER_IMAGE
+    installation.kubectl("delete", "resourcequota/none", "-n", installation.namespace)
+    installation.operator().wait_until_it_leads()
+    pod = the_pod(installation)
+    assert OTHER_IMAGE in {each["image"] for each in pod["spec"]["initContainers"]}
+    assert (
+        json.loads(document_of(installation, pod))
+        == (computed(installation, guest=OTHER_IMAGE)["document"])
+    )
+
+
+def test_a_runtime_class_has_to_exist(installation: Installation, image: str) -> None:
+    installation.repository("acme/web").release("v1", file_text(image))
+    name = f"kata-{installation.slug}"
+    installation.create_organization(host={"runtimeClassName": name})
+    installation.operator().wait_until_it_leads()
+    installation.create_container("web", repo="acme/web", tag="v1")
+    waiting = installation.wait_for("web", "Reconciling", reason="HostNotReady")
+    assert f"There is no RuntimeClass {name}" in waiting.status.message
+    body = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": name}}
+    installation.apply({**body, "handler": "kata", "overhead": {"podFixed": {"memory": "160Mi"}}})
+    try:
+        # A change of the Host has the operator look at once; else it looks after a minute.
+        installation.create_organization(host={"runtimeClassName": name, "cpuType": "new"})
+        pod = the_pod(installation)
+        assert pod["spec"]["runtimeClassName"] == name
+        assert pod["spec"]["overhead"] == {"memory": "160Mi"}
+        wanted = computed(installation)["document"]
+        assert json.loads(document_of(installation, pod)) == wanted
+        assert wanted["host"]["runtimeClassName"] == name
+    finally:
+        installation.kubectl("delete", f"runtimeclass/{name}")
