@@ -8,7 +8,8 @@ from cloister_crds.kinds.host import TEE, InitdataFile, TEEUnit
 from cloister_crds.lifecycle.confidence import confidence
 from cloister_crds.lifecycle.hosting import maps_users, profile
 from cloister_crds.lifecycle.reasons import REASONS
-from tests.support.builders import CONFIDENTIAL, host_of
+from cloister_crds.lifecycle.validation import Question, spec_problems
+from tests.support.builders import CONFIDENTIAL, container_of, host_of, organization_of
 
 POLICY = {"initdata": (InitdataFile(name="policy.rego", content="package agent_policy\n"),)}
 NODE = {
@@ -74,3 +75,19 @@ def test_the_pods_own_machine_needs_no_user_namespace() -> None:
     assert maps_users(profile(machine, without_tee=True))
     assert maps_users(host_of(**NODE).spec)
     assert not maps_users(host_of(allow_privileged_launcher=True).spec)
+
+
+@pytest.mark.parametrize(
+    ("host", "refused"),
+    [(NODE, True), (CONFIDENTIAL, False), ({}, False)],
+    ids=["node", "pod", "none"],
+)
+def test_only_a_machine_of_its_own_can_be_left(host: dict[str, Any], *, refused: bool) -> None:
+    question = Question(
+        name="web",
+        spec=container_of(debug=True, disable_confidential=True).spec,
+        organization=organization_of(),
+        hosts=(host_of(**host),),
+    )
+    problems = {(each.field, each.code) for each in spec_problems(question)}
+    assert (("spec.disableConfidential", "TeeOfTheNode") in problems) is refused
