@@ -5,11 +5,15 @@ boot unless the machine gives evidence of it; so an enclave that was ready had e
 on it verifies that evidence; the condition is for the administrator (docs/measurement.md).
 """
 
+from collections.abc import Iterator
+
+from cloister_crds.kinds.container import ContainerSpec
 from cloister_crds.kinds.host import TEE, Host, TEEUnit
 from cloister_crds.lifecycle.conditions import Finding
 from cloister_crds.measurement.enclave import POLICY_FILE
+from cloister_crds.problems import Problem
 
-__all__ = ["confidence"]
+__all__ = ["confidence", "tee_problems"]
 
 
 def confidence(
@@ -66,6 +70,26 @@ def confidence(
     )
     text = f"{what}. Who relies on it verifies the evidence at the enclave itself."
     return Finding("Confidential", status=True, reason="Attested", message=text), sealed
+
+
+def tee_problems(spec: ContainerSpec, host: Host) -> Iterator[Problem]:
+    """Tell whether a request wants to do without a TEE that cannot be left.
+
+    Parameters
+    ----------
+    spec
+        Spec of the Container.
+    host
+        The Host that it would run on.
+    """
+    if spec.disable_confidential and host.spec.tee_unit is TEEUnit.NODE:
+        yield Problem(
+            "spec.disableConfidential",
+            "TeeOfTheNode",
+            f"On Host {host.metadata.name} the nodes are the confidential machines, so "
+            f"{host.spec.tee} cannot be switched off for one enclave; leave "
+            "spec.disableConfidential out, or name a Host without TEE.",
+        )
 
 
 def _not_confidential(reason: str, message: str) -> Finding:

@@ -12,12 +12,13 @@ from re import fullmatch
 from cloister_crds.config.model import ServiceConfig
 from cloister_crds.kinds.container import NAME_PATTERN, ContainerSpec
 from cloister_crds.kinds.domain import Domain
-from cloister_crds.kinds.host import Host, NetworkIsolation, TEEUnit
+from cloister_crds.kinds.host import Host, NetworkIsolation
 from cloister_crds.kinds.organization import Organization
 from cloister_crds.kinds.secret import Secret
 from cloister_crds.kinds.sshkey import SSHKey
 from cloister_crds.lifecycle.bindings import bind, named_secrets
 from cloister_crds.lifecycle.conditions import condition
+from cloister_crds.lifecycle.confidence import tee_problems
 from cloister_crds.lifecycle.domains import domain_named
 from cloister_crds.lifecycle.gpus import gpu_count
 from cloister_crds.lifecycle.hosting import maps_users, pick_host, profile, trouble
@@ -250,17 +251,8 @@ def _has_a_ready_host(question: Question) -> Iterator[Problem]:
 
 
 def _can_do_without_the_tee(question: Question) -> Iterator[Problem]:
-    host = question.host
-    if host is None or not question.spec.disable_confidential:
-        return
-    if host.spec.tee_unit is TEEUnit.NODE:
-        yield Problem(
-            "spec.disableConfidential",
-            "TeeOfTheNode",
-            f"On Host {host.metadata.name} the nodes are the confidential machines, so "
-            f"{host.spec.tee} cannot be switched off for one enclave; leave "
-            "spec.disableConfidential out, or name a Host without TEE.",
-        )
+    if question.host is not None:
+        yield from tee_problems(question.spec, question.host)
 
 
 def _binds_secrets_that_exist(question: Question) -> Iterator[Problem]:
@@ -396,7 +388,9 @@ def _accepts_the_network(question: Question) -> Iterator[Problem]:
 
 def _has_users_of_the_pod(question: Question) -> Iterator[Problem]:
     config, host = question.config, question.host
-    if config is None or host is None or not _maps_users(question.spec, host):
+    if config is None or host is None:
+        return
+    if not maps_users(profile(host.spec, without_tee=question.spec.disable_confidential)):
         return
     for index, container in enumerate(config.containers):
         user = container.user
@@ -408,10 +402,6 @@ def _has_users_of_the_pod(question: Question) -> Iterator[Problem]:
                 f"Host {host.metadata.name} have a user namespace with {_LAST_USER + 1} of each; "
                 "take a smaller number and tag a new release.",
             )
-
-
-def _maps_users(spec: ContainerSpec, host: Host) -> bool:
-    return maps_users(profile(host.spec, without_tee=spec.disable_confidential))
 
 
 def _resolves_its_secrets(question: Question) -> Iterator[Problem]:
