@@ -68,7 +68,13 @@ def test_the_pod_has_no_rights(installation: Installation) -> None:
     assert facts["NoNewPrivs"] == "1"
     assert facts["Seccomp"] == "2"
     listing = installation.kubectl(*inside, "ls", "/cloister")
-    assert listing.split() == ["config.yml", "container-status.json", "mpk", "secrets"]
+    assert listing.split() == [
+        "attestation.json",
+        "config.yml",
+        "container-status.json",
+        "mpk",
+        "secrets",
+    ]
     mounts = installation.kubectl(*inside, "cat", "/proc/mounts")
     options = {line.split()[1]: line.split()[3].split(",") for line in mounts.splitlines()}
     assert "ro" in options["/"]

@@ -70,7 +70,7 @@ def boot_stages(pod: PodFacts) -> tuple[BootStage, ...]:
     for name in STAGES:
         if name in pod.skipped_stages:
             stages.append(BootStage(name=name, status="skipped"))
-        elif failure is not None and name == _failed_stage(pod):
+        elif failure is not None and name == _failed_stage(pod, failure[1]):
             detail = failure[1][:_DETAIL_LIMIT]
             stages.append(BootStage(name=name, status="failed", detail=detail))
         else:
@@ -78,8 +78,11 @@ def boot_stages(pod: PodFacts) -> tuple[BootStage, ...]:
     return tuple(stages)
 
 
-def _failed_stage(pod: PodFacts) -> str:
-    """Answer the stage that a failed boot stopped in: the agent itself judges these two."""
+def _failed_stage(pod: PodFacts, message: str) -> str:
+    """Answer the stage that a failed boot stopped in: the message names it, or it is one of two."""
+    named = message.removeprefix("Stage ").partition(":")[0]
+    if message.startswith("Stage ") and named in STAGES:
+        return named
     return "containers" if any(_was_started(each) for each in pod.containers) else "config"
 
 

@@ -70,8 +70,8 @@ def _of_host(host: Host) -> Iterator[Problem]:
     if host.spec.tee is not TEE.NONE:
         yield _refused(
             "host.tee",
-            f"Host {name} has tee {host.spec.tee}, which is not supported yet; "
-            "name a Host with tee None.",
+            f"Host {name} has tee {host.spec.tee}, which needs TLS keys that are made inside "
+            "enclaves; that is not supported yet. Name a Host with tee None.",
         )
 
 

@@ -9,6 +9,7 @@ from cloister_crds.config import ContainerSpec, ServiceConfig
 from cloister_crds.kinds.host import TEE
 from cloister_crds.lifecycle.pod import boot_allowance
 from cloister_operator.enclave.certificate import is_signed
+from cloister_operator.enclave.measurement import attestation_document
 from cloister_operator.enclave.network import KEEPER_SOCKET, NETWORK_STATUS, side_car
 from cloister_operator.enclave.plan import BuildSettings, EnclavePlan
 from cloister_operator.enclave.ports import SHIM_PORT
@@ -48,15 +49,15 @@ _UP = {"periodSeconds": 1, "timeoutSeconds": 10, "failureThreshold": 120}
 _READY = {"periodSeconds": 3, "timeoutSeconds": 10, "failureThreshold": 1, "successThreshold": 1}
 
 
-def agent_document(plan: EnclavePlan, service: str) -> dict[str, Any]:
+def agent_document(plan: EnclavePlan, settings: BuildSettings) -> dict[str, Any]:
     """Write what the agent is to know.
 
     Parameters
     ----------
     plan
         The Enclave, its file and its Host.
-    service
-        Name of the mount in the containers, and of the well-known paths.
+    settings
+        What the administrator says about every enclave.
 
     Returns
     -------
@@ -65,7 +66,7 @@ def agent_document(plan: EnclavePlan, service: str) -> dict[str, Any]:
     """
     return {
         "version": _VERSION,
-        "service": service,
+        "service": settings.service,
         "socketDirectory": REPORT_DIRECTORY,
         "directory": AGENT_DIRECTORY,
         "serviceDirectory": SERVICE_DIRECTORY,
@@ -77,6 +78,7 @@ def agent_document(plan: EnclavePlan, service: str) -> dict[str, Any]:
         "shim": f"127.0.0.1:{SHIM_PORT}",
         "stages": _stages(plan),
         "containers": [_container(plan, each) for each in plan.config.containers],
+        "attestation": attestation_document(plan, settings, DOCUMENT_DIRECTORY),
         "metrics": _metrics(plan),
         "terminationFile": _TERMINATION_FILE,
     }
@@ -154,24 +156,22 @@ def _stages(plan: EnclavePlan) -> dict[str, dict[str, Any]]:
     config = plan.config
     has_tee = plan.host.spec.tee is not TEE.NONE
     signed, first = is_signed(plan), [config.containers[0].name]
+    evidence = {"evidence": True}
     network: dict[str, Any] = {"network": NETWORK_STATUS}
     if not isolates(plan.host):
         network = _skipped("The containers share the network of the Pod.")
-    evidence = "Evidence is made when a client asks for it."
     return {
         "network": network,
         "firewall": network,
         # Key and certificate are there before any container is started.
         "identity": _launched(first if signed else [], "The shim makes its key itself."),
         "certificate": _launched(first if signed else [], "The shim makes its certificate itself."),
-        "cpu-attestation": _skipped(
-            evidence if has_tee else "The Host has no trusted execution environment."
-        ),
-        "gpu-attestation": _skipped(
-            evidence
-            if has_tee and plan.enclave.spec.summary.gpus
-            else "The enclave has no confidential graphics processor."
-        ),
+        "cpu-attestation": evidence
+        if has_tee
+        else _skipped("There is no trusted execution environment: nothing is confidential."),
+        "gpu-attestation": evidence
+        if has_tee and plan.enclave.spec.summary.gpus
+        else _skipped("The enclave has no confidential graphics processor."),
         "secrets": _launched(_with_secrets(config), "The file names no secret."),
         "registry-auth": _skipped("Images are pulled outside the enclave, by their digests."),
         # Weights are verified before any container is started.

@@ -59,7 +59,7 @@ def build_config_map(
     """
     upstream = str(TARGET_ADDRESS) if isolates(plan.host) else _LOOPBACK
     documents: dict[str, Any] = {
-        AGENT_KEY: agent_document(plan, settings.service),
+        AGENT_KEY: agent_document(plan, settings),
         SHIM_KEY: shim_config(
             plan.config.shim,
             plan.enclave.spec.served_names,

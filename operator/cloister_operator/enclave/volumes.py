@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cloister_crds.config import ContainerSpec, Ipc, object_name, secret_is_file
+from cloister_crds.kinds.host import DOCUMENT_FILE, TEEUnit
+from cloister_crds.measurement import INITDATA_FILE
 from cloister_operator.enclave.agent import (
     AGENT_DIRECTORY,
     AGENT_KEY,
@@ -33,6 +35,7 @@ from cloister_operator.enclave.container_document import (
     WIRING_DIRECTORY,
     document_key,
 )
+from cloister_operator.enclave.measurement import node_socket
 from cloister_operator.enclave.network import (
     KEEPER_DIRECTORY,
     NETWORK_DIRECTORY,
@@ -77,6 +80,7 @@ _NETWORK_VOLUME = "network"
 _KEEPER_VOLUME = "keeper"
 _AGENT_VOLUME = "agent"
 _AGENT_DOCUMENT_VOLUME = "agent-document"
+_ATTESTATION_VOLUME = "attestation"
 _REPORT_VOLUME = "report"
 _METRICS_VOLUME = "metrics-token"
 _SECRETS_VOLUME = "secrets"
@@ -252,7 +256,7 @@ def _add_guest(result: PodVolumes, plan: EnclavePlan) -> None:
 def _add_agent(result: PodVolumes, plan: EnclavePlan) -> None:
     """Give the agent its documents and places, and each container the socket of its own."""
     result.volumes += [
-        _of_config_map(_AGENT_DOCUMENT_VOLUME, plan, [AGENT_KEY, CONFIG_KEY]),
+        _of_config_map(_AGENT_DOCUMENT_VOLUME, plan, _agent_keys(plan)),
         _memory(_AGENT_VOLUME, _SMALL_BYTES),
         _memory(_REPORT_VOLUME, _SMALL_BYTES),
         _memory(_KEEPER_VOLUME, _SMALL_BYTES),
@@ -262,6 +266,11 @@ def _add_agent(result: PodVolumes, plan: EnclavePlan) -> None:
     result.mount_ours(AGENT, _AGENT_DOCUMENT_VOLUME, DOCUMENT_DIRECTORY, read_only=True)
     result.mount_ours(AGENT, _AGENT_VOLUME, AGENT_DIRECTORY, read_only=False)
     result.mount_ours(AGENT, _REPORT_VOLUME, REPORT_DIRECTORY, read_only=False)
+    socket = node_socket(plan)
+    if socket is not None:
+        source = {"path": socket, "type": "Socket"}
+        result.volumes.append({"name": _ATTESTATION_VOLUME, "hostPath": source})
+        result.mount_ours(AGENT, _ATTESTATION_VOLUME, socket, read_only=True)
     if METRICS_SECRET in plan.secrets:
         result.volumes.append(_of_snapshot(_METRICS_VOLUME, plan, {METRICS_SECRET: "token"}))
         result.mount_ours(AGENT, _METRICS_VOLUME, METRICS_DIRECTORY, read_only=True)
@@ -269,6 +278,12 @@ def _add_agent(result: PodVolumes, plan: EnclavePlan) -> None:
         # The directory and not the socket in it: an agent that starts anew makes another socket.
         part = container.name
         result.mount(container.name, _REPORT_VOLUME, REPORT_PLACE, read_only=True, part=part)
+
+
+def _agent_keys(plan: EnclavePlan) -> list[str]:
+    """Answer the entries of the ConfigMap that are for the agent."""
+    initdata = [INITDATA_FILE] if plan.host.spec.tee_unit is TEEUnit.POD else []
+    return [AGENT_KEY, CONFIG_KEY, DOCUMENT_FILE, *initdata]
 
 
 def _add_network(result: PodVolumes, plan: EnclavePlan) -> None:
@@ -315,7 +330,8 @@ def _add_shim(result: PodVolumes, plan: EnclavePlan) -> None:
 def _add_certificate(result: PodVolumes, plan: EnclavePlan) -> None:
     """Give the side-car of certificates its documents, the token and a place for the key.
 
-    The shim reads the place; nobody else has it.
+    The shim reads the place. The agent sees it too, and of its files the fingerprint of the key: the
+    key itself is for the shim's group alone.
     """
     token = [{"key": TOKEN_KEY, "path": TOKEN_FILE, "mode": _READABLE}]
     keys = [CERTIFICATE_KEY, AUTHORITIES_KEY]
@@ -328,7 +344,7 @@ def _add_certificate(result: PodVolumes, plan: EnclavePlan) -> None:
         CERTIFICATE, _CERTIFICATE_DOCUMENT_VOLUME, CERTIFICATE_DOCUMENT_DIRECTORY, read_only=True
     )
     result.mount_ours(CERTIFICATE, _TOKEN_VOLUME, TOKEN_DIRECTORY, read_only=True)
-    for car in (CERTIFICATE, SHIM):
+    for car in (CERTIFICATE, SHIM, AGENT):
         result.mount_ours(
             car, _CERTIFICATE_VOLUME, CERTIFICATE_DIRECTORY, read_only=car is not CERTIFICATE
         )

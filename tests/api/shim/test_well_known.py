@@ -13,7 +13,7 @@ import pytest
 
 from cloister_operator.enclave.agent import agent_document
 from dev.cluster.guest import guest_binary
-from tests.support.plans import WEB, plan_of
+from tests.support.plans import SETTINGS, WEB, plan_of
 from tests.support.shim import RunningShim, running_shim
 from tests.support.waiting import until_sync
 
@@ -26,7 +26,7 @@ def running_agent(shim: RunningShim) -> Iterator[None]:
     """Run the agent of an enclave whose one container never starts."""
     folder = shim.agent.parent
     places = {"socketDirectory": "report", "serviceDirectory": "service"}
-    document: dict[str, Any] = agent_document(plan_of(WEB), "cloister") | {
+    document: dict[str, Any] = agent_document(plan_of(WEB), SETTINGS) | {
         name: str(folder / place) for name, place in places.items()
     }
     for place in places.values():
@@ -39,6 +39,7 @@ def running_agent(shim: RunningShim) -> Iterator[None]:
         "directory": str(shim.agent),
         "terminationFile": str(folder / "termination"),
         "keeperSocket": "",
+        "attestation": None,
     }
     (folder / "agent.json").write_text(json.dumps(document))
     guest = [str(guest_binary()), "agent"]

@@ -11,8 +11,10 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"cloister.dev/guest/internal/attestation"
 	"cloister.dev/guest/internal/keep"
 )
 
@@ -34,6 +36,11 @@ type agent struct {
 	document Document
 	log      *slog.Logger
 	changed  chan struct{}
+
+	// patience is how long the machine may take to give evidence.
+	patience time.Duration
+	// attester makes attestation documents; null = there are none.
+	attester atomic.Pointer[attestation.Attester]
 
 	mutex sync.Mutex
 	state state
@@ -63,7 +70,7 @@ func (l *life) close() {
 
 // Run is the agent until the context ends, or until the boot fails.
 func Run(ctx context.Context, document Document, log *slog.Logger) error {
-	a := &agent{document: document, log: log, changed: make(chan struct{}, 1), lives: map[string]*life{}}
+	a := &agent{document: document, log: log, changed: make(chan struct{}, 1), lives: map[string]*life{}, patience: evidenceWithin}
 	known, err := readState(document, time.Now().UTC())
 	if err != nil {
 		return err
@@ -82,6 +89,7 @@ func Run(ctx context.Context, document Document, log *slog.Logger) error {
 	if err := a.open(ctx, failed); err != nil {
 		return err
 	}
+	a.attest(ctx)
 	return a.loop(ctx, failed)
 }
 

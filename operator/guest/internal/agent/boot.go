@@ -24,7 +24,7 @@ const (
 )
 
 // stageOrder is the order in which stages are told.
-var stageOrder = []string{stageConfig, "network", "identity", "cpu-attestation", "gpu-attestation", "certificate",
+var stageOrder = []string{stageConfig, "network", "identity", stageCPU, stageGPU, "certificate",
 	"secrets", "registry-auth", "firewall", "models", stageContainers, stageShim}
 
 var ownStages = []string{stageConfig, stageContainers, stageShim}

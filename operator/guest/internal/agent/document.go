@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 
+	"cloister.dev/guest/internal/attestation"
 	"cloister.dev/guest/internal/strict"
 )
 
@@ -54,6 +55,8 @@ type Document struct {
 	Stages map[string]Rule `json:"stages"`
 	// Containers are those of the configuration file, in its order.
 	Containers []Container `json:"containers"`
+	// Attestation is what attestation documents are made from; null = there are none.
+	Attestation *attestation.Settings `json:"attestation,omitempty"`
 	// Metrics is what the metrics tell besides what is measured.
 	Metrics Metrics `json:"metrics"`
 	// TerminationFile is where the kubelet reads why the agent ended.
@@ -78,6 +81,9 @@ type Rule struct {
 	Launched []string `json:"launched,omitempty"`
 	// Network is the status file of `guest net`.
 	Network string `json:"network,omitempty"`
+	// Evidence tells that the agent asks the machine for evidence, or sees that there is none
+	// to ask for. It is for the two stages of attestation alone.
+	Evidence bool `json:"evidence,omitempty"`
 }
 
 // Container is one container of the configuration file.
@@ -186,6 +192,9 @@ func (d Document) Validate() error {
 	if d.Metrics.CPUs < 1 || d.Metrics.MemoryBytes < 1 {
 		wrong("metrics", "cpus and memoryBytes are at least 1")
 	}
+	if d.Attestation != nil {
+		problems = append(problems, d.Attestation.Validate())
+	}
 	return errors.Join(append(problems, d.validateContainers(), d.validateStages())...)
 }
 
@@ -224,13 +233,19 @@ func (d Document) validateStages() error {
 			problems = append(problems, fmt.Errorf("stages.%s: is no stage", name))
 		}
 		given := 0
+		if rule.Evidence {
+			given++
+			if d.Attestation == nil || (name != stageCPU && name != stageGPU) {
+				problems = append(problems, fmt.Errorf("stages.%s.evidence: is for the stages of attestation, with attestation", name))
+			}
+		}
 		for _, text := range []string{rule.Skipped, rule.File, rule.Network, strings.Join(rule.Launched, ",")} {
 			if text != "" {
 				given++
 			}
 		}
 		if given != 1 {
-			problems = append(problems, fmt.Errorf("stages.%s: exactly one of skipped, file, launched and network is given", name))
+			problems = append(problems, fmt.Errorf("stages.%s: exactly one of skipped, file, launched, network and evidence is given", name))
 		}
 		for _, container := range rule.Launched {
 			if !slices.ContainsFunc(d.Containers, func(one Container) bool { return one.Name == container }) {

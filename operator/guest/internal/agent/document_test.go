@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+
+	"cloister.dev/guest/internal/attestation"
 )
 
 func valid() Document {
@@ -49,6 +51,8 @@ func TestDocument(t *testing.T) {
 		"stages.shim: needs":       func(d *Document) { d.Stages["shim"] = Rule{Skipped: "x"} },
 		"stages.other: is no":      func(d *Document) { d.Stages["other"] = Rule{Skipped: "x"} },
 		"stages.models: exactly":   func(d *Document) { d.Stages["models"] = Rule{Skipped: "x", File: "/y"} },
+		"cpu-attestation.evidence": func(d *Document) { d.Stages[stageCPU] = Rule{Evidence: true} },
+		"attestation.tee":          func(d *Document) { d.Attestation = &attestation.Settings{} },
 		"stages.identity: exactly": func(d *Document) { d.Stages["identity"] = Rule{} },
 		"stages.secrets.launched":  func(d *Document) { d.Stages["secrets"] = Rule{Launched: []string{"nobody"}} },
 	} {

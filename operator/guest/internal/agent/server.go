@@ -23,11 +23,11 @@ const (
 	checkTimeout = 4 * time.Second
 )
 
-// routes are the well-known paths by their ends. A part of the guest that answers
-// one more (attestation) has its line here.
+// routes are the well-known paths by their ends.
 func (a *agent) routes() map[string]http.HandlerFunc {
 	service := wellKnown + a.document.Service + "-"
 	return map[string]http.HandlerFunc{
+		service + "attestation": a.answerAttestation,
 		service + "containers":  a.answerContainers,
 		service + "boot-stages": a.answerStages,
 		service + "metrics":     a.answerMetrics,

@@ -6,11 +6,9 @@ import (
 	"context"
 	"crypto/sha256"
 	"crypto/sha512"
-	"crypto/x509"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
@@ -27,8 +25,8 @@ const maxFile = 1 << 20
 // atOnce is the number of questions to the attestation service at a time.
 const atOnce = 2
 
-// ErrNoCertificate is returned while the enclave has no certificate yet.
-var ErrNoCertificate = errors.New("the enclave has no certificate yet")
+// ErrNoKey is returned while the enclave has not made its key yet.
+var ErrNoKey = errors.New("the enclave has no TLS key yet")
 
 // Document is the attestation document that clients get.
 type Document struct {
@@ -81,6 +79,9 @@ func New(settings Settings) (*Attester, error) {
 		if made.initdata, err = settings.Initdata.read(); err != nil {
 			return nil, err
 		}
+		if !bytes.Contains(made.initdata, made.measurement) {
+			return nil, errors.New("the initdata is that of another enclave: it does not hold the measurement document")
+		}
 	}
 	if settings.TEE != TEENone {
 		made.service = newService(settings.Service)
@@ -123,14 +124,14 @@ func readBounded(path string) ([]byte, error) {
 }
 
 // ReportData is what evidence binds: the SHA-256 of the public key of the certificate (its
-// SubjectPublicKeyInfo), then the SHA-256 of the measurement document's digest followed by
+// SubjectPublicKeyInfo; zeros when no key is bound), then the SHA-256 of the measurement document's digest followed by
 // the nonce, if one was given.
 func ReportData(key [sha256.Size]byte, measurement, nonce []byte) []byte {
 	second := sha256.Sum256(append(bytes.Clone(measurement), nonce...))
 	return append(key[:], second[:]...)
 }
 
-// Document makes the attestation document that binds the enclave's key, its measurement
+// Document makes the attestation document that binds the enclave's TLS key, its measurement
 // and a nonce (null = none).
 func (a *Attester) Document(ctx context.Context, nonce []byte) (Document, error) {
 	if nonce != nil && len(nonce) != NonceSize {
@@ -229,24 +230,25 @@ func (a *Attester) CheckGPU(ctx context.Context) (Checked, error) {
 	return Checked{Detail: "Evidence of the GPUs was had."}, nil
 }
 
-// key answers the hash of the public key of the enclave's certificate.
+// key answers the fingerprint of the enclave's TLS key; zeros when it is nobody's to know.
 func (a *Attester) key() ([sha256.Size]byte, error) {
-	content, err := readBounded(a.settings.Certificate)
+	var key [sha256.Size]byte
+	if a.settings.Key == "" {
+		return key, nil
+	}
+	content, err := readBounded(a.settings.Key)
 	if errors.Is(err, os.ErrNotExist) {
-		return [sha256.Size]byte{}, ErrNoCertificate
+		return key, ErrNoKey
 	}
 	if err != nil {
-		return [sha256.Size]byte{}, err
+		return key, err
 	}
-	block, _ := pem.Decode(content)
-	if block == nil || block.Type != "CERTIFICATE" {
-		return [sha256.Size]byte{}, fmt.Errorf("%s does not begin with a certificate", a.settings.Certificate)
+	fingerprint, err := hex.DecodeString(string(bytes.TrimSpace(content)))
+	if err != nil || len(fingerprint) != len(key) {
+		return key, fmt.Errorf("%s holds no SHA-256 in hexadecimal digits", a.settings.Key)
 	}
-	leaf, err := x509.ParseCertificate(block.Bytes)
-	if err != nil {
-		return [sha256.Size]byte{}, fmt.Errorf("%s: %w", a.settings.Certificate, err)
-	}
-	return sha256.Sum256(leaf.RawSubjectPublicKeyInfo), nil
+	copy(key[:], fingerprint)
+	return key, nil
 }
 
 // pack compresses content for a document; empty stays empty.

@@ -9,7 +9,6 @@ import (
 	"crypto/x509"
 	"encoding/hex"
 	"encoding/json"
-	"encoding/pem"
 	"math/big"
 	"net/http"
 	"net/http/httptest"
@@ -32,12 +31,12 @@ type enclave struct {
 func newEnclave(t *testing.T, fake *standIn, address string) *enclave {
 	t.Helper()
 	made := &enclave{directory: t.TempDir(), measurement: `{"debug":false,"version":"cloister.dev/measurement/v1"}`}
-	made.settings = Settings{TEE: TEENone, Certificate: filepath.Join(made.directory, "tls.crt")}
+	made.settings = Settings{TEE: TEENone, Key: filepath.Join(made.directory, "tls.spki")}
 	hash := sha256.Sum256([]byte(made.measurement))
 	made.settings.Measurement = made.file(t, "measurement.json", []byte(made.measurement), "sha256", hash[:])
 	if fake != nil {
 		made.settings.TEE, made.settings.Service = fake.tee, address
-		made.initdata = []byte("version = \"0.1.0\"\n")
+		made.initdata = []byte("version = \"0.1.0\"\n\n[data]\n\"measurement.json\" = '''\n" + made.measurement + "'''\n")
 		short, long := sha256.Sum256(made.initdata), sha512.Sum384(made.initdata)
 		algorithm, hash := "sha256", short[:]
 		if fake.tee == TEETDX {
@@ -77,8 +76,8 @@ func (e *enclave) certify(t *testing.T) {
 	if e.certificate, err = x509.ParseCertificate(der); err != nil {
 		t.Fatal(err)
 	}
-	chain := append(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), "-----BEGIN CERTIFICATE-----\n"...)
-	if err := os.WriteFile(e.settings.Certificate, chain, 0o600); err != nil {
+	fingerprint := sha256.Sum256(e.certificate.RawSubjectPublicKeyInfo)
+	if err := os.WriteFile(e.settings.Key, []byte(hex.EncodeToString(fingerprint[:])+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -281,7 +280,7 @@ func TestNonces(t *testing.T) {
 	}
 }
 
-func TestTheFileFollowsTheCertificate(t *testing.T) {
+func TestTheFileFollowsTheKey(t *testing.T) {
 	fake := &standIn{tee: TEESNP}
 	made := newEnclave(t, fake, fake.listen(t))
 	attester, directory := made.attester(t), t.TempDir()
@@ -320,22 +319,39 @@ func TestTheFileFollowsTheCertificate(t *testing.T) {
 	}
 }
 
-func TestWithoutACertificateThereIsNoDocument(t *testing.T) {
+func TestWithoutAKeyThereIsNoDocument(t *testing.T) {
 	made := newEnclave(t, nil, "")
-	if err := os.Remove(made.settings.Certificate); err != nil {
+	if err := os.Remove(made.settings.Key); err != nil {
 		t.Fatal(err)
 	}
 	code, body := ask(t, made.attester(t), "")
-	if code != http.StatusServiceUnavailable || !strings.Contains(string(body), "no certificate yet") {
+	if code != http.StatusServiceUnavailable || !strings.Contains(string(body), "no TLS key yet") {
 		t.Errorf("%d %s", code, body)
 	}
-	for _, content := range []string{"", "text", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: []byte("x")}))} {
-		if err := os.WriteFile(made.settings.Certificate, []byte(content), 0o600); err != nil {
+	for _, content := range []string{"", "text", strings.Repeat("0", 62), strings.Repeat("0", 66)} {
+		if err := os.WriteFile(made.settings.Key, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		if code, body := ask(t, made.attester(t), ""); code != http.StatusServiceUnavailable {
 			t.Errorf("%q: %d %s", content, code, body)
 		}
+	}
+}
+
+func TestAKeyThatNobodyKnowsIsNotBound(t *testing.T) {
+	made := newEnclave(t, nil, "")
+	made.settings.Key = ""
+	code, answer := ask(t, made.attester(t), "")
+	if code != http.StatusOK || verify(answer, made.expected(nil)) == nil {
+		t.Fatalf("%d: a client takes it for bound", code)
+	}
+	var document Document
+	if err := json.Unmarshal(answer, &document); err != nil {
+		t.Fatal(err)
+	}
+	report, err := unpack(document.Body)
+	if err != nil || !strings.Contains(string(report), `"report_data":"`+strings.Repeat("00", sha256.Size)) {
+		t.Errorf("%s %v", report, err)
 	}
 }
 
@@ -353,25 +369,36 @@ func TestAFileThatWasChangedIsRefused(t *testing.T) {
 	}
 }
 
+func TestInitdataOfAnotherEnclaveIsRefused(t *testing.T) {
+	made := newEnclave(t, &standIn{tee: TEESNP}, "unix:///run/none.sock")
+	content := []byte(strings.Replace(string(made.initdata), "false", "true", 1))
+	hash := sha256.Sum256(content)
+	other := made.file(t, "initdata.toml", content, "sha256", hash[:])
+	made.settings.Initdata = &other
+	if _, err := New(made.settings); err == nil || !strings.Contains(err.Error(), "that of another enclave") {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestSettingsThatContradictThemselves(t *testing.T) {
 	good := newEnclave(t, &standIn{tee: TEESNP}, "http://127.0.0.1:8006").settings
 	cases := map[string]struct {
 		change func(*Settings)
 		want   string
 	}{
-		"tee":                    {func(s *Settings) { s.TEE = "SGX" }, "attestation.tee"},
-		"service of no TEE":      {func(s *Settings) { s.TEE = TEENone }, "nothing to ask without a TEE"},
-		"initdata of no TEE":     {func(s *Settings) { s.TEE, s.Service = TEENone, "" }, "nothing measures it"},
-		"service elsewhere":      {func(s *Settings) { s.Service = "http://10.0.0.1:8006" }, "attestation.service"},
-		"service with a path":    {func(s *Settings) { s.Service = "http://127.0.0.1:8006/aa" }, "attestation.service"},
-		"service without port":   {func(s *Settings) { s.Service = "http://127.0.0.1" }, "attestation.service"},
-		"no service":             {func(s *Settings) { s.Service = "" }, "attestation.service"},
-		"a relative socket":      {func(s *Settings) { s.Service = "unix://run/a.sock" }, "path of a socket"},
-		"a digest of another":    {func(s *Settings) { s.Initdata.Digest = "sha384:" + strings.Repeat("0", 96) }, "attestation.initdata"},
-		"no digest":              {func(s *Settings) { s.Measurement.Digest = "sha256:zz" }, "attestation.measurement"},
-		"a relative path":        {func(s *Settings) { s.Measurement.Path = "x" }, "attestation.measurement"},
-		"a relative certificate": {func(s *Settings) { s.Certificate = "tls.crt" }, "attestation.certificate"},
-		"negative GPUs":          {func(s *Settings) { s.GPUs = -1 }, "attestation.gpus"},
+		"tee":                  {func(s *Settings) { s.TEE = "SGX" }, "attestation.tee"},
+		"service of no TEE":    {func(s *Settings) { s.TEE = TEENone }, "nothing to ask without a TEE"},
+		"initdata of no TEE":   {func(s *Settings) { s.TEE, s.Service = TEENone, "" }, "nothing measures it"},
+		"service elsewhere":    {func(s *Settings) { s.Service = "http://10.0.0.1:8006" }, "attestation.service"},
+		"service with a path":  {func(s *Settings) { s.Service = "http://127.0.0.1:8006/aa" }, "attestation.service"},
+		"service without port": {func(s *Settings) { s.Service = "http://127.0.0.1" }, "attestation.service"},
+		"no service":           {func(s *Settings) { s.Service = "" }, "attestation.service"},
+		"a relative socket":    {func(s *Settings) { s.Service = "unix://run/a.sock" }, "path of a socket"},
+		"a digest of another":  {func(s *Settings) { s.Initdata.Digest = "sha384:" + strings.Repeat("0", 96) }, "attestation.initdata"},
+		"no digest":            {func(s *Settings) { s.Measurement.Digest = "sha256:zz" }, "attestation.measurement"},
+		"a relative path":      {func(s *Settings) { s.Measurement.Path = "x" }, "attestation.measurement"},
+		"a relative key":       {func(s *Settings) { s.Key = "tls.spki" }, "attestation.key"},
+		"negative GPUs":        {func(s *Settings) { s.GPUs = -1 }, "attestation.gpus"},
 	}
 	if err := good.Validate(); err != nil {
 		t.Fatal(err)

@@ -78,9 +78,9 @@ func answer(writer http.ResponseWriter, status int, document any) {
 	_, _ = writer.Write(body)
 }
 
-// Write brings attestation.json of a directory up to date: it binds the key of the present
-// certificate and no nonce. It is called whenever the certificate may have changed, and
-// does nothing when the file binds its key already.
+// Write brings attestation.json of a directory up to date: it binds the present key and no
+// nonce. It is called whenever the key may have changed, and does nothing when the file
+// binds it already.
 func (a *Attester) Write(ctx context.Context, directory string) error {
 	key, err := a.key()
 	if err != nil {

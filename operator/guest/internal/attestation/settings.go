@@ -47,8 +47,10 @@ type Settings struct {
 	// Initdata is what the processor's field must be the digest of; null = the machine is
 	// the node, which is measured without the enclave.
 	Initdata *File `json:"initdata,omitempty"`
-	// Certificate is the file with the certificate chain of the enclave, its own first.
-	Certificate string `json:"certificate"`
+	// Key is the file with the fingerprint of the enclave's TLS key, which `guest certificate`
+	// writes: the SHA-256 of its SubjectPublicKeyInfo in hexadecimal digits. Empty = the shim
+	// makes a key that nobody knows, and none is bound.
+	Key string `json:"key,omitempty"`
 	// GPUs is the number of GPUs of the enclave.
 	GPUs int `json:"gpus"`
 }
@@ -83,8 +85,8 @@ func (s Settings) Validate() error {
 			wrong("initdata", "%v", err)
 		}
 	}
-	if !isCleanPath(s.Certificate) {
-		wrong("certificate", "%q is no absolute, clean path", s.Certificate)
+	if s.Key != "" && !isCleanPath(s.Key) {
+		wrong("key", "%q is no absolute, clean path", s.Key)
 	}
 	if s.GPUs < 0 {
 		wrong("gpus", "%d, at least 0", s.GPUs)

@@ -56,3 +56,13 @@ def test_a_failed_boot_shows_where_and_why(pod: PodFacts, stage: str) -> None:
     (found,) = failed
     assert found.name == stage
     assert found.detail == "Container web is unhealthy. Its last output: refused"
+
+
+def test_a_stage_that_the_message_names_is_the_one_that_failed() -> None:
+    text = "BootFailed: Stage cpu-attestation: the attestation service does not answer"
+    agent = replace(running("agent"), exit_code=1, exit_message=text)
+    pod = replace(STARTED, agent=agent, skipped_stages=frozenset())
+    failed = [each for each in boot_stages(pod) if each.status == "failed"]
+    assert [(each.name, each.detail) for each in failed] == [
+        ("cpu-attestation", "Stage cpu-attestation: the attestation service does not answer")
+    ]

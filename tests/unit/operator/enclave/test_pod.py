@@ -216,13 +216,13 @@ def test_the_agent_has_the_token_of_the_metrics_when_the_file_names_it() -> None
         )
         places = {each["mountPath"] for each in agent["volumeMounts"]}
         assert ("/etc/cloister-metrics" in places) is mounted
-        token = agent_document(plan, "cloister")["metrics"]["tokenFile"]
+        token = agent_document(plan, SETTINGS)["metrics"]["tokenFile"]
         assert token == ("/etc/cloister-metrics/token" if mounted else "")
 
 
 def test_stages_in_which_nothing_is_done_are_written_on_the_pod() -> None:
     pod = build_pod(plan_of(WEB), SETTINGS)
     skipped = json.loads(pod["metadata"]["annotations"][SKIPPED_ANNOTATION])
-    rules = agent_document(plan_of(WEB), "cloister")["stages"]
+    rules = agent_document(plan_of(WEB), SETTINGS)["stages"]
     assert skipped == sorted(name for name, rule in rules.items() if "skipped" in rule)
     assert sorted(rules) == sorted(set(STAGES) - {"config", "containers", "shim"})

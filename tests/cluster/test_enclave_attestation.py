@@ -1,0 +1,152 @@
+"""Attestation of a real enclave: a client outside recomputes every byte of its document.
+
+There is no TEE here, so the format is the dummy: what hardware would sign is signed by nobody.
+"""
+
+import gzip
+import hashlib
+import json
+import secrets
+from base64 import b64decode
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from cloister_clients.cli.config import config
+from dev.cluster import Cluster
+from tests.support.operator import Installation, turn
+from tests.support.pages import PageServices, page_file
+
+pytestmark = pytest.mark.node
+
+NO_KEY = bytes(32)
+"""What is bound where the shim makes a key of its own: nobody signs certificates here."""
+
+
+@pytest.fixture(scope="module")
+def pages(cluster: Cluster) -> PageServices:
+    return PageServices(cluster)
+
+
+@pytest.fixture(scope="module")
+def installation(
+    cluster: Cluster, pages: PageServices, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Installation]:
+    folder = tmp_path_factory.mktemp("installation")
+    with turn(cluster.name):
+        installed = Installation(cluster, folder, pages.settings | {"claimAgeSeconds": 1})
+        try:
+            installed.prepare()
+            installed.create_organization()
+            installed.repository("acme/web").release("v1.0.0", page_file(pages.web, "one"))
+            installed.operator().wait_until_it_leads()
+            yield installed
+        finally:
+            installed.end()
+
+
+def computed(installation: Installation, pages: PageServices, *words: str) -> dict[str, Any]:
+    """Compute the measurement from git, the Host's manifest and the images of the platform."""
+    source = installation.folder / "source.yml"
+    source.write_text(yaml.safe_dump({"kind": "git", "base": str(installation.repositories.path)}))
+    host = installation.folder / "host.yml"
+    host.write_text(installation.kubectl("get", f"host/{installation.host}", "-o", "yaml"))
+    guest, shim = pages.settings["guestImage"], pages.settings["shimImage"]
+    result = CliRunner().invoke(
+        config,
+        [
+            *("measure", "--repo", "acme/web", "--tag", "v1.0.0", "--source", str(source)),
+            *("--host", str(host), "--guest-image", guest, "--shim-image", shim, *words),
+        ],
+    )
+    assert result.exit_code == 0, result.output
+    found: dict[str, Any] = json.loads(result.output)
+    return found
+
+
+def canonical(document: dict[str, Any]) -> bytes:
+    """Write a document as RFC 8785 wants it."""
+    return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
+
+
+def report_data(key: bytes, measurement: bytes, nonce: bytes) -> str:
+    """Compute what evidence binds."""
+    second = hashlib.sha256(hashlib.sha256(measurement).digest() + nonce).digest()
+    return (key + second).hex()
+
+
+def asked(pages: PageServices, installation: Installation, name: str, nonce: str = "") -> Any:
+    """Ask an enclave for its attestation document."""
+    query = f"?nonce={nonce}" if nonce else ""
+    page = pages.visit(installation, name, f"/.well-known/cloister-attestation{query}")
+    assert page is not None
+    return page
+
+
+@pytest.mark.parametrize("debug", [False, True])
+def test_a_client_recomputes_everything(
+    installation: Installation, pages: PageServices, *, debug: bool
+) -> None:
+    name = "debug" if debug else "plain"
+    installation.create_container(name, repo="acme/web", tag="v1.0.0", debug=debug)
+    container = installation.wait_for(name, "Ready")
+    wanted = computed(installation, pages, *(["--debug"] if debug else []))
+    enclaves = {each.metadata.name: each for each in installation.enclaves(name)}
+    assert enclaves[container.status.active_enclave].status.measurement == wanted["digest"]
+    nonce = secrets.token_hex(32)
+    page = asked(pages, installation, name, nonce)
+    assert page.status == 200, page.body
+    document = json.loads(page.body)
+    assert document["format"].endswith("/dummy/v2")
+    assert document["nonce"] == nonce
+    assert document["measurement"].encode() == canonical(wanted["document"])
+    assert json.loads(document["measurement"])["debug"] is debug
+    report = json.loads(gzip.decompress(b64decode(document["body"])))
+    bound = report_data(NO_KEY, canonical(wanted["document"]), bytes.fromhex(nonce))
+    assert report == {"report_data": bound, "tee": "None"}
+    again = json.loads(asked(pages, installation, name, secrets.token_hex(32)).body)
+    assert again["body"] != document["body"]
+
+
+def test_the_containers_have_the_document(installation: Installation, pages: PageServices) -> None:
+    installation.create_container("plain", repo="acme/web", tag="v1.0.0")
+    pod = installation.wait_for("plain", "Ready").status.active_enclave
+    inside = ("exec", "-n", installation.namespace, pod, "-c", "web", "--")
+    document = json.loads(installation.kubectl(*inside, "cat", "/cloister/attestation.json"))
+    assert "nonce" not in document
+    served = json.loads(asked(pages, installation, "plain").body)
+    assert served == document
+    report = json.loads(gzip.decompress(b64decode(document["body"])))
+    assert report["report_data"] == report_data(NO_KEY, document["measurement"].encode(), b"")
+
+
+@pytest.mark.parametrize("nonce", ["00", "zz" * 32, "0" * 66])
+def test_a_bad_nonce_is_refused(
+    installation: Installation, pages: PageServices, nonce: str
+) -> None:
+    installation.create_container("plain", repo="acme/web", tag="v1.0.0")
+    installation.wait_for("plain", "Ready")
+    page = asked(pages, installation, "plain", nonce)
+    assert page.status == 400
+    assert json.loads(page.body)["error"]["type"] == "invalid_request_error"
+
+
+def test_stages_tell_that_nothing_is_attested(
+    installation: Installation, pages: PageServices
+) -> None:
+    installation.create_container("plain", repo="acme/web", tag="v1.0.0")
+    container = installation.wait_for("plain", "Ready")
+    page = pages.visit(installation, "plain", "/.well-known/cloister-boot-stages")
+    assert page is not None
+    stages = {each["name"]: each for each in json.loads(page.body)["stages"]}
+    for stage in ("cpu-attestation", "gpu-attestation"):
+        assert stages[stage]["status"] == "skipped"
+    assert "nothing is confidential" in stages["cpu-attestation"]["detail"]
+    conditions = {each.type: each for each in container.status.conditions}
+    assert (conditions["Confidential"].status, conditions["Confidential"].reason) == (
+        "False",
+        "NoTee",
+    )
