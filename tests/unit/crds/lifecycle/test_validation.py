@@ -285,21 +285,10 @@ def test_fields_of_spec_without_a_part(fields: dict[str, Any], want: str) -> Non
     assert problem.message.startswith(f"{want}: ")
 
 
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {},
-        {"auto_update": True},
-        {"github_connected": False},
-        {"staging": True},
-        {"promote": "abc"},
-        {"gpus": 0},
-        {"debug": True},
-        {"disable_confidential": True, "debug": True},
-    ],
-)
-def test_fields_of_spec_with_a_part(fields: dict[str, Any]) -> None:
-    assert not_supported_yet(spec_of(**fields)) == ()
+@pytest.mark.parametrize("field", ["auto_update", "staging", "disable_confidential"])
+def test_fields_of_spec_with_a_part(field: str) -> None:
+    debug = field == "disable_confidential"
+    assert not_supported_yet(spec_of(promote="abc", gpus=0, debug=debug, **{field: True})) == ()
 
 
 MODEL = ModelSpec(
