@@ -330,8 +330,8 @@ def _add_shim(result: PodVolumes, plan: EnclavePlan) -> None:
 def _add_certificate(result: PodVolumes, plan: EnclavePlan) -> None:
     """Give the side-car of certificates its documents, the token and a place for the key.
 
-    The shim reads the place. The agent sees it too, and of its files the fingerprint of the key: the
-    key itself is for the shim's group alone.
+    The shim reads the place. The agent reads the fingerprint of the key there: the key itself is
+    for the shim's group alone.
     """
     token = [{"key": TOKEN_KEY, "path": TOKEN_FILE, "mode": _READABLE}]
     keys = [CERTIFICATE_KEY, AUTHORITIES_KEY]

@@ -52,7 +52,7 @@ def test_the_token_says_whose_it_is() -> None:
         token_of("a", "b", "short")
 
 
-def test_the_side_car_stands_before_the_containers_and_shares_with_the_shim_alone() -> None:
+def test_the_side_car_stands_before_the_containers_and_shares_the_key_with_the_shim_alone() -> None:
     pod = build_pod(signed(), SETTINGS)["spec"]
     assert [each["name"] for each in pod["initContainers"]][-1] == "certificate"
     built = pod["initContainers"][-1]
@@ -72,8 +72,11 @@ def test_the_side_car_stands_before_the_containers_and_shares_with_the_shim_alon
     }
     assert places == {
         TOKEN_DIRECTORY: [("certificate", True)],
-        CERTIFICATE_DIRECTORY: [("certificate", False), ("shim", True)],
+        # The agent reads the fingerprint; the key is for the shim's group, which it does not have.
+        CERTIFICATE_DIRECTORY: [("agent", True), ("certificate", False), ("shim", True)],
     }
+    (agent,) = (each for each in everyone if each["name"] == "agent")
+    assert agent["securityContext"]["runAsGroup"] == 65003
     memory = next(each for each in pod["volumes"] if each["name"] == "certificate")
     assert memory["emptyDir"]["medium"] == "Memory"
 

@@ -1,5 +1,6 @@
 """What the agent of an enclave attests by, on each kind of Host."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -72,3 +73,12 @@ def test_a_tee_that_is_switched_off_is_not_asked() -> None:
     assert "runtimeClassName" not in pod["spec"]
     assert pod["spec"]["hostUsers"] is False
     assert not any(name.startswith("io.kata") for name in pod["metadata"]["annotations"])
+
+
+def test_the_key_that_was_made_inside_is_bound() -> None:
+    plain = plan("none")
+    spec = plain.enclave.spec.model_copy(update={"token_digest": "0" * 64})
+    signed = replace(plain, enclave=plain.enclave.model_copy(update={"spec": spec}))
+    assert "key" not in agent_document(plain, SETTINGS)["attestation"]
+    bound = agent_document(signed, SETTINGS)["attestation"]["key"]
+    assert bound == "/run/cloister/certificate/tls.spki"
