@@ -2,20 +2,26 @@
 
 import asyncio
 from collections import OrderedDict
+from dataclasses import replace
 
 from cloister_crds.config import ParsedConfig, Rules, parse
 
 __all__ = ["Files"]
 
+_ANY = range(2**31)
 _KEPT = 1024
 """Files that are kept; the ones unused for longest go first."""
 
 
 class Files:
-    """A bounded cache of parsed files."""
+    """A bounded cache of parsed files of Enclaves.
+
+    Whether an organization may have as much was decided when an Enclave was made, by tiers of its
+    own: here every amount is read.
+    """
 
     def __init__(self, rules: Rules) -> None:
-        self._rules = rules
+        self._rules = replace(rules, cpu_tiers=_ANY, memory_tiers=_ANY, gpu_counts=_ANY)
         self._parsed: OrderedDict[bytes, ParsedConfig] = OrderedDict()
 
     async def parse(self, raw: bytes) -> ParsedConfig:

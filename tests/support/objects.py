@@ -54,6 +54,8 @@ WORDS = (
         "nvidia.com/gpu",
         "nvidia.com/",
     ),
+    *("ab" * 32 + "_4096_6493760e-f831-5d28-81b4-39e665a8095a", "ab" * 32 + "_0_6493760e"),
+    *("/srv/models", "/srv/../models", "/srv/.models", "/", "http://127.0.0.1:8006", "unix:///a"),
     *("/dev/kvm", "/dev/", "/dev/a/../b", "/dev//x", "kvm", "ghcr", "gcr", "dockerhub", "quay"),
     *("ssh-ed25519 AAAAC3Nz user@host", "ssh-ed25519 AAAA", "ssh-ed25519", "ssh-dss AAAA x"),
     *("ecdsa-sha2-nistp256 AAAA= ü", "ssh-rsa AAAA\nssh-rsa BBBB", "sk-ssh-ed25519@openssh.com AA"),
@@ -236,12 +238,15 @@ def sweep(schema: dict[str, Any], full: Any) -> Iterator[Any]:
     schema
         Structural schema of the value.
     full
-        Value that has every field and one item in every list.
+        Value that has every field and one item in every list; a field may lack that no valid
+        value has together with another one.
     """
     yield from WRONG
     match schema["type"]:
         case "object":
             for name, below in schema["properties"].items():
+                if name not in full:
+                    continue
                 yield {key: value for key, value in full.items() if key != name}
                 for variant in sweep(below, full[name]):
                     yield {**full, name: variant}

@@ -24,6 +24,7 @@ from cloister_crds.kinds.container import (
     LatestRelease,
 )
 from cloister_crds.kinds.enclave import ContainerStateName, EnclavePhase
+from cloister_crds.kinds.host import Host
 from cloister_crds.kinds.meta import ObjectMeta
 from cloister_crds.lifecycle import request as requests
 from cloister_crds.lifecycle.attempt import PodNeed, judge, judge_again, pod_need
@@ -86,6 +87,7 @@ class World:
         self.now: datetime = NOW
         self.container: Container = container_of(status=ContainerStatus())
         self.organization: Organization = organization_of()
+        self.hosts: tuple[Host, ...] = (host_of(),)
         self.enclaves: dict[str, Enclave] = {}
         self.pods: dict[str, PodFacts] = {}
         self.incomplete: set[str] = set()
@@ -113,7 +115,7 @@ class World:
             container=self.container,
             settings=SETTINGS,
             organization=self.organization,
-            hosts=(host_of(),),
+            hosts=self.hosts,
             enclaves=tuple(self.enclaves.values()),
             pods=frozenset(self.pods),
             incomplete=frozenset(self.incomplete),

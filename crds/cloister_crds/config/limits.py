@@ -4,7 +4,7 @@ An organization-level check passes its own `Rules`; the counts are part of the f
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -59,11 +59,11 @@ MAX_PROBLEMS: Final = 1000
 class Rules:
     """The settings that a file is judged by."""
 
-    cpu_tiers: tuple[int, ...] = CPU_TIERS
+    cpu_tiers: Sequence[int] = CPU_TIERS
     """Values that `cpus` may have."""
-    memory_tiers: tuple[int, ...] = MEMORY_TIERS
+    memory_tiers: Sequence[int] = MEMORY_TIERS
     """Values in MB that `memory` may have."""
-    gpu_counts: tuple[int, ...] = GPU_COUNTS
+    gpu_counts: Sequence[int] = GPU_COUNTS
     """Values that `gpus` may have when it is there."""
     max_bytes: int = 1024 * 1024
     """Most bytes of a file that is looked at."""

@@ -33,6 +33,9 @@ _MESSAGE_LIMIT = 4096
 _MINUTE = 60
 _OVER = {EnclavePhase.FAILED, EnclavePhase.ENDED}
 
+_PART_REASONS = {65: "ModelInvalid", 66: "ModelNotFound"}
+"""Reasons of parts of ours that ended, by exit code, as the guest's package `models` has them."""
+
 _EVICTIONS = {"EvictionByEvictionAPI", "PreemptionByScheduler", "TerminationByKubelet"}
 """Reasons of the condition DisruptionTarget that mean an eviction (Kubernetes, "Disruptions")."""
 
@@ -150,7 +153,17 @@ def _part_failure(before: EnclaveStatus, pod: PodFacts | None) -> tuple[str, str
     if pod is None or pod.phase is not PodPhase.FAILED or before.phase is EnclavePhase.READY:
         return None
     broken = (each for each in pod.side_cars if _has_broken_down(each))
-    return next((("BootFailed", _exit_message(each)) for each in broken), None)
+    return next((_breakdown(pod, each) for each in broken), None)
+
+
+def _breakdown(pod: PodFacts, container: PodContainer) -> tuple[str, str]:
+    """Answer why a container ended for good: parts of ours may tell it by their exit code."""
+    reason = _PART_REASONS.get(container.exit_code or 0)
+    said = container.exit_message.strip()
+    if reason is None or not said or container not in pod.side_cars:
+        return "BootFailed", _exit_message(container)
+    # The last line of its log is what it ended with.
+    return reason, said.splitlines()[-1]
 
 
 def _loss(before: EnclaveStatus, pod: PodFacts | None) -> tuple[str, str] | None:
@@ -176,7 +189,7 @@ def _boot_failure(pod: PodFacts | None) -> tuple[str, str] | None:
         return told
     for each in pod.everyone:
         if _has_broken_down(each):
-            return "BootFailed", _exit_message(each)
+            return _breakdown(pod, each)
     return None
 
 

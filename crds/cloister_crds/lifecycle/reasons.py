@@ -387,6 +387,11 @@ _OPEN = (
         "Read the message; change gpus, or name another Host.",
     ),
     _open(
+        "StopFirst",
+        "An enclave with more than one GPU is not updated while the present release serves.",
+        "Set spec.state to Stopped, then to Running with the new request.",
+    ),
+    _open(
         "DeviceNotAvailable",
         "The Host does not offer a device of the file.",
         "Take the device out of the file, name another Host, or ask the administrator.",

@@ -13,6 +13,7 @@ from cloister_crds.kinds.meta import ConditionStatus
 from cloister_crds.lifecycle.admission import Admission, Admitted, Asking, Refused, Waiting
 from cloister_crds.lifecycle.conditions import condition, holds
 from cloister_crds.lifecycle.decision import ClaimHostname
+from cloister_crds.lifecycle.gpus import gpu_count
 from cloister_crds.lifecycle.hosting import host_named
 from cloister_crds.lifecycle.hostnames import is_held_by
 from cloister_crds.lifecycle.observed import Need
@@ -290,6 +291,22 @@ def unasked_question_is_asked(scene: Scene, admission: Admission) -> Verdict | N
     return _resolving(admission.needs)
 
 
+def update_with_several_gpus_is_refused(scene: Scene, admission: Admission) -> Verdict | None:
+    """Refuse an update that cannot start beside what serves: it would wait for the same GPUs."""
+    if not isinstance(admission, Admitted) or scene.serving is None or scene.served_line is None:
+        return None
+    count = gpu_count(admission.config, scene.wanted.gpus)
+    if count <= 1 and scene.serving.spec.summary.gpus <= 1:
+        return None
+    most = max(count, scene.serving.spec.summary.gpus)
+    message = (
+        f"An enclave with {most} GPUs is not updated while the present release serves: the new one "
+        "would wait for its GPUs. Set spec.state to Stopped, then to Running; the container is "
+        "down in between."
+    )
+    return _refusal(scene, "StopFirst", message)
+
+
 def taken_hostname_stalls(scene: Scene, admission: Admission) -> Verdict | None:
     """Stall while another Container holds a host name that is wanted."""
     if not isinstance(admission, Admitted):
@@ -390,6 +407,7 @@ ADMISSION_RULES: tuple[AdmissionRule, ...] = (
     refused_request_is_stalled,
     unavailable_answer_is_asked_again,
     unasked_question_is_asked,
+    update_with_several_gpus_is_refused,
     taken_hostname_stalls,
     free_hostname_is_claimed,
     admitted_request_gets_an_enclave,

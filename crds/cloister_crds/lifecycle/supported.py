@@ -6,7 +6,6 @@ its part is built.
 
 from collections.abc import Iterator
 
-from cloister_crds.config.model import ContainerSpec as FileContainer
 from cloister_crds.config.model import ServiceConfig
 from cloister_crds.kinds.container import ContainerSpec
 from cloister_crds.kinds.host import TEE, Host
@@ -48,16 +47,11 @@ def not_supported_yet(
         problems += _of_host(host)
     if config is not None:
         problems += _of_file(config)
-        for index, container in enumerate(config.containers):
-            problems += _of_container(container, f"containers[{index}]")
     return tuple(problems)
 
 
 def _of_spec(spec: ContainerSpec) -> Iterator[Problem]:
-    asked = (
-        ("gpus", bool(spec.gpus), "GPUs"),
-        ("replaces", spec.replaces is not None, "taking over from another Container"),
-    )
+    asked = (("replaces", spec.replaces is not None, "taking over from another Container"),)
     for name, wanted, what in asked:
         if wanted:
             yield _refused(
@@ -78,26 +72,9 @@ def _of_host(host: Host) -> Iterator[Problem]:
 def _of_file(config: ServiceConfig) -> Iterator[Problem]:
     shim = config.shim
     asked = (
-        ("gpus", config.gpus > 0, "GPUs are"),
-        ("models", bool(config.models), "model weights are"),
         ("shim.authenticated", shim.authenticated, "API keys at the shim are"),
         ("shim.rate-limit", shim.rate_limit is not None, "rate limits at the shim are"),
     )
     for field, wanted, what in asked:
         if wanted:
             yield _refused(field, f"{field}: {what} not supported yet; leave it out.")
-
-
-def _of_container(container: FileContainer, path: str) -> Iterator[Problem]:
-    asked = (
-        ("runtime", container.runtime is not None, "GPUs are"),
-        ("gpus", container.gpus is not None, "GPUs are"),
-        ("devices", bool(container.devices), "devices are"),
-    )
-    for field, wanted, what in asked:
-        if wanted:
-            yield _refused(
-                f"{path}.{field}",
-                f"{path}.{field} (container {container.name}): {what} not supported yet; "
-                "leave it out.",
-            )

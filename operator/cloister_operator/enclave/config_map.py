@@ -25,6 +25,7 @@ from cloister_operator.enclave.plan import BuildSettings, EnclavePlan
 from cloister_operator.enclave.shells import SHELLS_KEY, host_key_route, shells_document
 from cloister_operator.enclave.sidecars import isolates
 from cloister_operator.enclave.surroundings import Surroundings
+from cloister_operator.enclave.weights import MODELS_KEY, models_document
 
 __all__ = ["CONFIG_KEY", "SHIM_KEY", "build_config_map"]
 
@@ -75,6 +76,8 @@ def build_config_map(
         documents[document_key(index)] = container_document(plan, container)
     if isolates(plan.host):
         documents[NETWORK_KEY] = network_document(plan, surroundings)
+    if plan.config.models:
+        documents[MODELS_KEY] = models_document(plan)
     texts: dict[str, str] = {}
     if is_signed(plan) and surroundings.api is not None:
         documents[CERTIFICATE_KEY] = certificate_document(plan, surroundings.api)

@@ -21,6 +21,7 @@ from cloister_operator.enclave.container_document import (
     stop_timeout,
 )
 from cloister_operator.enclave.environment import container_environment
+from cloister_operator.enclave.grants import granted, held
 from cloister_operator.enclave.health import readiness_probe
 from cloister_operator.enclave.measurement import annotations, measurement_of
 from cloister_operator.enclave.network import keep_container, net_container
@@ -34,6 +35,7 @@ from cloister_operator.enclave.sidecars import (
     GUEST,
     INSTALL,
     KEEP,
+    MODELS,
     NET,
     SHIM,
     SSH,
@@ -42,6 +44,7 @@ from cloister_operator.enclave.sidecars import (
     unprivileged,
 )
 from cloister_operator.enclave.volumes import PodVolumes, pod_volumes
+from cloister_operator.enclave.weights import models_container
 
 __all__ = ["SKIPPED_ANNOTATION", "build_pod", "grace_period"]
 
@@ -130,12 +133,16 @@ def _before(
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": volumes.ours[INSTALL],
     }
+    if devices := held(plan):
+        install["resources"] = {"limits": devices}
     before = [install, keep_container(plan, settings, volumes.ours[KEEP])]
     if isolates(plan.host):
         before.append(net_container(plan, settings, volumes.ours[NET]))
     before.append(agent_container(plan, settings, volumes.ours[AGENT]))
     if is_signed(plan):
         before.append(certificate_container(plan, settings, volumes.ours[CERTIFICATE]))
+    if plan.config.models:
+        before.append(models_container(plan, settings, volumes.ours[MODELS]))
     return before
 
 
@@ -188,7 +195,7 @@ def _container(
         "workingDir": spec.working_dir,
         "env": container_environment(plan, spec),
         "lifecycle": {"preStop": {"exec": {"command": guest("stop")}}},
-        "resources": container_resources(spec),
+        "resources": container_resources(spec, granted(plan, spec)),
         "readinessProbe": readiness_probe(spec.healthcheck, guest("probe")),
         "restartPolicy": _RESTART_POLICIES[spec.restart],
         "securityContext": _security(spec),

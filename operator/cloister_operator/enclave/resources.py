@@ -4,10 +4,12 @@ from typing import Any
 
 from cloister_crds.config import ContainerSpec, ServiceConfig
 from cloister_crds.kinds import Host
+from cloister_operator.enclave.weights import weights_memory
 
 __all__ = ["container_resources", "pod_resources"]
 
 _MILLI = 1000
+_MEBI = 1024 * 1024
 _FULL = 100
 
 
@@ -30,20 +32,29 @@ def pod_resources(config: ServiceConfig, host: Host) -> dict[str, Any]:
     cpu_share = overcommit.cpu_percent if overcommit else _FULL
     memory_share = overcommit.memory_percent if overcommit else _FULL
     cpu = config.cpus * _MILLI
+    # Weights lie in memory beside what the file asks for, and are never overcommitted.
+    beside = sizing.overhead_memory_mb + weights_memory(config) // _MEBI
     return {
         "limits": {
             "cpu": f"{cpu + sizing.overhead_cpu_milli}m",
-            "memory": f"{config.memory + sizing.overhead_memory_mb}Mi",
+            "memory": f"{config.memory + beside}Mi",
         },
         "requests": {
             "cpu": f"{_share(cpu, cpu_share) + sizing.overhead_cpu_milli}m",
-            "memory": f"{_share(config.memory, memory_share) + sizing.overhead_memory_mb}Mi",
+            "memory": f"{_share(config.memory, memory_share) + beside}Mi",
         },
     }
 
 
-def container_resources(spec: ContainerSpec) -> dict[str, Any]:
+def container_resources(spec: ContainerSpec, devices: dict[str, str]) -> dict[str, Any]:
     """Answer the resources of one container of the file.
+
+    Parameters
+    ----------
+    spec
+        A container of the file.
+    devices
+        Its device resources (`cloister_operator.enclave.grants.granted`).
 
     Returns
     -------
@@ -57,7 +68,10 @@ def container_resources(spec: ContainerSpec) -> dict[str, Any]:
         limits["cpu"] = f"{max(1, round(spec.cpus * _MILLI))}m"
     if spec.memory is not None:
         limits["memory"] = str(spec.memory)
-    return {"limits": limits, "requests": dict.fromkeys(limits, "0")} if limits else {}
+    requests = dict.fromkeys(limits, "0")
+    limits |= devices
+    parts = {"limits": limits, "requests": requests}
+    return {name: amounts for name, amounts in parts.items() if amounts}
 
 
 def _share(amount: int, percent: int) -> int:

@@ -20,6 +20,7 @@ __all__ = [
     "GUEST",
     "INSTALL",
     "KEEP",
+    "MODELS",
     "NET",
     "ORDER",
     "SHIM",
@@ -59,11 +60,13 @@ CERTIFICATE = SideCar("certificate", 65005)
 """Makes the TLS key and keeps a certificate for it."""
 INSTALL = SideCar("guest-install", 65002)
 """Lays the guest out for the containers, and ends."""
+MODELS = SideCar("models", 65007)
+"""Verifies the model weights, lays them out, and ends."""
 
 SSH = SideCar("ssh", 65006)
 """Lets people into debug enclaves, and is in no other."""
 
-ORDER = (INSTALL, KEEP, NET, AGENT, CERTIFICATE, SHIM, SSH)
+ORDER = (INSTALL, KEEP, NET, AGENT, CERTIFICATE, MODELS, SHIM, SSH)
 """All of them, in the order in which they start; the file's containers start before the shim."""
 
 

@@ -6,6 +6,7 @@ The list stands in ``status.unenforced`` of the Container, by field of the file.
 from collections.abc import Iterator
 
 from cloister_crds.config import ContainerSpec, Restart, ServiceConfig
+from cloister_operator.enclave.grants import VISIBLE_DEVICES
 from cloister_operator.enclave.health import is_rounded
 from cloister_operator.enclave.pod import grace_period
 
@@ -43,6 +44,8 @@ def unenforced(config: ServiceConfig) -> tuple[str, ...]:
 
 def _of_container(container: ContainerSpec, *, grace: int) -> Iterator[str]:
     """Go through the fields of one container in the order of the specification."""
+    if any(each.name == VISIBLE_DEVICES for each in container.env):
+        yield f"env.{VISIBLE_DEVICES}"
     if container.pid is not None:
         yield "pid"
     if container.pids_limit != _DEFAULT_PIDS:

@@ -55,6 +55,7 @@ from cloister_operator.enclave.sidecars import (
     CERTIFICATE,
     INSTALL,
     KEEP,
+    MODELS,
     NET,
     SHIM,
     SSH,
@@ -62,6 +63,15 @@ from cloister_operator.enclave.sidecars import (
     isolates,
 )
 from cloister_operator.enclave.snapshot import TOKEN_KEY
+from cloister_operator.enclave.weights import (
+    MODELS_DOCUMENT_DIRECTORY,
+    MODELS_KEY,
+    STATUS_DIRECTORY,
+    STORE_DIRECTORY,
+    TARGET_DIRECTORY,
+    store_volume,
+    weights_memory,
+)
 
 __all__ = ["SHIM_CONFIG_PATH", "SHIM_DATA_PATH", "PodVolumes", "pod_volumes"]
 
@@ -94,6 +104,10 @@ _CERTIFICATE_DOCUMENT_VOLUME = "certificate-document"
 _TOKEN_VOLUME = "token"  # noqa: S105 - a name
 _SMALL_BYTES = 16 * 1024 * 1024
 _SERVICE_VOLUME = "service"
+_MODELS_VOLUME = "models"
+_MODELS_DOCUMENT_VOLUME = "models-document"
+_MODELS_STATUS_VOLUME = "models-status"
+_MODELS_STORE_VOLUME = "models-store"
 _SHIM_CONFIG_VOLUME = "shim-config"
 _SHIM_DATA_VOLUME = "shim-data"
 _SHIM_DATA_BYTES = 32 * 1024 * 1024
@@ -143,6 +157,7 @@ def pod_volumes(plan: EnclavePlan, service: str) -> PodVolumes:
     """
     result = PodVolumes()
     _add_service(result, plan, f"/{service}")
+    _add_models(result, plan, f"/{service}/mpk")
     _add_scratch(result, plan)
     _add_mount_points(result, plan)
     _add_shared_memory(result, plan)
@@ -169,6 +184,25 @@ def _add_service(result: PodVolumes, plan: EnclavePlan, path: str) -> None:
             volume = f"{_SECRETS_VOLUME}-{index}"
             result.volumes.append(_of_snapshot(volume, plan, {name: name for name in files}))
             result.mount(container.name, volume, f"{path}/secrets", read_only=True)
+
+
+def _add_models(result: PodVolumes, plan: EnclavePlan, path: str) -> None:
+    """Give every container the verified weights, read-only, and who verifies them the store."""
+    store = plan.host.spec.models
+    if not plan.config.models or store is None:
+        return
+    result.volumes += [
+        _of_config_map(_MODELS_DOCUMENT_VOLUME, plan, [MODELS_KEY]),
+        store_volume(_MODELS_STORE_VOLUME, store),
+        _memory(_MODELS_VOLUME, weights_memory(plan.config)),
+        _memory(_MODELS_STATUS_VOLUME, _SMALL_BYTES),
+    ]
+    result.mount_ours(MODELS, _MODELS_DOCUMENT_VOLUME, MODELS_DOCUMENT_DIRECTORY, read_only=True)
+    result.mount_ours(MODELS, _MODELS_STORE_VOLUME, STORE_DIRECTORY, read_only=True)
+    result.mount_ours(MODELS, _MODELS_VOLUME, TARGET_DIRECTORY, read_only=False)
+    result.mount_ours(MODELS, _MODELS_STATUS_VOLUME, STATUS_DIRECTORY, read_only=False)
+    for container in plan.config.containers:
+        result.mount(container.name, _MODELS_VOLUME, path, read_only=True)
 
 
 def _add_scratch(result: PodVolumes, plan: EnclavePlan) -> None:

@@ -5,6 +5,7 @@ Source: the specification, top-level ``cpus``, ``memory``, ``gpus``, container `
 """
 
 import re
+from collections.abc import Sequence
 from typing import Final, Literal
 
 from cloister_crds.config.effective import MEGABYTE
@@ -33,7 +34,7 @@ MAX_GPU_TEXT: Final = 300
 """Characters of a hundred ids."""
 
 
-def _read_tier(spot: Spot, tiers: tuple[int, ...], unit: str) -> int | None:
+def _read_tier(spot: Spot, tiers: Sequence[int], unit: str) -> int | None:
     amount = spot.integer(0)
     if amount is None or amount in tiers:
         return amount

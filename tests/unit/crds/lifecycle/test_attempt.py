@@ -385,3 +385,27 @@ def test_an_agent_that_crashed_is_no_failed_boot() -> None:
     for message in ("", "panic: broken", "Other: words", "HealthcheckFailed"):
         pod = pod_of(agent=up("agent", exit_code=2, exit_message=message, restart_count=1))
         assert verdict(fresh(EnclavePhase.STARTED, pod_uid="pod-1"), pod).phase is not FAILED
+
+
+@pytest.mark.parametrize("phase", [PodPhase.PENDING, PodPhase.FAILED])
+@pytest.mark.parametrize(
+    ("code", "said", "reason", "message"),
+    [
+        (65, '{"msg": "checked"}\nmodel a is wrong\n', "ModelInvalid", "model a is wrong"),
+        (66, "model a is not there", "ModelNotFound", "model a is not there"),
+        (65, "", "BootFailed", "Container models ended with exit code 65"),
+        (125, "no document", "BootFailed", "Its last message: no document"),
+    ],
+)
+def test_model_weights_that_are_wrong_have_reasons_of_their_own(
+    phase: PodPhase, code: int, said: str, reason: str, message: str
+) -> None:
+    part = up("models", state=ENDED, ready=False, exit_code=code, exit_message=said)
+    status = verdict(fresh(), pod_of(up(ready=False), phase=phase, side_cars=(part,)))
+    assert (status.phase, status.reason) == (EnclavePhase.FAILED, reason)
+    assert message in status.message
+
+
+def test_a_container_of_the_file_has_no_such_reasons() -> None:
+    broken = up(state=ENDED, ready=False, exit_code=65, exit_message="model a is wrong")
+    assert verdict(fresh(), pod_of(broken)).reason == "BootFailed"

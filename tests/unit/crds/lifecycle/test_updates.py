@@ -1,12 +1,15 @@
 """Decisions while another request is wanted than what serves or failed."""
 
-from cloister_crds.kinds.container import ContainerPhase, UpdatePhase, UpdateType
+from cloister_crds.kinds.container import ContainerPhase, DesiredState, UpdatePhase, UpdateType
 from cloister_crds.kinds.enclave import EnclavePhase
+from cloister_crds.kinds.host import Gpu
+from cloister_crds.kinds.organization import Entitlements, Limits
 from cloister_crds.lifecycle.conditions import holds
 from cloister_crds.lifecycle.decision import (
     EndEnclave,
 )
 from tests.support.builders import (
+    host_of,
     organization_of,
 )
 from tests.support.world import World
@@ -182,3 +185,43 @@ def test_the_first_start_is_no_update(world: World) -> None:
     for _ in range(4):
         world.step()
         assert world.container.status.update is None
+
+
+def test_several_gpus_are_not_updated_beside_what_serves(serving: World) -> None:
+    """The new release would wait for the GPUs that the present one has."""
+    old = serving.container.status.active_enclave
+    serving.organization = organization_of(
+        entitlements=Entitlements(gpu=True), limits=Limits(gpus=(1, 8))
+    )
+    serving.hosts = (host_of(gpu=Gpu(resource="nvidia.com/gpu")),)
+    serving.ask(gpus=8)
+    serving.settle()
+    assert serving.reason() == "StopFirst"
+    assert serving.container.status.active_enclave == old
+    assert serving.reason("Available") == "Serving"
+    assert list(serving.enclaves) == [old]
+
+    serving.ask(gpus=8, state=DesiredState.STOPPED)
+    serving.settle()
+    assert serving.container.status.phase is ContainerPhase.STOPPED
+    serving.ask(gpus=8, state=DesiredState.RUNNING)
+    serving.settle()
+    (enclave,) = serving.enclaves.values()
+    assert enclave.spec.summary.gpus == 8
+    assert serving.reason() == "Serving"
+
+    serving.ask(gpus=1)
+    serving.settle()
+    assert serving.reason() == "StopFirst", "what serves holds its GPUs"
+
+
+def test_one_gpu_is_updated_beside_what_serves(serving: World) -> None:
+    serving.organization = organization_of(
+        entitlements=Entitlements(gpu=True), limits=Limits(gpus=(1, 8))
+    )
+    serving.hosts = (host_of(gpu=Gpu(resource="nvidia.com/gpu")),)
+    serving.ask(gpus=1)
+    serving.settle()
+    assert serving.reason() == "Serving"
+    (enclave,) = serving.enclaves.values()
+    assert enclave.spec.summary.gpus == 1

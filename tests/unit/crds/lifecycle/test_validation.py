@@ -275,7 +275,6 @@ def test_all_errors_come_at_once() -> None:
 @pytest.mark.parametrize(
     ("fields", "want"),
     [
-        ({"gpus": 1}, "spec.gpus"),
         ({"replaces": "old"}, "spec.replaces"),
     ],
 )
@@ -291,16 +290,9 @@ def test_fields_of_spec_with_a_part(field: str) -> None:
     assert not_supported_yet(spec_of(promote="abc", gpus=0, debug=debug, **{field: True})) == ()
 
 
-MODEL = ModelSpec(
-    name="m", repo="a/b", commit="1" * 40, mpk="x", root_hash="0" * 64, offset=4096, uuid="u"
-)
-
-
 @pytest.mark.parametrize(
     ("fields", "want"),
     [
-        ({"gpus": 1}, "gpus"),
-        ({"models": (MODEL,)}, "models"),
         (
             {
                 "shim": Shim(
@@ -322,23 +314,6 @@ MODEL = ModelSpec(
 def test_fields_of_the_file_without_a_part(fields: dict[str, Any], want: str) -> None:
     (problem,) = not_supported_yet(config=file_of(**fields))
     assert (problem.field, problem.code) == (want, "NotSupportedYet")
-
-
-@pytest.mark.parametrize(
-    ("fields", "want"),
-    [
-        ({"runtime": "nvidia"}, "runtime"),
-        ({"gpus": "all"}, "gpus"),
-        ({"devices": ("/dev/kvm",)}, "devices"),
-    ],
-)
-def test_fields_of_a_container_without_a_part(fields: dict[str, Any], want: str) -> None:
-    config = file_of(
-        ContainerSpec(name="web", image=IMAGE), ContainerSpec(name="db", image=IMAGE, **fields)
-    )
-    (problem,) = not_supported_yet(config=config)
-    assert problem.field == f"containers[1].{want}"
-    assert "container db" in problem.message
 
 
 GPUS = organization_of(entitlements=Entitlements(gpu=True), limits=Limits(gpus=(1, 2, 8)))

@@ -1,0 +1,122 @@
+"""Model weights of an enclave: who verifies them, from which store, and what memory they take.
+
+The document's fields are those of the guest's package `models`; docs/models.md tells what it does.
+"""
+
+from typing import Any
+
+from cloister_crds.config import ServiceConfig
+from cloister_crds.kinds.host import ModelStore
+from cloister_operator.enclave.plan import BuildSettings, EnclavePlan
+from cloister_operator.enclave.sidecars import MODELS, name_of, unprivileged
+
+__all__ = [
+    "MODELS_DOCUMENT_DIRECTORY",
+    "MODELS_KEY",
+    "STATUS_DIRECTORY",
+    "STORE_DIRECTORY",
+    "TARGET_DIRECTORY",
+    "models_container",
+    "models_document",
+    "store_volume",
+    "weights_memory",
+]
+
+MODELS_KEY = "models.json"
+"""Key of the document in the ConfigMap."""
+MODELS_DOCUMENT_DIRECTORY = "/etc/cloister-models"
+"""Where the side-car finds its document."""
+STORE_DIRECTORY = "/run/cloister/store"
+"""Where it finds the images."""
+TARGET_DIRECTORY = "/run/cloister/mpk"
+"""Where it lays the files out: what containers have as ``mpk`` in their service mount."""
+STATUS_DIRECTORY = "/run/cloister/models"
+"""Where it says how far it is."""
+
+_VERSION = 1
+_MEBI = 1024 * 1024
+_SPARE = 64 * _MEBI
+"""What the files of a model may take beyond its image, as the guest has it: a page for each."""
+
+
+def weights_memory(config: ServiceConfig) -> int:
+    """Answer the bytes of memory that the model weights of a file take.
+
+    Parameters
+    ----------
+    config
+        The parsed file.
+
+    Returns
+    -------
+    int
+        A multiple of a mebibyte; 0 without models.
+    """
+    needed = sum(each.offset + _SPARE for each in config.models)
+    return -(-needed // _MEBI) * _MEBI
+
+
+def models_document(plan: EnclavePlan) -> dict[str, Any]:
+    """Write which models are verified.
+
+    Parameters
+    ----------
+    plan
+        The Enclave and its file, which has models.
+
+    Returns
+    -------
+    dict[str, Any]
+        The document of ``guest models``.
+    """
+    return {
+        "version": _VERSION,
+        "store": STORE_DIRECTORY,
+        "target": TARGET_DIRECTORY,
+        "status": f"{STATUS_DIRECTORY}/status.json",
+        "models": [
+            {"name": each.name, "repo": f"{each.repo}@{each.commit}", "mpk": each.mpk}
+            for each in plan.config.models
+        ],
+    }
+
+
+def store_volume(name: str, store: ModelStore) -> dict[str, Any]:
+    """Answer the volume of a store.
+
+    Parameters
+    ----------
+    name
+        Name of the volume.
+    store
+        The Host's store.
+    """
+    if store.claim is not None:
+        claim = {"claimName": store.claim, "readOnly": True}
+        return {"name": name, "persistentVolumeClaim": claim}
+    return {"name": name, "hostPath": {"path": store.directory, "type": "Directory"}}
+
+
+def models_container(
+    plan: EnclavePlan, settings: BuildSettings, mounts: list[dict[str, Any]]
+) -> dict[str, Any]:
+    """Build the container that runs before those of the file, and ends when the weights are there.
+
+    Parameters
+    ----------
+    plan
+        The Enclave and its file.
+    settings
+        Names the image.
+    mounts
+        Its ``volumeMounts``.
+    """
+    return {
+        "name": name_of(MODELS, plan.names),
+        "image": settings.guest_image,
+        "imagePullPolicy": "IfNotPresent",
+        "command": ["/guest", "models", "-spec", f"{MODELS_DOCUMENT_DIRECTORY}/{MODELS_KEY}"],
+        "securityContext": unprivileged(MODELS),
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "volumeMounts": mounts,
+    }

@@ -1,0 +1,158 @@
+"""GPUs and devices in real Pods: a stand-in for a device plugin gives them by the kubelet."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+
+from dev.cluster import Cluster
+from tests.support.device_plugins import DevicePlugin, build_plugin
+from tests.support.operator import Installation, condition_of, manifest, turn
+from tests.support.pages import PageServices, page_file
+from tests.support.waiting import until_sync
+
+pytestmark = pytest.mark.node
+
+GPU = "cloister.test/gpu"
+DEVICE = "cloister.test/thing"
+THING = "/dev/cloister-thing"
+SLEEP = {"command": ["sleep", "3600"]}
+
+
+def with_gpus(file: bytes, count: int, *containers: dict[str, Any], **first: Any) -> bytes:
+    """Write a file of an enclave with GPUs, whose first container serves a page."""
+    document = yaml.safe_load(file)
+    document["gpus"] = count
+    document["containers"][0] |= first
+    image = document["containers"][0]["image"]
+    document["containers"] += [{"image": image, **SLEEP, **each} for each in containers]
+    # JSON is YAML without anchors, which files must not have.
+    return json.dumps(document).encode()
+
+
+def using(gpus: str) -> dict[str, str]:
+    """Write the keys of a container with GPUs."""
+    return {"runtime": "nvidia", "gpus": gpus}
+
+
+@pytest.fixture(scope="module")
+def pages(cluster: Cluster) -> PageServices:
+    """Push the images."""
+    return PageServices(cluster)
+
+
+@pytest.fixture(scope="module")
+def plugins(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Give the node eight GPUs and two other devices."""
+    gpus = [f"/dev/cloister-gpu{number}" for number in range(8)]
+    program = build_plugin(tmp_path_factory.mktemp("plugin"))
+    started = [DevicePlugin(program, cluster, GPU, gpus, "-count", "8")]
+    try:
+        options = ("-count", "2", "-prefix", "thing-", "-path", THING)
+        started.append(DevicePlugin(program, cluster, DEVICE, [THING], *options))
+        yield
+    finally:
+        for each in started:
+            each.end()
+
+
+@pytest.fixture(scope="module")
+def installation(
+    cluster: Cluster,
+    pages: PageServices,
+    plugins: None,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Installation]:
+    """Start an operator whose Host has GPUs."""
+    folder = tmp_path_factory.mktemp("installation")
+    page = page_file(pages.web, "gpus")
+    greedy = [{"NVIDIA_VISIBLE_DEVICES": "all"}]
+    files = {
+        "v1.0.0": with_gpus(
+            page,
+            4,
+            {"name": "two", **using("1,2"), "env": greedy},
+            {"name": "none", "env": greedy, "devices": [THING]},
+            **using("0"),
+        ),
+        "v2.0.0": with_gpus(page, 8, **using("0,1")),
+        "v3.0.0": with_gpus(page, 1, **using("all")),
+        "v4.0.0": with_gpus(page, 1, {"name": "other", **using("all")}, **using("all")),
+    }
+    with turn(cluster.name):
+        installed = Installation(cluster, folder, pages.settings | {"claimAgeSeconds": 1})
+        try:
+            installed.prepare()
+            gpu = {"resource": GPU, "counts": [1, 4, 8], "type": "Pretended"}
+            devices = [{"path": THING, "resource": DEVICE}]
+            installed.create_organization(host={"gpu": gpu, "devices": devices})
+            organization = {
+                "namespace": installed.namespace,
+                "billing": {"containerSubscription": True},
+                "entitlements": {"hostSelection": True, "gpu": True},
+                "limits": {"containers": 1000, "gpus": [1, 4, 8]},
+            }
+            installed.apply(manifest("Organization", installed.slug, organization))
+            repository = installed.repository("acme/gpus")
+            for tag, file in files.items():
+                repository.release(tag, file)
+            installed.operator().wait_until_it_leads()
+            yield installed
+        finally:
+            installed.end()
+
+
+def visible(installation: Installation, enclave: str, container: str) -> tuple[str, list[str]]:
+    """Answer what a container is told of GPUs, and the devices that it has."""
+    run = ("exec", "-n", installation.namespace, enclave, "-c", container, "--")
+    told = installation.kubectl(*run, "sh", "-c", "echo $NVIDIA_VISIBLE_DEVICES").strip()
+    listed = installation.kubectl(*run, "ls", "/dev").split()
+    return told, [each for each in listed if each.startswith("cloister-")]
+
+
+def test_each_container_has_its_own_gpus(installation: Installation) -> None:
+    installation.create_container("split", repo="acme/gpus", tag="v1.0.0")
+    container = installation.wait_for("split", "Ready")
+    assert container.status.resources is not None
+    assert container.status.resources.gpus == 4
+    enclave = container.status.active_enclave
+    one, two = (visible(installation, enclave, name) for name in ("web", "two"))
+    ids = [told.split(",") for told, _ in (one, two)]
+    assert [len(each) for each in ids] == [1, 2]
+    assert len({*ids[0], *ids[1]}) == 3, "two containers have the same GPU"
+    for (_, devices), names in zip((one, two), ids, strict=True):
+        assert sorted(devices) == sorted(each.replace("GPU-", "cloister-gpu") for each in names)
+    assert visible(installation, enclave, "none") == ("void", ["cloister-thing"])
+    assert "containers[1].env.NVIDIA_VISIBLE_DEVICES" in container.status.unenforced
+    installation.kubectl("delete", "ctr/split", "-n", installation.namespace)
+
+
+def test_an_enclave_keeps_the_gpus_that_no_container_has(installation: Installation) -> None:
+    """Eight GPUs are asked for and two are used: another enclave gets none of the other six."""
+    until_sync(lambda: not installation.objects("pods"), within=120, what="the end of the Pods")
+    installation.create_container("whole", repo="acme/gpus", tag="v2.0.0")
+    enclave = installation.wait_for("whole", "Ready").status.active_enclave
+    assert len(visible(installation, enclave, "web")[0].split(",")) == 2
+    installation.create_container("waits", repo="acme/gpus", tag="v3.0.0")
+
+    def without_room() -> bool:
+        container = installation.container("waits")
+        ready = condition_of(container, "Ready") if container is not None else None
+        return ready is not None and ready["reason"] == "Unschedulable" and GPU in ready["message"]
+
+    until_sync(without_room, within=90, every=0.5, what="an enclave without room")
+    installation.kubectl("delete", "ctr/whole", "-n", installation.namespace)
+    container = installation.wait_for("waits", "Ready")
+    assert len(visible(installation, container.status.active_enclave, "web")[0].split(",")) == 1
+    installation.kubectl("delete", "ctr/waits", "-n", installation.namespace)
+
+
+def test_gpus_that_two_containers_want_are_refused(installation: Installation) -> None:
+    installation.create_container("shared", repo="acme/gpus", tag="v4.0.0")
+    stalled = condition_of(installation.wait_for("shared", "Stalled"), "Stalled")
+    assert stalled is not None
+    assert stalled["reason"] == "GpusNotAvailable"
+    assert "Containers web, other share GPU 0" in stalled["message"]
+    assert installation.enclaves("shared") == []

@@ -1,0 +1,161 @@
+"""What a Pod takes from its Host beside processors and memory: GPUs, devices, model weights."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from cloister_crds.config import ContainerSpec, EnvEntry, ModelSpec
+from cloister_operator.enclave.config_map import build_config_map
+from cloister_operator.enclave.pod import build_pod
+from cloister_operator.enclave.surroundings import Surroundings
+from cloister_operator.enclave.unenforced import unenforced
+from tests.support.plans import SETTINGS, WEB, config_of, host_of, plan_of
+
+GPU_HOST = host_of(gpu={"resource": "nvidia.com/gpu", "counts": [1, 8], "type": "H100"})
+VOID = {"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}
+ROOT, UUID = "ab" * 32, "6493760e-f831-5d28-81b4-39e665a8095a"
+MIB = 1024 * 1024
+
+
+def with_gpus(name: str, gpus: Any, **more: Any) -> ContainerSpec:
+    """Make a container with GPUs; None = without."""
+    runtime = None if gpus is None else "nvidia"
+    return WEB.model_copy(update={"name": name, "gpus": gpus, "runtime": runtime, **more})
+
+
+def gpu_pod(count: int, *containers: ContainerSpec) -> dict[str, Any]:
+    """Build the Pod of an enclave with so many GPUs."""
+    plan = plan_of(*containers, host=GPU_HOST)
+    summary = plan.enclave.spec.summary.model_copy(update={"gpus": count})
+    spec = plan.enclave.spec.model_copy(update={"summary": summary})
+    plan = replace(plan, enclave=plan.enclave.model_copy(update={"spec": spec}))
+    built: dict[str, Any] = build_pod(plan, SETTINGS)["spec"]
+    return built
+
+
+def limits(container: dict[str, Any]) -> dict[str, str]:
+    """Answer the limits of a container of a Pod."""
+    found: dict[str, str] = container.get("resources", {}).get("limits", {})
+    return found
+
+
+@pytest.mark.parametrize(
+    ("count", "asked", "want", "held"),
+    [
+        (1, ["all"], ["1"], None),
+        (8, ["all", None], ["8", None], None),
+        (8, [(0, 1, 2, 3), (4, 5, 6, 7)], ["4", "4"], None),
+        (8, [(0, 1), 2], ["2", "2"], "8"),
+        (8, [None], [None], "8"),
+        (0, [None], [None], None),
+    ],
+)
+def test_gpus_go_to_the_containers_that_have_them(
+    count: int, asked: list[Any], want: list[str | None], held: str | None
+) -> None:
+    containers = [with_gpus(f"c{number}", gpus) for number, gpus in enumerate(asked)]
+    pod = gpu_pod(count, *containers)
+    got = [limits(each).get("nvidia.com/gpu") for each in pod["containers"][: len(asked)]]
+    assert got == want
+    assert limits(pod["initContainers"][0]).get("nvidia.com/gpu") == held
+    assert all("nvidia.com/gpu" not in limits(each) for each in pod["initContainers"][1:])
+    assert "nvidia.com/gpu" not in limits(pod["containers"][-1])
+
+
+def test_a_container_without_gpus_sees_none() -> None:
+    """Images for CUDA say ``all``, which would be the GPUs of every enclave of the node."""
+    greedy = (EnvEntry(name="NVIDIA_VISIBLE_DEVICES", value="all"),)
+    pod = gpu_pod(1, with_gpus("a", "all", env=greedy), with_gpus("b", None, env=greedy))
+    assert pod["containers"][0].get("env", []) == []
+    assert pod["containers"][1]["env"] == [VOID]
+    config = config_of(with_gpus("a", "all", env=greedy), with_gpus("b", None))
+    assert unenforced(config) == ("containers[0].env.NVIDIA_VISIBLE_DEVICES",)
+
+
+def test_without_gpus_on_the_host_nothing_is_said_of_them() -> None:
+    built = build_pod(plan_of(with_gpus("a", None)), SETTINGS)["spec"]["containers"][0]
+    assert all(each["name"] != VOID["name"] for each in built["env"])
+
+
+def test_devices_are_resources_of_the_host() -> None:
+    host = host_of(
+        devices=[
+            {"path": "/dev/kvm", "resource": "devices.example/kvm"},
+            {"path": "/dev/fuse", "resource": "devices.example/fuse"},
+        ]
+    )
+    asked = ("/dev/kvm", "/dev/fuse:/dev/fuse:rwm", "/dev/kvm:/dev/kvm")
+    container = WEB.model_copy(update={"devices": asked, "memory": 64 * MIB})
+    built = build_pod(plan_of(container, host=host), SETTINGS)["spec"]["containers"][0]
+    assert built["resources"] == {
+        "limits": {
+            "devices.example/kvm": "1",
+            "devices.example/fuse": "1",
+            "memory": str(64 * MIB),
+        },
+        "requests": {"memory": "0"},
+    }
+
+
+def model(name: str, root: str, offset: int) -> ModelSpec:
+    """Make a model of a file."""
+    return ModelSpec(
+        name=name,
+        repo=f"example/{name}",
+        commit="0" * 40,
+        mpk=f"{root}_{offset}_{UUID}",
+        root_hash=root,
+        offset=offset,
+        uuid=UUID,
+    )
+
+
+@pytest.mark.parametrize(
+    ("store", "volume"),
+    [
+        (
+            {"directory": "/srv/models"},
+            {"hostPath": {"path": "/srv/models", "type": "Directory"}},
+        ),
+        (
+            {"claim": "weights"},
+            {"persistentVolumeClaim": {"claimName": "weights", "readOnly": True}},
+        ),
+    ],
+)
+def test_models_are_verified_before_the_containers(
+    store: dict[str, str], volume: dict[str, Any]
+) -> None:
+    models = (model("tiny", ROOT, 4096), model("large", "cd" * 32, 4096 * 1000))
+    config = config_of(WEB, with_gpus("db", None), models=models)
+    plan = plan_of(config=config, host=host_of(models=store))
+    pod = build_pod(plan, SETTINGS)["spec"]
+    first = pod["initContainers"][-1]
+    assert first["name"] == "models"
+    assert first["securityContext"]["runAsUser"] == 65007
+    assert first["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    assert "restartPolicy" not in first
+    mounts = {each["mountPath"]: each for each in first["volumeMounts"]}
+    assert mounts["/run/cloister/store"]["readOnly"]
+    assert {"name": "models-store", **volume} in pod["volumes"]
+    for built in pod["containers"][:2]:
+        (mount,) = [each for each in built["volumeMounts"] if each["name"] == "models"]
+        assert mount == {"name": "models", "mountPath": "/cloister/mpk", "readOnly": True}
+        assert all(each["name"] != "models-store" for each in built["volumeMounts"])
+    assert (
+        '"mpk": "' + models[1].mpk
+        in build_config_map(plan, SETTINGS, Surroundings())["data"]["models.json"]
+    )
+
+
+def test_weights_take_memory_beside_that_of_the_file() -> None:
+    """Both images and 64 MiB for each: 4096 bytes and 1000 blocks are 4 MiB together."""
+    models = (model("tiny", ROOT, 4096), model("large", "cd" * 32, 4096 * 1000))
+    host = host_of(models={"directory": "/srv/models"}, overcommit={"memoryPercent": 50})
+    plan = plan_of(config=config_of(WEB, models=models), host=host)
+    pod = build_pod(plan, SETTINGS)["spec"]
+    assert pod["resources"]["limits"]["memory"] == f"{8192 + 132}Mi"
+    assert pod["resources"]["requests"]["memory"] == f"{4096 + 132}Mi"
+    (volume,) = [each for each in pod["volumes"] if each["name"] == "models"]
+    assert volume["emptyDir"] == {"medium": "Memory", "sizeLimit": str(132 * MIB)}
