@@ -125,13 +125,17 @@ def _host(change: Change, store: Store) -> Iterator[Wake]:
 
 
 def _node(change: Change, store: Store) -> Iterator[Wake]:
-    """Wake all Hosts, slowly, and the Enclaves of a node that changed its state."""
+    """Wake all Hosts, slowly, and what runs on a node that changed its state."""
     if change.before and change.after and _facts(change.before) == _facts(change.after):
         return
     for host in store.entries(HOST):
         yield Key("Host", "", host.name), _SLOWLY
     for pod in store.marked(POD, "node", change.name):
         yield Key("Enclave", pod.namespace, pod.name), 0.0
+        enclave = store.get(ENCLAVE, pod.namespace, pod.name)
+        if enclave is not None:
+            container = enclave.read()["spec"]["container"]["name"]
+            yield Key("Container", pod.namespace, container), 0.0
 
 
 def _deployment(change: Change, store: Store) -> Iterator[Wake]:

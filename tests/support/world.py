@@ -91,6 +91,7 @@ class World:
         self.enclaves: dict[str, Enclave] = {}
         self.pods: dict[str, PodFacts] = {}
         self.incomplete: set[str] = set()
+        self.cordoned: set[str] = set()
         self.claims: dict[str, HostnameClaim] = {}
         self.domains: tuple[Domain, ...] = ()
         self.deployment: Deployment | None = None
@@ -118,6 +119,7 @@ class World:
             hosts=self.hosts,
             enclaves=tuple(self.enclaves.values()),
             pods=frozenset(self.pods),
+            cordoned=frozenset(n for n, pod in self.pods.items() if pod.node in self.cordoned),
             incomplete=frozenset(self.incomplete),
             claims=dict(self.claims),
             rank=0,
@@ -292,12 +294,15 @@ class World:
         pod = self.pods.get(name)
         if pod is None or pod.phase is not PodPhase.PENDING or pod.deleting:
             return
+        free = [each for each in ("node-1", "node-2") if each not in self.cordoned]
+        if not free:
+            return
         self._count += 1
         running: dict[str, Any] = {"state": ContainerStateName.RUNNING, "started_at": self.now}
         self.pods[name] = replace(
             pod,
             phase=PodPhase.RUNNING,
-            node="node-1",
+            node=free[0],
             address=f"10.0.0.{self._count}",
             containers=tuple(replace(each, **running) for each in pod.containers),
             shim=PodContainer(name="shim", ready=True, **running),
@@ -322,6 +327,10 @@ class World:
                 for each in pod.containers
             )
             self.pods[name] = replace(pod, containers=ended)
+
+    def cordon(self, *nodes: str) -> None:
+        """Take these nodes, and no others, out of scheduling."""
+        self.cordoned = set(nodes)
 
     def lose(self, name: str) -> None:
         """Take the Pod of an Enclave away."""
@@ -432,7 +441,7 @@ class World:
             self._check_ready(status)
         if status.phase is ContainerPhase.READY and before.phase is not ContainerPhase.READY:
             self._check_reached(status)
-        self._check_made(decision.actions)
+        self._check_made(observed, decision.actions)
         self._check_ended(status, decision.actions)
 
     def _check_ready(self, status: ContainerStatus) -> None:
@@ -465,7 +474,7 @@ class World:
         assert self.service.selects == status.active_enclave
         assert active.status.address in self.service.addresses
 
-    def _check_made(self, actions: tuple[Action, ...]) -> None:
+    def _check_made(self, observed: Observed, actions: tuple[Action, ...]) -> None:
         """Hold that no attempt is made without need: one of a request is on its way or serves."""
         for made in (each for each in actions if isinstance(each, CreateEnclave)):
             if made.name in self.enclaves:
@@ -475,7 +484,8 @@ class World:
             for other in self.enclaves.values():
                 over = other.status.phase in {EnclavePhase.FAILED, EnclavePhase.ENDED}
                 leaving = other.metadata.deletion_timestamp is not None
-                if not over and not leaving:
+                moves = other.metadata.name in observed.cordoned
+                if not over and not leaving and not moves:
                     assert not requests.same(other.spec.request, made.spec.request)
             assert all(each in self.claims for each in made.spec.hostnames)
 

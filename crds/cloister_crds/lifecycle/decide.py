@@ -16,8 +16,8 @@ from cloister_crds.lifecycle.decision import Action, Decision
 from cloister_crds.lifecycle.observed import Observed
 from cloister_crds.lifecycle.report import report
 from cloister_crds.lifecycle.restoration import Restoration, restore
-from cloister_crds.lifecycle.rules import ADMISSION_RULES, RULES, names
-from cloister_crds.lifecycle.scene import Scene
+from cloister_crds.lifecycle.rules import ADMISSION_RULES, RULES
+from cloister_crds.lifecycle.scene import Scene, names
 from cloister_crds.lifecycle.upkeep import Outcome, records, upkeep
 from cloister_crds.lifecycle.verdict import Verdict
 

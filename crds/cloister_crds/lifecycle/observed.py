@@ -326,6 +326,9 @@ class Observed:
     An Enclave that status.activeEnclave names and the store lacks was asked for by a live GET."""
     pods: frozenset[str] = frozenset()
     """Names of those Enclaves whose Pod exists, ending ones included."""
+    cordoned: frozenset[str] = frozenset()
+    """Names of those Enclaves whose Pod is on a node that takes no new Pods, as when it is
+    drained."""
     incomplete: frozenset[str] = frozenset()
     """Names of those Enclaves that lack their ConfigMap or snapshot and have no Pod: whoever made
     them was interrupted."""

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from cloister_crds.lifecycle.decision import Action
-from cloister_crds.lifecycle.rules import is_lost, names
-from cloister_crds.lifecycle.scene import Line, Scene
+from cloister_crds.lifecycle.rules import is_lost
+from cloister_crds.lifecycle.scene import Line, Scene, names
 from cloister_crds.lifecycle.successor import repetition
 
 __all__ = ["Restoration", "restore"]

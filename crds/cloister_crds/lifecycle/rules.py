@@ -13,27 +13,23 @@ from cloister_crds.kinds.meta import ConditionStatus
 from cloister_crds.lifecycle.admission import Admission, Admitted, Asking, Refused, Waiting
 from cloister_crds.lifecycle.conditions import condition, holds
 from cloister_crds.lifecycle.decision import ClaimHostname
+from cloister_crds.lifecycle.draining import served_enclave_leaves_a_cordoned_node
 from cloister_crds.lifecycle.gpus import gpu_count
 from cloister_crds.lifecycle.hosting import host_named
 from cloister_crds.lifecycle.hostnames import is_held_by
 from cloister_crds.lifecycle.observed import Need
 from cloister_crds.lifecycle.reasons import REASONS, is_transient, reason_for
-from cloister_crds.lifecycle.scene import Line, Scene
+from cloister_crds.lifecycle.scene import Line, Scene, names
 from cloister_crds.lifecycle.states import may_move
 from cloister_crds.lifecycle.successor import first_attempt, repetition
 from cloister_crds.lifecycle.verdict import Verdict
 
-__all__ = ["ADMISSION_RULES", "RULES", "AdmissionRule", "Rule", "is_lost", "names"]
+__all__ = ["ADMISSION_RULES", "RULES", "AdmissionRule", "Rule", "is_lost"]
 
 Rule = Callable[[Scene], Verdict | None]
 """A rule about what is there."""
 AdmissionRule = Callable[[Scene, Admission], Verdict | None]
 """A rule about a request that has nothing yet."""
-
-
-def names(*enclaves: Enclave | None) -> frozenset[str]:
-    """Answer the names of Enclaves; a None counts for nothing."""
-    return frozenset(each.metadata.name for each in enclaves if each is not None)
 
 
 def is_lost(scene: Scene, line: Line) -> bool:
@@ -394,6 +390,7 @@ def _refusal(scene: Scene, reason: str, message: str) -> Verdict:
 RULES: tuple[Rule, ...] = (
     stopped_container_ends_its_enclaves,
     release_to_follow_is_looked_up,
+    served_enclave_leaves_a_cordoned_node,
     wanted_request_serves,
     staged_candidate_awaits_promotion,
     ready_candidate_takes_over,

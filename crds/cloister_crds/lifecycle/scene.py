@@ -23,7 +23,7 @@ from cloister_crds.lifecycle.reasons import is_transient
 from cloister_crds.lifecycle.waits import back_off
 from cloister_crds.names import preview_hostname
 
-__all__ = ["Line", "Scene", "has_failed", "is_ready"]
+__all__ = ["Line", "Scene", "has_failed", "is_ready", "names"]
 
 STEADY = timedelta(minutes=5)
 """An attempt that was ready for so long is repeated without a wait when it is lost."""
@@ -46,6 +46,11 @@ def _is_leaving(enclave: Enclave) -> bool:
 def _failed_at(enclave: Enclave, now: datetime) -> datetime:
     stalled = condition(enclave.status.conditions, "Stalled")
     return stalled.last_transition_time if stalled is not None else now
+
+
+def names(*enclaves: Enclave | None) -> frozenset[str]:
+    """Answer the names of Enclaves; a None counts for nothing."""
+    return frozenset(each.metadata.name for each in enclaves if each is not None)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ import logging
 from datetime import datetime, timedelta
 
 from cloister_clients.kube import AlreadyExists
-from cloister_clients.kube.kinds import NAMESPACE, NETWORK_POLICY
+from cloister_clients.kube.kinds import NAMESPACE, NETWORK_POLICY, POD_DISRUPTION_BUDGET
 from cloister_crds.kinds import Container, Organization
 from cloister_crds.kinds.container import ContainerPhase
 from cloister_crds.kinds.meta import PAUSED_ANNOTATION
@@ -14,6 +14,7 @@ from cloister_crds.lifecycle.conditions import Finding, merge
 from cloister_crds.lifecycle.limits import counted
 from cloister_crds.names import ORGANIZATION_LABEL, host_label
 from cloister_operator.context import ProcessContext
+from cloister_operator.enclave.disruption import build_disruption_budget
 from cloister_operator.enclave.namespace import build_namespace
 from cloister_operator.enclave.network_policy import build_network_policy, build_shells_policy
 from cloister_operator.keys import Key
@@ -94,19 +95,20 @@ async def _namespace(context: ProcessContext, key: Key, organization: Organizati
 
 
 async def _fence(context: ProcessContext, key: Key, organization: Organization) -> None:
-    """Apply the NetworkPolicies of the namespace when they are not known to be so."""
+    """Apply what guards the namespace's Pods when it is not known to be so."""
     slug, namespace = organization.metadata.name, organization.spec.namespace
     resolvers = context.settings.enclave_network.named_resolvers()
     api = (await context.surroundings.read()).api
-    policies = (
-        build_network_policy(slug, namespace, resolvers, api),
-        build_shells_policy(slug, namespace),
+    guards = (
+        (NETWORK_POLICY, build_network_policy(slug, namespace, resolvers, api)),
+        (NETWORK_POLICY, build_shells_policy(slug, namespace)),
+        (POD_DISRUPTION_BUDGET, build_disruption_budget(slug, namespace)),
     )
-    for body in policies:
+    for kind, body in guards:
         name = body["metadata"]["name"]
         text, place = json.dumps(body, sort_keys=True), f"{name} {organization.metadata.uid}"
         if context.applied.get(place) != text:
-            await context.writer.apply(key, NETWORK_POLICY, body)
+            await context.writer.apply(key, kind, body)
             context.applied[place] = text
 
 

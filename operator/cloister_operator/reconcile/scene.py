@@ -79,6 +79,7 @@ def observe(context: ProcessContext, container: Container, now: datetime) -> Obs
             for each in enclaves
             if store.get(POD, namespace, each.metadata.name) is not None
         ),
+        cordoned=frozenset(each.metadata.name for each in enclaves if _is_cordoned(context, each)),
         incomplete=frozenset(
             each.metadata.name for each in enclaves if each.metadata.uid in context.incomplete
         ),
@@ -140,6 +141,13 @@ def pod_facts(context: ProcessContext, enclave: Enclave) -> PodFacts | None:
     node = context.store.get(NODE, "", body["spec"]["nodeName"])
     gone = node_is_gone(body, node.read() if node else None)
     return read_pod(body, enclave.spec.summary.containers, node_gone=gone)
+
+
+def _is_cordoned(context: ProcessContext, enclave: Enclave) -> bool:
+    """Tell whether the Pod of an Enclave is on a node that takes no new Pods."""
+    pod = context.store.get(POD, enclave.metadata.namespace or "", enclave.metadata.name)
+    node = context.store.get(NODE, "", pod.read()["spec"]["nodeName"]) if pod else None
+    return node is not None and bool(node.read()["spec"]["unschedulable"])
 
 
 def judged(context: ProcessContext, enclave: Enclave, now: datetime) -> Enclave:

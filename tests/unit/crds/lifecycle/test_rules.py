@@ -15,6 +15,7 @@ from cloister_crds.kinds.enclave import Enclave, EnclavePhase
 from cloister_crds.lifecycle.admission import Admission, Admitted, Asking, Refused, Waiting
 from cloister_crds.lifecycle.conditions import Finding, merge
 from cloister_crds.lifecycle.decision import ClaimHostname, CreateEnclave
+from cloister_crds.lifecycle.draining import served_enclave_leaves_a_cordoned_node
 from cloister_crds.lifecycle.observed import NeedRelease, Observed, ServiceFacts
 from cloister_crds.lifecycle.rules import (
     ADMISSION_RULES,
@@ -123,6 +124,10 @@ SCENES: dict[str, tuple[Rule | None, Scene]] = {
         scene_of(subspec(SERVING, auto_update=True), READY, service=routed(READY)),
     ),
     "serves": (wanted_request_serves, scene_of(SERVING, READY, service=routed(READY))),
+    "serves on a node that is drained": (
+        served_enclave_leaves_a_cordoned_node,
+        scene_of(SERVING, READY, service=routed(READY), cordoned=frozenset({READY.metadata.name})),
+    ),
     "serves, Service gone": (wanted_request_serves, scene_of(SERVING, READY)),
     "another request wanted": (None, scene_of(UPDATING, READY, service=routed(READY))),
     "candidate beside": (

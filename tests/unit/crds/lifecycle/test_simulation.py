@@ -50,6 +50,7 @@ HAPPENINGS = st.one_of(
     st.booleans().map(lambda debug: lambda w: w.ask(debug=debug)),
     st.sampled_from([True, False, None]).map(lambda staging: lambda w: w.ask(staging=staging)),
     st.just(World.promote),
+    st.sampled_from([(), ("node-1",), ("node-2",)]).map(lambda nodes: lambda w: w.cordon(*nodes)),
     st.sampled_from([1, 11, 61, 301, 1801]).map(lambda seconds: lambda w: w.let(seconds)),
     PLACES.map(lambda place: _each(World.start, place)),
     PLACES.map(lambda place: _each(World.start, place)),
