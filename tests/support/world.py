@@ -18,17 +18,14 @@ from cloister_crds.kinds import (
     SSHKey,
 )
 from cloister_crds.kinds.container import (
-    ContainerPhase,
     ContainerStatus,
-    DesiredState,
     LatestRelease,
 )
-from cloister_crds.kinds.enclave import ContainerStateName, EnclavePhase
+from cloister_crds.kinds.enclave import ContainerStateName
 from cloister_crds.kinds.host import Host
 from cloister_crds.kinds.meta import ObjectMeta
-from cloister_crds.lifecycle import request as requests
 from cloister_crds.lifecycle.attempt import PodNeed, judge, judge_again, pod_need
-from cloister_crds.lifecycle.conditions import condition, holds
+from cloister_crds.lifecycle.conditions import condition
 from cloister_crds.lifecycle.decide import decide
 from cloister_crds.lifecycle.decision import (
     Action,
@@ -73,6 +70,7 @@ from tests.support.builders import (
     release_of,
     subspec,
 )
+from tests.support.promises import check
 
 __all__ = ["UNHEALTHY", "World"]
 
@@ -143,7 +141,7 @@ class World:
             waits.append(judge_again(judged, self.pods.get(name), self.now, SETTINGS))
         observed = self.observed()
         decision = decide(observed, self.now)
-        self.check(observed, decision)
+        check(self, observed, decision)
         for action in decision.actions:
             self.act(action)
         self.container = self.container.model_copy(update={"status": decision.status})
@@ -420,84 +418,3 @@ class World:
         self.crash(name)
         for _ in range(4):
             self.step()
-
-    # What must always hold.
-
-    def check(self, observed: Observed, decision: Decision) -> None:
-        """Hold a decision against the promises of the lifecycle."""
-        status = decision.status
-        before = observed.container.status
-        if status.active_enclave != before.active_enclave and status.active_enclave:
-            taking_over = self.enclaves[status.active_enclave]
-            assert taking_over.status.phase is EnclavePhase.READY
-            self._check_promoted(before, taking_over)
-        assert condition(status.conditions, "Ready") is not None
-        generation = observed.container.metadata.generation
-        assert status.observed_generation == generation
-        assert all(each.observed_generation == generation for each in status.conditions)
-        both = holds(status.conditions, "Reconciling") and holds(status.conditions, "Stalled")
-        assert not both, "reconciling and stalled"
-        if holds(status.conditions, "Ready"):
-            self._check_ready(status)
-        if status.phase is ContainerPhase.READY and before.phase is not ContainerPhase.READY:
-            self._check_reached(status)
-        self._check_made(observed, decision.actions)
-        self._check_ended(status, decision.actions)
-
-    def _check_ready(self, status: ContainerStatus) -> None:
-        if self.container.spec.state is DesiredState.STOPPED:
-            assert not any(not each.deleting for each in self.pods.values())
-            return
-        waits = self.reason_of(status) == "AwaitingPromotion"
-        wanted = self.enclaves[status.candidate if waits else status.active_enclave]
-        latest = status.latest_release
-        followed = latest.tag if latest is not None and latest.followed else None
-        asked = requests.record(self.container.spec, followed_tag=followed)
-        assert requests.same(wanted.spec.request, asked)
-        assert wanted.status.phase is EnclavePhase.READY
-        self._check_reached(status)
-
-    def _check_promoted(self, before: ContainerStatus, taking_over: Enclave) -> None:
-        """Hold that where updates are staged another request takes over only when promoted."""
-        spec = self.container.spec
-        default = self.deployment is not None and self.deployment.spec.default_staging
-        served = self.enclaves.get(before.active_enclave)
-        if not (default if spec.staging is None else spec.staging) or served is None:
-            return
-        if not requests.same(served.spec.request, taking_over.spec.request):
-            assert spec.promote == taking_over.spec.revision
-
-    def _check_reached(self, status: ContainerStatus) -> None:
-        active = self.enclaves[status.active_enclave]
-        assert active.status.phase is EnclavePhase.READY
-        assert self.service is not None
-        assert self.service.selects == status.active_enclave
-        assert active.status.address in self.service.addresses
-
-    def _check_made(self, observed: Observed, actions: tuple[Action, ...]) -> None:
-        """Hold that no attempt is made without need: one of a request is on its way or serves."""
-        for made in (each for each in actions if isinstance(each, CreateEnclave)):
-            if made.name in self.enclaves:
-                assert made.name in self.incomplete
-                continue
-            assert self.container.spec.state is DesiredState.RUNNING
-            for other in self.enclaves.values():
-                over = other.status.phase in {EnclavePhase.FAILED, EnclavePhase.ENDED}
-                leaving = other.metadata.deletion_timestamp is not None
-                moves = other.metadata.name in observed.cordoned
-                if not over and not leaving and not moves:
-                    assert not requests.same(other.spec.request, made.spec.request)
-            assert all(each in self.claims for each in made.spec.hostnames)
-
-    def _check_ended(self, status: ContainerStatus, actions: tuple[Action, ...]) -> None:
-        """Hold that what serves ends only when told to stop or when its successor is reached."""
-        ending = {each.name for each in actions if isinstance(each, EndEnclave)}
-        if self.container.spec.state is DesiredState.STOPPED:
-            return
-        assert status.active_enclave not in ending
-        before = self.container.status.active_enclave
-        old = self.enclaves.get(before)
-        if old is not None and before in ending and old.status.phase is EnclavePhase.READY:
-            successor = self.enclaves[status.active_enclave]
-            assert self.service is not None
-            assert successor.status.address in self.service.addresses

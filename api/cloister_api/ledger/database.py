@@ -9,6 +9,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from time import monotonic, sleep
 from typing import Any
 
 import alembic.command
@@ -214,14 +215,37 @@ def engine_to_migrate(place: Place) -> Engine:
         return create_engine(place, connect_args={"connect_timeout": CONNECT_SECONDS})
     place.parent.mkdir(parents=True, exist_ok=True)
     place.touch(mode=0o600, exist_ok=True)
-    with closing(sqlite3.connect(place, timeout=BUSY_SECONDS)) as connection:
-        connection.execute("PRAGMA journal_mode=WAL")
+    write_ahead(place)
     engine = create_engine(f"sqlite:///{place}", connect_args={"timeout": BUSY_SECONDS})
     # The driver would open a transaction only before the first write, too late to keep a second
     # process from migrating at the same time.
     event.listen(engine, "connect", leave_transactions_to_us)
     event.listen(engine, "begin", begin_for_writing)
     return engine
+
+
+def write_ahead(place: Path) -> None:
+    """Switch an SQLite file to write-ahead logging, also while other processes do the same.
+
+    SQLite does not wait for its busy timeout here: a switch that meets another one fails at once
+    (SQLite, "Write-Ahead Logging", on SQLITE_BUSY).
+
+    Raises
+    ------
+    sqlite3.Error
+        When the file cannot be used, or is locked for longer than other statements wait.
+    """
+    deadline = monotonic() + BUSY_SECONDS
+    with closing(sqlite3.connect(place, timeout=BUSY_SECONDS)) as connection:
+        while True:
+            try:
+                connection.execute("PRAGMA journal_mode=WAL")
+            except sqlite3.OperationalError:
+                if monotonic() >= deadline:
+                    raise
+                sleep(SWITCH_SECONDS)
+            else:
+                return
 
 
 @contextmanager
@@ -241,3 +265,7 @@ def leave_transactions_to_us(connection: Any, _: object) -> None:
 def begin_for_writing(connection: Connection) -> None:
     """Take the write lock at once."""
     connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+
+SWITCH_SECONDS = 0.05
+"""Wait between two tries to switch a file to write-ahead logging."""
