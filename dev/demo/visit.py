@@ -9,7 +9,7 @@ import re
 import socket
 import ssl
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -39,7 +39,15 @@ class Page:
     """Public key of the certificate (SubjectPublicKeyInfo, DER)."""
 
 
-def visit(address: str, port: int, host: str, path: str, *, authority: str | None = None) -> Page:
+def visit(
+    address: str,
+    port: int,
+    host: str,
+    path: str,
+    *,
+    authority: str | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> Page:
     """Fetch one path.
 
     Parameters
@@ -52,6 +60,8 @@ def visit(address: str, port: int, host: str, path: str, *, authority: str | Non
         Path with a leading slash.
     authority
         Certificate that the enclave's own must lead to, PEM; None = it is not verified.
+    headers
+        Further headers.
 
     Raises
     ------
@@ -71,7 +81,7 @@ def visit(address: str, port: int, host: str, path: str, *, authority: str | Non
         der = secure.getpeercert(binary_form=True)
         connection = http.client.HTTPConnection(host)
         connection.sock = secure
-        connection.request("GET", path, headers={"Host": host})
+        connection.request("GET", path, headers={"Host": host, **(headers or {})})
         answer = connection.getresponse()
         body = answer.read().decode(errors="replace")
     certificate = x509.load_der_x509_certificate(der or b"")

@@ -203,6 +203,11 @@ class OperatorSettings(_Part):
     signed_certificates: bool = False
     """Whether the API has the certificates of enclaves signed; needs `apiAddress`. Default false:
     each enclave signs by an authority of its own, which no client knows."""
+    key_cache_seconds: Annotated[float, Field(ge=0, le=60)] = 1.0
+    """Seconds for which an enclave does not ask again for an API key that was good. Default 1."""
+    key_outage_seconds: Annotated[float, Field(ge=0, le=3600)] = 30.0
+    """Seconds after its last good answer for which a key goes on while the API cannot be reached
+    from an enclave. Default 30."""
     enclave_network: EnclaveNetworkSettings = Field(default_factory=EnclaveNetworkSettings)
     """What the networks of enclaves know of the cluster."""
     strict_from: Annotated[str, Field(pattern=r"^\d+\.\d+\.\d+$")] | None = None
@@ -252,12 +257,17 @@ class OperatorSettings(_Part):
             follow_interval=timedelta(seconds=self.follow_interval_seconds),
             attempts=self.attempts,
             domain_grace=timedelta(seconds=self.domains.grace_seconds if self.domains else 0),
+            api_known=self.api_address is not None,
         )
 
     def build(self) -> BuildSettings:
         """Answer the part that the builders read."""
         return BuildSettings(
-            shim_image=self.shim_image, guest_image=self.guest_image, service=self.service
+            shim_image=self.shim_image,
+            guest_image=self.guest_image,
+            service=self.service,
+            key_cache_seconds=self.key_cache_seconds,
+            key_outage_seconds=self.key_outage_seconds,
         )
 
 

@@ -11,6 +11,8 @@
 //	guest agent   -spec FILE   know what runs, tell it, and be the enclave's readiness (side-car)
 //	guest agent   -up DIR      tell whether the agent is up (its start-up probe)
 //	guest agent   -check DIR   tell whether the enclave is ready (its readiness probe)
+//	guest gate    -spec FILE   check API keys and rates for the shim (side-car)
+//	guest gate    -check FILE  tell whether the gate answers on its socket (its start-up probe)
 //	guest ssh     -spec FILE   let people into a debug enclave (side-car)
 //	guest certificate -spec FILE  make the TLS key and keep a certificate for it (side-car)
 //	guest certificate -check FILE tell whether the certificate is there (its start-up probe)
@@ -40,6 +42,7 @@ import (
 	"cloister.dev/guest/internal/ending"
 	"cloister.dev/guest/internal/files"
 	"cloister.dev/guest/internal/first"
+	"cloister.dev/guest/internal/gate"
 	"cloister.dev/guest/internal/gateway"
 	"cloister.dev/guest/internal/health"
 	"cloister.dev/guest/internal/install"
@@ -72,6 +75,7 @@ var commands = map[string]command{
 	"keep":              {by: map[string]func(string) error{"socket": keeper, "check": keep.Check}},
 	"agent":             {by: map[string]func(string) error{"spec": runAgent, "up": agent.Up, "check": agent.Check}},
 	"certificate":       {by: map[string]func(string) error{"spec": keepCertificate, "check": certificate.Check}},
+	"gate":              {by: map[string]func(string) error{"spec": gatekeeper, "check": gate.Check}},
 	"models":            {by: map[string]func(string) error{"spec": layModels}},
 	"ssh":               {by: map[string]func(string) error{"spec": serveShells}},
 	health.CheckCommand: {by: map[string]func(string) error{"spec": health.Check}},
@@ -180,6 +184,14 @@ func runAgent(path string) error {
 		return err
 	}
 	return untilEnded(func(ctx context.Context) error { return agent.Run(ctx, document, logger()) })
+}
+
+func gatekeeper(path string) error {
+	document, err := gate.Read(path)
+	if err != nil {
+		return err
+	}
+	return untilEnded(func(ctx context.Context) error { return gate.Run(ctx, document, logger()) })
 }
 
 func serveShells(path string) error {

@@ -36,12 +36,15 @@ class Certificate:
         return context
 
 
-def certificate(folder: Path) -> Certificate:
-    """Make a certificate for 127.0.0.1 and localhost, good for a day."""
+def certificate(folder: Path, *addresses: str) -> Certificate:
+    """Make a certificate for localhost, 127.0.0.1 and further addresses, good for a day."""
     folder.mkdir(parents=True, exist_ok=True)
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test")])
-    hosts = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
+    hosts = [
+        x509.DNSName("localhost"),
+        *(x509.IPAddress(ipaddress.ip_address(each)) for each in ("127.0.0.1", *addresses)),
+    ]
     made = (
         x509.CertificateBuilder()
         .subject_name(name)

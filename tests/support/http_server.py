@@ -121,7 +121,10 @@ class _Handler(BaseHTTPRequestHandler):
 
 @contextlib.contextmanager
 def serve(
-    answer: Callable[[Request], Reply], *, tls: ssl.SSLContext | None = None
+    answer: Callable[[Request], Reply],
+    *,
+    tls: ssl.SSLContext | None = None,
+    address: str = "127.0.0.1",
 ) -> Iterator[Served]:
     """Answer requests by a function until the block ends.
 
@@ -131,12 +134,14 @@ def serve(
         The function; it is called from several threads.
     tls
         Context of a TLS server; None: plain HTTP.
+    address
+        Address of this machine to listen on, by default the loopback's.
     """
 
     class Handler(_Handler):
         pass
 
-    listener = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    listener = ThreadingHTTPServer((address, 0), Handler)
     if tls is not None:
         listener.socket = tls.wrap_socket(listener.socket, server_side=True)
     served = Served(listener.server_address[1], "http" if tls is None else "https")

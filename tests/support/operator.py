@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -368,7 +368,12 @@ def manifest(
 
 
 def file_text(
-    image: str, *, command: Sequence[str] = (), paths: Sequence[str] = ("/",), **container: Any
+    image: str,
+    *,
+    command: Sequence[str] = (),
+    paths: Sequence[str] = ("/",),
+    shim: Mapping[str, Any] | None = None,
+    **container: Any,
 ) -> bytes:
     """Write a configuration file with one container ``web`` on port 8080.
 
@@ -380,6 +385,8 @@ def file_text(
         Its command; empty = the image's own.
     paths
         Paths that the shim lets through.
+    shim
+        Further keys of the shim.
     container
         Further keys of the container.
     """
@@ -391,6 +398,6 @@ def file_text(
         "cpus": 2,
         "memory": 8192,
         "containers": [entry],
-        "shim": {"upstream-port": 8080, "paths": list(paths)},
+        "shim": {"upstream-port": 8080, "paths": list(paths), **(shim or {})},
     }
     return yaml.safe_dump(document, sort_keys=False).encode()

@@ -1,5 +1,6 @@
 """A small web service for enclaves on a real node: an image, its files, and visits to it."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from dev.cluster.images import busybox_image, guest_image, push, shim_image
@@ -17,7 +18,9 @@ HEALTHCHECK = {
 """A healthcheck that asks the page itself."""
 
 
-def page_file(image: str, text: str, **container: Any) -> bytes:
+def page_file(
+    image: str, text: str, *, shim: Mapping[str, Any] | None = None, **container: Any
+) -> bytes:
     """Write a configuration file whose one container serves a page.
 
     Parameters
@@ -26,6 +29,8 @@ def page_file(image: str, text: str, **container: Any) -> bytes:
         A busybox with httpd.
     text
         The page.
+    shim
+        Further keys of the shim.
     container
         Further keys of the container.
     """
@@ -38,7 +43,7 @@ def page_file(image: str, text: str, **container: Any) -> bytes:
         "healthcheck": HEALTHCHECK,
         **container,
     }
-    return file_text(image, **keys)
+    return file_text(image, shim=shim, **keys)
 
 
 class PageServices:
@@ -64,6 +69,7 @@ class PageServices:
         path: str = "/",
         *,
         authority: str | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> Page | None:
         """Fetch a path of a Container through its Service; None = nobody answers.
 
@@ -77,6 +83,8 @@ class PageServices:
             The path.
         authority
             Certificate that its own must lead to, PEM; None = it is not verified.
+        headers
+            Further headers.
         """
         container = installation.container(name)
         services = installation.objects("services")
@@ -86,6 +94,7 @@ class PageServices:
         if container is None or not addresses:
             return None
         try:
-            return visit(addresses[0], 443, container.status.domain, path, authority=authority)
+            host = container.status.domain
+            return visit(addresses[0], 443, host, path, authority=authority, headers=headers)
         except OSError:
             return None

@@ -1,6 +1,7 @@
 """The real Caddy with a configuration of ours, in front of a real upstream, on this machine.
 
-Caddy listens on a Unix socket, so that no port has to be guessed; TLS is as in an enclave.
+Caddy listens on a Unix socket and on a port that it is handed, so that none has to be guessed; TLS
+is as in an enclave.
 """
 
 import contextlib
@@ -9,21 +10,18 @@ import json
 import socket
 import ssl
 import subprocess
-import threading
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-from typing_extensions import override
 
 from cloister_crds.config import Shim
 from cloister_operator.enclave.caddy import shim_config
 from dev.cluster.binaries import binary
+from tests.support.upstream import Upstream
 from tests.support.waiting import until_sync
 
-__all__ = ["HOSTNAME", "Answer", "RunningShim", "Upstream", "running_shim"]
+__all__ = ["HOSTNAME", "Answer", "RunningShim", "running_shim"]
 
 HOSTNAME = "web.acme.containers.example"
 """Host name of the enclave."""
@@ -51,95 +49,6 @@ class Answer:
         return None if values is None else ", ".join(values)
 
 
-@dataclass
-class Upstream:
-    """A server that tells what it was asked."""
-
-    headers: dict[str, str] = field(default_factory=dict)
-    """Headers that it adds to each answer."""
-    go_on: threading.Event = field(default_factory=threading.Event)
-    """What a stream waits for after its first event."""
-    server: ThreadingHTTPServer | None = None
-    """The server while it runs."""
-
-    @property
-    def port(self) -> int:
-        """Port that it listens on."""
-        assert self.server is not None
-        return int(self.server.server_address[1])
-
-    def start(self) -> None:
-        """Begin to answer on a free port of the loopback."""
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
-        self.server.daemon_threads = True
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
-
-    def stop(self) -> None:
-        """Stop answering and free the port; harmless when done before."""
-        self.go_on.set()
-        if self.server is not None:
-            self.server.shutdown()
-            self.server.server_close()
-            self.server = None
-
-
-def _handler(upstream: Upstream) -> type[BaseHTTPRequestHandler]:
-    """Make the class that the standard library's server wants."""
-
-    class Handler(BaseHTTPRequestHandler):
-        """Answers every request with what it was."""
-
-        protocol_version = "HTTP/1.1"
-
-        def do_GET(self) -> None:
-            """Answer, stream, or switch protocols."""
-            if self.headers.get("Upgrade", "").lower() == "websocket":
-                self._echo()
-            elif self.path.startswith("/stream"):
-                self._stream()
-            else:
-                self._tell()
-
-        def do_OPTIONS(self) -> None:
-            """Answer."""
-            self._tell()
-
-        def _tell(self) -> None:
-            told = {"method": self.command, "target": self.path, "headers": dict(self.headers)}
-            body = json.dumps(told).encode()
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(body)))
-            for name, value in upstream.headers.items():
-                self.send_header(name, value)
-            self.end_headers()
-            self.wfile.write(body)
-
-        def _stream(self) -> None:
-            self.send_response(200)
-            self.send_header("Content-Type", "text/event-stream")
-            self.send_header("Connection", "close")
-            self.end_headers()
-            self.wfile.write(b"data: first\n\n")
-            self.wfile.flush()
-            upstream.go_on.wait(30)
-            self.wfile.write(b"data: second\n\n")
-            self.close_connection = True
-
-        def _echo(self) -> None:
-            self.send_response(101)
-            self.send_header("Upgrade", "websocket")
-            self.send_header("Connection", "Upgrade")
-            self.end_headers()
-            self.wfile.write(self.rfile.read(4))
-            self.close_connection = True
-
-        @override
-        def log_message(self, format: str, *args: Any) -> None:
-            """Log nothing."""
-
-    return Handler
-
-
 @dataclass(frozen=True)
 class RunningShim:
     """A shim that answers on a Unix socket."""
@@ -150,29 +59,69 @@ class RunningShim:
     """What it forwards to."""
     agent: Path
     """The agent's directory, with the mark of a completed boot; nobody answers there."""
+    spec: Shim
+    """The file's ``shim`` section."""
+    port: int
+    """Port on 127.0.0.1."""
+    pid: int
+    """Caddy's process."""
 
-    def connect(self, hostname: str | None = HOSTNAME) -> ssl.SSLSocket:
-        """Open a TLS connection with a host name in the handshake, or (None) without."""
+    @property
+    def log(self) -> str:
+        """All that Caddy has written."""
+        return (self.path.parent / "shim.log").read_text()
+
+    def connect(
+        self,
+        hostname: str | None = HOSTNAME,
+        *,
+        source: str | None = None,
+        protocols: Sequence[str] = (),
+    ) -> ssl.SSLSocket:
+        """Open a TLS connection.
+
+        Parameters
+        ----------
+        hostname
+            Host name in the handshake; None: none.
+        source
+            Address on the loopback to come from; None: over the Unix socket.
+        protocols
+            Protocols to offer (ALPN); none: HTTP/1.1.
+        """
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
-        plain = socket.socket(socket.AF_UNIX)
-        plain.settimeout(20)
+        if protocols:
+            context.set_alpn_protocols(list(protocols))
+        plain = socket.socket(socket.AF_UNIX if source is None else socket.AF_INET)
+        plain.settimeout(60)
         try:
-            plain.connect(str(self.path))
+            if source is None:
+                plain.connect(str(self.path))
+            else:
+                plain.bind((source, 0))
+                plain.connect(("127.0.0.1", self.port))
             return context.wrap_socket(plain, server_hostname=hostname)
         except OSError:
             plain.close()
             raise
 
     def ask(
-        self, target: str, *, method: str = "GET", headers: Mapping[str, str] | None = None
+        self,
+        target: str,
+        *,
+        method: str = "GET",
+        headers: Mapping[str, str] | None = None,
+        source: str | None = None,
     ) -> Answer:
         """Send a request with exactly this target."""
         connection = http.client.HTTPConnection(HOSTNAME)
-        with contextlib.closing(self.connect()) as secure:
+        with contextlib.closing(self.connect(source=source)) as secure:
             connection.sock = secure
-            connection.putrequest(method, target, skip_accept_encoding=True)
+            connection.putrequest(
+                method, target, skip_accept_encoding=True, skip_host="Host" in (headers or {})
+            )
             for name, value in (headers or {}).items():
                 connection.putheader(name, value)
             connection.endheaders()
@@ -182,18 +131,25 @@ class RunningShim:
 
 @contextlib.contextmanager
 def running_shim(
-    folder: Path, *, storage: str | None = None, within: float = 60, **shim: Any
+    folder: Path,
+    *,
+    storage: str | None = None,
+    within: float = 60,
+    header_timeout: str | None = None,
+    **shim: Any,
 ) -> Iterator[RunningShim]:
     """Run an upstream and a shim in front of it.
 
     Parameters
     ----------
     folder
-        For configuration, keys and log; short, since it holds a socket.
+        For configuration, keys and log; short, since it holds a socket. A gate's socket is `g`.
     storage
         Where its certificates are found; None: it signs by itself.
     within
         Seconds that it may take until it shakes hands.
+    header_timeout
+        How long a client may take for its headers; None: as in an enclave.
     shim
         Fields of the file's ``shim`` section.
     """
@@ -205,9 +161,14 @@ def running_shim(
     agent = folder / "agent"
     agent.mkdir()
     (agent / "booted").touch()
-    config = shim_config(spec, [HOSTNAME], storage=storage, agent=str(agent))
+    gate = str(folder / "g")
+    config = shim_config(spec, [HOSTNAME], storage=storage, agent=str(agent), gate=gate)
+    server = config["apps"]["http"]["servers"]["shim"]
+    if header_timeout is not None:
+        server["read_header_timeout"] = header_timeout
     path = folder / "s"
-    config["apps"]["http"]["servers"]["shim"]["listen"] = [f"unix/{path}"]
+    listener = socket.create_server(("127.0.0.1", 0))
+    server["listen"] = [f"unix/{path}", f"fd/{listener.fileno()}"]
     file = folder / "shim.json"
     file.write_text(json.dumps(config))
     log = folder / "shim.log"
@@ -217,8 +178,11 @@ def running_shim(
             env={"HOME": str(folder), "XDG_DATA_HOME": str(folder), "XDG_CONFIG_HOME": str(folder)},
             stdout=stream,
             stderr=subprocess.STDOUT,
+            pass_fds=[listener.fileno()],
         )
-        running = RunningShim(path, upstream, agent)
+        port = listener.getsockname()[1]
+        running = RunningShim(path, upstream, agent, spec, port, process.pid)
+        listener.close()
         try:
             until_sync(lambda: _answers(running, process, log), within=within, what="a shim")
             yield running

@@ -194,9 +194,7 @@ def _shim(config: ServiceConfig) -> Iterator[tuple[str, str]]:
     else:
         yield "origins", "\n".join(shim.origins) or "none"
     if shim.authenticated:
-        endpoints = shim.authenticated_endpoints
-        default = ("/v1/chat/completions",)
-        yield "key needed for", "\n".join(default if endpoints is None else endpoints) or "nothing"
+        yield "key needed for", "\n".join(shim.keyed_endpoints) or "nothing"
     if shim.rate_limit:
         yield "rate limit", f"{shim.rate_limit:g} per second, {shim.rate_burst or 1} at once"
 

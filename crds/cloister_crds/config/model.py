@@ -243,6 +243,10 @@ class ContainerSpec(Frozen):
     """Seconds from the signal to the kill; None means 10."""
 
 
+DEFAULT_ENDPOINTS = ("/v1/chat/completions",)
+"""What needs a key where the file asks for keys and does not say for what."""
+
+
 class Shim(Frozen):
     """The way in from the internet."""
 
@@ -265,6 +269,15 @@ class Shim(Frozen):
     tls_mode: TlsMode | None = None
     """How the certificate is made; None and all but `TlsMode.SELF_SIGNED` as the platform is
     set."""
+
+    @property
+    def keyed_endpoints(self) -> tuple[str, ...]:
+        """The path rules that need a key; none where the file asks for no keys."""
+        if not self.authenticated:
+            return ()
+        if self.authenticated_endpoints is None:
+            return DEFAULT_ENDPOINTS
+        return self.authenticated_endpoints
 
 
 class ServiceConfig(Frozen):

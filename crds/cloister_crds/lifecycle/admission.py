@@ -187,6 +187,7 @@ def _question(scene: Scene) -> Question:
         domains=observed.domains,
         rank=observed.rank,
         file_limit=scene.settings.file_limit,
+        api_known=scene.settings.api_known,
     )
 
 

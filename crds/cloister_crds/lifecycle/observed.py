@@ -302,6 +302,8 @@ class DecisionSettings:
     """Attempts of a request that never served which may be lost in a row before it has failed."""
     follow_interval: timedelta = timedelta(minutes=5)
     """Time between two questions for the newest release of a repository that is followed."""
+    api_known: bool = True
+    """Whether enclaves know where the API is, which checks their clients' API keys."""
     taken_recheck: timedelta = timedelta(minutes=1)
     """Time between two looks at what only others can free, such as a taken host name."""
     domain_grace: timedelta = timedelta(days=7)

@@ -344,6 +344,11 @@ _OPEN = (
         recheck=True,
     ),
     _open(
+        "ApiAddressMissing",
+        "The file wants API keys, and enclaves do not know where these are checked.",
+        "Ask the administrator to set apiAddress in the operator's settings.",
+    ),
+    _open(
         "EntitlementRequired",
         "The organization may not use this.",
         "Leave out the field that the message names, or ask the administrator.",

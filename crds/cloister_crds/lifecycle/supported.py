@@ -1,4 +1,4 @@
-"""What is part of the format or of a spec and has no part yet that carries it out.
+"""What is part of a spec and has no part yet that carries it out; of files nothing is.
 
 Such a field is refused with the code ``NotSupportedYet`` and never passed over. A line goes when
 its part is built.
@@ -6,7 +6,6 @@ its part is built.
 
 from collections.abc import Iterator
 
-from cloister_crds.config.model import ServiceConfig
 from cloister_crds.kinds.container import ContainerSpec
 from cloister_crds.kinds.host import TEE, Host
 from cloister_crds.problems import Problem
@@ -20,7 +19,6 @@ def _refused(field: str, sentence: str) -> Problem:
 
 def not_supported_yet(
     spec: ContainerSpec | None = None,
-    config: ServiceConfig | None = None,
     host: Host | None = None,
 ) -> tuple[Problem, ...]:
     """List what cannot be carried out yet.
@@ -29,24 +27,19 @@ def not_supported_yet(
     ----------
     spec
         Spec of the Container; None = it is not looked at.
-    config
-        The parsed file; None = it is not looked at.
     host
         Host that it is to run on; None = it is not looked at.
 
     Returns
     -------
     tuple[Problem, ...]
-        One for each field that is asked for; the field's path begins with ``spec`` or ``host``, or
-        is that of the file.
+        One for each field that is asked for; the field's path begins with ``spec`` or ``host``.
     """
     problems: list[Problem] = []
     if spec is not None:
         problems += _of_spec(spec)
     if host is not None:
         problems += _of_host(host)
-    if config is not None:
-        problems += _of_file(config)
     return tuple(problems)
 
 
@@ -67,14 +60,3 @@ def _of_host(host: Host) -> Iterator[Problem]:
             f"Host {name} has tee {host.spec.tee}, which needs TLS keys that are made inside "
             "enclaves; that is not supported yet. Name a Host with tee None.",
         )
-
-
-def _of_file(config: ServiceConfig) -> Iterator[Problem]:
-    shim = config.shim
-    asked = (
-        ("shim.authenticated", shim.authenticated, "API keys at the shim are"),
-        ("shim.rate-limit", shim.rate_limit is not None, "rate limits at the shim are"),
-    )
-    for field, wanted, what in asked:
-        if wanted:
-            yield _refused(field, f"{field}: {what} not supported yet; leave it out.")

@@ -22,6 +22,7 @@ from cloister_crds.lifecycle.confidence import tee_problems
 from cloister_crds.lifecycle.domains import domain_named
 from cloister_crds.lifecycle.gpus import gpu_count
 from cloister_crds.lifecycle.hosting import maps_users, pick_host, profile, trouble
+from cloister_crds.lifecycle.keys import keys_without_api
 from cloister_crds.lifecycle.limits import billing_of
 from cloister_crds.lifecycle.observed import Failed, ReleaseFacts
 from cloister_crds.lifecycle.provisions import device_problems, gpu_problems, model_problems
@@ -67,6 +68,8 @@ class Question:
     or replace that `validate` is asked about."""
     file_limit: int = 256 * 1024
     """Largest deployable file in bytes."""
+    api_known: bool = True
+    """Whether enclaves know where the API is; who cannot know it leaves it to the operator."""
     release: ReleaseFacts | None = None
     """The release; None = not known yet, and the file is not looked at."""
     images: Mapping[str, Failed] = field(default_factory=dict)
@@ -350,16 +353,14 @@ def _stays_within_resources(question: Question) -> Iterator[Problem]:
         )
 
 
-def _asks_for_what_the_host_has(question: Question) -> Iterator[Problem]:
+def _asks_for_what_is_there(question: Question) -> Iterator[Problem]:
     config, host = question.config, question.host
     if config is not None and host is not None:
         yield from gpu_problems(config, host, question.spec.gpus)
         yield from device_problems(config, host)
         yield from model_problems(config, host)
-
-
-def _asks_for_a_built_file(question: Question) -> Iterator[Problem]:
-    yield from not_supported_yet(config=question.config)
+    if config is not None and not question.api_known:
+        yield from keys_without_api(config)
 
 
 def _accepts_the_network(question: Question) -> Iterator[Problem]:
@@ -488,8 +489,7 @@ SPEC_CHECKS: tuple[Check, ...] = (
 FILE_CHECKS: tuple[Check, ...] = (
     _has_a_valid_file,
     _stays_within_resources,
-    _asks_for_a_built_file,
-    _asks_for_what_the_host_has,
+    _asks_for_what_is_there,
     _accepts_the_network,
     _has_users_of_the_pod,
     _resolves_its_secrets,

@@ -1,7 +1,7 @@
 """The shim's configuration: JSON for Caddy, made from the ``shim`` section of the file.
 
 Order of the rules: CORS first (a refused origin, a preflight), then what the agent answers, then
-the paths, then the upstream.
+the paths, then keys and rates (`cloister_operator.enclave.gate`), then the upstream.
 Source: the manual's page on the way in (docs/operator.md, "The shim"); Caddy, "JSON Config
 Structure". Whatever comes from the file stands in matchers and never in a place where Caddy would
 expand placeholders in it.
@@ -13,6 +13,7 @@ from typing import Any
 
 from cloister_crds.config import Shim
 from cloister_operator.enclave.agent import AGENT_DIRECTORY
+from cloister_operator.enclave.gate import ASKED, GATE_SOCKET, gate_routes
 from cloister_operator.enclave.ports import SHIM_PORT
 from cloister_operator.enclave.routing import ALL_PATHS, DOT_SEGMENTS, path_pattern
 from cloister_operator.enclave.shim_tls import tls_app
@@ -27,6 +28,28 @@ _ANY_ORIGIN = "*"
 _NO_HEADERS_YET = "30s"
 _AWAY = "The enclave's agent is starting; ask again in a moment."
 _UPSTREAM_DOWN = (502, 503, 504)
+_ENCODER = {
+    "format": "filter",
+    "wrap": {"format": "json"},
+    "fields": {"request": {"filter": "delete"}},
+}
+"""Nothing that a client sent stands in the shim's log, which the host of the enclave can read."""
+_CLEANED = {
+    "handler": "headers",
+    "request": {
+        "delete": [
+            "*forwarded*",
+            "X-Original-*",
+            "X_Original_*",
+            "X-Rewrite-*",
+            "X_Rewrite_*",
+            "*Real-IP*",
+            "*Real_IP*",
+        ]
+    },
+}
+"""Headers by which servers believe a proxy and which a client must not choose: who asks, for which
+host, and for which path. Some servers read an underscore as a hyphen."""
 
 
 def shim_config(
@@ -39,6 +62,7 @@ def shim_config(
     service: str = "cloister",
     agent: str = AGENT_DIRECTORY,
     storage: str | None = None,
+    gate: str = GATE_SOCKET,
 ) -> dict[str, Any]:
     """Build the configuration.
 
@@ -63,6 +87,8 @@ def shim_config(
     storage
         Where certificates are found (`cloister_operator.enclave.shim_tls`); None = Caddy signs by
         an authority of its own.
+    gate
+        Socket of `guest gate`, for a file that asks for keys or rates.
 
     Returns
     -------
@@ -80,12 +106,14 @@ def shim_config(
             *well_known_routes(service, agent),
             *before,
             *_path_routes(shim.paths),
-            {"handle": [_upstream(f"{upstream}:{shim.upstream_port}")]},
+            *gate_routes(shim, gate),
+            {"handle": [_CLEANED, _upstream(f"{upstream}:{shim.upstream_port}")]},
         ],
         "errors": {"routes": _error_routes(service, agent)},
     }
     return {
         "admin": {"disabled": True, "config": {"persist": False}},
+        "logging": {"logs": {"default": {"encoder": _ENCODER}}},
         "apps": {
             "http": {"servers": {"shim": server}},
             "pki": {"certificate_authorities": {"local": {"install_trust": False}}},
@@ -139,13 +167,17 @@ def _cors_routes(origins: Sequence[str] | None) -> list[dict[str, Any]]:
 
 
 def _path_routes(paths: Sequence[str]) -> list[dict[str, Any]]:
-    """Answer the refusal of every path that is not listed; none when all are."""
-    if ALL_PATHS in paths:
-        return []
-    listed = [{"vars_regexp": {_TARGET: {"pattern": path_pattern(path)}}} for path in paths]
-    escaping = {"vars_regexp": {_TARGET: {"pattern": DOT_SEGMENTS}}}
-    body = _error("Not found.", "invalid_request_error")
-    return [_final([escaping, {"not": listed}], 404, body)]
+    """Answer the refusal of every path that is not listed, and of targets that are no path."""
+    refused = [{"not": [_target("^/")]}]
+    if ALL_PATHS not in paths:
+        listed = [_target(path_pattern(path)) for path in paths]
+        refused = [_target(DOT_SEGMENTS), {"not": listed}]
+    return [_final(refused, 404, _error("Not found.", "invalid_request_error"))]
+
+
+def _target(pattern: str) -> dict[str, Any]:
+    """Match path and query as they were sent."""
+    return {"vars_regexp": {_TARGET: {"pattern": pattern}}}
 
 
 def _upstream(address: str) -> dict[str, Any]:
@@ -168,25 +200,33 @@ def _upstream(address: str) -> dict[str, Any]:
 
 
 def _error_routes(service: str, agent: str) -> list[dict[str, Any]]:
-    """Answer what is said when agent or upstream do not answer, and for anything else."""
+    """Answer what is said when agent, gate or upstream do not answer, and for anything else."""
     away = _error(_AWAY, "server_error")
     early = _error(_AWAY, "server_error", {"status": "pending"}, boot={"stages": []})
+    closed = _error("The request cannot be checked at the moment: try again.", "server_error")
     down = _error("The container does not answer.", "server_error")
     broken = _error("The request could not be handled.", "server_error")
     statuses = " || ".join(f"{{http.error.status_code}} == {each}" for each in _UPSTREAM_DOWN)
     return [
         _final([is_well_known(service)], 503, away),
         _final([booting(agent)], 503, early),
+        _final([ASKED], 503, closed, {"Retry-After": ["1"]}),
         _final([{"expression": statuses}], 502, down),
         _final([], "{http.error.status_code}", broken),
     ]
 
 
-def _final(match: list[dict[str, Any]], status: int | str, body: str | None) -> dict[str, Any]:
+def _final(
+    match: list[dict[str, Any]],
+    status: int | str,
+    body: str | None,
+    headers: dict[str, list[str]] | None = None,
+) -> dict[str, Any]:
     """Answer a route that ends the request."""
     response: dict[str, Any] = {"handler": "static_response", "status_code": str(status)}
     if body is not None:
-        response |= {"body": body, "headers": {"Content-Type": ["application/json"]}}
+        headers = {"Content-Type": ["application/json"], **(headers or {})}
+        response |= {"body": body, "headers": headers}
     route: dict[str, Any] = {"handle": [response], "terminal": True}
     return {"match": match, **route} if match else route
 

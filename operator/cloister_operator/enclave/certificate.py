@@ -57,17 +57,19 @@ def is_signed(plan: EnclavePlan) -> bool:
     return bool(plan.enclave.spec.token_digest) and not declined
 
 
-def api_address(place: ApiPlace) -> dict[str, Any]:
+def api_address(place: ApiPlace, directory: str = CERTIFICATE_DOCUMENT_DIRECTORY) -> dict[str, Any]:
     """Write where the API is, as side-cars read it.
 
     Parameters
     ----------
     place
         Where it is.
+    directory
+        Where the side-car finds the certificates that the API's own must lead to.
     """
     address: dict[str, Any] = {"url": place.url, "connectTo": list(place.addresses)}
     if place.authorities:
-        address["caFile"] = f"{CERTIFICATE_DOCUMENT_DIRECTORY}/{AUTHORITIES_KEY}"
+        address["caFile"] = f"{directory}/{AUTHORITIES_KEY}"
     return address
 
 

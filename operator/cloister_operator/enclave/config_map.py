@@ -19,11 +19,12 @@ from cloister_operator.enclave.certificate import (
     is_signed,
 )
 from cloister_operator.enclave.container_document import container_document, document_key
+from cloister_operator.enclave.gate import GATE_KEY, gate_document
 from cloister_operator.enclave.measurement import measurement_of
 from cloister_operator.enclave.network import NETWORK_KEY, network_document
 from cloister_operator.enclave.plan import BuildSettings, EnclavePlan
 from cloister_operator.enclave.shells import SHELLS_KEY, host_key_route, shells_document
-from cloister_operator.enclave.sidecars import isolates
+from cloister_operator.enclave.sidecars import isolates, needs_gate
 from cloister_operator.enclave.surroundings import Surroundings
 from cloister_operator.enclave.weights import MODELS_KEY, models_document
 
@@ -82,6 +83,9 @@ def build_config_map(
     if is_signed(plan) and surroundings.api is not None:
         documents[CERTIFICATE_KEY] = certificate_document(plan, surroundings.api)
         texts[AUTHORITIES_KEY] = surroundings.api.authorities
+    if needs_gate(plan.config.shim):
+        documents[GATE_KEY] = gate_document(plan, settings, surroundings.api)
+        texts[AUTHORITIES_KEY] = surroundings.api.authorities if surroundings.api else ""
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",

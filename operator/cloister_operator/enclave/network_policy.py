@@ -1,8 +1,8 @@
 """The NetworkPolicy of an organization's enclaves: the fence around their Pods.
 
-In: the shim's port alone. Out: names, and public addresses. It is the second fence; the first is
-the guest's, where a Host isolates containers. A cluster whose network plug-in enforces no
-policies has none: `docs/operator.md` says so.
+In: the shim's port alone. Out: names, public addresses, and Cloister's API. It is the second
+fence; the first is the guest's, where a Host isolates containers. A cluster whose network plug-in
+enforces no policies has none: `docs/operator.md` says so.
 """
 
 from collections.abc import Sequence

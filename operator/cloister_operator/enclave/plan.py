@@ -37,6 +37,10 @@ class BuildSettings:
     """Image of the guest with digest."""
     service: str = "cloister"
     """Name of the mount in the containers."""
+    key_cache_seconds: float = 1.0
+    """Seconds for which an API key that was good is not asked for again."""
+    key_outage_seconds: float = 30.0
+    """Seconds after its last good answer for which a key goes on while the API is away."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from cloister_operator.enclave.container_document import (
     stop_timeout,
 )
 from cloister_operator.enclave.environment import container_environment
+from cloister_operator.enclave.gate import gate_container
 from cloister_operator.enclave.grants import granted, held
 from cloister_operator.enclave.health import readiness_probe
 from cloister_operator.enclave.measurement import annotations, measurement_of
@@ -32,6 +33,7 @@ from cloister_operator.enclave.shim import shim_container
 from cloister_operator.enclave.sidecars import (
     AGENT,
     CERTIFICATE,
+    GATE,
     GUEST,
     INSTALL,
     KEEP,
@@ -41,6 +43,7 @@ from cloister_operator.enclave.sidecars import (
     SSH,
     isolates,
     name_of,
+    needs_gate,
     unprivileged,
 )
 from cloister_operator.enclave.volumes import PodVolumes, pod_volumes
@@ -143,6 +146,8 @@ def _before(
         before.append(certificate_container(plan, settings, volumes.ours[CERTIFICATE]))
     if plan.config.models:
         before.append(models_container(plan, settings, volumes.ours[MODELS]))
+    if needs_gate(plan.config.shim):
+        before.append(gate_container(plan, settings, volumes.ours[GATE]))
     return before
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from cloister_crds.config import ServiceConfig, object_name
+from cloister_crds.config import ServiceConfig, Shim, object_name
 from cloister_crds.kinds.host import Host, NetworkIsolation
 from cloister_operator.enclave.addresses import TARGET_ADDRESS
 from cloister_operator.enclave.ports import SHIM_PORT, SSH_PORT
@@ -17,6 +17,7 @@ from cloister_operator.enclave.surroundings import ApiPlace
 __all__ = [
     "AGENT",
     "CERTIFICATE",
+    "GATE",
     "GUEST",
     "INSTALL",
     "KEEP",
@@ -31,6 +32,7 @@ __all__ = [
     "isolates",
     "name_of",
     "names_of_ours",
+    "needs_gate",
     "unprivileged",
 ]
 
@@ -63,14 +65,16 @@ INSTALL = SideCar("guest-install", 65002)
 MODELS = SideCar("models", 65007)
 """Verifies the model weights, lays them out, and ends."""
 
+GATE = SideCar("gate", 65004)
+"""Checks API keys and rates for the shim, where the file asks for either."""
 SSH = SideCar("ssh", 65006)
 """Lets people into debug enclaves, and is in no other."""
 
-ORDER = (INSTALL, KEEP, NET, AGENT, CERTIFICATE, MODELS, SHIM, SSH)
+ORDER = (INSTALL, KEEP, NET, AGENT, CERTIFICATE, MODELS, GATE, SHIM, SSH)
 """All of them, in the order in which they start; the file's containers start before the shim."""
 
 
-_ASKS_THE_API = (CERTIFICATE,)
+_ASKS_THE_API = (CERTIFICATE, GATE)
 
 
 def name_of(car: SideCar, containers: Iterable[str]) -> str:
@@ -112,6 +116,11 @@ def names_of_ours(containers: Iterable[str]) -> dict[str, SideCar]:
 def isolates(host: Host) -> bool:
     """Tell whether a Host gives each container a network namespace of its own."""
     return host.spec.network_isolation is NetworkIsolation.CONTAINER
+
+
+def needs_gate(shim: Shim) -> bool:
+    """Tell whether a file asks for keys or rates, so that its enclaves have a gate."""
+    return bool(shim.keyed_endpoints) or shim.rate_limit is not None
 
 
 def destinations(config: ServiceConfig, api: ApiPlace | None) -> list[dict[str, Any]]:

@@ -53,7 +53,8 @@ class Surroundings:
     def ranges(self) -> tuple[IPv4Network, ...]:
         """Answer all that the networks of an enclave must not lie in."""
         asked = tuple(IPv4Network(each.address) for each in self.resolvers)
-        return (*map(IPv4Network, self.denied), *asked)
+        api = () if self.api is None else tuple(map(IPv4Network, self.api.addresses))
+        return (*map(IPv4Network, self.denied), *asked, *api)
 
     def upstream(self) -> list[str]:
         """Answer the name servers as ``address:port``."""

@@ -35,6 +35,7 @@ from cloister_operator.enclave.container_document import (
     WIRING_DIRECTORY,
     document_key,
 )
+from cloister_operator.enclave.gate import GATE_CONFIG_DIRECTORY, GATE_DIRECTORY, GATE_KEY
 from cloister_operator.enclave.measurement import node_socket
 from cloister_operator.enclave.network import (
     KEEPER_DIRECTORY,
@@ -53,6 +54,7 @@ from cloister_operator.enclave.shells import (
 from cloister_operator.enclave.sidecars import (
     AGENT,
     CERTIFICATE,
+    GATE,
     INSTALL,
     KEEP,
     MODELS,
@@ -61,6 +63,7 @@ from cloister_operator.enclave.sidecars import (
     SSH,
     SideCar,
     isolates,
+    needs_gate,
 )
 from cloister_operator.enclave.snapshot import TOKEN_KEY
 from cloister_operator.enclave.weights import (
@@ -98,6 +101,8 @@ _SHELLS_VOLUME = "shells"
 _SSH_VOLUME = "ssh"
 _SSH_CONFIG_VOLUME = "ssh-config"
 _PUBLIC_VOLUME = "ssh-public"
+_GATE_CONFIG_VOLUME = "gate-config"
+_GATE_VOLUME = "gate"
 _MOUNT_POINTS = "mount-points"
 _CERTIFICATE_VOLUME = "certificate"
 _CERTIFICATE_DOCUMENT_VOLUME = "certificate-document"
@@ -165,6 +170,8 @@ def pod_volumes(plan: EnclavePlan, service: str) -> PodVolumes:
     _add_agent(result, plan)
     if isolates(plan.host):
         _add_network(result, plan)
+    if needs_gate(plan.config.shim):
+        _add_gate(result, plan)
     _add_shim(result, plan)
     if plan.lets_people_in:
         _add_shells(result, plan)
@@ -382,6 +389,16 @@ def _add_certificate(result: PodVolumes, plan: EnclavePlan) -> None:
         result.mount_ours(
             car, _CERTIFICATE_VOLUME, CERTIFICATE_DIRECTORY, read_only=car is not CERTIFICATE
         )
+
+
+def _add_gate(result: PodVolumes, plan: EnclavePlan) -> None:
+    """Give the gate its document, and a directory for its socket that the shim sees."""
+    keys = [GATE_KEY, AUTHORITIES_KEY]
+    result.volumes.append(_of_config_map(_GATE_CONFIG_VOLUME, plan, keys))
+    result.volumes.append(_memory(_GATE_VOLUME, _SMALL_BYTES))
+    result.mount_ours(GATE, _GATE_CONFIG_VOLUME, GATE_CONFIG_DIRECTORY, read_only=True)
+    result.mount_ours(GATE, _GATE_VOLUME, GATE_DIRECTORY, read_only=False)
+    result.mount_ours(SHIM, _GATE_VOLUME, GATE_DIRECTORY, read_only=True)
 
 
 def _mount(volume: str, path: str, *, read_only: bool, part: str = "") -> dict[str, Any]:

@@ -26,6 +26,7 @@ def operated(
             repository.release("v1", file_text(IMAGE))
             repository.release("no-digest", file_text("registry.invalid/web:latest"))
             repository.release("broken", b"containers: [\n")
+            repository.release("keyed", file_text(IMAGE, shim={"authenticated": True}))
             repository.release("wrong", file_text(IMAGE).replace(b"cpus: 2", b"cpus: 3"))
             repository.tag("empty", repository.commit({"README": b"nothing"}))
             installation.operator().wait_until_it_leads()
@@ -67,6 +68,7 @@ def refused(installation: Installation, name: str) -> tuple[str, str]:
             "NotSupportedYet",
             "spec.autoUpdate",
         ),
+        ({"repo": "acme/web", "tag": "keyed"}, "ApiAddressMissing", "apiAddress"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

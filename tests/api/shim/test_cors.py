@@ -1,8 +1,11 @@
 """What the shim does with requests of browsers, asked of the real Caddy."""
 
+import tempfile
+from pathlib import Path
+
 import pytest
 
-from tests.support.shim import RunningShim
+from tests.support.shim import RunningShim, running_shim
 
 REFUSED = {"error": {"message": "CORS origin not allowed.", "type": "invalid_request_error"}}
 ORIGIN = {"Origin": "https://app.example"}
@@ -76,3 +79,16 @@ def test_every_origin_is_welcome_where_the_file_lists_none(open_shim: RunningShi
     answer = open_shim.ask("/x", headers={"Origin": "https://any.example"})
     assert answer.status == 200
     assert answer.header("Access-Control-Allow-Origin") == "https://any.example"
+
+
+@pytest.mark.parametrize(
+    ("origins", "status"), [(("*",), 200), ((), 403), (("https://a.example",), 403)]
+)
+def test_a_list_of_all_and_an_empty_one(origins: tuple[str, ...], status: int) -> None:
+    with (
+        tempfile.TemporaryDirectory(prefix="shim") as folder,
+        running_shim(Path(folder), origins=origins) as running,
+    ):
+        answer = running.ask("/x", headers={"Origin": "https://any.example"})
+        assert answer.status == status
+        assert running.ask("/x").status == 200

@@ -72,17 +72,54 @@ def test_any_other_path_is_not_found(shim: RunningShim, target: str) -> None:
     assert answer.header("Content-Type") == "application/json"
 
 
+@pytest.mark.parametrize("target", ["*", "x:y", "x:v1/chat"])
+def test_what_is_no_path_is_not_forwarded_when_all_are_listed(
+    open_shim: RunningShim, target: str
+) -> None:
+    before = len(open_shim.upstream.asked)
+    assert open_shim.ask(target).status in (400, 404)
+    open_shim.ask(target, method="OPTIONS")
+    assert len(open_shim.upstream.asked) == before
+
+
 def test_all_paths_go_through_when_all_are_listed(open_shim: RunningShim) -> None:
     for target in ("/", "/a/../b", "/%2e%2e/x", "/deep/er?x"):
         assert open_shim.ask(target).data["target"] == target
 
 
-def test_the_upstream_sees_the_original_host(shim: RunningShim) -> None:
-    told = shim.ask("/exact", headers={"X-Forwarded-Host": "evil", "Forwarded": "host=evil"})
-    headers = told.data["headers"]
+LIES = {
+    "Forwarded": "host=evil",
+    "X-Forwarded-Host": "evil",
+    "X-Forwarded-For": "192.0.2.66",
+    "X-Forwarded-Proto": "evil",
+    "X-Forwarded-Port": "evil",
+    "X-Forwarded-Prefix": "/evil",
+    "X-Forwarded-User": "evil",
+    "X_Forwarded_Host": "evil",
+    "X-Forwarded_For": "evil",
+    "X-Original-URL": "/evil",
+    "X_Original_URL": "/evil",
+    "X-Rewrite-URL": "/evil",
+    "X-Real-IP": "192.0.2.66",
+    "X_Real_IP": "192.0.2.66",
+}
+
+
+def test_the_upstream_sees_the_original_host_and_no_lies(shim: RunningShim) -> None:
+    answer = shim.ask("/exact", headers={**LIES, "X-Own": "kept"}, source="127.0.0.2")
+    headers = answer.data["headers"]
     assert headers["X-Forwarded-Host"] == HOSTNAME
     assert headers["Forwarded"] == f'host="{HOSTNAME}";proto=https'
     assert headers["X-Forwarded-Proto"] == "https"
+    assert headers["X-Forwarded-For"] == "127.0.0.2"
+    assert headers["X-Own"] == "kept"
+    assert "evil" not in str(headers)
+    assert "192.0.2.66" not in str(headers)
+
+
+def test_the_key_of_a_path_that_needs_none_is_the_containers(shim: RunningShim) -> None:
+    answer = shim.ask("/exact", headers={"Authorization": "Basic dTpw"})
+    assert answer.data["headers"]["Authorization"] == "Basic dTpw"
 
 
 def test_an_upstream_that_is_down_is_told() -> None:

@@ -11,7 +11,6 @@ from cloister_crds.config.model import (
     EnvEntry,
     ModelSpec,
     Network,
-    Shim,
 )
 from cloister_crds.kinds.container import Variable
 from cloister_crds.kinds.host import Device, Gpu, Host, ModelStore
@@ -288,32 +287,6 @@ def test_fields_of_spec_without_a_part(fields: dict[str, Any], want: str) -> Non
 def test_fields_of_spec_with_a_part(field: str) -> None:
     debug = field == "disable_confidential"
     assert not_supported_yet(spec_of(promote="abc", gpus=0, debug=debug, **{field: True})) == ()
-
-
-@pytest.mark.parametrize(
-    ("fields", "want"),
-    [
-        (
-            {
-                "shim": Shim(
-                    upstream_port=80, paths=("/",), upstream_container="web", authenticated=True
-                )
-            },
-            "shim.authenticated",
-        ),
-        (
-            {
-                "shim": Shim(
-                    upstream_port=80, paths=("/",), upstream_container="web", rate_limit=1.0
-                )
-            },
-            "shim.rate-limit",
-        ),
-    ],
-)
-def test_fields_of_the_file_without_a_part(fields: dict[str, Any], want: str) -> None:
-    (problem,) = not_supported_yet(config=file_of(**fields))
-    assert (problem.field, problem.code) == (want, "NotSupportedYet")
 
 
 GPUS = organization_of(entitlements=Entitlements(gpu=True), limits=Limits(gpus=(1, 2, 8)))

@@ -6,6 +6,7 @@
 import gzip
 import os
 from base64 import b64decode
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 import yaml
 from typing_extensions import override
 
-from cloister_crds.config import Egress, Network
+from cloister_crds.config import Egress, Network, Shim
 from cloister_crds.kinds import Container
 from cloister_crds.measurement import PUBLISHED
 from cloister_crds.measurement.initdata import ANNOTATION
@@ -24,6 +25,7 @@ from cloister_operator.enclave.pod import build_pod
 from cloister_operator.enclave.service import build_service
 from cloister_operator.enclave.shells import build_shells_service
 from cloister_operator.enclave.snapshot import build_snapshot
+from cloister_operator.enclave.surroundings import ApiPlace
 from tests.support.plans import SETTINGS, SURROUNDINGS, WEB, WORKER, config_of, host_of, plan_of
 
 GOLDENS = Path(__file__).parents[3] / "data" / "operator"
@@ -58,6 +60,18 @@ NETWORKED = config_of(
         "outer": Network(egress=Egress.ALLOWLIST, allow=("api.example.com",)),
     },
 )
+KEYED = config_of(
+    WEB,
+    shim=Shim(
+        upstream_port=8080,
+        paths=("/*",),
+        upstream_container="web",
+        authenticated=True,
+        rate_limit=2.5,
+        rate_burst=5,
+    ),
+)
+API = ApiPlace(url="https://api.example.com:8443", addresses=("10.96.0.80",), authorities="PEM")
 
 
 def rich_host() -> Any:
@@ -104,6 +118,7 @@ def manifests() -> dict[str, dict[str, Any]]:
     small, rich = plan_of(WEB), plan_of(WEB, WORKER, host=rich_host())
     isolated = plan_of(config=NETWORKED, images=IMAGES)
     debug = plan_of(config=NETWORKED, images=IMAGES, debug=True, sshKeys=KEYS)
+    keyed = plan_of(config=KEYED)
     container = Container.read(
         {
             "metadata": {"name": "web.debug", "namespace": "org-acme", "uid": "u-1"},
@@ -114,7 +129,9 @@ def manifests() -> dict[str, dict[str, Any]]:
         "pod-small": build_pod(small, SETTINGS),
         "pod-rich": build_pod(rich, SETTINGS),
         "pod-shells": build_pod(debug, SETTINGS),
+        "pod-keyed": build_pod(keyed, SETTINGS),
         "config-map": build_config_map(small, SETTINGS, SURROUNDINGS),
+        "config-map-keyed": build_config_map(keyed, SETTINGS, replace(SURROUNDINGS, api=API)),
         "config-map-networks": build_config_map(isolated, SETTINGS, SURROUNDINGS),
         "config-map-shells": build_config_map(debug, SETTINGS, SURROUNDINGS),
         **confidential(),
@@ -124,6 +141,7 @@ def manifests() -> dict[str, dict[str, Any]]:
         "service-shells": build_shells_service(container, "acme", "web-abcdefghij-1"),
         "network-policy": build_network_policy("acme", "org-acme"),
         "network-policy-shells": build_shells_policy("acme", "org-acme"),
+        "network-policy-api": build_network_policy("acme", "org-acme", api=API),
     }
 
 

@@ -1,0 +1,296 @@
+"""API keys at the shim: the real Caddy and the real gate, with a stand-in for the API's check."""
+
+import http.client
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.support.gate import RunningGate, running_gate
+from tests.support.http_server import Reply
+from tests.support.key_check import KeyCheck, running_key_check
+from tests.support.shim import HOSTNAME, Answer, RunningShim, running_shim
+from tests.support.waiting import until_sync
+
+ENDPOINTS = (
+    "/v1/chat/completions",
+    "/v1/admin/*",
+    "/files*",
+    "/caf%C3%A9",
+    "/{http.request.host}/(x[*",
+)
+ORIGIN = {"Origin": "https://app.example"}
+
+
+@dataclass(frozen=True)
+class World:
+    """An enclave's way in."""
+
+    shim: RunningShim
+    """Caddy and the upstream."""
+    gate: RunningGate
+    """The gate."""
+    check: KeyCheck
+    """The stand-in."""
+
+    def ask(self, target: str, key: str | None = None, **more: str) -> Answer:
+        """Ask with a key."""
+        headers = {} if key is None else {"Authorization": f"Bearer {key}"}
+        return self.shim.ask(target, headers=headers | more)
+
+
+def _answers() -> dict[str, Reply]:
+    return {
+        "tk_good": Reply(200, b"{}"),
+        "tk_foreign": Reply(403, b'{"error": "internal detail"}'),
+        "tk_capped": Reply(402),
+        "tk_busy": Reply(429, headers={"Retry-After": "7"}),
+    }
+
+
+@pytest.fixture(scope="module")
+def world() -> Iterator[World]:
+    with (
+        tempfile.TemporaryDirectory(prefix="gate") as name,
+        running_key_check(_answers()) as check,
+        running_shim(
+            Path(name),
+            paths=("/*",),
+            origins=("https://app.example",),
+            authenticated=True,
+            authenticated_endpoints=ENDPOINTS,
+        ) as shim,
+        running_gate(Path(name), shim.spec, check.base, cache_seconds=0) as gate,
+    ):
+        yield World(shim, gate, check)
+
+
+@pytest.fixture
+def own() -> Iterator[World]:
+    """Run an enclave's way in for one test, with the usual settings, paths and endpoints."""
+    with (
+        tempfile.TemporaryDirectory(prefix="gate") as name,
+        running_key_check(_answers()) as check,
+        running_shim(Path(name), paths=("/open", "/v1/*"), authenticated=True) as shim,
+        running_gate(Path(name), shim.spec, check.base) as gate,
+    ):
+        yield World(shim, gate, check)
+
+
+@pytest.mark.parametrize(
+    ("key", "status", "kind"),
+    [
+        (None, 401, "invalid_request_error"),
+        ("tk_wrong", 401, "invalid_request_error"),
+        ("tk_foreign", 403, "invalid_request_error"),
+        ("tk_capped", 402, "insufficient_quota"),
+        ("tk_busy", 429, "rate_limit_error"),
+    ],
+)
+def test_each_refusal(world: World, key: str | None, status: int, kind: str) -> None:
+    before = len(world.shim.upstream.asked)
+    answer = world.ask("/v1/chat/completions", key)
+    assert (answer.status, answer.data["error"]["type"]) == (status, kind)
+    assert answer.data["error"]["message"]
+    assert answer.header("Content-Type") == "application/json"
+    assert answer.header("WWW-Authenticate") == ("Bearer" if status == 401 else None)
+    assert answer.header("Retry-After") == ("7" if status == 429 else None)
+    assert b"internal detail" not in answer.body
+    assert len(world.shim.upstream.asked) == before
+
+
+def test_a_good_key_passes_and_the_container_sees_it(world: World) -> None:
+    answer = world.ask("/v1/chat/completions?q=secret", "tk_good")
+    assert answer.status == 200
+    assert answer.data["target"] == "/v1/chat/completions?q=secret"
+    assert answer.data["headers"]["Authorization"] == "Bearer tk_good"
+    assert not [name for name in answer.data["headers"] if name.startswith("X-Gate")]
+    assert world.check.asked[-1] == {
+        "api_key": "tk_good",
+        "domain": HOSTNAME,
+        "requested_host": HOSTNAME,
+        "path": "/v1/chat/completions",
+    }
+
+
+def test_the_check_is_told_the_host_that_was_asked(world: World) -> None:
+    world.ask("/v1/admin/x", "tk_good", Host="own.example:443")
+    told = world.check.asked[-1]
+    assert (told["domain"], told["requested_host"]) == (HOSTNAME, "own.example")
+
+
+def test_clients_cannot_speak_for_the_shim(world: World) -> None:
+    lies = {"X-Gate-Target": "/open", "X-Gate-Host": "x", "X-Gate-Address": "192.0.2.1"}
+    assert world.ask("/v1/admin/x", None, **lies).status == 401
+    world.ask("/v1/admin/x", "tk_good", **lies)
+    told = world.check.asked[-1]
+    assert (told["path"], told["requested_host"]) == ("/v1/admin/x", HOSTNAME)
+
+
+@pytest.mark.parametrize(
+    "target",
+    ["/", "/v1/chat", "/v1/chat/completions2", "/v1/chat/completions/x", "/v1/administrator",
+     "/v2/files", "/filesystem", "/x?p=/files"],
+)  # fmt: skip
+def test_other_paths_need_no_key(world: World, target: str) -> None:
+    before = len(world.check.asked)
+    assert world.ask(target).data["target"] == target
+    assert len(world.check.asked) == before
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "/v1/chat/completions/",
+        "/v1/chat/completions?stream=1",
+        "/V1/Chat/Completions",
+        "/v1/chat/%63ompletions",
+        "/v1%2Fchat%2fcompletions",
+        "/v1%5Cchat\\completions",
+        "//v1//chat///completions",
+        "/./v1/chat/completions",
+        "/v1/chat/x/../completions",
+        "/v1/chat/%2e%2E/chat/completions",
+        "/open/..%2fv1%2fchat%2fcompletions",
+        "/v1;a=b/chat;c/completions;d",
+        "/;x/v1/chat/completions",
+        "/v1/chat/completions%00",
+        "/v1/chat/completions%20",
+        "/v1/chat/completions%3Fx",
+        "/v1/chat/completions%23x",
+        "/v1/chat/completions#x",
+        "/v1/chat/completions.json",
+        "/v1/chat/completions%2F",
+        "/v1/chat/%2563ompletions",
+        "/v1%252Fchat/completions",
+        "/v1/chat%c0%afcompletions",
+        "/v1/admin",
+        "/v1/admin/",
+        "/v1/ADMIN/users",
+        "/v1/admin%2Fusers",
+        "/files",
+        "/files/a",
+        "/Files%2fa",
+        "/caf%c3%a9",
+        "/CAF%C3%A9/",
+        "/{http.request.host}/(x[",
+        "/%7Bhttp.request.host%7D//%28X%5B/y",
+        f"http://{HOSTNAME}/v1/chat/completions",
+        "HTTP://other.example//v1/admin/x",
+    ],
+)
+def test_no_spelling_slips_past_the_check(world: World, target: str) -> None:
+    before = len(world.shim.upstream.asked)
+    assert world.ask(target).status == 401
+    assert len(world.shim.upstream.asked) == before
+
+
+@pytest.mark.parametrize("target", ["*", "x:v1/chat/completions", "x:v1/admin/users"])
+def test_a_target_that_is_no_path_is_not_found(world: World, target: str) -> None:
+    before = len(world.shim.upstream.asked)
+    assert world.ask(target).status in (400, 404)
+    assert len(world.shim.upstream.asked) == before
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "HEAD", "DELETE", "PATCH", "OPTIONS", "BREW"])
+def test_every_method_needs_the_key(world: World, method: str) -> None:
+    assert world.shim.ask("/v1/admin/x", method=method).status == 401
+
+
+@pytest.mark.parametrize(
+    "value", ["", "Bearer", "Basic dTpw", "Bearer a b", "Bearer tk_good,x", "tk_good"]
+)
+def test_what_is_no_key_is_not_asked_for(world: World, value: str) -> None:
+    before = len(world.check.asked)
+    answer = world.shim.ask("/v1/admin/x", headers={"Authorization": value})
+    assert answer.status == 401
+    assert len(world.check.asked) == before
+
+
+def test_cors_comes_before_keys(world: World) -> None:
+    assert world.ask("/v1/admin/x", None, Origin="https://evil.example").status == 403
+    preflight = world.shim.ask("/v1/admin/x", method="OPTIONS", headers=ORIGIN)
+    assert preflight.status == 204
+    refused = world.ask("/v1/admin/x", "tk_wrong", **ORIGIN)
+    assert refused.status == 401
+    assert refused.header("Access-Control-Allow-Origin") == ORIGIN["Origin"]
+    assert world.ask("/v1/admin/x", "tk_good", **ORIGIN).status == 200
+
+
+def test_a_path_that_is_not_listed_is_not_found_with_or_without_a_key(own: World) -> None:
+    assert own.ask("/other").status == 404
+    assert own.ask("/other", "tk_good").status == 404
+    assert own.check.asked == []
+
+
+def test_chat_completions_need_the_key_where_nothing_is_listed(own: World) -> None:
+    assert own.ask("/v1/chat/completions").status == 401
+    assert own.ask("/v1/models").status == 200
+
+
+def test_a_good_answer_is_kept_and_a_refusal_is_not(own: World) -> None:
+    for _ in range(3):
+        assert own.ask("/v1/chat/completions", "tk_capped").status == 402
+    assert own.check.times("tk_capped") == 3
+    own.check.answers["tk_capped"] = Reply(200)
+    assert own.ask("/v1/chat/completions", "tk_capped").status == 200
+    own.check.answers["tk_capped"] = Reply(401)
+    until_sync(
+        lambda: own.ask("/v1/chat/completions", "tk_capped").status == 401,
+        within=30,
+        what="the end of a kept answer",
+    )
+
+
+@pytest.mark.parametrize("broken", [True, False])
+def test_while_the_api_is_away_known_keys_go_on(own: World, *, broken: bool) -> None:
+    assert own.ask("/v1/chat/completions", "tk_good").status == 200
+    if broken:
+        own.check.broken = True
+    else:
+        own.check.stop()
+
+    def it_noticed() -> bool:
+        own.ask("/v1/chat/completions", "tk_new")
+        return "cannot be reached" in own.gate.log
+
+    until_sync(it_noticed, within=60, what="the gate's word about the API")
+    assert own.ask("/v1/chat/completions", "tk_good").status == 200
+    answer = own.ask("/v1/chat/completions", "tk_new")
+    assert (answer.status, answer.data["error"]["type"]) == (503, "server_error")
+    assert answer.header("Retry-After") == "1"
+    assert own.ask("/open").status == 200
+
+
+def test_an_api_that_does_not_answer_is_given_up(own: World) -> None:
+    own.check.go_on.clear()
+    answer = own.ask("/v1/chat/completions", "tk_good")
+    assert (answer.status, answer.data["error"]["type"]) == (503, "server_error")
+
+
+def test_a_dead_gate_closes_what_needs_it_and_nothing_else(own: World) -> None:
+    own.gate.kill()
+    answer = own.ask("/v1/chat/completions", "tk_good", **ORIGIN)
+    assert (answer.status, answer.data["error"]["type"]) == (503, "server_error")
+    assert answer.header("Retry-After") == "1"
+    assert answer.header("Access-Control-Allow-Origin") == ORIGIN["Origin"]
+    assert own.ask("/open").status == 200
+    own.gate.start()
+    assert own.ask("/v1/chat/completions", "tk_good").status == 200
+
+
+def test_an_upstream_that_is_down_is_told_behind_the_gate_too(own: World) -> None:
+    own.shim.upstream.stop()
+    answer = own.ask("/v1/chat/completions", "tk_good")
+    assert (answer.status, answer.data["error"]["type"]) == (502, "server_error")
+
+
+def test_no_log_holds_what_a_client_sent(world: World) -> None:
+    with pytest.raises(http.client.IncompleteRead):
+        world.ask("/cut?word=tk_in_query", "tk_good", Cookie="word=tk_in_cookie")
+    world.ask("/v1/admin/tk_in_path", "tk_other")
+    until_sync(lambda: "aborting with incomplete response" in world.shim.log, what="a line")
+    assert "tk_" not in world.shim.log + world.gate.log
+    assert "/cut" not in world.shim.log

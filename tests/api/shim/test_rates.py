@@ -1,0 +1,97 @@
+"""Rates at the shim: the real Caddy and the real gate."""
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.support.gate import RunningGate, running_gate
+from tests.support.http_server import Reply
+from tests.support.key_check import KeyCheck, running_key_check
+from tests.support.shim import RunningShim, running_shim
+
+LIES = {
+    "X-Forwarded-For": "192.0.2.9",
+    "X-Real-IP": "192.0.2.9",
+    "Forwarded": "for=192.0.2.9",
+    "X-Gate-Address": "192.0.2.9",
+    "CF-Connecting-IP": "192.0.2.9",
+}
+SLOW = 0.001
+"""A rate so low that a test sees its burst alone."""
+
+
+@contextmanager
+def limited(**fields: Any) -> Iterator[tuple[RunningShim, RunningGate, KeyCheck]]:
+    """Run a way in with a rate."""
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rate")))
+        good = {name: Reply(200) for name in ("tk_a", "tk_b")}
+        check = stack.enter_context(running_key_check(good))
+        shim = stack.enter_context(running_shim(folder, **fields))
+        api = check.base if shim.spec.authenticated else None
+        gate = stack.enter_context(running_gate(folder, shim.spec, api))
+        yield shim, gate, check
+
+
+def test_a_rate_is_for_each_address_of_a_connection() -> None:
+    with limited(rate_limit=SLOW, rate_burst=3) as (shim, _, _):
+        asked = [shim.ask("/x", source="127.0.0.2", headers=LIES) for _ in range(4)]
+        assert [each.status for each in asked] == [200, 200, 200, 429]
+        refused = asked[-1]
+        assert refused.data["error"]["type"] == "rate_limit_error"
+        assert 1 / SLOW - 120 < int(refused.header("Retry-After") or 0) <= 1 / SLOW
+        assert len(shim.upstream.asked) == 3
+        assert shim.ask("/x", source="127.0.0.3").status == 200
+        told = {"X-Forwarded-For": "127.0.0.3"}
+        assert shim.ask("/x", source="127.0.0.2", headers=told).status == 429
+
+
+def test_without_a_burst_it_is_one() -> None:
+    with limited(rate_limit=SLOW) as (shim, _, _):
+        assert [shim.ask("/x", source="127.0.0.2").status for _ in range(2)] == [200, 429]
+
+
+def test_what_the_shim_answers_itself_does_not_count() -> None:
+    with limited(rate_limit=SLOW, paths=("/x",)) as (shim, _, _):
+        for _ in range(3):
+            assert shim.ask("/other", source="127.0.0.2").status == 404
+            preflight = shim.ask(
+                "/x", method="OPTIONS", source="127.0.0.2", headers={"Origin": "https://a.example"}
+            )
+            assert preflight.status == 204
+        assert shim.ask("/x", source="127.0.0.2").status == 200
+
+
+def test_a_key_has_a_rate_of_its_own() -> None:
+    fields = {"authenticated": True, "authenticated_endpoints": ("/keyed",)}
+    with limited(rate_limit=SLOW, rate_burst=2, **fields) as (shim, _, _):
+
+        def ask(key: str, source: str, target: str = "/keyed") -> int:
+            headers = {"Authorization": f"Bearer {key}"}
+            return shim.ask(target, source=source, headers=headers).status
+
+        assert [ask("tk_a", f"127.0.0.{host}") for host in (2, 3, 4)] == [200, 200, 429]
+        assert ask("tk_b", "127.0.0.2") == 200
+        assert [ask(f"tk_{word}", "127.0.0.5") for word in "xyz"] == [401, 401, 429]
+        open_paths = [ask(f"tk_{word}", "127.0.0.6", "/open") for word in "xyz"]
+        assert open_paths == [200, 200, 429]
+
+
+def test_guessing_beyond_the_rate_does_not_reach_the_api() -> None:
+    with limited(rate_limit=SLOW, authenticated=True) as (shim, _, check):
+        for number in range(5):
+            headers = {"Authorization": f"Bearer tk_guess{number}"}
+            shim.ask("/v1/chat/completions", source="127.0.0.2", headers=headers)
+        assert len(check.asked) == 1
+
+
+def test_a_dead_gate_closes_all_paths_of_a_file_with_a_rate() -> None:
+    with limited(rate_limit=100.0, paths=("/x",)) as (shim, gate, _):
+        assert shim.ask("/x").status == 200
+        gate.kill()
+        assert shim.ask("/x").status == 503
+        assert shim.ask("/other").status == 404
+        gate.start()
+        assert shim.ask("/x").status == 200

@@ -1,0 +1,194 @@
+"""API keys and rates of enclaves on a real node, with a stand-in for the API's key check.
+
+The stand-in listens where Pods reach this machine, with a certificate of a private authority: the
+way of an API outside of the cluster.
+"""
+
+import contextlib
+import os
+import signal
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dev.cluster import Cluster
+from tests.support.certificates import certificate
+from tests.support.http_server import Reply
+from tests.support.key_check import KeyCheck, running_key_check
+from tests.support.operator import Installation, turn
+from tests.support.pages import PageServices, page_file
+from tests.support.waiting import until_sync
+
+pytestmark = pytest.mark.node
+
+KEYED = {"authenticated": True, "authenticated-endpoints": ["/keyed/*"], "paths": ["/", "/keyed/*"]}
+PAGE = "mkdir -p /tmp/w/keyed && echo open > /tmp/w/index.html && echo in > /tmp/w/keyed/index.html"
+SERVE = {"command": ["sh", "-c", f"{PAGE} && exec httpd -f -p 8080 -h /tmp/w"]}
+
+
+@dataclass(frozen=True)
+class World:
+    """An installation whose enclaves know the API."""
+
+    installation: Installation
+    """The operator on the cluster."""
+    pages: PageServices
+    """Images and visits."""
+    check: KeyCheck
+    """The stand-in."""
+
+    def status(self, name: str, path: str, key: str | None = None) -> int:
+        """Answer the status of a visit; 0 = nobody answers."""
+        headers = {} if key is None else {"Authorization": f"Bearer {key}"}
+        page = self.pages.visit(self.installation, name, path, headers=headers)
+        return 0 if page is None else page.status
+
+    def wait_for_status(self, name: str, path: str, key: str | None, wanted: int) -> None:
+        """Wait until a visit has a status."""
+        until_sync(
+            lambda: self.status(name, path, key) == wanted,
+            within=90,
+            what=f"{wanted} at {path}",
+        )
+
+    def pod(self, name: str) -> dict[str, Any]:
+        """Answer the Pod of a Container that serves."""
+        enclave = self.installation.wait_for(name, "Ready").status.active_enclave
+        pods = self.installation.objects("pods")
+        return next(pod for pod in pods if pod["metadata"]["name"] == enclave)
+
+
+@pytest.fixture(scope="module")
+def world(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    pages = PageServices(cluster)
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="gate")))
+        made = certificate(folder, cluster.host_address)
+        check = stack.enter_context(
+            running_key_check(
+                {"tk_good": Reply(200), "tk_capped": Reply(402)},
+                tls=made.server(),
+                address=cluster.host_address,
+            )
+        )
+        assert check.served is not None
+        settings = {
+            "apiAddress": f"https://{cluster.host_address}:{check.served.port}",
+            "apiAuthorities": str(made.file),
+        }
+        stack.enter_context(turn(cluster.name))
+        installed = Installation(
+            cluster, tmp_path_factory.mktemp("installation"), pages.settings | settings
+        )
+        stack.callback(installed.end)
+        installed.prepare()
+        installed.create_organization()
+        repository = installed.repository("acme/web")
+        files: dict[str, dict[str, Any]] = {
+            "v1.0.0": KEYED,
+            "v2.0.0": {"rate-limit": 0.001, "rate-burst": 5},
+            "v3.0.0": {"rate-burst": 5},
+        }
+        for tag, shim in files.items():
+            repository.release(tag, page_file(pages.web, "", shim=shim, **SERVE))
+        installed.operator().wait_until_it_leads()
+        yield World(installed, pages, check)
+
+
+def test_keys_are_checked_and_nobody_else_reaches_the_api(world: World) -> None:
+    world.installation.create_container("keyed", repo="acme/web", tag="v1.0.0")
+    pod = world.pod("keyed")
+    world.wait_for_status("keyed", "/", None, 200)
+    assert world.status("keyed", "/keyed/") == 401
+    assert world.status("keyed", "/keyed/", "tk_wrong") == 401
+    assert world.status("keyed", "/keyed/", "tk_capped") == 402
+    assert world.status("keyed", "/keyed/", "tk_good") == 200
+    assert world.status("keyed", "/Keyed%2f", None) == 404
+    container = world.installation.container("keyed")
+    assert container is not None
+    domain = container.status.domain
+    told = {"api_key": "tk_good", "domain": domain, "requested_host": domain, "path": "/keyed/"}
+    assert told in world.check.asked
+    (gate,) = [each for each in pod["spec"]["initContainers"] if each["name"] == "gate"]
+    assert gate["securityContext"]["runAsUser"] == 65004
+    assert gate["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    _cannot_connect(world, pod)
+
+
+def _cannot_connect(world: World, pod: dict[str, Any]) -> None:
+    """Try the API's address from the container of the file, as its user and in its network."""
+    assert world.check.served is not None
+    address = f"{world.installation.cluster.host_address} {world.check.served.port}"
+    script = f"nc -w 3 {address} </dev/null && echo open || echo closed"
+    place = ("-n", world.installation.namespace, pod["metadata"]["name"], "-c", "web")
+    said = world.installation.kubectl("exec", *place, "--", "sh", "-c", script)
+    assert said.strip() == "closed"
+
+
+def test_a_rate_holds_for_the_caller(world: World) -> None:
+    world.installation.create_container("rated", repo="acme/web", tag="v2.0.0")
+    world.pod("rated")
+    seen = []
+
+    def limited() -> bool:
+        seen.append(world.status("rated", "/"))
+        return seen[-1] == 429
+
+    until_sync(limited, within=90, what="the limit")
+    assert seen.count(200) == 5
+
+
+def test_a_file_that_asks_for_neither_has_no_gate(world: World) -> None:
+    world.installation.create_container("bare", repo="acme/web", tag="v3.0.0")
+    pod = world.pod("bare")
+    assert "gate" not in [each["name"] for each in pod["spec"]["initContainers"]]
+    world.wait_for_status("bare", "/", None, 200)
+
+
+def test_a_killed_gate_comes_back_and_open_paths_stay(world: World) -> None:
+    world.installation.create_container("killed", repo="acme/web", tag="v1.0.0")
+    pod = world.pod("killed")
+    world.wait_for_status("killed", "/keyed/", "tk_good", 200)
+    os.kill(_gate_process(pod), signal.SIGKILL)
+    assert world.status("killed", "/") == 200
+    world.wait_for_status("killed", "/keyed/", "tk_good", 200)
+
+    def restarted() -> bool:
+        assert world.status("killed", "/") == 200
+        states = world.pod("killed")["status"]["initContainerStatuses"]
+        counts = {each["name"]: each["restartCount"] for each in states}
+        return bool(counts["gate"] == 1 and counts["net"] == 0)
+
+    until_sync(restarted, within=90, what="a second gate")
+    world.wait_for_status("killed", "/keyed/", "tk_wrong", 401)
+
+
+def _gate_process(pod: dict[str, Any]) -> int:
+    """Find the gate of a Pod among the processes of this machine."""
+    uid = pod["metadata"]["uid"]
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            command = (folder / "cmdline").read_bytes().split(b"\0")
+            groups = (folder / "cgroup").read_text().replace("_", "-")
+            if command[:2] == [b"/guest", b"gate"] and uid in groups:
+                return int(folder.name)
+    raise AssertionError("the Pod has no gate")
+
+
+def test_while_the_api_is_away_known_keys_go_on(world: World) -> None:
+    world.installation.create_container("outage", repo="acme/web", tag="v1.0.0")
+    world.pod("outage")
+    world.wait_for_status("outage", "/keyed/", "tk_good", 200)
+    world.check.broken = True
+    try:
+        world.wait_for_status("outage", "/keyed/", "tk_new", 503)
+        assert world.status("outage", "/keyed/", "tk_good") == 200
+        assert world.status("outage", "/") == 200
+        world.wait_for_status("outage", "/keyed/", "tk_good", 503)
+    finally:
+        world.check.broken = False
+    world.wait_for_status("outage", "/keyed/", "tk_good", 200)

@@ -1,0 +1,155 @@
+"""The container behind a shim: a server that tells what it was asked."""
+
+import json
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from typing_extensions import override
+
+__all__ = ["BLOCK", "Upstream"]
+
+BLOCK = 1 << 20
+"""Bytes of a piece of a large body."""
+
+
+@dataclass
+class Upstream:
+    """A server that tells what it was asked."""
+
+    headers: dict[str, str] = field(default_factory=dict)
+    """Headers that it adds to each answer."""
+    go_on: threading.Event = field(default_factory=threading.Event)
+    """What a stream waits for after its first event."""
+    received: int = 0
+    """Bytes of the body of the POST that it reads, or read last."""
+    asked: list[str] = field(default_factory=list)
+    """Targets of all requests that reached it, in order."""
+    server: ThreadingHTTPServer | None = None
+    """The server while it runs."""
+
+    @property
+    def port(self) -> int:
+        """Port that it listens on."""
+        assert self.server is not None
+        return int(self.server.server_address[1])
+
+    def start(self) -> None:
+        """Begin to answer on a free port of the loopback."""
+        handler = type("Handler", (_Handler,), {"upstream": self})
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        self.server.daemon_threads = True
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def stop(self) -> None:
+        """Stop answering and free the port; harmless when done before."""
+        self.go_on.set()
+        if self.server is not None:
+            self.server.shutdown()
+            self.server.server_close()
+            self.server = None
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """Answers every request with what it was."""
+
+    protocol_version = "HTTP/1.1"
+    upstream: Upstream
+
+    @override
+    def parse_request(self) -> bool:
+        """Note the target."""
+        read = super().parse_request()
+        if read:
+            self.upstream.asked.append(self.path)
+        return read
+
+    def do_GET(self) -> None:
+        """Answer, stream, or switch protocols."""
+        if self.headers.get("Upgrade", "").lower() == "websocket":
+            self._echo()
+        elif self.path.startswith("/stream"):
+            self._stream()
+        elif self.path.startswith("/many/"):
+            self._many()
+        elif self.path.startswith("/cut"):
+            self.close_connection = True
+            self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf")
+        else:
+            self._tell()
+
+    def do_OPTIONS(self) -> None:
+        """Answer."""
+        self._tell()
+
+    def do_POST(self) -> None:
+        """Read what comes, count it, and tell."""
+        self.upstream.received = 0
+        for piece in self._pieces():
+            self.upstream.received += len(piece)
+        self._tell()
+
+    def _pieces(self) -> Iterator[bytes]:
+        """Read the body piece by piece, in chunks or by its length."""
+        if self.headers.get("Transfer-Encoding", "").lower() == "chunked":
+            while size := int(self.rfile.readline(), 16):
+                yield self.rfile.read(size)
+                self.rfile.readline()
+            self.rfile.readline()
+            return
+        left = int(self.headers.get("Content-Length", 0))
+        while left:
+            piece = self.rfile.read1(min(left, BLOCK))
+            if not piece:
+                return
+            left -= len(piece)
+            yield piece
+
+    def _many(self) -> None:
+        """Answer as many bytes as the path's last part says."""
+        left = int(self.path.rsplit("/", 1)[1])
+        self.send_response(200)
+        self.send_header("Content-Length", str(left))
+        self.end_headers()
+        while left:
+            left -= self.wfile.write(bytes(min(left, BLOCK)))
+
+    def _tell(self) -> None:
+        told = {
+            "method": self.command,
+            "target": self.path,
+            "headers": dict(self.headers),
+            "received": self.upstream.received,
+        }
+        body = json.dumps(told).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        for name, value in self.upstream.headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def _stream(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.send_header("Connection", "close")
+        self.end_headers()
+        self.wfile.write(b"data: first\n\n")
+        self.wfile.flush()
+        self.upstream.go_on.wait(30)
+        self.wfile.write(b"data: second\n\n")
+        self.close_connection = True
+
+    def _echo(self) -> None:
+        self.send_response(101)
+        self.send_header("Upgrade", "websocket")
+        self.send_header("Connection", "Upgrade")
+        self.end_headers()
+        self.wfile.write(self.rfile.read(4))
+        self.close_connection = True
+
+    @override
+    def log_message(self, format: str, *args: Any) -> None:
+        """Log nothing."""

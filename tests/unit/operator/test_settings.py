@@ -1,0 +1,48 @@
+"""The operator's settings for API keys in enclaves."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from cloister_operator.settings import OperatorSettings, SettingsError, read_settings
+
+DIGEST = "sha256:" + "0" * 64
+LEAST = {
+    "containersDomain": "containers.example.com",
+    "shimImage": f"registry.example/shim@{DIGEST}",
+    "guestImage": f"registry.example/guest@{DIGEST}",
+    "sources": {"kind": "git", "base": "/srv/git"},
+}
+
+
+def settings(folder: Path, **more: Any) -> OperatorSettings:
+    """Read settings from a file."""
+    path = folder / "operator.yaml"
+    path.write_text(yaml.safe_dump(LEAST | more))
+    return read_settings(path)
+
+
+@pytest.mark.parametrize("more", [{}, {"apiAddress": "https://api.example.com"}])
+def test_whether_enclaves_know_the_api(tmp_path: Path, more: dict[str, Any]) -> None:
+    assert settings(tmp_path, **more).decision().api_known is bool(more)
+
+
+def test_how_long_keys_are_remembered(tmp_path: Path) -> None:
+    usual = settings(tmp_path).build()
+    assert (usual.key_cache_seconds, usual.key_outage_seconds) == (1, 30)
+    other = settings(tmp_path, keyCacheSeconds=0, keyOutageSeconds=5).build()
+    assert (other.key_cache_seconds, other.key_outage_seconds) == (0, 5)
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"keyCacheSeconds": 61}, "less than or equal to 60"),
+        ({"keyOutageSeconds": -1}, "greater than or equal to 0"),
+    ],
+)
+def test_what_cannot_be_used_is_named(tmp_path: Path, more: dict[str, Any], words: str) -> None:
+    with pytest.raises(SettingsError, match=words):
+        settings(tmp_path, **more)
