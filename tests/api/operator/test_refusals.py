@@ -64,9 +64,9 @@ def refused(installation: Installation, name: str) -> tuple[str, str]:
         ({"repo": "acme/web", "tag": "v1", "host": "nowhere"}, "HostNotFound", "nowhere"),
         ({"repo": "acme/web", "tag": "v1", "commit": "0" * 40}, "TagMoved", "v1"),
         (
-            {"repo": "acme/web", "tag": "v1", "autoUpdate": True},
+            {"repo": "acme/web", "tag": "v1", "replaces": "another"},
             "NotSupportedYet",
-            "spec.autoUpdate",
+            "spec.replaces",
         ),
         ({"repo": "acme/web", "tag": "keyed"}, "ApiAddressMissing", "apiAddress"),
     ],
