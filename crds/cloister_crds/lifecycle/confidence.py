@@ -7,13 +7,14 @@ on it verifies that evidence; the condition is for the administrator (docs/measu
 
 from collections.abc import Iterator
 
+from cloister_crds.config.model import ServiceConfig, TlsMode
 from cloister_crds.kinds.container import ContainerSpec
 from cloister_crds.kinds.host import TEE, Host, TEEUnit
 from cloister_crds.lifecycle.conditions import Finding
 from cloister_crds.measurement.enclave import POLICY_FILE
 from cloister_crds.problems import Problem
 
-__all__ = ["confidence", "tee_problems"]
+__all__ = ["confidence", "key_problems", "tee_problems"]
 
 
 def confidence(
@@ -89,6 +90,33 @@ def tee_problems(spec: ContainerSpec, host: Host) -> Iterator[Problem]:
             f"On Host {host.metadata.name} the nodes are the confidential machines, so "
             f"{host.spec.tee} cannot be switched off for one enclave; leave "
             "spec.disableConfidential out, or name a Host without TEE.",
+        )
+
+
+def key_problems(
+    spec: ContainerSpec, host: Host | None, config: ServiceConfig | None
+) -> Iterator[Problem]:
+    """Tell whether a file keeps its TLS key out of the evidence.
+
+    Parameters
+    ----------
+    spec
+        Spec of the Container.
+    host
+        The Host that it would run on; None = not known.
+    config
+        The parsed file; None = not known.
+    """
+    if host is None or config is None:
+        return
+    if host.spec.tee is TEE.NONE or spec.disable_confidential:
+        return
+    if config.shim.tls_mode is TlsMode.SELF_SIGNED:
+        yield Problem(
+            "shim.tls-mode",
+            "KeyNotBound",
+            "shim.tls-mode: self-signed leaves the TLS key out of the evidence of Host "
+            f"{host.metadata.name}, which has tee {host.spec.tee}; leave tls-mode out.",
         )
 
 

@@ -18,7 +18,7 @@ from cloister_crds.kinds.secret import Secret
 from cloister_crds.kinds.sshkey import SSHKey
 from cloister_crds.lifecycle.bindings import bind, named_secrets
 from cloister_crds.lifecycle.conditions import condition
-from cloister_crds.lifecycle.confidence import tee_problems
+from cloister_crds.lifecycle.confidence import key_problems, tee_problems
 from cloister_crds.lifecycle.domains import domain_named
 from cloister_crds.lifecycle.gpus import gpu_count
 from cloister_crds.lifecycle.hosting import maps_users, pick_host, profile, trouble
@@ -218,7 +218,7 @@ def _is_entitled(question: Question) -> Iterator[Problem]:
 
 
 def _asks_for_what_is_built(question: Question) -> Iterator[Problem]:
-    yield from not_supported_yet(question.spec, host=question.host)
+    yield from not_supported_yet(question.spec)
 
 
 def _has_a_host(question: Question) -> Iterator[Problem]:
@@ -242,13 +242,13 @@ def _has_a_host(question: Question) -> Iterator[Problem]:
 
 def _has_a_ready_host(question: Question) -> Iterator[Problem]:
     host = question.host
-    if host is None or not_supported_yet(host=host):
+    if host is None:
         return
     found = trouble(host)
     if found is not None:
         yield Problem(
             "spec.host",
-            "NotSupportedYet" if found.reason == "NotSupportedYet" else "HostNotReady",
+            "HostNotReady",
             f"Host {host.metadata.name} is not ready: {found.message or found.reason}",
         )
 
@@ -491,6 +491,7 @@ FILE_CHECKS: tuple[Check, ...] = (
     _stays_within_resources,
     _asks_for_what_is_there,
     _accepts_the_network,
+    lambda question: key_problems(question.spec, question.host, question.config),
     _has_users_of_the_pod,
     _resolves_its_secrets,
     _uses_its_variables,

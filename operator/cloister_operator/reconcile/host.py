@@ -5,10 +5,9 @@ from datetime import timedelta
 from cloister_clients.kube import KindRef, NotFound
 from cloister_clients.kube.kinds import NODE
 from cloister_crds.kinds import Host
-from cloister_crds.kinds.host import HostCapacity
+from cloister_crds.kinds.host import TEE, HostCapacity
 from cloister_crds.kinds.meta import PAUSED_ANNOTATION
 from cloister_crds.lifecycle.conditions import Finding, merge
-from cloister_crds.lifecycle.supported import not_supported_yet
 from cloister_operator.context import ProcessContext
 from cloister_operator.enclave.sidecars import isolates
 from cloister_operator.enclave.surroundings import Surroundings
@@ -49,6 +48,8 @@ async def reconcile_host(context: ProcessContext, key: Key) -> Result:
     generation = host.metadata.generation
     finding = await _missing_class(context, host)
     if finding is None:
+        finding = _unbound(host, signed=context.settings.signed_certificates)
+    if finding is None:
         finding = _finding(host, nodes, await context.surroundings.read())
     status = host.status.model_copy(
         update={
@@ -85,16 +86,24 @@ async def _missing_class(context: ProcessContext, host: Host) -> Finding | None:
     return None
 
 
+def _unbound(host: Host, *, signed: bool) -> Finding | None:
+    """Say that evidence would bind no key: a Host with a TEE needs keys that are made inside."""
+    if host.spec.tee is TEE.NONE or signed:
+        return None
+    message = (
+        f"The Host has tee {host.spec.tee}, whose evidence binds the TLS key of each enclave; that "
+        "key is made inside only when the API has certificates signed. Set apiAddress and "
+        "signedCertificates of the operator."
+    )
+    return Finding("Ready", status=False, reason="KeyNotBound", message=message)
+
+
 def _finding(host: Host, nodes: int, surroundings: Surroundings) -> Finding:
     """Say whether enclaves can run on a Host.
 
     Without a node that fits they wait, which the condition tells; it does not refuse them, since
     a node may be made for them.
     """
-    refused = not_supported_yet(host=host)
-    if refused:
-        message = " ".join(each.message for each in refused)
-        return Finding("Ready", status=False, reason="NotSupportedYet", message=message)
     if isolates(host) and not surroundings.resolvers:
         message = (
             "No name server for enclaves is known: set enclaveNetwork.resolvers of the operator, "

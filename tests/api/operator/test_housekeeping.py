@@ -87,14 +87,14 @@ def test_another_namespace_is_left_alone(operated: Installation, which: str, rea
             operated.kubectl("delete", "namespace", namespace, "--wait=false")
 
 
-def test_a_host_that_needs_the_guest_says_so(operated: Installation) -> None:
+def test_a_host_whose_evidence_would_bind_no_key_says_so(operated: Installation) -> None:
     name = f"{operated.slug}-tee"
-    spec = {"tee": "SNP", "teeUnit": "Pod", "runtimeClassName": "kata-qemu-snp"}
+    spec = {"tee": "SNP", "teeUnit": "Node", "attestationService": "unix:///run/aa.sock"}
     operated.apply(manifest("Host", name, {**spec, "networkIsolation": "Pod"}))
     try:
         ready = ready_of(operated, "hosts.cloister.dev", name)
-        assert (ready["status"], ready["reason"]) == ("False", "NotSupportedYet")
-        assert "tee" in ready["message"]
+        assert (ready["status"], ready["reason"]) == ("False", "KeyNotBound")
+        assert "signedCertificates" in ready["message"]
     finally:
         operated.kubectl("delete", f"host/{name}")
 

@@ -11,6 +11,8 @@ from cloister_crds.config.model import (
     EnvEntry,
     ModelSpec,
     Network,
+    Shim,
+    TlsMode,
 )
 from cloister_crds.kinds.container import Variable
 from cloister_crds.kinds.host import Device, Gpu, Host, ModelStore
@@ -116,11 +118,10 @@ WRONG_SPECS: dict[str, tuple[dict[str, Any], tuple[str, str]]] = {
         {"hosts": (unready(host_of(), "NoNodes"),)},
         ("spec.host", "HostNotReady"),
     ),
-    "host not supported": (
-        {"hosts": (unready(host_of(), "NotSupportedYet"),)},
-        ("spec.host", "NotSupportedYet"),
+    "host that binds no key": (
+        {"hosts": (unready(host_of(**CONFIDENTIAL), "KeyNotBound"),)},
+        ("spec.host", "HostNotReady"),
     ),
-    "host with a tee": ({"hosts": (host_of(**CONFIDENTIAL),)}, ("host.tee", "NotSupportedYet")),
     "secret that is not there": (
         {"spec": spec_of(secrets=("NOPE",))},
         ("spec.secrets[0]", "SecretNotFound"),
@@ -271,22 +272,29 @@ def test_all_errors_come_at_once() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("fields", "want"),
-    [
-        ({"replaces": "old"}, "spec.replaces"),
-    ],
-)
-def test_fields_of_spec_without_a_part(fields: dict[str, Any], want: str) -> None:
-    (problem,) = not_supported_yet(spec_of(**fields))
-    assert (problem.field, problem.code) == (want, "NotSupportedYet")
-    assert problem.message.startswith(f"{want}: ")
+def test_fields_of_spec_without_a_part() -> None:
+    (problem,) = not_supported_yet(spec_of(replaces="old"))
+    assert (problem.field, problem.code) == ("spec.replaces", "NotSupportedYet")
+    assert problem.message.startswith("spec.replaces: ")
 
 
 @pytest.mark.parametrize("field", ["auto_update", "staging", "disable_confidential"])
 def test_fields_of_spec_with_a_part(field: str) -> None:
     debug = field == "disable_confidential"
-    assert not_supported_yet(spec_of(promote="abc", gpus=0, debug=debug, **{field: True})) == ()
+    spec = spec_of(promote="abc", gpus=0, debug=debug, **{field: True})
+    assert list(not_supported_yet(spec)) == []
+
+
+def test_a_file_that_leaves_its_key_out_of_the_evidence_is_refused() -> None:
+    own = Shim(
+        upstream_port=80, paths=("/",), upstream_container="web", tls_mode=TlsMode.SELF_SIGNED
+    )
+    refused = ("shim.tls-mode", "KeyNotBound")
+    release, hosts = release_of(file_of(shim=own)), (host_of(**CONFIDENTIAL),)
+    assert refused not in found(ask(release=release))
+    assert refused in found(ask(release=release, hosts=hosts))
+    without = spec_of(debug=True, disable_confidential=True)
+    assert refused not in found(ask(release=release, hosts=hosts, spec=without))
 
 
 GPUS = organization_of(entitlements=Entitlements(gpu=True), limits=Limits(gpus=(1, 2, 8)))
