@@ -418,7 +418,7 @@ def facade_settings(
         "sources": {"kind": "git", "base": str(folder / "repositories")},
         "registry": {"allowPrivate": [host], "plainHttp": [host]},
         "gitopsManagers": ["kustomize-controller"],
-        "webhooks": {"releaseSecretFile": "release-webhooks"},
+        "webhooks": {"releaseSecretFile": str(folder / "release-webhooks")},
     }
     (folder / "release-webhooks").write_text(WEBHOOK_SECRET)
     path = folder / "api.yml"

@@ -58,7 +58,11 @@ def test_a_namespace_is_made_and_fenced(operated: Installation) -> None:
         assert namespace["metadata"]["labels"]["cloister.dev/organization"] == slug
         policies = operated.objects("networkpolicies", every=True)
         mine = [each for each in policies if each["metadata"]["namespace"] == f"ns-{slug}"]
-        assert [each["metadata"]["name"] for each in mine] == ["cloister-enclaves"]
+        names = [each["metadata"]["name"] for each in mine]
+        assert names == ["cloister-enclaves", "cloister-shells"]
+        budgets = operated.objects("poddisruptionbudgets", every=True)
+        (budget,) = (each for each in budgets if each["metadata"]["namespace"] == f"ns-{slug}")
+        assert budget["spec"]["minAvailable"] == 2**31 - 1
     finally:
         operated.kubectl("delete", f"organization/{slug}", f"namespace/ns-{slug}", "--wait=false")
 
