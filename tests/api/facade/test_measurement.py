@@ -40,14 +40,22 @@ def measurement(world: World, host: HostSpec, *, debug: bool = False) -> Measure
     )
 
 
-async def serve(world: World, container: str, data: dict[str, str]) -> None:
-    """Make what serves, with its ConfigMap, as the operator does; no operator runs here."""
+async def seen(world: World, container: str) -> dict[str, str]:
+    """Answer the header that makes a read show a container as it is now."""
+    item = await world.container(container)
+    assert item is not None
+    return {"X-Consistency-Token": item["metadata"]["resourceVersion"]}
+
+
+async def serve(world: World, container: str, data: dict[str, str]) -> dict[str, str]:
+    """Make what serves, with its ConfigMap, as the operator does, and answer how to read it."""
     name = await world.enclave(container)
     owner = Enclave.read(await world.kube.get(of(Enclave), name, world.namespace))
     metadata = {"name": config_map_name(name), "ownerReferences": [owner.owner_reference()]}
     body = {"metadata": metadata, "immutable": True, "data": data}
     await world.kube.create(CONFIG_MAP, body, world.namespace)
     await world.report(container, phase="ready", activeEnclave=name)
+    return await seen(world, container)
 
 
 async def created(client: httpx.AsyncClient, world: World, name: str, **more: bool) -> str:
@@ -61,8 +69,8 @@ async def test_the_published_bytes_and_their_digests(facade: Facade, world: Worl
     found = measurement(world, SNP)
     async with facade.client(world.key) as client:
         path = await created(client, world, "web")
-        await serve(world, "web", {"shim.json": "{}", **entries(found)})
-        answer = await client.get(path)
+        now = await serve(world, "web", {"shim.json": "{}", **entries(found)})
+        answer = await client.get(path, headers=now)
     assert answer.status_code == 200, answer.text
     shown = answer.json()
     assert found.initdata is not None
@@ -89,8 +97,9 @@ async def test_a_debug_container_is_another(facade: Facade, world: World) -> Non
             await created(client, world, "web", debug=True),
         )
         await serve(world, "web", entries(measurement(world, plain)))
-        await serve(world, "web.debug", entries(measurement(world, plain, debug=True)))
-        answers = [(await client.get(path)).json() for path in (production, debug)]
+        now = await serve(world, "web.debug", entries(measurement(world, plain, debug=True)))
+        paths = (production, debug)
+        answers = [(await client.get(path, headers=now)).json() for path in paths]
     assert [each["document"]["debug"] for each in answers] == [False, True]
     assert answers[0]["digest"] != answers[1]["digest"]
     assert all("initdata" not in each for each in answers)
@@ -101,9 +110,9 @@ async def test_without_one_that_serves_there_is_none(facade: Facade, world: Worl
         path = await created(client, world, "web")
         waiting = await client.get(path)
         await world.report("web", phase="ready", activeEnclave="web-gone-1")
-        gone = await client.get(path)
-        await serve(world, "web", {"shim.json": "{}"})
-        old = await client.get(path)
+        gone = await client.get(path, headers=await seen(world, "web"))
+        now = await serve(world, "web", {"shim.json": "{}"})
+        old = await client.get(path, headers=now)
         unknown = await client.get(f"/api/containers/{uuid.uuid4()}/measurement")
         malformed = await client.get("/api/containers/web/measurement")
     for answer, word in ((waiting, "nothing serves"), (gone, "gone"), (old, "relaunch it")):
@@ -129,6 +138,6 @@ async def test_anothers_container_has_none(
 ) -> None:
     async with facade.client(world.key) as client, facade.client(other_world.key) as other:
         path = await created(client, world, "web")
-        await serve(world, "web", entries(measurement(world, SNP)))
-        assert (await client.get(path)).status_code == 200
+        now = await serve(world, "web", entries(measurement(world, SNP)))
+        assert (await client.get(path, headers=now)).status_code == 200
         assert (await other.get(path)).status_code == 404
