@@ -31,6 +31,7 @@ __all__ = [
     "from_framework",
     "from_kube",
     "from_validation",
+    "in_use",
     "not_found",
     "not_supported",
     "payment_required",
@@ -114,6 +115,16 @@ def not_found(what: str) -> ApiError:
 def conflict(message: str) -> ApiError:
     """409."""
     return ApiError(409, "CONFLICT", message)
+
+
+def in_use(what: str, users: tuple[str, ...]) -> ApiError:
+    """409 that names the containers which use something (client contract, section 3)."""
+    return ApiError(
+        409,
+        "CONFLICT",
+        f"{what} is used by {', '.join(users)}; relaunch or delete these containers without it",
+        used_by=users,
+    )
 
 
 def unavailable(message: str, *, retry_after: float | None = None) -> ApiError:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from cloister_api.errors import ApiError, bad_request, conflict, not_found
+from cloister_api.errors import ApiError, bad_request, conflict, in_use, not_found
 from cloister_api.principal import Principal
 from cloister_api.resource_records import VALUE_ANNOTATION, secret_record
 from cloister_api.schemas.resources import SecretCreate
@@ -219,14 +219,4 @@ def taken(name: str) -> ApiError:
     """409: the name is taken."""
     return conflict(
         f"name: a secret named {name} exists already; PUT /api/secrets/{name} changes its value"
-    )
-
-
-def in_use(what: str, users: tuple[str, ...]) -> ApiError:
-    """409 that names the containers which use something (client contract, section 3)."""
-    return ApiError(
-        409,
-        "CONFLICT",
-        f"{what} is used by {', '.join(users)}; relaunch or delete these containers without it",
-        used_by=users,
     )

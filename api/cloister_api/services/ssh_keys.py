@@ -4,12 +4,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from cloister_api.errors import bad_request, conflict, not_found
+from cloister_api.errors import bad_request, conflict, in_use, not_found
 from cloister_api.principal import Principal
 from cloister_api.resource_records import key_record
 from cloister_api.schemas.resources import KeyCreate
 from cloister_api.services.reading import Reading
-from cloister_api.services.secrets import in_use
 from cloister_api.views import HeldContainer, Views
 from cloister_clients.kube import AlreadyExists, Invalid, KubeClient
 from cloister_clients.kube.kinds import of

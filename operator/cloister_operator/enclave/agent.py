@@ -10,10 +10,10 @@ from cloister_crds.kinds.host import TEE
 from cloister_crds.lifecycle.pod import boot_allowance
 from cloister_operator.enclave.certificate import is_signed
 from cloister_operator.enclave.measurement import attestation_document
-from cloister_operator.enclave.network import KEEPER_SOCKET, NETWORK_STATUS, side_car
+from cloister_operator.enclave.network import KEEPER_SOCKET, NETWORK_STATUS
 from cloister_operator.enclave.plan import BuildSettings, EnclavePlan
 from cloister_operator.enclave.ports import SHIM_PORT
-from cloister_operator.enclave.sidecars import AGENT, isolates, name_of, unprivileged
+from cloister_operator.enclave.sidecars import AGENT, isolates, name_of, side_car, unprivileged
 
 __all__ = [
     "AGENT_DIRECTORY",

@@ -9,7 +9,13 @@ from typing import Any
 from cloister_crds.config import TlsMode
 from cloister_operator.enclave.plan import BuildSettings, EnclavePlan
 from cloister_operator.enclave.shim_tls import store_of
-from cloister_operator.enclave.sidecars import CERTIFICATE, SHIM, name_of, unprivileged
+from cloister_operator.enclave.sidecars import (
+    CERTIFICATE,
+    SHIM,
+    name_of,
+    side_car,
+    unprivileged,
+)
 from cloister_operator.enclave.surroundings import ApiPlace
 
 __all__ = [
@@ -120,11 +126,9 @@ def certificate_container(
         is for the shim. How long it may take is the enclave's progress deadline alone.
     """
     return {
+        **side_car(settings, mounts),
         "name": name_of(CERTIFICATE, plan.names),
-        "image": settings.guest_image,
-        "imagePullPolicy": "IfNotPresent",
         "command": ["/guest", "certificate", "-spec", _DOCUMENT],
-        "restartPolicy": "Always",
         "securityContext": {**unprivileged(CERTIFICATE), "runAsGroup": SHIM.user},
         "startupProbe": {
             "exec": {"command": ["/guest", "certificate", "-check", _DOCUMENT]},
@@ -133,6 +137,4 @@ def certificate_container(
             "failureThreshold": 86_400,
         },
         "terminationMessagePath": _TERMINATION,
-        "terminationMessagePolicy": "FallbackToLogsOnError",
-        "volumeMounts": mounts,
     }

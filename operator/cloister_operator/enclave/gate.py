@@ -11,7 +11,12 @@ from cloister_crds.config import Shim
 from cloister_operator.enclave.certificate import api_address
 from cloister_operator.enclave.plan import BuildSettings, EnclavePlan
 from cloister_operator.enclave.routing import AMBIGUOUS, reaching_pattern
-from cloister_operator.enclave.sidecars import GATE, name_of, unprivileged
+from cloister_operator.enclave.sidecars import (
+    GATE,
+    name_of,
+    side_car,
+    unprivileged,
+)
 from cloister_operator.enclave.surroundings import ApiPlace
 
 __all__ = [
@@ -155,16 +160,12 @@ def gate_container(
     """
     document = f"{GATE_CONFIG_DIRECTORY}/{GATE_KEY}"
     return {
+        **side_car(settings, mounts),
         "name": name_of(GATE, plan.names),
-        "image": settings.guest_image,
-        "imagePullPolicy": "IfNotPresent",
         "command": ["/guest", "gate", "-spec", document],
-        "restartPolicy": "Always",
         "securityContext": unprivileged(GATE),
         "startupProbe": {
             "exec": {"command": ["/guest", "gate", "-check", GATE_SOCKET]},
             **_STARTED,
         },
-        "terminationMessagePolicy": "FallbackToLogsOnError",
-        "volumeMounts": mounts,
     }

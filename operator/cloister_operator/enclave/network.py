@@ -13,6 +13,7 @@ from cloister_operator.enclave.sidecars import (
     destinations,
     inbound_ports,
     name_of,
+    side_car,
     unprivileged,
 )
 from cloister_operator.enclave.surroundings import Surroundings
@@ -27,7 +28,6 @@ __all__ = [
     "keep_container",
     "net_container",
     "network_document",
-    "side_car",
 ]
 
 NETWORK_KEY = "network.json"
@@ -152,23 +152,4 @@ def keep_container(
             "exec": {"command": ["/guest", "keep", "-check", KEEPER_SOCKET]},
             **_STARTED,
         },
-    }
-
-
-def side_car(settings: BuildSettings, mounts: list[dict[str, Any]]) -> dict[str, Any]:
-    """Answer what side-cars have: they are up before the containers and stay until these ended.
-
-    Parameters
-    ----------
-    settings
-        Names the image.
-    mounts
-        ``volumeMounts``.
-    """
-    return {
-        "image": settings.guest_image,
-        "imagePullPolicy": "IfNotPresent",
-        "restartPolicy": "Always",
-        "terminationMessagePolicy": "FallbackToLogsOnError",
-        "volumeMounts": mounts,
     }

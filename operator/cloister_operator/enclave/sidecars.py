@@ -11,6 +11,7 @@ from typing import Any
 from cloister_crds.config import ServiceConfig, Shim, object_name
 from cloister_crds.kinds.host import Host, NetworkIsolation
 from cloister_operator.enclave.addresses import TARGET_ADDRESS
+from cloister_operator.enclave.plan import BuildSettings
 from cloister_operator.enclave.ports import SHIM_PORT, SSH_PORT
 from cloister_operator.enclave.surroundings import ApiPlace
 
@@ -33,6 +34,7 @@ __all__ = [
     "name_of",
     "names_of_ours",
     "needs_gate",
+    "side_car",
     "unprivileged",
 ]
 
@@ -177,4 +179,23 @@ def unprivileged(car: SideCar) -> dict[str, Any]:
         "runAsGroup": car.user,
         "runAsNonRoot": True,
         "runAsUser": car.user,
+    }
+
+
+def side_car(settings: BuildSettings, mounts: list[dict[str, Any]]) -> dict[str, Any]:
+    """Answer what side-cars have: they are up before the containers and stay until these ended.
+
+    Parameters
+    ----------
+    settings
+        Names the image.
+    mounts
+        ``volumeMounts``.
+    """
+    return {
+        "image": settings.guest_image,
+        "imagePullPolicy": "IfNotPresent",
+        "restartPolicy": "Always",
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "volumeMounts": mounts,
     }
