@@ -15,7 +15,7 @@ import msgspec
 from cloister_clients.kube.config import KubeConfig
 from cloister_clients.kube.errors import Unavailable
 from cloister_clients.kube.events import Event, Object, read_event
-from cloister_clients.kube.kinds import KindRef
+from cloister_clients.kube.kinds import NODE, KindRef
 from cloister_clients.kube.transport import Limits, Request, Transport, encode
 
 __all__ = ["Event", "KubeClient", "Object", "Page"]
@@ -95,6 +95,29 @@ class KubeClient:
         """
         path = ref.path(namespace, name, subresource)
         return await self._json(Request("GET", path, {}, repeatable=True))
+
+    async def node_text(self, node: str, path: str) -> str:
+        """Ask a node's kubelet through the API server, and answer its text.
+
+        Source: Kubernetes, "Node API", connect GET requests to proxy of Node.
+
+        Parameters
+        ----------
+        node
+            Name of the node.
+        path
+            Path at the kubelet, such as ``metrics/resource``.
+
+        Raises
+        ------
+        NotFound
+            When there is no such node, or the kubelet knows no such path.
+        KubeError
+            When the server refuses, or it or the kubelet cannot be reached.
+        """
+        place = f"{NODE.path(None, node, 'proxy')}/{path}"
+        request = Request("GET", place, {}, accept="text/plain", repeatable=True)
+        return (await self._transport.send(request)).decode("utf-8", "replace")
 
     async def list_pages(
         self,

@@ -17,8 +17,11 @@ __all__ = [
     "NODE",
     "POD",
     "POD_DISRUPTION_BUDGET",
+    "PRIORITY_CLASS",
+    "REFERENCE_GRANTS",
     "SECRET",
     "SERVICE",
+    "TLS_ROUTES",
     "KindRef",
     "of",
 ]
@@ -102,6 +105,9 @@ ENDPOINT_SLICE = KindRef("discovery.k8s.io", "v1", "endpointslices", "EndpointSl
 SERVICE_CIDR = KindRef("networking.k8s.io", "v1", "servicecidrs", "ServiceCIDR", namespaced=False)
 NETWORK_POLICY = KindRef("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy")
 POD_DISRUPTION_BUDGET = KindRef("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
+PRIORITY_CLASS = KindRef(
+    "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False
+)
 CUSTOM_RESOURCE_DEFINITION = KindRef(
     "apiextensions.k8s.io",
     "v1",
@@ -109,3 +115,14 @@ CUSTOM_RESOURCE_DEFINITION = KindRef(
     "CustomResourceDefinition",
     namespaced=False,
 )
+GATEWAY_GROUP = "gateway.networking.k8s.io"
+TLS_ROUTES = tuple(
+    KindRef(GATEWAY_GROUP, version, "tlsroutes", "TLSRoute")
+    for version in ("v1", "v1alpha3", "v1alpha2")
+)
+"""TLSRoute in the versions whose fields we use and that agree in them, the best first."""
+REFERENCE_GRANTS = tuple(
+    KindRef(GATEWAY_GROUP, version, "referencegrants", "ReferenceGrant")
+    for version in ("v1", "v1beta1")
+)
+"""ReferenceGrant in the same way."""

@@ -161,6 +161,16 @@ class Reflector(Generic[T]):
         """Answer the object with that uid; None = not in the copy."""
         return self._copy.by_uid.get(uid)
 
+    @property
+    def kind(self) -> str:
+        """Kind of the objects, such as ``Container``."""
+        return self._ref.kind
+
+    @property
+    def size(self) -> int:
+        """How many objects the copy holds."""
+        return len(self._copy.by_uid)
+
     def in_namespace(self, namespace: str) -> Mapping[str, Entry[T]]:
         """Answer the objects of a namespace by name; the caller must not keep it over an await."""
         return self._copy.by_namespace.get(namespace, {})

@@ -9,10 +9,13 @@ import socket
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any
+from urllib.parse import urlencode
 
-import httpx
+import aiohttp
 import msgspec
+from yarl import URL
 
 from cloister_clients.kube.config import KubeConfig
 from cloister_clients.kube.credentials import CredentialError
@@ -27,6 +30,10 @@ KEEPALIVE = (
     (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
 )
 """A peer that vanished without a word is noticed after about a minute, also under a watch."""
+_READ_BUFFER = 2**18
+"""Bytes that are read ahead of whoever takes them."""
+_TROUBLE = (aiohttp.ClientError, OSError)
+"""What a request without an answer fails with; a time that is over (TimeoutError) is an OSError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,29 +80,35 @@ class Transport:
     def __init__(self, config: KubeConfig, *, user_agent: str, limits: Limits) -> None:
         self._config = config
         self._limits = limits
-        headers = [("user-agent", user_agent)]
-        headers += [(name, v) for name, values in config.impersonate.items() for v in values]
-        self._http = httpx.AsyncClient(
-            base_url=config.server,
-            headers=headers,
-            transport=httpx.AsyncHTTPTransport(
-                verify=config.tls or True,
-                proxy=config.proxy,
-                socket_options=KEEPALIVE,
-                limits=httpx.Limits(
-                    max_connections=limits.connections,
-                    max_keepalive_connections=limits.connections,
-                    keepalive_expiry=60.0,
-                ),
-            ),
-            timeout=httpx.Timeout(limits.timeout, connect=limits.connect_timeout),
-            trust_env=False,
-            follow_redirects=False,
-        )
+        self._base = config.server.rstrip("/")
+        self._headers = [("User-Agent", user_agent)]
+        self._headers += [(name, v) for name, values in config.impersonate.items() for v in values]
+        self._opened: aiohttp.ClientSession | None = None
 
     async def aclose(self) -> None:
         """Close all connections."""
-        await self._http.aclose()
+        session, self._opened = self._opened, None
+        if session is not None:
+            await session.close()
+
+    @property
+    def _session(self) -> aiohttp.ClientSession:
+        """The connection pool, made by the first request: it belongs to the loop that runs then."""
+        if self._opened is None:
+            self._opened = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(
+                    ssl=self._config.tls or True,
+                    limit=self._limits.connections,
+                    keepalive_timeout=60.0,
+                    socket_factory=_socket,
+                ),
+                headers=self._headers,
+                cookie_jar=aiohttp.DummyCookieJar(),
+                proxy=self._config.proxy,
+                read_bufsize=_READ_BUFFER,
+                middlewares=(_once_only,),
+            )
+        return self._opened
 
     async def send(self, request: Request) -> bytes:
         """Send a request, again where that is safe, and answer the body.
@@ -114,7 +127,7 @@ class Transport:
             try:
                 return await self._once(request)
             except KubeError as error:
-                if error.status == httpx.codes.UNAUTHORIZED and not refreshed:
+                if error.status == HTTPStatus.UNAUTHORIZED and not refreshed:
                     refreshed = True
                     self._config.credentials.forget()
                     continue
@@ -132,58 +145,54 @@ class Transport:
         KubeError
             When the server refuses, cannot be reached, or the connection breaks on the way.
         """
-        http_request = await self._build(request)
-        http_request.extensions["timeout"]["read"] = None
         try:
-            response = await self._http.send(http_request, stream=True)
-        except httpx.TransportError as error:
+            async with asyncio.timeout(self._limits.timeout):
+                response = await self._open(request)
+        except _TROUBLE as error:
             raise unreachable(self._config, error) from error
         try:
-            if response.status_code >= httpx.codes.BAD_REQUEST:
-                if response.status_code == httpx.codes.UNAUTHORIZED:
+            if response.status >= HTTPStatus.BAD_REQUEST:
+                if response.status == HTTPStatus.UNAUTHORIZED:
                     self._config.credentials.forget()
-                content = await response.aread()
-                raise error_from_response(
-                    response.status_code, content, retry_after=retry_after(response)
-                )
+                raise refused(response, await response.read())
             yield lines(response)
-        except httpx.TransportError as error:
+        except _TROUBLE as error:
             raise unreachable(self._config, error) from error
         finally:
-            await response.aclose()
+            response.close()
 
     async def _once(self, request: Request) -> bytes:
         try:
-            async with asyncio.timeout(self._limits.timeout):
-                response = await self._http.send(await self._build(request))
-        except (httpx.TransportError, TimeoutError) as error:
+            async with asyncio.timeout(self._limits.timeout), await self._open(request) as response:
+                content = await response.read()
+        except _TROUBLE as error:
             raise unreachable(self._config, error) from error
-        if response.is_success:
-            return response.content
-        raise error_from_response(
-            response.status_code, response.content, retry_after=retry_after(response)
-        )
+        if response.status < HTTPStatus.MULTIPLE_CHOICES:
+            return content
+        raise refused(response, content)
 
-    async def _build(self, request: Request) -> httpx.Request:
-        headers = {"accept": request.accept}
+    async def _open(self, request: Request) -> aiohttp.ClientResponse:
+        """Send a request and answer the response once its headers are there."""
+        headers = {"Accept": request.accept}
         if request.body is not None:
-            headers["content-type"] = request.content_type
+            headers["Content-Type"] = request.content_type
         try:
             token = await self._config.credentials.token()
         except CredentialError as error:
             raise Unavailable(0, "Credentials", str(error)) from error
         if token:
-            headers["authorization"] = f"Bearer {token}"
-        extensions: dict[str, Any] = {}
-        if self._config.server_name:
-            extensions["sni_hostname"] = self._config.server_name
-        return self._http.build_request(
+            headers["Authorization"] = f"Bearer {token}"
+        query = f"?{urlencode(request.query)}" if request.query else ""
+        return await self._session.request(
             request.method,
-            request.path,
-            params=dict(request.query),
-            content=request.body,
+            URL(f"{self._base}{request.path}{query}", encoded=True),
+            data=request.body,
             headers=headers,
-            extensions=extensions,
+            server_hostname=self._config.server_name,
+            allow_redirects=False,
+            timeout=aiohttp.ClientTimeout(
+                total=None, sock_connect=self._limits.connect_timeout, sock_read=None
+            ),
         )
 
     def _pause(self, attempt: int, asked: float | None) -> float:
@@ -206,29 +215,34 @@ def may_repeat(error: KubeError, request: Request) -> bool:
     if isinstance(error, Broken):
         return request.repeatable
     return (
-        error.status in {httpx.codes.TOO_MANY_REQUESTS, httpx.codes.SERVICE_UNAVAILABLE}
+        error.status in {HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE}
         and error.retry_after is not None
     )
 
 
 def unreachable(config: KubeConfig, error: Exception) -> Unavailable:
     """Make the error of a server that gave no answer."""
-    unsent = isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout)
+    unsent = isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError)
     kind = Unsent if unsent else Broken
     text = str(error) or type(error).__name__
     return kind(0, "Unreachable", f"Kubernetes API server {config.server}: {text}")
 
 
-def retry_after(response: httpx.Response) -> float | None:
+def refused(response: aiohttp.ClientResponse, content: bytes) -> KubeError:
+    """Make the error of a response that is none of success."""
+    return error_from_response(response.status, content, retry_after=retry_after(response))
+
+
+def retry_after(response: aiohttp.ClientResponse) -> float | None:
     """Answer the Retry-After header in seconds; None = none, or a date (RFC 9110, 10.2.3)."""
-    text = response.headers.get("retry-after", "")
+    text = response.headers.get("Retry-After", "")
     return float(text) if text.isdigit() else None
 
 
-async def lines(response: httpx.Response) -> AsyncIterator[bytes]:
+async def lines(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
     """Split a response into its lines."""
     rest = bytearray()
-    async for chunk in response.aiter_bytes():
+    async for chunk in response.content.iter_any():
         start = 0
         while (end := chunk.find(b"\n", start)) >= 0:
             rest += chunk[start:end]
@@ -239,6 +253,30 @@ async def lines(response: httpx.Response) -> AsyncIterator[bytes]:
         rest += chunk[start:]
     if rest:
         yield bytes(rest)
+
+
+async def _once_only(
+    request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
+) -> aiohttp.ClientResponse:
+    """Keep the library from sending a PUT again by itself: whether to is decided here alone.
+
+    It repeats after two errors; as their common base they only say what happened.
+    """
+    try:
+        return await handler(request)
+    except aiohttp.ClientConnectorError:
+        raise
+    except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
+        raise aiohttp.ClientConnectionError(str(error)) from error
+
+
+def _socket(found: aiohttp.AddrInfoType) -> socket.socket:
+    """Make the socket of a connection."""
+    family, kind, protocol, _, _ = found
+    made = socket.socket(family, kind, protocol)
+    for option in KEEPALIVE:
+        made.setsockopt(*option)
+    return made
 
 
 def encode(body: Any) -> bytes:

@@ -6,10 +6,12 @@ image pulls with `docker_config`; `RegistryClient` sends them, to the registry's
 
 import base64
 import json
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import Any
 
 from cloister_clients.registry.errors import CredentialsInvalid
@@ -25,6 +27,8 @@ __all__ = [
     "registry_of",
 ]
 
+_UNFIT = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
+"""What no header can carry: control characters, and halves of characters that have no UTF-8."""
 MAX_LENGTH = 16384
 """Longest user name, token or key, in characters."""
 
@@ -104,17 +108,21 @@ def credentials_from(registry: PrivateRegistry, data: Mapping[str, Any]) -> Cred
         When a field is missing, too many, or not of its form.
     """
     wanted = {"key"} if registry is PrivateRegistry.GCR else {"username", "token"}
-    unknown = sorted(set(data) - wanted)
-    if unknown:
-        raise CredentialsInvalid(
-            f"{unknown[0]} is no field of {registry} credentials; send {_listed(wanted)}"
-        )
+    problems = [
+        (name, f"{name} is no field of {registry} credentials; send {_listed(wanted)}")
+        for name in sorted(set(data) - wanted)
+    ]
+    values: dict[str, str] = {}
+    for name in sorted(wanted, reverse=True):
+        try:
+            values[name] = _READERS[name](registry, data.get(name))
+        except CredentialsInvalid as error:
+            problems.append((name, str(error)))
+    if problems:
+        raise CredentialsInvalid("; ".join(text for _, text in problems), problems)
     if registry is PrivateRegistry.GCR:
-        return Credentials(_HOSTS[registry], "_json_key", _service_account(data.get("key")))
-    username, token = (_text(registry, data, name) for name in ("username", "token"))
-    if ":" in username:
-        raise CredentialsInvalid("username must not hold a colon (RFC 7617)")
-    return Credentials(_HOSTS[registry], username, token)
+        return Credentials(_HOSTS[registry], "_json_key", values["key"])
+    return Credentials(_HOSTS[registry], values["username"], values["token"])
 
 
 def _listed(names: Iterable[str]) -> str:
@@ -122,20 +130,27 @@ def _listed(names: Iterable[str]) -> str:
     return " and ".join(sorted(names, reverse=True))
 
 
-def _text(registry: PrivateRegistry, data: Mapping[str, Any], name: str) -> str:
+def _text(name: str, registry: PrivateRegistry, value: Any) -> str:
     """Read one field."""
-    value = data.get(name)
     if not isinstance(value, str) or not value.strip():
         raise CredentialsInvalid(f"{name} is missing; {registry} credentials need it as text")
-    value = value.strip()
-    if len(value) > MAX_LENGTH or any(
-        character < " " or character == "\x7f" for character in value
-    ):
-        raise CredentialsInvalid(f"{name} is too long or holds control characters")
-    return value
+    text: str = value.strip()
+    if len(text) > MAX_LENGTH or _UNFIT.search(text):
+        raise CredentialsInvalid(
+            f"{name} is too long or holds control characters or halves of characters"
+        )
+    return text
 
 
-def _service_account(key: Any) -> str:
+def _username(registry: PrivateRegistry, value: Any) -> str:
+    """Read the name of a user."""
+    name = _text("username", registry, value)
+    if ":" in name:
+        raise CredentialsInvalid("username must not hold a colon (RFC 7617)")
+    return name
+
+
+def _service_account(_: PrivateRegistry, key: Any) -> str:
     """Check the key of a service account and write it on one line."""
     value = key
     if isinstance(key, str):
@@ -154,10 +169,21 @@ def _service_account(key: Any) -> str:
     for name in ("client_email", "private_key"):
         if not isinstance(value.get(name), str) or not value[name]:
             raise CredentialsInvalid(f'key has no "{name}"; send the whole file of the key')
-    text = json.dumps(value, separators=(",", ":"))
+    try:
+        text = json.dumps(value, separators=(",", ":"))
+    except RecursionError as error:
+        raise CredentialsInvalid("key is too deep for the JSON of a service account") from error
     if len(text) > MAX_LENGTH:
         raise CredentialsInvalid("key is too long for the JSON of a service account")
     return text
+
+
+_READERS: Mapping[str, Callable[[PrivateRegistry, Any], str]] = {
+    "username": _username,
+    "token": partial(_text, "token"),
+    "key": _service_account,
+}
+"""What reads each field."""
 
 
 def credentials_in(

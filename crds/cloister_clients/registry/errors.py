@@ -15,6 +15,7 @@ Every message is for the user who asked and holds no credentials.
 
 # ruff: noqa: N818 - the names say what is wrong; they are the words of conditions too
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 __all__ = [
@@ -101,3 +102,8 @@ class RegistryRateLimited(RegistryUnavailable):
 
 class CredentialsInvalid(ValueError):
     """Credentials of a registry have not the form that the registry needs."""
+
+    def __init__(self, message: str, problems: Sequence[tuple[str, str]] = ()) -> None:
+        super().__init__(message)
+        self.problems = tuple(problems)
+        """Each wrong field and what is wrong with it; empty = it is not about fields."""

@@ -23,6 +23,9 @@ KEY = {
     "client_email": "a@p.iam.gserviceaccount.com",
     "private_key": "-----BEGIN PRIVATE KEY-----\nx\n-----END PRIVATE KEY-----\n",
 }
+DEEP: list[Any] = []
+for _ in range(5_000):
+    DEEP = [DEEP]
 PAIR = {"username": "user", "token": "secret-token"}
 
 
@@ -74,7 +77,8 @@ def test_a_pull_secret_is_the_same_for_the_same_credentials() -> None:
         ("dockerhub", {"username": 1, "token": "t"}, "username is missing"),
         ("ghcr", {"username": "a:b", "token": "t"}, "must not hold a colon"),
         ("ghcr", {"username": "u", "token": "a\nb"}, "control characters"),
-        ("ghcr", {"username": "u", "token": "t" * 20000}, "too long"),
+        ("ghcr", {"username": "u", "token": "t" * 16385}, "too long"),
+        ("ghcr", {"username": "u", "token": "\ud800"}, "halves of characters"),
         ("ghcr", {**PAIR, "key": "{}"}, "key is no field of ghcr credentials; send username and"),
         ("gcr", PAIR, "is no field of gcr credentials; send key"),
         ("gcr", {}, "key is missing"),
@@ -86,6 +90,7 @@ def test_a_pull_secret_is_the_same_for_the_same_credentials() -> None:
         ("gcr", {"key": {**KEY, "client_email": None}}, 'no "client_email"'),
         ("gcr", {"key": {**KEY, "x": "y" * 20000}}, "too long"),
         ("gcr", {"key": "x" * 20000}, "too long"),
+        ("gcr", {"key": {**KEY, "x": DEEP}}, "too deep"),
     ],
 )
 def test_what_is_wrong_is_named_without_the_secret(
@@ -95,6 +100,18 @@ def test_what_is_wrong_is_named_without_the_secret(
         credentials_from(PrivateRegistry(registry), data)
     assert "secret-token" not in str(caught.value)
     assert "PRIVATE KEY" not in str(caught.value)
+
+
+def test_every_wrong_field_is_named_at_once() -> None:
+    with pytest.raises(CredentialsInvalid) as caught:
+        credentials_from(PrivateRegistry.GHCR, {"key": "{}", "username": "a:b"})
+    assert [field for field, _ in caught.value.problems] == ["key", "username", "token"]
+    assert all(field in text for field, text in caught.value.problems)
+
+
+def test_values_may_have_exactly_their_bound() -> None:
+    made = credentials_from(PrivateRegistry.GHCR, {"username": "u", "token": "t" * 16384})
+    assert len(made.password) == 16384
 
 
 def test_secrets_do_not_show_in_a_representation() -> None:
