@@ -14,12 +14,14 @@ from hashlib import sha256
 from itertools import count
 
 __all__ = [
+    "CONTAINER_ANNOTATION",
     "CONTAINER_LABEL",
     "ENCLAVE_LABEL",
     "MANAGED_BY",
     "MANAGED_BY_LABEL",
     "ORGANIZATION_LABEL",
     "SHELLS_LABEL",
+    "VALUE_LABEL",
     "challenge_name",
     "config_map_name",
     "deployment_name",
@@ -43,10 +45,14 @@ ORGANIZATION_LABEL = "cloister.dev/organization"
 """Label with the slug of the Organization (as `host_label` writes it)."""
 CONTAINER_LABEL = "cloister.dev/container"
 """Label with the Container that an object belongs to (as `service_name` writes it)."""
+CONTAINER_ANNOTATION = "cloister.dev/container-name"
+"""Annotation of a TLSRoute: ``namespace/name`` of its Container, which is in another namespace."""
 SHELLS_LABEL = "cloister.dev/ssh"
 """Label of the Pods of debug enclaves that let people in; its value says nothing."""
 ENCLAVE_LABEL = "cloister.dev/enclave"
 """Label with the Enclave that an object belongs to."""
+VALUE_LABEL = "cloister.dev/value-of"
+"""Label of a core Secret that the facade made: its value is for a ``secret`` or a ``registry``."""
 MANAGED_BY_LABEL = "app.kubernetes.io/managed-by"
 """Label with the program that looks after an object."""
 MANAGED_BY = "cloister"
@@ -340,15 +346,18 @@ def secret_object_name(name: str) -> str:
     return _fit(f"{name}!", limit=SUBDOMAIN_LIMIT, keep=_LABEL, prefix="s")
 
 
-def secret_value_name(secret: str) -> str:
+def secret_value_name(secret: str, attempt: str) -> str:
     """Answer the name of the core Secret that the facade makes for the value of a Secret (csec).
 
     Parameters
     ----------
     secret
         metadata.name of the csec.
+    attempt
+        What tells one try of making it from all others: the core Secret is there before the csec,
+        so that two tries must not meet in it.
     """
-    return _fit(f"{secret}!value", limit=SUBDOMAIN_LIMIT, keep=_LABEL, prefix="s")
+    return _fit(f"{secret}!value {attempt}", limit=SUBDOMAIN_LIMIT, keep=_LABEL, prefix="s")
 
 
 def registry_secret_name(registry: str) -> str:

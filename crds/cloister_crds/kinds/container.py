@@ -229,7 +229,8 @@ class ContainerSpec(Model):
     """promote names the staged revision (status.update.revision) that takes over; a stale name
     promotes nothing. Unset = none."""
     replaces: ObjectName | None = None
-    """replaces names the Container that this one takes over from. Immutable. Unset = none."""
+    """replaces names an older Container of the namespace: it serves until this one is ready, its
+    host names pass over, then it ends. Immutable. Unset = none."""
 
 
 class LatestRelease(Model):
@@ -371,6 +372,12 @@ class Container(Resource):
             field_path=".spec.name",
             reason="FieldValueRequired",
             check=_is_named,
+        ),
+        Cel(
+            rule="!has(self.spec.replaces) || self.spec.replaces != self.metadata.name",
+            message="replaces names this very Container; name another one or leave it out",
+            field_path=".spec.replaces",
+            check=lambda container: container.spec.replaces != container.metadata.name,
         ),
     )
     COLUMNS: ClassVar[tuple[Column, ...]] = (

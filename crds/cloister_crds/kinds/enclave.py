@@ -97,6 +97,8 @@ class EnclaveSummary(Model):
     """containers of the file, in order."""
     upstream: Word = ""
     """upstream is the container that the shim routes to."""
+    checks_keys: Flag = False
+    """checksKeys tells whether some paths of the file want an API key. Default false."""
     unenforced: Annotated[tuple[Word, ...], Field(max_length=64), ListType("atomic")] = ()
     """unenforced lists fields of the file that the Host cannot enforce. Default none."""
 
@@ -151,6 +153,9 @@ class EnclaveSpec(Model):
     preview: Word = ""
     """preview is the host name at which it can be tried while it waits for promotion; empty = it
     was not made to wait."""
+    stop_first: Flag = False
+    """stopFirst is whether the Enclave before it ends before this one starts, since both need the
+    same GPUs; its Pod waits for them ahead of others. Default false."""
     token_digest: Word = ""
     """tokenDigest is the SHA-256 of the enclave's token in hexadecimal; with the token the enclave
     asks the API for its certificate. Empty = it has none."""

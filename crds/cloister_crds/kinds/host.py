@@ -221,9 +221,10 @@ class Sizing(Model):
     overhead_cpu_milli: Annotated[int, Whole(0, 64_000)] = 0
     """overheadCpuMilli is CPU for our side-cars in thousandths of a core. Default 0."""
     overhead_memory_mb: Annotated[int, Whole(0, 65_536)] = Field(
-        default=0, alias="overheadMemoryMB"
+        default=128, alias="overheadMemoryMB"
     )
-    """overheadMemoryMB is memory for our side-cars in MiB. Default 0."""
+    """overheadMemoryMB is memory for our side-cars in MiB; with 0 they take from what the file
+    gives its containers. Default 128."""
 
 
 class Overcommit(Model):

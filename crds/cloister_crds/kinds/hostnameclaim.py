@@ -22,17 +22,18 @@ class ClaimHolder(Model):
             LABEL_PATTERN,
             "namespace is of lowercase letters, digits and hyphens, with no hyphen at the ends",
         ),
+        immutable("namespace", "delete the claim and make another"),
     ]
-    """namespace of the Container."""
+    """namespace of the Container. Immutable."""
     name: ObjectName
-    """name of the Container (metadata.name)."""
+    """name of the Container (metadata.name); another one of the namespace when that takes over."""
 
 
 class HostnameClaimSpec(Model):
     """Who holds the name."""
 
-    holder: Annotated[ClaimHolder, immutable("holder", "delete the claim and make another")]
-    """holder of the host name. Immutable."""
+    holder: ClaimHolder
+    """holder of the host name."""
 
 
 class HostnameClaim(Resource):

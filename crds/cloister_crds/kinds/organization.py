@@ -117,8 +117,8 @@ class Billing(Model):
     customer_id: Annotated[str, Field(min_length=1, max_length=253)] | None = Field(
         default=None, alias="customerID"
     )
-    """customerID is the payment processor's customer; where it is set, status.billing wins. Unset =
-    no processor."""
+    """customerID is the payment processor's customer. In spec: once the processor has told of this
+    customer, status.billing wins. In status: the customer it was told of. Unset = no processor."""
 
 
 class OrganizationSpec(Model):
@@ -153,7 +153,8 @@ class OrganizationSpec(Model):
     entitlements: Entitlements = Field(default_factory=Entitlements)
     """entitlements say what is switched on."""
     billing: Billing = Field(default_factory=Billing)
-    """billing says whether the organization pays; where customerID is set, status.billing wins."""
+    """billing says whether the organization pays; once the payment processor has told of its
+    customerID, status.billing wins."""
 
 
 class OrganizationCounts(Model):

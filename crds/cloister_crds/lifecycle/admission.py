@@ -255,7 +255,8 @@ def _unanswered(answers: dict[Need, Answer | None], now: datetime) -> Refused | 
     if not failures:
         return Asking(unasked)
     times = {need: each.retry_at or each.at + SHORTEST_BACK_OFF for need, each in failures}
-    due = tuple(need for need, at in times.items() if at <= now)
+    # An answer of the future is from before the clock was set back; its wait means nothing now.
+    due = tuple(need for need, each in failures if times[need] <= now or each.at > now)
     first = failures[0][1]
     return Waiting(
         reason=reason_for(first.reason).word,

@@ -17,7 +17,7 @@ from cloister_crds.kinds.enclave import (
     EnclavePhase,
     EnclaveStatus,
 )
-from cloister_crds.lifecycle.boot import boot_failure, boot_stages
+from cloister_crds.lifecycle.boot import boot_failure, boot_stages, part_failure
 from cloister_crds.lifecycle.conditions import Finding, merge
 from cloister_crds.lifecycle.observed import DecisionSettings
 from cloister_crds.lifecycle.pod import PodContainer, PodFacts, PodPhase
@@ -32,9 +32,6 @@ STEADY = timedelta(seconds=10)
 _MESSAGE_LIMIT = 4096
 _MINUTE = 60
 _OVER = {EnclavePhase.FAILED, EnclavePhase.ENDED}
-
-_PART_REASONS = {65: "ModelInvalid", 66: "ModelNotFound"}
-"""Reasons of parts of ours that ended, by exit code, as the guest's package `models` has them."""
 
 _EVICTIONS = {"EvictionByEvictionAPI", "PreemptionByScheduler", "TerminationByKubelet"}
 """Reasons of the condition DisruptionTarget that mean an eviction (Kubernetes, "Disruptions")."""
@@ -73,6 +70,8 @@ def judge(
     pod: PodFacts | None,
     now: datetime,
     settings: DecisionSettings,
+    *,
+    lacks: str = "",
 ) -> EnclaveStatus:
     """Judge an attempt.
 
@@ -87,6 +86,8 @@ def judge(
         The present, in UTC.
     settings
         What the administrator set; ``progress_deadline`` counts from the Enclave's creation.
+    lacks
+        Why it has no Pod: the API's address, which it needs, is not known; empty = that is not so.
 
     Returns
     -------
@@ -100,11 +101,12 @@ def judge(
     facts = _facts(before, pod)
     failure = _part_failure(before, pod) or _loss(before, pod)
     if failure is None and before.phase is not EnclavePhase.READY:
-        failure = _boot_failure(pod) or _overdue(enclave, pod, now, settings.progress_deadline)
+        wait = _wait(pod, lacks)
+        failure = _boot_failure(pod) or _overdue(enclave, pod, now, settings, wait[1])
     if failure is not None:
         return _failed(enclave, facts, *failure, now=now)
     phase = _phase(before, pod, now)
-    reason, message = ("", "") if phase is EnclavePhase.READY else _wait(pod)
+    reason, message = ("", "") if phase is EnclavePhase.READY else _wait(pod, lacks)
     return _settled(enclave, facts, phase, reason, message, now=now)
 
 
@@ -158,12 +160,8 @@ def _part_failure(before: EnclaveStatus, pod: PodFacts | None) -> tuple[str, str
 
 def _breakdown(pod: PodFacts, container: PodContainer) -> tuple[str, str]:
     """Answer why a container ended for good: parts of ours may tell it by their exit code."""
-    reason = _PART_REASONS.get(container.exit_code or 0)
-    said = container.exit_message.strip()
-    if reason is None or not said or container not in pod.side_cars:
-        return "BootFailed", _exit_message(container)
-    # The last line of its log is what it ended with.
-    return reason, said.splitlines()[-1]
+    told = part_failure(container) if container in pod.side_cars else None
+    return told or ("BootFailed", _exit_message(container))
 
 
 def _loss(before: EnclaveStatus, pod: PodFacts | None) -> tuple[str, str] | None:
@@ -208,12 +206,17 @@ def _has_broken_down(container: PodContainer) -> bool:
 
 
 def _overdue(
-    enclave: Enclave, pod: PodFacts | None, now: datetime, deadline: timedelta
+    enclave: Enclave,
+    pod: PodFacts | None,
+    now: datetime,
+    settings: DecisionSettings,
+    waits: str,
 ) -> tuple[str, str] | None:
+    deadline = settings.progress_deadline
     age = now - (enclave.metadata.creation_timestamp or now)
     if age < deadline or _boot_phase(pod, now) is EnclavePhase.READY:
         return None
-    what = _wait(pod)[1] or _unready(pod) or "its Pod"
+    what = waits or _unready(pod) or "its Pod"
     return "ProgressDeadlineExceeded", f"Not ready within {_span(deadline)}; it waited for: {what}"
 
 
@@ -255,10 +258,10 @@ def _is_fine(container: PodContainer, now: datetime) -> bool:
     return not crashed or now - container.started_at >= STEADY
 
 
-def _wait(pod: PodFacts | None) -> tuple[str, str]:
+def _wait(pod: PodFacts | None, lacks: str) -> tuple[str, str]:
     """Answer the transient reason that an attempt waits for, if one can be told."""
     if pod is None:
-        return "", ""
+        return ("ApiUnreachable", lacks) if lacks else ("", "")
     if pod.unschedulable:
         return "Unschedulable", f"No node has room for the enclave: {pod.unschedulable}"
     for each in (*pod.side_cars, *pod.everyone):

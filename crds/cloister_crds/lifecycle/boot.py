@@ -6,7 +6,7 @@ The enclave itself tells more (its boot-stages document); the names and their or
 from cloister_crds.kinds.enclave import BootStage, ContainerStateName
 from cloister_crds.lifecycle.pod import PodContainer, PodFacts
 
-__all__ = ["STAGES", "boot_failure", "boot_stages"]
+__all__ = ["STAGES", "boot_failure", "boot_stages", "part_failure"]
 
 STAGES = (
     "config",
@@ -23,10 +23,12 @@ STAGES = (
     "shim",
 )
 """All stages, in order."""
-_REASONS = frozenset({"BootFailed", "HealthcheckFailed"})
+_PART_REASONS = {65: "ModelInvalid", 66: "ModelNotFound"}
+"""Reasons of parts of ours that ended, by exit code, as the guest's package `models` has them."""
+_REASONS = frozenset({"BootFailed", "HealthcheckFailed", *_PART_REASONS.values()})
 _BEFORE_AGENT = frozenset({"network", "firewall"})
-_BY_AGENT = frozenset({"config"})
-_BY_CONTAINERS = frozenset({"secrets", "models"})
+_BEFORE_CONTAINERS = frozenset({"config", "identity", "certificate", "models"})
+_BY_CONTAINERS = frozenset({"secrets"})
 _DETAIL_LIMIT = 4096
 
 
@@ -50,6 +52,23 @@ def boot_failure(pod: PodFacts) -> tuple[str, str] | None:
     return (reason, message) if found and reason in _REASONS else None
 
 
+def part_failure(part: PodContainer) -> tuple[str, str] | None:
+    """Read why a part of ours ended, from its exit code and the last line of its log.
+
+    Parameters
+    ----------
+    part
+        One of our parts.
+
+    Returns
+    -------
+    tuple[str, str] | None
+        Reason and message; None = it tells no reason of its own.
+    """
+    reason, said = _PART_REASONS.get(part.exit_code or 0), part.exit_message.strip()
+    return (reason, said.splitlines()[-1]) if reason is not None and said else None
+
+
 def boot_stages(pod: PodFacts) -> tuple[BootStage, ...]:
     """Tell how far the boot is.
 
@@ -65,17 +84,26 @@ def boot_stages(pod: PodFacts) -> tuple[BootStage, ...]:
         it: the kubelet starts our parts one after the other and the containers last; the agent is
         ready when all are over.
     """
-    failure = boot_failure(pod)
+    failed = _failed(pod)
     stages = []
     for name in STAGES:
         if name in pod.skipped_stages:
             stages.append(BootStage(name=name, status="skipped"))
-        elif failure is not None and name == _failed_stage(pod, failure[1]):
-            detail = failure[1][:_DETAIL_LIMIT]
+        elif failed is not None and name == failed[0]:
+            detail = failed[1][:_DETAIL_LIMIT]
             stages.append(BootStage(name=name, status="failed", detail=detail))
         else:
             stages.append(BootStage(name=name, status="ok" if _is_over(name, pod) else "pending"))
     return tuple(stages)
+
+
+def _failed(pod: PodFacts) -> tuple[str, str] | None:
+    """Answer the stage that failed and why; None = none did."""
+    told = boot_failure(pod)
+    if told is not None:
+        return _failed_stage(pod, told[1]), told[1]
+    ended = (part_failure(each) for each in pod.side_cars)
+    return next((("models", each[1]) for each in ended if each is not None), None)
 
 
 def _failed_stage(pod: PodFacts, message: str) -> str:
@@ -93,7 +121,7 @@ def _is_over(name: str, pod: PodFacts) -> bool:
         return True
     if name in _BEFORE_AGENT:
         return agent is not None and _was_started(agent)
-    if name in _BY_AGENT:
+    if name in _BEFORE_CONTAINERS:
         return any(_was_started(each) for each in pod.containers)
     if name in _BY_CONTAINERS:
         return bool(pod.containers) and all(_was_started(each) for each in pod.containers)

@@ -18,7 +18,7 @@ from cloister_crds.lifecycle.report import report
 from cloister_crds.lifecycle.restoration import Restoration, restore
 from cloister_crds.lifecycle.rules import ADMISSION_RULES, RULES
 from cloister_crds.lifecycle.scene import Scene, names
-from cloister_crds.lifecycle.upkeep import Outcome, records, upkeep
+from cloister_crds.lifecycle.upkeep import Outcome, drained_at, records, upkeep
 from cloister_crds.lifecycle.verdict import Verdict
 
 __all__ = ["decide"]
@@ -64,7 +64,11 @@ def decide(observed: Observed, now: datetime) -> Decision:
         actions=actions,
         needs=(*verdict.needs, *needs, *scene.following.needs),
         look_again=_look_again(
-            now, verdict.retry_at, restoration.retry_at, scene.following.look_at
+            now,
+            verdict.retry_at,
+            restoration.retry_at,
+            scene.following.look_at,
+            drained_at(scene, outcome),
         ),
     )
 

@@ -19,11 +19,14 @@ __all__ = [
     "Decision",
     "EndEnclave",
     "EndPreview",
+    "EndRoute",
     "EndShells",
     "EnsureDeployment",
+    "PassHostname",
     "RecordDemoted",
     "RecordServing",
     "ReleaseHostname",
+    "RouteHostname",
     "RoutePreview",
     "RouteShells",
     "RouteTo",
@@ -71,6 +74,19 @@ class ClaimHostname:
 
     hostname: str
     """Host name."""
+
+
+@dataclass(frozen=True, slots=True)
+class PassHostname:
+    """Make this Container the holder of a HostnameClaim that the one has which it replaces.
+
+    One write, so that nobody else gets the name in between.
+    """
+
+    hostname: str
+    """Host name."""
+    resource_version: str
+    """resourceVersion that was observed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +142,28 @@ class EndShells:
 
 
 @dataclass(frozen=True, slots=True)
+class RouteHostname:
+    """Make the TLSRoute of a host name (server-side apply) lead to a Service of the Container."""
+
+    hostname: str
+    """Host name; the route is named after it."""
+    service: str
+    """Name of the Service."""
+
+
+@dataclass(frozen=True, slots=True)
+class EndRoute:
+    """Delete the TLSRoute of a host name, with preconditions: the Container may not have it."""
+
+    hostname: str
+    """Host name."""
+    uid: str
+    """uid that was observed."""
+    resource_version: str
+    """resourceVersion that was observed."""
+
+
+@dataclass(frozen=True, slots=True)
 class EnsureDeployment:
     """Create the Deployment of a repository if there is none, with our label in the body."""
 
@@ -157,12 +195,15 @@ Action: TypeAlias = (
     CreateEnclave
     | EndEnclave
     | ClaimHostname
+    | PassHostname
     | ReleaseHostname
     | RouteTo
     | RoutePreview
     | EndPreview
     | RouteShells
     | EndShells
+    | RouteHostname
+    | EndRoute
     | EnsureDeployment
     | RecordServing
     | RecordDemoted

@@ -182,7 +182,9 @@ def judge_domain(
     records = records_of(host, slug=organization.metadata.name, settings=settings)
     status = status.model_copy(update={"records": records})
     asked = domain.metadata.annotations.get(REQUESTED_AT_ANNOTATION, "")
-    due = before.checked_at is None or before.checked_at + settings.interval <= now
+    looked = before.checked_at
+    # A look in the future is from before the clock was set back.
+    due = looked is None or looked > now or looked + settings.interval <= now
     if not due and asked == before.last_handled_request:
         return DomainDecision(
             _unchanged(status, domain, settings, now), look_again=_next(status, settings, now)

@@ -9,8 +9,12 @@ from datetime import UTC, datetime
 
 from cloister_crds.kinds.container import Container
 from cloister_crds.kinds.organization import Billing, Organization
+from cloister_crds.lifecycle.replacement import predecessor
 
-__all__ = ["billing_of", "counted", "rank"]
+__all__ = ["Place", "billing_of", "counted", "place_of", "rank", "rank_among"]
+
+Place = tuple[datetime, str]
+"""Where a Container stands in the order: when it was created, and its uid."""
 
 _LAST = datetime.max.replace(tzinfo=UTC)
 """Place of what the server has not given a time yet."""
@@ -49,25 +53,62 @@ def rank(container: Container, containers: Iterable[Container]) -> int | None:
         None when it does not count.
     """
     everything = tuple(containers)
-    replaced = _replaced(everything)
+    places = (_place(each) for each in everything if each.metadata.deletion_timestamp is None)
+    return rank_among(container, places, everything)
+
+
+def rank_among(
+    container: Container, places: Iterable[Place], related: Iterable[Container]
+) -> int | None:
+    """Answer the same as `rank`, for who does not want to read every Container for it.
+
+    Parameters
+    ----------
+    container
+        The Container.
+    places
+        Places of all Containers of the organization's namespace that are not being deleted.
+    related
+        Those of them that ``spec.replaces`` of any one ties together.
+    """
+    replaced = _replaced(tuple(related))
     if not _counts(container, replaced):
         return None
     own = _place(container)
-    return sum(_place(each) < own and _counts(each, replaced) for each in everything)
+    return sum(each < own and each[1] not in replaced for each in places)
 
 
 def _replaced(containers: tuple[Container, ...]) -> frozenset[str]:
-    return frozenset(each.spec.replaces for each in containers if each.spec.replaces)
+    """Answer the uids of those that another one takes over from."""
+    heirs = (
+        each
+        for each in containers
+        if each.spec.replaces is not None and each.metadata.deletion_timestamp is None
+    )
+    olds = (predecessor(each, containers) for each in heirs)
+    return frozenset(old.metadata.uid for old in olds if old is not None)
 
 
 def _counts(container: Container, replaced: frozenset[str]) -> bool:
     metadata = container.metadata
-    return metadata.name not in replaced and metadata.deletion_timestamp is None
+    return metadata.uid not in replaced and metadata.deletion_timestamp is None
 
 
-def _place(container: Container) -> tuple[datetime, str]:
-    metadata = container.metadata
-    return (metadata.creation_timestamp or _LAST, metadata.uid)
+def _place(container: Container) -> Place:
+    return place_of(container.metadata.creation_timestamp, container.metadata.uid)
+
+
+def place_of(created: datetime | None, uid: str) -> Place:
+    """Answer the place of an object.
+
+    Parameters
+    ----------
+    created
+        When it was created; None = the server has not said so yet.
+    uid
+        Its uid.
+    """
+    return (created or _LAST, uid)
 
 
 def billing_of(organization: Organization) -> Billing:
@@ -76,9 +117,10 @@ def billing_of(organization: Organization) -> Billing:
     Parameters
     ----------
     organization
-        The Organization; where it has a customerID, what the payment processor said wins.
+        The Organization; where it has a customerID, what the payment processor said of this
+        customer wins. What it said of another one, before the customerID was changed, does not.
     """
-    told = organization.status.billing
-    if organization.spec.billing.customer_id is not None and told is not None:
+    told, customer = organization.status.billing, organization.spec.billing.customer_id
+    if customer is not None and told is not None and told.customer_id == customer:
         return told
     return organization.spec.billing

@@ -8,6 +8,7 @@ must be asked for outside of the cluster (a release, an image) stand in `Observe
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from enum import StrEnum
 from typing import Generic, TypeAlias, TypeVar
 
 from cloister_crds.config.limits import CPU_TIERS, GPU_COUNTS, MEMORY_TIERS
@@ -29,6 +30,7 @@ __all__ = [
     "DecisionSettings",
     "DnsFacts",
     "Failed",
+    "Gateway",
     "Known",
     "Need",
     "NeedDns",
@@ -40,6 +42,8 @@ __all__ = [
     "Observed",
     "RegistryImage",
     "ReleaseFacts",
+    "RouteFacts",
+    "RouteStanding",
     "SecretRefKey",
     "SecretValues",
     "ServiceFacts",
@@ -285,6 +289,49 @@ class ServiceFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class Gateway:
+    """Where routes are attached (Gateway API, ``parentRefs``)."""
+
+    name: str
+    """Name of the Gateway."""
+    namespace: str
+    """Its namespace."""
+    section: str = ""
+    """Name of its listener; empty = every one that takes the route."""
+
+
+class RouteStanding(StrEnum):
+    """What the gateway says about a route."""
+
+    PENDING = "pending"
+    """Nothing yet about the route as it is now."""
+    ACCEPTED = "accepted"
+    """It is accepted, and what it leads to is found."""
+    REFUSED = "refused"
+    """It is not accepted, or what it leads to may not be used."""
+
+
+@dataclass(frozen=True, slots=True)
+class RouteFacts:
+    """The TLSRoute of a host name as the cluster has it."""
+
+    hostnames: tuple[str, ...]
+    """Host names of the route; its name says which one it is for."""
+    service: str
+    """Name of the Service in the Container's namespace; empty = another's, or none."""
+    gateway: Gateway | None
+    """What it is attached to; None = nothing, or more than one."""
+    uid: str
+    """uid of the route."""
+    resource_version: str
+    """resourceVersion of the route."""
+    standing: RouteStanding = RouteStanding.PENDING
+    """What the gateway says."""
+    message: str = ""
+    """Why the gateway refuses, in its words."""
+
+
+@dataclass(frozen=True, slots=True)
 class DecisionSettings:
     """What the administrator set and a decision depends on."""
 
@@ -308,6 +355,10 @@ class DecisionSettings:
     """Time between two looks at what only others can free, such as a taken host name."""
     domain_grace: timedelta = timedelta(days=7)
     """Time for which a custom domain that lost its verification goes on to serve."""
+    drain: timedelta = timedelta(0)
+    """Time that an enclave stays after its successor is reached, for whoever learns of it late."""
+    gateway: Gateway | None = None
+    """Gateway that leads host names to containers; None = routes are nobody's business here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,6 +377,9 @@ class Observed:
     """All Enclaves whose spec.container.name is this Container's, deleting ones and those of an
     earlier Container of that name (another uid) included, each with its newest judgement as status.
     An Enclave that status.activeEnclave names and the store lacks was asked for by a live GET."""
+    departed: tuple[Enclave, ...] = ()
+    """Enclaves that only the finalizer of metering keeps: they count for nothing but their names,
+    which are not free yet."""
     pods: frozenset[str] = frozenset()
     """Names of those Enclaves whose Pod exists, ending ones included."""
     cordoned: frozenset[str] = frozenset()
@@ -337,6 +391,11 @@ class Observed:
     claims: Mapping[str, HostnameClaim] = field(default_factory=dict)
     """HostnameClaims by host name: those of `hostnames.wanted_hostnames` that exist, and all that
     this Container (namespace and name) holds."""
+    successor: Container | None = None
+    """Container that takes over from this one (`replacement.successor`); None = there is none."""
+    inherits: bool = False
+    """Whether host names that ``spec.replaces`` holds are to pass to this one
+    (`replacement.inherits`)."""
     rank: int | None = None
     """Place of the Container in its organization's order (`limits.rank`), from 0; None = it is
     not counted (being replaced)."""
@@ -356,5 +415,7 @@ class Observed:
     """The Service by which people log in; None = there is none."""
     preview: ServiceFacts | None = None
     """The Service of the staged update; None = there is none."""
+    routes: Mapping[str, RouteFacts] = field(default_factory=dict)
+    """TLSRoutes of this Container by name, which is the host name; empty without a gateway."""
     answers: Mapping[Need, Answer] = field(default_factory=dict)
     """Answers by need; a view of the resolver's cache will do."""

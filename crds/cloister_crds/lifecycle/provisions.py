@@ -3,11 +3,18 @@
 from collections.abc import Iterator
 
 from cloister_crds.config.model import ServiceConfig
+from cloister_crds.kinds.container import ContainerSpec
 from cloister_crds.kinds.host import Host
 from cloister_crds.lifecycle.gpus import assigned_gpus, gpu_count, shared_gpus
 from cloister_crds.problems import Problem
 
-__all__ = ["device_problems", "device_resource", "gpu_problems", "model_problems"]
+__all__ = [
+    "device_problems",
+    "device_resource",
+    "gpu_problems",
+    "model_problems",
+    "staging_problems",
+]
 
 
 def gpu_problems(config: ServiceConfig, host: Host, given: int | None) -> Iterator[Problem]:
@@ -133,3 +140,28 @@ def model_problems(config: ServiceConfig, host: Host) -> Iterator[Problem]:
 
 def _gpus(field: str, message: str) -> Problem:
     return Problem(field, "GpusNotAvailable", message)
+
+
+def staging_problems(config: ServiceConfig, spec: ContainerSpec) -> Iterator[Problem]:
+    """Tell that updates are to be staged which stop what serves first.
+
+    Parameters
+    ----------
+    config
+        The parsed file.
+    spec
+        What is asked for.
+
+    Yields
+    ------
+    Problem
+        One, with more than one GPU.
+    """
+    gpus = gpu_count(config, spec.gpus)
+    if spec.staging and gpus > 1:
+        yield Problem(
+            "spec.staging",
+            "StagingNotPossible",
+            f"With {gpus} GPUs the present release ends before the next one starts, so that none "
+            "can wait for promotion; set staging to false.",
+        )

@@ -4,8 +4,11 @@
 match on them.
 """
 
-from dataclasses import dataclass
-from enum import StrEnum
+from cloister_crds.lifecycle.reason import Kind, Reason
+from cloister_crds.lifecycle.reason import final as _final
+from cloister_crds.lifecycle.reason import open_ as _open
+from cloister_crds.lifecycle.reason import state as _state
+from cloister_crds.lifecycle.reason import transient as _transient
 
 __all__ = [
     "REASONS",
@@ -17,66 +20,44 @@ __all__ = [
 ]
 
 
-class Kind(StrEnum):
-    """What follows from a reason."""
-
-    STATE = "state"
-    """Nothing is wrong: it says where things stand."""
-    TRANSIENT = "transient"
-    """It may pass by itself: tried again with growing waits."""
-    TERMINAL = "terminal"
-    """Somebody has to change something."""
-
-
-@dataclass(frozen=True, slots=True)
-class Reason:
-    """A word and what it means."""
-
-    word: str
-    """CamelCase, stable."""
-    kind: Kind
-    """What follows from it."""
-    meaning: str
-    """What is so."""
-    remedy: str = ""
-    """What to do, as an imperative sentence; empty where nothing is to be done."""
-    final: bool = False
-    """Whether only a new request helps: it is not asked or tried again before that."""
-    recheck: bool = False
-    """Whether it is looked at again every minute, because others can free what is missing and
-    nothing tells of it."""
-
-
-def _state(word: str, meaning: str, remedy: str = "") -> Reason:
-    return Reason(word, Kind.STATE, meaning, remedy)
-
-
-def _transient(word: str, meaning: str, remedy: str) -> Reason:
-    return Reason(word, Kind.TRANSIENT, meaning, remedy)
-
-
-def _final(word: str, meaning: str, remedy: str) -> Reason:
-    return Reason(word, Kind.TERMINAL, meaning, remedy, final=True)
-
-
-def _open(word: str, meaning: str, remedy: str, *, recheck: bool = False) -> Reason:
-    return Reason(word, Kind.TERMINAL, meaning, remedy, recheck=recheck)
-
-
 _STATES = (
-    _state("Serving", "What spec asks for serves."),
-    _state("Stopped", "The container is stopped, as spec asks.", "Set spec.state to Running."),
+    _state("Serving", "What spec asks for serves.", event=True),
+    _state(
+        "Stopped",
+        "The container is stopped, as spec asks.",
+        "Set spec.state to Running.",
+        event=True,
+    ),
     _state("Stopping", "Its enclaves are ending."),
     _state("Resolving", "The release, its images, secrets and host name are being looked up."),
     _state("Deploying", "An enclave was made and its Pod is not up yet."),
     _state("Starting", "The Pod is up and the health checks run."),
     _state("Healthy", "Every container of the enclave has started and is healthy."),
     _state("Routing", "The enclave is ready and the Service is being pointed at it."),
-    _state("Updating", "The present release serves while the new one starts beside it."),
+    _state(
+        "Updating", "The present release serves while the new one starts beside it.", event=True
+    ),
+    _state(
+        "StopFirst",
+        "The present release ends before the new one starts, which needs its GPUs.",
+        event=True,
+    ),
     _state(
         "AwaitingPromotion",
         "The update is ready and waits; the release before it serves.",
         "Set spec.promote to status.update.revision, or accept the update.",
+        event=True,
+    ),
+    _state(
+        "AwaitingMetering",
+        "An enclave that is over waits for the API to meter its run time.",
+        "See that the API runs with metering and reaches its ledger.",
+    ),
+    _state("RouteAccepted", "The gateway leads the host names to the container."),
+    _state(
+        "RoutePending",
+        "The gateway has not said yet whether it leads the host names here.",
+        "Wait; if it stays so, ask the administrator whether the controller of the Gateway runs.",
     ),
     _state("NoTee", "The Host has no trusted execution environment."),
     _state("Attested", "The machine of the enclave gave evidence of its TEE."),
@@ -98,11 +79,12 @@ _STATES = (
         "No node that is ready fits the Host; enclaves wait for one.",
         "Add a node with the labels of the Host's nodeSelector.",
     ),
+    _state("ApiAnswers", "The API takes connections at the address that enclaves ask."),
     _state("NamespaceReady", "The Organization has its namespace."),
     _state("Counted", "The Containers of the repository were counted."),
     _state("ValueFound", "The value of the secret can be read."),
     _state("KeyUsable", "The key can log in to debug enclaves that name it."),
-    _state("DomainVerified", "The records of the custom domain were seen."),
+    _state("DomainVerified", "The records of the custom domain were seen.", event=True),
     _state("CredentialsUsable", "The credentials of the registry can be read."),
 )
 
@@ -138,6 +120,11 @@ _TRANSIENT = (
         "Wait; if it stays so, check the name servers of the zone.",
     ),
     _transient(
+        "ApiUnreachable",
+        "Enclaves do not reach the API, which checks keys and signs certificates.",
+        "Wait; if it stays so, ask the administrator, who reads more on the Host.",
+    ),
+    _transient(
         "ClusterUnavailable",
         "The API server did not answer.",
         "Wait; if it stays so, ask the administrator.",
@@ -170,6 +157,11 @@ _TRANSIENT = (
         "No name server for the networks of enclaves is known.",
         "Set enclaveNetwork.resolvers of the operator, or make the Service kube-dns in "
         "kube-system.",
+    ),
+    _transient(
+        "RouteRefused",
+        "The gateway does not lead a host name here.",
+        "Ask the administrator to correct the listener of the Gateway, as the message says.",
     ),
     _transient(
         "RuntimeClassMissing",
@@ -265,11 +257,6 @@ _FINAL = (
         "ManifestInvalid",
         "What the registry has is no image that can be run.",
         "Push the image again and tag a new release.",
-    ),
-    _final(
-        "NotSupportedYet",
-        "It asks for a feature that is not built yet.",
-        "Leave out the field that the message names.",
     ),
     _final(
         "TeeOfTheNode",
@@ -398,9 +385,14 @@ _OPEN = (
         "Read the message; change gpus, or name another Host.",
     ),
     _open(
-        "StopFirst",
-        "An enclave with more than one GPU is not updated while the present release serves.",
-        "Set spec.state to Stopped, then to Running with the new request.",
+        "StagingNotPossible",
+        "An update with more than one GPU stops the present release and cannot be staged.",
+        "Set spec.staging to false.",
+    ),
+    _open(
+        "Replaced",
+        "Another Container has taken over from this one, whose enclaves have ended.",
+        "Delete this Container.",
     ),
     _open(
         "DeviceNotAvailable",

@@ -1,5 +1,7 @@
 """The next status of a Container, from a verdict and who serves after it. The one writer of it."""
 
+from dataclasses import replace
+
 from cloister_crds.kinds.container import (
     ContainerPhase,
     ContainerResources,
@@ -18,16 +20,22 @@ from cloister_crds.lifecycle.confidence import confidence
 from cloister_crds.lifecycle.decision import CreateEnclave
 from cloister_crds.lifecycle.domains import domain_named
 from cloister_crds.lifecycle.hosting import findings, host_named
+from cloister_crds.lifecycle.keys import key_checks
 from cloister_crds.lifecycle.reasons import is_transient
+from cloister_crds.lifecycle.routes import routed_finding
 from cloister_crds.lifecycle.scene import Scene, has_failed
 from cloister_crds.lifecycle.states import move
-from cloister_crds.lifecycle.upkeep import Outcome, ended, open_to_people
+from cloister_crds.lifecycle.upkeep import (
+    MOST_HISTORY,
+    Outcome,
+    ended,
+    led_hostnames,
+    open_to_people,
+)
 from cloister_crds.lifecycle.verdict import Verdict
 
 __all__ = ["report"]
 
-MOST_HISTORY = 10
-"""Entries that the history keeps."""
 
 _BESIDE = {
     ContainerPhase.PENDING: UpdatePhase.PENDING,
@@ -110,7 +118,8 @@ def _phase(verdict: Verdict, outcome: Outcome) -> ContainerPhase:
 def _update(scene: Scene, verdict: Verdict, outcome: Outcome) -> UpdateStatus | None:
     """Tell of an update while the wanted request is another one than what serves or failed."""
     beside = outcome.serving is not None
-    if scene.is_stopped or not scene.is_update:
+    ends = verdict.progress in {ContainerPhase.STOPPING, ContainerPhase.STOPPED}
+    if ends or not scene.is_update:
         return None
     if beside and outcome.active and requests.same(outcome.active.spec.request, scene.wanted):
         return None
@@ -118,16 +127,26 @@ def _update(scene: Scene, verdict: Verdict, outcome: Outcome) -> UpdateStatus | 
         return None
     candidate = next((e for e in scene.mine if e.metadata.name == verdict.candidate), None)
     failed = verdict.progress is ContainerPhase.FAILED
+    blue_green = beside and not _stops_first(verdict, outcome, candidate)
     return UpdateStatus(
         enclave=verdict.candidate,
         uid=candidate.metadata.uid if candidate else "",
         revision=scene.revision,
         tag=scene.wanted.tag,
-        status=_BESIDE[verdict.progress] if beside else UpdatePhase.DEPLOYING,
-        type=UpdateType.BLUE_GREEN if beside else UpdateType.REPLACE,
+        status=_BESIDE[verdict.progress] if blue_green or failed else UpdatePhase.DEPLOYING,
+        type=UpdateType.BLUE_GREEN if blue_green else UpdateType.REPLACE,
         message=verdict.message if failed else "",
         preview=candidate.spec.preview if candidate and verdict.preview else "",
     )
+
+
+def _stops_first(verdict: Verdict, outcome: Outcome, candidate: Enclave | None) -> bool:
+    """Tell whether what serves ends before the update starts, as far as it is known."""
+    made = (each for each in outcome.made if isinstance(each, CreateEnclave))
+    spec = next((each.spec for each in made if each.name == verdict.candidate), None)
+    spec = candidate.spec if candidate is not None else spec
+    several = outcome.serving is not None and outcome.serving.spec.summary.gpus > 1
+    return several or (spec is not None and spec.stop_first)
 
 
 def _shown(scene: Scene, verdict: Verdict, outcome: Outcome) -> EnclaveSpec | None:
@@ -177,7 +196,12 @@ def _current_tag(scene: Scene, outcome: Outcome, history: tuple[HistoryEntry, ..
 
 def _history(scene: Scene, outcome: Outcome) -> tuple[HistoryEntry, ...]:
     """Write down what ends now, newest first; what is written already is not written again."""
-    before = scene.status.history
+    leaving = {each.metadata.name: _outcome(each) for each in ended(scene, outcome)}
+    before = tuple(
+        each
+        for each in scene.status.history
+        if leaving.get(each.enclave, each.outcome) == each.outcome
+    )
     known = {each.enclave for each in before}
     fresh = tuple(
         HistoryEntry(
@@ -207,20 +231,29 @@ def _findings(
     *,
     updating: bool,
 ) -> tuple[Finding, ...]:
-    found = [Finding("Ready", verdict.settled, verdict.reason, verdict.message)]
+    routed = routed_finding(scene, led_hostnames(scene, outcome))
+    # Ready is what spec asks for, and that includes the way to it.
+    astray = routed if routed is not None and verdict.settled and not routed.status else None
+    found = [
+        Finding("Ready", status=False, reason=astray.reason, message=astray.message)
+        if astray is not None
+        else Finding("Ready", verdict.settled, verdict.reason, verdict.message)
+    ]
     serving = outcome.serving
     if serving is not None and _is_reached(scene, serving):
         text = f"Tag {serving.spec.tag} serves."
         found.append(Finding("Available", status=True, reason="Serving", message=text))
     else:
-        found.append(Finding("Available", status=False, reason=verdict.reason))
+        found.append(
+            Finding("Available", status=False, reason=verdict.reason, message=verdict.message)
+        )
     if verdict.stalled:
         reason = "UpdateFailed" if updating and serving is not None else verdict.reason
         found.append(Finding("Stalled", status=True, reason=reason, message=verdict.message))
-    elif not verdict.settled:
-        found.append(
-            Finding("Reconciling", status=True, reason=verdict.reason, message=verdict.message)
-        )
+    elif not found[0].status:
+        found.append(replace(found[0], type="Reconciling", status=True))
+    if routed is not None:
+        found.append(routed)
     found += _of_domain(scene, shown)
     host = host_named(shown.host, scene.observed.hosts) if shown is not None else None
     if shown is not None and host is not None:
@@ -232,6 +265,8 @@ def _findings(
             was_ready=outcome.active is not None and outcome.active.status.ready_at is not None,
         )
         found += findings(host, shown.summary.unenforced, containers=count)
+        keys = key_checks(host) if shown.summary.checks_keys else None
+        found += [keys] if keys is not None else []
     return tuple(found)
 
 
@@ -255,6 +290,12 @@ def _of_domain(scene: Scene, shown: EnclaveSpec | None) -> list[Finding]:
 
 
 def _is_reached(scene: Scene, serving: Enclave) -> bool:
-    """Tell whether requests arrive at the serving Enclave, or at its predecessor on the way out."""
-    reached = (serving, *(each for each in scene.mine if not has_failed(each)))
-    return any(scene.shows(each) for each in reached)
+    """Tell whether requests arrive at the serving Enclave, or at its predecessor on the way out.
+
+    The EndpointSlice decides: it follows the Service's selector a moment later.
+    """
+    service = scene.observed.service
+    if service is None:
+        return False
+    able = (serving, *(each for each in scene.mine if not has_failed(each)))
+    return any(each.status.address in service.addresses for each in able if each.status.address)

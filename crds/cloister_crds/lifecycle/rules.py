@@ -14,13 +14,21 @@ from cloister_crds.lifecycle.admission import Admission, Admitted, Asking, Refus
 from cloister_crds.lifecycle.conditions import condition, holds
 from cloister_crds.lifecycle.decision import ClaimHostname
 from cloister_crds.lifecycle.draining import served_enclave_leaves_a_cordoned_node
-from cloister_crds.lifecycle.gpus import gpu_count
 from cloister_crds.lifecycle.hosting import host_named
 from cloister_crds.lifecycle.hostnames import is_held_by
 from cloister_crds.lifecycle.observed import Need
 from cloister_crds.lifecycle.reasons import REASONS, is_transient, reason_for
+from cloister_crds.lifecycle.replacement import (
+    hostnames_pass_to_the_ready_successor,
+    replaced_container_ends_its_enclaves,
+)
 from cloister_crds.lifecycle.scene import Line, Scene, names
 from cloister_crds.lifecycle.states import may_move
+from cloister_crds.lifecycle.stopfirst import (
+    most_gpus,
+    present_release_ends_for_its_successor,
+    stops_first,
+)
 from cloister_crds.lifecycle.successor import first_attempt, repetition
 from cloister_crds.lifecycle.verdict import Verdict
 
@@ -78,7 +86,7 @@ def release_to_follow_is_looked_up(scene: Scene) -> Verdict | None:
         return None
     trouble = following.trouble
     return Verdict(
-        progress=ContainerPhase.PENDING,
+        progress=ContainerPhase.PENDING if trouble else ContainerPhase.DEPLOYING,
         reason=reason_for(trouble.reason).word if trouble else "Resolving",
         message=trouble.message if trouble else "The newest release is being looked up.",
         keep=names(*scene.mine),
@@ -174,7 +182,8 @@ def starting_candidate_is_awaited(scene: Scene) -> Verdict | None:
         return None
     is_up = live.status.phase is EnclavePhase.STARTED
     beside = scene.serving is not None
-    usual = "Updating" if beside else "Starting" if is_up else "Deploying"
+    updating = "StopFirst" if live.spec.stop_first else "Updating"
+    usual = updating if beside else "Starting" if is_up else "Deploying"
     step = "its health checks run" if is_up else "its Pod is not up yet"
     return Verdict(
         progress=ContainerPhase.STARTED if is_up else ContainerPhase.DEPLOYING,
@@ -287,20 +296,19 @@ def unasked_question_is_asked(scene: Scene, admission: Admission) -> Verdict | N
     return _resolving(admission.needs)
 
 
-def update_with_several_gpus_is_refused(scene: Scene, admission: Admission) -> Verdict | None:
-    """Refuse an update that cannot start beside what serves: it would wait for the same GPUs."""
-    if not isinstance(admission, Admitted) or scene.serving is None or scene.served_line is None:
+def staged_update_with_several_gpus_is_refused(
+    scene: Scene, admission: Admission
+) -> Verdict | None:
+    """Refuse to stage an update that stops what serves first: nothing would serve meanwhile."""
+    if not isinstance(admission, Admitted) or scene.served_line is None:
         return None
-    count = gpu_count(admission.config, scene.wanted.gpus)
-    if count <= 1 and scene.serving.spec.summary.gpus <= 1:
+    if not (scene.is_staging and stops_first(scene, admission)):
         return None
-    most = max(count, scene.serving.spec.summary.gpus)
     message = (
-        f"An enclave with {most} GPUs is not updated while the present release serves: the new one "
-        "would wait for its GPUs. Set spec.state to Stopped, then to Running; the container is "
-        "down in between."
+        f"With {most_gpus(scene, admission)} GPUs the present release ends before the next one "
+        "starts, so that none can wait for promotion; set spec.staging to false."
     )
-    return _refusal(scene, "StopFirst", message)
+    return _refusal(scene, "StagingNotPossible", message)
 
 
 def taken_hostname_stalls(scene: Scene, admission: Admission) -> Verdict | None:
@@ -311,7 +319,9 @@ def taken_hostname_stalls(scene: Scene, admission: Admission) -> Verdict | None:
     taken = [
         each
         for each in scene.hostnames
-        if each in claims and not is_held_by(claims[each], scene.container)
+        if each in claims
+        and not is_held_by(claims[each], scene.container)
+        and not scene.inherits(each)
     ]
     if not taken:
         return None
@@ -331,7 +341,9 @@ def free_hostname_is_claimed(scene: Scene, admission: Admission) -> Verdict | No
     leaving = [
         each
         for each in scene.hostnames
-        if each in claims and claims[each].metadata.deletion_timestamp is not None
+        if each in claims
+        and claims[each].metadata.deletion_timestamp is not None
+        and not scene.inherits(each)
     ]
     if not free and not leaving:
         return None
@@ -343,9 +355,10 @@ def admitted_request_gets_an_enclave(scene: Scene, admission: Admission) -> Verd
     if not isinstance(admission, Admitted):
         return None
     made = first_attempt(scene, admission)
+    usual = "StopFirst" if made.spec.stop_first else "Updating"
     return Verdict(
         progress=ContainerPhase.DEPLOYING,
-        reason="Updating" if scene.serving is not None else "Deploying",
+        reason=usual if scene.serving is not None else "Deploying",
         message=f"Tag {made.spec.tag} is on its way: its Pod is not up yet.",
         candidate=made.name,
         keep=frozenset({made.name}),
@@ -359,8 +372,9 @@ def is_transient_word(word: str) -> bool:
 
 
 def _resolving(needs: tuple[Need, ...], claims: tuple[ClaimHostname, ...] = ()) -> Verdict:
+    # Looking up is a part of deploying, as the create has answered; pending is what has to wait.
     return Verdict(
-        progress=ContainerPhase.PENDING,
+        progress=ContainerPhase.DEPLOYING,
         reason="Resolving",
         message="The release, its images, secrets and host name are being looked up.",
         needs=needs,
@@ -388,11 +402,14 @@ def _refusal(scene: Scene, reason: str, message: str) -> Verdict:
 
 
 RULES: tuple[Rule, ...] = (
+    replaced_container_ends_its_enclaves,
     stopped_container_ends_its_enclaves,
     release_to_follow_is_looked_up,
     served_enclave_leaves_a_cordoned_node,
     wanted_request_serves,
+    present_release_ends_for_its_successor,
     staged_candidate_awaits_promotion,
+    hostnames_pass_to_the_ready_successor,
     ready_candidate_takes_over,
     starting_candidate_is_awaited,
     lost_attempt_is_repeated,
@@ -404,7 +421,7 @@ ADMISSION_RULES: tuple[AdmissionRule, ...] = (
     refused_request_is_stalled,
     unavailable_answer_is_asked_again,
     unasked_question_is_asked,
-    update_with_several_gpus_is_refused,
+    staged_update_with_several_gpus_is_refused,
     taken_hostname_stalls,
     free_hostname_is_claimed,
     admitted_request_gets_an_enclave,

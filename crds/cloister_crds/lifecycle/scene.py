@@ -23,7 +23,7 @@ from cloister_crds.lifecycle.reasons import is_transient
 from cloister_crds.lifecycle.waits import back_off
 from cloister_crds.names import preview_hostname
 
-__all__ = ["Line", "Scene", "has_failed", "is_ready", "names"]
+__all__ = ["Line", "Scene", "has_failed", "has_retired", "is_ready", "names"]
 
 STEADY = timedelta(minutes=5)
 """An attempt that was ready for so long is repeated without a wait when it is lost."""
@@ -32,6 +32,11 @@ STEADY = timedelta(minutes=5)
 def has_failed(enclave: Enclave) -> bool:
     """Tell whether an attempt is over."""
     return enclave.status.phase in {EnclavePhase.FAILED, EnclavePhase.ENDED}
+
+
+def has_retired(enclave: Enclave) -> bool:
+    """Tell whether an Enclave served, gave way to its successor, and only drains."""
+    return enclave.status.demoted_at is not None and not has_failed(enclave)
 
 
 def is_ready(enclave: Enclave) -> bool:
@@ -120,7 +125,11 @@ class Line:
             return now
         # The first loss of what was ready costs no wait: it worked, and somebody may depend on it.
         had_been_ready = self.failed.status.ready_at is not None
-        return _failed_at(self.failed, now) + back_off(self.losses(now) - int(had_been_ready))
+        ended = _failed_at(self.failed, now)
+        if ended > now:
+            # The clock was set back meanwhile; to wait until it is there again may take long.
+            return now
+        return ended + back_off(self.losses(now) - int(had_been_ready))
 
 
 @dataclass(frozen=True)
@@ -156,6 +165,20 @@ class Scene:
     def is_stopped(self) -> bool:
         """Whether spec asks for no enclave."""
         return self.container.spec.state is DesiredState.STOPPED
+
+    def inherits(self, hostname: str) -> bool:
+        """Tell whether a host name is held by the Container that this one replaces.
+
+        Parameters
+        ----------
+        hostname
+            A host name of spec.
+        """
+        claim = self.observed.claims.get(hostname)
+        if claim is None or not self.observed.inherits:
+            return False
+        meta, holder = self.container.metadata, claim.spec.holder
+        return (holder.namespace, holder.name) == (meta.namespace, self.container.spec.replaces)
 
     @cached_property
     def wanted(self) -> RequestRecord:
@@ -332,9 +355,19 @@ class Scene:
         request
             The request.
         """
-        attempts = tuple(each for each in self.mine if requests.same(each.spec.request, request))
-        origin = attempts[-1] if attempts else None
         active = self.active
+        found = [
+            each
+            for each in self.mine
+            if requests.same(each.spec.request, request)
+            and (each is active or not has_retired(each))
+        ]
+        # Attempts of a revision are counted: the server's clock, which may be set back, is not
+        # asked which of them is the newest. `found` has the oldest first.
+        began = {each.spec.revision: at for at, each in reversed(tuple(enumerate(found)))}
+        found.sort(key=lambda each: (began[each.spec.revision], each.spec.attempt))
+        attempts = tuple(found)
+        origin = attempts[-1] if attempts else None
         if active is not None and requests.same(active.spec.request, request):
             origin = active
         leaving = origin is not None and _is_leaving(origin)
@@ -354,7 +387,7 @@ class Scene:
         return 1 + max(
             (
                 each.spec.attempt
-                for each in self.observed.enclaves
+                for each in (*self.observed.enclaves, *self.observed.departed)
                 if each.spec.revision == revision
             ),
             default=0,

@@ -15,6 +15,7 @@ from cloister_crds.lifecycle.hosting import unenforced_on
 from cloister_crds.lifecycle.observed import Known, NeedRelease, ReleaseFacts, Tiers
 from cloister_crds.lifecycle.scene import Line, Scene
 from cloister_crds.lifecycle.sshkeys import keys_of
+from cloister_crds.lifecycle.stopfirst import stops_first
 from cloister_crds.names import enclave_name
 
 __all__ = ["completion", "first_attempt", "repetition"]
@@ -31,6 +32,7 @@ def first_attempt(scene: Scene, admitted: Admitted) -> CreateEnclave:
         What the request may run.
     """
     attempt = scene.next_attempt(scene.revision)
+    stopping = stops_first(scene, admitted)
     config, release, request = admitted.config, admitted.release, scene.wanted
     spec = EnclaveSpec(
         container=OwningContainer(
@@ -49,6 +51,7 @@ def first_attempt(scene: Scene, admitted: Admitted) -> CreateEnclave:
             memory_mb=config.memory,
             gpus=gpu_count(config, request.gpus),
             containers=tuple(each.name for each in config.containers),
+            checks_keys=bool(config.shim.keyed_endpoints),
             upstream=config.shim.upstream_container,
             unenforced=unenforced_on(admitted.host, config, release.unenforced),
         ),
@@ -70,7 +73,8 @@ def first_attempt(scene: Scene, admitted: Admitted) -> CreateEnclave:
         host=admitted.host.metadata.name,
         pull_secrets=tuple(sorted({each.secret for each in admitted.pulls})),
         hostnames=scene.hostnames,
-        preview=scene.preview,
+        preview="" if stopping else scene.preview,
+        stop_first=stopping,
     )
     return CreateEnclave(
         name=enclave_name(scene.container.metadata.name, scene.revision, attempt),

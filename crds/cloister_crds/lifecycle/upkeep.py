@@ -3,8 +3,9 @@
 All of it follows from who serves after the decision and which Enclaves stay.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 
 from cloister_crds.kinds.enclave import Enclave
 from cloister_crds.lifecycle.decision import (
@@ -23,10 +24,23 @@ from cloister_crds.lifecycle.decision import (
 )
 from cloister_crds.lifecycle.hostnames import superfluous_claims
 from cloister_crds.lifecycle.observed import Need
+from cloister_crds.lifecycle.routes import changed_routes, wanted_routes
 from cloister_crds.lifecycle.scene import Scene, has_failed
 from cloister_crds.lifecycle.successor import completion
 
-__all__ = ["Outcome", "ended", "open_to_people", "records", "upkeep"]
+__all__ = [
+    "MOST_HISTORY",
+    "Outcome",
+    "drained_at",
+    "ended",
+    "led_hostnames",
+    "open_to_people",
+    "records",
+    "upkeep",
+]
+
+MOST_HISTORY = 10
+"""Entries that the history of a Container keeps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,14 +78,66 @@ def ended(scene: Scene, outcome: Outcome) -> tuple[Enclave, ...]:
         What was observed.
     outcome
         Who serves and what stays. One that still gets requests stays until the Service shows the
-        address of the one that serves now.
+        address of the one that serves now, and for a time after that: who leads requests here may
+        learn of it late.
     """
-    draining = outcome.serving is not None and not scene.shows(outcome.serving)
+    switching = outcome.serving is not None and not scene.shows(outcome.serving)
+    until = _drained_at(scene, outcome)
+    draining = switching or (until is not None and scene.now < until)
     return tuple(
         each
         for each in scene.mine
-        if each.metadata.name not in outcome.keep and not (draining and _gets_requests(scene, each))
+        if each.metadata.name not in outcome.keep
+        and not (switching and _gets_requests(scene, each))
+        and not (draining and _served(each))
     )
+
+
+def _written_down(scene: Scene, leaving: tuple[Enclave, ...]) -> tuple[Enclave, ...]:
+    """Answer those whose end stands in the status already: once they are gone nobody can tell.
+
+    An operator that is killed between the two writes would else forget which tag was there. More
+    than the history keeps are not waited for.
+    """
+    known = {each.enclave for each in scene.status.history}
+    if len(leaving) > MOST_HISTORY:
+        return leaving
+    return tuple(each for each in leaving if each.metadata.name in known)
+
+
+def drained_at(scene: Scene, outcome: Outcome) -> datetime | None:
+    """Answer until when Enclaves stay that no longer serve.
+
+    Parameters
+    ----------
+    scene
+        What was observed.
+    outcome
+        Who serves and what stays.
+
+    Returns
+    -------
+    datetime | None
+        The time, in UTC; None = none stays, or it is not known yet from when on.
+    """
+    until = _drained_at(scene, outcome)
+    leaving = (each for each in scene.mine if each.metadata.name not in outcome.keep)
+    if until is None or until <= scene.now or not any(_served(each) for each in leaving):
+        return None
+    return until
+
+
+def _drained_at(scene: Scene, outcome: Outcome) -> datetime | None:
+    """Answer when everybody has learned who serves; None = nobody serves, or not reached yet."""
+    serving = outcome.serving
+    if serving is None or not scene.shows(serving):
+        return None
+    return (serving.status.promoted_at or scene.now) + scene.settings.drain
+
+
+def _served(enclave: Enclave) -> bool:
+    """Tell whether an Enclave served and still could."""
+    return enclave.status.promoted_at is not None and not has_failed(enclave)
 
 
 def upkeep(scene: Scene, outcome: Outcome) -> tuple[tuple[Action, ...], tuple[Need, ...]]:
@@ -103,7 +169,7 @@ def upkeep(scene: Scene, outcome: Outcome) -> tuple[tuple[Action, ...], tuple[Ne
                 uid=each.metadata.uid,
                 resource_version=each.metadata.resource_version,
             )
-            for each in ended(scene, outcome)
+            for each in _written_down(scene, ended(scene, outcome))
         ),
         *superfluous_claims(
             scene.container, scene.observed.claims, _needed_hostnames(scene, outcome)
@@ -157,12 +223,29 @@ def _completions(scene: Scene, outcome: Outcome) -> Iterator[CreateEnclave | Nee
 
 
 def _claims_again(scene: Scene, outcome: Outcome) -> Iterator[ClaimHostname]:
-    """Claim a custom domain again that serves and was given back while its Domain was lost."""
+    """Claim what serves and has no claim: given back while its Domain was lost, or deleted."""
     if outcome.serving is None or scene.is_stopped or scene.observed.organization is None:
         return
     for each in outcome.serving.spec.hostnames:
-        if scene.is_custom(each) and scene.is_served(each) and each not in scene.observed.claims:
+        if scene.is_served(each) and each not in scene.observed.claims:
             yield ClaimHostname(each)
+
+
+def led_hostnames(scene: Scene, outcome: Outcome) -> Mapping[str, str]:
+    """Answer which host names the gateway is to lead to which Service.
+
+    What serves keeps its routes while its Pod is replaced.
+
+    Parameters
+    ----------
+    scene
+        What was observed.
+    outcome
+        Who serves and what stays.
+    """
+    by_name = {each.metadata.name: each for each in scene.mine}
+    leading = outcome.serving or by_name.get(outcome.route) or outcome.active
+    return wanted_routes(scene, leading, by_name.get(outcome.preview))
 
 
 def _routing(scene: Scene, outcome: Outcome) -> Iterator[Action]:
@@ -179,6 +262,7 @@ def _routing(scene: Scene, outcome: Outcome) -> Iterator[Action]:
         yield RouteShells(enclave)
     elif not enclave and shells is not None:
         yield EndShells(shells.uid)
+    yield from changed_routes(scene, led_hostnames(scene, outcome))
 
 
 def records(scene: Scene, outcome: Outcome) -> tuple[Action, ...]:

@@ -25,9 +25,13 @@ from cloister_crds.lifecycle.hosting import maps_users, pick_host, profile, trou
 from cloister_crds.lifecycle.keys import keys_without_api
 from cloister_crds.lifecycle.limits import billing_of
 from cloister_crds.lifecycle.observed import Failed, ReleaseFacts
-from cloister_crds.lifecycle.provisions import device_problems, gpu_problems, model_problems
+from cloister_crds.lifecycle.provisions import (
+    device_problems,
+    gpu_problems,
+    model_problems,
+    staging_problems,
+)
 from cloister_crds.lifecycle.sshkeys import key_trouble
-from cloister_crds.lifecycle.supported import not_supported_yet
 from cloister_crds.problems import Problem, Severity
 
 __all__ = [
@@ -69,7 +73,7 @@ class Question:
     file_limit: int = 256 * 1024
     """Largest deployable file in bytes."""
     api_known: bool = True
-    """Whether enclaves know where the API is; who cannot know it leaves it to the operator."""
+    """False when the settings of whoever asks lack apiAddress; others read the Host."""
     release: ReleaseFacts | None = None
     """The release; None = not known yet, and the file is not looked at."""
     images: Mapping[str, Failed] = field(default_factory=dict)
@@ -217,10 +221,6 @@ def _is_entitled(question: Question) -> Iterator[Problem]:
             )
 
 
-def _asks_for_what_is_built(question: Question) -> Iterator[Problem]:
-    yield from not_supported_yet(question.spec)
-
-
 def _has_a_host(question: Question) -> Iterator[Problem]:
     named = question.spec.host
     if question.host is not None:
@@ -357,10 +357,11 @@ def _asks_for_what_is_there(question: Question) -> Iterator[Problem]:
     config, host = question.config, question.host
     if config is not None and host is not None:
         yield from gpu_problems(config, host, question.spec.gpus)
+        yield from staging_problems(config, question.spec)
         yield from device_problems(config, host)
         yield from model_problems(config, host)
-    if config is not None and not question.api_known:
-        yield from keys_without_api(config)
+    if config is not None:
+        yield from keys_without_api(config, host, known=question.api_known)
 
 
 def _accepts_the_network(question: Question) -> Iterator[Problem]:
@@ -476,7 +477,6 @@ SPEC_CHECKS: tuple[Check, ...] = (
     _has_a_subscription,
     _is_within_the_limit,
     _is_entitled,
-    _asks_for_what_is_built,
     _has_a_host,
     _has_a_ready_host,
     _can_do_without_the_tee,

@@ -37,6 +37,16 @@ def test_a_small_container_has_its_defaults() -> None:
     assert spec.variables == ()
 
 
+def test_an_organization_may_have_ten_containers_unless_said() -> None:
+    """Limits of the specification."""
+    limits = Limits()
+    assert limits.containers == 10
+    assert limits.cpus == (2, 4, 8, 16, 32)
+    assert limits.memory == (8192, 16384, 32768, 65536, 131072, 262144, 524288)
+    assert limits.gpus == (1, 8)
+    assert Limits(containers=25).containers == 25
+
+
 WRONG: dict[str, tuple[dict[str, Any], str, str]] = {
     "ssh keys in production": (
         {"sshKeys": ["me"]},

@@ -62,10 +62,23 @@ def test_only_a_ready_update_can_be_accepted(update: UpdatePhase) -> None:
     assert str(update) in message
 
 
-def test_an_update_of_several_gpus_cannot_be_cancelled() -> None:
-    message = refusal(ApiAction.CANCEL, ContainerPhase.READY, UpdatePhase.DEPLOYING, gpus=8)
-    assert message is not None
-    assert "8 GPUs" in message
+@pytest.mark.parametrize("phase", [ContainerPhase.READY, ContainerPhase.FAILED])
+@pytest.mark.parametrize("update", UpdatePhase)
+def test_every_status_of_an_update(phase: ContainerPhase, update: UpdatePhase) -> None:
+    """Also one that failed, and the attempt of a failed container (client contract, section 1)."""
+    allowed = {ApiAction.RELAUNCH, ApiAction.STOP, ApiAction.DELETE, ApiAction.CANCEL}
+    if update is UpdatePhase.READY:
+        allowed.add(ApiAction.ACCEPT)
+    assert {action for action in ApiAction if refusal(action, phase, update) is None} == allowed
+    assert "while an update is in progress" in (refusal(ApiAction.START, phase, update) or "")
+
+
+@pytest.mark.parametrize(("gpus", "allowed"), [(0, True), (1, True), (2, False), (8, False)])
+def test_an_update_of_several_gpus_cannot_be_cancelled(gpus: int, allowed: object) -> None:
+    for update in UpdatePhase:
+        message = refusal(ApiAction.CANCEL, ContainerPhase.READY, update, gpus=gpus)
+        assert (message is None) is allowed
+        assert message is None or f"{gpus} GPUs" in message
 
 
 @pytest.mark.parametrize(

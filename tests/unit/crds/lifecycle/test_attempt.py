@@ -54,6 +54,18 @@ def verdict(enclave: Enclave, pod: PodFacts | None) -> EnclaveStatus:
     return judge(enclave, pod, NOW, SETTINGS)
 
 
+def test_without_an_address_of_the_api_it_says_what_it_waits_for() -> None:
+    lacks = "The host of apiAddress has no IPv4 address."
+    status = judge(fresh(), None, NOW, SETTINGS, lacks=lacks)
+    assert (status.phase, status.reason) == (EnclavePhase.PENDING, "ApiUnreachable")
+    assert status.message == lacks
+    late = NOW + SETTINGS.progress_deadline * 2
+    given_up = judge(fresh(), None, late, SETTINGS, lacks=lacks)
+    assert given_up.reason == "ProgressDeadlineExceeded"
+    assert given_up.message.endswith(lacks)
+    assert judge(fresh(), pod_of(up()), NOW, SETTINGS, lacks=lacks).reason == ""
+
+
 def test_without_a_pod_it_is_pending() -> None:
     status = verdict(fresh(), None)
     assert status.phase is EnclavePhase.PENDING

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from cloister_crds.kinds.enclave import ContainerStateName
-from cloister_crds.lifecycle.boot import STAGES, boot_stages
+from cloister_crds.lifecycle.boot import STAGES, boot_failure, boot_stages
 from cloister_crds.lifecycle.pod import PodContainer, PodFacts, PodPhase
 from tests.support.builders import NOW
 from tests.support.world import UNHEALTHY
@@ -56,6 +56,38 @@ def test_a_failed_boot_shows_where_and_why(pod: PodFacts, stage: str) -> None:
     (found,) = failed
     assert found.name == stage
     assert found.detail == "Container web is unhealthy. Its last output: refused"
+
+
+def test_stages_that_come_before_the_containers_are_over_with_them() -> None:
+    """The kubelet starts no container before key, certificate and weights are there."""
+    early = {"identity", "certificate", "models"}
+    for pod, status in ((UP, "pending"), (HALF, "ok")):
+        stages = boot_stages(replace(pod, skipped_stages=frozenset()))
+        assert {each.status for each in stages if each.name in early} == {status}
+
+
+@pytest.mark.parametrize(
+    ("code", "said"), [(65, "guest models: it differs"), (66, "it is not there")]
+)
+def test_weights_that_fail_are_told_in_their_stage(code: int, said: str) -> None:
+    models = PodContainer(
+        name="models",
+        state=ContainerStateName.TERMINATED,
+        exit_code=code,
+        exit_message=f"a line of the log\n{said}\n",
+    )
+    pod = replace(UP, side_cars=(models,), skipped_stages=frozenset())
+    failed = [each for each in boot_stages(pod) if each.status == "failed"]
+    assert [(each.name, each.detail) for each in failed] == [("models", said)]
+
+
+def test_the_agent_tells_of_weights_too() -> None:
+    told = ("ModelInvalid", "Stage models: model a: it differs")
+    agent = replace(running("agent"), exit_code=1, exit_message=": ".join(told))
+    pod = replace(UP, agent=agent, skipped_stages=frozenset())
+    assert boot_failure(pod) == told
+    failed = [each for each in boot_stages(pod) if each.status == "failed"]
+    assert [(each.name, each.detail) for each in failed] == [("models", told[1])]
 
 
 def test_a_stage_that_the_message_names_is_the_one_that_failed() -> None:

@@ -270,3 +270,13 @@ def test_only_a_verified_domain_is_deployed_with(
     assert [(each.field, each.code) for each in problems] == [
         ("spec.customDomain", code) for code in codes
     ]
+
+
+def test_a_clock_that_is_set_back_makes_no_look_wait_for_it() -> None:
+    zone = Zone(RIGHT)
+    zone.work()
+    zone.now -= HOUR
+    assert zone.work().look_again == SETTINGS.interval
+    assert zone.asked == 2
+    zone.work()
+    assert zone.asked == 2

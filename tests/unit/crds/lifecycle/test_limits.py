@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from cloister_crds.kinds.container import Container, DesiredState
 from cloister_crds.kinds.organization import Billing
-from cloister_crds.lifecycle.limits import billing_of, counted, rank
+from cloister_crds.lifecycle.limits import billing_of, counted, place_of, rank, rank_among
 from tests.support.builders import NOW, container_of, organization_of
 
 UNHURRIED = settings(deadline=None, derandomize=True)
@@ -39,6 +39,26 @@ def test_every_container_has_one_place_whatever_the_order(
     assert counted(shuffled) == counted(containers)
 
 
+@UNHURRIED
+@given(st.lists(st.tuples(st.integers(0, 3), st.booleans(), st.integers(0, 8)), max_size=8))
+def test_places_alone_give_the_same_rank(made: list[tuple[int, bool, int]]) -> None:
+    containers = [
+        born(number, minute, deleted=deleted, replaces=f"c{heir}" if heir < number else None)
+        for number, (minute, deleted, heir) in enumerate(made)
+    ]
+    places = [
+        place_of(each.metadata.creation_timestamp, each.metadata.uid)
+        for each in containers
+        if each.metadata.deletion_timestamp is None
+    ]
+    tied = {each.spec.replaces for each in containers} | {
+        each.metadata.name for each in containers if each.spec.replaces
+    }
+    related = [each for each in containers if each.metadata.name in tied]
+    for each in containers:
+        assert rank_among(each, places, related) == rank(each, containers)
+
+
 def test_a_later_one_never_pushes_an_earlier_one_out() -> None:
     first, second, third = born(3, 0), born(2, 1), born(1, 2)
     assert [rank(each, [third, first, second]) for each in (first, second, third)] == [0, 1, 2]
@@ -66,12 +86,13 @@ def test_one_that_is_not_listed_yet_has_its_place_already() -> None:
 
 
 def test_billing_is_what_the_processor_says_where_there_is_one() -> None:
-    told = Billing(container_subscription=True)
+    told = Billing(container_subscription=True, customer_id="cus_1")
     plain = organization_of(subscribed=False)
     with_processor = organization_of(billing=Billing(customer_id="cus_1"))
     assert not billing_of(plain).container_subscription
     assert not billing_of(with_processor).container_subscription
-    for organization, want in ((plain, False), (with_processor, True)):
+    with_another = organization_of(billing=Billing(customer_id="cus_2"))
+    for organization, want in ((plain, False), (with_processor, True), (with_another, False)):
         status = organization.status.model_copy(update={"billing": told})
         heard = organization.model_copy(update={"status": status})
         assert billing_of(heard).container_subscription is want

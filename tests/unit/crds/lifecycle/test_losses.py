@@ -5,6 +5,7 @@ from cloister_crds.kinds.meta import PAUSED_ANNOTATION
 from cloister_crds.lifecycle.conditions import holds
 from cloister_crds.lifecycle.decide import decide
 from cloister_crds.lifecycle.decision import (
+    ClaimHostname,
     EnsureDeployment,
     RecordDemoted,
     ReleaseHostname,
@@ -16,6 +17,7 @@ from tests.support.builders import (
     DOMAIN,
     NOW,
     SETTINGS,
+    claim_of,
     container_of,
     enclave_of,
     observed_of,
@@ -135,6 +137,16 @@ def test_a_deployment_that_was_deleted_is_made_again(serving: World) -> None:
     assert EnsureDeployment("acme/site") in serving.work().actions
 
 
+def test_a_claim_that_was_deleted_is_made_again(serving: World) -> None:
+    del serving.claims[HOSTNAME]
+    assert ClaimHostname(HOSTNAME) in serving.work().actions
+
+
+def test_a_claim_that_another_container_took_is_left_to_it(serving: World) -> None:
+    serving.claims[HOSTNAME] = claim_of(HOSTNAME, holder="other")
+    assert not [each for each in serving.work().actions if isinstance(each, ClaimHostname)]
+
+
 def test_host_names_of_a_debug_container_change_hands_after_the_switch(serving: World) -> None:
     debug = f"web.debug.acme.{DOMAIN}"
     serving.ask(debug=True)
@@ -184,3 +196,34 @@ def test_without_its_organization_nothing_is_given_back(serving: World) -> None:
     assert decision.actions == ()
     assert decision.status.domain == HOSTNAME
     assert holds(decision.status.conditions, "Ready")
+
+
+def test_a_clock_that_is_set_back_makes_no_attempt_wait_for_it(world: World) -> None:
+    for _ in range(6):
+        world.step()
+    (name,) = world.pods
+    world.start(name)
+    world.step()
+    world.lose(name)
+    for _ in range(3):
+        world.step()
+    assert world.reason() == "PodLost"
+    world.decisions.clear()
+    world.step()
+    assert not world.made(), "it waits before it tries again"
+    world.let(-3600)
+    for _ in range(3):
+        world.step()
+    assert world.made()
+
+
+def test_a_clock_that_is_set_back_makes_no_question_wait_for_it(world: World) -> None:
+    world.source_is_up = False
+    world.step()
+    world.step()
+    assert world.reason() == "SourceUnavailable"
+    world.source_is_up = True
+    world.let(-3600)
+    for _ in range(6):
+        world.step()
+    assert world.made()

@@ -38,8 +38,9 @@ HEADINGS = {
 def row(reason: Reason) -> str:
     """Write the line of the page."""
     remedy = reason.remedy or "Nothing."
+    mark = " *" if reason.event else ""
     if reason.kind is not Kind.TERMINAL:
-        return f"| `{reason.word}` | {reason.meaning} | {remedy} |"
+        return f"| `{reason.word}`{mark} | {reason.meaning} | {remedy} |"
     again = "a new request" if reason.final else "every minute" if reason.recheck else "a change"
     return f"| `{reason.word}` | {reason.meaning} | {remedy} | {again} |"
 
@@ -51,7 +52,7 @@ def test_every_reason_stands_in_the_manual(reason: Reason) -> None:
 
 
 def test_the_manual_has_no_reason_that_does_not_exist() -> None:
-    words = re.findall(r"^\| `(\w+)` \|", PAGE.read_text(), flags=re.MULTILINE)
+    words = re.findall(r"^\| `(\w+)`(?: \*)? \|", PAGE.read_text(), flags=re.MULTILINE)
     assert sorted(words) == sorted(REASONS)
 
 

@@ -17,6 +17,10 @@ from cloister_crds.lifecycle.conditions import Finding, merge
 from cloister_crds.lifecycle.decision import ClaimHostname, CreateEnclave
 from cloister_crds.lifecycle.draining import served_enclave_leaves_a_cordoned_node
 from cloister_crds.lifecycle.observed import NeedRelease, Observed, ServiceFacts
+from cloister_crds.lifecycle.replacement import (
+    hostnames_pass_to_the_ready_successor,
+    replaced_container_ends_its_enclaves,
+)
 from cloister_crds.lifecycle.rules import (
     ADMISSION_RULES,
     RULES,
@@ -30,6 +34,7 @@ from cloister_crds.lifecycle.rules import (
     refused_request_is_stalled,
     release_to_follow_is_looked_up,
     staged_candidate_awaits_promotion,
+    staged_update_with_several_gpus_is_refused,
     starting_candidate_is_awaited,
     stopped_container_ends_its_enclaves,
     taken_hostname_stalls,
@@ -38,6 +43,7 @@ from cloister_crds.lifecycle.rules import (
     wanted_request_serves,
 )
 from cloister_crds.lifecycle.scene import Scene
+from cloister_crds.lifecycle.stopfirst import present_release_ends_for_its_successor
 from tests.support.builders import (
     COMMIT,
     DOMAIN,
@@ -101,6 +107,10 @@ BROKEN = enclave_of(OLD, phase=EnclavePhase.FAILED, reason="BootFailed", message
 SERVING = with_status(OLD, served(OLD))
 UPDATING = with_status(NEW, served(OLD))
 STOPPED = subspec(SERVING, state=DesiredState.STOPPED)
+WAITING = enclave_of(NEW, generation=2, phase=EnclavePhase.PENDING)
+WAITING = WAITING.model_copy(update={"spec": WAITING.spec.model_copy(update={"stop_first": True})})
+HEIR = container_of(replaces="old")
+PASSING = {HOSTNAME: claim_of(HOSTNAME, holder="old")}
 CANDIDATE = enclave_of(NEW, generation=2, address="10.0.0.2")
 
 SCENES: dict[str, tuple[Rule | None, Scene]] = {
@@ -156,6 +166,10 @@ SCENES: dict[str, tuple[Rule | None, Scene]] = {
             service=routed(READY),
         ),
     ),
+    "candidate waits for the GPUs of what serves": (
+        present_release_ends_for_its_successor,
+        scene_of(UPDATING, READY, WAITING, service=routed(READY)),
+    ),
     "lost before it was ready": (lost_attempt_is_repeated, scene_of(OLD, LOST)),
     "lost while it served": (lost_attempt_is_repeated, scene_of(SERVING, LOST)),
     "deleted while it served": (
@@ -186,6 +200,22 @@ SCENES: dict[str, tuple[Rule | None, Scene]] = {
                 OLD, attempt=12, phase=EnclavePhase.FAILED, reason="Evicted", losses=11, at=NOW
             ),
         ),
+    ),
+    "ready, its name still with the one that it replaces": (
+        hostnames_pass_to_the_ready_successor,
+        scene_of(HEIR, READY, service=routed(READY), inherits=True, claims=PASSING),
+    ),
+    "ready and not reached yet, its name still with another one": (
+        ready_candidate_takes_over,
+        scene_of(HEIR, READY, inherits=True, claims=PASSING),
+    ),
+    "serves, its successor is on its way": (
+        wanted_request_serves,
+        scene_of(SERVING, READY, service=routed(READY), successor=HEIR),
+    ),
+    "another Container has taken over": (
+        replaced_container_ends_its_enclaves,
+        scene_of(SERVING, READY, service=routed(READY), successor=with_status(HEIR, served(OLD))),
     ),
     "enclaves of an earlier Container of that name": (
         None,
@@ -234,6 +264,11 @@ ADMISSIONS: dict[str, tuple[AdmissionRule, Scene, Admission]] = {
     "taken": (taken_hostname_stalls, TAKEN, ADMITTED),
     "free": (free_hostname_is_claimed, FREE, ADMITTED),
     "being given back": (free_hostname_is_claimed, LEAVING, ADMITTED),
+    "several GPUs, staged": (
+        staged_update_with_several_gpus_is_refused,
+        scene_of(subspec(UPDATING, staging=True, gpus=8), READY, service=routed(READY)),
+        ADMITTED,
+    ),
     "admitted": (admitted_request_gets_an_enclave, HELD, ADMITTED),
 }
 

@@ -1,21 +1,30 @@
 """The lifecycle where things happen in any order: promises hold, and it comes to rest."""
 
 from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cloister_crds.kinds.container import ContainerPhase, DesiredState
 from cloister_crds.kinds.enclave import EnclavePhase
+from cloister_crds.kinds.host import Gpu
+from cloister_crds.kinds.organization import Entitlements, Limits, Organization
 from cloister_crds.lifecycle import request as requests
 from cloister_crds.lifecycle.conditions import holds
 from cloister_crds.lifecycle.decision import ReleaseHostname
-from tests.support.builders import DOMAIN, claim_of, organization_of
+from cloister_crds.lifecycle.observed import DecisionSettings, Gateway, RouteStanding
+from tests.support.builders import DOMAIN, SETTINGS, claim_of, host_of, organization_of
 from tests.support.world import World
 
 UNHURRIED = settings(deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 """Slow machines are no failure, and a test answers the same twice."""
 HOSTNAME = f"web.acme.{DOMAIN}"
+WAYS = st.sampled_from(
+    [SETTINGS, replace(SETTINGS, drain=timedelta(seconds=10), gateway=Gateway("public", "system"))]
+)
+"""An installation without a gateway, and one with it whose enclaves give way slowly."""
 
 
 def _names(world: World) -> list[str]:
@@ -39,6 +48,19 @@ def _take_name(world: World) -> None:
     world.claims.setdefault(HOSTNAME, claim_of(HOSTNAME, holder="other"))
 
 
+HOSTS = (host_of(gpu=Gpu(resource="nvidia.com/gpu")),)
+"""Hosts with GPUs, of which there are eight."""
+
+
+def able(*, subscribed: bool = True) -> Organization:
+    """Build an organization that may have GPUs."""
+    return organization_of(
+        subscribed=subscribed,
+        entitlements=Entitlements(gpu=True),
+        limits=Limits(gpus=(1, 8)),
+    )
+
+
 PLACES = st.integers(min_value=0, max_value=5)
 HAPPENINGS = st.one_of(
     st.just(World.work),
@@ -47,11 +69,14 @@ HAPPENINGS = st.one_of(
     st.sampled_from(["v1.0.0", "v1.1.0", "v9.9.9"]).map(lambda tag: lambda w: w.ask(tag=tag)),
     st.sampled_from(["a", "b"]).map(lambda token: lambda w: w.ask(relaunch=token)),
     st.sampled_from(list(DesiredState)).map(lambda state: lambda w: w.ask(state=state)),
+    st.sampled_from([None, 1, 8]).map(lambda gpus: lambda w: w.ask(gpus=gpus)),
     st.booleans().map(lambda debug: lambda w: w.ask(debug=debug)),
     st.sampled_from([True, False, None]).map(lambda staging: lambda w: w.ask(staging=staging)),
     st.just(World.promote),
     st.sampled_from([(), ("node-1",), ("node-2",)]).map(lambda nodes: lambda w: w.cordon(*nodes)),
     st.sampled_from([1, 11, 61, 301, 1801]).map(lambda seconds: lambda w: w.let(seconds)),
+    # Clocks are set, forward and back.
+    st.sampled_from([-3600, -60, 86_400]).map(lambda seconds: lambda w: w.let(seconds)),
     PLACES.map(lambda place: _each(World.start, place)),
     PLACES.map(lambda place: _each(World.start, place)),
     PLACES.map(lambda place: _each(World.heal, place)),
@@ -65,34 +90,37 @@ HAPPENINGS = st.one_of(
     st.just(World.publish),
     st.booleans().map(lambda up: _set("source_is_up", up)),
     st.just(_set("interrupt_next", True)),
-    st.booleans().map(
-        lambda subscribed: _set("organization", organization_of(subscribed=subscribed))
-    ),
+    st.booleans().map(lambda subscribed: _set("organization", able(subscribed=subscribed))),
     st.just(_take_name),
 )
 
 
 @settings(parent=UNHURRIED, max_examples=150)
-@given(st.lists(HAPPENINGS, max_size=40))
+@given(WAYS, st.lists(HAPPENINGS, max_size=40))
 def test_promises_hold_and_the_world_comes_to_rest(
-    happenings: list[Callable[[World], object]],
+    way: DecisionSettings, happenings: list[Callable[[World], object]]
 ) -> None:
-    world = World()
+    world = World(way)
+    world.organization, world.hosts = able(), HOSTS
     world.bad_tags = {"v9.9.9"}
     for happening in happenings:
         happening(world)
     world.source_is_up = True
-    world.organization = organization_of()
+    world.organization = able()
     if HOSTNAME in world.claims and world.claims[HOSTNAME].spec.holder.name == "other":
         del world.claims[HOSTNAME]
 
+    world.settle()
+    world.say(RouteStanding.ACCEPTED)
     world.settle()
 
     status = world.container.status
     again = world.work()
     assert again.status == status
     assert not again.actions
+    assert not world.routes or way.gateway is not None
     if world.container.spec.state is DesiredState.STOPPED:
+        assert not world.routes
         assert status.phase is ContainerPhase.STOPPED
         assert not world.pods
         return
@@ -111,6 +139,7 @@ def test_promises_hold_and_the_world_comes_to_rest(
         assert requests.same(serving.spec.request, requests.record(world.container.spec))
         assert status.phase is ContainerPhase.READY
         assert status.update is None
+        assert set(world.routes) == (set(serving.spec.hostnames) if way.gateway else set())
 
 
 @settings(parent=UNHURRIED, max_examples=60)
@@ -119,11 +148,12 @@ def test_a_new_good_request_always_gets_it_going_again(
     happenings: list[Callable[[World], object]],
 ) -> None:
     world = World()
+    world.organization, world.hosts = able(), HOSTS
     world.bad_tags = {"v9.9.9"}
     for happening in happenings:
         happening(world)
     world.source_is_up = True
-    world.organization = organization_of()
+    world.organization = able()
     if HOSTNAME in world.claims and world.claims[HOSTNAME].spec.holder.name == "other":
         del world.claims[HOSTNAME]
     world.ask(tag="v2.0.0", state=DesiredState.RUNNING, relaunch="good", debug=False, staging=False)

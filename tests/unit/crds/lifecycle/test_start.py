@@ -19,7 +19,7 @@ HOSTNAME = f"web.acme.{DOMAIN}"
 def test_ready_is_there_from_the_first_write(world: World) -> None:
     status = world.work().status
     assert status.observed_generation == 1
-    assert status.phase is ContainerPhase.PENDING
+    assert status.phase is ContainerPhase.DEPLOYING
     assert world.reason() == "Resolving"
     assert status.domain == HOSTNAME
     assert status.current_tag == "v1.0.0"
@@ -34,7 +34,6 @@ def test_the_words_follow_the_enclave(world: World) -> None:
             world.start(name)
         words.append(world.container.status.phase)
     assert list(dict.fromkeys(words)) == [
-        ContainerPhase.PENDING,
         ContainerPhase.DEPLOYING,
         ContainerPhase.STARTED,
         ContainerPhase.READY,

@@ -1,6 +1,11 @@
 """Decisions while another request is wanted than what serves or failed."""
 
-from cloister_crds.kinds.container import ContainerPhase, DesiredState, UpdatePhase, UpdateType
+from cloister_crds.kinds.container import (
+    ContainerPhase,
+    DesiredState,
+    UpdatePhase,
+    UpdateType,
+)
 from cloister_crds.kinds.enclave import EnclavePhase
 from cloister_crds.kinds.host import Gpu
 from cloister_crds.kinds.organization import Entitlements, Limits
@@ -51,9 +56,24 @@ def test_the_old_one_stays_until_the_service_shows_the_new_one(serving: World) -
     assert serving.reason() == "Routing"
     assert serving.enclaves[old].metadata.deletion_timestamp is None
     serving.publish()
+    assert not any(isinstance(each, EndEnclave) for each in serving.work().actions)
     decision = serving.work()
     assert [each.name for each in decision.actions if isinstance(each, EndEnclave)] == [old]
     assert holds(serving.container.status.conditions, "Ready")
+
+
+def test_what_a_stop_ends_is_written_down_before(serving: World) -> None:
+    """An operator killed after the deletion still knows which tag was there."""
+    old, tag = serving.container.status.active_enclave, serving.container.status.current_tag
+    serving.ask(state=DesiredState.STOPPED)
+    for _ in range(10):
+        written = {each.enclave for each in serving.container.status.history}
+        ends = [each for each in serving.work().actions if isinstance(each, EndEnclave)]
+        if ends:
+            break
+    assert [each.name for each in ends] == [old]
+    assert old in written
+    assert serving.container.status.current_tag == tag
 
 
 def test_a_failed_update_leaves_what_serves(serving: World) -> None:
@@ -187,34 +207,6 @@ def test_the_first_start_is_no_update(world: World) -> None:
         assert world.container.status.update is None
 
 
-def test_several_gpus_are_not_updated_beside_what_serves(serving: World) -> None:
-    """The new release would wait for the GPUs that the present one has."""
-    old = serving.container.status.active_enclave
-    serving.organization = organization_of(
-        entitlements=Entitlements(gpu=True), limits=Limits(gpus=(1, 8))
-    )
-    serving.hosts = (host_of(gpu=Gpu(resource="nvidia.com/gpu")),)
-    serving.ask(gpus=8)
-    serving.settle()
-    assert serving.reason() == "StopFirst"
-    assert serving.container.status.active_enclave == old
-    assert serving.reason("Available") == "Serving"
-    assert list(serving.enclaves) == [old]
-
-    serving.ask(gpus=8, state=DesiredState.STOPPED)
-    serving.settle()
-    assert serving.container.status.phase is ContainerPhase.STOPPED
-    serving.ask(gpus=8, state=DesiredState.RUNNING)
-    serving.settle()
-    (enclave,) = serving.enclaves.values()
-    assert enclave.spec.summary.gpus == 8
-    assert serving.reason() == "Serving"
-
-    serving.ask(gpus=1)
-    serving.settle()
-    assert serving.reason() == "StopFirst", "what serves holds its GPUs"
-
-
 def test_one_gpu_is_updated_beside_what_serves(serving: World) -> None:
     serving.organization = organization_of(
         entitlements=Entitlements(gpu=True), limits=Limits(gpus=(1, 8))
@@ -225,3 +217,23 @@ def test_one_gpu_is_updated_beside_what_serves(serving: World) -> None:
     assert serving.reason() == "Serving"
     (enclave,) = serving.enclaves.values()
     assert enclave.spec.summary.gpus == 1
+
+
+def test_an_update_has_no_moment_without_something_that_serves(serving: World) -> None:
+    """The EndpointSlice shows the old address for a moment after the Service selects another."""
+    serving.ask(tag="v1.1.0")
+    serving.decisions.clear()
+    while serving.container.status.current_tag != "v1.1.0":
+        for name in list(serving.pods):
+            serving.start(name)
+            serving.heal(name)
+        serving.work()
+    serving.work()
+    assert serving.service is not None
+    assert serving.service.selects == serving.container.status.active_enclave
+    serving.work()
+    assert serving.reason() == "Routing"
+    serving.publish()
+    serving.work()
+    assert all(holds(each.status.conditions, "Available") for each in serving.decisions)
+    assert serving.reason() == "Serving"

@@ -19,7 +19,6 @@ from cloister_crds.kinds.host import Device, Gpu, Host, ModelStore
 from cloister_crds.kinds.organization import Billing, Entitlements, Limits
 from cloister_crds.lifecycle.conditions import Finding, merge
 from cloister_crds.lifecycle.observed import Failed
-from cloister_crds.lifecycle.supported import not_supported_yet
 from cloister_crds.lifecycle.validation import (
     Question,
     errors_of,
@@ -152,7 +151,7 @@ def test_what_the_payment_processor_says_wins() -> None:
     paid = organization.model_copy(
         update={
             "status": organization.status.model_copy(
-                update={"billing": Billing(container_subscription=True)}
+                update={"billing": Billing(container_subscription=True, customer_id="cus_1")}
             )
         }
     )
@@ -270,19 +269,6 @@ def test_all_errors_come_at_once() -> None:
         ("memory", "ResourcesNotAllowed"),
         ("containers[0].image", "ImageNotFound"),
     }
-
-
-def test_fields_of_spec_without_a_part() -> None:
-    (problem,) = not_supported_yet(spec_of(replaces="old"))
-    assert (problem.field, problem.code) == ("spec.replaces", "NotSupportedYet")
-    assert problem.message.startswith("spec.replaces: ")
-
-
-@pytest.mark.parametrize("field", ["auto_update", "staging", "disable_confidential"])
-def test_fields_of_spec_with_a_part(field: str) -> None:
-    debug = field == "disable_confidential"
-    spec = spec_of(promote="abc", gpus=0, debug=debug, **{field: True})
-    assert list(not_supported_yet(spec)) == []
 
 
 def test_a_file_that_leaves_its_key_out_of_the_evidence_is_refused() -> None:
@@ -441,7 +427,7 @@ def test_what_a_host_has(
 ) -> None:
     config = file_of(*containers, **file)
     question = ask(hosts=(host,), organization=GPUS, release=replace(release_of(), config=config))
-    assert {each.code for each in errors_of(file_problems(question))} <= {"NotSupportedYet"}
+    assert errors_of(file_problems(question)) == ()
 
 
 @pytest.mark.parametrize("unit", ["node", "pod", "none"])

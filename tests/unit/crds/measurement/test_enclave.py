@@ -60,7 +60,7 @@ def test_the_bytes_are_pinned() -> None:
         f'"debug":false,"gpus":0,"guestImage":"{IMAGES.guest}","host":{{"initdata":{{'
         f'"aa.toml":"sha256:{empty}","policy.rego":"sha256:{policy}"}},'
         '"networkIsolation":"Container","runtimeClassName":"kata-qemu-snp",'
-        '"sizing":{"overheadCpuMilli":0,"overheadMemoryMB":0},"tee":"SNP","teeUnit":"Pod"},'
+        '"sizing":{"overheadCpuMilli":0,"overheadMemoryMB":128},"tee":"SNP","teeUnit":"Pod"},'
         f'"service":"cloister","shimImage":"{IMAGES.shim}",'
         '"version":"cloister.dev/measurement/v1"}'
     )

@@ -1,0 +1,105 @@
+"""Metering of run time, as far as the lifecycle has a part in it. Pure.
+
+An Enclave serves from promotedAt to demotedAt. The finalizer keeps it until the API has written
+down how long that was; it holds nothing else up, and not for ever.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from cloister_crds.kinds.enclave import Enclave
+
+__all__ = ["FINALIZER", "TELL_AFTER", "Release", "has_departed", "release", "served_until"]
+
+FINALIZER = "cloister.dev/metering"
+"""Finalizer of Enclaves whose run time is metered."""
+TELL_AFTER = timedelta(minutes=2)
+"""An Enclave that waits for longer says so."""
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """What is to become of the finalizer of an Enclave that is being deleted."""
+
+    now: bool
+    """Whether the operator takes it off."""
+    tell: bool
+    """Whether people are told that it waits, or what was lost."""
+    again: timedelta | None
+    """When to look again; None = never."""
+    gives_up_at: datetime | None = None
+    """When the operator takes it off at the latest, in UTC; None = nothing waits."""
+
+
+NOTHING = Release(now=False, tell=False, again=None)
+
+
+def release(enclave: Enclave, now: datetime, *, metering: bool, wait: timedelta) -> Release:
+    """Decide about the finalizer.
+
+    Parameters
+    ----------
+    enclave
+        The Enclave.
+    now
+        The present, in UTC.
+    metering
+        Whether run time is metered; once it is not, nobody but the operator takes finalizers off.
+    wait
+        How long the API may take.
+
+    Returns
+    -------
+    Release
+        Nothing to do for an Enclave that stays or has no such finalizer.
+    """
+    deleted = enclave.metadata.deletion_timestamp
+    if deleted is None or FINALIZER not in enclave.metadata.finalizers:
+        return NOTHING
+    if not metering:
+        return Release(now=True, tell=False, again=None)
+    gives_up_at, tells_at = deleted + wait, deleted + min(TELL_AFTER, wait / 2)
+    if now >= gives_up_at:
+        return Release(now=True, tell=True, again=None)
+    if now >= tells_at:
+        return Release(now=False, tell=True, again=gives_up_at - now, gives_up_at=gives_up_at)
+    return Release(now=False, tell=False, again=tells_at - now, gives_up_at=gives_up_at)
+
+
+def has_departed(enclave: Enclave, *, has_pod: bool) -> bool:
+    """Tell whether nothing is left of an Enclave but its finalizer.
+
+    Decisions take it for gone: what waits for its end must not wait for the API.
+
+    Parameters
+    ----------
+    enclave
+        The Enclave.
+    has_pod
+        Whether it has a Pod.
+    """
+    meta = enclave.metadata
+    return meta.deletion_timestamp is not None and meta.finalizers == (FINALIZER,) and not has_pod
+
+
+def served_until(enclave: Enclave, now: datetime, heartbeat: datetime | None = None) -> datetime:
+    """Answer when an Enclave that serves no more ceased to.
+
+    Parameters
+    ----------
+    enclave
+        The Enclave.
+    now
+        When it was noticed, in UTC.
+    heartbeat
+        When its node was last heard of, if that node is lost: what came later nobody knows, and
+        nobody pays for. None = the node is not lost, or left no trace.
+
+    Returns
+    -------
+    datetime
+        The earliest of what is known, but not before it was promoted.
+    """
+    known = (now, enclave.metadata.deletion_timestamp, heartbeat)
+    end = min(each for each in known if each is not None)
+    return max(end, enclave.status.promoted_at or end)

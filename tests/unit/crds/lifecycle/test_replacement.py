@@ -1,0 +1,253 @@
+"""spec.replaces: the other Container serves until this one is ready, then its names pass over."""
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from cloister_crds.kinds.container import Container, ContainerPhase, ContainerStatus, HistoryEntry
+from cloister_crds.lifecycle.conditions import Finding, holds, merge
+from cloister_crds.lifecycle.decision import ClaimHostname, PassHostname, ReleaseHostname
+from cloister_crds.lifecycle.observed import Gateway, RouteStanding
+from cloister_crds.lifecycle.replacement import inherits, predecessor, successor
+from tests.support.builders import DOMAIN, NOW, SETTINGS, claim_of, container_of
+from tests.support.world import World
+
+HOSTNAME = f"web.acme.{DOMAIN}"
+SERVES = ContainerStatus(phase=ContainerPhase.READY, active_enclave="new-a-1")
+SERVED = ContainerStatus(
+    phase=ContainerPhase.STOPPED,
+    history=(HistoryEntry(enclave="e", tag="v1", commit="c" * 40, outcome="Served", at=NOW),),
+)
+
+
+def born(name: str, minutes: int, **fields: Any) -> Container:
+    """Build a Container that was created so many minutes from now."""
+    made = container_of(name, uid=f"uid-{name}-{minutes}", **fields)
+    created = NOW + timedelta(minutes=minutes)
+    metadata = made.metadata.model_copy(update={"creation_timestamp": created})
+    return made.model_copy(update={"metadata": metadata})
+
+
+def test_the_older_container_of_that_name_is_the_predecessor() -> None:
+    old, new, other = born("old", 0), born("new", 1, replaces="old"), born("other", 2)
+    everyone = (other, new, old)
+    assert predecessor(new, everyone) == old
+    assert successor(old, everyone) == new
+    assert predecessor(old, everyone) is None
+    assert successor(new, everyone) is None
+    assert inherits(new, everyone)
+    assert not inherits(old, everyone)
+
+
+def test_both_may_be_created_in_the_same_second() -> None:
+    old, new = born("old", 0), born("new", 0, replaces="old")
+    assert predecessor(new, (new, old)) == old
+
+
+def test_a_younger_container_of_that_name_is_left_alone() -> None:
+    new, later = born("new", 0, replaces="old"), born("old", 1)
+    assert predecessor(new, (new, later)) is None
+    assert successor(later, (new, later)) is None
+    assert not inherits(new, (new, later)), "its host names are its own"
+
+
+def test_names_of_one_that_is_gone_pass_over_all_the_same() -> None:
+    new = born("new", 0, replaces="old")
+    assert inherits(new, (new,))
+
+
+def test_a_successor_that_is_deleted_is_none() -> None:
+    old, new = born("old", 0), born("new", 1, replaces="old", deleted=True)
+    assert successor(old, (old, new)) is None
+
+
+def test_of_two_successors_the_one_that_serves_counts() -> None:
+    old = born("old", 0)
+    first, second = born("first", 1, replaces="old"), born("second", 2, replaces="old")
+    assert successor(old, (old, second, first)) == first
+    serves = second.model_copy(update={"status": SERVES})
+    assert successor(old, (old, serves, first)) == serves
+
+
+def test_a_circle_replaces_nobody() -> None:
+    circle = (
+        born("a", 0, replaces="b"),
+        born("b", 0, replaces="c"),
+        born("c", 0, replaces="a"),
+    )
+    assert [predecessor(each, circle) for each in circle] == [None] * 3
+    assert predecessor(born("d", 1, replaces="a"), (*circle, born("d", 1, replaces="a"))) is None
+
+
+def test_nobody_replaces_itself() -> None:
+    body = container_of("web").manifest()
+    body["spec"]["replaces"] = "web"
+    with pytest.raises(ValidationError, match="replaces names this very Container"):
+        Container.read(body)
+
+
+@pytest.fixture
+def heir() -> World:
+    """Give the world of a Container that replaces one of the same name."""
+    world = World()
+    world.container = container_of("web.2", replaces="web", status=ContainerStatus())
+    world.inherits = True
+    world.claims = {HOSTNAME: claim_of(HOSTNAME, holder="web")}
+    return world
+
+
+def start_up(world: World) -> None:
+    """Bring the only Enclave up, up to the moment in which it is ready."""
+    while not world.pods:
+        world.step()
+    (name,) = world.pods
+    world.start(name)
+    world.step()
+    world.heal(name)
+
+
+def test_names_pass_over_when_the_successor_is_ready_and_reached(heir: World) -> None:
+    start_up(heir)
+    assert heir.claims[HOSTNAME].spec.holder.name == "web", "the old one still serves"
+    for _ in range(6):
+        heir.step()
+    assert heir.claims[HOSTNAME].spec.holder.name == "web.2"
+    assert heir.reason() == "Serving"
+    rules = [each.rule for each in heir.decisions]
+    passed = rules.index("hostnames_pass_to_the_ready_successor")
+    assert rules.count("hostnames_pass_to_the_ready_successor") == 1
+    assert heir.decisions[passed].status.active_enclave == "", "it serves when it has the names"
+    assert heir.decisions[passed].status.phase is ContainerPhase.STARTED
+    actions = [action for each in heir.decisions for action in each.actions]
+    assert [type(each) for each in actions if isinstance(each, PassHostname | ClaimHostname)] == [
+        PassHostname
+    ]
+
+
+def test_a_name_that_was_given_back_meanwhile_is_claimed(heir: World) -> None:
+    start_up(heir)
+    heir.claims.clear()
+    for _ in range(6):
+        heir.step()
+    assert heir.claims[HOSTNAME].spec.holder.name == "web.2"
+    assert heir.reason() == "Serving"
+
+
+def test_a_name_that_another_one_got_meanwhile_stalls(heir: World) -> None:
+    start_up(heir)
+    heir.claims[HOSTNAME] = claim_of(HOSTNAME, holder="thief")
+    for _ in range(4):
+        heir.step()
+    assert heir.reason("Stalled") == "HostnameTaken"
+    assert len(heir.enclaves) == 1, "what is ready waits for the name"
+    heir.claims[HOSTNAME] = claim_of(HOSTNAME, holder="web")
+    for _ in range(4):
+        heir.step()
+    assert heir.reason() == "Serving"
+
+
+def test_a_name_of_somebody_else_is_taken(heir: World) -> None:
+    heir.inherits = False
+    heir.step()
+    for _ in range(4):
+        heir.step()
+    assert heir.reason("Stalled") == "HostnameTaken"
+    assert not heir.enclaves
+
+
+@pytest.fixture
+def old() -> World:
+    """Give the world of a Container that serves and is to be replaced."""
+    world = World()
+    world.settle()
+    world.successor = container_of("web.2", uid="heir", replaces="web")
+    return world
+
+
+def test_it_serves_until_its_successor_has_taken_over(old: World) -> None:
+    before = old.container.status
+    old.settle()
+    assert old.container.status == before
+    assert old.successor is not None
+    failed = ContainerStatus(phase=ContainerPhase.FAILED)
+    old.successor = old.successor.model_copy(update={"status": failed})
+    old.settle()
+    assert old.container.status == before
+
+
+@pytest.mark.parametrize("status", [SERVES, SERVED], ids=["serves", "has served"])
+def test_it_ends_and_waits_to_be_deleted(old: World, status: ContainerStatus) -> None:
+    assert old.successor is not None
+    old.successor = old.successor.model_copy(update={"status": status})
+    old.claims = {HOSTNAME: claim_of(HOSTNAME, holder="web.2")}
+    old.work()
+    assert (old.container.status.phase, old.reason()) == (ContainerPhase.STOPPING, "Replaced")
+    old.settle()
+    assert (old.container.status.phase, old.reason("Stalled")) == (
+        ContainerPhase.STOPPED,
+        "Replaced",
+    )
+    assert "Container web.2 has taken over" in old.container.status.message
+    assert not old.enclaves
+    assert not old.pods
+    actions = [action for each in old.decisions for action in each.actions]
+    assert not [each for each in actions if isinstance(each, ReleaseHostname)], "it passed over"
+
+
+def test_host_names_that_its_successor_does_not_want_are_given_back(old: World) -> None:
+    assert old.successor is not None
+    old.successor = old.successor.model_copy(update={"status": SERVES})
+    old.settle()
+    assert old.claims == {}
+
+
+def test_it_stays_replaced_while_the_successor_is_there(old: World) -> None:
+    assert old.successor is not None
+    old.successor = old.successor.model_copy(update={"status": SERVES})
+    old.settle()
+    old.successor = old.successor.model_copy(update={"status": ContainerStatus()})
+    old.settle()
+    assert old.reason("Stalled") == "Replaced"
+    old.successor = None
+    old.settle()
+    assert old.reason() == "Serving"
+    assert not holds(old.container.status.conditions, "Stalled")
+
+
+def test_an_update_that_was_on_its_way_ends_with_it(old: World) -> None:
+    assert old.successor is not None
+    old.ask(tag="v1.1.0")
+    while not old.container.status.candidate:
+        old.step()
+    old.successor = old.successor.model_copy(update={"status": SERVES})
+    old.settle()
+    assert old.container.status.update is None
+    assert not old.enclaves
+
+
+def test_it_gives_way_slowly_and_leaves_its_route_to_the_successor() -> None:
+    gateway = Gateway("tls", "gateways")
+    drain = timedelta(seconds=30)
+    world = World(replace(SETTINGS, drain=drain, gateway=gateway))
+    for _ in range(12):
+        world.settle()
+        world.say(RouteStanding.ACCEPTED)
+    assert list(world.routes) == [HOSTNAME]
+    available = Finding("Available", status=True, reason="Serving")
+    status = SERVES.model_copy(
+        update={"conditions": merge((), [available], generation=1, now=world.now)}
+    )
+    world.successor = container_of("web.2", uid="heir", replaces="web", status=status)
+    world.claims = {HOSTNAME: claim_of(HOSTNAME, holder="web.2")}
+    since = world.now
+    decision = world.work()
+    assert decision.look_again == drain
+    assert (world.container.status.phase, world.reason()) == (ContainerPhase.STOPPING, "Replaced")
+    assert len(world.enclaves) == 1
+    world.settle()
+    assert world.now >= since + drain
+    assert not world.enclaves
+    assert list(world.routes) == [HOSTNAME], "the successor makes it its own"
