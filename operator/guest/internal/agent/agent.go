@@ -157,7 +157,12 @@ func (a *agent) look(now time.Time) bool {
 	defer a.mutex.Unlock()
 	boot := &a.state.Boot
 	for _, stage := range slices.Sorted(maps.Keys(seen)) {
-		boot.settle(stage, seen[stage].Status, seen[stage].Detail, now)
+		found := seen[stage]
+		if found.Reason != "" {
+			boot.fail(stage, found.Reason, fmt.Sprintf("Stage %s: %s", stage, found.Detail), now)
+			continue
+		}
+		boot.settle(stage, found.Status, found.Detail, now)
 	}
 	for stage, rule := range a.document.Stages {
 		if len(rule.Launched) > 0 && !slices.ContainsFunc(rule.Launched, func(name string) bool { return a.state.Containers[name].FirstLaunch == nil }) {

@@ -23,9 +23,12 @@ const (
 	stageShim       = "shim"
 )
 
+// stageModels is the stage that `guest models` tells the agent of.
+const stageModels = "models"
+
 // stageOrder is the order in which stages are told.
 var stageOrder = []string{stageConfig, "network", "identity", stageCPU, stageGPU, "certificate",
-	"secrets", "registry-auth", "firewall", "models", stageContainers, stageShim}
+	"secrets", "registry-auth", "firewall", stageModels, stageContainers, stageShim}
 
 var ownStages = []string{stageConfig, stageContainers, stageShim}
 
@@ -52,6 +55,8 @@ type outcome struct {
 	Status string    `json:"status"`
 	Detail string    `json:"detail,omitempty"`
 	At     time.Time `json:"at"`
+	// Reason is why the boot fails with the stage; empty unless it does.
+	Reason string `json:"-"`
 }
 
 // failure is why the boot failed.

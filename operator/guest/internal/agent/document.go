@@ -81,6 +81,9 @@ type Rule struct {
 	Launched []string `json:"launched,omitempty"`
 	// Network is the status file of `guest net`.
 	Network string `json:"network,omitempty"`
+	// Models is the status file of `guest models`: what it fails with fails the boot. It is
+	// for the stage of models alone.
+	Models string `json:"models,omitempty"`
 	// Evidence tells that the agent asks the machine for evidence, or sees that there is none
 	// to ask for. It is for the two stages of attestation alone.
 	Evidence bool `json:"evidence,omitempty"`
@@ -138,25 +141,10 @@ var (
 )
 
 // ReadDocument reads and validates the document at a path.
-func ReadDocument(path string) (Document, error) {
-	document, err := strict.DecodeFile[Document](path)
-	if err != nil {
-		return Document{}, err
-	}
-	if err := document.Validate(); err != nil {
-		return Document{}, fmt.Errorf("%s: %w", path, err)
-	}
-	return document, nil
-}
+func ReadDocument(path string) (Document, error) { return strict.Read[Document](path) }
 
 // ParseDocument reads and validates the document.
-func ParseDocument(data []byte) (Document, error) {
-	document, err := strict.Decode[Document](data)
-	if err != nil {
-		return Document{}, err
-	}
-	return document, document.Validate()
-}
+func ParseDocument(data []byte) (Document, error) { return strict.Parse[Document](data) }
 
 // Validate names every field that is wrong.
 func (d Document) Validate() error {
@@ -239,13 +227,16 @@ func (d Document) validateStages() error {
 				problems = append(problems, fmt.Errorf("stages.%s.evidence: is for the stages of attestation, with attestation", name))
 			}
 		}
-		for _, text := range []string{rule.Skipped, rule.File, rule.Network, strings.Join(rule.Launched, ",")} {
+		if rule.Models != "" && name != stageModels {
+			problems = append(problems, fmt.Errorf("stages.%s.models: is for the stage of models", name))
+		}
+		for _, text := range []string{rule.Skipped, rule.File, rule.Network, rule.Models, strings.Join(rule.Launched, ",")} {
 			if text != "" {
 				given++
 			}
 		}
 		if given != 1 {
-			problems = append(problems, fmt.Errorf("stages.%s: exactly one of skipped, file, launched, network and evidence is given", name))
+			problems = append(problems, fmt.Errorf("stages.%s: exactly one of skipped, file, launched, network, models and evidence is given", name))
 		}
 		for _, container := range rule.Launched {
 			if !slices.ContainsFunc(d.Containers, func(one Container) bool { return one.Name == container }) {

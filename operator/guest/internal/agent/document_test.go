@@ -51,6 +51,7 @@ func TestDocument(t *testing.T) {
 		"stages.shim: needs":       func(d *Document) { d.Stages["shim"] = Rule{Skipped: "x"} },
 		"stages.other: is no":      func(d *Document) { d.Stages["other"] = Rule{Skipped: "x"} },
 		"stages.models: exactly":   func(d *Document) { d.Stages["models"] = Rule{Skipped: "x", File: "/y"} },
+		"stages.network.models":    func(d *Document) { d.Stages["network"] = Rule{Models: "/y"} },
 		"cpu-attestation.evidence": func(d *Document) { d.Stages[stageCPU] = Rule{Evidence: true} },
 		"attestation.tee":          func(d *Document) { d.Attestation = &attestation.Settings{} },
 		"stages.identity: exactly": func(d *Document) { d.Stages["identity"] = Rule{} },

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"cloister.dev/guest/internal/gateway"
+	"cloister.dev/guest/internal/models"
 	"cloister.dev/guest/internal/strict"
 )
 
@@ -155,6 +157,10 @@ func (a *agent) outsideStages() map[string]outcome {
 				continue
 			}
 			seen[stage] = networkOutcome(stage, status)
+		case rule.Models != "":
+			if status, err := models.ReadStatus(rule.Models); err == nil && status.State != models.StateRunning {
+				seen[stage] = modelsOutcome(status)
+			}
 		}
 	}
 	return seen
@@ -171,6 +177,14 @@ func networkOutcome(stage string, status gateway.Status) outcome {
 		}
 	}
 	return outcome{Status: statusOK}
+}
+
+// modelsOutcome tells how the verification of the weights ended.
+func modelsOutcome(status models.Status) outcome {
+	if status.State == models.StateFailed {
+		return outcome{Status: statusFailed, Reason: cmp.Or(status.Reason, reasonBoot), Detail: status.Message}
+	}
+	return outcome{Status: statusOK, Detail: fmt.Sprintf("Verified against their root hashes: %d.", len(status.Models))}
 }
 
 // replace writes a file in one step; it keeps one that has the content already.

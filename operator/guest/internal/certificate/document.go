@@ -51,16 +51,7 @@ type Document struct {
 }
 
 // Read reads and checks a document.
-func Read(file string) (Document, error) {
-	document, err := strict.DecodeFile[Document](file)
-	if err != nil {
-		return Document{}, err
-	}
-	if err := document.Validate(); err != nil {
-		return Document{}, fmt.Errorf("%s: %w", file, err)
-	}
-	return document, nil
-}
+func Read(file string) (Document, error) { return strict.Read[Document](file) }
 
 // Validate names every field that is wrong.
 func (d Document) Validate() error {

@@ -59,25 +59,10 @@ type Rate struct {
 }
 
 // Read reads and validates the document at a path.
-func Read(path string) (Document, error) {
-	document, err := strict.DecodeFile[Document](path)
-	if err != nil {
-		return Document{}, err
-	}
-	if err := document.Validate(); err != nil {
-		return Document{}, fmt.Errorf("%s: %w", path, err)
-	}
-	return document, nil
-}
+func Read(path string) (Document, error) { return strict.Read[Document](path) }
 
 // Parse reads and validates a document.
-func Parse(data []byte) (Document, error) {
-	document, err := strict.Decode[Document](data)
-	if err != nil {
-		return Document{}, err
-	}
-	return document, document.Validate()
-}
+func Parse(data []byte) (Document, error) { return strict.Parse[Document](data) }
 
 // Validate names every field that is wrong.
 func (d Document) Validate() error {

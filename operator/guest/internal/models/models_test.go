@@ -151,7 +151,7 @@ func TestWhatIsWrongStopsTheBoot(t *testing.T) {
 			if left, _ := os.ReadDir(document.Target); len(left) != 0 {
 				t.Errorf("%v is left", left)
 			}
-			if status := readStatus(t, document); status.State != StateFailed || status.Message != err.Error() || len(status.Models) != 0 {
+			if status := readStatus(t, document); status.State != StateFailed || status.Reason != reasonOf(err) || status.Message != err.Error() || len(status.Models) != 0 {
 				t.Errorf("the status is %+v", status)
 			}
 		})

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"cloister.dev/guest/internal/strict"
 	"cloister.dev/guest/internal/verity"
 )
 
@@ -39,6 +40,22 @@ func ExitCode(err error) int {
 	return 0
 }
 
+// Reasons of a failure, words of the operator's table of reasons.
+const (
+	reasonInvalid = "ModelInvalid"
+	reasonMissing = "ModelNotFound"
+)
+
+func reasonOf(err error) string {
+	switch ExitCode(err) {
+	case ExitInvalid:
+		return reasonInvalid
+	case ExitMissing:
+		return reasonMissing
+	}
+	return ""
+}
+
 // States of the work.
 const (
 	// StateRunning means that models are being checked.
@@ -56,6 +73,9 @@ type Status struct {
 	// StartedAt and EndedAt are times in UTC; EndedAt is null while it runs.
 	StartedAt time.Time  `json:"startedAt"`
 	EndedAt   *time.Time `json:"endedAt"`
+	// Reason is ModelInvalid or ModelNotFound; empty when it failed for another
+	// reason or did not.
+	Reason string `json:"reason"`
 	// Message says in one sentence what is wrong; empty otherwise.
 	Message string `json:"message"`
 	// Models are those that are there.
@@ -99,7 +119,7 @@ func Run(ctx context.Context, document Document, log *slog.Logger) error {
 	ended := time.Now().UTC()
 	status.State, status.EndedAt = StateOK, &ended
 	if err != nil {
-		status.State, status.Message = StateFailed, err.Error()
+		status.State, status.Reason, status.Message = StateFailed, reasonOf(err), err.Error()
 	}
 	return errors.Join(err, status.write(document.Status))
 }
@@ -163,6 +183,9 @@ func openImage(path string) (source, error) {
 	}
 	return file, nil
 }
+
+// ReadStatus reads a status file.
+func ReadStatus(path string) (Status, error) { return strict.DecodeFile[Status](path) }
 
 // write replaces the status file.
 func (s Status) write(path string) error {

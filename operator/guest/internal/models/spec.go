@@ -55,25 +55,10 @@ var (
 )
 
 // Read reads and validates the document at a path.
-func Read(file string) (Document, error) {
-	document, err := strict.DecodeFile[Document](file)
-	if err != nil {
-		return Document{}, err
-	}
-	if err := document.Validate(); err != nil {
-		return Document{}, fmt.Errorf("%s: %w", file, err)
-	}
-	return document, nil
-}
+func Read(file string) (Document, error) { return strict.Read[Document](file) }
 
 // Parse reads and validates the document.
-func Parse(data []byte) (Document, error) {
-	document, err := strict.Decode[Document](data)
-	if err != nil {
-		return Document{}, err
-	}
-	return document, document.Validate()
-}
+func Parse(data []byte) (Document, error) { return strict.Parse[Document](data) }
 
 // Validate names every field that is wrong.
 func (d Document) Validate() error {

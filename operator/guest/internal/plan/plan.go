@@ -130,25 +130,10 @@ var (
 )
 
 // Read reads and validates the plan at a path.
-func Read(path string) (Plan, error) {
-	document, err := strict.DecodeFile[Plan](path)
-	if err != nil {
-		return Plan{}, err
-	}
-	if err := document.Validate(); err != nil {
-		return Plan{}, fmt.Errorf("%s: %w", path, err)
-	}
-	return document, nil
-}
+func Read(path string) (Plan, error) { return strict.Read[Plan](path) }
 
 // Parse reads and validates a plan.
-func Parse(data []byte) (Plan, error) {
-	document, err := strict.Decode[Plan](data)
-	if err != nil {
-		return Plan{}, err
-	}
-	return document, document.Validate()
-}
+func Parse(data []byte) (Plan, error) { return strict.Parse[Plan](data) }
 
 // Validate names every field that is wrong.
 func (p Plan) Validate() error {

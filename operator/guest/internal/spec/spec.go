@@ -157,25 +157,10 @@ var (
 )
 
 // Read reads and validates the document at a path.
-func Read(path string) (Container, error) {
-	document, err := strict.DecodeFile[Container](path)
-	if err != nil {
-		return Container{}, err
-	}
-	if err := document.Validate(); err != nil {
-		return Container{}, fmt.Errorf("%s: %w", path, err)
-	}
-	return document, nil
-}
+func Read(path string) (Container, error) { return strict.Read[Container](path) }
 
 // Parse reads and validates the document.
-func Parse(data []byte) (Container, error) {
-	document, err := strict.Decode[Container](data)
-	if err != nil {
-		return Container{}, err
-	}
-	return document, document.Validate()
-}
+func Parse(data []byte) (Container, error) { return strict.Parse[Container](data) }
 
 // Validate names every field that is wrong.
 func (c Container) Validate() error {

@@ -67,16 +67,7 @@ var (
 )
 
 // Read reads and validates the document at a path.
-func Read(path string) (Document, error) {
-	document, err := strict.DecodeFile[Document](path)
-	if err != nil {
-		return Document{}, err
-	}
-	if err := document.Validate(); err != nil {
-		return Document{}, fmt.Errorf("%s: %w", path, err)
-	}
-	return document, nil
-}
+func Read(path string) (Document, error) { return strict.Read[Document](path) }
 
 // Validate names every field that is wrong.
 func (d Document) Validate() error {

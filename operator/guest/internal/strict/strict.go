@@ -64,6 +64,34 @@ func DecodeFile[T any](path string) (T, error) {
 	return value, nil
 }
 
+// Document is what can say which of its fields are wrong.
+type Document interface {
+	// Validate names every field that is wrong.
+	Validate() error
+}
+
+// Read reads a file with DecodeFile and validates the document in it.
+func Read[T Document](path string) (T, error) {
+	document, err := DecodeFile[T](path)
+	if err != nil {
+		return document, err
+	}
+	if err := document.Validate(); err != nil {
+		var zero T
+		return zero, fmt.Errorf("%s: %w", path, err)
+	}
+	return document, nil
+}
+
+// Parse reads a document with Decode and validates it.
+func Parse[T Document](data []byte) (T, error) {
+	document, err := Decode[T](data)
+	if err != nil {
+		return document, err
+	}
+	return document, document.Validate()
+}
+
 // checkTokens refuses what encoding/json lets pass: repeated keys, keys that
 // differ from a known one in case alone (they are repeated keys to the
 // decoder), great depth and trailing text.

@@ -18,7 +18,7 @@ import (
 
 // Target is one thing to be reached.
 type Target struct {
-	// Network is tcp, tcp6 or udp.
+	// Network is tcp4, tcp6, udp4 or udp6.
 	Network string
 	// Address is host:port.
 	Address string
@@ -36,7 +36,11 @@ func serve(arguments []string) error {
 		if !strings.Contains(place, ":") {
 			place = ":" + place
 		}
-		listener, err := net.Listen("tcp4", place)
+		family := "4"
+		if strings.HasPrefix(place, "[") {
+			family = "6"
+		}
+		listener, err := net.Listen("tcp"+family, place)
 		if err != nil {
 			return err
 		}
@@ -52,7 +56,7 @@ func serve(arguments []string) error {
 				}()
 			}
 		}()
-		packets, err := net.ListenPacket("udp4", place)
+		packets, err := net.ListenPacket("udp"+family, place)
 		if err != nil {
 			return err
 		}
