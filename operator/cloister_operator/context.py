@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Self
+from functools import cached_property
+from typing import Any, Self
 
 from cloister_clients.clock import Clock, utc_now
 from cloister_clients.dns import AuthoritativeDns, DnsSettings
@@ -16,6 +17,7 @@ from cloister_crds.lifecycle.observed import DecisionSettings
 from cloister_operator.api_place import ApiPlaceReader
 from cloister_operator.enclave.plan import FIELD_MANAGER, BuildSettings
 from cloister_operator.files import Files
+from cloister_operator.gateway import GatewayKinds
 from cloister_operator.keys import Key
 from cloister_operator.metrics import Metrics
 from cloister_operator.models import Models
@@ -27,7 +29,7 @@ from cloister_operator.resolver import Resolver, Sources
 from cloister_operator.settings import OperatorSettings
 from cloister_operator.store import Store
 from cloister_operator.surroundings import SurroundingsReader
-from cloister_operator.watched import WATCHED
+from cloister_operator.watched import Watched, watched_kinds
 from cloister_operator.writes import Writer
 
 __all__ = ["USER_AGENT", "ProcessContext", "file_rules"]
@@ -43,6 +45,13 @@ def file_rules(settings: OperatorSettings) -> Rules:
         service=settings.service,
         release=True,
     )
+
+
+def _measure(metrics: Metrics, store: Store, queue: WorkQueue[Key]) -> None:
+    """Have the figures read that stand somewhere else."""
+    metrics.gauge("queue_due", lambda: {"": float(len(queue.schedule))})
+    metrics.gauge("queue_delayed", lambda: {"": float(queue.schedule.delayed)})
+    metrics.gauge("objects", lambda: {each.kind: float(store.count(each)) for each in store.kinds})
 
 
 @dataclass(frozen=True)
@@ -81,14 +90,24 @@ class ProcessContext:
     """Figures."""
     progress: Progress
     """Signs of life."""
+    watched: tuple[Watched, ...]
+    """Kinds that are watched."""
+    gateway: GatewayKinds | None = None
+    """Kinds that lead requests to containers; None = no Gateway is named in the settings."""
     domains: DomainSettings | None = None
     """What custom domains are proved by; None = there are none."""
     clock: Clock = utc_now
     """The time."""
     incomplete: set[str] = field(default_factory=set)
     """uids of Enclaves that were seen to lack their ConfigMap or snapshot."""
+    shortages: dict[str, str] = field(default_factory=dict)
+    """By uid of an Enclave that waits for the API's address: what it lacks, as a sentence."""
     complete: set[str] = field(default_factory=set)
     """uids of Enclaves whose ConfigMap and snapshot are known to be there."""
+    fresh: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """By uid of an Enclave its ConfigMap, from the moment that it was made until its Pod is."""
+    counted: dict[Key, float] = field(default_factory=dict)
+    """When the status of an object that counts others was written last, by the monotonic clock."""
     applied: dict[str, str] = field(default_factory=dict)
     """What was applied last under a name, so that it is not applied again for nothing."""
 
@@ -101,6 +120,7 @@ class ProcessContext:
         metrics: Metrics,
         progress: Progress,
         leads: Callable[[], bool],
+        gateway: GatewayKinds | None = None,
         clock: Clock = utc_now,
     ) -> Self:
         """Make all parts; must be called inside the event loop that uses them.
@@ -117,6 +137,8 @@ class ProcessContext:
             Signs of life of the process.
         leads
             Whether this process holds the Lease; asked before each write.
+        gateway
+            Kinds that lead requests to containers; None = no Gateway is named in the settings.
         clock
             The time.
 
@@ -126,7 +148,8 @@ class ProcessContext:
             When a file that the settings name cannot be read.
         """
         client = KubeClient(kube, field_manager=FIELD_MANAGER, user_agent=USER_AGENT)
-        store, queue = Store(), WorkQueue[Key]()
+        watched = watched_kinds(gateway.route if gateway else None)
+        store, queue = Store(watched), WorkQueue[Key]()
         rules = file_rules(settings)
         source, registry = provider_from(settings.sources), RegistryClient(settings.registry)
         pulls = Pulls(client, registry, further=settings.registry.private_hosts, wake=queue.add)
@@ -138,22 +161,20 @@ class ProcessContext:
             rules=rules,
             clock=clock,
         )
-        metrics.gauge("queue_due", lambda: {"": float(len(queue.schedule))})
-        metrics.gauge("queue_delayed", lambda: {"": float(queue.schedule.delayed)})
-        metrics.gauge(
-            "objects", lambda: {each.ref.kind: float(store.count(each.ref)) for each in WATCHED}
-        )
+        _measure(metrics, store, queue)
         return cls(
             settings=settings,
             kube=kube,
             client=client,
             store=store,
             queue=queue,
-            writer=Writer(client, store, metrics, leads=leads),
+            writer=Writer(client, store, metrics, leads=leads, clock=clock),
             resolver=Resolver(
                 asker, wake=queue.add, metrics=metrics, limit=settings.resolvers, clock=clock
             ),
-            relister=Relister(client, store, metrics, progress, every=settings.relist_seconds),
+            relister=Relister(
+                client, store, metrics, progress, every=settings.relist_seconds, watched=watched
+            ),
             models=Models(),
             files=Files(rules),
             source=source,
@@ -168,16 +189,18 @@ class ProcessContext:
             ),
             metrics=metrics,
             progress=progress,
+            watched=watched,
+            gateway=gateway,
             domains=settings.domains.read(settings.service) if settings.domains else None,
             clock=clock,
         )
 
-    @property
+    @cached_property
     def decision(self) -> DecisionSettings:
         """What decisions depend on."""
         return self.settings.decision()
 
-    @property
+    @cached_property
     def build(self) -> BuildSettings:
         """What the builders read."""
         return self.settings.build()

@@ -5,7 +5,7 @@ the framework writes nothing: no high-level handler, no finalizer, no posted eve
 """
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 import aiohttp
@@ -13,9 +13,10 @@ import kopf
 
 from cloister_clients.kube import KubeConfig
 from cloister_operator.context import USER_AGENT, ProcessContext
+from cloister_operator.forgetful import NoDiffs, NoProgress
 from cloister_operator.store import Change
 from cloister_operator.wake import concerned
-from cloister_operator.watched import WATCHED, Watched
+from cloister_operator.watched import Watched
 
 __all__ = ["framework_settings", "make_registry"]
 
@@ -35,15 +36,21 @@ def make_registry(context: ProcessContext) -> kopf.OperatorRegistry:
     registry = kopf.OperatorRegistry()
     context.store.listen(lambda change: _wake(context, change))
     kopf.on.login(registry=registry)(_login(context.kube))
-    for watched in WATCHED:
+    for watched in context.watched:
         ref = watched.ref
         handler = _on_event(context, watched)
         kopf.on.event(ref.group, ref.version, ref.plural, registry=registry, id=ref.plural)(handler)
     return registry
 
 
-def framework_settings() -> kopf.OperatorSettings:
-    """Answer the framework's settings: each one that matters is set, none is left to a default."""
+def framework_settings(kinds: Iterable[Watched]) -> kopf.OperatorSettings:
+    """Answer the framework's settings: each one that matters is set, none is left to a default.
+
+    Parameters
+    ----------
+    kinds
+        What is watched.
+    """
     settings = kopf.OperatorSettings()
     settings.posting.enabled = False
     settings.posting.loggers = False
@@ -65,7 +72,9 @@ def framework_settings() -> kopf.OperatorSettings:
     settings.watching.chunk_size = _LIST_CHUNK
     settings.process.ultimate_exiting_timeout = 15.0
     settings.persistence.finalizer = "cloister.dev/unused"
-    for watched in WATCHED:
+    settings.persistence.diffbase_storage = NoDiffs()
+    settings.persistence.progress_storage = NoProgress()
+    for watched in kinds:
         if watched.label_selector is not None:
             place = (watched.ref.group, watched.ref.version, watched.ref.plural)
             settings.watching.label_selectors[place] = watched.label_selector

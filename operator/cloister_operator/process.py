@@ -6,7 +6,6 @@
 import asyncio
 import logging
 import os
-import signal
 import threading
 import time
 from collections.abc import Coroutine
@@ -18,12 +17,14 @@ import uvloop
 from cloister_clients.kube import KubeClient, KubeConfig
 from cloister_operator.context import USER_AGENT, ProcessContext
 from cloister_operator.enclave.plan import FIELD_MANAGER
+from cloister_operator.gateway import GatewayKinds, GatewayKindsMissing, find_gateway_kinds
 from cloister_operator.handlers import framework_settings, make_registry
 from cloister_operator.health import HealthServer
 from cloister_operator.lease import Election, ElectionThread, new_identity
 from cloister_operator.metrics import Metrics
 from cloister_operator.progress import Progress, Stage
 from cloister_operator.settings import OperatorSettings
+from cloister_operator.values import keep_swept
 from cloister_operator.worker import all_keys, resync, work
 
 __all__ = ["FAILED", "LOST", "run"]
@@ -36,6 +37,8 @@ LOST = 3
 """Exit code after the Lease was lost."""
 _HEARTBEAT = 2.0
 """Seconds between two signs of life of the event loop."""
+_UNTIL_WE_LEAD = 0.2
+"""Seconds between two looks whether the Lease is ours."""
 
 
 def run(settings: OperatorSettings, kube: KubeConfig) -> int:
@@ -70,30 +73,37 @@ def run(settings: OperatorSettings, kube: KubeConfig) -> int:
     logger.info("health and metrics on %s:%d", settings.health.host, health.port)
     election.start()
     try:
-        if not _wait_for_the_lease(election):
-            return 0
-        progress.stage = Stage.SYNCING
-        return _lead(settings, kube, election, metrics, progress)
+        return _work(settings, kube, election, metrics, progress)
     finally:
         election.stop()
         health.stop()
 
 
-def _lead(
+def _work(
     settings: OperatorSettings,
     kube: KubeConfig,
     election: ElectionThread,
     metrics: Metrics,
     progress: Progress,
 ) -> int:
-    """Work as the leader; answer the exit code."""
+    """Watch the cluster, and work once the Lease is ours; answer the exit code."""
 
     async def main() -> int:
+        try:
+            gateway = await _gateway(settings, kube)
+        except GatewayKindsMissing as missing:
+            logger.critical("%s", missing)
+            return FAILED
         context = ProcessContext.from_settings(
-            settings, kube, metrics=metrics, progress=progress, leads=election.leads
+            settings,
+            kube,
+            metrics=metrics,
+            progress=progress,
+            leads=election.leads,
+            gateway=gateway,
         )
         try:
-            return await _operate(context)
+            return await _operate(context, election.acquired)
         finally:
             await context.aclose()
 
@@ -107,7 +117,15 @@ def _lead(
             return FAILED
 
 
-async def _operate(context: ProcessContext) -> int:
+async def _gateway(settings: OperatorSettings, kube: KubeConfig) -> GatewayKinds | None:
+    """Find the kinds that lead requests to containers, where a Gateway is named."""
+    if settings.gateway is None:
+        return None
+    async with KubeClient(kube, field_manager=FIELD_MANAGER, user_agent=USER_AGENT) as client:
+        return await find_gateway_kinds(client)
+
+
+async def _operate(context: ProcessContext, acquired: threading.Event) -> int:
     """Watch and work until the process is told to end or a part fails."""
     registry, stop = make_registry(context), asyncio.Event()
     team = _Team(stop)
@@ -115,7 +133,7 @@ async def _operate(context: ProcessContext) -> int:
     @kopf.on.startup(registry=registry)
     async def start(**_: Any) -> None:
         team.start("heartbeat", _beat(context))
-        team.start("leader", _begin(context, team))
+        team.start("leader", _begin(context, team, acquired))
 
     @kopf.on.cleanup(registry=registry)
     async def end(**_: Any) -> None:
@@ -126,7 +144,7 @@ async def _operate(context: ProcessContext) -> int:
 
     await kopf.operator(
         registry=registry,
-        settings=framework_settings(),
+        settings=framework_settings(context.watched),
         clusterwide=True,
         standalone=True,
         stop_flag=stop,
@@ -135,9 +153,15 @@ async def _operate(context: ProcessContext) -> int:
     return FAILED if team.failed else 0
 
 
-async def _begin(context: ProcessContext, team: "_Team") -> None:
-    """Wait until the cluster is known, then start to work on all of it."""
+async def _begin(context: ProcessContext, team: "_Team", acquired: threading.Event) -> None:
+    """Wait until we lead and the cluster is known, then start to work on all of it.
+
+    The watches run before: who comes after a leader that died knows most of the cluster already.
+    """
+    while not acquired.is_set():  # noqa: ASYNC110 - another thread sets it
+        await asyncio.sleep(_UNTIL_WE_LEAD)
     began = time.monotonic()
+    context.progress.stage = Stage.SYNCING
     await context.relister.sync()
     for key in all_keys(context):
         context.queue.add(key)
@@ -147,6 +171,7 @@ async def _begin(context: ProcessContext, team: "_Team") -> None:
         team.start(f"worker {number}", work(context))
     team.start("relist", context.relister.run())
     team.start("resync", resync(context))
+    team.start("values", keep_swept(context))
 
 
 async def _beat(context: ProcessContext) -> None:
@@ -188,23 +213,6 @@ class _Team:
             logger.critical("the task %s failed", task.get_name(), exc_info=task.exception())
             self.failed = True
             self._stop.set()
-
-
-def _wait_for_the_lease(election: ElectionThread) -> bool:
-    """Wait in the main thread until the Lease is ours; False = told to end before."""
-    stop = threading.Event()
-    before = {
-        number: signal.signal(number, lambda *_: stop.set())
-        for number in (signal.SIGTERM, signal.SIGINT)
-    }
-    try:
-        while not stop.is_set():
-            if election.acquired.wait(0.2):
-                return True
-        return False
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _election(settings: OperatorSettings, kube: KubeConfig) -> Election:

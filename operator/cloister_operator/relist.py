@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 
-from cloister_clients.kube import KindRef, KubeClient, KubeError
+from cloister_clients.kube import KindRef, KubeClient, KubeError, Page
 from cloister_operator.metrics import Metrics
 from cloister_operator.progress import Progress
 from cloister_operator.store import Store
@@ -22,6 +22,10 @@ logger = logging.getLogger(__name__)
 
 _SETTLE = 1.0
 """Seconds after the first sign of a new list until it is compared: the signs come in bursts."""
+_LOOK = 0.1
+"""Seconds between two looks whether the store has everything at the start."""
+_PATIENCE = 5.0
+"""Seconds of such looks until the server is asked again."""
 _RETRY = 2.0
 """Seconds until a comparison that failed is tried again."""
 
@@ -60,11 +64,12 @@ class Relister:
             self._asked[ref].set()
 
     async def sync(self) -> None:
-        """Wait until the store has every object that the server has.
+        """Wait until the store has every object that the server has, and no other.
 
-        A pass over half of the cluster would decide wrongly, so none runs before.
+        A pass over half of the cluster would decide wrongly, so none runs before. The store may
+        have been filled for long, by a process that only now leads.
         """
-        await asyncio.gather(*(self._sync(watched) for watched in self._watched.values()))
+        await asyncio.gather(*(self._sync(ref) for ref in self._watched))
         self._synced.set()
 
     async def run(self) -> None:
@@ -91,10 +96,19 @@ class Relister:
         KubeError
             When the server refuses or cannot be reached.
         """
-        watched = self._watched[ref]
-        page = await self._client.list(
-            ref, label_selector=watched.label_selector, metadata_only=True
-        )
+        page = await self._list(ref)
+        vanished = self._take_out(ref, page)
+        self._check_watch(ref, page.items)
+        self._progress.sign("comparison with the server", stale=3 * self._every + 60)
+        return vanished
+
+    async def _list(self, ref: KindRef) -> Page:
+        """Ask the server which objects of a kind there are, and in which versions."""
+        selector = self._watched[ref].label_selector
+        return await self._client.list(ref, label_selector=selector, metadata_only=True)
+
+    def _take_out(self, ref: KindRef, page: Page) -> int:
+        """Take out of the store what a list no longer has; answer how many objects."""
         version = int(page.resource_version)
         present = {
             (item["metadata"].get("namespace") or "", item["metadata"]["name"]):
@@ -109,8 +123,6 @@ class Relister:
                 vanished += 1
                 logger.info("%s %s/%s vanished unseen", ref.kind, entry.namespace, entry.name)
         self._metrics.add("vanished_total", vanished, kind=ref.kind)
-        self._check_watch(ref, page.items)
-        self._progress.sign("comparison with the server", stale=3 * self._every + 60)
         return vanished
 
     def _check_watch(self, ref: KindRef, items: Iterable[Body]) -> None:
@@ -131,24 +143,31 @@ class Relister:
         entry = self._store.get(ref, metadata.get("namespace") or "", metadata["name"])
         return entry is None or entry.version < int(metadata["resourceVersion"])
 
-    async def _sync(self, watched: Watched) -> None:
+    async def _sync(self, ref: KindRef) -> None:
         """Wait until the store has every object of one kind."""
         while True:
             try:
-                missing = await self._missing(watched)
+                page = await self._list(ref)
             except KubeError as error:
-                logger.warning("cannot list %s: %s", watched.ref.plural, error)
-                missing = 1
-            if not missing:
+                logger.warning("cannot list %s: %s", ref.plural, error)
+                await asyncio.sleep(_RETRY / 4)
+                continue
+            self._take_out(ref, page)
+            if await self._arrives(ref, page.items):
                 return
-            await asyncio.sleep(_RETRY / 4)
 
-    async def _missing(self, watched: Watched) -> int:
-        """Count the objects of one kind that the store lacks."""
-        page = await self._client.list(
-            watched.ref, label_selector=watched.label_selector, metadata_only=True
-        )
-        return sum(self._is_missing(watched.ref, item) for item in page.items)
+    async def _arrives(self, ref: KindRef, wanted: Iterable[Body]) -> bool:
+        """Wait until the store has objects; False = one was perhaps deleted, and never comes.
+
+        The server is not asked meanwhile: a list of everything costs both sides too much for that.
+        """
+        missing = list(wanted)
+        for _ in range(round(_PATIENCE / _LOOK)):
+            missing = [item for item in missing if self._is_missing(ref, item)]
+            if not missing:
+                return True
+            await asyncio.sleep(_LOOK)
+        return False
 
     async def _follow(self, ref: KindRef) -> None:
         """Compare one kind regularly and when asked."""

@@ -234,6 +234,26 @@ class Resolver:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
+    def share(self, need: Need) -> bool:
+        """Take over what somebody else was answered seconds ago to the same question.
+
+        Parameters
+        ----------
+        need
+            The question.
+
+        Returns
+        -------
+        bool
+            True when it was not answered before and now is, without a request and a wake.
+        """
+        if need in self._answers or need in self._waiting:
+            return False
+        recent = self._fresh(_question(need))
+        if recent is not None:
+            self._keep(need, recent)
+        return recent is not None
+
     def forget(self, need: Need) -> None:
         """Drop an answer, so that the question is asked anew."""
         self._answers.pop(need, None)
@@ -256,15 +276,19 @@ class Resolver:
         if isinstance(answer, Failed):
             answer = self._with_pause(need, answer)
             logger.info("%s: %s", answer.reason, answer.message)
-        else:
+        self._keep(need, answer)
+        for key in self._waiting.pop(need, ()):
+            self._wake(key)
+
+    def _keep(self, need: Need, answer: Answer) -> None:
+        """Keep an answer; the ones unused for longest go."""
+        if isinstance(answer, Known):
             self._failures.pop(need, None)
         self._answers[need] = answer
         self._answers.move_to_end(need)
         while len(self._answers) > _KEPT:
             dropped, _ = self._answers.popitem(last=False)
             self._failures.pop(dropped, None)
-        for key in self._waiting.pop(need, ()):
-            self._wake(key)
 
     def _with_pause(self, need: Need, failed: Failed) -> Failed:
         """Add when to ask again: what the other side wanted, or our own back-off."""
@@ -276,11 +300,18 @@ class Resolver:
             failed.reason, failed.message, True, failed.at, max(own, failed.retry_at or own)
         )
 
+    def _fresh(self, question: Hashable) -> Answer | None:
+        """Answer what was answered seconds ago; None = nothing good."""
+        recent = self._recent.get(question)
+        if isinstance(recent, Known) and abs(self._clock() - recent.at) < _FRESH:
+            return recent
+        return None
+
     async def _shared(self, need: Need) -> Answer:
         """Share a flight, or an answer that is seconds old, with others that ask the same."""
         question = _question(need)
-        recent = self._recent.get(question)
-        if isinstance(recent, Known) and self._clock() - recent.at < _FRESH:
+        recent = self._fresh(question)
+        if recent is not None:
             return recent
         flight = self._flights.get(question)
         if flight is None:
@@ -305,7 +336,7 @@ class Resolver:
     def _prune(self) -> None:
         """Drop what is no longer fresh."""
         now: datetime = self._clock()
-        for question in [q for q, answer in self._recent.items() if now - answer.at >= _FRESH]:
+        for question in [q for q, answer in self._recent.items() if abs(now - answer.at) >= _FRESH]:
             del self._recent[question]
 
 

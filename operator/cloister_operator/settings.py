@@ -19,13 +19,14 @@ from cloister_clients.registry import RegistrySettings
 from cloister_clients.sources import SourceSettings
 from cloister_crds.kinds.scalars import HOSTNAME_PATTERN
 from cloister_crds.lifecycle.domains import DomainSettings
-from cloister_crds.lifecycle.observed import DecisionSettings
+from cloister_crds.lifecycle.observed import DecisionSettings, Gateway
 from cloister_operator.enclave.plan import BuildSettings
 from cloister_operator.enclave.surroundings import Resolver
 
 __all__ = [
     "CONFIG_VARIABLE",
     "EnclaveNetworkSettings",
+    "GatewaySettings",
     "HealthSettings",
     "LeaseSettings",
     "LogFormat",
@@ -39,6 +40,10 @@ CONFIG_VARIABLE = "CLOISTER_CONFIG"
 """Environment variable that names the file when the command line does not."""
 
 
+LABEL_NAME = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
+"""Names of namespaces."""
+OBJECT_NAME = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
+"""Names of most objects."""
 SHORTEST_KEY = 32
 """Least bytes of the installation key."""
 
@@ -116,6 +121,18 @@ class EnclaveNetworkSettings(_Part):
     def named_resolvers(self) -> tuple[Resolver, ...]:
         """Answer the name servers that are named here."""
         return tuple(Resolver(str(each)) for each in self.resolvers)
+
+
+class GatewaySettings(_Part):
+    """The Gateway through which requests come in (Gateway API)."""
+
+    name: Annotated[str, Field(pattern=OBJECT_NAME, max_length=253)]
+    """Name of the Gateway."""
+    namespace: Annotated[str, Field(pattern=LABEL_NAME, max_length=63)] | None = None
+    """Its namespace; unset = `operatorNamespace`."""
+    listener: Annotated[str, Field(pattern=OBJECT_NAME, max_length=253)] | None = None
+    """Name of its listener, which must be of protocol TLS in mode Passthrough; unset = every one
+    that takes the route."""
 
 
 class CustomDomainSettings(_Part):
@@ -212,6 +229,13 @@ class OperatorSettings(_Part):
     """What the networks of enclaves know of the cluster."""
     strict_from: Annotated[str, Field(pattern=r"^\d+\.\d+\.\d+$")] | None = None
     """First cvm-version from which strict rules of the file are errors; unset = never."""
+    metering: bool = False
+    """Whether the run time of containers is metered: Enclaves keep a finalizer until the API, which
+    needs the same setting, has written down how long they served. It holds for Enclaves that are
+    made from then on. Default false."""
+    metering_wait_seconds: Annotated[int, Field(ge=1)] = 86_400
+    """Seconds for which a deleted Enclave waits for that; then it goes without, with a Warning.
+    Default 86400 (a day)."""
     workers: Annotated[int, Field(ge=1, le=256)] = 16
     """Objects that are looked at at once. Default 16."""
     resync_seconds: Annotated[float, Field(gt=0)] = 600.0
@@ -219,11 +243,18 @@ class OperatorSettings(_Part):
     relist_seconds: Annotated[float, Field(gt=0)] = 300.0
     """Seconds between two comparisons of what is known with the server. Default 300."""
     claim_age_seconds: Annotated[float, Field(ge=0)] = 60.0
-    """Age from which an unused HostnameClaim is released. Default 60."""
+    """Age from which an unused HostnameClaim is released, in seconds; the value of a secret that
+    nobody names is deleted at five times that age. Default 60."""
     resolvers: Annotated[int, Field(ge=1, le=64)] = 8
     """Questions to sources and registries at once. Default 8."""
     domains: CustomDomainSettings | None = None
     """Custom domains; unset = there are none, and Domains say so."""
+    gateway: GatewaySettings | None = None
+    """The Gateway through which requests come in: a TLSRoute of it is made for every host name.
+    Unset = none are made, and requests reach containers by their Services."""
+    drain_seconds: Annotated[float, Field(ge=0, le=3600)] = 10.0
+    """Seconds that an enclave stays after its successor is reached, for gateways and nodes that
+    learn of it late. Default 10."""
     lease: LeaseSettings = Field(default_factory=LeaseSettings)
     """How replicas agree on who works."""
     health: HealthSettings = Field(default_factory=HealthSettings)
@@ -258,7 +289,16 @@ class OperatorSettings(_Part):
             attempts=self.attempts,
             domain_grace=timedelta(seconds=self.domains.grace_seconds if self.domains else 0),
             api_known=self.api_address is not None,
+            drain=timedelta(seconds=self.drain_seconds),
+            gateway=self._gateway(),
         )
+
+    def _gateway(self) -> Gateway | None:
+        """Answer what routes are attached to."""
+        if self.gateway is None:
+            return None
+        named = self.gateway
+        return Gateway(named.name, named.namespace or self.operator_namespace, named.listener or "")
 
     def build(self) -> BuildSettings:
         """Answer the part that the builders read."""

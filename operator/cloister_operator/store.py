@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from cloister_clients.kube.kinds import KindRef
+from cloister_crds.lifecycle.limits import Place
 from cloister_operator.watched import WATCHED, Body, Watched, project
 
 __all__ = ["Change", "Entry", "Store"]
@@ -39,6 +40,8 @@ class Entry:
     """Names and values of the indexes that it stands in."""
     data: bytes
     """The projection as JSON: a tenth of the memory of Python objects."""
+    place: Place | None = None
+    """Its place in the order of its kind (`watched`); None = it has none."""
 
     def read(self) -> dict[str, Any]:
         """Answer the projection."""
@@ -67,12 +70,18 @@ class Store:
 
     def __init__(self, watched: tuple[Watched, ...] = WATCHED) -> None:
         self._watched = {each.ref: each for each in watched}
+        self._kinds = frozenset(self._watched)
         self._objects: dict[KindRef, dict[str, dict[str, Entry]]] = {
             each.ref: {} for each in watched
         }
         self._marked: dict[tuple[KindRef, str, str], dict[tuple[str, str], Entry]] = {}
         self._gone: OrderedDict[tuple[KindRef, str, str], int] = OrderedDict()
         self._listeners: list[Callable[[Change], None]] = []
+
+    @property
+    def kinds(self) -> frozenset[KindRef]:
+        """The kinds that are kept."""
+        return self._kinds
 
     def listen(self, listener: Callable[[Change], None]) -> None:
         """Call a function after each change, in the thread of the event loop."""
@@ -109,6 +118,7 @@ class Store:
             version=version,
             marks=tuple((index, value) for index, of in watched.indexes if (value := of(body))),
             data=msgspec.json.encode(project(watched, body)),
+            place=watched.place(body) if watched.place else None,
         )
         self._forget(before)
         self._objects[ref].setdefault(namespace, {})[name] = after

@@ -69,6 +69,10 @@ class SurroundingsReader:
             api=await self._api.read() if self._api else None,
         )
 
+    async def api(self) -> tuple[str | None, str]:
+        """Answer the setting ``apiAddress`` (None = not set) and why nobody answers there."""
+        return (None, "") if self._api is None else (self._api.url, await self._api.trouble())
+
     def _of_nodes(self) -> Iterator[str]:
         """Go through the addresses of nodes and their Pods."""
         for entry in self._store.entries(NODE):

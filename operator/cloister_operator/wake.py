@@ -6,8 +6,18 @@ Pure but for reading the store; called by `handlers` for every change of the sto
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 
-from cloister_clients.kube.kinds import ENDPOINT_SLICE, NAMESPACE, NODE, POD, SERVICE, KindRef
+from cloister_clients.kube.kinds import (
+    ENDPOINT_SLICE,
+    NAMESPACE,
+    NODE,
+    POD,
+    SERVICE,
+    TLS_ROUTES,
+    KindRef,
+)
 from cloister_crds.kinds.meta import REQUESTED_AT_ANNOTATION
+from cloister_crds.lifecycle.keys import API_REACHABLE
+from cloister_crds.names import CONTAINER_ANNOTATION
 from cloister_operator.keys import Key
 from cloister_operator.store import Change, Entry, Store
 from cloister_operator.watched import (
@@ -62,6 +72,7 @@ def _container(change: Change, store: Store) -> Iterator[Wake]:
                 yield Key(ref.kind, change.namespace, each.name), _SLOWLY
     if _same(change, "phase"):
         return
+    yield from _replaced(change)
     yield from _organization_of(change.namespace, store, after=_SLOWLY)
     entry = change.after or change.before
     if entry is not None:
@@ -70,8 +81,24 @@ def _container(change: Change, store: Store) -> Iterator[Wake]:
             yield Key("Deployment", each.namespace, each.name), _SLOWLY
     if change.after is None:
         yield from _unsettled(change.namespace, store)
-        for claim in store.marked(CLAIM, "holder", f"{change.namespace}/{change.name}"):
-            yield Key("HostnameClaim", "", claim.name), 0.0
+        yield from _left_behind(f"{change.namespace}/{change.name}", store)
+
+
+def _left_behind(container: str, store: Store) -> Iterator[Wake]:
+    """Wake what a Container that is gone leaves behind in no namespace or another one."""
+    for claim in store.marked(CLAIM, "holder", container):
+        yield Key("HostnameClaim", "", claim.name), 0.0
+    for ref in TLS_ROUTES:
+        for route in store.marked(ref, "container", container):
+            yield Key("TLSRoute", route.namespace, route.name), 0.0
+
+
+def _replaced(change: Change) -> Iterator[Wake]:
+    """Wake the Container that a changed one takes over from."""
+    entry = change.after or change.before
+    replaces = entry.read()["spec"].get("replaces") if entry is not None else None
+    if replaces:
+        yield Key("Container", change.namespace, replaces), 0.0
 
 
 def _enclave(change: Change, _store: Store) -> Iterator[Wake]:
@@ -106,10 +133,14 @@ def _endpoint_slice(change: Change, store: Store) -> Iterator[Wake]:
 
 
 def _organization(change: Change, store: Store) -> Iterator[Wake]:
-    """Wake the Organization, and the Containers that are not where they should be."""
-    yield Key("Organization", "", change.name), 0.0
+    """Wake the Organization, and the Containers that are not where they should be.
+
+    Of its status alone only the counts are the operator's, and they come slowly.
+    """
+    same = _same_spec(change)
+    yield Key("Organization", "", change.name), _SLOWLY if same else 0.0
     entry = change.after or change.before
-    if entry is not None and not _same_spec(change):
+    if entry is not None and not same:
         yield from _unsettled(entry.read()["spec"]["namespace"], store)
 
 
@@ -119,9 +150,22 @@ def _namespace(change: Change, store: Store) -> Iterator[Wake]:
 
 
 def _host(change: Change, store: Store) -> Iterator[Wake]:
-    """Wake the Host, and the Containers that are not where they should be."""
+    """Wake the Host, the Containers that wait, and those that it tells of keys."""
     yield Key("Host", "", change.name), 0.0
     yield from _unsettled(None, store)
+    if _reaches_api(change.before) == _reaches_api(change.after):
+        return
+    for enclave in store.entries(ENCLAVE):
+        spec = enclave.read()["spec"]
+        if spec["host"] == change.name and spec["summary"].get("checksKeys"):
+            yield Key("Container", enclave.namespace, spec["container"]["name"]), _SLOWLY
+
+
+def _reaches_api(entry: Entry | None) -> str:
+    """Answer what a Host says of the API; empty = nothing yet."""
+    status = entry.read().get("status", {}) if entry is not None else {}
+    found = (each for each in status.get("conditions", ()) if each["type"] == API_REACHABLE)
+    return next((each["reason"] for each in found), "")
 
 
 def _node(change: Change, store: Store) -> Iterator[Wake]:
@@ -140,17 +184,22 @@ def _node(change: Change, store: Store) -> Iterator[Wake]:
 
 def _deployment(change: Change, store: Store) -> Iterator[Wake]:
     """Wake the Deployment, and the Containers of its repo when it was changed by a person."""
-    yield Key("Deployment", change.namespace, change.name), 0.0
+    same = _same_spec(change) and _same_request(change)
+    yield Key("Deployment", change.namespace, change.name), _SLOWLY if same else 0.0
     entry = change.after or change.before
-    if entry is not None and not (_same_spec(change) and _same_request(change)):
+    if entry is not None and not same:
         repo = entry.read()["spec"]["repo"]
         for each in store.marked(CONTAINER, "repo", f"{change.namespace}/{repo}"):
             yield Key("Container", each.namespace, each.name), 0.0
 
 
 def _used(change: Change, store: Store) -> Iterator[Wake]:
-    """Wake the object, and the Containers that may wait for it."""
-    yield Key(change.ref.kind, change.namespace, change.name), 0.0
+    """Wake the object, and the Containers that may wait for it.
+
+    Of its status alone only who uses it can be behind, and that comes slowly.
+    """
+    same = _same_spec(change) and _same_request(change)
+    yield Key(change.ref.kind, change.namespace, change.name), _SLOWLY if same else 0.0
     yield from _unsettled(change.namespace, store)
 
 
@@ -175,6 +224,17 @@ def _claim(change: Change, store: Store) -> Iterator[Wake]:
         yield Key("Container", holder["namespace"], holder["name"]), 0.0
         if change.after is None:
             yield from _unsettled(holder["namespace"], store)
+
+
+def _route(change: Change, _store: Store) -> Iterator[Wake]:
+    """Wake the route, and the Containers that it belongs or belonged to."""
+    yield Key("TLSRoute", change.namespace, change.name), 0.0
+    for entry in (change.before, change.after):
+        if entry is not None:
+            annotations = entry.read()["metadata"].get("annotations", {})
+            namespace, _, name = annotations.get(CONTAINER_ANNOTATION, "").partition("/")
+            if name:
+                yield Key("Container", namespace, name), 0.0
 
 
 def _owner(entry: Entry | None) -> Iterator[Wake]:
@@ -247,4 +307,5 @@ _EDGES: dict[KindRef, Callable[[Change, Store], Iterator[Wake]]] = {
     SECRET_KIND: _used,
     SERVICE: _service,
     SSH_KEY: _used,
+    **dict.fromkeys(TLS_ROUTES, _route),
 }

@@ -5,6 +5,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from cloister_clients.kube.kinds import ENDPOINT_SLICE, NAMESPACE, NODE, POD, SERVICE, KindRef, of
@@ -20,7 +21,13 @@ from cloister_crds.kinds import (
     Secret,
     SSHKey,
 )
-from cloister_crds.names import ENCLAVE_LABEL, MANAGED_BY, MANAGED_BY_LABEL
+from cloister_crds.lifecycle.limits import Place, place_of
+from cloister_crds.names import (
+    CONTAINER_ANNOTATION,
+    ENCLAVE_LABEL,
+    MANAGED_BY,
+    MANAGED_BY_LABEL,
+)
 
 __all__ = [
     "CLAIM",
@@ -37,6 +44,7 @@ __all__ = [
     "Body",
     "Watched",
     "project",
+    "watched_kinds",
 ]
 
 Body = Mapping[str, Any]
@@ -80,6 +88,8 @@ class Watched:
     """Only objects with these labels; None = all."""
     indexes: tuple[tuple[str, Callable[[Body], str]], ...] = ()
     """Indexes of the store over this kind: name, and what gives an object's value in it."""
+    place: Callable[[Body], Place | None] | None = None
+    """What gives an object's place in an order, to be compared without reading it; None = none."""
 
 
 def project(watched: Watched, body: Body) -> dict[str, Any]:
@@ -155,6 +165,12 @@ def _endpoint_slice(body: Body) -> dict[str, Any]:
     return {"endpoints": endpoints}
 
 
+def _route(body: Body) -> dict[str, Any]:
+    """Keep where a TLSRoute leads, and what the gateways say about it."""
+    spec, status = body.get("spec") or {}, body.get("status") or {}
+    return {"spec": spec, "status": {"parents": list(status.get("parents") or ())}}
+
+
 def _node(body: Body) -> dict[str, Any]:
     """Keep whether the node can run Pods, and which addresses are its and its Pods'."""
     spec, status = body.get("spec") or {}, body.get("status") or {}
@@ -201,6 +217,20 @@ def _host_of_container(body: Body) -> str:
     return str(body["spec"].get("host") or running.get("name") or "")
 
 
+def _replaces(body: Body) -> str:
+    """Answer the namespace of a Container that takes over from another one; empty = it does not."""
+    return str(body["metadata"]["namespace"]) if body["spec"].get("replaces") else ""
+
+
+def _counted(body: Body) -> Place | None:
+    """Answer the place of a Container among those that count; None = it is being deleted."""
+    metadata = body["metadata"]
+    if metadata.get("deletionTimestamp"):
+        return None
+    created = metadata.get("creationTimestamp")
+    return place_of(datetime.fromisoformat(created) if created else None, metadata["uid"])
+
+
 def _repo(body: Body) -> str:
     """Answer the repository of a Container or Deployment as ``namespace/owner/name``."""
     return f"{body['metadata']['namespace']}/{body['spec']['repo']}"
@@ -213,12 +243,22 @@ def _service_of_slice(body: Body) -> str:
     return f"{metadata['namespace']}/{name}"
 
 
+def _container_of_route(body: Body) -> str:
+    """Answer the Container of a TLSRoute as ``namespace/name``; empty = it names none."""
+    return str((body["metadata"].get("annotations") or {}).get(CONTAINER_ANNOTATION, ""))
+
+
 _OURS = f"{MANAGED_BY_LABEL}={MANAGED_BY}"
 
 WATCHED: tuple[Watched, ...] = (
     Watched(ORGANIZATION, _own_kind, indexes=(("namespace", _namespace_of_organization),)),
     Watched(HOST, _own_kind),
-    Watched(CONTAINER, _own_kind, indexes=(("host", _host_of_container), ("repo", _repo))),
+    Watched(
+        CONTAINER,
+        _own_kind,
+        indexes=(("host", _host_of_container), ("repo", _repo), ("replaces", _replaces)),
+        place=_counted,
+    ),
     Watched(ENCLAVE, _own_kind, indexes=(("container", _container_of_enclave),)),
     Watched(DEPLOYMENT, _own_kind, indexes=(("repo", _repo),)),
     Watched(SECRET_KIND, _own_kind),
@@ -232,5 +272,18 @@ WATCHED: tuple[Watched, ...] = (
     Watched(NAMESPACE, _nothing),
     Watched(NODE, _node),
 )
-"""Every kind that is watched. Namespaces are watched as a whole, so that one that exists without
-our label is seen before anything is written into it."""
+"""Every kind that is watched in every cluster. Namespaces are watched as a whole, so that one that
+exists without our label is seen before anything is written into it."""
+
+
+def watched_kinds(route: KindRef | None) -> tuple[Watched, ...]:
+    """Answer every kind that is watched in a certain cluster.
+
+    Parameters
+    ----------
+    route
+        TLSRoute as the cluster serves it; None = routes are not made.
+    """
+    if route is None:
+        return WATCHED
+    return (*WATCHED, Watched(route, _route, _OURS, (("container", _container_of_route),)))

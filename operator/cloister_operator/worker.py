@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 from pydantic import ValidationError
 
-from cloister_clients.kube import Conflict, KubeError
+from cloister_clients.kube import Conflict, KindRef, KubeError
 from cloister_operator.context import ProcessContext
 from cloister_operator.keys import Key
 from cloister_operator.reconcile.children import ChildrenMissing
@@ -20,6 +20,7 @@ from cloister_operator.reconcile.enclave import reconcile_enclave
 from cloister_operator.reconcile.host import reconcile_host
 from cloister_operator.reconcile.organization import reconcile_organization
 from cloister_operator.reconcile.result import Result
+from cloister_operator.reconcile.route import reconcile_route
 from cloister_operator.reconcile.secret import reconcile_secret
 from cloister_operator.reconcile.sshkey import reconcile_ssh_key
 from cloister_operator.watched import (
@@ -51,6 +52,7 @@ PASSES: dict[str, Callable[[ProcessContext, Key], Awaitable[Result]]] = {
     "RegistryCredential": reconcile_credential,
     "SSHKey": reconcile_ssh_key,
     "Secret": reconcile_secret,
+    "TLSRoute": reconcile_route,
 }
 """The pass of each kind."""
 
@@ -123,16 +125,21 @@ async def _attempt(context: ProcessContext, key: Key) -> str:
 async def _refresh(context: ProcessContext, key: Key) -> None:
     """Read the object of a key live: the store is behind."""
     try:
-        await context.writer.refresh(_KINDS[key.kind], key.namespace, key.name)
+        await context.writer.refresh(_kinds(context)[key.kind], key.namespace, key.name)
     except KubeError as error:
         logger.info("%s cannot be read: %s", key.text, error)
+
+
+def _kinds(context: ProcessContext) -> dict[str, KindRef]:
+    """Answer the kinds that have a pass, owners first."""
+    return _KINDS | ({"TLSRoute": context.gateway.route} if context.gateway else {})
 
 
 def all_keys(context: ProcessContext) -> list[Key]:
     """Answer the keys of all objects that have a pass, owners first."""
     return [
         Key(kind, entry.namespace, entry.name)
-        for kind, ref in _KINDS.items()
+        for kind, ref in _kinds(context).items()
         for entry in context.store.entries(ref)
     ]
 

@@ -1,24 +1,40 @@
 """Every write of the operator: counted, fenced by the Lease, and seen by the store at once.
 
 The server's answer to a write goes straight into the store, so that the next pass of a key builds
-on its own last writes; an older event cannot undo that. Where no answer came, the object is read
-live before the key is looked at again.
+on its own last writes; an older event cannot undo that. Where no answer came, or another version
+was met, the object is read live before the key is looked at again.
+
+A leader that was frozen between its look at the Lease and a write sends that write when it wakes
+up. So each write of an object names the version that this process knows: what a successor wrote
+meanwhile is not undone. An object of a kind that is not watched is read just before.
 """
 
+import logging
 from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
-from cloister_clients.kube import KindRef, KubeClient, NotFound, Unavailable
+from cloister_clients.clock import Clock, utc_now
+from cloister_clients.kube import (
+    Conflict,
+    KindRef,
+    KubeClient,
+    KubeError,
+    NotFound,
+    Unavailable,
+)
+from cloister_clients.kube.kinds import EVENT
+from cloister_operator.events import build_event
 from cloister_operator.keys import Key
 from cloister_operator.metrics import Metrics
-from cloister_operator.store import Store
-from cloister_operator.watched import WATCHED, Body
+from cloister_operator.store import Entry, Store
+from cloister_operator.watched import Body
 
 __all__ = ["LeadershipLost", "Writer"]
 
+logger = logging.getLogger(__name__)
+
 Object = dict[str, Any]
-_STORED = {each.ref for each in WATCHED}
 
 
 class LeadershipLost(Exception):  # noqa: N818 - it says what happened
@@ -38,7 +54,9 @@ class Writer:
         metrics: Metrics,
         *,
         leads: Callable[[], bool] = lambda: True,
+        clock: Clock = utc_now,
     ) -> None:
+        self._clock = clock
         self._client = client
         self._store = store
         self._metrics = metrics
@@ -70,8 +88,13 @@ class Writer:
     async def apply(self, key: Key, ref: KindRef, body: Object) -> Object:
         """Apply an object server-side, taking over fields of other managers.
 
+        It is created by POST when none is known, else only the version that is known is changed.
+        What is not watched is read live first.
+
         Raises
         ------
+        Conflict
+            When it is no longer that version, or exists already; it is read before the next pass.
         KubeError
             When the server refuses or cannot be reached.
         LeadershipLost
@@ -79,10 +102,16 @@ class Writer:
         """
         metadata = body["metadata"]
         place = (ref, metadata.get("namespace") or "", metadata["name"])
+        version = self._version(place) if ref in self._store.kinds else await self._read(place)
+        # The Lease may have been lost during the read.
         self._begin("apply", ref)
         try:
-            answer = await self._client.apply(ref, body)
-        except Unavailable:
+            if version is None:
+                answer = await self._client.create(ref, body)
+            else:
+                metadata = {**metadata, "resourceVersion": version}
+                answer = await self._client.apply(ref, {**body, "metadata": metadata})
+        except (Conflict, Unavailable):
             self._uncertain[key].add(place)
             raise
         return self._seen(ref, answer)
@@ -90,7 +119,38 @@ class Writer:
     async def patch_status(
         self, key: Key, ref: KindRef, namespace: str, name: str, patch: Object
     ) -> Object:
-        """Merge a patch into the status of an object.
+        """Merge a patch into the status of an object, of the version that is known.
+
+        Raises
+        ------
+        Conflict
+            When it is no longer that version, or the one that the patch names; it is read before
+            the next pass.
+        KubeError
+            When the server refuses or cannot be reached.
+        LeadershipLost
+            When this process no longer leads.
+        """
+        place = (ref, namespace, name)
+        self._begin("status", ref)
+        before = self._store.get(ref, namespace, name)
+        version = self._version(place)
+        if version is not None and "metadata" not in patch:
+            patch = {"metadata": {"resourceVersion": version}, **patch}
+        try:
+            answer = await self._client.merge_patch(
+                ref, name, patch, namespace or None, subresource="status"
+            )
+        except (Conflict, Unavailable):
+            self._uncertain[key].add(place)
+            raise
+        await self._tell(ref, before, answer)
+        return self._seen(ref, answer)
+
+    async def patch(
+        self, key: Key, ref: KindRef, namespace: str, name: str, patch: Object
+    ) -> Object:
+        """Merge a patch into an object.
 
         Raises
         ------
@@ -101,12 +161,10 @@ class Writer:
         LeadershipLost
             When this process no longer leads.
         """
-        self._begin("status", ref)
+        self._begin("patch", ref)
         try:
-            answer = await self._client.merge_patch(
-                ref, name, patch, namespace or None, subresource="status"
-            )
-        except Unavailable:
+            answer = await self._client.merge_patch(ref, name, patch, namespace or None)
+        except (Conflict, Unavailable):
             self._uncertain[key].add((ref, namespace, name))
             raise
         return self._seen(ref, answer)
@@ -145,10 +203,10 @@ class Writer:
             )
         except NotFound:
             answer = {"kind": "Status"}
-        except Unavailable:
+        except (Conflict, Unavailable):
             self._uncertain[key].add((ref, namespace, name))
             raise
-        if ref not in _STORED:
+        if ref not in self._store.kinds:
             return
         if answer.get("kind") == ref.kind:
             self._seen(ref, answer)
@@ -179,10 +237,35 @@ class Writer:
         try:
             body = await self._client.get(ref, name, namespace or None)
         except NotFound:
-            if ref in _STORED:
+            if ref in self._store.kinds:
                 self._forget(ref, namespace, name, None)
             return None
         return self._seen(ref, body)
+
+    async def _tell(self, ref: KindRef, before: Entry | None, after: Object) -> None:
+        """Post an Event of what a status says anew; one that is lost is no failure of a pass."""
+        event = build_event(ref, before.read() if before else None, after, self._clock())
+        if event is None:
+            return
+        self._begin("create", EVENT)
+        try:
+            await self._client.create(EVENT, event)
+        except KubeError as error:
+            logger.info("an Event of %s %s is lost: %s", ref.kind, after["metadata"]["name"], error)
+
+    def _version(self, place: tuple[KindRef, str, str]) -> str | None:
+        """Answer the version of an object that is known; None = none is, or it is not watched."""
+        entry = self._store.get(*place) if place[0] in self._store.kinds else None
+        return None if entry is None else str(entry.version)
+
+    async def _read(self, place: tuple[KindRef, str, str]) -> str | None:
+        """Read the present version of an object; None = there is none."""
+        ref, namespace, name = place
+        try:
+            body = await self._client.get(ref, name, namespace or None)
+        except NotFound:
+            return None
+        return str(body["metadata"]["resourceVersion"])
 
     def _begin(self, verb: str, ref: KindRef) -> None:
         """Count a write, and refuse it when another process may lead."""
@@ -192,7 +275,7 @@ class Writer:
 
     def _seen(self, ref: KindRef, body: Object) -> Object:
         """Put the server's answer into the store, if it keeps that kind."""
-        if ref in _STORED:
+        if ref in self._store.kinds:
             self._store.put(ref, body)
         return body
 

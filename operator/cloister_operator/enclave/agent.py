@@ -8,12 +8,13 @@ from typing import Any
 from cloister_crds.config import ContainerSpec, ServiceConfig
 from cloister_crds.kinds.host import TEE
 from cloister_crds.lifecycle.pod import boot_allowance
-from cloister_operator.enclave.certificate import is_signed
+from cloister_operator.enclave.certificate import CHAIN_FILE, FINGERPRINT_FILE, is_signed
 from cloister_operator.enclave.measurement import attestation_document
 from cloister_operator.enclave.network import KEEPER_SOCKET, NETWORK_STATUS
 from cloister_operator.enclave.plan import BuildSettings, EnclavePlan
 from cloister_operator.enclave.ports import SHIM_PORT
 from cloister_operator.enclave.sidecars import AGENT, isolates, name_of, side_car, unprivileged
+from cloister_operator.enclave.weights import STATUS_FILE
 
 __all__ = [
     "AGENT_DIRECTORY",
@@ -155,7 +156,7 @@ def _stages(plan: EnclavePlan) -> dict[str, dict[str, Any]]:
     """Say for each stage that the agent does not see itself how it is known to be over."""
     config = plan.config
     has_tee = plan.host.spec.tee is not TEE.NONE
-    signed, first = is_signed(plan), [config.containers[0].name]
+    signed = is_signed(plan)
     evidence = {"evidence": True}
     network: dict[str, Any] = {"network": NETWORK_STATUS}
     if not isolates(plan.host):
@@ -163,9 +164,12 @@ def _stages(plan: EnclavePlan) -> dict[str, dict[str, Any]]:
     return {
         "network": network,
         "firewall": network,
-        # Key and certificate are there before any container is started.
-        "identity": _launched(first if signed else [], "The shim makes its key itself."),
-        "certificate": _launched(first if signed else [], "The shim makes its certificate itself."),
+        "identity": {"file": FINGERPRINT_FILE}
+        if signed
+        else _skipped("The shim makes its key itself."),
+        "certificate": {"file": CHAIN_FILE}
+        if signed
+        else _skipped("The shim makes its certificate itself."),
         "cpu-attestation": evidence
         if has_tee
         else _skipped("There is no trusted execution environment: nothing is confidential."),
@@ -174,8 +178,9 @@ def _stages(plan: EnclavePlan) -> dict[str, dict[str, Any]]:
         else _skipped("The enclave has no confidential graphics processor."),
         "secrets": _launched(_with_secrets(config), "The file names no secret."),
         "registry-auth": _skipped("Images are pulled outside the enclave, by their digests."),
-        # Weights are verified before any container is started.
-        "models": _launched(first if config.models else [], "The file names no model."),
+        "models": {"models": STATUS_FILE}
+        if config.models
+        else _skipped("The file names no model."),
     }
 
 

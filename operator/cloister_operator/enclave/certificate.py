@@ -23,6 +23,8 @@ __all__ = [
     "CERTIFICATE_DIRECTORY",
     "CERTIFICATE_DOCUMENT_DIRECTORY",
     "CERTIFICATE_KEY",
+    "CHAIN_FILE",
+    "FINGERPRINT_FILE",
     "SHIM_STORAGE",
     "TOKEN_DIRECTORY",
     "TOKEN_FILE",
@@ -44,6 +46,10 @@ TOKEN_FILE = "token"  # noqa: S105 - a name
 """Name of the file with the token."""
 CERTIFICATE_DIRECTORY = "/run/cloister/certificate"
 """Memory with ``tls.key``, ``tls.crt`` and the fingerprint of the key, ``tls.spki``."""
+FINGERPRINT_FILE = f"{CERTIFICATE_DIRECTORY}/tls.spki"
+"""There as soon as the key is; as the guest's package `certificate` names it."""
+CHAIN_FILE = f"{CERTIFICATE_DIRECTORY}/tls.crt"
+"""There as soon as the key has a certificate."""
 SHIM_STORAGE = f"{CERTIFICATE_DIRECTORY}/shim"
 """Where the shim finds the certificates."""
 _VERSION = 1

@@ -3,9 +3,10 @@
 Immutable, so that what was measured cannot change while the enclave lives.
 """
 
-import json
 from base64 import b64encode
 from typing import Any
+
+import msgspec
 
 from cloister_crds.measurement import entries
 from cloister_operator.enclave.addresses import TARGET_ADDRESS
@@ -102,4 +103,5 @@ def build_config_map(
 
 def _written(document: dict[str, Any]) -> str:
     """Write a document for programs and people."""
-    return json.dumps(document, indent=1, sort_keys=True)
+    text = msgspec.json.format(msgspec.json.encode(document, order="sorted"), indent=1)
+    return text.decode()

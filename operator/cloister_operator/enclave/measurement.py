@@ -5,7 +5,7 @@ from typing import Any
 from cloister_crds.kinds.host import DOCUMENT_FILE, TEE
 from cloister_crds.measurement import INITDATA_FILE, Measurement, PlatformImages, measure
 from cloister_crds.measurement.initdata import ANNOTATION
-from cloister_operator.enclave.certificate import CERTIFICATE_DIRECTORY, is_signed
+from cloister_operator.enclave.certificate import FINGERPRINT_FILE, is_signed
 from cloister_operator.enclave.plan import BuildSettings, EnclavePlan
 
 __all__ = [
@@ -91,7 +91,7 @@ def attestation_document(plan: EnclavePlan, settings: BuildSettings, folder: str
         "gpus": measurement.document.gpus,
     }
     if is_signed(plan):
-        document["key"] = f"{CERTIFICATE_DIRECTORY}/tls.spki"
+        document["key"] = FINGERPRINT_FILE
     if host.tee is not TEE.NONE:
         document["service"] = host.attestation_service or DEFAULT_SERVICE
     if measurement.initdata is not None:

@@ -27,6 +27,7 @@ from cloister_operator.enclave.health import readiness_probe
 from cloister_operator.enclave.measurement import annotations, measurement_of
 from cloister_operator.enclave.network import keep_container, net_container
 from cloister_operator.enclave.plan import BuildSettings, EnclavePlan
+from cloister_operator.enclave.priority import SUCCESSOR
 from cloister_operator.enclave.resources import container_resources, pod_resources
 from cloister_operator.enclave.shells import ssh_container
 from cloister_operator.enclave.shim import shim_container
@@ -92,6 +93,7 @@ def build_pod(plan: EnclavePlan, settings: BuildSettings) -> dict[str, Any]:
         "containers": [*containers, *_beside(plan, settings, volumes)],
         "enableServiceLinks": False,
         **_pulls(plan),
+        **_priority(plan),
         "initContainers": _before(plan, settings, volumes),
         "resources": pod_resources(plan.config, plan.host),
         "restartPolicy": "Never",
@@ -165,6 +167,11 @@ def _pulls(plan: EnclavePlan) -> dict[str, Any]:
     """Name the organization's credentials; the kubelet reads them at each pull."""
     names = plan.enclave.spec.pull_secrets
     return {"imagePullSecrets": [{"name": name} for name in names]} if names else {}
+
+
+def _priority(plan: EnclavePlan) -> dict[str, Any]:
+    """Let a Pod go first that waits for the GPUs of its predecessor."""
+    return {"priorityClassName": SUCCESSOR} if plan.enclave.spec.stop_first else {}
 
 
 def _placement(host: HostSpec) -> dict[str, Any]:

@@ -208,6 +208,7 @@ def _add_models(result: PodVolumes, plan: EnclavePlan, path: str) -> None:
     result.mount_ours(MODELS, _MODELS_STORE_VOLUME, STORE_DIRECTORY, read_only=True)
     result.mount_ours(MODELS, _MODELS_VOLUME, TARGET_DIRECTORY, read_only=False)
     result.mount_ours(MODELS, _MODELS_STATUS_VOLUME, STATUS_DIRECTORY, read_only=False)
+    result.mount_ours(AGENT, _MODELS_STATUS_VOLUME, STATUS_DIRECTORY, read_only=True)
     for container in plan.config.containers:
         result.mount(container.name, _MODELS_VOLUME, path, read_only=True)
 

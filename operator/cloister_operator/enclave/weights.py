@@ -14,6 +14,7 @@ __all__ = [
     "MODELS_DOCUMENT_DIRECTORY",
     "MODELS_KEY",
     "STATUS_DIRECTORY",
+    "STATUS_FILE",
     "STORE_DIRECTORY",
     "TARGET_DIRECTORY",
     "models_container",
@@ -31,7 +32,9 @@ STORE_DIRECTORY = "/run/cloister/store"
 TARGET_DIRECTORY = "/run/cloister/mpk"
 """Where it lays the files out: what containers have as ``mpk`` in their service mount."""
 STATUS_DIRECTORY = "/run/cloister/models"
-"""Where it says how far it is."""
+"""Where it says how far it is; the agent reads it."""
+STATUS_FILE = f"{STATUS_DIRECTORY}/status.json"
+"""The file in which it does."""
 
 _VERSION = 1
 _MEBI = 1024 * 1024
@@ -73,7 +76,7 @@ def models_document(plan: EnclavePlan) -> dict[str, Any]:
         "version": _VERSION,
         "store": STORE_DIRECTORY,
         "target": TARGET_DIRECTORY,
-        "status": f"{STATUS_DIRECTORY}/status.json",
+        "status": STATUS_FILE,
         "models": [
             {"name": each.name, "repo": f"{each.repo}@{each.commit}", "mpk": each.mpk}
             for each in plan.config.models

@@ -16,15 +16,19 @@ from cloister_crds.lifecycle.decision import (
     CreateEnclave,
     EndEnclave,
     EndPreview,
+    EndRoute,
     EndShells,
     EnsureDeployment,
+    PassHostname,
     RecordDemoted,
     RecordServing,
     ReleaseHostname,
+    RouteHostname,
     RoutePreview,
     RouteShells,
     RouteTo,
 )
+from cloister_crds.lifecycle.metering import FINALIZER
 from cloister_crds.lifecycle.observed import Observed, SecretRefKey
 from cloister_crds.names import (
     CONTAINER_LABEL,
@@ -44,14 +48,17 @@ from cloister_operator.context import ProcessContext
 from cloister_operator.enclave.config_map import CONFIG_KEY
 from cloister_operator.enclave.service import build_preview, build_service
 from cloister_operator.enclave.shells import build_shells_service
+from cloister_operator.enclave.tls_route import build_tls_route
 from cloister_operator.keys import Key
 from cloister_operator.reconcile.children import (
+    ApiMissing,
     TokenLost,
     ensure_file,
     ensure_snapshot,
     needs_snapshot,
     plan_of,
 )
+from cloister_operator.reconcile.metering import record_demoted
 from cloister_operator.watched import CLAIM, DEPLOYMENT, ENCLAVE
 
 __all__ = ["carry_out"]
@@ -92,18 +99,19 @@ async def carry_out(context: ProcessContext, key: Key, observed: Observed, actio
                 resource_version=action.resource_version,
                 propagation="Foreground",
             )
-        case ClaimHostname():
-            await _claim(context, key, action.hostname)
-        case ReleaseHostname():
-            await _release(context, key, action)
+        case ClaimHostname() | PassHostname() | ReleaseHostname():
+            await _hold(context, key, action)
         case RouteTo() | RoutePreview() | EndPreview() | RouteShells() | EndShells():
             await _route(context, key, observed, action)
+        case RouteHostname() | EndRoute():
+            await _route_hostname(context, key, observed, action)
         case EnsureDeployment():
             await _ensure_deployment(context, key, observed, action.repo)
         case RecordServing():
-            await _record(context, key, action.enclave, "promotedAt", action.at)
+            await _record_promoted(context, key, action.enclave, action.at)
         case RecordDemoted():
-            await _record(context, key, action.enclave, "demotedAt", action.at)
+            over = next(e for e in observed.enclaves if e.metadata.name == action.enclave)
+            await record_demoted(context, key, over, action.at)
         case _:
             assert_never(action)
 
@@ -123,14 +131,52 @@ async def _route(
             body = build_preview(observed.container, _slug(observed), action.enclave)
             await context.writer.apply(key, SERVICE, body)
         case EndPreview():
-            name = preview_service_name(key.name)
-            await context.writer.delete(key, SERVICE, key.namespace, name, uid=action.uid)
+            await _end_service(context, key, preview_service_name(key.name), action.uid)
         case RouteShells():
             body = build_shells_service(observed.container, _slug(observed), action.enclave)
             await context.writer.apply(key, SERVICE, body)
         case EndShells():
-            name = shells_service_name(key.name)
-            await context.writer.delete(key, SERVICE, key.namespace, name, uid=action.uid)
+            await _end_service(context, key, shells_service_name(key.name), action.uid)
+
+
+async def _route_hostname(
+    context: ProcessContext, key: Key, observed: Observed, action: RouteHostname | EndRoute
+) -> None:
+    """Drive the routes of the gateway."""
+    kinds, gateway = context.gateway, observed.settings.gateway
+    assert kinds is not None
+    assert gateway is not None
+    namespace = context.settings.operator_namespace
+    match action:
+        case RouteHostname():
+            body = build_tls_route(
+                kinds.route,
+                observed.container,
+                _slug(observed),
+                namespace=namespace,
+                hostname=action.hostname,
+                service=action.service,
+                gateway=gateway,
+            )
+            await context.writer.apply(key, kinds.route, body)
+        case EndRoute():
+            await context.writer.delete(
+                key,
+                kinds.route,
+                namespace,
+                action.hostname,
+                uid=action.uid,
+                resource_version=action.resource_version,
+            )
+
+
+async def _end_service(context: ProcessContext, key: Key, name: str, uid: str) -> None:
+    """Delete a Service as it is known: one that another process has led elsewhere stays."""
+    entry = context.store.get(SERVICE, key.namespace, name)
+    version = None if entry is None else str(entry.version)
+    await context.writer.delete(
+        key, SERVICE, key.namespace, name, uid=uid, resource_version=version
+    )
 
 
 def _told(action: Action) -> str:
@@ -165,7 +211,13 @@ async def _create_enclave(
             logger.warning("%s; the Enclave is made anew", lost)
             await _delete_unborn(context, key, enclave)
             return
-    await ensure_file(context, key, plan)
+    try:
+        await ensure_file(context, key, plan)
+    except ApiMissing as missing:
+        context.shortages[enclave.metadata.uid] = str(missing)
+        context.queue.add(Key("Enclave", key.namespace, action.name))
+        raise
+    context.shortages.pop(enclave.metadata.uid, None)
     context.incomplete.discard(enclave.metadata.uid)
     context.complete.add(enclave.metadata.uid)
     context.queue.add(Key("Enclave", key.namespace, action.name))
@@ -210,6 +262,7 @@ async def _enclave(
                 CONTAINER_LABEL: service_name(container.metadata.name),
             },
             "ownerReferences": [container.owner_reference()],
+            **({"finalizers": [FINALIZER]} if context.settings.metering else {}),
         },
         "spec": action.spec.wire() | ({"tokenDigest": token_digest(token)} if token else {}),
     }
@@ -268,6 +321,19 @@ async def _core_values(
     return values
 
 
+async def _hold(
+    context: ProcessContext, key: Key, action: ClaimHostname | PassHostname | ReleaseHostname
+) -> None:
+    """Claim a host name, take it over from the one that is replaced, or give it back."""
+    match action:
+        case ClaimHostname():
+            await _claim(context, key, action.hostname)
+        case PassHostname():
+            await _pass(context, key, action)
+        case ReleaseHostname():
+            await _release(context, key, action)
+
+
 async def _claim(context: ProcessContext, key: Key, hostname: str) -> None:
     """Claim a host name; who holds it already is seen by the next pass."""
     claim = HostnameClaim.read(
@@ -280,6 +346,15 @@ async def _claim(context: ProcessContext, key: Key, hostname: str) -> None:
         await context.writer.create(key, CLAIM, claim.manifest())
     except AlreadyExists:
         await context.writer.refresh(CLAIM, "", hostname)
+
+
+async def _pass(context: ProcessContext, key: Key, action: PassHostname) -> None:
+    """Become the holder of a claim, on the version that was decided about."""
+    patch = {
+        "metadata": {"resourceVersion": action.resource_version},
+        "spec": {"holder": {"name": key.name}},
+    }
+    await context.writer.patch(key, CLAIM, "", action.hostname, patch)
 
 
 async def _release(context: ProcessContext, key: Key, action: ReleaseHostname) -> None:
@@ -325,12 +400,10 @@ async def _ensure_deployment(
         await context.writer.refresh(DEPLOYMENT, key.namespace, deployment_name(repo))
 
 
-async def _record(
-    context: ProcessContext, key: Key, enclave: str, field: str, at: datetime
-) -> None:
-    """Write a time into the status of an Enclave; one that is gone needs none."""
-    patch = {"status": {field: at.isoformat().replace("+00:00", "Z")}}
+async def _record_promoted(context: ProcessContext, key: Key, enclave: str, at: datetime) -> None:
+    """Write when an Enclave began to serve; one that is gone needs none."""
+    patch = {"status": {"promotedAt": at.isoformat().replace("+00:00", "Z")}}
     try:
         await context.writer.patch_status(key, ENCLAVE, key.namespace, enclave, patch)
     except NotFound:
-        logger.info("Enclave %s/%s is gone; %s is not written", key.namespace, enclave, field)
+        logger.info("Enclave %s/%s is gone; promotedAt is not written", key.namespace, enclave)

@@ -5,23 +5,26 @@ from collections.abc import Mapping
 from typing import Any
 
 from cloister_clients.kube import AlreadyExists, Conflict, KindRef, NotFound
-from cloister_clients.kube.kinds import CONFIG_MAP, POD, SECRET
+from cloister_clients.kube.kinds import CONFIG_MAP, POD, PRIORITY_CLASS, SECRET
 from cloister_crds.kinds import Enclave, Host
 from cloister_crds.lifecycle.hosting import profile
 from cloister_crds.measurement import PUBLISHED, entries
 from cloister_crds.names import config_map_name
+from cloister_operator.api_place import unresolved
 from cloister_operator.context import ProcessContext
 from cloister_operator.enclave.certificate import is_signed
 from cloister_operator.enclave.config_map import CONFIG_KEY, build_config_map
 from cloister_operator.enclave.measurement import measurement_of
 from cloister_operator.enclave.plan import EnclavePlan
 from cloister_operator.enclave.pod import build_pod
+from cloister_operator.enclave.priority import build_priority_class
 from cloister_operator.enclave.snapshot import build_snapshot
 from cloister_operator.keys import Key
 from cloister_operator.reconcile.scene import organization_of
 from cloister_operator.watched import HOST
 
 __all__ = [
+    "ApiMissing",
     "ChildrenMissing",
     "TokenLost",
     "ensure_file",
@@ -33,8 +36,16 @@ __all__ = [
 ]
 
 
+_FRESH = 256
+"""ConfigMaps that are remembered at once for the Pods that are made next."""
+
+
 class ChildrenMissing(Exception):  # noqa: N818 - it says what is so
     """The Enclave lacks its ConfigMap, its snapshot, or what they are made from."""
+
+
+class ApiMissing(ChildrenMissing):
+    """The Enclave needs the API, and its address is not known at present."""
 
 
 class TokenLost(Exception):  # noqa: N818 - as above
@@ -93,11 +104,13 @@ async def stored_plan(context: ProcessContext, key: Key, enclave: Enclave) -> En
         When the server cannot be reached.
     """
     name, namespace = enclave.metadata.name, enclave.metadata.namespace
-    try:
-        found = await context.client.get(CONFIG_MAP, config_map_name(name), namespace)
-    except NotFound as missing:
-        raise ChildrenMissing(f"{name} has no ConfigMap") from missing
-    _check_owner(found, enclave, CONFIG_MAP)
+    found = context.fresh.pop(enclave.metadata.uid, None)
+    if found is None:
+        try:
+            found = await context.client.get(CONFIG_MAP, config_map_name(name), namespace)
+        except NotFound as missing:
+            raise ChildrenMissing(f"{name} has no ConfigMap") from missing
+        _check_owner(found, enclave, CONFIG_MAP)
     plan = await plan_of(context, enclave, b64decode(found["binaryData"][CONFIG_KEY]))
     if not _tells_of(found, plan, context):
         uid = found["metadata"]["uid"]
@@ -124,18 +137,27 @@ async def ensure_file(context: ProcessContext, key: Key, plan: EnclavePlan) -> N
 
     Raises
     ------
-    ChildrenMissing
-        When it needs the API and that is not known.
+    ApiMissing
+        When it needs the API and that has no address.
     Conflict
         When another owner's object has the name.
     KubeError
         When the server refuses or cannot be reached.
     """
     surroundings = await context.surroundings.read()
-    if is_signed(plan) and not (surroundings.api and surroundings.api.addresses):
-        raise ChildrenMissing("the host of apiAddress has no IPv4 address at present")
+    api = surroundings.api
+    if asks_the_api(plan) and not (api and api.addresses):
+        raise ApiMissing(unresolved(api.url if api else None))
     body = build_config_map(plan, context.build, surroundings)
-    await _ensure(context, key, plan, CONFIG_MAP, body)
+    found = await _ensure(context, key, plan, CONFIG_MAP, body)
+    context.fresh[plan.enclave.metadata.uid] = dict(found)
+    while len(context.fresh) > _FRESH:
+        del context.fresh[next(iter(context.fresh))]
+
+
+def asks_the_api(plan: EnclavePlan) -> bool:
+    """Tell whether an Enclave asks the API: for its certificate or about keys."""
+    return is_signed(plan) or bool(plan.config.shim.keyed_endpoints)
 
 
 def needs_snapshot(plan: EnclavePlan) -> bool:
@@ -200,6 +222,8 @@ async def ensure_pod(context: ProcessContext, key: Key, plan: EnclavePlan) -> No
     KubeError
         When the server refuses or cannot be reached.
     """
+    if plan.enclave.spec.stop_first:
+        await context.writer.apply(key, PRIORITY_CLASS, build_priority_class())
     await _ensure(context, key, plan, POD, build_pod(plan, context.build))
 
 
@@ -209,16 +233,17 @@ async def _ensure(
     plan: EnclavePlan,
     ref: KindRef,
     body: dict[str, Any],
-) -> None:
+) -> Mapping[str, Any]:
     """Create a child; one of that name that belongs to the Enclave is adopted as it is."""
     try:
-        await context.writer.create(key, ref, body)
+        return await context.writer.create(key, ref, body)
     except AlreadyExists:
         metadata = body["metadata"]
         found = await context.writer.refresh(ref, metadata["namespace"], metadata["name"])
         if found is None:
             raise
         _check_owner(found, plan.enclave, ref)
+        return found
 
 
 def _check_owner(found: Mapping[str, Any], enclave: Enclave, ref: KindRef) -> None:

@@ -11,8 +11,8 @@ from cloister_crds.lifecycle.conditions import Finding, merge
 from cloister_crds.names import MANAGED_BY, MANAGED_BY_LABEL
 from cloister_operator.context import ProcessContext
 from cloister_operator.keys import Key
-from cloister_operator.patches import merge_patch
 from cloister_operator.reconcile.ages import wait_for_age
+from cloister_operator.reconcile.aggregate import write_counts
 from cloister_operator.reconcile.result import DONE, Result
 from cloister_operator.watched import CONTAINER, DEPLOYMENT
 
@@ -62,12 +62,7 @@ async def reconcile_deployment(context: ProcessContext, key: Key) -> Result:
             ),
         }
     )
-    patch = merge_patch(deployment.status.wire(), status.wire())
-    if patch:
-        await context.writer.patch_status(
-            key, DEPLOYMENT, key.namespace, key.name, {"status": patch}
-        )
-    return Result(wrote=bool(patch))
+    return await write_counts(context, key, DEPLOYMENT, deployment.status.wire(), status.wire())
 
 
 def _phases(

@@ -10,6 +10,7 @@ from cloister_operator.context import ProcessContext
 from cloister_operator.keys import Key
 from cloister_operator.patches import merge_patch
 from cloister_operator.reconcile.children import ChildrenMissing, ensure_pod, stored_plan
+from cloister_operator.reconcile.metering import let_go, record_demoted
 from cloister_operator.reconcile.result import DONE, Result
 from cloister_operator.reconcile.scene import judged, pod_facts
 from cloister_operator.watched import ENCLAVE
@@ -42,22 +43,23 @@ async def reconcile_enclave(context: ProcessContext, key: Key) -> Result:
         return DONE
     await _confirm_pod(context, key, enclave)
     now = context.now()
-    newest = judged(context, enclave, now)
-    pod = pod_facts(context, enclave)
-    wrote = await _report(context, key, enclave, newest)
-    match pod_need(newest, pod):
-        case PodNeed.CREATE:
-            wrote = await _create_pod(context, key, newest) or wrote
-        case PodNeed.DELETE:
-            assert pod is not None
-            await context.writer.delete(key, POD, key.namespace, key.name, uid=pod.uid)
-            wrote = True
-        case PodNeed.KEEP:
-            pass
+    newest, pod = judged(context, enclave, now), pod_facts(context, enclave)
+    wrote = False
+    try:
+        if pod_need(newest, pod) is PodNeed.CREATE and await _create_pod(context, key, newest):
+            # The status is written once, with the Pod that is there now.
+            wrote, newest, pod = True, judged(context, enclave, now), pod_facts(context, enclave)
+    finally:
+        wrote = await _report(context, key, enclave, newest) or wrote
+    if pod is not None and pod_need(newest, pod) is PodNeed.DELETE:
+        await context.writer.delete(key, POD, key.namespace, key.name, uid=pod.uid)
+        wrote = True
     if enclave.metadata.deletion_timestamp is not None:
         wrote = await _demote(context, key, enclave) or wrote
-    again = judge_again(newest, pod, now, context.decision)
-    return Result(again, wrote=wrote)
+    metered = await let_go(context, key, enclave)
+    waits = (judge_again(newest, pod, now, context.decision), metered.look_again)
+    again = min((each for each in waits if each is not None), default=None)
+    return Result(again, wrote=wrote or metered.wrote)
 
 
 async def _confirm_pod(context: ProcessContext, key: Key, enclave: Enclave) -> None:
@@ -69,6 +71,8 @@ async def _confirm_pod(context: ProcessContext, key: Key, enclave: Enclave) -> N
 
 async def _report(context: ProcessContext, key: Key, enclave: Enclave, newest: Enclave) -> bool:
     """Write the status when it differs: only the changed fields, since others write here too."""
+    if newest.status == enclave.status:
+        return False
     patch = merge_patch(enclave.status.wire(), newest.status.wire())
     if not patch:
         return False
@@ -98,8 +102,5 @@ async def _demote(context: ProcessContext, key: Key, enclave: Enclave) -> bool:
     status = enclave.status
     if status.promoted_at is None or status.demoted_at is not None:
         return False
-    at = context.now().isoformat().replace("+00:00", "Z")
-    await context.writer.patch_status(
-        key, ENCLAVE, key.namespace, key.name, {"status": {"demotedAt": at}}
-    )
+    await record_demoted(context, key, enclave, context.now())
     return True

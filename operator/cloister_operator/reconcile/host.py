@@ -8,18 +8,19 @@ from cloister_crds.kinds import Host
 from cloister_crds.kinds.host import TEE, HostCapacity
 from cloister_crds.kinds.meta import PAUSED_ANNOTATION
 from cloister_crds.lifecycle.conditions import Finding, merge
+from cloister_crds.lifecycle.keys import api_reachable
 from cloister_operator.context import ProcessContext
 from cloister_operator.enclave.sidecars import isolates
 from cloister_operator.enclave.surroundings import Surroundings
 from cloister_operator.keys import Key
-from cloister_operator.patches import merge_patch
+from cloister_operator.reconcile.aggregate import write_counts
 from cloister_operator.reconcile.result import DONE, Result
 from cloister_operator.watched import HOST
 
 __all__ = ["reconcile_host"]
 
 _AGAIN = timedelta(minutes=1)
-"""Nothing tells of a name server or a RuntimeClass that is made later."""
+"""Nothing tells of a name server or a RuntimeClass that is made later, nor of an API that goes."""
 _RUNTIME_CLASS = KindRef("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", namespaced=False)
 
 
@@ -51,23 +52,24 @@ async def reconcile_host(context: ProcessContext, key: Key) -> Result:
         finding = _unbound(host, signed=context.settings.signed_certificates)
     if finding is None:
         finding = _finding(host, nodes, await context.surroundings.read())
+    reach = api_reachable(*await context.surroundings.api())
     status = host.status.model_copy(
         update={
             "observed_generation": generation,
             "capacity": HostCapacity(nodes=nodes),
             "conditions": merge(
                 host.status.conditions,
-                [finding],
+                [finding, reach],
                 generation=generation,
                 now=context.now(),
             ),
         }
     )
-    patch = merge_patch(host.status.wire(), status.wire())
-    if patch:
-        await context.writer.patch_status(key, HOST, "", key.name, {"status": patch})
-    again = _AGAIN if finding.reason in {"NoResolver", "RuntimeClassMissing"} else None
-    return Result(again, wrote=bool(patch))
+    written = await write_counts(context, key, HOST, host.status.wire(), status.wire())
+    waits = finding.reason in {"NoResolver", "RuntimeClassMissing"}
+    if waits or context.settings.api_address is not None:
+        return Result(min(written.look_again or _AGAIN, _AGAIN), wrote=written.wrote)
+    return written
 
 
 async def _missing_class(context: ProcessContext, host: Host) -> Finding | None:

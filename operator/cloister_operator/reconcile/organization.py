@@ -3,8 +3,9 @@
 import json
 import logging
 from datetime import datetime, timedelta
+from typing import Any
 
-from cloister_clients.kube import AlreadyExists
+from cloister_clients.kube import AlreadyExists, KindRef
 from cloister_clients.kube.kinds import NAMESPACE, NETWORK_POLICY, POD_DISRUPTION_BUDGET
 from cloister_crds.kinds import Container, Organization
 from cloister_crds.kinds.container import ContainerPhase
@@ -17,8 +18,9 @@ from cloister_operator.context import ProcessContext
 from cloister_operator.enclave.disruption import build_disruption_budget
 from cloister_operator.enclave.namespace import build_namespace
 from cloister_operator.enclave.network_policy import build_network_policy, build_shells_policy
+from cloister_operator.enclave.tls_route import build_reference_grant
 from cloister_operator.keys import Key
-from cloister_operator.patches import merge_patch
+from cloister_operator.reconcile.aggregate import write_counts
 from cloister_operator.reconcile.result import DONE, Result
 from cloister_operator.watched import CONTAINER, ORGANIZATION
 
@@ -57,10 +59,11 @@ async def reconcile_organization(context: ProcessContext, key: Key) -> Result:
     if finding.status:
         await _fence(context, key, organization)
     status = _status(context, organization, finding, context.now())
-    patch = merge_patch(organization.status.wire(), status.wire())
-    if patch:
-        await context.writer.patch_status(key, ORGANIZATION, "", key.name, {"status": patch})
-    return Result(None if finding.status else _RECHECK, wrote=bool(patch))
+    before, after = organization.status.wire(), status.wire()
+    written = await write_counts(context, key, ORGANIZATION, before, after)
+    if finding.status:
+        return written
+    return Result(min(written.look_again or _RECHECK, _RECHECK), wrote=written.wrote)
 
 
 async def _namespace(context: ProcessContext, key: Key, organization: Organization) -> Finding:
@@ -99,13 +102,20 @@ async def _fence(context: ProcessContext, key: Key, organization: Organization) 
     slug, namespace = organization.metadata.name, organization.spec.namespace
     resolvers = context.settings.enclave_network.named_resolvers()
     api = (await context.surroundings.read()).api
-    guards = (
+    gateway = context.gateway
+    guards: list[tuple[KindRef, dict[str, Any]]] = [
         (NETWORK_POLICY, build_network_policy(slug, namespace, resolvers, api)),
         (NETWORK_POLICY, build_shells_policy(slug, namespace)),
         (POD_DISRUPTION_BUDGET, build_disruption_budget(slug, namespace)),
-    )
+    ]
+    if gateway is not None:
+        operator = context.settings.operator_namespace
+        grant = build_reference_grant(
+            gateway.grant, slug, namespace, routes=gateway.route, operator_namespace=operator
+        )
+        guards.append((gateway.grant, grant))
     for kind, body in guards:
-        name = body["metadata"]["name"]
+        name = f"{kind.kind} {body['metadata']['name']}"
         text, place = json.dumps(body, sort_keys=True), f"{name} {organization.metadata.uid}"
         if context.applied.get(place) != text:
             await context.writer.apply(key, kind, body)

@@ -17,9 +17,11 @@ from cloister_crds.kinds import (
 )
 from cloister_crds.lifecycle.attempt import judge
 from cloister_crds.lifecycle.hostnames import wanted_hostnames
-from cloister_crds.lifecycle.limits import rank
-from cloister_crds.lifecycle.observed import Observed, ServiceFacts
+from cloister_crds.lifecycle.limits import rank_among
+from cloister_crds.lifecycle.metering import has_departed
+from cloister_crds.lifecycle.observed import Observed, RouteFacts, ServiceFacts
 from cloister_crds.lifecycle.pod import PodFacts
+from cloister_crds.lifecycle.replacement import inherits, successor
 from cloister_crds.names import (
     ENCLAVE_LABEL,
     ORGANIZATION_LABEL,
@@ -30,6 +32,7 @@ from cloister_crds.names import (
 )
 from cloister_operator.context import ProcessContext
 from cloister_operator.pods import node_is_gone, read_pod
+from cloister_operator.routes import read_route
 from cloister_operator.watched import (
     CLAIM,
     CONTAINER,
@@ -61,19 +64,23 @@ def observe(context: ProcessContext, container: Container, now: datetime) -> Obs
     store, models = context.store, context.models
     namespace, name = container.metadata.namespace or "", container.metadata.name
     organization = organization_of(context, namespace)
-    enclaves = [
+    everything = [
         models.read(Enclave, entry)
         for entry in store.marked(ENCLAVE, "container", f"{namespace}/{name}")
     ]
+    departed = tuple(each for each in everything if _has_departed(context, each))
+    enclaves = [each for each in everything if each not in departed]
     deployments = store.marked(DEPLOYMENT, "repo", f"{namespace}/{container.spec.repo}")
     deployment = min(deployments, key=lambda each: each.name, default=None)
-    everyone = (models.read(Container, entry) for entry in store.entries(CONTAINER, namespace))
+    related = _related(context, container)
+    places = (each.place for each in store.entries(CONTAINER, namespace) if each.place)
     return Observed(
         container=container,
         settings=context.decision,
         organization=organization,
         hosts=tuple(models.read(Host, entry) for entry in store.entries(HOST)),
         enclaves=tuple(judged(context, each, now) for each in enclaves),
+        departed=departed,
         pods=frozenset(
             each.metadata.name
             for each in enclaves
@@ -84,7 +91,9 @@ def observe(context: ProcessContext, container: Container, now: datetime) -> Obs
             each.metadata.name for each in enclaves if each.metadata.uid in context.incomplete
         ),
         claims=_claims(context, container, organization),
-        rank=rank(container, everyone),
+        successor=successor(container, related),
+        inherits=inherits(container, related),
+        rank=rank_among(container, places, related),
         secrets=tuple(
             models.read(Secret, entry) for entry in store.entries(SECRET_KIND, namespace)
         ),
@@ -98,8 +107,25 @@ def observe(context: ProcessContext, container: Container, now: datetime) -> Obs
         service=_service(context, namespace, service_name(name)),
         shells=_service(context, namespace, shells_service_name(name)),
         preview=_service(context, namespace, preview_service_name(name)),
+        routes=_routes(context, namespace, name),
         answers=context.resolver.answers,
     )
+
+
+def _related(context: ProcessContext, container: Container) -> tuple[Container, ...]:
+    """Gather a Container and all of its namespace that take over from another one or give way.
+
+    Nobody else matters for that, and few take over: so a large namespace is not read as a whole.
+    """
+    store, namespace = context.store, container.metadata.namespace or ""
+    heirs = store.marked(CONTAINER, "replaces", namespace)
+    read = [context.models.read(Container, entry) for entry in heirs]
+    found = {container.metadata.name: container} | {each.metadata.name: each for each in read}
+    for name in {each.spec.replaces for each in found.values()} - found.keys():
+        entry = store.get(CONTAINER, namespace, name) if name else None
+        if entry is not None:
+            found[entry.name] = context.models.read(Container, entry)
+    return tuple(found.values())
 
 
 def organization_of(context: ProcessContext, namespace: str) -> Organization | None:
@@ -143,6 +169,12 @@ def pod_facts(context: ProcessContext, enclave: Enclave) -> PodFacts | None:
     return read_pod(body, enclave.spec.summary.containers, node_gone=gone)
 
 
+def _has_departed(context: ProcessContext, enclave: Enclave) -> bool:
+    """Tell whether nothing is left of an Enclave but the finalizer of metering."""
+    pod = context.store.get(POD, enclave.metadata.namespace or "", enclave.metadata.name)
+    return has_departed(enclave, has_pod=pod is not None)
+
+
 def _is_cordoned(context: ProcessContext, enclave: Enclave) -> bool:
     """Tell whether the Pod of an Enclave is on a node that takes no new Pods."""
     pod = context.store.get(POD, enclave.metadata.namespace or "", enclave.metadata.name)
@@ -152,7 +184,8 @@ def _is_cordoned(context: ProcessContext, enclave: Enclave) -> bool:
 
 def judged(context: ProcessContext, enclave: Enclave, now: datetime) -> Enclave:
     """Answer an Enclave with what its Pod says now as its status."""
-    status = judge(enclave, pod_facts(context, enclave), now, context.decision)
+    lacks = context.shortages.get(enclave.metadata.uid, "")
+    status = judge(enclave, pod_facts(context, enclave), now, context.decision, lacks=lacks)
     return enclave.model_copy(update={"status": status})
 
 
@@ -169,6 +202,18 @@ def _claims(
         entry.name: context.models.read(HostnameClaim, entry)
         for entry in entries
         if entry is not None
+    }
+
+
+def _routes(context: ProcessContext, namespace: str, name: str) -> dict[str, RouteFacts]:
+    """Gather the TLSRoutes of a Container, by host name."""
+    if context.gateway is None:
+        return {}
+    place = context.settings.operator_namespace
+    return {
+        entry.name: read_route(entry.read(), namespace)
+        for entry in context.store.marked(context.gateway.route, "container", f"{namespace}/{name}")
+        if entry.namespace == place
     }
 
 

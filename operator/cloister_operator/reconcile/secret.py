@@ -10,7 +10,7 @@ from cloister_crds.lifecycle.bindings import bound_by
 from cloister_crds.lifecycle.conditions import Finding, merge
 from cloister_operator.context import ProcessContext
 from cloister_operator.keys import Key
-from cloister_operator.patches import merge_patch
+from cloister_operator.reconcile.aggregate import write_counts
 from cloister_operator.reconcile.result import DONE, Result
 from cloister_operator.watched import CONTAINER, SECRET_KIND, Body
 
@@ -63,12 +63,7 @@ async def reconcile_secret(context: ProcessContext, key: Key) -> Result:
             ),
         }
     )
-    patch = merge_patch(secret.status.wire(), status.wire())
-    if patch:
-        await context.writer.patch_status(
-            key, SECRET_KIND, key.namespace, key.name, {"status": patch}
-        )
-    return Result(wrote=bool(patch))
+    return await write_counts(context, key, SECRET_KIND, secret.status.wire(), status.wire())
 
 
 def value_finding(secret: Secret, core: Body | None) -> Finding:

@@ -5,7 +5,7 @@ from cloister_crds.kinds.meta import PAUSED_ANNOTATION
 from cloister_crds.lifecycle.sshkeys import judge_key
 from cloister_operator.context import ProcessContext
 from cloister_operator.keys import Key
-from cloister_operator.patches import merge_patch
+from cloister_operator.reconcile.aggregate import write_counts
 from cloister_operator.reconcile.result import DONE, Result
 from cloister_operator.watched import CONTAINER, SSH_KEY
 
@@ -38,7 +38,4 @@ async def reconcile_ssh_key(context: ProcessContext, key: Key) -> Result:
         for each in context.store.entries(CONTAINER, key.namespace)
     ]
     status = judge_key(found, containers, context.now())
-    patch = merge_patch(found.status.wire(), status.wire())
-    if patch:
-        await context.writer.patch_status(key, SSH_KEY, key.namespace, key.name, {"status": patch})
-    return Result(wrote=bool(patch))
+    return await write_counts(context, key, SSH_KEY, found.status.wire(), status.wire())

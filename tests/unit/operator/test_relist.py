@@ -1,5 +1,6 @@
 """The comparison with the server: what vanished goes, what is newer stays, a dead watch is told."""
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,7 +11,7 @@ from cloister_operator.metrics import Metrics
 from cloister_operator.progress import Progress
 from cloister_operator.relist import Relister
 from cloister_operator.store import Store
-from cloister_operator.watched import CONTAINER
+from cloister_operator.watched import CONTAINER, WATCHED
 
 
 def body(name: str, version: int, uid: str = "") -> dict[str, Any]:
@@ -31,10 +32,12 @@ class Lists:
     def __init__(self) -> None:
         self.items: tuple[dict[str, Any], ...] = ()
         self.version = 0
+        self.asked = 0
 
     async def list(self, ref: KindRef, **_: object) -> Page:
         """Answer the list."""
         assert ref == CONTAINER
+        self.asked += 1
         return Page(self.items, str(self.version))
 
 
@@ -113,3 +116,49 @@ def test_labels_of_figures() -> None:
     text = metrics.text()
     assert 'cloister_operator_writes_total{kind="Pod",verb="create"} 1\n' in text
     assert "cloister_operator_queue_due 3\n" in text
+
+
+async def test_at_the_start_the_server_is_asked_once_while_the_store_fills(
+    parts: tuple[Lists, Store, Progress, Relister],
+) -> None:
+    lists, store, progress, _ = parts
+    watched = tuple(each for each in WATCHED if each.ref == CONTAINER)
+    relister = Relister(lists, store, Metrics(), progress, every=300, watched=watched)  # type: ignore[arg-type]  # lists alone
+    lists.items, lists.version = (body("one", 5), body("two", 6)), 9
+    store.put(CONTAINER, body("one", 5))
+    syncing = asyncio.create_task(relister.sync())
+    done, _ = await asyncio.wait({syncing}, timeout=0.3)
+    assert not done
+    store.put(CONTAINER, body("two", 6))
+    await asyncio.wait_for(syncing, 30)
+    assert relister.synced
+    assert lists.asked == 1
+
+
+async def test_what_vanished_before_we_lead_is_taken_out(
+    parts: tuple[Lists, Store, Progress, Relister],
+) -> None:
+    lists, store, progress, _ = parts
+    watched = tuple(each for each in WATCHED if each.ref == CONTAINER)
+    relister = Relister(lists, store, Metrics(), progress, every=300, watched=watched)  # type: ignore[arg-type]  # lists alone
+    for name in ("one", "gone"):
+        store.put(CONTAINER, body(name, 5))
+    lists.items, lists.version = (body("one", 5),), 9
+    await asyncio.wait_for(relister.sync(), 30)
+    assert names(store) == ["one"]
+
+
+async def test_what_is_deleted_meanwhile_is_not_waited_for(
+    parts: tuple[Lists, Store, Progress, Relister], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lists, store, progress, _ = parts
+    monkeypatch.setattr("cloister_operator.relist._PATIENCE", 0.2)
+    watched = tuple(each for each in WATCHED if each.ref == CONTAINER)
+    relister = Relister(lists, store, Metrics(), progress, every=300, watched=watched)  # type: ignore[arg-type]  # lists alone
+    lists.items, lists.version = (body("gone", 5),), 9
+    syncing = asyncio.create_task(relister.sync())
+    done, _ = await asyncio.wait({syncing}, timeout=0.05)
+    assert not done
+    lists.items = ()
+    await asyncio.wait_for(syncing, 30)
+    assert lists.asked > 1

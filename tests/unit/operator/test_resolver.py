@@ -77,6 +77,22 @@ async def test_many_keys_ask_once_and_all_are_woken(world: World) -> None:
     assert sorted(world.woken) == keys
 
 
+@pytest.mark.parametrize("later", [timedelta(seconds=6), timedelta(hours=-1)])
+async def test_a_fresh_answer_to_somebody_else_is_there_at_once(
+    world: World, later: timedelta
+) -> None:
+    world.resolver.ask(NEED, KEY)
+    await world.answered(NEED)
+    second, third = replace(NEED, request="r2"), replace(NEED, request="r3")
+    assert world.resolver.share(second)
+    assert world.resolver.answers[second] == world.resolver.answers[NEED]
+    assert not world.resolver.share(second)
+    world.now += later
+    assert not world.resolver.share(third)
+    assert third not in world.resolver.answers
+    assert len(world.asked) == 1
+
+
 async def test_another_request_shares_a_fresh_answer_and_not_an_old_one(world: World) -> None:
     world.resolver.ask(NEED, KEY)
     await world.answered(NEED)

@@ -1,4 +1,4 @@
-"""The operator's settings for API keys in enclaves."""
+"""The operator's settings for API keys in enclaves, and for the gateway."""
 
 from pathlib import Path
 from typing import Any
@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
+from cloister_crds.lifecycle.observed import Gateway
 from cloister_operator.settings import OperatorSettings, SettingsError, read_settings
 
 DIGEST = "sha256:" + "0" * 64
@@ -41,8 +42,25 @@ def test_how_long_keys_are_remembered(tmp_path: Path) -> None:
     [
         ({"keyCacheSeconds": 61}, "less than or equal to 60"),
         ({"keyOutageSeconds": -1}, "greater than or equal to 0"),
+        ({"gateway": {}}, "gateway.name: this setting is required"),
+        ({"gateway": {"name": "A_b"}}, "gateway.name: String should match pattern"),
+        ({"gateway": {"name": "a", "namespace": "a.b"}}, "gateway.namespace: String should match"),
+        ({"drainSeconds": 3601}, "less than or equal to 3600"),
     ],
 )
 def test_what_cannot_be_used_is_named(tmp_path: Path, more: dict[str, Any], words: str) -> None:
     with pytest.raises(SettingsError, match=words):
         settings(tmp_path, **more)
+
+
+def test_which_gateway_routes_are_attached_to(tmp_path: Path) -> None:
+    assert settings(tmp_path).decision().gateway is None
+    least = settings(tmp_path, gateway={"name": "public"}).decision().gateway
+    assert least == Gateway("public", "cloister-system")
+    full = {"name": "public", "namespace": "edge", "listener": "tls"}
+    assert settings(tmp_path, gateway=full).decision().gateway == Gateway("public", "edge", "tls")
+
+
+def test_how_long_enclaves_give_way(tmp_path: Path) -> None:
+    assert settings(tmp_path).decision().drain.total_seconds() == 10
+    assert not settings(tmp_path, drainSeconds=0).decision().drain

@@ -22,6 +22,7 @@ from cloister_operator.enclave.config_map import build_config_map
 from cloister_operator.enclave.namespace import build_namespace
 from cloister_operator.enclave.network_policy import build_network_policy, build_shells_policy
 from cloister_operator.enclave.pod import build_pod
+from cloister_operator.enclave.priority import build_priority_class
 from cloister_operator.enclave.service import build_service
 from cloister_operator.enclave.shells import build_shells_service
 from cloister_operator.enclave.snapshot import build_snapshot
@@ -129,6 +130,8 @@ def manifests() -> dict[str, dict[str, Any]]:
         "pod-small": build_pod(small, SETTINGS),
         "pod-rich": build_pod(rich, SETTINGS),
         "pod-shells": build_pod(debug, SETTINGS),
+        "pod-successor": build_pod(plan_of(WEB, stopFirst=True), SETTINGS),
+        "priority-class": build_priority_class(),
         "pod-keyed": build_pod(keyed, SETTINGS),
         "config-map": build_config_map(small, SETTINGS, SURROUNDINGS),
         "config-map-keyed": build_config_map(keyed, SETTINGS, replace(SURROUNDINGS, api=API)),

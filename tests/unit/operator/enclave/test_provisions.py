@@ -150,12 +150,15 @@ def test_models_are_verified_before_the_containers(
 
 
 def test_weights_take_memory_beside_that_of_the_file() -> None:
-    """Both images and 64 MiB for each: 4096 bytes and 1000 blocks are 4 MiB together."""
+    """Both images and 64 MiB for each: 4096 bytes and 1000 blocks are 4 MiB together.
+
+    The side-cars' 128 MiB stand beside both.
+    """
     models = (model("tiny", ROOT, 4096), model("large", "cd" * 32, 4096 * 1000))
     host = host_of(models={"directory": "/srv/models"}, overcommit={"memoryPercent": 50})
     plan = plan_of(config=config_of(WEB, models=models), host=host)
     pod = build_pod(plan, SETTINGS)["spec"]
-    assert pod["resources"]["limits"]["memory"] == f"{8192 + 132}Mi"
-    assert pod["resources"]["requests"]["memory"] == f"{4096 + 132}Mi"
+    assert pod["resources"]["limits"]["memory"] == f"{8192 + 128 + 132}Mi"
+    assert pod["resources"]["requests"]["memory"] == f"{4096 + 128 + 132}Mi"
     (volume,) = [each for each in pod["volumes"] if each["name"] == "models"]
     assert volume["emptyDir"] == {"medium": "Memory", "sizeLimit": str(132 * MIB)}

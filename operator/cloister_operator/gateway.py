@@ -1,0 +1,87 @@
+"""Which versions of the Gateway API's kinds the cluster serves; asked once, before all work."""
+
+import asyncio
+import logging
+from dataclasses import dataclass
+
+from cloister_clients.kube import KindRef, KubeClient, NotFound, Unavailable
+from cloister_clients.kube.kinds import (
+    CUSTOM_RESOURCE_DEFINITION,
+    REFERENCE_GRANTS,
+    TLS_ROUTES,
+)
+
+__all__ = ["GatewayKinds", "GatewayKindsMissing", "find_gateway_kinds"]
+
+logger = logging.getLogger(__name__)
+
+_RETRY = 2.0
+"""Seconds until a server that did not answer is asked again."""
+
+
+class GatewayKindsMissing(Exception):  # noqa: N818 - it says what is so
+    """The settings name a Gateway, and the cluster lacks a kind that leads requests to it."""
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayKinds:
+    """The kinds of the Gateway API as this cluster serves them."""
+
+    route: KindRef
+    """TLSRoute."""
+    grant: KindRef
+    """ReferenceGrant."""
+
+
+async def find_gateway_kinds(client: KubeClient) -> GatewayKinds:
+    """Find the kinds; a server that does not answer is asked again.
+
+    Parameters
+    ----------
+    client
+        For reads.
+
+    Raises
+    ------
+    GatewayKindsMissing
+        When the cluster has not got a kind, or none of its versions that we know.
+    KubeError
+        When the server refuses.
+    """
+    return GatewayKinds(
+        route=await _served(client, TLS_ROUTES), grant=await _served(client, REFERENCE_GRANTS)
+    )
+
+
+async def _served(client: KubeClient, versions: tuple[KindRef, ...]) -> KindRef:
+    """Answer the best version that is served."""
+    crd = f"{versions[0].plural}.{versions[0].group}"
+    known = ", ".join(each.version for each in versions)
+    try:
+        served = await _versions(client, crd)
+    except NotFound:
+        raise GatewayKindsMissing(
+            f"gateway: the cluster has no {versions[0].kind} ({crd}); install the CRDs of the "
+            f"Gateway API, with {versions[0].kind} in one of the versions {known}, or leave out "
+            "the setting gateway"
+        ) from None
+    for each in versions:
+        if each.version in served:
+            return each
+    found = ", ".join(sorted(served)) or "nothing"
+    raise GatewayKindsMissing(
+        f"gateway: the cluster serves {versions[0].kind} as {found}, and one of {known} is needed; "
+        "install other CRDs of the Gateway API, or leave out the setting gateway"
+    )
+
+
+async def _versions(client: KubeClient, crd: str) -> set[str]:
+    """Read which versions of a kind are served."""
+    while True:
+        try:
+            body = await client.get(CUSTOM_RESOURCE_DEFINITION, crd)
+        except Unavailable as error:
+            logger.warning("cannot read %s: %s", crd, error)
+            await asyncio.sleep(_RETRY)
+        else:
+            return {each["name"] for each in body["spec"]["versions"] if each["served"]}

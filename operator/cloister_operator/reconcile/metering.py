@@ -1,0 +1,160 @@
+"""What passes do for metering: when an Enclave ceased to serve, and its finalizer."""
+
+import logging
+from datetime import datetime, timedelta
+from typing import Any
+
+from cloister_clients.kube import Forbidden, KubeError, NotFound
+from cloister_clients.kube.kinds import EVENT, LEASE
+from cloister_crds.kinds import Enclave
+from cloister_crds.lifecycle.conditions import Finding, condition, merge
+from cloister_crds.lifecycle.metering import FINALIZER, Release, release, served_until
+from cloister_operator.context import ProcessContext
+from cloister_operator.enclave.plan import FIELD_MANAGER
+from cloister_operator.keys import Key
+from cloister_operator.reconcile.result import Result
+from cloister_operator.watched import ENCLAVE
+
+__all__ = ["let_go", "record_demoted"]
+
+logger = logging.getLogger(__name__)
+
+NODE_LEASES = "kube-node-lease"
+"""Namespace in which each node renews a Lease of its name (Kubernetes, "Leases")."""
+CONDITION = "Metered"
+
+
+async def record_demoted(
+    context: ProcessContext, key: Key, enclave: Enclave, noticed: datetime
+) -> None:
+    """Write when an Enclave that served ceased to; one that is gone needs none.
+
+    Parameters
+    ----------
+    context
+        The process.
+    key
+        Whose pass it is.
+    enclave
+        The Enclave with its newest judgement.
+    noticed
+        When that was seen, in UTC.
+
+    Raises
+    ------
+    KubeError
+        When the server refuses or cannot be reached.
+    """
+    lost = enclave.status.reason == "NodeLost" and enclave.status.node
+    heartbeat = await _last_heartbeat(context, enclave.status.node) if lost else None
+    at = served_until(enclave, noticed, heartbeat).replace(microsecond=0)
+    patch = {"status": {"demotedAt": at.isoformat().replace("+00:00", "Z")}}
+    namespace, name = enclave.metadata.namespace or "", enclave.metadata.name
+    try:
+        await context.writer.patch_status(key, ENCLAVE, namespace, name, patch)
+    except NotFound:
+        logger.info("Enclave %s/%s is gone; demotedAt is not written", namespace, name)
+
+
+async def _last_heartbeat(context: ProcessContext, node: str) -> datetime | None:
+    """Answer when a node was last heard of; None = its Lease went with it."""
+    try:
+        lease = await context.client.get(LEASE, node, NODE_LEASES)
+    except NotFound:
+        return None
+    except Forbidden as error:
+        logger.warning("run time on node %s ends when its loss was noticed: %s", node, error)
+        return None
+    renewed = lease.get("spec", {}).get("renewTime")
+    return datetime.fromisoformat(renewed) if renewed else None
+
+
+async def let_go(context: ProcessContext, key: Key, enclave: Enclave) -> Result:
+    """Take the finalizer off an Enclave when its time is over, and tell why it waits before.
+
+    Parameters
+    ----------
+    context
+        The process.
+    key
+        The Enclave.
+    enclave
+        The Enclave as the store has it.
+
+    Raises
+    ------
+    KubeError
+        When the server refuses or cannot be reached.
+    """
+    settings = context.settings
+    wait = timedelta(seconds=settings.metering_wait_seconds)
+    decided = release(enclave, context.now(), metering=settings.metering, wait=wait)
+    wrote = False
+    if decided.now:
+        await _take_off(context, key, enclave, decided)
+        wrote = True
+    elif decided.tell:
+        wrote = await _tell(context, key, enclave, decided)
+    return Result(decided.again, wrote=wrote)
+
+
+async def _take_off(context: ProcessContext, key: Key, enclave: Enclave, decided: Release) -> None:
+    """Remove the finalizer; when something was lost by that, a Warning stays."""
+    if decided.tell:
+        message = (
+            f"The API has not metered the run time of Enclave {key.name} in time, and it goes "
+            "without: its last minutes or more are missing in the ledger. See why the API does "
+            "not run with `metering: true`, or does not reach its ledger."
+        )
+        logger.warning("%s: %s", key.text, message)
+        await _warn(context, enclave, message)
+    others = [each for each in enclave.metadata.finalizers if each != FINALIZER]
+    patch = {
+        "metadata": {"resourceVersion": enclave.metadata.resource_version, "finalizers": others}
+    }
+    await context.writer.patch(key, ENCLAVE, key.namespace, key.name, patch)
+
+
+async def _tell(context: ProcessContext, key: Key, enclave: Enclave, decided: Release) -> bool:
+    """Say in a condition what an Enclave waits for."""
+    conditions = enclave.status.conditions
+    if condition(conditions, CONDITION) is not None or decided.gives_up_at is None:
+        return False
+    message = (
+        "The Enclave is over and waits for the API to meter its run time: see that the API runs "
+        "with `metering: true` and reaches its ledger. At "
+        f"{decided.gives_up_at.isoformat().replace('+00:00', 'Z')} it goes without."
+    )
+    finding = Finding(CONDITION, status=False, reason="AwaitingMetering", message=message)
+    generation, now = enclave.metadata.generation, context.now()
+    told = (*conditions, *merge((), [finding], generation=generation, now=now))
+    patch = {"status": {"conditions": [each.wire() for each in told]}}
+    logger.warning("%s: %s", key.text, message)
+    await context.writer.patch_status(key, ENCLAVE, key.namespace, key.name, patch)
+    return True
+
+
+async def _warn(context: ProcessContext, enclave: Enclave, message: str) -> None:
+    """Write a Warning event about an Enclave; without it nothing else changes."""
+    meta, now = enclave.metadata, context.clock()
+    body: dict[str, Any] = {
+        "metadata": {"generateName": "cloister-", "namespace": meta.namespace},
+        "eventTime": now.isoformat(timespec="microseconds").replace("+00:00", "Z"),
+        "type": "Warning",
+        "reason": "RunTimeLost",
+        "action": "Metering",
+        "note": message,
+        "reportingController": f"cloister.dev/{FIELD_MANAGER}",
+        "reportingInstance": FIELD_MANAGER,
+        "regarding": {
+            "apiVersion": Enclave.INFO.api_version,
+            "kind": "Enclave",
+            "namespace": meta.namespace,
+            "name": meta.name,
+            "uid": meta.uid,
+        },
+    }
+    try:
+        await context.client.create(EVENT, body)
+    except KubeError as error:
+        logger.warning("no event about %s/%s: %s", meta.namespace, meta.name, error)

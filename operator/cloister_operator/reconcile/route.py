@@ -1,0 +1,62 @@
+"""The pass over a TLSRoute: one whose Container is gone is deleted.
+
+Routes of a Container that exists are made and ended by the decision about it. Owner references do
+not reach into another namespace, so nobody else collects these.
+"""
+
+import logging
+
+from cloister_clients.kube import NotFound
+from cloister_crds.kinds.meta import PAUSED_ANNOTATION
+from cloister_crds.names import CONTAINER_ANNOTATION
+from cloister_operator.context import ProcessContext
+from cloister_operator.keys import Key
+from cloister_operator.reconcile.result import DONE, Result
+from cloister_operator.watched import CONTAINER
+
+__all__ = ["reconcile_route"]
+
+logger = logging.getLogger(__name__)
+
+
+async def reconcile_route(context: ProcessContext, key: Key) -> Result:
+    """Look at a route and delete it when its Container is gone.
+
+    Parameters
+    ----------
+    context
+        The process.
+    key
+        The route.
+
+    Raises
+    ------
+    KubeError
+        When a write or a confirming read fails; the pass is then repeated.
+    """
+    if context.gateway is None or key.namespace != context.settings.operator_namespace:
+        return DONE
+    entry = context.store.get(context.gateway.route, key.namespace, key.name)
+    if entry is None:
+        return DONE
+    metadata = entry.read()["metadata"]
+    annotations = metadata.get("annotations", {})
+    namespace, _, name = annotations.get(CONTAINER_ANNOTATION, "").partition("/")
+    if not name or annotations.get(PAUSED_ANNOTATION) == "true":
+        return DONE
+    if context.store.get(CONTAINER, namespace, name) is not None:
+        return DONE
+    try:
+        context.store.put(CONTAINER, await context.client.get(CONTAINER, name, namespace))
+    except NotFound:
+        logger.info("%s: its container is gone", key.text)
+        await context.writer.delete(
+            key,
+            context.gateway.route,
+            key.namespace,
+            key.name,
+            uid=entry.uid,
+            resource_version=metadata["resourceVersion"],
+        )
+        return Result(wrote=True)
+    return DONE
