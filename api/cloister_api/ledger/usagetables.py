@@ -124,7 +124,7 @@ def level_column() -> Column[int]:
 
 
 ROLLUPS = sums_of(
-    "usage_rollups",
+    "usage_by_key",
     level_column(),
     key_column("organization"),
     key_column("bucket"),

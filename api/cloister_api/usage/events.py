@@ -4,11 +4,11 @@ Source: client contract, section 4, "Usage ingest". A report that is none is ref
 event that breaks a rule is refused by its place, and the others are taken.
 """
 
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Annotated
 
 import msgspec
+from typing_extensions import override
 
 from cloister_api.errors import ApiError, bad_request
 
@@ -123,8 +123,7 @@ def read_report(body: bytes) -> Report:
     return report
 
 
-@dataclass(slots=True)
-class Counted:
+class Counted(msgspec.Struct, gc=False):
     """An event that is taken, in the form in which it is counted."""
 
     event_id: str
@@ -137,8 +136,8 @@ class Counted:
     """Operation."""
     model: str
     """Model; empty = none."""
-    api_key: str | None = field(repr=False)
-    """Key that pays; None = none."""
+    api_key: str | None
+    """Key that pays, a secret; None = none."""
     tokens: tuple[int, int, int]
     """Input, output and cached input tokens."""
     requests: int
@@ -149,6 +148,11 @@ class Counted:
     """Identifier of the request; None = not told."""
     attributes: str | None
     """Attributes as they came, JSON; None = none, or too many to keep."""
+
+    @override
+    def __repr__(self) -> str:
+        """Answer a text without the key."""
+        return f"Counted({self.event_id!r})"
 
 
 class RefusedError(Exception):
@@ -172,9 +176,10 @@ def judged(report: Report, now_us: int) -> tuple[list[Counted], list[Rejected]]:
     """
     taken: list[Counted] = []
     refused: list[Rejected] = []
+    decode = EVENTS.decode
     for index, raw in enumerate(report.events):
         try:
-            taken.append(counted(EVENTS.decode(raw), now_us))
+            taken.append(counted(decode(raw), now_us))
         except (msgspec.MsgspecError, RefusedError, UnicodeDecodeError, RecursionError) as error:
             refused.append(Rejected(index, str(error)))
     return taken, refused
@@ -195,14 +200,14 @@ def counted(event: Event, now_us: int) -> Counted:
         raise RefusedError("occurred_at is more than 10 minutes ahead; set the reporter's clock")
     tokens, others = quantities(event.meters)
     model, kept = "", None
-    if len(event.attributes) and bytes(event.attributes) != b"null":
-        model = ATTRIBUTES.decode(event.attributes).model
-        if len(event.attributes) <= ATTRIBUTE_BYTES:
-            kept = bytes(event.attributes).decode()
+    attributes = bytes(event.attributes)
+    if attributes and attributes != b"null":
+        model = ATTRIBUTES.decode(attributes).model
+        if len(attributes) <= ATTRIBUTE_BYTES:
+            kept = attributes.decode()
     service, name = event.operation.service, event.operation.name
-    for text in (service, name, model, event.request_id or ""):
-        if "\x00" in text:
-            raise RefusedError("operation, model and request_id must not hold the character NUL")
+    if "\x00" in f"{service}{name}{model}{event.request_id}":
+        raise RefusedError("operation, model and request_id must not hold the character NUL")
     return Counted(
         event.event_id,
         at,

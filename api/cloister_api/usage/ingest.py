@@ -1,7 +1,8 @@
 """Takes reports of usage: who sent them, what counts, and one transaction for many of them.
 
 A report is answered after its events are committed. When more wait than may, reports are refused
-with 429 before their events are looked at; the reporter keeps them and tries again.
+with 429 before their events are looked at; the reporter keeps them and tries again. Bodies count
+from their arrival, whatever they wait for: so a ledger that stands still costs no more memory.
 """
 
 import asyncio
@@ -25,10 +26,12 @@ logger = logging.getLogger(__name__)
 
 PATH = "/api/internal/usage-reports"
 """Path of the endpoint, which is signed."""
-TRANSACTION_EVENTS = 20_000
+TRANSACTION_EVENTS = 40_000
 """Events that one transaction takes, about."""
-WAITING_EVENTS = 60_000
+WAITING_EVENTS = 120_000
 """Events that may wait for their transaction before reports are refused."""
+WAITING_BYTES = 64 * 1024 * 1024
+"""Bytes of bodies that may wait for anything before reports are refused."""
 BUSY = ApiError(
     429, "RATE_LIMITED", "more usage waits to be written than may; send it again", retry_after=1
 )
@@ -66,6 +69,7 @@ class Ingest:
         self._clock = clock
         self._queue: deque[Waiting] = deque()
         self._count = 0
+        self._bytes = 0
         self._arrived = asyncio.Event()
 
     async def take(self, headers: Mapping[str, str], body: bytes) -> Taken:
@@ -84,8 +88,16 @@ class Ingest:
             400 when it is no report, 401 when its signature is wrong, 429 when too much waits,
             503 when the ledger does not take it.
         """
-        if self._count >= WAITING_EVENTS:
+        if self._count >= WAITING_EVENTS or self._bytes + len(body) > WAITING_BYTES:
             raise BUSY
+        self._bytes += len(body)
+        try:
+            return await self._take(headers, body)
+        finally:
+            self._bytes -= len(body)
+
+    async def _take(self, headers: Mapping[str, str], body: bytes) -> Taken:
+        """Take a report that counts among those that wait."""
         now = self._clock()
         signed = Signed.of(headers, self._service)
         signed.check_time(now)
@@ -105,6 +117,8 @@ class Ingest:
 
     async def _written(self, delivery: Delivery) -> Outcome:
         """Put a report into the queue and wait for its transaction."""
+        if self._count >= WAITING_EVENTS:  # others came while the reporter was looked up
+            raise BUSY
         waiting = Waiting(delivery, asyncio.get_running_loop().create_future())
         self._queue.append(waiting)
         self._count += weight(waiting)

@@ -13,7 +13,6 @@ __all__ = [
     "Place",
     "Sums",
     "add",
-    "counted_from",
 ]
 
 HOUR = 3_600
@@ -30,42 +29,29 @@ class Level:
     """Length of a bucket."""
     keep: int | None
     """Seconds that buckets are kept, more than any window needs them; None = for ever."""
+    by_key: bool = True
+    """Whether there are sums by key."""
+    points: bool = True
+    """Whether there are sums over all keys, for time series."""
 
 
 LEVELS = (
     Level(5, 2 * HOUR),
-    Level(60, 6 * HOUR),
+    Level(60, 6 * HOUR, by_key=False),
     Level(900, 3 * DAY),
     Level(HOUR, 40 * DAY),
     Level(DAY, None),
-    Level(EVER, None),
+    Level(8 * DAY, None, points=False),
+    Level(EVER, None, points=False),
 )
-"""All sizes. Windows up to 30 minutes read the first, one hour the second, a day the third, weeks
-and a month the fourth, longer ones the fifth, all
-time the last."""
+"""All sizes. Time series of up to 30 minutes read the first, one hour the second, a day the third,
+weeks and a month the fourth, longer ones the fifth. Sums by key hardly shrink from 5 s to a minute,
+which is why there are none by the minute; those of 8 days are for the inside of long windows."""
 
 Sums = list[int]
 """Input, output and cached input tokens, requests, nano-dollars."""
 Place = tuple[int, int, int, int]
 """Organization, bucket, key, model; the bucket is the Unix second that it begins with."""
-
-
-def counted_from(level: Level, received_us: int) -> int:
-    """Answer the earliest time in microseconds that counts at a level.
-
-    A late event that no window of the level can show any more is not added to it: its bucket may
-    have been deleted. This depends on the event alone, so that a check can repeat it.
-
-    Parameters
-    ----------
-    level
-        The level.
-    received_us
-        When the event was received.
-    """
-    if level.keep is None:
-        return -(2**62)
-    return received_us - level.keep * 1_000_000
 
 
 def add(sums: dict[Place, Sums], place: Place, values: Sequence[int]) -> None:
@@ -82,7 +68,11 @@ def add(sums: dict[Place, Sums], place: Place, values: Sequence[int]) -> None:
 
 
 class Collected:
-    """Sums of events: each is added at the finest level that it counts at, and folded upwards."""
+    """Sums of events: each is added at the finest level that it counts at, and folded upwards.
+
+    A late event that no window of a level can show any more is not added to it: its bucket may have
+    been deleted. This depends on the event alone, so that a check can repeat it.
+    """
 
     def __init__(self) -> None:
         self._levels: tuple[dict[Place, Sums], ...] = tuple({} for _ in LEVELS)
@@ -105,18 +95,37 @@ class Collected:
         values
             What it adds.
         """
-        for level, sums in zip(LEVELS, self._levels, strict=True):
-            if level.keep is None or at >= received - level.keep * 1_000_000:
-                begin = at // 1_000_000 // level.seconds * level.seconds
-                add(sums, (owner[1], begin, owner[0], model), values)
+        age = received - at
+        for limit, width, seconds, sums in zip(KEPT_US, WIDTHS_US, SECONDS, self._levels):  # noqa: B905 - one each
+            if age <= limit:
+                add(sums, (owner[1], at // width * seconds, owner[0], model), values)
                 return
 
-    def folded(self) -> Iterator[tuple[Level, dict[Place, Sums]]]:
-        """Answer the sums of each level, the finest first; the last one has every event."""
-        for number, level in enumerate(LEVELS):
-            sums = self._levels[number]
-            if number:
-                for (organization, begin, key, model), values in self._levels[number - 1].items():
-                    start = begin // level.seconds * level.seconds
-                    add(sums, (organization, start, key, model), values)
-            yield level, sums
+    def folded(self) -> Iterator[tuple[Level, dict[Place, Sums], dict[Place, Sums]]]:
+        """Answer the sums of each level by key, and over all keys (key 0), the finest first.
+
+        The last one by key has every event. To be called once.
+        """
+        keys: dict[Place, Sums] = {}
+        points: dict[Place, Sums] = {}
+        for level, own in zip(LEVELS, self._levels, strict=True):
+            keys, points = rounded(keys, level.seconds), rounded(points, level.seconds)
+            for place, values in own.items():
+                organization, begin, _, model = place
+                add(keys, place, values)
+                add(points, (organization, begin, 0, model), values)
+            yield level, keys, points
+
+
+def rounded(sums: dict[Place, Sums], seconds: int) -> dict[Place, Sums]:
+    """Answer sums in longer buckets."""
+    found: dict[Place, Sums] = {}
+    for (organization, begin, key, model), values in sums.items():
+        add(found, (organization, begin - begin % seconds, key, model), values)
+    return found
+
+
+KEPT_US = tuple(2**62 if one.keep is None else one.keep * 1_000_000 for one in LEVELS)
+WIDTHS_US = tuple(one.seconds * 1_000_000 for one in LEVELS)
+SECONDS = tuple(one.seconds for one in LEVELS)
+"""What is looked up for each event: how old it may be, the width of buckets."""

@@ -4,7 +4,6 @@ Source: spec, "Aggregated usage", "Usage of one key", "Time series". Keys are to
 two keys of one name, such as a deleted one and its successor, are summed under it.
 """
 
-from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,16 +11,17 @@ from sqlalchemy import BigInteger, Select, func, select, union_all
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from cloister_api.ledger.tables import API_KEYS
-from cloister_api.ledger.usagetables import NAMES, POINTS, ROLLUPS, SUMS
-from cloister_api.usage.levels import DAY, EVER, LEVELS
-from cloister_api.usage.windows import Span, Window, cover, duration_text, span_of
+from cloister_api.ledger.usagetables import NAMES, POINTS, ROLLUPS
+from cloister_api.usage.levels import EVER
+from cloister_api.usage.windows import Run, Span, Window, cover, duration_text, span_of
 
 __all__ = ["Usage"]
 
 NANO = 1_000_000_000
+COUNTED = ("input_tokens", "output_tokens", "requests", "cost")
+"""Columns that questions are about."""
 UNNAMED = "unknown"
 """Name of the model of events that tell none."""
-SIZES = tuple(level.seconds for level in reversed(LEVELS) if level.seconds <= DAY)
 
 
 class Sum:
@@ -76,21 +76,23 @@ class Usage:
         """
         async with self._engine.connect() as connection:
             number = await number_of(connection, organization_id)
-            parts = ranges(window, now)
-            query = summed(number, parts, ("key_id", "model"))
+            query = summed(number, runs_of(window, now))
             rows = (await connection.execute(query)).all() if number is not None else []
             models = await models_of(connection, {row.model for row in rows})
             names = await key_names(connection, organization_id)
         total = Sum()
-        keys: dict[str, Sum] = {}
         by_model: dict[str, dict[str, Sum]] = {}
         for key_id, model, *values in rows:
-            name = names[key_id]
-            if name not in keys:
-                keys[name], by_model[name] = Sum(), {}
-            own = by_model[name].setdefault(models[model], Sum())
-            for one in (total, keys[name], own):
-                one.add(*values)
+            # Where a longer bucket was taken, a part of it may have been taken off as a whole.
+            if any(values):
+                own = by_model.setdefault(names[key_id], {})
+                own.setdefault(models[model], Sum()).add(*values)
+        keys: dict[str, Sum] = {}
+        for name, parts in by_model.items():
+            one = keys[name] = Sum()
+            for part in parts.values():
+                one.add(part.input, part.output, part.requests, part.cost)
+            total.add(one.input, one.output, one.requests, one.cost)
         return {
             **total.counts(),
             "cost": total.dollars,
@@ -127,8 +129,8 @@ class Usage:
         async with self._engine.connect() as connection:
             number = await number_of(connection, organization_id)
             if number is not None:
-                query = summed(number, ranges(window, now), ("key_id",), key_id)
-                for _, *values in (await connection.execute(query)).all():
+                query = summed(number, runs_of(window, now), key_id)
+                for _, _, *values in (await connection.execute(query)).all():
                     found.add(*values)
         return {
             "prompt_tokens": found.input,
@@ -173,34 +175,32 @@ class Usage:
         }
 
 
-def ranges(window: Window | None, now: datetime) -> list[tuple[int, int, int]]:
-    """Answer the runs of buckets that a window is made of: size, begin, end."""
+def runs_of(window: Window | None, now: datetime) -> list[Run]:
+    """Answer the buckets that a window is made of."""
     if window is None:
-        return [(EVER, 0, 2 * EVER)]
+        return [Run(EVER, 0, 2 * EVER, 1)]
     span = span_of(window, now)
-    return list(cover(span.begin, span.end, SIZES))
+    return cover(span.begin, span.end)
 
 
-def summed(
-    organization: int | None,
-    parts: Iterable[tuple[int, int, int]],
-    by: tuple[str, ...],
-    key_id: int | None = None,
-) -> Select[Any]:
-    """Answer the query of sums over runs of buckets."""
-    columns = [ROLLUPS.c[name] for name in (*by, *SUMS)]
+def summed(organization: int | None, runs: list[Run], key_id: int | None = None) -> Select[Any]:
+    """Answer the query of sums by key and model, of one key when it is told."""
     selects = []
-    for size, begin, end in parts:
-        query = select(*columns).where(
-            ROLLUPS.c.level == size,
-            ROLLUPS.c.organization == organization,
-            ROLLUPS.c.bucket >= begin,
-            ROLLUPS.c.bucket < end,
+    for run in runs:
+        values = [(ROLLUPS.c[name] * run.sign).label(name) for name in COUNTED]
+        query = select(ROLLUPS.c.key_id, ROLLUPS.c.model, *values).where(
+            ROLLUPS.c.level == run.size, ROLLUPS.c.organization == organization
         )
-        selects.append(query if key_id is None else query.where(ROLLUPS.c.key_id == key_id))
-    rows = union_all(*selects).subquery()
-    groups = [rows.c[name] for name in by]
-    return select(*groups, *added(rows.c)).group_by(*groups)
+        bucket = ROLLUPS.c.bucket
+        if key_id is None:
+            query = query.where(bucket >= run.begin, bucket < run.end)
+        else:
+            # Bucket by bucket: the sums of one key lie in a row only within each.
+            buckets = range(run.begin, run.end, run.size)
+            query = query.where(bucket.in_(buckets), ROLLUPS.c.key_id == key_id)
+        selects.append(query)
+    rows = union_all(*selects).subquery().c
+    return select(rows.key_id, rows.model, *added(rows)).group_by(rows.key_id, rows.model)
 
 
 def points_of(organization: int | None, window: Window, span: Span) -> Select[Any]:
@@ -221,8 +221,7 @@ def points_of(organization: int | None, window: Window, span: Span) -> Select[An
 
 def added(columns: Any) -> list[Any]:
     """Answer the sums that questions are about, as whole numbers."""
-    names = ("input_tokens", "output_tokens", "requests", "cost")
-    return [func.sum(columns[name]).cast(BigInteger) for name in names]
+    return [func.sum(columns[name]).cast(BigInteger) for name in COUNTED]
 
 
 async def number_of(connection: AsyncConnection, organization_id: str) -> int | None:

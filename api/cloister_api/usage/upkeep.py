@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import (
+    ColumnElement,
     CompoundSelect,
     Connection,
     Engine,
@@ -20,6 +21,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from cloister_api.ledger.tables import KEY_TOTALS, SEQUENCES
 from cloister_api.ledger.usagetables import DELIVERIES, EVENTS, NAMES, POINTS, ROLLUPS, SUMS
+from cloister_api.runtime.book import check_runtime
 from cloister_api.usage.levels import DAY, EVER, LEVELS, Level
 
 __all__ = ["check", "prune"]
@@ -121,7 +123,9 @@ def check(engine: Engine, now: datetime) -> list[str]:
         deleted = int(connection.execute(select(SEQUENCES.c.value).where(MARK)).scalar_one())
         for level in LEVELS:
             found += level_differences(connection, level, now, deleted)
+        found += long_differences(connection)
         found += total_differences(connection)
+        found += check_runtime(connection)
     return found
 
 
@@ -132,29 +136,53 @@ def level_differences(
     start = (deleted + AHEAD_US) // 1_000_000 + level.seconds if deleted else 0
     if level.keep is not None:
         start = max(start, int(now.timestamp()) - level.keep)
-    width = level.seconds * 1_000_000
-    bucket = (EVENTS.c.occurred_at // width * level.seconds).label("bucket")
-    events = (
-        select(EVENTS.c.organization, bucket, EVENTS.c.key_id, EVENTS.c.model, *added(EVENTS))
-        .where(
-            EVENTS.c.organization.is_not(None),
-            EVENTS.c.occurred_at // width * level.seconds >= start,
-        )
-        .group_by(EVENTS.c.organization, bucket, EVENTS.c.key_id, EVENTS.c.model)
-    )
-    if level.keep is not None:
-        counts = EVENTS.c.occurred_at >= EVENTS.c.received_at - level.keep * 1_000_000
-        events = events.where(counts)
-    at_level = ROLLUPS.c.level == level.seconds
-    columns = [ROLLUPS.c[name] for name in ("organization", "bucket", "key_id", "model", *SUMS)]
-    rollups = select(*columns).where(at_level, ROLLUPS.c.bucket >= start)
     what = f"sums of {level.seconds} s"
-    yield from compared(connection, events, rollups, f"{what}: events and keys")
-    by_model = (ROLLUPS.c.organization, ROLLUPS.c.bucket, ROLLUPS.c.model)
-    keys = select(*by_model, *added(ROLLUPS)).where(at_level).group_by(*by_model)
-    wanted = [POINTS.c[name] for name in ("organization", "bucket", "model", *SUMS)]
-    points = select(*wanted).where(POINTS.c.level == level.seconds)
-    yield from compared(connection, keys, points, f"{what}: keys and time series")
+    if level.by_key:
+        columns = [ROLLUPS.c[name] for name in ("organization", "bucket", "key_id", "model", *SUMS)]
+        rollups = select(*columns).where(
+            ROLLUPS.c.level == level.seconds, ROLLUPS.c.bucket >= start
+        )
+        events = events_at(level, start, (EVENTS.c.key_id, EVENTS.c.model))
+        yield from compared(connection, events, rollups, f"{what}: events and keys")
+    if level.points:
+        columns = [POINTS.c[name] for name in ("organization", "bucket", "model", *SUMS)]
+        points = select(*columns).where(POINTS.c.level == level.seconds)
+        if level.by_key:
+            by_model = (ROLLUPS.c.organization, ROLLUPS.c.bucket, ROLLUPS.c.model)
+            at_level = ROLLUPS.c.level == level.seconds
+            wanted = select(*by_model, *added(ROLLUPS)).where(at_level).group_by(*by_model)
+        else:
+            points = points.where(POINTS.c.bucket >= start)
+            wanted = events_at(level, start, (EVENTS.c.model,))
+        source = "keys" if level.by_key else "events"
+        yield from compared(connection, wanted, points, f"{what}: {source} and time series")
+
+
+def events_at(level: Level, start: int, by: tuple[ColumnElement[Any], ...]) -> Select[Any]:
+    """Answer the query of what events add up to in buckets of a size, from a second on."""
+    width = level.seconds * 1_000_000
+    bucket = EVENTS.c.occurred_at // width * level.seconds
+    events = (
+        select(EVENTS.c.organization, bucket.label("bucket"), *by, *added(EVENTS))
+        .where(EVENTS.c.organization.is_not(None), bucket >= start)
+        .group_by(EVENTS.c.organization, bucket, *by)
+    )
+    if level.keep is None:
+        return events
+    return events.where(EVENTS.c.occurred_at >= EVENTS.c.received_at - level.keep * 1_000_000)
+
+
+def long_differences(connection: Connection) -> Iterator[str]:
+    """Find sums of several days that are not the sums of their days, which are kept for ever."""
+    for level in LEVELS:
+        if not level.by_key or not DAY < level.seconds < EVER:
+            continue
+        bucket = ROLLUPS.c.bucket // level.seconds * level.seconds
+        place = (ROLLUPS.c.organization, bucket, ROLLUPS.c.key_id, ROLLUPS.c.model)
+        days = select(*place, *added(ROLLUPS)).where(ROLLUPS.c.level == DAY).group_by(*place)
+        columns = [ROLLUPS.c[name] for name in ("organization", "bucket", "key_id", "model", *SUMS)]
+        long = select(*columns).where(ROLLUPS.c.level == level.seconds)
+        yield from compared(connection, days, long, f"sums of {level.seconds} s: days and keys")
 
 
 def total_differences(connection: Connection) -> Iterator[str]:

@@ -4,15 +4,18 @@ Source: spec, "Billing and usage"; client contract, section 4: exactly window / 
 aligned in UTC, the last one holds now.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from math import inf, sqrt
 
-from cloister_api.usage.levels import DAY, HOUR, LEVELS
+from cloister_api.usage.levels import DAY, EVER, HOUR, LEVELS, Level
 
-__all__ = ["WINDOWS", "Span", "Window", "cover", "duration_text", "span_of"]
+__all__ = ["WINDOWS", "Run", "Span", "Window", "cover", "duration_text", "span_of"]
 
 MINUTE = 60
+KEY_LEVELS = tuple(level for level in LEVELS if level.by_key and level.seconds != EVER)
+SKEW = 10 * MINUTE
+"""How far apart the clocks of those who ask, report and delete may be, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +30,7 @@ class Window:
     @property
     def level(self) -> int:
         """Size of the buckets that its points are added up from."""
-        fitting = [one.seconds for one in LEVELS if self.interval % one.seconds == 0]
+        fitting = [one.seconds for one in LEVELS if one.points and not self.interval % one.seconds]
         return max(fitting)
 
 
@@ -76,28 +79,70 @@ def span_of(window: Window, now: datetime) -> Span:
     return Span(end - window.seconds, end, window.interval)
 
 
-def cover(begin: int, end: int, sizes: tuple[int, ...]) -> Iterator[tuple[int, int, int]]:
-    """Answer the fewest buckets that make a span up: size, begin and end of each run.
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Buckets of one size in a row, to be added up or taken off again."""
+
+    size: int
+    """Size of the buckets in seconds."""
+    begin: int
+    """Unix second that the first one begins with."""
+    end: int
+    """Unix second after the last one."""
+    sign: int
+    """1 = they are added, -1 = they are taken off."""
+
+    @property
+    def weight(self) -> float:
+        """What it costs to read: a bucket has fewer sums than the shorter ones within it."""
+        return (self.end - self.begin) / self.size * sqrt(self.size)
+
+
+def cover(begin: int, end: int, levels: tuple[Level, ...] = KEY_LEVELS) -> list[Run]:
+    """Answer the buckets by key that make up a span which ends with the present.
+
+    The inside of a long span is read in long buckets. At its begin either shorter ones are added,
+    or a longer one reaches back and what is too much of it is taken off. At its end the longer one
+    is always taken: what is too much of it lies in the future, where next to nothing is.
 
     Parameters
     ----------
     begin
         Unix second that the span begins with, a multiple of the least size.
     end
-        Unix second after it, a multiple of the least size.
-    sizes
-        Sizes of buckets, the largest first.
+        Unix second after it, a multiple of the least size, the present or soon after it.
+    levels
+        Sizes of buckets, the smallest first; each is a multiple of the one before.
     """
-    if begin >= end or not sizes:
-        return
-    size, smaller = sizes[0], sizes[1:]
-    first, last = -(-begin // size) * size, end // size * size
-    if first >= last:
-        yield from cover(begin, end, smaller)
-        return
-    yield from cover(begin, first, smaller)
-    yield (size, first, last)
-    yield from cover(last, end, smaller)
+    return _covered(begin, end, end, levels)[1]
+
+
+def _covered(
+    begin: int, end: int, present: int, levels: tuple[Level, ...]
+) -> tuple[float, list[Run]]:
+    """Answer the least weight and its runs."""
+    level, *longer = levels
+    size, kept = level.seconds, -inf
+    if level.keep is not None:
+        kept = present - level.keep + SKEW
+    if begin >= end:
+        return 0.0, []
+    plain = Run(size, begin, end, 1)
+    best = (plain.weight, [plain]) if begin >= kept else (inf, [])
+    if not longer:
+        return best
+    upper = longer[0].seconds
+    last = -(-end // upper) * upper
+    ahead = [Run(size, end, last, -1)] if end < last else []
+    for first in (begin // upper * upper, -(-begin // upper) * upper):
+        edge = Run(size, min(begin, first), max(begin, first), 1 if first > begin else -1)
+        if first > last or (begin != first and edge.begin < kept):
+            continue
+        inner, runs = _covered(first, last, present, tuple(longer))
+        if inner + edge.weight < best[0]:
+            edges = [edge] if begin != first else []
+            best = (inner + edge.weight, [*edges, *runs, *ahead])
+    return best
 
 
 def duration_text(seconds: int) -> str:

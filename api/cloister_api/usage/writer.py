@@ -42,6 +42,7 @@ EVENT_COLUMNS = (
     "attributes",
     "meters",
 )
+NOBODY = (None, None)
 KEPT_KEYS = 200_000
 """Keys whose organization is remembered at most."""
 
@@ -138,44 +139,46 @@ class Writer:
         """Answer the rows of events, and their sums."""
         rows: list[tuple[Any, ...]] = []
         collected = Collected()
+        add_event, price_at = collected.add, self._prices.at
         owners = {
             text: (index, self._keys.get(index)) for text, index in self._indexes(admitted).items()
         }
-        names = self._names
+        kinds = {
+            kind: (self._names["operation", f"{kind[0]}/{kind[1]}"], self._names["model", kind[2]])
+            for kind in kinds_of(admitted)
+        }
         for delivery, key, event in admitted:
-            index, owner = owners.get(event.api_key or "", (None, None))
-            model = names["model", event.model]
-            values, version = self._values(event)
+            index, owner = owners.get(event.api_key or "", NOBODY)
+            kind = (event.service, event.operation, event.model)
+            operation, model = kinds[kind]
+            at, received, others = event.at, delivery.received_at, event.others
+            prices, cost, version = price_at(at), 0, None
+            if prices is not None:
+                cost = cost_of(prices.rates(*kind), event.tokens, event.requests, others)
+                version = prices.version
+            values = (*event.tokens, event.requests, cost)
+            key_id, organization = owner or NOBODY
             rows.append(
                 (
                     key,
-                    event.at,
-                    delivery.received_at,
+                    at,
+                    received,
                     delivery.reporter,
-                    owner and owner[1],
-                    owner and owner[0],
-                    index if owner is None else None,
-                    names["operation", f"{event.service}/{event.operation}"],
+                    organization,
+                    key_id,
+                    None if owner else index,
+                    operation,
                     model,
                     *values,
                     version,
                     event.request_id,
                     event.attributes,
-                    json.dumps(event.others) if event.others else None,
+                    json.dumps(others) if others else None,
                 )
             )
-            if owner is not None:
-                collected.add(owner, model, event.at, delivery.received_at, values)
+            if owner:
+                add_event(owner, model, at, received, values)
         return rows, collected
-
-    def _values(self, event: Counted) -> tuple[tuple[int, int, int, int, int], int | None]:
-        """Answer what an event adds to sums, and the version of its price."""
-        prices = self._prices.at(event.at)
-        if prices is None:
-            return (*event.tokens, event.requests, 0), None
-        rates = prices.rates(event.service, event.operation, event.model)
-        cost = cost_of(rates, event.tokens, event.requests, event.others)
-        return (*event.tokens, event.requests, cost), prices.version
 
     def _indexes(self, admitted: Admitted) -> dict[str, bytes]:
         """Answer the index of each key that events name."""
@@ -186,9 +189,9 @@ class Writer:
 
     def _learn(self, connection: Connection, admitted: Admitted) -> None:
         """Learn numbers of keys, organizations, models and operations."""
-        names = {("operation", f"{event.service}/{event.operation}") for *_, event in admitted}
-        names |= {("model", event.model) for *_, event in admitted}
-        self._number(connection, names)
+        kinds = kinds_of(admitted)
+        names = {("operation", f"{service}/{operation}") for service, operation, _ in kinds}
+        self._number(connection, names | {("model", model) for *_, model in kinds})
         self._learn_keys(connection, set(self._indexes(admitted).values()))
 
     def _learn_keys(self, connection: Connection, indexes: set[bytes]) -> None:
@@ -218,6 +221,11 @@ class Writer:
                 made = NAMES.insert().values(kind=kind, name=name).returning(NAMES.c.id)
                 found = connection.execute(made).scalar_one()
             self._names[kind, name] = found
+
+
+def kinds_of(admitted: Admitted) -> set[tuple[str, str, str]]:
+    """Answer the services, operations and models of events."""
+    return {(event.service, event.operation, event.model) for _, _, event in admitted}
 
 
 @contextmanager
@@ -277,20 +285,24 @@ def inserted(connection: Connection, rows: list[tuple[Any, ...]]) -> bool:
 def write_sums(connection: Connection, collected: Collected, change: int) -> None:
     """Add collected sums to the ledger's."""
     place = ("level", "organization", "bucket")
-    rollups: list[tuple[int, ...]] = []
-    points: dict[Place, Sums] = {}
+    rows: list[tuple[int, ...]] = []
+    told: list[tuple[int, ...]] = []
     totals: dict[Place, Sums] = {}
-    for level, sums in collected.folded():
+    for level, keys, points in collected.folded():
         seconds = level.seconds
-        for (organization, begin, key, model), values in sums.items():
-            rollups.append((seconds, organization, begin, key, model, *values))
-            add(points, (seconds, organization, begin, model), values)
-            if level.seconds == EVER:
+        if level.by_key:
+            rows += [(seconds, *at, *values) for at, values in keys.items()]
+        if level.points:
+            told += [
+                (seconds, organization, begin, model, *values)
+                for (organization, begin, _, model), values in points.items()
+            ]
+        if seconds == EVER:
+            for (_, _, key, _), values in keys.items():
                 add(totals, (key, 0, 0, 0), values)
-    rows = [(*key, *values) for key, values in points.items()]
     used = [(key[0], *values, change) for key, values in totals.items()]
-    add_to_sums(connection, ROLLUPS, (*place, "key_id", "model"), SUMS, rollups)
-    add_to_sums(connection, POINTS, (*place, "model"), SUMS, rows)
+    add_to_sums(connection, ROLLUPS, (*place, "key_id", "model"), SUMS, rows)
+    add_to_sums(connection, POINTS, (*place, "model"), SUMS, told)
     add_to_sums(connection, KEY_TOTALS, ("key_id",), SUMS, used, replaced=("change",))
 
 

@@ -298,5 +298,10 @@ def test_folding_is_adding_each_event_at_each_level(
             if level.keep is None or age <= level.keep:
                 place = (9, at // 1_000_000 // level.seconds * level.seconds, key, model)
                 sums[place] = sums.get(place, 0) + tokens
-    found = [{place: values[0] for place, values in sums.items()} for _, sums in collected.folded()]
-    assert found == wanted
+    for (_, keys, points), sums in zip(collected.folded(), wanted, strict=True):
+        assert {place: values[0] for place, values in keys.items()} == sums
+        over_keys: dict[tuple[int, ...], int] = {}
+        for (organization, begin, _, model), tokens in sums.items():
+            spot = (organization, begin, 0, model)
+            over_keys[spot] = over_keys.get(spot, 0) + tokens
+        assert {place: values[0] for place, values in points.items()} == over_keys

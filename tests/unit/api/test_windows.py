@@ -7,7 +7,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cloister_api.usage.levels import LEVELS
-from cloister_api.usage.queries import SIZES
 from cloister_api.usage.windows import WINDOWS, cover, duration_text, span_of
 
 NOW = datetime(2026, 11, 22, 4, 30, 2, tzinfo=UTC)
@@ -56,15 +55,38 @@ def test_buckets_make_a_window_up_without_gap_and_while_they_are_kept(
 ) -> None:
     now = moment.replace(tzinfo=UTC)
     span = span_of(WINDOWS[name], now)
-    runs = list(cover(span.begin, span.end, SIZES))
-    edges = [span.begin, *(end for _, _, end in runs)]
-    assert edges == [*(begin for _, begin, _ in runs), span.end]
+    runs = cover(span.begin, span.end)
     kept = {level.seconds: level.keep for level in LEVELS}
-    for size, begin, end in runs:
-        assert (begin % size, end % size) == (0, 0)
-        keep = kept[size]
-        assert keep is None or begin >= (now - timedelta(seconds=keep)).timestamp()
+    edges: dict[int, int] = {}
+    for run in runs:
+        assert (run.begin % run.size, run.end % run.size) == (0, 0)
         # An event that is as late as it may be is still counted in these buckets.
+        keep = kept[run.size]
+        assert keep is None or run.begin > (now - timedelta(seconds=keep)).timestamp()
+        for edge, sign in ((run.begin, run.sign), (run.end, -run.sign)):
+            edges[edge] = edges.get(edge, 0) + sign
+    # What is added and taken off is once the window, and nothing beside it.
+    assert {edge: sign for edge, sign in edges.items() if sign} == {span.begin: 1, span.end: -1}
+    assert sum((run.end - max(run.begin, span.begin)) // run.size for run in runs) < 600
     level = WINDOWS[name].level
     keep = kept[level]
     assert keep is None or span.begin >= (now - timedelta(seconds=keep)).timestamp()
+
+
+def test_the_inside_of_long_windows_is_read_in_long_buckets() -> None:
+    """What is in the future holds next to nothing; it is left out here."""
+    found = {
+        name: sum(
+            (min(run.end, int(NOW.timestamp())) - run.begin) // run.size
+            for run in cover(*edges_of(name))
+            if run.begin < NOW.timestamp()
+        )
+        for name in TABLE
+    }
+    assert all(count < 30 for name, count in found.items() if TABLE[name][0] >= 86400), found
+    assert all(count < 200 for count in found.values()), found
+
+
+def edges_of(name: str) -> tuple[int, int]:
+    span = span_of(WINDOWS[name], NOW)
+    return span.begin, span.end

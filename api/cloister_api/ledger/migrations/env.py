@@ -2,9 +2,13 @@
 
 from alembic import context
 
+from cloister_api.ledger import runtimetables, usagetables, utilizationtables
 from cloister_api.ledger.tables import METADATA
 
-__all__: list[str] = []
+__all__ = ["MODULES"]
+
+MODULES = (usagetables, utilizationtables, runtimetables)
+"""What brings the other tables into METADATA by being imported."""
 
 context.configure(
     connection=context.config.attributes["connection"],

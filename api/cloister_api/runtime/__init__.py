@@ -1,0 +1,1 @@
+"""Metering of run time: how long the enclaves of each container served."""

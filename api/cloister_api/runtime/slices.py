@@ -1,0 +1,95 @@
+"""From the time that an enclave served to slices of it, as pure functions. Times are Unix times."""
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+__all__ = ["SECONDS", "Served", "Slice", "due_until", "slice_id", "slices_of"]
+
+SECONDS = 300
+"""Length of a slice."""
+WIDTH = SECONDS * 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """An enclave that serves or served."""
+
+    enclave: str
+    """uid of the Enclave."""
+    organization: str
+    """Identifier of its Organization; empty = nobody knows it any more."""
+    container: str
+    """Identifier of its container."""
+    name: str
+    """Name of its container."""
+    cpus: int
+    """Processors."""
+    memory_mb: int
+    """Memory in MB."""
+    gpus: int
+    """GPUs."""
+    begin: int
+    """When it began to serve, in microseconds."""
+    end: int | None
+    """When it ceased to, in microseconds; None = it serves."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """A piece of time in which an enclave served, within the bounds of one slice."""
+
+    begin: int
+    """Second that the slice begins with, a multiple of `SECONDS`."""
+    microseconds: int
+    """How long it served in it; more than 0."""
+
+
+def due_until(served: Served, now: int) -> int:
+    """Answer up to when an enclave is to be metered.
+
+    Parameters
+    ----------
+    served
+        The enclave.
+    now
+        The present, in microseconds.
+
+    Returns
+    -------
+    int
+        In microseconds: the end where it has one, else the end of the last slice that is over.
+    """
+    if served.end is not None:
+        return max(served.end, served.begin)
+    return max(now // WIDTH * WIDTH, served.begin)
+
+
+def slices_of(begin: int, end: int) -> Iterator[Slice]:
+    """Cut a span of time into slices; their sum is the span.
+
+    Parameters
+    ----------
+    begin
+        Begin in microseconds.
+    end
+        End in microseconds.
+    """
+    while begin < end:
+        bound = begin // WIDTH * WIDTH
+        until = min(end, bound + WIDTH)
+        yield Slice(bound // 1_000_000, until - begin)
+        begin = until
+
+
+def slice_id(enclave: str, begin: int) -> bytes:
+    """Answer what the slice of an enclave is known by, however often it is written.
+
+    Parameters
+    ----------
+    enclave
+        uid of the Enclave.
+    begin
+        Second that the slice begins with.
+    """
+    return hashlib.blake2b(f"{enclave}/{begin}".encode(), digest_size=16).digest()

@@ -1,0 +1,1 @@
+"""Utilization of containers: read from the kubelets, kept in the ledger, told as series."""

@@ -1,0 +1,170 @@
+"""Sums of utilization in the ledger: written by the collector, read as series.
+
+A container is known in the tables by its number in ``usage_names``; that follows its identifier in
+the API, which a restore keeps.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import BigInteger, Select, delete, func, select
+from sqlalchemy.engine import Connection
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from cloister_api.ledger.bulk import add_to_sums
+from cloister_api.ledger.usagetables import NAMES
+from cloister_api.ledger.utilizationtables import AMOUNTS, UTILIZATION
+from cloister_api.usage.windows import Span, Window, duration_text, span_of
+from cloister_api.utilization.buckets import LEVELS
+
+__all__ = ["Series"]
+
+KIND = "container"
+GIB = 1024 * 1024
+"""KiB of a GB of 2^30 bytes."""
+KEYS = ("level", "container", "bucket")
+
+
+class Series:
+    """The table of sums."""
+
+    def __init__(self, engine: AsyncEngine) -> None:
+        self._engine = engine
+        self._numbers: dict[str, int] = {}
+
+    async def add(self, sums: Mapping[tuple[int, str, int], Sequence[int]]) -> None:
+        """Add to sums.
+
+        Parameters
+        ----------
+        sums
+            By size of the bucket, identifier of the container, and begin of the bucket.
+
+        Raises
+        ------
+        SQLAlchemyError
+            When the ledger does not take them.
+        """
+        if sums:
+            async with self._engine.begin() as connection:
+                numbers = await connection.run_sync(self._write, sums)
+            # Only what was committed may be remembered.
+            self._numbers.update(numbers)
+
+    def _write(
+        self, connection: Connection, sums: Mapping[tuple[int, str, int], Sequence[int]]
+    ) -> dict[str, int]:
+        new = {container for _, container, _ in sums} - self._numbers.keys()
+        made = {container: number_of(connection, container) for container in sorted(new)}
+        known = self._numbers | made
+        rows = [
+            (level, known[container], bucket, *amounts)
+            for (level, container, bucket), amounts in sums.items()
+        ]
+        add_to_sums(connection, UTILIZATION, KEYS, AMOUNTS, rows)
+        return made
+
+    async def of(self, container: str, window: Window, now: datetime) -> dict[str, Any]:
+        """Answer the series of a container.
+
+        Parameters
+        ----------
+        container
+            Its identifier.
+        window
+            The window.
+        now
+            Present time in UTC.
+
+        Returns
+        -------
+        dict[str, Any]
+            Interval and points (client contract, section 1): utilization in percent, memory in GB
+            of 2^30 bytes; a point of which nothing is known has null.
+        """
+        span = span_of(window, now)
+        async with self._engine.connect() as connection:
+            rows = (await connection.execute(points_of(container, window, span))).all()
+        found = {begin: point(*amounts) for begin, *amounts in rows}
+        return {
+            "interval": duration_text(window.interval),
+            "data_points": [
+                {
+                    "time": datetime.fromtimestamp(begin, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+                    **found.get(begin, NOTHING),
+                }
+                for begin in span.points
+            ],
+        }
+
+    async def prune(self, now: datetime) -> None:
+        """Delete buckets that no window shows any more.
+
+        Parameters
+        ----------
+        now
+            Present time in UTC.
+
+        Raises
+        ------
+        SQLAlchemyError
+            When the ledger refuses.
+        """
+        containers = select(NAMES.c.id).where(NAMES.c.kind == KIND)
+        for level in LEVELS:
+            assert level.keep is not None
+            old = delete(UTILIZATION).where(
+                UTILIZATION.c.level == level.seconds,
+                UTILIZATION.c.container.in_(containers),
+                UTILIZATION.c.bucket < int(now.timestamp()) - level.keep,
+            )
+            async with self._engine.begin() as connection:
+                await connection.execute(old)
+
+
+def number_of(connection: Connection, container: str) -> int:
+    """Answer the number of a container; a new one gets one."""
+    same = (NAMES.c.kind == KIND) & (NAMES.c.name == container)
+    found = connection.execute(select(NAMES.c.id).where(same)).scalar()
+    if found is None:
+        made = NAMES.insert().values(kind=KIND, name=container).returning(NAMES.c.id)
+        found = connection.execute(made).scalar_one()
+    return int(found)
+
+
+def points_of(container: str, window: Window, span: Span) -> Select[Any]:
+    """Answer the query of a series."""
+    begin = (UTILIZATION.c.bucket // window.interval * window.interval).label("begin")
+    number = select(NAMES.c.id).where(NAMES.c.kind == KIND, NAMES.c.name == container)
+    sums = [func.sum(UTILIZATION.c[name]).cast(BigInteger) for name in AMOUNTS]
+    return (
+        select(begin, *sums)
+        .where(
+            UTILIZATION.c.level == window.level,
+            UTILIZATION.c.container == number.scalar_subquery(),
+            UTILIZATION.c.bucket >= span.begin,
+            UTILIZATION.c.bucket < span.end,
+        )
+        .group_by(begin)
+    )
+
+
+def point(
+    observed: int, cpu_used: int, cpu_given: int, memory_used: int, memory_given: int
+) -> dict[str, float | None]:
+    """Answer the figures of a point from its sums."""
+    return {
+        "cpu_util": share(cpu_used, cpu_given),
+        "cpu_mem_util": share(memory_used, memory_given),
+        "cpu_mem_total": round(memory_given / observed / GIB, 2) if observed else None,
+    }
+
+
+def share(used: int, given: int) -> float | None:
+    """Answer a utilization in percent; None = nothing was given."""
+    return round(100 * used / given, 2) if given else None
+
+
+NOTHING = point(0, 0, 0, 0, 0)
+"""A point of which nothing is known."""
