@@ -1,0 +1,256 @@
+"""What the facade does with Stripe: histories for administrators, statuses of Organizations.
+
+A webhook is only a reason to look: whatever it says, the customer's subscriptions are read anew and
+written to the Organization's status. So a webhook that comes twice, late or in another order than
+it was sent changes nothing that is right.
+"""
+
+import asyncio
+import logging
+import uuid
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from cloister_api.errors import ApiError, unavailable
+from cloister_api.ledger.audit import AuditRow, AuditTrail
+from cloister_api.payments.settings import StripeSecrets, StripeSettings, read_secrets
+from cloister_api.payments.subscriptions import billing_by
+from cloister_api.payments.transactions import transactions
+from cloister_clients.clock import Clock
+from cloister_clients.kube import KubeClient, KubeError, NotFound, Reflector
+from cloister_clients.kube.kinds import of
+from cloister_crds.kinds import Organization
+
+if TYPE_CHECKING:
+    from cloister_api.payments.processor import Processor
+
+__all__ = ["Payments", "payments"]
+
+logger = logging.getLogger(__name__)
+
+AGAIN_SECONDS = 60.0
+"""Seconds until subscriptions that could not be read are asked for again."""
+TURNS = 5
+"""How often one look may find that something else was written meanwhile."""
+NOT_SET_UP = ApiError(
+    503,
+    "UNAVAILABLE",
+    "the organization has a customerID and this installation no access to its payment processor; "
+    "the administrator of this installation sets stripe in the settings of the facade",
+)
+NO_WEBHOOKS = ApiError(
+    404,
+    "NOT_FOUND",
+    "this installation takes no webhooks of Stripe; the setting stripe.webhookSecretFile turns "
+    "them on",
+)
+
+
+@asynccontextmanager
+async def payments(
+    settings: StripeSettings | None,
+    client: KubeClient,
+    organizations: Reflector[Organization],
+    audit: AuditTrail,
+    clock: Clock,
+) -> AsyncIterator["Payments"]:
+    """Build the service, and close its connections at the end.
+
+    Parameters
+    ----------
+    settings
+        How Stripe is read; None = it is not.
+    client
+        Writes statuses of Organizations.
+    organizations
+        The copy of all Organizations.
+    audit
+        Audit trail.
+    clock
+        Tells the time.
+
+    Raises
+    ------
+    PaymentsError
+        When a secret cannot be used.
+    """
+    if settings is None:
+        yield Payments(None, client, organizations, audit, clock)
+        return
+    from cloister_api.payments.processor import (  # noqa: PLC0415 - brings the SDK, when wanted
+        Processor,
+    )
+
+    secrets = read_secrets(settings)
+    processor = Processor(settings, secrets.key)
+    try:
+        yield Payments((settings, secrets, processor), client, organizations, audit, clock)
+    finally:
+        await processor.aclose()
+
+
+class Payments:
+    """Histories and subscriptions of customers."""
+
+    def __init__(
+        self,
+        processor: "tuple[StripeSettings, StripeSecrets, Processor] | None",
+        client: KubeClient,
+        organizations: Reflector[Organization],
+        audit: AuditTrail,
+        clock: Clock,
+    ) -> None:
+        self._stripe = processor
+        self._client = client
+        self._organizations = organizations
+        self._audit = audit
+        self._clock = clock
+
+    @property
+    def set_up(self) -> bool:
+        """Whether there is a payment processor."""
+        return self._stripe is not None
+
+    async def transactions(self, organization: Organization) -> list[dict[str, Any]]:
+        """Answer the invoices and charges of an organization, newest first.
+
+        Raises
+        ------
+        ApiError
+            503 when Stripe is not set up or does not answer, 502 when it refuses.
+        """
+        customer = organization.spec.billing.customer_id
+        if customer is None:
+            return []
+        if self._stripe is None:
+            raise NOT_SET_UP
+        _, _, processor = self._stripe
+        (invoices, paid_by), charges = await asyncio.gather(
+            processor.invoices(customer), processor.charges(customer)
+        )
+        return transactions(invoices, charges, paid_by)
+
+    async def take(self, body: bytes, signature: str, request_id: str) -> int:
+        """Look at the subscriptions that a webhook is about.
+
+        Parameters
+        ----------
+        body
+            The body as it came.
+        signature
+            The header Stripe-Signature.
+        request_id
+            Identifier of the request.
+
+        Returns
+        -------
+        int
+            How many Organizations were looked at; 0 for other events and other customers.
+
+        Raises
+        ------
+        ApiError
+            404 when webhooks are not taken, 401 for a wrong signature, 400 for a body that is no
+            event, 502 or 503 when Stripe cannot be asked: it delivers again then.
+        KubeError
+            When the cluster refuses or does not answer.
+        """
+        if self._stripe is None or self._stripe[1].webhook is None:
+            raise NO_WEBHOOKS
+        from cloister_api.payments.webhook import customer_of, verify  # noqa: PLC0415 - as above
+
+        verify(body, signature, self._stripe[1].webhook)
+        customer = customer_of(body)
+        if customer is None:
+            return 0
+        names = [name for name, held in self._customers().items() if held == customer]
+        for name in names:
+            await self._look(name, customer, request_id)
+        return len(names)
+
+    async def run(self) -> None:
+        """Look at every customer at the start, when it is named, and from time to time.
+
+        Runs until cancelled; does nothing without a payment processor.
+        """
+        assert self._stripe is not None
+        refresh = self._stripe[0].refresh_seconds
+        loop = asyncio.get_running_loop()
+        due: dict[tuple[str, str], float] = {}
+        while True:
+            seen = self._organizations.version
+            customers = set(self._customers().items())
+            due = {each: at for each, at in due.items() if each in customers}
+            for name, customer in sorted(customers):
+                if due.get((name, customer), 0.0) <= loop.time():
+                    told = await self._looked(name, customer)
+                    due[name, customer] = loop.time() + (refresh if told else AGAIN_SECONDS)
+            wait = min(due.values(), default=loop.time() + refresh) - loop.time()
+            await self._organizations.until(self._moved_on(seen), within=max(wait, 0.0))
+
+    def _moved_on(self, seen: int) -> Callable[[], bool]:
+        return lambda: self._organizations.version > seen
+
+    def _customers(self) -> dict[str, str]:
+        """Answer the customer of each Organization that has one."""
+        return {
+            entry.name: customer
+            for entry in self._organizations.all()
+            if (customer := entry.value.spec.billing.customer_id) is not None
+        }
+
+    async def _looked(self, name: str, customer: str) -> bool:
+        """Look at one customer, and answer whether that could be done."""
+        try:
+            await self._look(name, customer, str(uuid.uuid4()))
+        except (ApiError, KubeError) as error:
+            logger.warning("subscriptions of organization %s were not read: %s", name, error)
+            return False
+        return True
+
+    async def _look(self, name: str, customer: str, request_id: str) -> None:
+        """Write what a customer pays for to the Organization's status.
+
+        What was written is compared with Stripe once more: another look may have read later and
+        written earlier.
+
+        Raises
+        ------
+        ApiError
+            When Stripe does not answer or refuses, or changes faster than it can be written.
+        KubeError
+            When the cluster refuses or does not answer.
+        """
+        assert self._stripe is not None
+        settings, _, processor = self._stripe
+        for _ in range(TURNS):
+            told = billing_by(await processor.subscriptions(customer), customer, settings)
+            try:
+                present = Organization.read(await self._client.get(of(Organization), name))
+            except NotFound:
+                return
+            if present.spec.billing.customer_id != customer or present.status.billing == told:
+                return
+            await self._client.merge_patch(
+                of(Organization), name, {"status": {"billing": told.wire()}}, subresource="status"
+            )
+            logger.info(
+                "organization %s: container subscription %s, token billing %s, says Stripe",
+                name,
+                told.container_subscription,
+                told.token_billing,
+            )
+            await self._audit.add(
+                AuditRow(
+                    at=self._clock(),
+                    request_id=request_id,
+                    organization=name,
+                    actor="Stripe",
+                    key_id=None,
+                    action="billing.change",
+                    target=customer,
+                    result="200",
+                )
+            )
+        raise unavailable("the subscriptions change faster than they can be written; try again")

@@ -1,0 +1,131 @@
+"""What is read of Stripe's objects: the fields that are used, and no others.
+
+The fields are those of the API version that the SDK pins. Since 2025-03-31 an invoice does not name
+its charge nor a charge its invoice: invoice payments join the two.
+"""
+
+from typing import Annotated
+
+from pydantic import BaseModel, BeforeValidator, Field
+
+__all__ = ["Charge", "Invoice", "InvoicePayment", "Payment", "Subscription"]
+
+
+def identifier(value: object) -> object:
+    """Answer the identifier of what may be an identifier or the object itself ("expandable")."""
+    return value.get("id") if isinstance(value, dict) else value
+
+
+Reference = Annotated[str, BeforeValidator(identifier)]
+"""Identifier of another object."""
+
+
+class Payment(BaseModel):
+    """What a payment of an invoice was made with."""
+
+    payment_intent: Reference | None = None
+    """Payment intent; None = it was made without one."""
+    charge: Reference | None = None
+    """Charge, where it has no payment intent; None = it has one."""
+
+
+class InvoicePayment(BaseModel):
+    """A payment, or an attempt of one, of an invoice."""
+
+    payment: Payment
+    """What it was made with."""
+
+
+class PaymentList(BaseModel):
+    """The payments that come with an invoice."""
+
+    data: tuple[InvoicePayment, ...] = ()
+    """The first of them."""
+    has_more: bool = False
+    """Whether there are others, to be asked for."""
+
+
+class Invoice(BaseModel):
+    """An invoice."""
+
+    id: str
+    """Identifier."""
+    customer: Reference
+    """Whose it is."""
+    created: int
+    """When it was made, in seconds since 1970."""
+    status: str
+    """draft, open, paid, uncollectible or void."""
+    total: int
+    """Amount in the smallest unit of the currency."""
+    amount_paid: int = 0
+    """What was paid of it, in the same unit."""
+    currency: str
+    """Currency, three lowercase letters."""
+    description: str | None = None
+    """Text that the seller wrote."""
+    number: str | None = None
+    """Number that the customer sees."""
+    hosted_invoice_url: str | None = None
+    """Page with the invoice."""
+    invoice_pdf: str | None = None
+    """The same as a document."""
+    payments: PaymentList = Field(default_factory=PaymentList)
+    """How it was paid."""
+
+
+class Charge(BaseModel):
+    """A charge."""
+
+    id: str
+    """Identifier."""
+    customer: Reference
+    """Who was charged."""
+    created: int
+    """When it was made, in seconds since 1970."""
+    status: str
+    """succeeded, pending or failed."""
+    amount: int
+    """Amount in the smallest unit of the currency."""
+    amount_refunded: int = 0
+    """What of it was given back, in the same unit."""
+    captured: bool = True
+    """False = the money is only held."""
+    currency: str
+    """Currency, three lowercase letters."""
+    description: str | None = None
+    """Text that the seller wrote."""
+    payment_intent: Reference | None = None
+    """Payment intent; None = it was made without one."""
+
+
+class Price(BaseModel):
+    """What an item costs."""
+
+    product: Reference
+    """What it is the price of."""
+
+
+class Item(BaseModel):
+    """A part of a subscription."""
+
+    price: Price
+    """Its price."""
+
+
+class ItemList(BaseModel):
+    """The parts of a subscription; Stripe allows no more than come with it (20)."""
+
+    data: tuple[Item, ...]
+    """All of them."""
+
+
+class Subscription(BaseModel):
+    """A subscription."""
+
+    customer: Reference
+    """Whose it is."""
+    status: str
+    """incomplete, incomplete_expired, trialing, active, past_due, canceled, unpaid or paused."""
+    items: ItemList
+    """What is subscribed to."""

@@ -1,0 +1,124 @@
+"""Invoices and charges as one history, newest first (spec, "Transaction"; client contract, 4)."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from cloister_api.payments.records import Charge, Invoice, InvoicePayment
+
+__all__ = ["major_units", "transactions"]
+
+ZERO_DECIMAL = frozenset(
+    (
+        *("bif", "clp", "djf", "gnf", "jpy", "kmf", "krw", "mga"),
+        *("pyg", "rwf", "vnd", "vuv", "xaf", "xof", "xpf"),
+    )
+)
+"""Currencies whose amounts are in whole units (Stripe, "Currencies"). ISK and UGX are not among
+them: they have no smaller unit, yet their amounts are in hundredths."""
+THREE_DECIMAL = frozenset(("bhd", "jod", "kwd", "omr", "tnd"))
+"""Currencies whose amounts are in thousandths (the same page)."""
+COMPLETED = "completed"
+WORDS = {"paid": COMPLETED, "succeeded": COMPLETED}
+"""Words for what Stripe says; others stay as they are."""
+
+
+def major_units(amount: int, currency: str) -> int | float:
+    """Answer an amount as people write it.
+
+    Parameters
+    ----------
+    amount
+        Amount in the smallest unit.
+    currency
+        Currency in lowercase letters.
+    """
+    if currency in ZERO_DECIMAL:
+        return amount
+    return amount / (1000 if currency in THREE_DECIMAL else 100)
+
+
+def transactions(
+    invoices: Iterable[Invoice],
+    charges: Iterable[Charge],
+    payments: Mapping[str, Sequence[InvoicePayment]],
+) -> list[dict[str, Any]]:
+    """Merge invoices and charges.
+
+    A charge that pays an invoice, or tried to, is part of it and not listed by itself. Drafts of
+    invoices are no transactions.
+
+    Parameters
+    ----------
+    invoices
+        All invoices of a customer.
+    charges
+        All charges of the customer.
+    payments
+        Payments of invoices by the invoice's identifier.
+    """
+    by_payment: dict[str, list[Charge]] = {}
+    alone: dict[str, Charge] = {}
+    for charge in charges:
+        alone[charge.id] = charge
+        for name in (charge.id, charge.payment_intent):
+            if name is not None:
+                by_payment.setdefault(name, []).append(charge)
+    listed = []
+    for invoice in invoices:
+        paying = {
+            charge.id: charge
+            for each in payments.get(invoice.id, ())
+            for name in (each.payment.payment_intent, each.payment.charge)
+            for charge in by_payment.get(name or "", ())
+        }
+        for name in paying:
+            alone.pop(name, None)
+        if invoice.status != "draft":
+            refunded = sum(charge.amount_refunded for charge in paying.values())
+            listed.append((invoice.created, invoice_record(invoice, refunded)))
+    listed += [(charge.created, charge_record(charge)) for charge in alone.values()]
+    listed.sort(key=lambda each: (each[0], each[1]["id"]), reverse=True)
+    return [record for _, record in listed]
+
+
+def invoice_record(invoice: Invoice, refunded: int) -> dict[str, Any]:
+    """Answer an invoice as a transaction."""
+    status = WORDS.get(invoice.status, invoice.status)
+    numbered = f"Invoice {invoice.number}" if invoice.number else "Invoice"
+    return {
+        "id": invoice.id,
+        "date": timestamp(invoice.created),
+        "type": "Invoice",
+        "description": invoice.description or numbered,
+        "amount": major_units(invoice.total, invoice.currency),
+        "status": after_refunds(status, invoice.amount_paid, refunded),
+        "invoice_url": invoice.hosted_invoice_url or invoice.invoice_pdf or "",
+    }
+
+
+def charge_record(charge: Charge) -> dict[str, Any]:
+    """Answer a charge as a transaction."""
+    status = WORDS.get(charge.status, charge.status)
+    if status == COMPLETED and not charge.captured:
+        status = "pending"
+    return {
+        "id": charge.id,
+        "date": timestamp(charge.created),
+        "type": "Charge",
+        "description": charge.description or "Charge",
+        "amount": major_units(charge.amount, charge.currency),
+        "status": after_refunds(status, charge.amount, charge.amount_refunded),
+    }
+
+
+def after_refunds(status: str, paid: int, refunded: int) -> str:
+    """Answer the status of what may have been given back; the amount stays what was paid."""
+    if status != COMPLETED or refunded <= 0:
+        return status
+    return "refunded" if refunded >= paid else "partially_refunded"
+
+
+def timestamp(seconds: int) -> str:
+    """Write a time as RFC 3339."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

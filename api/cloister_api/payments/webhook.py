@@ -1,0 +1,95 @@
+"""Stripe's webhooks: who signed one, and whose subscriptions it is about.
+
+This module is imported only where Stripe is set up, because of the SDK.
+"""
+
+import msgspec
+import stripe
+
+from cloister_api.errors import ApiError, bad_request
+
+__all__ = ["customer_of", "verify"]
+
+TOLERANCE_SECONDS = 300
+"""Greatest age of a signature; Stripe signs every attempt of a delivery anew."""
+BAD_SIGNATURE = ApiError(
+    401,
+    "UNAUTHORIZED",
+    "the signature is missing, wrong or older than 5 minutes; compare stripe.webhookSecretFile "
+    "with the secret of this endpoint in Stripe's dashboard, and the clock of this machine",
+)
+
+
+class Named(msgspec.Struct):
+    """An object of which only the identifier counts."""
+
+    id: str
+
+
+class About(msgspec.Struct):
+    """What an event is about."""
+
+    id: str
+    customer: str | Named | None = None
+
+
+class Data(msgspec.Struct):
+    """What came with an event."""
+
+    object: About
+
+
+class Event(msgspec.Struct):
+    """An event."""
+
+    data: Data
+
+
+class Kind(msgspec.Struct):
+    """The type of an event."""
+
+    type: str
+
+
+def verify(body: bytes, signature: str, secret: str) -> None:
+    """Refuse a webhook that Stripe did not sign a short time ago (Stripe, "Webhook signatures").
+
+    Parameters
+    ----------
+    body
+        The body as it came; it is what is signed.
+    signature
+        The header Stripe-Signature.
+    secret
+        Secret of the endpoint.
+
+    Raises
+    ------
+    ApiError
+        401 when the signature is missing, wrong or too old.
+    """
+    try:
+        stripe.WebhookSignature.verify_header(body, signature, secret, TOLERANCE_SECONDS)
+    except (stripe.SignatureVerificationError, ValueError, TypeError) as error:
+        # ValueError: the body is no text. TypeError: the header has other than ASCII.
+        raise BAD_SIGNATURE from error
+
+
+def customer_of(body: bytes) -> str | None:
+    """Answer the customer whose subscriptions may have changed; None = the event tells of no such.
+
+    Raises
+    ------
+    ApiError
+        400 when the body is no event.
+    """
+    try:
+        kind = msgspec.json.decode(body, type=Kind).type
+        if kind != "customer.deleted" and not kind.startswith("customer.subscription."):
+            return None
+        about = msgspec.json.decode(body, type=Event).data.object
+    except msgspec.DecodeError as error:
+        raise bad_request("", f"the body is no event of Stripe: {error}") from error
+    if kind == "customer.deleted":
+        return about.id
+    return about.customer.id if isinstance(about.customer, Named) else about.customer
