@@ -1,0 +1,135 @@
+"""Every error that the API answers, for its description."""
+
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any
+
+__all__ = ["KINDS", "ErrorKind", "component"]
+
+REQUEST_ID = "0f0c6a3e-5b0e-4c79-9d1c-2f5f6f0f7a11"
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorKind:
+    """An error by its status."""
+
+    code: str
+    """Word for programs."""
+    meaning: str
+    """When it is answered."""
+    example: str
+    """A message."""
+    more: dict[str, Any] | None = None
+    """Further fields of the example; None = none."""
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """The example as it is answered."""
+        head = {"error": self.example, "code": self.code, "request_id": REQUEST_ID}
+        return {**head, **(self.more or {})}
+
+
+_TAG = "tag: the repository acme/web has no release v9; publish it or name another tag"
+KINDS: dict[int, ErrorKind] = {
+    400: ErrorKind(
+        "BAD_REQUEST",
+        "A field is wrong, missing or unknown, or names what cannot be used; `details` has an "
+        "entry for each. The code is `NotSupportedYet` for a field whose part is not built.",
+        _TAG,
+        {"details": [{"field": "tag", "code": "TagNotFound", "message": _TAG}]},
+    ),
+    401: ErrorKind(
+        "UNAUTHORIZED",
+        "No key, an unknown, malformed or expired one, or a wrong signature.",
+        "invalid or expired admin API key; send Authorization: Bearer admin_… of this installation",
+    ),
+    402: ErrorKind(
+        "PAYMENT_REQUIRED",
+        "No active container subscription, or no active token billing.",
+        "the organization has no active container subscription; subscribe, then try again",
+    ),
+    403: ErrorKind(
+        "FORBIDDEN",
+        "The key was revoked, an entitlement is missing, or the quota is reached.",
+        "quota reached: the organization may have 10 containers (stopped ones count); "
+        "delete one or ask the administrator for more",
+    ),
+    404: ErrorKind(
+        "NOT_FOUND",
+        "There is none; what another organization has is answered as what nobody has.",
+        "container not found",
+    ),
+    405: ErrorKind(
+        "METHOD_NOT_ALLOWED",
+        "The path does not know the method.",
+        "the path does not know this method; the header Allow lists those it knows",
+    ),
+    409: ErrorKind(
+        "CONFLICT",
+        "A name is taken, a state forbids the action, something is in use (`used_by` names the "
+        "containers), or a GitOps tool manages the field.",
+        "secret OPENAI_API_KEY is used by web; relaunch or delete these containers without it",
+        {"used_by": ["web"]},
+    ),
+    412: ErrorKind(
+        "PRECONDITION_FAILED",
+        "The record is no longer the one that If-Match names.",
+        "the container was changed since: it is no longer what If-Match names; read it again",
+    ),
+    413: ErrorKind(
+        "PAYLOAD_TOO_LARGE",
+        "The body is too large.",
+        "the body is larger than 1048576 bytes; send less",
+    ),
+    415: ErrorKind(
+        "UNSUPPORTED_MEDIA_TYPE",
+        "The body is not declared as JSON.",
+        "send the body with the header Content-Type: application/json",
+    ),
+    429: ErrorKind(
+        "RATE_LIMITED",
+        "More requests than the limits allow; Retry-After says when to try again.",
+        "more requests with this key than are allowed; try again in 2 seconds",
+    ),
+    500: ErrorKind(
+        "INTERNAL_ERROR",
+        "A fault of the facade; the log has the rest under the request id.",
+        "the facade failed; name the request_id to the administrator",
+    ),
+    502: ErrorKind(
+        "BAD_GATEWAY",
+        "The payment processor refuses, or answers what is not understood.",
+        "the payment processor refuses to tell; the administrator finds the reason in the log",
+    ),
+    503: ErrorKind(
+        "UNAVAILABLE",
+        "The cluster, a source or a registry does not answer; Retry-After says when to try again.",
+        "the cluster does not answer at present; try again",
+    ),
+}
+"""By status."""
+
+
+def component(status: int) -> tuple[str, dict[str, Any]]:
+    """Answer the name of an error among the shared responses, and its description.
+
+    Parameters
+    ----------
+    status
+        Its HTTP status.
+    """
+    kind = KINDS[status]
+    headers = {"X-Request-Id": {"$ref": "#/components/headers/RequestId"}}
+    if status in {429, 503}:
+        headers["Retry-After"] = {"$ref": "#/components/headers/RetryAfter"}
+    said = {
+        "description": kind.meaning,
+        "headers": headers,
+        "content": {
+            "application/json": {
+                "schema": {"$ref": "#/components/schemas/Error"},
+                "example": kind.body,
+            }
+        },
+    }
+    return HTTPStatus(status).phrase.title().replace(" ", ""), said

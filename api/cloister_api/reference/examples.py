@@ -1,0 +1,240 @@
+"""One example for each form of the API; a test checks each against its form."""
+
+from typing import Any
+
+__all__ = ["EXAMPLES"]
+
+ID = "7d3c1a52-8a1e-4e0f-9b57-0c9d3a2f4e10"
+OTHER_ID = "2b9f0c64-51aa-4d0b-8e3c-6f1d2a7b9c01"
+KEY = "tk_made-up-value-of-an-example-key"
+AT = "2026-11-22T08:15:00Z"
+PEM = "-----BEGIN CERTIFICATE REQUEST-----\nMIIB…\n-----END CERTIFICATE REQUEST-----\n"
+
+CONTAINER: dict[str, Any] = {
+    "id": ID,
+    "deployment_id": OTHER_ID,
+    "name": "web",
+    "repo": "acme/web",
+    "status": "ready",
+    "domain": "web.acme.containers.example.org",
+    "internal_domain": "web.acme.containers.example.org",
+    "current_tag": "v1.0.0",
+    "cpus": 2,
+    "gpus": 0,
+    "memory_mb": 8192,
+    "debug": False,
+    "variables": {"GREETING": "Hello"},
+    "secrets": ["OPENAI_API_KEY"],
+    "ssh_keys": [],
+    "staging": False,
+    "disable_cc_mode": False,
+    "github_app_connected": False,
+    "auto_update": False,
+    "created_at": AT,
+    "updated_at": AT,
+    "host_name": "small",
+}
+MODEL: dict[str, Any] = {
+    "modelName": "north",
+    "name": "North 8B",
+    "nameShort": "North",
+    "description": "A small model.",
+    "details": "8 billion parameters.",
+    "recommendedUse": "Chat.",
+    "parameters": "8B",
+    "supportedLanguages": "English",
+    "image": "north.svg",
+    "repo": "acme/north",
+    "type": "chat",
+    "endpoint": "/v1/chat/completions",
+    "endpoints": ["/v1/chat/completions"],
+    "usageMetric": "tokens",
+    "pricing": {"inputTokenPricePer1M": 0.2, "outputTokenPricePer1M": 0.6, "requestPrice": 0},
+    "createdAt": 1_767_225_600,
+    "paid": True,
+    "multimodal": False,
+    "toolCalling": True,
+}
+COUNTS = {"tokens": 330, "input_tokens": 300, "output_tokens": 30, "requests": 3}
+RECORDS: dict[str, Any] = {
+    "Container": CONTAINER,
+    "ContainerUpdate": {
+        "has_update": True,
+        "update_deployment_id": OTHER_ID,
+        "update_tag": "v1.1.0",
+        "update_status": "deploying",
+    },
+    "ContainerMetrics": {
+        "interval": "15m0s",
+        "data_points": [
+            {"time": AT, "cpu_util": 12.5, "cpu_mem_util": 40.0, "cpu_mem_total": 8.0},
+            {"time": AT, "cpu_util": None, "cpu_mem_util": None, "cpu_mem_total": None},
+        ],
+    },
+    "Host": {"name": "small", "is_default": True, "available_gpu_values": [1, 8]},
+    "Verdict": {"valid": True, "errors": [], "warnings": [], "config": {"cpus": 2}},
+    "NameVerdict": {"available": True, "name": "web"},
+    "Measurement": {
+        "repo": "acme/web",
+        "tag": "v1.0.0",
+        "commit": "9fceb02d0ae598e95dc970b74767f19372d61af8",
+        "config_file": "service-config.yml",
+        "digest": f"sha256:{'ab' * 32}",
+        "document": {"version": 1},
+    },
+    "Deployment": {
+        "id": OTHER_ID,
+        "repo": "acme/web",
+        "default_staging": False,
+        "created_at": AT,
+        "updated_at": AT,
+        "instance_count": 1,
+        "ready_count": 1,
+        "failed_count": 0,
+        "stopped_count": 0,
+        "deploying_count": 0,
+    },
+    "DeploymentResults": {
+        "results": [
+            {
+                "container_id": ID,
+                "name": "web",
+                "status": "skipped",
+                "error": "instance is not running",
+            }
+        ]
+    },
+    "Secret": {
+        "id": ID,
+        "name": "OPENAI_API_KEY",
+        "created_at": AT,
+        "updated_at": AT,
+        "used_by": ["web"],
+    },
+    "SshKey": {
+        "id": ID,
+        "name": "laptop",
+        "key_type": "ssh-ed25519",
+        "created_at": AT,
+        "used_by": [],
+    },
+    "Domain": {
+        "id": ID,
+        "domain": "api.example.com",
+        "verification_nonce": "7f3a",
+        "cname_hash": "5d41402abc4b2a76b9719d911017c592",
+        "verified": False,
+        "verified_at": None,
+        "created_at": AT,
+        "used_by": [],
+        "txt_record_host": "_cloister.api.example.com",
+        "txt_record_value": "cloister-verification:api.example.com:7f3a",
+        "cname_target": "5d41402abc4b2a76b9719d911017c592.targets.example.org",
+        "cname_configured": None,
+    },
+    "RegistryStatus": {
+        "has_credentials": True,
+        "username": "ada",
+        "updated_at": AT,
+        "expired": False,
+    },
+    "RegistryCredentials": {
+        "ghcr": {"has_credentials": True, "username": "ada", "updated_at": AT, "expired": False},
+        "gcr": {"has_credentials": False, "expired": False},
+        "dockerhub": {"has_credentials": False, "expired": False},
+    },
+    "Certificate": {"certificate": PEM.replace(" REQUEST", ""), "not_after": AT},
+    "Queued": {"status": "queued", "message": "the order waits for its turn", "retry_after": 5},
+    "PaymentEvent": {"organizations": 1},
+    "ReleaseEvent": {"deployments": 1},
+    "Health": {"status": "ok"},
+    "Readiness": {"status": "waiting", "for": ["not listed yet"]},
+    "ApiKey": {
+        "key": KEY,
+        "name": "build bot",
+        "disabled": False,
+        "expires_at": None,
+        "max_tokens": 1_000_000,
+        "metadata": {"team": "search"},
+        "tokens_used": 330,
+        "input_tokens_used": 300,
+        "output_tokens_used": 30,
+        "request_count": 3,
+        "is_owner": True,
+        "created_at": AT,
+        "last_used_at": None,
+    },
+    "Message": {"message": "API key updated"},
+    "Usage": {**COUNTS, "cost": 0.0018, "keys": {}},
+    "KeyUsage": {"prompt_tokens": 300, "completion_tokens": 30, "requests": 3, "cost": 0.0018},
+    "TimeSeries": {
+        "data_points": [{"time": AT, **COUNTS, "models": {"north": COUNTS}}],
+        "interval": "15m0s",
+    },
+    "Transactions": {"transactions": []},
+    "ModelRecord": MODEL,
+    "ModelList": {
+        "object": "list",
+        "data": [
+            {
+                "id": "north",
+                "object": "model",
+                "created": MODEL["createdAt"],
+                "owned_by": "cloister",
+                "type": "chat",
+                "multimodal": False,
+                "toolCalling": True,
+                "pricing": MODEL["pricing"],
+                "endpoints": MODEL["endpoints"],
+                "usageMetric": "tokens",
+            }
+        ],
+    },
+    "ReportTaken": {"accepted": 1, "duplicates": 0, "rejected": []},
+    "Valid": {"valid": True},
+}
+BODIES: dict[str, Any] = {
+    "Create": {
+        "name": "web",
+        "repo": "acme/web",
+        "tag": "v1.0.0",
+        "variables": {"GREETING": "Hello"},
+    },
+    "Changes": {"tag": "v1.1.0"},
+    "AutoUpdate": {"auto_update": False},
+    "Connection": {"enabled": False},
+    "Validate": {"repo": "acme/web", "tag": "v1.0.0"},
+    "ValidateName": {"name": "web"},
+    "DeploymentChange": {"default_staging": True},
+    "DeploymentUpdate": {"tag": "v1.1.0"},
+    "SecretCreate": {"name": "OPENAI_API_KEY", "value": "made-up"},
+    "SecretValue": {"value": "made-up too"},
+    "KeyCreate": {
+        "name": "laptop",
+        "public_key": "ssh-ed25519 "
+        "AAAAC3NzaC1lZDI1NTE5AAAAIJdD7y3aLq454yWBdwLWbieU1ebz9/cu7/QEXn9OIeZJ ada@example.org",
+    },
+    "DomainCreate": {"domain": "api.example.com"},
+    "RegistryLogin": {"username": "ada", "token": "made-up"},
+    "CreateKey": {"name": "build bot", "max_tokens": 1_000_000},
+    "UpdateKey": {"key": KEY, "name": "build bot 2"},
+    "OneKey": {"key": KEY},
+    "Nothing": {},
+    "CertificateBody": {"csr": PEM},
+    "Question": {"api_key": KEY, "domain": "web.acme.containers.example.org"},
+    "Report": {
+        "delivery_id": "d-1",
+        "events": [
+            {
+                "event_id": "e-1",
+                "occurred_at": AT,
+                "operation": {"service": "router", "name": "model_request"},
+                "api_key": KEY,
+                "meters": [{"name": "input_tokens", "quantity": 100}],
+                "attributes": {"model": "north"},
+            }
+        ],
+    },
+}
+EXAMPLES: dict[str, Any] = {**RECORDS, **BODIES}
+"""By name of the form."""
