@@ -6,8 +6,11 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine
+import uuid
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from dataclasses import dataclass
+
+from sqlalchemy.ext.asyncio import AsyncEngine
 
 from cloister_api.accounts import Accounts, accounts
 from cloister_api.certificates.account import Account
@@ -20,10 +23,15 @@ from cloister_api.ledger.audit import AuditTrail
 from cloister_api.ledger.certificates import CertificateOrders
 from cloister_api.ledger.database import migrate, open_ledger, place_of
 from cloister_api.ledger.keys import AdminKeys
+from cloister_api.ledger.leases import Lease
 from cloister_api.ledger.material import FollowedMaterial, Material
 from cloister_api.organizations import Organizations
+from cloister_api.payments.payments import Payments, payments
 from cloister_api.principal import Authenticator
 from cloister_api.resolution import PullCredentials, Resolution
+from cloister_api.runtime.book import LEASE as RUNTIME
+from cloister_api.runtime.book import RuntimeBook
+from cloister_api.runtime.loop import Metering
 from cloister_api.services.certificates import Certificates
 from cloister_api.services.changes import Changing
 from cloister_api.services.claims import Claims
@@ -32,8 +40,12 @@ from cloister_api.services.measuring import Measuring
 from cloister_api.services.reading import Reading
 from cloister_api.services.related import Related, related
 from cloister_api.services.releases import Releases, read_webhook_secret
+from cloister_api.services.repetition import Repetitions
+from cloister_api.services.replacements import Replacements
 from cloister_api.services.validation import Validation
 from cloister_api.settings import ApiSettings
+from cloister_api.utilization.collector import LEASE, PERIODS, Collector
+from cloister_api.utilization.store import Series
 from cloister_api.views import Views
 from cloister_clients.clock import Clock, utc_now
 from cloister_clients.kube import KubeClient, KubeConfig
@@ -47,6 +59,8 @@ logger = logging.getLogger(__name__)
 FIELD_MANAGER = "cloister-api"
 """Name under which the API server records what the facade writes."""
 
+METERING_SECONDS = 15.0
+"""Seconds after which another facade meters run time when this one is gone."""
 AUTHORITY_NAME = "Cloister development authority"
 """Common name of the authority that a development installation makes."""
 
@@ -87,6 +101,10 @@ class Context:
     """What organizations have beside containers."""
     releases: Releases
     """Release webhooks."""
+    series: Series
+    """Utilization of containers."""
+    payments: Payments
+    """The payment processor."""
 
 
 def material_of(settings: ApiSettings) -> Material:
@@ -157,6 +175,74 @@ def queue_of(
     return CertificateQueue(acme, orders, clock, wanted)
 
 
+def collector_of(
+    settings: ApiSettings,
+    engine: AsyncEngine,
+    client: KubeClient,
+    views: Views,
+    series: Series,
+    clock: Clock,
+) -> Collector:
+    """Make what collects utilization."""
+    every = settings.utilization.every_seconds
+    lease = Lease(engine, LEASE, str(uuid.uuid4()), PERIODS * every)
+    return Collector(client, views, series, lease, clock, every=every)
+
+
+def resolution_of(
+    settings: ApiSettings, client: KubeClient, views: Views, clock: Clock
+) -> Resolution:
+    """Make what looks releases and images up."""
+    return Resolution(
+        provider_from(settings.sources),
+        RegistryClient(settings.registry),
+        credentials=PullCredentials(client, views, settings.registry.private_hosts),
+        service=settings.service,
+        clock=clock,
+    )
+
+
+def certificates_of(
+    settings: ApiSettings,
+    views: Views,
+    orders: CertificateOrders,
+    audit: AuditTrail,
+    clock: Clock,
+    queue: CertificateQueue | None,
+) -> Certificates:
+    """Make what signs certificates of enclaves.
+
+    Raises
+    ------
+    AuthorityError
+        When the own authority cannot be used.
+    """
+    return Certificates(
+        views=views,
+        orders=orders,
+        audit=audit,
+        clock=clock,
+        settings=settings.certificates,
+        authority=authority_of(settings),
+        wake=queue.wake if queue else lambda: None,
+    )
+
+
+def counting(
+    settings: ApiSettings,
+    engine: AsyncEngine,
+    client: KubeClient,
+    views: Views,
+    series: Series,
+    clock: Clock,
+) -> Iterator[Coroutine[None, None, None]]:
+    """Make the loops that collect utilization and, where it is wanted, meter run time."""
+    yield collector_of(settings, engine, client, views, series, clock).run()
+    if settings.metering:
+        lease = Lease(engine, RUNTIME, str(uuid.uuid4()), METERING_SECONDS)
+        yield Metering(client, views, RuntimeBook(engine), lease, clock).run()
+
+
 @contextlib.asynccontextmanager
 async def running(
     settings: ApiSettings, on_failure: Callable[[], None], clock: Clock = utc_now
@@ -174,7 +260,7 @@ async def running(
 
     Raises
     ------
-    AuthorityError, ConfigError, LedgerError, MaterialError
+    AuthorityError, ConfigError, LedgerError, MaterialError, PaymentsError
         When the facade cannot start.
     """
     material = FollowedMaterial(settings.ledger.key_material, material_of(settings))
@@ -194,42 +280,67 @@ async def running(
         await ring.refresh()
         stack.push_async_callback(ring.write_uses)
         views = Views(client)
-        resolution = Resolution(
-            provider_from(settings.sources),
-            RegistryClient(settings.registry),
-            credentials=PullCredentials(client, views, settings.registry.private_hosts),
-            service=settings.service,
-            clock=clock,
-        )
+        resolution = resolution_of(settings, client, views, clock)
         stack.push_async_callback(resolution.aclose)
         audit = AuditTrail(engine)
         orders = CertificateOrders(engine)
         queue = queue_of(settings, orders, clock, views)
-        certificates = Certificates(
-            views=views,
-            orders=orders,
-            audit=audit,
-            clock=clock,
-            settings=settings.certificates,
-            authority=authority_of(settings),
-            wake=queue.wake if queue else lambda: None,
-        )
+        certificates = certificates_of(settings, views, orders, audit, clock, queue)
         books = await stack.enter_async_context(accounts(settings, engine, material, views, clock))
-        context = build(
-            settings, clock, client, views, ring, resolution, audit, certificates, books
+        series = Series(engine)
+        paying = await stack.enter_async_context(
+            payments(settings.stripe, client, views.organizations, audit, clock)
         )
         organizations = Organizations(client, views.organizations, ring, clock)
+        context = build(
+            settings,
+            clock,
+            client,
+            views,
+            ring,
+            organizations,
+            resolution,
+            audit,
+            certificates,
+            books,
+            series,
+            paying,
+        )
         await stack.enter_async_context(
             background(
                 on_failure,
                 ring.run(),
                 organizations.guard(),
+                context.creation.replacements.run(),
+                *counting(settings, engine, client, views, series, clock),
                 *books.loops,
                 *([queue.run()] if queue else []),
+                *([paying.run()] if paying.set_up else []),
                 *(view.run() for view in views.all),
             )
         )
         yield context
+
+
+def changing_of(
+    settings: ApiSettings,
+    client: KubeClient,
+    views: Views,
+    reading: Reading,
+    resolution: Resolution,
+    claims: Claims,
+) -> Changing:
+    """Make what changes containers."""
+    return Changing(
+        client=client,
+        views=views,
+        reading=reading,
+        resolution=resolution,
+        claims=claims,
+        containers_domain=settings.containers_domain,
+        gitops_managers=settings.gitops_managers,
+        webhooks=settings.webhooks.release_secret_file is not None,
+    )
 
 
 def build(
@@ -238,33 +349,27 @@ def build(
     client: KubeClient,
     views: Views,
     ring: KeyRing,
+    organizations: Organizations,
     resolution: Resolution,
     audit: AuditTrail,
     certificates: Certificates,
     books: Accounts,
+    series: Series,
+    paying: Payments,
 ) -> Context:
     """Put the services together."""
     reading = Reading(client, views, write_wait=settings.write_wait_seconds)
+    repetitions = Repetitions(audit)
     claims = Claims(client, clock)
     domain = settings.containers_domain
-    changing = Changing(
-        client=client,
-        views=views,
-        reading=reading,
-        resolution=resolution,
-        claims=claims,
-        containers_domain=domain,
-        gitops_managers=settings.gitops_managers,
-        webhooks=settings.webhooks.release_secret_file is not None,
-    )
+    webhook_secret = read_webhook_secret(settings.webhooks.release_secret_file)
+    changing = changing_of(settings, client, views, reading, resolution, claims)
     return Context(
         settings=settings,
         clock=clock,
         views=views,
         ring=ring,
-        authenticate=Authenticator(
-            ring, Organizations(client, views.organizations, ring, clock), clock
-        ),
+        authenticate=Authenticator(ring, organizations, clock),
         audit=audit,
         encoder=Encoder(domain),
         reading=reading,
@@ -275,7 +380,8 @@ def build(
             reading=reading,
             resolution=resolution,
             claims=claims,
-            audit=audit,
+            repetitions=repetitions,
+            replacements=Replacements(client, views, reading, settings.gitops_managers),
             containers_domain=domain,
         ),
         changing=changing,
@@ -288,10 +394,10 @@ def build(
         ),
         certificates=certificates,
         accounts=books,
-        related=related(settings, clock, client, views, reading, resolution, changing),
-        releases=Releases(
-            client, views, read_webhook_secret(settings.webhooks.release_secret_file), clock
-        ),
+        related=related(settings, clock, client, views, reading, resolution, changing, repetitions),
+        releases=Releases(client, views, webhook_secret, clock),
+        series=series,
+        payments=paying,
     )
 
 

@@ -18,13 +18,14 @@ from cloister_api.schemas.containers import PATTERN_WORDS
 from cloister_api.schemas.envelope import Detail
 from cloister_api.schemas.keys import KEY_PATTERN_WORDS
 from cloister_api.schemas.resources import KEBAB_PATTERN
-from cloister_clients.kube import KubeError, Unavailable
+from cloister_clients.kube import KubeError, NotFound, Unavailable
 from cloister_crds.kinds.secret import SECRET_NAME_PATTERN
 from cloister_crds.problems import Problem
 
 __all__ = [
     "ApiError",
     "bad_request",
+    "changed_since",
     "conflict",
     "error_response",
     "forbidden",
@@ -33,10 +34,10 @@ __all__ = [
     "from_validation",
     "in_use",
     "not_found",
-    "not_supported",
     "payment_required",
     "problems_of_file",
     "unavailable",
+    "wrong_method",
 ]
 
 
@@ -61,6 +62,7 @@ class ApiError(Exception):
         *,
         retry_after: int | None = None,
         used_by: Sequence[str] = (),
+        headers: Sequence[tuple[str, str]] = (),
     ) -> None:
         super().__init__(message)
         self.status = status
@@ -75,6 +77,8 @@ class ApiError(Exception):
         """Seconds for Retry-After; None = no such header."""
         self.used_by = tuple(used_by)
         """Names of the containers that keep something from being deleted; empty = none do."""
+        self.headers = tuple(headers)
+        """Headers of its own; empty = none."""
 
     @property
     def result(self) -> str:
@@ -85,12 +89,6 @@ class ApiError(Exception):
 def bad_request(field: str, message: str, *, code: str = "Invalid") -> ApiError:
     """400 about one field."""
     return ApiError(400, "BAD_REQUEST", message, [Detail(field, code, message)])
-
-
-def not_supported(field: str, message: str) -> ApiError:
-    """400 about a field whose feature is not built yet."""
-    detail = Detail(field, "NotSupportedYet", message)
-    return ApiError(400, "NotSupportedYet", message, [detail])
 
 
 def payment_required() -> ApiError:
@@ -117,6 +115,15 @@ def conflict(message: str) -> ApiError:
     return ApiError(409, "CONFLICT", message)
 
 
+def changed_since(what: str = "container") -> ApiError:
+    """412: what the client has read is no longer what is there."""
+    return ApiError(
+        412,
+        "PRECONDITION_FAILED",
+        f"the {what} was changed since: it is no longer what If-Match names; read it again",
+    )
+
+
 def in_use(what: str, users: tuple[str, ...]) -> ApiError:
     """409 that names the containers which use something (client contract, section 3)."""
     return ApiError(
@@ -138,9 +145,7 @@ def problems_of_file(problems: Iterable[Problem]) -> ApiError:
     first = listed[0]
     where = f"{first.field}: " if first.field else ""
     more = f" (and {len(listed) - 1} more, see details)" if len(listed) > 1 else ""
-    unsupported = all(each.code == "NotSupportedYet" for each in listed)
-    code = "NotSupportedYet" if unsupported else "BAD_REQUEST"
-    return ApiError(400, code, f"{where}{first.message}{more}", listed)
+    return ApiError(400, "BAD_REQUEST", f"{where}{first.message}{more}", listed)
 
 
 def from_kube(error: KubeError) -> ApiError:
@@ -148,6 +153,11 @@ def from_kube(error: KubeError) -> ApiError:
     if isinstance(error, Unavailable):
         return unavailable(
             "the cluster does not answer at present; try again", retry_after=error.retry_after
+        )
+    if isinstance(error, NotFound) and error.details.get("kind") == "namespaces":
+        return unavailable(
+            "the namespace of the organization does not exist yet; try again when the "
+            "Organization is Ready"
         )
     # What the server said may name objects of the platform; it stands in the log.
     return ApiError(500, "INTERNAL_ERROR", "the cluster refused a request of the facade")
@@ -192,6 +202,12 @@ WORDS = {
 }
 
 
+def wrong_method(methods: Iterable[str]) -> ApiError:
+    """405 with the methods that a path knows."""
+    code, message = WORDS[HTTPStatus.METHOD_NOT_ALLOWED]
+    return ApiError(405, code, message, headers=[("allow", ", ".join(sorted(methods)))])
+
+
 def from_framework(error: HTTPException) -> ApiError:
     """Translate an exception of the framework: no such path, no such method, unreadable body."""
     code, message = WORDS.get(HTTPStatus(error.status_code), ("BAD_REQUEST", str(error.detail)))
@@ -214,6 +230,8 @@ def error_response(
     response = Response(
         msgspec.json.encode(body), error.status, headers=headers, media_type="application/json"
     )
+    for name, value in error.headers:
+        response.headers[name] = value
     if error.retry_after is not None:
         response.headers["retry-after"] = str(error.retry_after)
     if error.status == HTTPStatus.UNAUTHORIZED:

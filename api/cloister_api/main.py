@@ -1,5 +1,6 @@
 """The facade as an ASGI application: routes, the gate in front of them, one form of errors."""
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -9,6 +10,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.routing import Match, Route
 
+from cloister_api.adminrates import AdminRates
 from cloister_api.context import running
 from cloister_api.errors import (
     ApiError,
@@ -19,7 +21,9 @@ from cloister_api.errors import (
     request_id_of,
     unavailable,
 )
-from cloister_api.middleware import Gate
+from cloister_api.figures import Figures
+from cloister_api.keycheck.rates import Rate
+from cloister_api.middleware import Ending, Gate
 from cloister_api.principal import Principal
 from cloister_api.routes import (
     billing,
@@ -30,18 +34,18 @@ from cloister_api.routes import (
     domains,
     health,
     keys,
+    reference,
     registry_credentials,
     secrets,
     shim,
     ssh_keys,
-    unbuilt,
     usage_reports,
     webhooks,
 )
 from cloister_api.settings import ApiSettings
 from cloister_clients.kube import KubeError
 
-__all__ = ["create_app"]
+__all__ = ["ROUTERS", "create_app"]
 
 logger = logging.getLogger(__name__)
 
@@ -59,12 +63,18 @@ ROUTERS: tuple[APIRouter, ...] = (
     usage_reports.router,
     billing.router,
     webhooks.router,
-    unbuilt.router,
     health.router,
+    reference.router,
 )
 
 
-def create_app(settings: ApiSettings, on_failure: Callable[[], None]) -> FastAPI:
+def create_app(
+    settings: ApiSettings,
+    on_failure: Callable[[], None],
+    *,
+    figures: Figures | None = None,
+    ending: Ending | None = None,
+) -> FastAPI:
     """Build the application; what it needs is started with its lifespan.
 
     Parameters
@@ -74,7 +84,14 @@ def create_app(settings: ApiSettings, on_failure: Callable[[], None]) -> FastAPI
     on_failure
         Called when the facade can no longer follow the cluster or the ledger; the process is to end
         then, so that it is started anew.
+    figures
+        Where requests are counted; None = nobody reads them.
+    ending
+        Begins when the process is told to end; None = that is not told.
     """
+    figures, ending = figures or Figures(), ending or Ending()
+    limit = settings.admin_keys
+    rates = AdminRates(Rate(limit.rate_per_second, limit.burst) if limit.rate_per_second else None)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -90,6 +107,7 @@ def create_app(settings: ApiSettings, on_failure: Callable[[], None]) -> FastAPI
         redoc_url=None,
         openapi_url=None,
     )
+    app.state.routers = ROUTERS
     for router in ROUTERS:
         app.include_router(router)
 
@@ -100,7 +118,20 @@ def create_app(settings: ApiSettings, on_failure: Callable[[], None]) -> FastAPI
         principal: Principal = await context.authenticate(authorization)
         return principal
 
-    app.add_middleware(Gate, authenticate=authenticate)
+    def take(principal: Principal) -> tuple[tuple[str, str], ...]:
+        replicas = app.state.context.accounts.book.facades
+        return rates.take(principal.key_id, replicas, asyncio.get_running_loop().time())
+
+    figures.follow(lambda: getattr(getattr(app.state, "context", None), "views", None))
+    app.state.ending = ending
+    app.add_middleware(
+        Gate,
+        authenticate=authenticate,
+        take=take,
+        figures=figures,
+        ending=ending,
+        literal=literal_methods(),
+    )
     app.add_exception_handler(ApiError, on_api_error)
     app.add_exception_handler(KubeError, on_kube_error)
     app.add_exception_handler(RequestValidationError, on_invalid)
@@ -134,6 +165,17 @@ async def on_framework(request: Request, error: Exception) -> Response:
     if error.status_code == 405:  # noqa: PLR2004 - the status itself
         headers["allow"] = ", ".join(sorted(allowed_methods(request)))
     return error_response(from_framework(error), request_id_of(request), headers)
+
+
+def literal_methods() -> dict[str, frozenset[str]]:
+    """Answer the methods of every path without a parameter."""
+    methods: dict[str, frozenset[str]] = {}
+    for router in ROUTERS:
+        for route in router.routes:
+            if isinstance(route, Route) and "{" not in route.path:
+                known = methods.get(route.path, frozenset())
+                methods[route.path] = known | (route.methods or frozenset())
+    return methods
 
 
 def allowed_methods(request: Request) -> set[str]:

@@ -1,27 +1,33 @@
 """What every request goes through before a route sees it, in pure ASGI.
 
-Order: request identifier, authentication (client contract: it comes before everything else), size
-of the body (413), media type of the body (415). Refusals are answered here, in the same form as
-everywhere.
+Order: request identifier, authentication (client contract: it comes before everything else), rate
+of the key (429), size of the body (413), media type of the body (415). Refusals are answered here,
+in the same form as everywhere. Whatever the answer is, it is logged and counted.
 """
 
+import asyncio
 import logging
 import re
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from cloister_api.errors import ApiError, error_response
+from cloister_api.errors import ApiError, error_response, wrong_method
+from cloister_api.figures import Figures
 from cloister_api.principal import Principal
+from cloister_api.requestlog import CURRENT, note, route_of
 
-__all__ = ["Gate"]
+__all__ = ["REPORT_PATH", "Ending", "Gate", "needs_key"]
 
 logger = logging.getLogger(__name__)
 
 Authenticate = Callable[[str | None], Awaitable[Principal]]
 """Answers who sends an Authorization header, or raises ApiError."""
+Take = Callable[[Principal], tuple[tuple[str, str], ...]]
+"""Takes one request from the credit of a key, and answers headers, or raises ApiError."""
 
 REQUEST_ID = re.compile(r"^[A-Za-z0-9._-]{1,128}$")
 MAX_BODY = 1024 * 1024
@@ -44,12 +50,50 @@ MEDIA_TYPE = ApiError(
 )
 
 
-class Gate:
-    """The middleware."""
+@dataclass(slots=True)
+class Ending:
+    """Whether the process is about to end."""
 
-    def __init__(self, app: ASGIApp, *, authenticate: Authenticate) -> None:
+    begun: bool = False
+    """Whether it was told to."""
+
+
+class Gate:
+    """The middleware.
+
+    Parameters
+    ----------
+    app
+        What is behind it.
+    authenticate
+        Answers who asks.
+    take
+        Takes a request from the credit of a key.
+    figures
+        Counts answers.
+    ending
+        While it has begun, clients are told to close their connections.
+    literal
+        Methods of every path without a parameter. Such a path is no value of a parameter beside
+        it: another method on it is 405, not the look-up of something that is called so.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        authenticate: Authenticate,
+        take: Take,
+        figures: Figures,
+        ending: Ending,
+        literal: Mapping[str, frozenset[str]],
+    ) -> None:
         self._app = app
         self._authenticate = authenticate
+        self._take = take
+        self._figures = figures
+        self._ending = ending
+        self._literal = literal
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request in, or answer why not."""
@@ -60,21 +104,65 @@ class Gate:
         given = headers.get("x-request-id", "")
         request_id = given if REQUEST_ID.match(given) else str(uuid.uuid4())
         scope.setdefault("state", {})["request_id"] = request_id
+        CURRENT.set(request_id)
+        clock = asyncio.get_running_loop().time
+        status, begun = 0, clock()
+        more: list[tuple[str, str]] = [("x-request-id", request_id)]
 
-        async def send_with_id(message: Message) -> None:
+        async def send_with_more(message: Message) -> None:
+            nonlocal status
             if message["type"] == "http.response.start":
-                MutableHeaders(scope=message)["x-request-id"] = request_id
+                status = message["status"]
+                answered = MutableHeaders(scope=message)
+                for name, value in more:
+                    answered[name] = value
+                if self._ending.begun:
+                    answered["connection"] = "close"
             await send(message)
 
+        with self._figures.running.track_inprogress():
+            try:
+                more += await self._admit(scope, headers)
+                self._refuse_method(scope)
+                receive = await checked_body(headers, receive, bound_of(scope["path"]))
+            except ApiError as error:
+                await error_response(error, request_id)(scope, receive, send_with_more)
+            else:
+                await self._answered(scope, receive, send_with_more, request_id)
+            finally:
+                seconds = clock() - begun
+                self._figures.answered(scope["method"], route_of(scope), status, seconds)
+                note(scope, status, seconds)
+
+    async def _admit(self, scope: Scope, headers: Headers) -> tuple[tuple[str, str], ...]:
+        """Let the holder of a key in, and answer the headers about its rate.
+
+        Raises
+        ------
+        ApiError
+            401 or 403 when the key is none, 429 when it is used too often.
+        """
+        if not needs_key(scope["path"]):
+            return ()
+        principal = await self._authenticate(headers.get("authorization"))
+        scope["state"]["principal"] = principal
         try:
-            if needs_key(scope["path"]):
-                principal = await self._authenticate(headers.get("authorization"))
-                scope["state"]["principal"] = principal
-            receive = await checked_body(headers, receive, bound_of(scope["path"]))
-        except ApiError as error:
-            await error_response(error, request_id)(scope, receive, send_with_id)
-            return
-        await self._answered(scope, receive, send_with_id, request_id)
+            return self._take(principal)
+        except ApiError:
+            self._figures.limited()
+            raise
+
+    def _refuse_method(self, scope: Scope) -> None:
+        """Refuse a method that a path without parameters does not know.
+
+        Raises
+        ------
+        ApiError
+            405 with the methods that it knows.
+        """
+        methods = self._literal.get(scope["path"])
+        if methods is not None and scope["method"] not in methods:
+            raise wrong_method(methods)
 
     async def _answered(self, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
         """Call the application; what it did not expect is logged and answered with 500."""

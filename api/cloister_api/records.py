@@ -90,7 +90,9 @@ def standing(container: Container) -> Standing:
         return Standing(ContainerPhase.DEPLOYING, None)
     if phase not in {ContainerPhase.READY, ContainerPhase.FAILED}:
         return Standing(phase, told_update(status))
-    serves = phase is ContainerPhase.READY
+    # With more than one GPU what serves ends first (client contract, section 1).
+    several = status.resources is not None and status.resources.gpus > 1
+    serves = phase is ContainerPhase.READY and not several
     asked = Update(
         id="",
         tag=container.spec.tag,

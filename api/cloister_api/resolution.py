@@ -5,10 +5,11 @@ parser, those of images from the registries; only "does not answer now" is an er
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from cloister_api.errors import ApiError, bad_request, unavailable
+from cloister_api.errors import ApiError, bad_request, problems_of_file, unavailable
+from cloister_api.services.refusals import denial, refusal, to_wire
 from cloister_api.views import Views
 from cloister_clients.clock import Clock
 from cloister_clients.kube import KubeClient
@@ -23,8 +24,10 @@ from cloister_crds.config import Rules, parse
 from cloister_crds.kinds import Organization
 from cloister_crds.lifecycle.observed import Failed, ReleaseFacts, Tiers
 from cloister_crds.lifecycle.pulls import pull_credentials
+from cloister_crds.lifecycle.validation import Question, file_problems, spec_problems
+from cloister_crds.problems import Problem, Severity
 
-__all__ = ["Found", "PullCredentials", "Resolution", "refusal_of_source"]
+__all__ = ["Found", "PullCredentials", "Resolution", "refusal_of_source", "refuse_denied"]
 
 AT_ONCE = 8
 """Images of one request that are looked up at the same time."""
@@ -141,6 +144,37 @@ class Resolution:
         stored = await self._credentials.of(organization)
         return Found(facts, await self._missing(sorted(images), stored))
 
+    async def approve(self, question: Question) -> Found:
+        """Find the release that a question is about, and refuse what cannot run.
+
+        What is wrong with the request, its release, the file and the images is told at once.
+
+        Parameters
+        ----------
+        question
+            The request and what is known about it, without the release.
+
+        Raises
+        ------
+        ApiError
+            402, 403, 400 or 503.
+        KubeError
+            When the cluster does not answer.
+        """
+        assert question.organization is not None
+        problems = spec_problems(question)
+        refuse_denied(problems)
+        spec = question.spec
+        try:
+            found = await self.find(spec.repo, spec.tag, question.organization)
+        except SourceError as error:
+            raise refusal_of_source(error, problems) from error
+        answered = replace(question, release=found.release, images=found.images)
+        refused = refusal((*problems, *file_problems(answered)), found.images.values())
+        if refused is not None:
+            raise refused
+        return found
+
     async def _missing(
         self, images: list[str], stored: tuple[StoredCredentials, ...]
     ) -> dict[str, Failed]:
@@ -162,8 +196,34 @@ class Resolution:
         return {image: failed for image, failed in results.items() if failed is not None}
 
 
-def refusal_of_source(error: SourceError) -> ApiError:
-    """Translate a source's refusal: 503 when asking later may help, else 400 naming the field."""
+def refuse_denied(problems: Iterable[Problem]) -> None:
+    """Raise why the organization may not ask for this at all.
+
+    Raises
+    ------
+    ApiError
+        402 or 403.
+    """
+    denied = denial(problems)
+    if denied is not None:
+        raise denied
+
+
+def refusal_of_source(error: SourceError, others: Iterable[Problem] = ()) -> ApiError:
+    """Translate a source's refusal: 503 when asking later may help, else 400 naming the field.
+
+    Parameters
+    ----------
+    error
+        What the source said.
+    others
+        What the rules found before it was asked; all of it is told at once.
+    """
+    field = FIELDS.get(error.reason, "tag")
+    wrong = [to_wire(each) for each in others if each.severity is Severity.ERROR]
+    if wrong:
+        missing = () if error.transient else (Problem(field, error.reason, error.message),)
+        return problems_of_file((*wrong, *missing))
     if error.transient:
         return unavailable(error.message, retry_after=getattr(error, "retry_after", None))
-    return bad_request(FIELDS.get(error.reason, "tag"), error.message, code=error.reason)
+    return bad_request(field, error.message, code=error.reason)

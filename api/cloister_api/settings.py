@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from pydantic.alias_generators import to_camel
 
 from cloister_api.certificates.settings import CertificateSettings
+from cloister_api.payments.settings import StripeSettings
 from cloister_clients.registry import RegistrySettings
 from cloister_clients.sources import SourceSettings
 
@@ -74,6 +75,34 @@ class KeyCheckSettings(Section):
     """Checks that a key may make at once over all replicas. Default 100."""
 
 
+class AdminKeySettings(Section):
+    """How often one admin key may be used."""
+
+    rate_per_second: Annotated[float, Field(gt=0, le=1_000_000)] | None = None
+    """Requests per second of one key over all replicas; None = no limit."""
+    burst: Annotated[int, Field(ge=1, le=1_000_000)] = 100
+    """Requests that a key may make at once over all replicas. Default 100."""
+
+
+class MetricsSettings(Section):
+    """Where figures for Prometheus are answered, apart from the API."""
+
+    host: str = "127.0.0.1"
+    """Address to bind. Default 127.0.0.1."""
+    port: Annotated[int, Field(ge=0, le=65_535)] | None = None
+    """Port of /metrics; 0 = a free one, which the log names; None = no figures are answered."""
+
+
+class StopSettings(Section):
+    """How the process ends."""
+
+    drain_seconds: Annotated[float, Field(ge=0, le=300)] = 5.0
+    """Seconds after SIGTERM in which requests are still taken while /readyz answers 503, so that
+    whatever spreads requests sends them elsewhere. Default 5."""
+    request_seconds: Annotated[int, Field(ge=1, le=300)] = 30
+    """Seconds after that in which running requests may end. Default 30."""
+
+
 class WebhookSettings(Section):
     """Who may hasten what the facade would see by itself later."""
 
@@ -89,6 +118,14 @@ class UsageSettings(Section):
     """Days that single events are kept. An event may be reported up to 90 days late, and counts
     once only as long as it is known, so that fewer than 91 are refused. Default 100. Sums by day
     stay for ever."""
+
+
+class UtilizationSettings(Section):
+    """How utilization of containers is collected."""
+
+    every_seconds: Annotated[float, Field(ge=1, le=300)] = 15.0
+    """Seconds between two questions to the kubelet of a node. Default 15; kubelets read their
+    counters every 10 to 15 seconds."""
 
 
 class ApiSettings(Section):
@@ -110,10 +147,24 @@ class ApiSettings(Section):
     """File of the model catalog, a JSON array, followed when it changes; unset = no models."""
     key_check: KeyCheckSettings = Field(default_factory=KeyCheckSettings)
     """How often one regular key may be checked."""
+    admin_keys: AdminKeySettings = Field(default_factory=AdminKeySettings)
+    """How often one admin key may be used."""
+    metrics: MetricsSettings = Field(default_factory=MetricsSettings)
+    """Where figures are answered."""
+    stop: StopSettings = Field(default_factory=StopSettings)
+    """How the process ends."""
     webhooks: WebhookSettings = Field(default_factory=WebhookSettings)
     """Webhooks that are taken."""
     usage: UsageSettings = Field(default_factory=UsageSettings)
     """How long usage is kept."""
+    utilization: UtilizationSettings = Field(default_factory=UtilizationSettings)
+    """How utilization of containers is collected."""
+    stripe: StripeSettings | None = None
+    """The payment processor; unset = none is asked, and an Organization's spec says what it pays
+    for."""
+    metering: bool = False
+    """Whether the run time of containers is metered; the operator needs the same setting, so that
+    Enclaves wait for it. Default false."""
     listen: ListenSettings = Field(default_factory=ListenSettings)
     """Where the facade listens."""
     kubeconfig: Path | None = None
@@ -165,6 +216,7 @@ class ApiSettings(Section):
         webhooks = self.webhooks.model_copy(
             update={"release_secret_file": resolved(directory, self.webhooks.release_secret_file)}
         )
+        stripe = self.stripe and self.stripe.anchored(directory)
         catalog = (directory / self.catalog).absolute() if self.catalog else None
         return self.model_copy(
             update={
@@ -172,6 +224,7 @@ class ApiSettings(Section):
                 "kubeconfig": kubeconfig,
                 "certificates": certificates,
                 "catalog": catalog,
+                "stripe": stripe,
                 "webhooks": webhooks,
             }
         )

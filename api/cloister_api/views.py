@@ -6,6 +6,7 @@ version to wait for in the header X-Consistency-Token.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Generic, TypeVar
 
 from cloister_api.organizations import ID_ANNOTATION
@@ -49,6 +50,13 @@ class HeldContainer:
     """When it last changed in any way, as the server writes times."""
     owners: Mapping[str, frozenset[str]]
     """Wire names of the fields of spec -> managers that set them."""
+    pinned: bool = False
+    """Whether the client named this very version: a write must change no other one."""
+
+    @property
+    def version(self) -> str:
+        """Its resourceVersion, which is the ETag of its record."""
+        return self.container.metadata.resource_version
 
     @property
     def id(self) -> str:
@@ -138,6 +146,30 @@ class HeldEnclave:
     """Every host name that it serves."""
     token_digest: str
     """SHA-256 of its token in hexadecimal; empty = it has none."""
+    node: str
+    """Node that its Pod runs on; empty = none yet."""
+    containers: tuple[str, ...]
+    """Containers of its file."""
+    cpus: int
+    """Processors of the file."""
+    memory_mb: int
+    """Memory of the file in MB."""
+    gpus: int
+    """GPUs that it has."""
+    container: str
+    """Name of its Container."""
+    container_uid: str
+    """uid of its Container."""
+    promoted_at: datetime | None
+    """When it began to serve, in UTC; None = it never did."""
+    demoted_at: datetime | None
+    """When it ceased to serve, in UTC; None = it never did."""
+    deleting: bool
+    """Whether it is being deleted."""
+    finalizers: tuple[str, ...]
+    """What it waits for before it is gone."""
+    version: str
+    """Its resourceVersion."""
 
 
 def hold_enclave(item: dict[str, Any]) -> HeldEnclave:
@@ -158,6 +190,18 @@ def hold_enclave(item: dict[str, Any]) -> HeldEnclave:
         and phase not in {EnclavePhase.FAILED, EnclavePhase.ENDED},
         hostnames=enclave.spec.served_names,
         token_digest=enclave.spec.token_digest,
+        node=enclave.status.node,
+        containers=enclave.spec.summary.containers,
+        cpus=enclave.spec.summary.cpus,
+        memory_mb=enclave.spec.summary.memory_mb,
+        gpus=enclave.spec.summary.gpus,
+        container=enclave.spec.container.name,
+        container_uid=enclave.spec.container.uid,
+        promoted_at=enclave.status.promoted_at,
+        demoted_at=enclave.status.demoted_at,
+        deleting=meta.deletion_timestamp is not None,
+        finalizers=meta.finalizers,
+        version=meta.resource_version,
     )
 
 

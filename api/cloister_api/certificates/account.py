@@ -8,7 +8,7 @@ import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import cast
+from typing import Any, cast
 
 import requests
 from acme import challenges, client, errors, messages
@@ -16,6 +16,7 @@ from cryptography import x509
 from josepy.errors import Error as JoseError
 from josepy.jwa import ES256, ES384
 from josepy.jwk import JWKEC
+from typing_extensions import override
 
 from cloister_api.certificates.authority import Signed, read_key
 from cloister_api.certificates.challenges import Proof
@@ -28,6 +29,8 @@ TIMEOUT = 30
 """Seconds for one request."""
 POLLING = timedelta(seconds=90)
 """How long the authority may take to check a proof, and to sign."""
+NONCES = 3
+"""Requests, each sent twice by the library, that may fail for their nonces before the last."""
 FINAL = frozenset({"badCSR", "badPublicKey", "caa", "rejectedIdentifier", "unsupportedIdentifier"})
 """Words of errors that no repetition mends (RFC 8555, 6.7)."""
 PASSING = frozenset({"badNonce", "orderNotReady", "rateLimited", "serverInternal"})
@@ -60,6 +63,32 @@ class OpenOrder:
     def url(self) -> str:
         """Its address."""
         return str(self.resource.uri)
+
+
+class Network(client.ClientNetwork):
+    """The library's HTTP, patient with nonces that the authority refuses.
+
+    The library repeats a request once. An authority may refuse several nonces in a row, such as
+    after a restart or behind a load balancer (RFC 8555, 6.5), and an order counts for its rate
+    limits however often it is sent.
+    """
+
+    @override
+    def post(self, *args: Any, **kwargs: Any) -> requests.Response:
+        """Send a request, anew while its nonce is refused.
+
+        Raises
+        ------
+        messages.Error
+            When the authority refuses it for another reason, or the nonce for the last time.
+        """
+        for _ in range(NONCES):
+            try:
+                return super().post(*args, **kwargs)
+            except messages.Error as error:
+                if error.code != "badNonce":
+                    raise
+        return super().post(*args, **kwargs)
 
 
 class Account:
@@ -157,7 +186,7 @@ class Account:
         """Answer the client, registered: an account that exists is found by its key."""
         if self._client is not None:
             return self._client
-        net = client.ClientNetwork(
+        net = Network(
             self._key,
             alg=self._algorithm,
             user_agent="cloister",
@@ -214,9 +243,23 @@ class Account:
         except (errors.Error, JoseError, requests.RequestException, ValueError) as error:
             self._client = None
             words = str(error).partition("\n")[0] or type(error).__name__
+            where = f"the authority at {self._settings.directory}"
             raise AcmeError(
-                f"the authority at {self._settings.directory} does not answer as it should: {words}"
+                f"{where} does not answer as it should: {words}", resumes=not forgotten(error)
             ) from error
+
+
+def forgotten(error: Exception) -> bool:
+    """Answer whether an authority does not know an address any more, such as that of an order.
+
+    The library gives the answer itself as the argument of its error where no problem document
+    (RFC 7807) came with it.
+    """
+    answer = error.args[0] if error.args else None
+    return isinstance(answer, requests.Response) and answer.status_code in {
+        requests.codes.not_found,
+        requests.codes.gone,
+    }
 
 
 def pending(order: OpenOrder) -> list[messages.AuthorizationResource]:

@@ -1,6 +1,9 @@
 """``cloister ledger``: care of the ledger itself."""
 
 import asyncio
+import dataclasses
+import json
+from datetime import UTC, datetime
 from pathlib import Path
 
 import click
@@ -9,16 +12,26 @@ from cloister_api.commands.options import config_option, finish, settings_of
 from cloister_api.ledger import rotation
 from cloister_api.ledger.database import migrate, open_ledger, open_to_read, place_of
 from cloister_api.ledger.material import Material, MaterialError
+from cloister_api.organizations import identifier
+from cloister_api.runtime.book import RunTime, RuntimeBook
 from cloister_api.settings import ApiSettings
 from cloister_api.usage.upkeep import check
 from cloister_clients.clock import utc_now
+from cloister_clients.kube import KubeClient, KubeConfig, NotFound
+from cloister_clients.kube.kinds import of
+from cloister_crds.kinds import Organization
 
 __all__ = ["ledger"]
+
+AGENT = "cloister-admin"
+"""Name under which this command asks the API server."""
+DAY = click.DateTime(["%Y-%m-%d"])
+"""A day on the command line."""
 
 
 @click.group()
 def ledger() -> None:
-    """Care of the ledger: check, rotate-key."""
+    """Care of the ledger: check, rotate-key, runtime."""
 
 
 @ledger.command("check")
@@ -50,6 +63,47 @@ async def differences(settings: ApiSettings) -> list[str]:
         return await asyncio.to_thread(check, engine, utc_now())
     finally:
         engine.dispose()
+
+
+@ledger.command("runtime")
+@click.option("--organization", required=True, help="Slug of the organization.")
+@click.option("--since", type=DAY, required=True, help="First day, in UTC.")
+@click.option("--until", type=DAY, required=True, help="Day after the last one, in UTC.")
+@config_option
+def show_runtime(organization: str, since: datetime, until: datetime, config: Path) -> None:
+    """Print how long the containers of an organization served: one JSON object a line."""
+    begin, end = (round(day.replace(tzinfo=UTC).timestamp()) for day in (since, until))
+    for one in finish(runtime(settings_of(config), organization, begin, end)):
+        shown = dataclasses.asdict(one)
+        shown["seconds"] = shown.pop("microseconds") / 1_000_000
+        click.echo(json.dumps(shown))
+
+
+async def runtime(settings: ApiSettings, organization: str, begin: int, end: int) -> list[RunTime]:
+    """Answer how long the containers of an organization served.
+
+    Raises
+    ------
+    ClickException
+        When there is no such organization.
+    KubeError
+        When the cluster refuses or does not answer.
+    LedgerError
+        When the ledger refuses.
+    """
+    kube = KubeConfig.load(settings.kubeconfig, settings.kube_context)
+    async with KubeClient(kube, field_manager=AGENT, user_agent=AGENT) as client:
+        try:
+            found = Organization.read(await client.get(of(Organization), organization))
+        except NotFound as error:
+            raise click.ClickException(f"there is no organization {organization}") from error
+    place = place_of(settings.ledger)
+    await asyncio.to_thread(migrate, place)
+    engine = open_ledger(place)
+    try:
+        return await RuntimeBook(engine).of(identifier(found), begin, end)
+    finally:
+        await engine.dispose()
 
 
 @ledger.command("rotate-key")

@@ -18,6 +18,7 @@ from cloister_crds.kinds.organization import (
     OrganizationSpec,
     Role,
 )
+from cloister_crds.lifecycle.limits import billing_of
 
 __all__ = ["org"]
 
@@ -43,6 +44,11 @@ def org() -> None:
     default=False,
     help="Active token billing or not; API keys need it.",
 )
+@click.option(
+    "--customer",
+    default=None,
+    help="Customer of the payment processor, such as cus_…; its subscriptions win over the flags.",
+)
 @click.option("--host-selection", is_flag=True, help="Containers may name their Host.")
 @kubeconfig_option
 def create(
@@ -53,6 +59,7 @@ def create(
     containers: int,
     subscription: bool,  # noqa: FBT001 - click passes options by keyword
     token_billing: bool,  # noqa: FBT001 - as above
+    customer: str | None,
     host_selection: bool,  # noqa: FBT001 - as above
     kubeconfig: Path | None,
 ) -> None:
@@ -66,7 +73,11 @@ def create(
             members=tuple(people),
             limits=Limits(containers=containers),
             entitlements=Entitlements(host_selection=host_selection),
-            billing=Billing(container_subscription=subscription, token_billing=token_billing),
+            billing=Billing(
+                container_subscription=subscription,
+                token_billing=token_billing,
+                customer_id=customer,
+            ),
         ),
     )
     finish(create_organization(organization, kubeconfig))
@@ -100,7 +111,7 @@ def list_organizations(kubeconfig: Path | None) -> None:
     """List Organizations: name, namespace, members, subscription."""
     for organization in finish(read_organizations(kubeconfig)):
         people = ", ".join(f"{one.user} ({one.role.value})" for one in organization.spec.members)
-        paid = "yes" if organization.spec.billing.container_subscription else "no"
+        paid = "yes" if billing_of(organization).container_subscription else "no"
         click.echo(
             f"{organization.metadata.name}\tnamespace {organization.spec.namespace}\t"
             f"subscription {paid}\t{people or 'no members'}"

@@ -1,30 +1,39 @@
 """``cloister api``: the facade as a process. SIGTERM ends it after the requests it is answering."""
 
+import contextlib
 import logging
+import math
 import signal
 import socket
 import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 
 import click
 import uvicorn
+from prometheus_client import start_http_server
+from typing_extensions import override
 
 from cloister_api.catalog import Catalog, CatalogError
 from cloister_api.certificates.authority import AuthorityError
 from cloister_api.commands.options import config_option, settings_of
 from cloister_api.context import check_issuer, material_of
+from cloister_api.figures import Figures
 from cloister_api.ledger.database import LedgerError, place_of
 from cloister_api.ledger.material import MaterialError
 from cloister_api.main import create_app
+from cloister_api.middleware import Ending
+from cloister_api.payments.settings import PaymentsError, read_secrets
+from cloister_api.requestlog import FORMAT, WithRequestId
 from cloister_api.services.releases import WebhookError
 from cloister_api.settings import ApiSettings
 from cloister_clients.kube import ConfigError, KubeConfig
 
 __all__ = ["api"]
 
-STOP_SECONDS = 30
-"""How long requests may go on after SIGTERM."""
+logger = logging.getLogger(__name__)
 
 
 @click.command()
@@ -32,18 +41,19 @@ STOP_SECONDS = 30
 def api(config: Path) -> None:
     """Serve the REST Admin API."""
     settings = settings_of(config)
-    logging.basicConfig(
-        level=settings.log_level,
-        stream=sys.stderr,
-        format="%(asctime)s %(levelname)s %(name)s %(message)s",
-    )
-    logging.getLogger("httpx").setLevel(logging.WARNING)
+    handler = logging.StreamHandler(sys.stderr)
+    handler.addFilter(WithRequestId())
+    logging.basicConfig(level=settings.log_level, handlers=[handler], format=FORMAT)
+    for library in ("httpx", "stripe"):
+        logging.getLogger(library).setLevel(logging.WARNING)
     try:
         # Told here, in one sentence, rather than as a failed start of the server.
         material_of(settings)
         place_of(settings.ledger)
         Catalog(settings.catalog, settings.service)
         check_issuer(settings)
+        if settings.stripe:
+            read_secrets(settings.stripe)
         KubeConfig.load(settings.kubeconfig, settings.kube_context)
         listener = listen(settings)
     except (
@@ -53,6 +63,7 @@ def api(config: Path) -> None:
         WebhookError,
         ConfigError,
         LedgerError,
+        PaymentsError,
         OSError,
     ) as error:
         raise click.ClickException(str(error)) from error
@@ -72,27 +83,90 @@ def serve(settings: ApiSettings, listener: socket.socket) -> str:
         failures.append("the facade lost what it cannot work without; the lines above say what")
         signal.raise_signal(signal.SIGTERM)
 
-    server = uvicorn.Server(
+    figures, ending = Figures(), Ending()
+    server = Draining(
         uvicorn.Config(
-            create_app(settings, on_failure),
+            create_app(settings, on_failure, figures=figures, ending=ending),
             loop="uvloop",
             http="httptools",
             lifespan="on",
             log_config=None,
             access_log=False,
             server_header=False,
-            timeout_graceful_shutdown=STOP_SECONDS,
-        )
+            timeout_graceful_shutdown=settings.stop.request_seconds,
+        ),
+        ending,
+        settings.stop.drain_seconds,
     )
     # The server sends itself the signal again once it has stopped, which would end the process as
     # a failure; a stop that was asked for is none.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, ignore)
-    with listener:
+    with listener, scraped(settings, figures):
         server.run(sockets=[listener])
     if not server.started:
         failures.append("the facade could not start; the lines above say why")
     return "; ".join(failures)
+
+
+class Draining(uvicorn.Server):
+    """A server that goes on taking requests for a while after SIGTERM, telling that it ends.
+
+    Whatever spreads requests over replicas needs a moment to learn that one ends; requests that it
+    sends meanwhile would be lost. A second signal, and SIGINT, end it without that wait.
+
+    Parameters
+    ----------
+    config
+        uvicorn's.
+    ending
+        What tells the rest of the process.
+    drain_seconds
+        Seconds of the wait.
+    """
+
+    def __init__(self, config: uvicorn.Config, ending: Ending, drain_seconds: float) -> None:
+        super().__init__(config)
+        self._ending = ending
+        self._drain_seconds = drain_seconds
+        self._ends_at = math.inf
+
+    @override
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Begin to end."""
+        if sig != signal.SIGTERM or self._ending.begun or not self.started:
+            super().handle_exit(sig, frame)
+            return
+        self._ending.begun = True
+        self._ends_at = time.monotonic() + self._drain_seconds
+
+    @override
+    async def on_tick(self, counter: int) -> bool:
+        """Tell whether the wait is over; uvicorn asks ten times a second."""
+        return await super().on_tick(counter) or time.monotonic() >= self._ends_at
+
+
+@contextlib.contextmanager
+def scraped(settings: ApiSettings, figures: Figures) -> Iterator[None]:
+    """Answer figures on their own port while the block runs, in a thread.
+
+    Raises
+    ------
+    OSError
+        When the address cannot be bound.
+    """
+    host, port = settings.metrics.host, settings.metrics.port
+    if port is None:
+        yield
+        return
+    server, thread = start_http_server(port, host, figures.registry)
+    logger.info("figures are at http://%s:%d/metrics", host, server.server_port)
+    try:
+        yield
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
 
 
 def ignore(number: int, frame: FrameType | None) -> None:

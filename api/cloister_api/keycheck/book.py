@@ -55,6 +55,8 @@ class KeyBook:
         self._replicas = replicas
         self._whole_rate = rate
         self._rate = rate
+        self.facades = 1
+        """How many facades there are; this one is among them."""
         self._by_index: dict[bytes, HeldKey] = {}
         self._by_id: dict[int, HeldKey] = {}
         self._seen = {"api_keys": -1, "usage": -1}
@@ -178,7 +180,7 @@ class KeyBook:
 
     async def beat(self) -> None:
         """Tell the other replicas that this one runs, and share the rate with them."""
-        count = await self._replicas.beat(self._clock())
+        count = self.facades = max(1, await self._replicas.beat(self._clock()))
         self._rate = None if self._whole_rate is None else self._whole_rate.shared(count)
 
     async def close(self) -> None:

@@ -1,10 +1,28 @@
-"""How often one key may be checked: a bucket of credit for each key, shared out among replicas."""
+"""How often one key may be used: a bucket of credit for each key, shared out among replicas."""
 
 from dataclasses import dataclass
+from typing import Protocol
 
-from cloister_api.keycheck.decision import HeldKey
+__all__ = ["Credit", "Credited", "Rate", "spend"]
 
-__all__ = ["Rate", "spend"]
+
+class Credited(Protocol):
+    """What has credit."""
+
+    credit: float
+    """Uses that may still be made at once; negative = there was none yet."""
+    credited_at: float
+    """Monotonic time that `credit` belongs to."""
+
+
+@dataclass(slots=True)
+class Credit:
+    """Credit of something that is held elsewhere."""
+
+    credit: float = -1.0
+    """Uses that may still be made at once; negative = there was none yet."""
+    credited_at: float = 0.0
+    """Monotonic time that `credit` belongs to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,7 +30,7 @@ class Rate:
     """A rate."""
 
     per_second: float
-    """Checks per second that credit grows by."""
+    """Uses per second that credit grows by."""
     burst: float
     """Most credit that is kept."""
 
@@ -28,8 +46,8 @@ class Rate:
         return Rate(self.per_second / count, max(1.0, self.burst / count))
 
 
-def spend(key: HeldKey, rate: Rate, now: float) -> float:
-    """Take one check from a key's credit.
+def spend(key: Credited, rate: Rate, now: float) -> float:
+    """Take one use from a key's credit.
 
     Parameters
     ----------

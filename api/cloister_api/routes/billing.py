@@ -1,20 +1,18 @@
 """/api/billing (spec, "Billing and usage"; client contract, section 4)."""
 
-from typing import Annotated
+from fastapi import APIRouter, Request, Response
 
-from fastapi import APIRouter, Query, Request, Response
-
-from cloister_api.errors import ApiError, bad_request
+from cloister_api.errors import bad_request
 from cloister_api.organizations import identifier
-from cloister_api.routes.request import answer, context_of, principal_of
+from cloister_api.routes.described import OptionalTime, says
+from cloister_api.routes.request import answer, context_of, principal_of, window_of
+from cloister_api.schemas.account_answers import KeyUsage, TimeSeries, Transactions, Usage
 from cloister_api.schemas.envelope import Body
 from cloister_api.usage.windows import WINDOWS, Window
 
 __all__ = ["router"]
 
 router = APIRouter(prefix="/api/billing", tags=["billing"])
-
-Time = Annotated[str | None, Query()]
 
 
 class OneKey(Body):
@@ -24,7 +22,7 @@ class OneKey(Body):
     """Full value of the key."""
 
 
-def window_of(time: str | None) -> Window | None:
+def optional_window(time: str | None) -> Window | None:
     """Answer the window that is asked for; None = all time.
 
     Raises
@@ -32,27 +30,25 @@ def window_of(time: str | None) -> Window | None:
     ApiError
         400 when there is no such window.
     """
-    if time is None:
-        return None
-    if time not in WINDOWS:
-        raise bad_request("time", f"time is one of {', '.join(WINDOWS)}")
-    return WINDOWS[time]
+    return None if time is None else window_of(time)
 
 
-@router.get("/usage")
-async def aggregated(request: Request, time: Time = None) -> Response:
+@router.get("/usage", responses=says(Usage, 400))
+async def get_usage(request: Request, time: OptionalTime = None) -> Response:
     """Answer what the organization used, by key and model."""
     context, principal = context_of(request), principal_of(request)
     organization = identifier(principal.organization)
-    found = await context.accounts.usage.aggregated(organization, window_of(time), context.clock())
+    found = await context.accounts.usage.aggregated(
+        organization, optional_window(time), context.clock()
+    )
     return answer(found)
 
 
-@router.post("/usage/key")
-async def of_key(request: Request, body: OneKey, time: Time = None) -> Response:
+@router.post("/usage/key", responses=says(KeyUsage, 404))
+async def get_key_usage(request: Request, body: OneKey, time: OptionalTime = None) -> Response:
     """Answer what one key used."""
     context, principal = context_of(request), principal_of(request)
-    window = window_of(time)
+    window = optional_window(time)
     key = await context.accounts.keys.find(principal, body.key)
     organization = identifier(principal.organization)
     return answer(
@@ -60,33 +56,20 @@ async def of_key(request: Request, body: OneKey, time: Time = None) -> Response:
     )
 
 
-@router.get("/time-series")
-async def series(request: Request, time: Time = None) -> Response:
+@router.get("/time-series", responses=says(TimeSeries, 400))
+async def get_time_series(request: Request, time: OptionalTime = None) -> Response:
     """Answer what the organization used over time, by model."""
     context, principal = context_of(request), principal_of(request)
-    window = window_of(time)
-    if window is None:
+    if time is None:
         raise bad_request(
             "time", f"time is missing; name one of {', '.join(WINDOWS)}", code="Missing"
         )
-    organization = identifier(principal.organization)
+    window, organization = window_of(time), identifier(principal.organization)
     return answer(await context.accounts.usage.series(organization, window, context.clock()))
 
 
-@router.get("/transactions")
-async def transactions(request: Request) -> Response:
-    """Answer the transactions of an organization without a payment processor's customer: none.
-
-    Raises
-    ------
-    ApiError
-        501 when it has a customer: reading from a processor is not built yet.
-    """
-    if principal_of(request).organization.spec.billing.customer_id is None:
-        return answer({"transactions": []})
-    raise ApiError(
-        501,
-        "NotSupportedYet",
-        "transactions of an organization with a customerID are read from the payment processor, "
-        "which is not built yet; look them up there",
-    )
+@router.get("/transactions", responses=says(Transactions, 502))
+async def list_transactions(request: Request) -> Response:
+    """Answer the organization's invoices and charges, newest first."""
+    organization = principal_of(request).organization
+    return answer({"transactions": await context_of(request).payments.transactions(organization)})

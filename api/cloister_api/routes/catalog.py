@@ -4,22 +4,26 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
+from cloister_api.routes.described import says
 from cloister_api.routes.request import answer, context_of
+from cloister_api.schemas.account_answers import ModelList
+from cloister_api.schemas.catalog import ModelRecord
 
 __all__ = ["router"]
 
 router = APIRouter(tags=["catalog"])
 
-Filter = Annotated[bool | None, Query()]
+Paid = Annotated[bool | None, Query(description="Only those that cost, or that do not.")]
+Chat = Annotated[bool | None, Query(description="Only those for chats, or the others.")]
 
 
-@router.get("/api/config/models")
-async def list_catalog(request: Request, paid: Filter = None, chat: Filter = None) -> Response:
+@router.get("/api/config/models", responses=says(list[ModelRecord], 400))
+async def list_catalog(request: Request, paid: Paid = None, chat: Chat = None) -> Response:
     """List the records of the catalog."""
     return answer(context_of(request).accounts.catalog.records(paid=paid, chat=chat))
 
 
-@router.get("/v1/models")
+@router.get("/v1/models", responses=says(ModelList))
 async def list_models(request: Request) -> Response:
     """List the models as clients of inference know it."""
     return answer(context_of(request).accounts.catalog.models)

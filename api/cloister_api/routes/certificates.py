@@ -6,7 +6,10 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Request, Response
 
 from cloister_api.errors import request_id_of
+from cloister_api.routes.described import says
 from cloister_api.routes.request import answer, context_of
+from cloister_api.schemas.answers import Certificate
+from cloister_api.schemas.answers import Queued as QueuedAnswer
 from cloister_api.schemas.certificates import CertificateBody
 from cloister_api.services.certificates import Queued
 from cloister_api.views import HeldEnclave
@@ -16,13 +19,21 @@ __all__ = ["router"]
 router = APIRouter(prefix="/api/shim", tags=["enclaves"])
 
 
+class PemResponse(Response):
+    """A certificate."""
+
+    media_type = "application/x-pem-file"
+
+
 def holder(request: Request) -> HeldEnclave:
     """Answer which enclave asks; refused before the fields of the body are looked at."""
     return context_of(request).certificates.holder(request.headers.get("authorization"))
 
 
-@router.post("/cert")
-async def certificate(
+@router.post(
+    "/cert", responses={**says(Certificate, 401, 403, 404, 409), 202: {"model": QueuedAnswer}}
+)
+async def sign_certificate(
     request: Request, body: CertificateBody, enclave: Annotated[HeldEnclave, Depends(holder)]
 ) -> Response:
     """Sign an enclave's request: 200 with the chain, or 202 while the order is queued."""
@@ -34,11 +45,11 @@ async def certificate(
     return answer({"certificate": said.certificate, "not_after": stamp(said.not_after)})
 
 
-@router.get("/ca")
-async def authority(request: Request) -> Response:
+@router.get("/ca", response_class=PemResponse, responses=says(None, 404))
+async def get_authority(request: Request) -> Response:
     """Answer the certificate that clients of enclaves are to trust, where an own one signs."""
     pem = context_of(request).certificates.authority_pem()
-    return Response(pem, media_type="application/x-pem-file")
+    return PemResponse(pem)
 
 
 def stamp(moment: datetime) -> str:

@@ -5,13 +5,28 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 
 from cloister_api.records import record, update_record
+from cloister_api.routes.described import ContainerId, Time, says
+from cloister_api.routes.pages import Cursor, Limit, piece
 from cloister_api.routes.request import (
+    NO_FIELDS,
     TOKEN,
     Act,
     answer,
     context_of,
+    match_of,
     principal_of,
+    retry_key_of,
     token_of,
+    window_of,
+)
+from cloister_api.schemas.answers import (
+    Container,
+    ContainerMetrics,
+    ContainerUpdate,
+    Host,
+    Measurement,
+    NameVerdict,
+    Verdict,
 )
 from cloister_api.schemas.containers import (
     AutoUpdate,
@@ -45,127 +60,153 @@ def record_of(request: Request, held: HeldContainer) -> dict[str, Any]:
 
 def changed_answer(request: Request, changed: Changed) -> Response:
     """Answer the record of a container after a change."""
-    return answer(record_of(request, changed.held), headers={TOKEN: changed.version})
+    headers = {TOKEN: changed.version, "etag": f'"{changed.version}"'}
+    return answer(record_of(request, changed.held), headers=headers)
 
 
-@router.get("")
-async def list_containers(request: Request) -> Response:
+async def to_change(request: Request, container_id: str) -> HeldContainer:
+    """Answer the container that a request is to change, in a version that the client agrees to."""
+    return await context_of(request).reading.get(
+        principal_of(request), container_id, token_of(request), match_of(request)
+    )
+
+
+def order_of(held: HeldContainer) -> tuple[str, ...]:
+    """Answer what orders containers: creation, then uid."""
+    meta = held.container.metadata
+    return (meta.creation_timestamp.isoformat() if meta.creation_timestamp else "", meta.uid)
+
+
+@router.get("", responses=says(list[Container], 400))
+async def list_containers(request: Request, limit: Limit = None, cursor: Cursor = None) -> Response:
     """List the containers of the organization, oldest first."""
     context, principal = context_of(request), principal_of(request)
-    held = await context.reading.all(principal, token_of(request))
+    held, headers = piece(
+        request, await context.reading.all(principal, token_of(request)), order_of, limit, cursor
+    )
     deployments = context.views.deployments_of(principal.namespace)
     parts = [
         (one, principal.organization, deployments.get(one.container.spec.repo)) for one in held
     ]
-    return answer(context.encoder.records(parts))
+    return answer(context.encoder.records(parts), headers=headers)
 
 
-@router.post("", status_code=201)
+@router.post("", status_code=201, responses=says(Container, 402, 404, 409, status=201))
 async def create_container(request: Request, body: Create) -> Response:
     """Create a container; the same request sent again after no answer finds its own work."""
     context, principal = context_of(request), principal_of(request)
-    retry_key = request.headers.get("idempotency-key")
+    retry_key = retry_key_of(request)
     async with Act(request, "container.create", body.name, success=201) as act:
         made = await context.creation.create(principal, body, retry_key)
         act.target = made.held.id
         shown = record_of(request, made.held)
-    headers = {"location": f"/api/containers/{made.held.id}", TOKEN: made.version}
+    headers = {
+        "location": f"/api/containers/{made.held.id}",
+        "etag": f'"{made.version}"',
+        TOKEN: made.version,
+    }
     return answer(shown, 201, headers)
 
 
-@router.get("/hosts")
+@router.get("/hosts", responses=says(list[Host]))
 async def list_hosts(request: Request) -> Response:
     """List the Hosts; clients use it as their log-in check."""
     return answer(context_of(request).validation.hosts())
 
 
-@router.post("/validate")
-async def validate(request: Request, body: Validate) -> Response:
+@router.post("/validate", responses=says(Verdict, 404))
+async def validate_release(request: Request, body: Validate) -> Response:
     """Judge a release without creating anything."""
     return answer(await context_of(request).validation.release(principal_of(request), body))
 
 
-@router.post("/validate-name")
+@router.post("/validate-name", responses=says(NameVerdict, 404))
 async def validate_name(request: Request, body: ValidateName) -> Response:
     """Answer whether a name can be had."""
     return answer(await context_of(request).validation.name(principal_of(request), body))
 
 
-@router.get("/{container_id}")
-async def get_container(request: Request, container_id: str) -> Response:
+@router.get("/{container_id}", responses=says(Container, 400, 404))
+async def get_container(request: Request, container_id: ContainerId) -> Response:
     """Answer one container."""
     held = await context_of(request).reading.get(
         principal_of(request), container_id, token_of(request)
     )
-    return answer(record_of(request, held))
+    return answer(record_of(request, held), headers={"etag": f'"{held.version}"'})
 
 
-@router.delete("/{container_id}", status_code=204)
-async def delete_container(request: Request, container_id: str) -> Response:
+@router.delete("/{container_id}", status_code=204, responses=says(None, 400, 404, 412, status=204))
+async def delete_container(request: Request, container_id: ContainerId) -> Response:
     """Delete a container: gone for readers at once, its name when the teardown ends."""
     context, principal = context_of(request), principal_of(request)
     async with Act(request, "container.delete", container_id, success=204):
-        held = await context.reading.get(principal, container_id, token_of(request))
+        held = await to_change(request, container_id)
         await context.changing.delete(principal, held)
     return Response(status_code=204)
 
 
-@router.post("/{container_id}/relaunch")
+@router.post("/{container_id}/relaunch", responses=says(Container, 402, 404, 409, 412))
 async def relaunch_container(
-    request: Request, container_id: str, body: Changes = NO_CHANGES
+    request: Request, container_id: ContainerId, body: Changes = NO_CHANGES
 ) -> Response:
     """Make a new attempt, with what the body changes."""
     context, principal = context_of(request), principal_of(request)
     async with Act(request, "container.relaunch", container_id):
-        held = await context.reading.get(principal, container_id, token_of(request))
+        held = await to_change(request, container_id)
         changed = await context.changing.relaunch(principal, held, body)
     return changed_answer(request, changed)
 
 
-@router.post("/{container_id}/start")
+@router.post("/{container_id}/start", responses=says(Container, 402, 404, 409, 412))
 async def start_container(
-    request: Request, container_id: str, body: Changes = NO_CHANGES
+    request: Request, container_id: ContainerId, body: Changes = NO_CHANGES
 ) -> Response:
     """Deploy a stopped container again."""
     context, principal = context_of(request), principal_of(request)
     async with Act(request, "container.start", container_id):
-        held = await context.reading.get(principal, container_id, token_of(request))
+        held = await to_change(request, container_id)
         changed = await context.changing.start(principal, held, body)
     return changed_answer(request, changed)
 
 
-@router.post("/{container_id}/stop")
-async def stop_container(request: Request, container_id: str) -> Response:
+@router.post(
+    "/{container_id}/stop", dependencies=NO_FIELDS, responses=says(Container, 404, 409, 412)
+)
+async def stop_container(request: Request, container_id: ContainerId) -> Response:
     """End what runs and keep the container."""
-    context, principal = context_of(request), principal_of(request)
+    context = context_of(request)
     async with Act(request, "container.stop", container_id):
-        held = await context.reading.get(principal, container_id, token_of(request))
+        held = await to_change(request, container_id)
         changed = await context.changing.stop(held)
     return changed_answer(request, changed)
 
 
-@router.post("/{container_id}/auto-update")
-async def follow_releases(request: Request, container_id: str, body: AutoUpdate) -> Response:
+@router.post("/{container_id}/auto-update", responses=says(Container, 404, 409, 412))
+async def follow_releases(
+    request: Request, container_id: ContainerId, body: AutoUpdate
+) -> Response:
     """Switch automatic updates on or off."""
-    context, principal = context_of(request), principal_of(request)
+    context = context_of(request)
     async with Act(request, "container.auto-update", container_id):
-        held = await context.reading.get(principal, container_id, token_of(request))
+        held = await to_change(request, container_id)
         changed = await context.changing.follow(held, wanted=body.auto_update)
     return changed_answer(request, changed)
 
 
-@router.post("/{container_id}/github-connection")
-async def connect_repository(request: Request, container_id: str, body: Connection) -> Response:
+@router.post("/{container_id}/github-connection", responses=says(Container, 404, 409, 412))
+async def connect_repository(
+    request: Request, container_id: ContainerId, body: Connection
+) -> Response:
     """Let the webhooks of the repository act on the container, or not."""
-    context, principal = context_of(request), principal_of(request)
+    context = context_of(request)
     async with Act(request, "container.github-connection", container_id):
-        held = await context.reading.get(principal, container_id, token_of(request))
+        held = await to_change(request, container_id)
         changed = await context.changing.connect(held, wanted=body.wanted)
     return changed_answer(request, changed)
 
 
-@router.get("/{container_id}/update")
-async def get_update(request: Request, container_id: str) -> Response:
+@router.get("/{container_id}/update", responses=says(ContainerUpdate, 400, 404))
+async def get_update(request: Request, container_id: ContainerId) -> Response:
     """Answer the update of a container."""
     held = await context_of(request).reading.get(
         principal_of(request), container_id, token_of(request)
@@ -173,29 +214,47 @@ async def get_update(request: Request, container_id: str) -> Response:
     return answer(update_record(held.container))
 
 
-@router.get("/{container_id}/measurement")
-async def get_measurement(request: Request, container_id: str) -> Response:
+@router.get("/{container_id}/measurement", responses=says(Measurement, 400, 404))
+async def get_measurement(request: Request, container_id: ContainerId) -> Response:
     """Answer what identifies the enclave that serves."""
     context = context_of(request)
     held = await context.reading.get(principal_of(request), container_id, token_of(request))
     return answer(await context.measuring.of(held))
 
 
-@router.post("/{container_id}/update/accept")
-async def accept_update(request: Request, container_id: str) -> Response:
+@router.get("/{container_id}/metrics", responses=says(ContainerMetrics, 400, 404))
+async def get_metrics(request: Request, container_id: ContainerId, time: Time = "24h") -> Response:
+    """Answer the utilization of what serves over time."""
+    context = context_of(request)
+    window = window_of(time)
+    held = await context.reading.get(principal_of(request), container_id, token_of(request))
+    return answer(await context.series.of(held.id, window, context.clock()))
+
+
+@router.post(
+    "/{container_id}/update/accept",
+    dependencies=NO_FIELDS,
+    responses=says(Container, 404, 409, 412),
+)
+async def accept_update(request: Request, container_id: ContainerId) -> Response:
     """Let the staged update take over."""
-    context, principal = context_of(request), principal_of(request)
+    context = context_of(request)
     async with Act(request, "container.update.accept", container_id):
-        held = await context.reading.get(principal, container_id, token_of(request))
+        held = await to_change(request, container_id)
         changed = await context.changing.accept(held)
     return changed_answer(request, changed)
 
 
-@router.post("/{container_id}/update/cancel", status_code=204)
-async def cancel_update(request: Request, container_id: str) -> Response:
+@router.post(
+    "/{container_id}/update/cancel",
+    status_code=204,
+    dependencies=NO_FIELDS,
+    responses=says(None, 404, 409, 412, status=204),
+)
+async def cancel_update(request: Request, container_id: ContainerId) -> Response:
     """Go back to what served before the update."""
-    context, principal = context_of(request), principal_of(request)
+    context = context_of(request)
     async with Act(request, "container.update.cancel", container_id, success=204):
-        held = await context.reading.get(principal, container_id, token_of(request))
+        held = await to_change(request, container_id)
         changed = await context.changing.cancel(held)
     return Response(status_code=204, headers={TOKEN: changed.version})

@@ -2,7 +2,17 @@
 
 from fastapi import APIRouter, Request, Response
 
-from cloister_api.routes.request import Act, answer, context_of, principal_of
+from cloister_api.routes.described import DeploymentId, says
+from cloister_api.routes.pages import Cursor, Limit, piece
+from cloister_api.routes.request import (
+    Act,
+    answer,
+    context_of,
+    match_of,
+    principal_of,
+    recorded_answer,
+)
+from cloister_api.schemas.answers import Deployment, DeploymentResults
 from cloister_api.schemas.resources import DeploymentChange, DeploymentUpdate
 
 __all__ = ["router"]
@@ -10,27 +20,34 @@ __all__ = ["router"]
 router = APIRouter(prefix="/api/deployments", tags=["deployments"])
 
 
-@router.get("")
-async def list_deployments(request: Request) -> Response:
+@router.get("", responses=says(list[Deployment], 400))
+async def list_deployments(
+    request: Request, limit: Limit = None, cursor: Cursor = None
+) -> Response:
     """List the deployments of the organization, by repository."""
-    return answer(context_of(request).related.deployments.all(principal_of(request)))
+    records = context_of(request).related.deployments.all(principal_of(request))
+    shown, headers = piece(request, records, lambda each: (each["repo"],), limit, cursor)
+    return answer(shown, headers=headers)
 
 
-@router.patch("/{deployment_id}")
+@router.patch("/{deployment_id}", responses=says(Deployment, 404, 409, 412))
 async def change_deployment(
-    request: Request, deployment_id: str, body: DeploymentChange
+    request: Request, deployment_id: DeploymentId, body: DeploymentChange
 ) -> Response:
     """Change whether updates wait where a container says nothing."""
     async with Act(request, "deployment.change", deployment_id):
         changed = await context_of(request).related.deployments.change(
-            principal_of(request), deployment_id, default_staging=body.default_staging
+            principal_of(request),
+            deployment_id,
+            default_staging=body.default_staging,
+            match=match_of(request),
         )
-    return answer(changed)
+    return recorded_answer(changed)
 
 
-@router.post("/{deployment_id}/update")
+@router.post("/{deployment_id}/update", responses=says(DeploymentResults, 402, 404))
 async def update_deployment(
-    request: Request, deployment_id: str, body: DeploymentUpdate
+    request: Request, deployment_id: DeploymentId, body: DeploymentUpdate
 ) -> Response:
     """Bring a tag to the containers of a deployment."""
     async with Act(request, "deployment.update", deployment_id):

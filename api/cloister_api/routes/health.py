@@ -2,22 +2,26 @@
 
 from fastapi import APIRouter, Request, Response
 
+from cloister_api.routes.described import says
 from cloister_api.routes.request import answer
+from cloister_api.schemas.answers import Health, Readiness
 
 __all__ = ["router"]
 
 router = APIRouter(tags=["health"])
 
 
-@router.get("/healthz")
-async def alive() -> Response:
+@router.get("/healthz", responses=says(Health))
+async def get_health() -> Response:
     """Answer that the process lives."""
     return answer({"status": "ok"})
 
 
-@router.get("/readyz")
-async def ready(request: Request) -> Response:
-    """Answer whether every copy of the cluster's objects has been filled."""
+@router.get("/readyz", responses={**says(Health), 503: {"model": Readiness}})
+async def get_readiness(request: Request) -> Response:
+    """Answer whether requests may be sent here."""
+    if request.app.state.ending.begun:
+        return answer({"status": "ending"}, 503)
     context = request.app.state.context
     missing = [
         str(reflector.failure or "not listed yet")

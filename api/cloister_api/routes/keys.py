@@ -1,8 +1,13 @@
 """/api/keys (spec, "API keys"; client contract, section 4). No value of a key reaches a log."""
 
-from fastapi import APIRouter, Request, Response
+from typing import Annotated
 
+from fastapi import APIRouter, Path, Request, Response
+
+from cloister_api.routes.described import says
+from cloister_api.routes.pages import Cursor, Limit, piece
 from cloister_api.routes.request import Act, answer, context_of, principal_of
+from cloister_api.schemas.account_answers import ApiKey, Message
 from cloister_api.schemas.keys import CreateKey, UpdateKey
 
 __all__ = ["router"]
@@ -15,14 +20,17 @@ UNKNOWN = "-"
 """Target in the audit trail while it is not known which key is meant."""
 
 
-@router.get("")
-async def list_keys(request: Request) -> Response:
+@router.get("", responses=says(list[ApiKey], 400))
+async def list_keys(request: Request, limit: Limit = None, cursor: Cursor = None) -> Response:
     """List the regular keys of the organization, oldest first."""
     records = await context_of(request).accounts.keys.all(principal_of(request))
-    return answer(records, headers=UNSTORED)
+    shown, headers = piece(
+        request, records, lambda each: (each["created_at"], each["name"]), limit, cursor
+    )
+    return answer(shown, headers={**UNSTORED, **headers})
 
 
-@router.post("", status_code=201)
+@router.post("", status_code=201, responses=says(ApiKey, 402, 409, status=201))
 async def create_key(request: Request, body: CreateKey) -> Response:
     """Create a regular key."""
     context, principal = context_of(request), principal_of(request)
@@ -33,7 +41,7 @@ async def create_key(request: Request, body: CreateKey) -> Response:
     return answer(record, 201, UNSTORED)
 
 
-@router.post("/update")
+@router.post("/update", responses=says(Message, 404, 409))
 async def update_key(request: Request, body: UpdateKey) -> Response:
     """Change name or cap of a key that is named by its full value."""
     context, principal = context_of(request), principal_of(request)
@@ -45,8 +53,10 @@ async def update_key(request: Request, body: UpdateKey) -> Response:
     return answer({"message": "API key updated"})
 
 
-@router.delete("/{key}")
-async def delete_key(request: Request, key: str) -> Response:
+@router.delete("/{key}", responses=says(Message, 404))
+async def delete_key(
+    request: Request, key: Annotated[str, Path(description="Its full value.", min_length=1)]
+) -> Response:
     """Delete the key with a full value."""
     context, principal = context_of(request), principal_of(request)
     async with Act(request, "api_key.delete", UNKNOWN) as act:

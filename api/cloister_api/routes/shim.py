@@ -11,7 +11,10 @@ from starlette.types import Receive, Scope, Send
 
 from cloister_api.errors import ApiError, bad_request, error_response, unavailable
 
-__all__ = ["router"]
+__all__ = ["CHECK_PATH", "Question", "router"]
+
+CHECK_PATH = "/api/shim/validate-key"
+"""Where it is."""
 
 VALID = b'{"valid":true}'
 HEADERS = [
@@ -76,4 +79,4 @@ def read(body: bytes) -> Question:
 
 
 router = APIRouter()
-router.routes.append(Route("/api/shim/validate-key", KeyCheck(), methods=["POST"]))
+router.routes.append(Route(CHECK_PATH, KeyCheck(), methods=["POST"]))

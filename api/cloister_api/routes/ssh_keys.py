@@ -2,7 +2,18 @@
 
 from fastapi import APIRouter, Request, Response
 
-from cloister_api.routes.request import Act, answer, context_of, principal_of
+from cloister_api.routes.described import Named, says
+from cloister_api.routes.pages import Cursor, Limit, piece
+from cloister_api.routes.request import (
+    Act,
+    answer,
+    context_of,
+    match_of,
+    principal_of,
+    recorded_answer,
+    retry_key_of,
+)
+from cloister_api.schemas.answers import SshKey
 from cloister_api.schemas.resources import KeyCreate
 
 __all__ = ["router"]
@@ -10,23 +21,31 @@ __all__ = ["router"]
 router = APIRouter(prefix="/api/ssh-keys", tags=["SSH keys"])
 
 
-@router.get("")
-async def list_keys(request: Request) -> Response:
+@router.get("", responses=says(list[SshKey], 400))
+async def list_ssh_keys(request: Request, limit: Limit = None, cursor: Cursor = None) -> Response:
     """List the SSH keys of the organization."""
-    return answer(context_of(request).related.ssh_keys.all(principal_of(request)))
+    records = context_of(request).related.ssh_keys.all(principal_of(request))
+    shown, headers = piece(request, records, lambda each: (each["name"],), limit, cursor)
+    return answer(shown, headers=headers)
 
 
-@router.post("", status_code=201)
-async def create_key(request: Request, body: KeyCreate) -> Response:
+@router.post("", status_code=201, responses=says(SshKey, 409, status=201))
+async def create_ssh_key(request: Request, body: KeyCreate) -> Response:
     """Register an SSH key."""
-    async with Act(request, "ssh-key.create", body.name, success=201):
-        made = await context_of(request).related.ssh_keys.create(principal_of(request), body)
-    return answer(made, 201, {"location": f"/api/ssh-keys/{body.name}"})
+    retry_key = retry_key_of(request)
+    async with Act(request, "ssh-key.create", body.name, success=201) as act:
+        made = await context_of(request).related.ssh_keys.create(
+            principal_of(request), body, retry_key
+        )
+        act.target = made.record["id"]
+    return recorded_answer(made, 201, {"location": f"/api/ssh-keys/{body.name}"})
 
 
-@router.delete("/{name}", status_code=204)
-async def delete_key(request: Request, name: str) -> Response:
+@router.delete("/{name}", status_code=204, responses=says(None, 404, 409, 412, status=204))
+async def delete_ssh_key(request: Request, name: Named) -> Response:
     """Delete an SSH key that nobody uses."""
     async with Act(request, "ssh-key.delete", name, success=204):
-        await context_of(request).related.ssh_keys.delete(principal_of(request), name)
+        await context_of(request).related.ssh_keys.delete(
+            principal_of(request), name, match_of(request)
+        )
     return Response(status_code=204)

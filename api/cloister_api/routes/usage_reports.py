@@ -3,7 +3,9 @@
 import msgspec
 from fastapi import APIRouter, Request, Response
 
+from cloister_api.routes.described import says
 from cloister_api.routes.request import answer, context_of
+from cloister_api.schemas.account_answers import ReportTaken
 from cloister_api.usage.ingest import PATH
 
 __all__ = ["router"]
@@ -11,8 +13,8 @@ __all__ = ["router"]
 router = APIRouter(tags=["usage"])
 
 
-@router.post(PATH)
-async def take_report(request: Request) -> Response:
+@router.post(PATH, responses=says(ReportTaken, 400, 401))
+async def report_usage(request: Request) -> Response:
     """Take a report; the answer names the events that were not taken."""
     body = await request.body()
     taken = await context_of(request).accounts.ingest.take(request.headers, body)

@@ -55,8 +55,11 @@ SECRET_PATTERN = r"^[A-Za-z0-9_-]+$"  # noqa: S105 - a pattern of names
 """Names of secrets, in either spelling."""
 HOST_PATTERN = r"^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$"
 """Names of Hosts."""
+NUL_PATTERN = r"^[^\u0000]*$"
+"""Texts without the character NUL."""
 _DASHED = "use lowercase letters, digits and hyphens, no hyphen at the ends"
 PATTERN_WORDS = {
+    NUL_PATTERN: "leave the character NUL out",
     NAME_PATTERN: _DASHED,
     REPO_PATTERN: "write owner/name, such as acme/web, without https:// and without .git",
     VARIABLE_NAME: "use letters, digits and underscores, no digit in front",
@@ -68,7 +71,12 @@ PATTERN_WORDS = {
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=64, pattern=NAME_PATTERN)]
 Repo = Annotated[str, StringConstraints(min_length=3, max_length=200, pattern=REPO_PATTERN)]
-Tag = Annotated[str, StringConstraints(min_length=1, max_length=255), AfterValidator(without_nul)]
+Tag = Annotated[
+    str,
+    StringConstraints(min_length=1, max_length=255),
+    AfterValidator(without_nul),
+    Field(json_schema_extra={"pattern": NUL_PATTERN}),
+]
 Variables = Annotated[
     dict[
         Annotated[str, StringConstraints(min_length=1, max_length=256, pattern=VARIABLE_NAME)],

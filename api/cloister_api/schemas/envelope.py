@@ -3,9 +3,12 @@
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, model_validator
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
+from typing_extensions import override
 
-__all__ = ["Body", "Detail"]
+__all__ = ["Body", "Detail", "Nothing"]
 
 LEGACY = frozenset({"group_name", "group_order", "display_order"})
 """Fields that old clients send and nothing reads (client contract, general rules)."""
@@ -26,10 +29,27 @@ class Detail:
 class Body(BaseModel):
     """Base of request bodies: unknown fields are refused, null means left out."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True
+    )
 
     IGNORED: ClassVar[frozenset[str]] = LEGACY
     """Fields that are accepted and ignored."""
+
+    @classmethod
+    @override
+    def __get_pydantic_json_schema__(
+        cls, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        """Describe that null means left out, and the names that are ignored."""
+        described = handler.resolve_ref_schema(handler(schema))
+        properties = described.setdefault("properties", {})
+        for name, field in cls.model_fields.items():
+            if not field.is_required():
+                properties[name] = optional(properties[name])
+        for name in sorted(cls.IGNORED):
+            properties[name] = {"deprecated": True, "description": "Accepted and ignored."}
+        return described
 
     @model_validator(mode="before")
     @classmethod
@@ -42,3 +62,19 @@ class Body(BaseModel):
             for key, value in data.items()
             if value is not None and key not in cls.IGNORED
         }
+
+
+class Nothing(Body):
+    """Body of a POST that takes none: empty, or an object without fields."""
+
+
+def optional(form: dict[str, Any]) -> dict[str, Any]:
+    """Describe a field that may be left out, and null, which is the same."""
+    kept: dict[str, Any] = {key: form.pop(key) for key in ("title", "description") if key in form}
+    default = form.pop("default", None)
+    if default is not None:
+        kept["default"] = default
+    forms = form.get("anyOf", [form])
+    if {"type": "null"} not in forms:
+        forms = [*forms, {"type": "null"}]
+    return {**kept, "anyOf": forms}

@@ -91,7 +91,14 @@ KeyName = Annotated[
     StringConstraints(min_length=1, max_length=128, pattern=KEY_NAME_PATTERN),
     AfterValidator(spaced_within),
 ]
-Cap = Annotated[int, Field(ge=0, le=LARGEST)]
+
+
+def whole(value: Any) -> Any:
+    """Take a number without a fraction for the integer that it is in JSON Schema, such as 1.0."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+Cap = Annotated[int, Field(ge=0, le=LARGEST), BeforeValidator(whole)]
 
 
 class CreateKey(Body):

@@ -2,7 +2,8 @@
 
 from typing import Annotated, Any
 
-from pydantic import Field, StringConstraints
+from pydantic import BeforeValidator, Field, StringConstraints, WithJsonSchema
+from pydantic_core import PydanticCustomError
 
 from cloister_api.schemas.containers import Domain, Id, Repo, Tag
 from cloister_api.schemas.envelope import Body
@@ -62,6 +63,26 @@ class DomainCreate(Body):
     """Host name, in lower case, without protocol, path, wildcard or port."""
 
 
+def text_or_object(given: Any) -> Any:
+    """Refuse what is neither, as one problem of the field.
+
+    Raises
+    ------
+    PydanticCustomError
+        When it is something else.
+    """
+    if not isinstance(given, str | dict):
+        raise PydanticCustomError("key", "must be the JSON of a service account, text or object")
+    return given
+
+
+AccountKey = Annotated[
+    Any,
+    BeforeValidator(text_or_object),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "object"}]}),
+]
+
+
 class RegistryLogin(Body):
     """Body of PUT /api/registry-credentials/:registry."""
 
@@ -69,7 +90,7 @@ class RegistryLogin(Body):
     """User name, for ghcr and dockerhub."""
     token: str | None = Field(default=None, repr=False)
     """Token, for ghcr and dockerhub."""
-    key: str | dict[str, Any] | None = Field(default=None, repr=False)
+    key: AccountKey | None = Field(default=None, repr=False)
     """Key of a service account as JSON, text or object, for gcr."""
 
 

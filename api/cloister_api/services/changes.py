@@ -7,30 +7,28 @@ Which action a state allows is the table of the client contract, section 1.
 import secrets
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-from cloister_api.errors import ApiError, bad_request, conflict, not_found
+from cloister_api.errors import ApiError, bad_request, changed_since, conflict, not_found
 from cloister_api.principal import Principal
 from cloister_api.records import standing
-from cloister_api.resolution import Found, Resolution, refusal_of_source
+from cloister_api.resolution import Found, Resolution
 from cloister_api.schemas.containers import Changes
 from cloister_api.services.claims import Claims
-from cloister_api.services.creation import refuse
 from cloister_api.services.reading import Reading
 from cloister_api.services.specs import changed_keys, changed_spec, restored
 from cloister_api.views import HeldContainer, Views
 from cloister_clients.kube import Conflict, Invalid, KubeClient, NotFound
 from cloister_clients.kube.errors import BadRequest
 from cloister_clients.kube.kinds import of
-from cloister_clients.sources import SourceError
 from cloister_crds.kinds import Container, Enclave
 from cloister_crds.kinds.container import DesiredState
 from cloister_crds.kinds.enclave import EnclavePhase
 from cloister_crds.kinds.hostnameclaim import ClaimHolder
 from cloister_crds.kinds.request import RequestRecord
 from cloister_crds.lifecycle.actions import ApiAction, refusal
-from cloister_crds.lifecycle.validation import Question, file_problems, spec_problems
+from cloister_crds.lifecycle.validation import Question
 from cloister_crds.names import generated_hostname
 
 __all__ = ["Changed", "Changing"]
@@ -130,19 +128,26 @@ class Changing:
 
         Raises
         ------
+        ApiError
+            412 when it is no longer the version that the client named.
         KubeError
             When the cluster refuses or does not answer.
         """
         meta = held.container.metadata
         # Gone already, or another one of that name stands there by now: done as well.
-        with suppress(NotFound, Conflict):
-            await self._client.delete(
-                of(Container),
-                meta.name,
-                principal.namespace,
-                uid=meta.uid,
-                propagation="Background",
-            )
+        with suppress(NotFound):
+            try:
+                await self._client.delete(
+                    of(Container),
+                    meta.name,
+                    principal.namespace,
+                    uid=meta.uid,
+                    resource_version=meta.resource_version if held.pinned else None,
+                    propagation="Background",
+                )
+            except Conflict as error:
+                if held.pinned:
+                    raise changed_since() from error
         await self._reading.gone(meta.uid)
 
     async def accept(self, held: HeldContainer) -> Changed:
@@ -233,13 +238,7 @@ class Changing:
             ssh_keys=self._views.ssh_keys_of(principal.namespace),
             domains=self._views.domains_of(principal.namespace),
         )
-        refuse(spec_problems(question))
-        try:
-            found = await self._resolution.find(spec.repo, spec.tag, principal.organization)
-        except SourceError as error:
-            raise refusal_of_source(error) from error
-        answered = replace(question, release=found.release, images=found.images)
-        refuse(file_problems(answered), found.images.values())
+        found = await self._resolution.approve(question)
         if spec.debug != container.spec.debug:
             await self._claim_other_name(principal, container, debug=spec.debug)
         if spec.custom_domain and spec.custom_domain != container.spec.custom_domain:
@@ -375,7 +374,9 @@ class Changing:
                 item = await self._client.merge_patch(
                     of(Container), meta.name, body, meta.namespace
                 )
-            except Conflict:
+            except Conflict as error:
+                if held.pinned:
+                    raise changed_since() from error
                 continue
             except NotFound as error:
                 raise not_found("container") from error

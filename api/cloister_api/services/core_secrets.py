@@ -1,13 +1,16 @@
 """Core Secrets that the facade makes for values it was given: beside the object that names them.
 
 Values go from the request into a core Secret and nowhere else: no log, event, error or audit row.
-The object that names the value is made first and owns the core Secret, so that one goes with the
-other; a create that was interrupted between the two is completed by its repetition.
+The value is written first, into a core Secret that nobody owns yet; then the object that names it
+is made, which is the moment at which anybody can see it, and never without its value; then the core
+Secret is made to go with it. What an interrupted try leaves is a core Secret that nobody names: the
+operator deletes it (`cloister_operator.values`).
 """
 
-from base64 import b64encode
+from base64 import b64decode, b64encode
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from hmac import compare_digest
 from typing import Any
 
 from cloister_api.errors import conflict
@@ -15,12 +18,24 @@ from cloister_api.views import owners_of
 from cloister_clients.kube import AlreadyExists, Conflict, KubeClient, NotFound
 from cloister_clients.kube.kinds import SECRET
 from cloister_crds.kinds.meta import Resource
-from cloister_crds.names import MANAGED_BY, MANAGED_BY_LABEL
+from cloister_crds.names import MANAGED_BY, MANAGED_BY_LABEL, VALUE_LABEL
 
-__all__ = ["CoreSecrets"]
+__all__ = ["CoreSecrets", "Form"]
 
 OPAQUE = "Opaque"
 """Type of a core Secret without a form of its own."""
+ATTEMPTS = 3
+"""How often a write is decided anew when somebody else writes at the same time."""
+
+
+class Form:
+    """What a core Secret is for, and its type."""
+
+    def __init__(self, purpose: str, kind: str = OPAQUE) -> None:
+        self.purpose = purpose
+        """Value of its label."""
+        self.kind = kind
+        """Its type."""
 
 
 class CoreSecrets:
@@ -30,74 +45,88 @@ class CoreSecrets:
         self._client = client
         self._gitops = frozenset(gitops_managers)
 
-    async def make(
-        self, owner: Resource, name: str, values: Mapping[str, bytes], *, kind: str = OPAQUE
-    ) -> bool:
-        """Create the core Secret of a new object.
+    async def lay(
+        self, namespace: str, name: str, values: Mapping[str, bytes], form: Form
+    ) -> str | None:
+        """Create the core Secret of an object that does not exist yet.
+
+        What an earlier try left under the name is replaced by a new object, so that whoever judged
+        the old one abandoned cannot delete the new one.
 
         Parameters
         ----------
-        owner
-            The object that names it; it goes with it.
+        namespace
+            Namespace of the organization.
         name
             Name of the core Secret.
         values
             Values by key.
-        kind
-            Type of the core Secret.
+        form
+            What it is for.
 
         Returns
         -------
-        bool
-            False when the object has one already: another request was faster.
+        str | None
+            Its uid; None when one stands there that belongs to an object.
 
         Raises
         ------
         ApiError
-            409 when another program's core Secret has the name.
+            409 when another program's core Secret has the name, or others write all the time.
         KubeError
             When the cluster refuses or does not answer.
         """
-        namespace = owner.metadata.namespace
-        body = {
-            "metadata": {
-                "name": name,
-                "labels": {MANAGED_BY_LABEL: MANAGED_BY},
-                "ownerReferences": [owner.owner_reference()],
-            },
-            "type": kind,
-            "data": encoded(values),
-        }
-        for _ in range(2):
+        for _ in range(ATTEMPTS):
             try:
-                await self._client.create(SECRET, body, namespace)
+                made = await self._client.create(SECRET, body_of(name, values, form), namespace)
             except AlreadyExists:
-                if not await self._clear(owner, name):
-                    return False
+                present = await self._present(namespace, name)
+                if present is None:
+                    continue
+                refuse_foreign(present)
+                if owned_by(present["metadata"]):
+                    return None
+                await self._delete(present)
             else:
-                return True
-        return False
+                return str(made["metadata"]["uid"])
+        raise conflict("the value is being changed by others; try again")
 
-    async def _clear(self, owner: Resource, name: str) -> bool:
-        """Take away what an earlier object of the name left; False = it is this object's own."""
-        namespace = owner.metadata.namespace
-        try:
-            present = await self._client.get(SECRET, name, namespace)
-        except NotFound:
-            return True
-        meta = present["metadata"]
-        if owned_by(meta) == owner.metadata.uid:
-            return False
-        if meta.get("labels", {}).get(MANAGED_BY_LABEL) != MANAGED_BY:
-            raise conflict(
-                f"the namespace has a core Secret {name} of another program; ask the administrator"
-            )
+    async def adopt(self, owner: Resource, name: str, uid: str) -> None:
+        """Let a core Secret that was laid go with the object that names it.
+
+        Raises
+        ------
+        KubeError
+            When the cluster refuses or does not answer.
+        """
+        meta = {"uid": uid, "ownerReferences": [owner.owner_reference()]}
+        # Gone or replaced: another write of the same value has been faster.
         with suppress(NotFound, Conflict):
-            await self._client.delete(SECRET, name, namespace, uid=meta["uid"])
-        return True
+            await self._client.merge_patch(
+                SECRET, name, {"metadata": meta}, owner.metadata.namespace
+            )
+
+    async def adopt_equal(self, owner: Resource, name: str, values: Mapping[str, bytes]) -> bool:
+        """Finish what an interrupted try has begun; answer whether it had these very values.
+
+        Raises
+        ------
+        KubeError
+            When the cluster refuses or does not answer.
+        """
+        present = await self._present(owner.metadata.namespace, name)
+        if present is None:
+            return False
+        data = present.get("data") or {}
+        equal = data.keys() == values.keys() and all(
+            compare_digest(b64decode(data[key]), value) for key, value in values.items()
+        )
+        if equal and not owned_by(present["metadata"]):
+            await self.adopt(owner, name, present["metadata"]["uid"])
+        return equal
 
     async def write(
-        self, owner: Resource, name: str, values: Mapping[str, bytes], *, kind: str = OPAQUE
+        self, owner: Resource, name: str, values: Mapping[str, bytes], form: Form
     ) -> None:
         """Write values into the core Secret of an object, which is made where it is missing.
 
@@ -109,11 +138,13 @@ class CoreSecrets:
             When the cluster refuses or does not answer.
         """
         namespace = owner.metadata.namespace
-        for _ in range(3):
-            try:
-                present = await self._client.get(SECRET, name, namespace)
-            except NotFound:
-                if await self.make(owner, name, values, kind=kind):
+        for _ in range(ATTEMPTS):
+            present = await self._present(namespace, name)
+            if present is None:
+                body = body_of(name, values, form)
+                body["metadata"]["ownerReferences"] = [owner.owner_reference()]
+                with suppress(AlreadyExists):
+                    await self._client.create(SECRET, body, namespace)
                     return
                 continue
             for manager in sorted(self._gitops & managers_of(present, values)):
@@ -121,27 +152,87 @@ class CoreSecrets:
                     f"{manager} manages the core Secret {name} that holds this value; make the "
                     "change in its repository"
                 )
-            meta = {"uid": present["metadata"]["uid"]}
+            meta: dict[str, Any] = {"uid": present["metadata"]["uid"]}
+            if VALUE_LABEL in labels_of(present) and not owned_by(present["metadata"]):
+                # Laid by a try that was interrupted before it could be adopted.
+                meta["ownerReferences"] = [owner.owner_reference()]
             patch: dict[str, Any] = {"metadata": meta, "data": encoded(values)}
             with suppress(NotFound, Conflict):
                 await self._client.merge_patch(SECRET, name, patch, namespace)
                 return
         raise conflict("the value is being changed by others; try again")
 
+    async def clear(self, namespace: str, name: str) -> None:
+        """Delete what an object that is gone left under a name.
+
+        Raises
+        ------
+        ApiError
+            409 when another program's core Secret has the name.
+        KubeError
+            When the cluster refuses or does not answer.
+        """
+        present = await self._present(namespace, name)
+        if present is not None:
+            refuse_foreign(present)
+            await self._delete(present)
+
     async def drop(self, owner: Resource, name: str) -> None:
-        """Delete the core Secret of an object that was deleted, where the object owned it.
+        """Delete the core Secret of an object that was deleted, where it was the object's own.
 
         Raises
         ------
         KubeError
             When the cluster refuses or does not answer; the garbage collector then does it.
         """
-        namespace = owner.metadata.namespace
+        present = await self._present(owner.metadata.namespace, name)
+        if present is None:
+            return
+        meta = present["metadata"]
+        holder = owned_by(meta)
+        if holder == owner.metadata.uid or (not holder and VALUE_LABEL in labels_of(present)):
+            await self._delete(present)
+
+    async def _present(self, namespace: str | None, name: str) -> dict[str, Any] | None:
+        try:
+            return await self._client.get(SECRET, name, namespace)
+        except NotFound:
+            return None
+
+    async def _delete(self, present: Mapping[str, Any]) -> None:
+        meta = present["metadata"]
         with suppress(NotFound, Conflict):
-            present = await self._client.get(SECRET, name, namespace)
-            if owned_by(present["metadata"]) == owner.metadata.uid:
-                uid = present["metadata"]["uid"]
-                await self._client.delete(SECRET, name, namespace, uid=uid)
+            await self._client.delete(SECRET, meta["name"], meta["namespace"], uid=meta["uid"])
+
+
+def body_of(name: str, values: Mapping[str, bytes], form: Form) -> dict[str, Any]:
+    """Answer a core Secret as it is sent to the server."""
+    labels = {MANAGED_BY_LABEL: MANAGED_BY, VALUE_LABEL: form.purpose}
+    return {
+        "metadata": {"name": name, "labels": labels},
+        "type": form.kind,
+        "data": encoded(values),
+    }
+
+
+def refuse_foreign(present: Mapping[str, Any]) -> None:
+    """Refuse to touch what another program made.
+
+    Raises
+    ------
+    ApiError
+        409.
+    """
+    if labels_of(present).get(MANAGED_BY_LABEL) != MANAGED_BY:
+        name = present["metadata"]["name"]
+        raise conflict(
+            f"the namespace has a core Secret {name} of another program; ask the administrator"
+        )
+
+
+def labels_of(present: Mapping[str, Any]) -> Mapping[str, str]:
+    """Answer the labels of an object."""
+    return present["metadata"].get("labels") or {}
 
 
 def encoded(values: Mapping[str, bytes]) -> dict[str, str]:

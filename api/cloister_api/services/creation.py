@@ -6,35 +6,31 @@ be known has been checked.
 """
 
 import asyncio
-import hashlib
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-import msgspec
-
 from cloister_api.errors import ApiError, conflict, forbidden, unavailable
-from cloister_api.ledger.audit import AuditTrail
 from cloister_api.principal import Principal
 from cloister_api.records import ASKED_ANNOTATION, asked_resources
-from cloister_api.resolution import Resolution, refusal_of_source
+from cloister_api.resolution import Resolution, refuse_denied
 from cloister_api.schemas.containers import Create
 from cloister_api.services.claims import Claims
 from cloister_api.services.reading import Reading
-from cloister_api.services.refusals import refusal
+from cloister_api.services.repetition import REQUEST_ANNOTATION, Repetitions, request_digest
+from cloister_api.services.replacements import REPLACES_ANNOTATION, Replacements
 from cloister_api.services.specs import spec_of
 from cloister_api.views import HeldContainer, Views
 from cloister_clients.kube import AlreadyExists, Invalid, KubeClient, NotFound
 from cloister_clients.kube.errors import BadRequest
 from cloister_clients.kube.kinds import of
-from cloister_clients.sources import SourceError
 from cloister_crds.kinds import Container, Deployment, Enclave
 from cloister_crds.kinds.container import ContainerSpec
 from cloister_crds.kinds.deployment import DeploymentSpec
 from cloister_crds.kinds.hostnameclaim import ClaimHolder
-from cloister_crds.kinds.meta import GROUP, ObjectMeta
+from cloister_crds.kinds.meta import ObjectMeta
 from cloister_crds.lifecycle.limits import counted, rank
-from cloister_crds.lifecycle.validation import Question, file_problems, spec_problems
+from cloister_crds.lifecycle.validation import Question, spec_problems
 from cloister_crds.names import (
     CONTAINER_LABEL,
     MANAGED_BY,
@@ -47,14 +43,10 @@ from cloister_crds.names import (
     service_name,
 )
 
-__all__ = ["CREATED", "Creation", "Made"]
+__all__ = ["Creation", "Made"]
 
-REQUEST_ANNOTATION = f"{GROUP}/create-request"
-"""Digest of the request that made a Container; a repetition of it finds its own work."""
-YIELD_SECONDS = 1.0
+YIELD_SECONDS = 5.0
 """How long a Container that pushed another one over the limit waits for that one to go."""
-CREATED = "201"
-"""Result in the audit trail of a create that was answered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +70,8 @@ class Creation:
         reading: Reading,
         resolution: Resolution,
         claims: Claims,
-        audit: AuditTrail,
+        repetitions: Repetitions,
+        replacements: Replacements,
         containers_domain: str,
     ) -> None:
         self._client = client
@@ -86,7 +79,9 @@ class Creation:
         self._reading = reading
         self._resolution = resolution
         self._claims = claims
-        self._audit = audit
+        self._repetitions = repetitions
+        self.replacements = replacements
+        """What creates replace, and its end."""
         self._domain = containers_domain
 
     async def create(self, principal: Principal, body: Create, retry_key: str | None) -> Made:
@@ -113,15 +108,16 @@ class Creation:
         KubeError
             When the cluster refuses or does not answer.
         """
-        digest = request_digest(principal, body, retry_key)
+        digest = request_digest(principal, body.model_dump(mode="json"), retry_key)
         namesakes = self._views.containers_of(principal.namespace)
         same_name = [one for one in namesakes if is_named(one, body)]
         earlier = await self._earlier(same_name, digest, retry_key)
         if earlier is not None:
             return earlier
-        question = self._question(principal, body, namesakes)
-        refuse(spec_problems(question))
-        if same_name:
+        replaced = await self.replacements.replaced(principal, body.replace_container_id, namesakes)
+        question = self._question(principal, body, namesakes, replaced)
+        refuse_denied(spec_problems(question))
+        if any(replaced is None or one.id != replaced.id for one in same_name):
             raise name_taken(body)
         taken = {one.container.metadata.name for one in namesakes}
         name = object_name(body.name, debug=body.debug, taken=taken)
@@ -132,13 +128,9 @@ class Creation:
             debug=body.debug,
             containers_domain=self._domain,
         )
-        await self._refuse_taken(hostname, holder)
-        try:
-            found = await self._resolution.find(body.repo, body.tag, principal.organization)
-        except SourceError as error:
-            raise refusal_of_source(error) from error
-        answered = replace(question, release=found.release, images=found.images)
-        refuse(file_problems(answered), found.images.values())
+        before = holder_of(replaced)
+        await self._refuse_taken(hostname, holder, before)
+        found = await self._resolution.approve(question)
         spec = question.spec.model_copy(update={"commit": found.release.commit})
         manifest = manifest_of(
             name,
@@ -147,10 +139,11 @@ class Creation:
             {
                 REQUEST_ANNOTATION: digest,
                 ASKED_ANNOTATION: asked_resources(found.release.config),
+                **replaces_annotation(replaced),
             },
         )
         names = (hostname, body.custom_domain) if body.custom_domain else (hostname,)
-        await self._write(principal, manifest, names, holder, body.repo)
+        await self._write(principal, manifest, names, holder, before, body.repo)
         try:
             item = await self._client.create(of(Container), manifest)
         except AlreadyExists as error:
@@ -165,31 +158,38 @@ class Creation:
         """Find the Container that an unanswered try of the same request has made."""
         for held in same_name:
             meta = held.container.metadata
-            if meta.annotations.get(REQUEST_ANNOTATION) != digest:
-                continue
-            answered = await self._audit.contains(
-                action="container.create", target=held.id, result=CREATED
-            )
-            if retry_key is not None or not answered:
+            if await self._repetitions.made(
+                meta, digest, retry_key, action="container.create", target=held.id
+            ):
                 return Made(held, meta.resource_version)
         return None
 
     def _question(
-        self, principal: Principal, body: Create, others: list[HeldContainer]
+        self,
+        principal: Principal,
+        body: Create,
+        others: list[HeldContainer],
+        replaced: HeldContainer | None,
     ) -> Question:
+        counting = counted(held.container for held in others)
+        old = replaced.container.metadata if replaced is not None else None
         return Question(
             name=body.name,
-            spec=spec_of(body),
+            spec=spec_of(body, replaces=old.name if old is not None else None),
             organization=principal.organization,
             hosts=self._views.host_list(),
             secrets=self._views.secrets_of(principal.namespace),
             ssh_keys=self._views.ssh_keys_of(principal.namespace),
             domains=self._views.domains_of(principal.namespace),
-            rank=len(counted(held.container for held in others)),
+            rank=sum(old is None or one.metadata.uid != old.uid for one in counting),
         )
 
-    async def _refuse_taken(self, hostname: str, holder: ClaimHolder) -> None:
+    async def _refuse_taken(
+        self, hostname: str, holder: ClaimHolder, before: ClaimHolder | None
+    ) -> None:
         """Refuse a host name that another one holds, or that an earlier container still uses.
+
+        One that the container has which is replaced passes over later.
 
         Raises
         ------
@@ -197,7 +197,7 @@ class Creation:
             409.
         """
         present = await self._claims.holder(hostname)
-        if present is not None and present != holder:
+        if present is not None and present not in (holder, before):
             raise conflict(
                 f"the host name {hostname} is taken; choose another name, or try again when the "
                 "container that had it is gone"
@@ -218,6 +218,7 @@ class Creation:
         manifest: dict[str, Any],
         hostnames: tuple[str, ...],
         holder: ClaimHolder,
+        before: ClaimHolder | None,
         repo: str,
     ) -> None:
         """Make the claims and the Deployment, once the server would take the Container.
@@ -241,7 +242,8 @@ class Creation:
                 "try again when the Organization is Ready"
             ) from error
         for hostname in hostnames:
-            await self._claims.claim(hostname, holder)
+            if before is None or await self._claims.holder(hostname) != before:
+                await self._claims.claim(hostname, holder)
         deployment = Deployment(
             metadata=ObjectMeta(
                 name=deployment_name(repo),
@@ -332,17 +334,17 @@ def manifest_of(
     return Container(metadata=meta, spec=spec).manifest()
 
 
-def refuse(problems: Any, images: Any = ()) -> None:
-    """Raise what the rules found.
+def holder_of(replaced: HeldContainer | None) -> ClaimHolder | None:
+    """Answer the holder of the host names that pass over; None = none do."""
+    if replaced is None:
+        return None
+    meta = replaced.container.metadata
+    return ClaimHolder(namespace=meta.namespace or "", name=meta.name)
 
-    Raises
-    ------
-    ApiError
-        When there is an error among the problems.
-    """
-    found = refusal(problems, images)
-    if found is not None:
-        raise found
+
+def replaces_annotation(replaced: HeldContainer | None) -> dict[str, str]:
+    """Answer the annotation by which the container that was replaced is deleted later."""
+    return {} if replaced is None else {REPLACES_ANNOTATION: replaced.container.metadata.uid}
 
 
 def is_named(held: HeldContainer, body: Create) -> bool:
@@ -357,10 +359,3 @@ def name_taken(body: Create) -> ApiError:
         f"the organization has a {'debug ' if body.debug else ''}container named {body.name}; "
         "choose another name or delete it first"
     )
-
-
-def request_digest(principal: Principal, body: Create, retry_key: str | None) -> str:
-    """Answer what a repetition of the same request has in common with it, and no other has."""
-    content = msgspec.json.encode(body.model_dump(mode="json"), order="deterministic")
-    text = "\n".join((principal.key_id, retry_key or "")).encode()
-    return hashlib.sha256(text + b"\n" + content).hexdigest()

@@ -18,13 +18,14 @@ from cloister_api.resource_records import deployment_record, identifier
 from cloister_api.schemas.containers import Changes
 from cloister_api.schemas.resources import DeploymentUpdate
 from cloister_api.services.changes import Changing
+from cloister_api.services.versions import Recorded, agreed, patch_agreed, precondition
 from cloister_api.views import Held, HeldContainer, Views
-from cloister_clients.kube import KubeClient, KubeError, NotFound
-from cloister_clients.kube.kinds import of
+from cloister_clients.kube import KubeClient, KubeError
 from cloister_clients.sources import SourceError
 from cloister_crds.kinds import Deployment
 from cloister_crds.kinds.container import ContainerPhase
 from cloister_crds.lifecycle.limits import billing_of
+from cloister_crds.names import MANAGED_BY, MANAGED_BY_LABEL
 
 __all__ = ["Deployments"]
 
@@ -55,18 +56,44 @@ class Deployments:
 
     def all(self, principal: Principal) -> list[dict[str, Any]]:
         """Answer the records of all deployments, by repository."""
-        held = self._views.held_deployments(principal.namespace)
+        held = self._shown(principal)
         return [self._record(principal, held[repo]) for repo in sorted(held)]
 
+    def _shown(self, principal: Principal) -> dict[str, Held[Deployment]]:
+        """Answer the deployments that the API shows.
+
+        One that Cloister made comes and goes with the containers of its repository: while it has
+        none, a create is under way or was interrupted, or the operator is about to delete it.
+        """
+        used = {one.container.spec.repo for one in self._views.containers_of(principal.namespace)}
+        held = self._views.held_deployments(principal.namespace)
+        return {
+            repo: one
+            for repo, one in held.items()
+            if repo in used or one.value.metadata.labels.get(MANAGED_BY_LABEL) != MANAGED_BY
+        }
+
     async def change(
-        self, principal: Principal, given: str, *, default_staging: bool
-    ) -> dict[str, Any]:
+        self, principal: Principal, given: str, *, default_staging: bool, match: str | None
+    ) -> Recorded:
         """Change the default of staging.
+
+        Parameters
+        ----------
+        principal
+            Who asks.
+        given
+            Identifier of the deployment.
+        default_staging
+            Whether updates wait where a container says nothing.
+        match
+            Header If-Match; None = any version.
 
         Raises
         ------
         ApiError
-            404 when there is none; 409 when a GitOps manager owns it.
+            404 when there is none; 409 when a GitOps manager owns it; 412 when it has another
+            version.
         KubeError
             When the cluster refuses or does not answer.
         """
@@ -76,17 +103,15 @@ class Deployments:
                 f"{manager} manages defaultStaging of this deployment; make the change in its "
                 "repository"
             )
-        meta = held.value.metadata
-        patch = {"metadata": {"uid": meta.uid}, "spec": {"defaultStaging": default_staging}}
-        try:
-            item = await self._client.merge_patch(
-                of(Deployment), meta.name, patch, principal.namespace
-            )
-        except NotFound as error:
-            raise not_found("deployment") from error
+        present = await agreed(self._client, held.value, match, "deployment")
+        patch = {
+            "metadata": precondition(present, match),
+            "spec": {"defaultStaging": default_staging},
+        }
+        item = await patch_agreed(self._client, present, patch, match, "deployment")
         version = item["metadata"]["resourceVersion"]
         await self._views.deployments.reached(version, within=self._write_wait)
-        return self._record(principal, self._with_id(principal, given))
+        return Recorded(self._record(principal, self._with_id(principal, given)), version)
 
     async def update(
         self, principal: Principal, given: str, body: DeploymentUpdate
@@ -120,8 +145,18 @@ class Deployments:
             raise refusal_of_source(error) from error
         staging = held.value.spec.default_staging if body.staging is None else body.staging
         changes = Changes(tag=body.tag, staging=staging)
-        results = (self._update_one(principal, held.value, one, changes) for one in targets)
-        return list(await asyncio.gather(*results))
+        tries = (self._tried(principal, held.value, one, changes) for one in targets)
+        results = list(await asyncio.gather(*tries))
+        refused = [each for each in results if isinstance(each, KubeError)]
+        if refused and all(isinstance(each, KubeError) or "error" in each for each in results):
+            # Nothing is known to be done, so that the whole may be tried again.
+            raise refused[0]
+        return [
+            {**target_of(one), "status": "failed", "error": from_kube(each).message}
+            if isinstance(each, KubeError)
+            else each
+            for one, each in zip(targets, results, strict=True)
+        ]
 
     def _targets(
         self, principal: Principal, deployment: Deployment, wanted: list[str] | None
@@ -153,12 +188,27 @@ class Deployments:
             )
         return [one for one in own if one.id in set(wanted)]
 
+    async def _tried(
+        self, principal: Principal, deployment: Deployment, held: HeldContainer, changes: Changes
+    ) -> dict[str, Any] | KubeError:
+        """Update one container, and answer what the cluster refused instead of raising it."""
+        try:
+            return await self._update_one(principal, deployment, held, changes)
+        except KubeError as error:
+            return error
+
     async def _update_one(
         self, principal: Principal, deployment: Deployment, held: HeldContainer, changes: Changes
     ) -> dict[str, Any]:
-        """Update one container, or say why not."""
+        """Update one container, or say why not.
+
+        Raises
+        ------
+        KubeError
+            When the cluster refuses or does not answer.
+        """
         where = standing(held.container)
-        result: dict[str, Any] = {"container_id": held.id, "name": held.container.display_name}
+        result = target_of(held)
         if where.updating:
             return {**result, "status": "skipped", "error": "update already in progress"}
         if where.phase not in _SETTLED:
@@ -167,8 +217,6 @@ class Deployments:
             changed = await self._changing.relaunch(principal, held, changes)
         except ApiError as error:
             return {**result, "status": "failed", "error": error.message}
-        except KubeError as error:
-            return {**result, "status": "failed", "error": from_kube(error).message}
         shown = record(
             changed.held, principal.organization, deployment, containers_domain=self._domain
         )
@@ -182,7 +230,7 @@ class Deployments:
         ApiError
             404 when the organization has none.
         """
-        for held in self._views.held_deployments(principal.namespace).values():
+        for held in self._shown(principal).values():
             if identifier(held.value.metadata) == given:
                 return held
         raise not_found("deployment")
@@ -190,3 +238,8 @@ class Deployments:
     def _record(self, principal: Principal, held: Held[Deployment]) -> dict[str, Any]:
         containers = self._views.containers_of(principal.namespace)
         return deployment_record(held, (one.container for one in containers))
+
+
+def target_of(held: HeldContainer) -> dict[str, Any]:
+    """Answer how a result of an update names its container."""
+    return {"container_id": held.id, "name": held.container.display_name}

@@ -6,12 +6,20 @@ from pydantic import ValidationError
 
 from cloister_api.errors import ApiError, bad_request, conflict, in_use, not_found
 from cloister_api.principal import Principal
-from cloister_api.resource_records import domain_record
+from cloister_api.resource_records import domain_record, identifier
 from cloister_api.schemas.resources import DomainCreate
 from cloister_api.services.reading import Reading
+from cloister_api.services.repetition import REQUEST_ANNOTATION, Repetitions, request_digest
+from cloister_api.services.versions import (
+    Recorded,
+    agreed,
+    delete_agreed,
+    patch_agreed,
+    precondition,
+)
 from cloister_api.views import Views
 from cloister_clients.clock import Clock
-from cloister_clients.kube import AlreadyExists, Invalid, KubeClient
+from cloister_clients.kube import AlreadyExists, Invalid, KubeClient, NotFound
 from cloister_clients.kube.kinds import of
 from cloister_crds.kinds import Domain
 from cloister_crds.kinds.domain import DomainSpec
@@ -30,6 +38,7 @@ class Domains:
         client: KubeClient,
         views: Views,
         reading: Reading,
+        repetitions: Repetitions,
         clock: Clock,
         write_wait: float,
         look_wait: float,
@@ -37,6 +46,7 @@ class Domains:
         self._client = client
         self._views = views
         self._reading = reading
+        self._repetitions = repetitions
         self._clock = clock
         self._write_wait = write_wait
         self._look_wait = look_wait
@@ -51,8 +61,19 @@ class Domains:
         ordered = sorted(present, key=lambda each: each.spec.domain)
         return [self._record(principal, each) for each in ordered]
 
-    async def create(self, principal: Principal, body: DomainCreate) -> dict[str, Any]:
+    async def create(
+        self, principal: Principal, body: DomainCreate, retry_key: str | None
+    ) -> Recorded:
         """Register a domain and answer the records that its owner has to create.
+
+        Parameters
+        ----------
+        principal
+            Who asks.
+        body
+            What is asked for.
+        retry_key
+            Idempotency-Key of the client; None = none was sent.
 
         Raises
         ------
@@ -73,68 +94,124 @@ class Domains:
         if not any(host.endswith(f".{each}") for each in suffixes):
             allowed = ", ".join(f"*.{each}" for each in suffixes)
             raise bad_request("domain", f"domain: {host} is not below one of: {allowed}")
-        if domain_named(host, self._views.domains_of(principal.namespace)) is not None:
-            raise conflict(f"domain: the organization has {host} already")
+        digest = request_digest(principal, body.model_dump(), retry_key)
+        there = self._find(principal, host)
+        # One of the usual name is the server's to tell: the copy may show what was just deleted.
+        if there is not None and there.metadata.name != host:
+            return await self._earlier(principal, there, digest, retry_key)
         try:
             spec = DomainSpec(domain=host)
         except ValidationError as error:
             problem = str(error.errors(include_url=False, include_input=False)[0]["msg"])
             raise bad_request("domain", f"domain: {problem}") from error
-        meta = ObjectMeta(name=host, namespace=principal.namespace)
+        meta = ObjectMeta(
+            name=host, namespace=principal.namespace, annotations={REQUEST_ANNOTATION: digest}
+        )
         try:
             item = await self._client.create(
                 of(Domain), Domain(metadata=meta, spec=spec).manifest()
             )
         except AlreadyExists as error:
-            raise conflict(f"domain: the organization has {host} already") from error
+            found = await self._live(principal, host)
+            if found is None:
+                raise already_there(host) from error
+            return await self._earlier(principal, found, digest, retry_key)
         except Invalid as error:
             raise bad_request("domain", error.message) from error
+        return await self._told(principal, Domain.read(item))
+
+    async def _told(self, principal: Principal, made: Domain) -> Recorded:
+        """Wait until the operator has told the records of a domain, and answer it."""
+        host = made.spec.domain
         await self._views.domains.until(
             lambda: self._records_are_known(principal, host), within=self._look_wait
         )
-        return self._record(principal, self._find(principal, host) or Domain.read(item))
+        return self._recorded(principal, self._find(principal, host) or made)
 
-    async def verify(self, principal: Principal, host: str) -> dict[str, Any]:
-        """Have DNS looked at now, and answer what was seen.
+    async def _earlier(
+        self, principal: Principal, present: Domain, digest: str, retry_key: str | None
+    ) -> Recorded:
+        """Answer what an earlier try of the same create made.
 
         Raises
         ------
         ApiError
-            404 when the organization has no such domain.
+            409 when it is another one's.
+        """
+        meta = present.metadata
+        if meta.deletion_timestamp is None and await self._repetitions.made(
+            meta, digest, retry_key, action="domain.create", target=identifier(meta)
+        ):
+            return await self._told(principal, present)
+        raise already_there(present.spec.domain)
+
+    async def _live(self, principal: Principal, host: str) -> Domain | None:
+        try:
+            return Domain.read(await self._client.get(of(Domain), host, principal.namespace))
+        except NotFound:
+            return None
+
+    async def verify(self, principal: Principal, host: str, match: str | None) -> Recorded:
+        """Have DNS looked at now, and answer what was seen.
+
+        Parameters
+        ----------
+        principal
+            Who asks.
+        host
+            Which domain.
+        match
+            Header If-Match; None = any version.
+
+        Raises
+        ------
+        ApiError
+            404 when the organization has no such domain, 412 when it has another version.
         KubeError
             When the cluster refuses or does not answer.
         """
-        domain = self._present(principal, host)
+        domain = await agreed(self._client, self._present(principal, host), match, "domain")
         stamp = self._clock().isoformat()
-        patch = {"metadata": {"annotations": {REQUESTED_AT_ANNOTATION: stamp}}}
-        await self._client.merge_patch(of(Domain), domain.metadata.name, patch, principal.namespace)
+        asked = {"annotations": {REQUESTED_AT_ANNOTATION: stamp}}
+        patch = {"metadata": {**precondition(domain, match), **asked}}
+        await patch_agreed(self._client, domain, patch, match, "domain")
 
         def is_answered() -> bool:
             found = self._find(principal, host)
             return found is None or found.status.last_handled_request == stamp
 
         await self._views.domains.until(is_answered, within=self._look_wait)
-        return self._record(principal, self._present(principal, host))
+        return self._recorded(principal, self._present(principal, host))
 
-    async def delete(self, principal: Principal, host: str) -> None:
+    async def delete(self, principal: Principal, host: str, match: str | None) -> None:
         """Delete a domain that no container uses.
+
+        Parameters
+        ----------
+        principal
+            Who asks.
+        host
+            Which domain.
+        match
+            Header If-Match; None = any version.
 
         Raises
         ------
         ApiError
-            404 when there is none; 409 that names the containers which use it.
+            404 when there is none; 409 that names the containers which use it; 412 when it has
+            another version.
         KubeError
             When the cluster refuses or does not answer.
         """
-        domain = self._present(principal, host)
+        domain = await agreed(self._client, self._present(principal, host), match, "domain")
         held = await self._reading.list_now(principal.namespace)
         users = used_by(host, (one.container for one in held))
         if users:
             raise in_use(f"Domain {host}", users)
-        meta = domain.metadata
-        await self._client.delete(of(Domain), meta.name, principal.namespace, uid=meta.uid)
+        uid = domain.metadata.uid
+        await delete_agreed(self._client, domain, match, "domain")
         await self._views.domains.until(
-            lambda: self._views.domains.by_uid(meta.uid) is None, within=self._write_wait
+            lambda: self._views.domains.by_uid(uid) is None, within=self._write_wait
         )
 
     def _find(self, principal: Principal, host: str) -> Domain | None:
@@ -157,7 +234,15 @@ class Domains:
         found = self._find(principal, host)
         return found is not None and found.status.records is not None
 
+    def _recorded(self, principal: Principal, domain: Domain) -> Recorded:
+        return Recorded(self._record(principal, domain), domain.metadata.resource_version)
+
     def _record(self, principal: Principal, domain: Domain) -> dict[str, Any]:
         held = self._views.containers_of(principal.namespace)
         users = used_by(domain.spec.domain, (one.container for one in held))
         return domain_record(domain, users)
+
+
+def already_there(host: str) -> ApiError:
+    """409: the domain is registered."""
+    return conflict(f"domain: the organization has {host} already")

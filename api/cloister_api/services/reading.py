@@ -5,11 +5,13 @@ An identifier of another organization answers as a random one does (client contr
 
 import logging
 import re
+from dataclasses import replace
 
 from pydantic import ValidationError
 
-from cloister_api.errors import ApiError, not_found
+from cloister_api.errors import ApiError, changed_since, not_found
 from cloister_api.principal import Principal
+from cloister_api.services.versions import has_version
 from cloister_api.views import HeldContainer, Views, hold
 from cloister_clients.kube import KubeClient
 from cloister_clients.kube.events import Object
@@ -63,7 +65,9 @@ class Reading:
         page = await self._client.list(of(Container), namespace)
         return [held for held in map(readable, page.items) if held is not None and not held.going]
 
-    async def get(self, principal: Principal, given: str, token: str | None) -> HeldContainer:
+    async def get(
+        self, principal: Principal, given: str, token: str | None, match: str | None = None
+    ) -> HeldContainer:
         """Answer one container of the organization.
 
         Parameters
@@ -74,11 +78,14 @@ class Reading:
             Its identifier; whatever stood in the path.
         token
             Version that must be seen; None = whatever the copy has.
+        match
+            Header If-Match: versions that it may have; None = any.
 
         Raises
         ------
         ApiError
-            404 when there is none, or it is of another organization.
+            404 when there is none, or it is of another organization; 412 when it has none of the
+            versions.
         KubeError
             When the copy lacks it and the cluster does not answer.
         """
@@ -89,10 +96,13 @@ class Reading:
             if held is not None:
                 if held.going:
                     raise not_found("container")
-                return held
+                if has_version(held.version, match):
+                    return replace(held, pinned=match is not None)
         for held in await self.list_now(principal.namespace):
             if held.id == given:
-                return held
+                if has_version(held.version, match):
+                    return replace(held, pinned=match is not None)
+                raise changed_since()
         raise not_found("container")
 
     async def now(self, namespace: str, name: str) -> HeldContainer:

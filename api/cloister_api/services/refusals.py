@@ -7,7 +7,7 @@ from cloister_api.errors import ApiError, forbidden, payment_required, problems_
 from cloister_crds.lifecycle.observed import Failed
 from cloister_crds.problems import Problem, Severity
 
-__all__ = ["refusal", "to_wire"]
+__all__ = ["denial", "refusal", "to_wire"]
 
 WIRE = {
     "spec.host": "host_name",
@@ -48,6 +48,28 @@ def to_wire(problem: Problem) -> Problem:
     return problem
 
 
+def denial(problems: Iterable[Problem]) -> ApiError | None:
+    """Answer why an organization may not do at all what it asks for; None = it may.
+
+    Parameters
+    ----------
+    problems
+        What the rules found, warnings included.
+
+    Returns
+    -------
+    ApiError or None
+        402 before 403 (client contract: a missing entitlement is 403).
+    """
+    errors = [to_wire(each) for each in problems if each.severity is Severity.ERROR]
+    if any(each.code == "SubscriptionRequired" for each in errors):
+        return payment_required()
+    for each in errors:
+        if each.code in {"EntitlementRequired", "LimitReached"}:
+            return forbidden(each.message)
+    return None
+
+
 def refusal(problems: Iterable[Problem], images: Iterable[Failed] = ()) -> ApiError | None:
     """Answer why a request is refused; None = it is not.
 
@@ -61,18 +83,17 @@ def refusal(problems: Iterable[Problem], images: Iterable[Failed] = ()) -> ApiEr
     Returns
     -------
     ApiError or None
-        402 before 403 before 400 (client contract: a missing entitlement is 403); an image whose
-        registry does not answer now is 503, unless something else is wrong as well.
+        A denial before 400; an image whose registry does not answer now is 503, unless something
+        else is wrong as well.
     """
+    problems = tuple(problems)
+    denied = denial(problems)
+    if denied is not None:
+        return denied
     errors = [to_wire(each) for each in problems if each.severity is Severity.ERROR]
     if not errors:
         return None
     codes = {each.code for each in errors}
-    if "SubscriptionRequired" in codes:
-        return payment_required()
-    for each in errors:
-        if each.code in {"EntitlementRequired", "LimitReached"}:
-            return forbidden(each.message)
     passing = {each.reason for each in images if each.transient}
     if codes <= passing:
         return unavailable(f"{errors[0].field}: {errors[0].message}")

@@ -2,11 +2,20 @@
 
 from typing import Any
 
-from cloister_api.errors import bad_request, forbidden, not_found
+from cloister_api.errors import ApiError, changed_since, conflict, forbidden, not_found
 from cloister_api.principal import Principal
 from cloister_api.resource_records import VALUE_ANNOTATION, registry_record
+from cloister_api.schemas.envelope import Detail
 from cloister_api.schemas.resources import RegistryLogin
-from cloister_api.services.core_secrets import CoreSecrets
+from cloister_api.services.core_secrets import CoreSecrets, Form
+from cloister_api.services.versions import (
+    Recorded,
+    agreed,
+    claim_version,
+    delete_agreed,
+    has_version,
+    patch_agreed,
+)
 from cloister_api.views import Views
 from cloister_clients.clock import Clock
 from cloister_clients.kube import AlreadyExists, KubeClient, NotFound
@@ -27,7 +36,11 @@ __all__ = ["RegistryCredentials"]
 
 CONFIG_KEY = ".dockerconfigjson"
 """Key in a core Secret of the type below (Kubernetes, "Docker config Secrets")."""
-CONFIG_TYPE = "kubernetes.io/dockerconfigjson"
+FORM = Form("registry", "kubernetes.io/dockerconfigjson")
+"""What such a core Secret is."""
+ATTEMPTS = 3
+"""How often a put is decided anew when others write at the same time."""
+WHAT = "registry credentials"
 
 
 class RegistryCredentials:
@@ -62,14 +75,27 @@ class RegistryCredentials:
             for registry in RegistryName
         }
 
-    async def put(self, principal: Principal, name: str, body: RegistryLogin) -> dict[str, Any]:
+    async def put(
+        self, principal: Principal, name: str, body: RegistryLogin, match: str | None
+    ) -> Recorded:
         """Create credentials, or replace those that are there.
+
+        Parameters
+        ----------
+        principal
+            Who asks.
+        name
+            Which registry.
+        body
+            The credentials.
+        match
+            Header If-Match; None = any version, or none.
 
         Raises
         ------
         ApiError
             403 without the entitlement, 404 for another registry, 400 for what are no credentials,
-            409 when a GitOps manager owns them.
+            409 when a GitOps manager owns them, 412 when they have another version.
         KubeError
             When the cluster refuses or does not answer.
         """
@@ -79,64 +105,119 @@ class RegistryCredentials:
             given = body.model_dump(exclude_none=True)
             credentials = credentials_from(PrivateRegistry(registry.value), given)
         except CredentialsInvalid as error:
-            field = str(error).split(" ", 1)[0]
-            raise bad_request(
-                field if field in {"username", "token", "key"} else "", str(error)
-            ) from error
-        present = await self._made(principal, registry)
-        values = {CONFIG_KEY: docker_config([credentials])}
-        secret = present.spec.secret_ref.name
-        await self._core.write(present, secret, values, kind=CONFIG_TYPE)
-        now = self._clock().isoformat(timespec="seconds").replace("+00:00", "Z")
-        patch = {"metadata": {"uid": present.metadata.uid, "annotations": {VALUE_ANNOTATION: now}}}
-        item = await self._client.merge_patch(
-            of(RegistryCredential), registry.value, patch, principal.namespace
+            details = [Detail(field, "Invalid", text) for field, text in error.problems]
+            raise ApiError(400, "BAD_REQUEST", str(error), details) from error
+        item = await self._put(
+            principal, registry, {CONFIG_KEY: docker_config([credentials])}, match
         )
-        await self._views.registry_credentials.reached(
-            item["metadata"]["resourceVersion"], within=self._write_wait
-        )
+        version = item["metadata"]["resourceVersion"]
+        await self._views.registry_credentials.reached(version, within=self._write_wait)
         record = registry_record(RegistryCredential.read(item))
-        return {**record, "username": credentials.username, "expired": False}
+        return Recorded({**record, "username": credentials.username, "expired": False}, version)
 
-    async def _made(self, principal: Principal, registry: RegistryName) -> RegistryCredential:
-        """Answer the object of a registry, which is made where it is missing."""
-        secret = registry_secret_name(registry.value)
+    async def _put(
+        self,
+        principal: Principal,
+        registry: RegistryName,
+        values: dict[str, bytes],
+        match: str | None,
+    ) -> dict[str, Any]:
+        """Write the value, and then what shows it: of new ones nothing is seen without a value."""
+        namespace, secret = principal.namespace, registry_secret_name(registry.value)
+        for _ in range(ATTEMPTS):
+            present = await self._live(principal, registry)
+            if present is not None:
+                return await self._replaced(present, values, match)
+            if match is not None:
+                raise changed_since(WHAT)
+            uid = await self._core.lay(namespace, secret, values, FORM)
+            if uid is None:
+                # Of credentials that were deleted, unless another request has just made some.
+                if await self._live(principal, registry) is None:
+                    await self._core.clear(namespace, secret)
+                continue
+            item = await self._made(principal, registry, secret)
+            await self._core.adopt(RegistryCredential.read(item), secret, uid)
+            return item
+        raise conflict("the credentials are being changed by others; try again")
+
+    async def _replaced(
+        self, present: RegistryCredential, values: dict[str, bytes], match: str | None
+    ) -> dict[str, Any]:
+        """Write another value for credentials that are there."""
+        meta = present.metadata
+        if not has_version(meta.resource_version, match):
+            raise changed_since(WHAT)
+        await claim_version(self._client, present, match, WHAT)
+        await self._core.write(present, present.spec.secret_ref.name, values, FORM)
+        patch = {"metadata": {"uid": meta.uid, "annotations": {VALUE_ANNOTATION: self._now()}}}
+        return await patch_agreed(self._client, present, patch, None, WHAT)
+
+    async def _made(
+        self, principal: Principal, registry: RegistryName, secret: str
+    ) -> dict[str, Any]:
+        """Make the object of a registry, or answer the one that was made at the same moment."""
         credential = RegistryCredential(
-            metadata=ObjectMeta(name=registry.value, namespace=principal.namespace),
+            metadata=ObjectMeta(
+                name=registry.value,
+                namespace=principal.namespace,
+                annotations={VALUE_ANNOTATION: self._now()},
+            ),
             spec=RegistryCredentialSpec(
                 registry=registry, secret_ref=SecretRef(name=secret, key=CONFIG_KEY)
             ),
         )
         kind = of(RegistryCredential)
         try:
-            return RegistryCredential.read(await self._client.create(kind, credential.manifest()))
+            return await self._client.create(kind, credential.manifest())
         except AlreadyExists:
-            found = await self._client.get(kind, registry.value, principal.namespace)
-            return RegistryCredential.read(found)
+            return await self._client.get(kind, registry.value, principal.namespace)
 
-    async def delete(self, principal: Principal, name: str) -> None:
+    async def _live(
+        self, principal: Principal, registry: RegistryName
+    ) -> RegistryCredential | None:
+        """Answer the object of a registry as the server has it; None = there is none."""
+        try:
+            found = await self._client.get(
+                of(RegistryCredential), registry.value, principal.namespace
+            )
+        except NotFound:
+            return None
+        return RegistryCredential.read(found)
+
+    def _now(self) -> str:
+        return self._clock().isoformat(timespec="seconds").replace("+00:00", "Z")
+
+    async def delete(self, principal: Principal, name: str, match: str | None) -> None:
         """Delete the credentials of a registry; what runs goes on.
+
+        Parameters
+        ----------
+        principal
+            Who asks.
+        name
+            Which registry.
+        match
+            Header If-Match; None = any version.
 
         Raises
         ------
         ApiError
-            403 without the entitlement, 404 when there are none.
+            403 without the entitlement, 404 when there are none, 412 when they have another
+            version.
         KubeError
             When the cluster refuses or does not answer.
         """
         entitled(principal)
         registry = registry_named(name)
-        present = self._present(principal, registry)
-        if present is None:
-            raise not_found(f"credentials for {registry.value}")
-        uid = present.metadata.uid
-        try:
-            await self._client.delete(
-                of(RegistryCredential), registry.value, principal.namespace, uid=uid
-            )
-        except NotFound as error:
-            raise not_found(f"credentials for {registry.value}") from error
+        what = f"credentials for {registry.value}"
+        found = self._present(principal, registry)
+        if found is None:
+            raise not_found(what)
+        present = await agreed(self._client, found, match, what)
+        await delete_agreed(self._client, present, match, what)
         await self._core.drop(present, present.spec.secret_ref.name)
+        uid = present.metadata.uid
         await self._views.registry_credentials.until(
             lambda: self._views.registry_credentials.by_uid(uid) is None, within=self._write_wait
         )

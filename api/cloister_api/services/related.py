@@ -9,6 +9,7 @@ from cloister_api.services.deployments import Deployments
 from cloister_api.services.domains import Domains
 from cloister_api.services.reading import Reading
 from cloister_api.services.registry_credentials import RegistryCredentials
+from cloister_api.services.repetition import Repetitions
 from cloister_api.services.secrets import Secrets
 from cloister_api.services.ssh_keys import SSHKeys
 from cloister_api.settings import ApiSettings
@@ -46,6 +47,7 @@ def related(
     reading: Reading,
     resolution: Resolution,
     changing: Changing,
+    repetitions: Repetitions,
 ) -> Related:
     """Put the services together.
 
@@ -65,6 +67,8 @@ def related(
         Releases and images.
     changing
         Changes containers.
+    repetitions
+        Tells creates that are sent again.
     """
     core = CoreSecrets(client, settings.gitops_managers)
     wait = settings.write_wait_seconds
@@ -79,13 +83,26 @@ def related(
             write_wait=wait,
         ),
         secrets=Secrets(
-            client=client, views=views, reading=reading, core=core, clock=clock, write_wait=wait
+            client=client,
+            views=views,
+            reading=reading,
+            core=core,
+            repetitions=repetitions,
+            clock=clock,
+            write_wait=wait,
         ),
-        ssh_keys=SSHKeys(client=client, views=views, reading=reading, write_wait=wait),
+        ssh_keys=SSHKeys(
+            client=client,
+            views=views,
+            reading=reading,
+            repetitions=repetitions,
+            write_wait=wait,
+        ),
         domains=Domains(
             client=client,
             views=views,
             reading=reading,
+            repetitions=repetitions,
             clock=clock,
             write_wait=wait,
             look_wait=LOOK_SECONDS,

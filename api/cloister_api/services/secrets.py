@@ -1,16 +1,31 @@
 """Secrets of an organization: names in custom resources, values in core Secrets alone."""
 
+from secrets import token_hex
 from typing import Any
 
 from cloister_api.errors import ApiError, bad_request, conflict, in_use, not_found
 from cloister_api.principal import Principal
-from cloister_api.resource_records import VALUE_ANNOTATION, secret_record
+from cloister_api.resource_records import VALUE_ANNOTATION, identifier, secret_record
 from cloister_api.schemas.resources import SecretCreate
-from cloister_api.services.core_secrets import CoreSecrets
+from cloister_api.services.core_secrets import CoreSecrets, Form
 from cloister_api.services.reading import Reading
+from cloister_api.services.repetition import REQUEST_ANNOTATION, Repetitions, request_digest
+from cloister_api.services.versions import (
+    Recorded,
+    agreed,
+    claim_version,
+    delete_agreed,
+    patch_agreed,
+)
 from cloister_api.views import Views
 from cloister_clients.clock import Clock
-from cloister_clients.kube import AlreadyExists, KubeClient, NotFound
+from cloister_clients.kube import (
+    AlreadyExists,
+    KubeClient,
+    KubeError,
+    NotFound,
+    Unavailable,
+)
 from cloister_clients.kube.kinds import of
 from cloister_crds.config import secret_is_file
 from cloister_crds.kinds import Secret
@@ -23,6 +38,8 @@ __all__ = ["Secrets"]
 
 VALUE_KEY = "value"
 """Key of the value in a core Secret that the facade makes."""
+FORM = Form("secret")
+"""What such a core Secret is."""
 
 
 class Secrets:
@@ -35,6 +52,7 @@ class Secrets:
         views: Views,
         reading: Reading,
         core: CoreSecrets,
+        repetitions: Repetitions,
         clock: Clock,
         write_wait: float,
     ) -> None:
@@ -42,6 +60,7 @@ class Secrets:
         self._views = views
         self._reading = reading
         self._core = core
+        self._repetitions = repetitions
         self._clock = clock
         self._write_wait = write_wait
 
@@ -53,7 +72,7 @@ class Secrets:
         )
         return [self._record(principal, one) for one in held if not going(one)]
 
-    def one(self, principal: Principal, name: str) -> dict[str, Any]:
+    def one(self, principal: Principal, name: str) -> Recorded:
         """Answer the record of a secret.
 
         Raises
@@ -61,10 +80,21 @@ class Secrets:
         ApiError
             404 when there is none.
         """
-        return self._record(principal, self._named(principal, name))
+        return self._recorded(principal, self._named(principal, name))
 
-    async def create(self, principal: Principal, body: SecretCreate) -> dict[str, Any]:
-        """Create a secret with its value.
+    async def create(
+        self, principal: Principal, body: SecretCreate, retry_key: str | None
+    ) -> Recorded:
+        """Create a secret with its value; the same request sent again finds its own work.
+
+        Parameters
+        ----------
+        principal
+            Who asks.
+        body
+            What is asked for.
+        retry_key
+            Idempotency-Key of the client; None = none was sent.
 
         Raises
         ------
@@ -79,90 +109,153 @@ class Secrets:
         for other in others:
             if other.spec.name == body.name and other.metadata.name != name:
                 raise taken(body.name)
+        digest = request_digest(principal, body.model_dump(exclude={"value"}), retry_key)
+        core = secret_value_name(name, token_hex(8))
         secret = Secret(
-            metadata=ObjectMeta(name=name, namespace=principal.namespace),
+            metadata=ObjectMeta(
+                name=name,
+                namespace=principal.namespace,
+                annotations={REQUEST_ANNOTATION: digest},
+            ),
             spec=SecretSpec(
-                name=body.name,
-                repo=body.repo,
-                secret_ref=SecretRef(name=secret_value_name(name), key=VALUE_KEY),
+                name=body.name, repo=body.repo, secret_ref=SecretRef(name=core, key=VALUE_KEY)
             ),
         )
+        values = {VALUE_KEY: body.value.encode()}
+        if not await self._stands(name, principal.namespace):
+            made = await self._made(secret, values)
+            if made is not None:
+                return await self._seen(principal, made)
+        return await self._seen(
+            principal, await self._earlier(principal, body.name, digest, retry_key, values)
+        )
+
+    async def _stands(self, name: str, namespace: str) -> bool:
+        """Tell whether a secret is there: the copy may still show one that was just deleted."""
+        if self._views.secrets.get(name, namespace) is None:
+            return False
+        try:
+            await self._client.get(of(Secret), name, namespace)
+        except NotFound:
+            return False
+        return True
+
+    async def _made(self, secret: Secret, values: dict[str, bytes]) -> dict[str, Any] | None:
+        """Make the value, then the object that names it; None = the name is taken."""
+        namespace, core = secret.metadata.namespace or "", secret.spec.secret_ref.name
+        uid = await self._core.lay(namespace, core, values, FORM)
+        if uid is None:
+            raise taken(secret.spec.name)
         try:
             item = await self._client.create(of(Secret), secret.manifest())
-        except AlreadyExists as error:
-            item = await self._interrupted(principal, secret, error)
-        made = Secret.read(item)
-        values = {VALUE_KEY: body.value.encode()}
-        if not await self._core.make(made, made.spec.secret_ref.name, values):
-            raise taken(body.name)
-        await self._seen(item)
-        return self._record(principal, made)
-
-    async def _interrupted(
-        self, principal: Principal, secret: Secret, error: AlreadyExists
-    ) -> dict[str, Any]:
-        """Answer the object of an earlier try of the same create that ended before its value.
-
-        Raises
-        ------
-        ApiError
-            409 when it is another one; one that has its value is told apart by the core Secret.
-        """
-        name = secret.metadata.name
-        try:
-            item = await self._client.get(of(Secret), name, principal.namespace)
-        except NotFound:
-            raise taken(secret.spec.name) from error
-        present = Secret.read(item)
-        if present.spec != secret.spec or going(present):
-            raise taken(secret.spec.name) from error
+        except AlreadyExists:
+            await self._core.clear(namespace, core)
+            return None
+        except Unavailable:
+            # It may exist; the operator deletes the value when it does not.
+            raise
+        except KubeError:
+            await self._core.clear(namespace, core)
+            raise
+        await self._core.adopt(Secret.read(item), core, uid)
         return item
 
-    async def update(self, principal: Principal, name: str, value: str) -> dict[str, Any]:
+    async def _earlier(
+        self,
+        principal: Principal,
+        name: str,
+        digest: str,
+        retry_key: str | None,
+        values: dict[str, bytes],
+    ) -> dict[str, Any]:
+        """Answer what an earlier try of the same create made.
+
+        Raises
+        ------
+        ApiError
+            409 when it is another one's, or has another value.
+        """
+        try:
+            item = await self._client.get(of(Secret), secret_object_name(name), principal.namespace)
+        except NotFound as error:
+            raise taken(name) from error
+        present = Secret.read(item)
+        own = not going(present) and await self._repetitions.made(
+            present.metadata,
+            digest,
+            retry_key,
+            action="secret.create",
+            target=identifier(present.metadata),
+        )
+        core = present.spec.secret_ref.name
+        if not own or not await self._core.adopt_equal(present, core, values):
+            raise taken(name)
+        return item
+
+    async def update(
+        self, principal: Principal, name: str, value: str, match: str | None
+    ) -> Recorded:
         """Write a new value; containers get it at their next deploy.
 
+        Parameters
+        ----------
+        principal
+            Who asks.
+        name
+            Which secret.
+        value
+            The new value.
+        match
+            Header If-Match; None = any version.
+
         Raises
         ------
         ApiError
-            404 when there is none; 409 when a GitOps manager owns the value.
+            404 when there is none; 409 when a GitOps manager owns the value; 412 when it has
+            another version.
         KubeError
             When the cluster refuses or does not answer.
         """
-        secret = self._named(principal, name)
+        secret = await agreed(self._client, self._named(principal, name), match, "secret")
         fits(name, value)
+        await claim_version(self._client, secret, match, "secret")
         reference = secret.spec.secret_ref
-        await self._core.write(secret, reference.name, {reference.key: value.encode()})
+        await self._core.write(secret, reference.name, {reference.key: value.encode()}, FORM)
         now = self._clock().isoformat(timespec="seconds").replace("+00:00", "Z")
         patch = {"metadata": {"uid": secret.metadata.uid, "annotations": {VALUE_ANNOTATION: now}}}
-        try:
-            item = await self._client.merge_patch(
-                of(Secret), secret.metadata.name, patch, principal.namespace
-            )
-        except NotFound as error:
-            raise not_found("secret") from error
-        await self._seen(item)
-        return self._record(principal, Secret.read(item))
+        item = await patch_agreed(self._client, secret, patch, None, "secret")
+        return await self._seen(principal, item)
 
-    async def delete(self, principal: Principal, name: str) -> None:
+    async def delete(self, principal: Principal, name: str, match: str | None) -> None:
         """Delete a secret that no container uses, and its value where the facade made it.
+
+        Parameters
+        ----------
+        principal
+            Who asks.
+        name
+            Which secret.
+        match
+            Header If-Match; None = any version.
 
         Raises
         ------
         ApiError
-            404 when there is none; 409 that names the containers which use it.
+            404 when there is none; 409 that names the containers which use it; 412 when it has
+            another version.
         KubeError
             When the cluster refuses or does not answer.
         """
-        secret = self._named(principal, name)
+        secret = await agreed(self._client, self._named(principal, name), match, "secret")
         held = await self._reading.list_now(principal.namespace)
         users = bound_by(secret, (one.container for one in held))
         if users:
             raise in_use(f"secret {name}", users)
-        meta = secret.metadata
-        await self._client.delete(of(Secret), meta.name, principal.namespace, uid=meta.uid)
+        await delete_agreed(self._client, secret, match, "secret")
         await self._core.drop(secret, secret.spec.secret_ref.name)
+        uid = secret.metadata.uid
         await self._views.secrets.until(
-            lambda: self._views.secrets.by_uid(meta.uid) is None, within=self._write_wait
+            lambda: self._views.secrets.by_uid(uid) is None, within=self._write_wait
         )
 
     def _named(self, principal: Principal, name: str) -> Secret:
@@ -189,9 +282,14 @@ class Secrets:
         held = self._views.containers_of(principal.namespace)
         return secret_record(secret, bound_by(secret, (one.container for one in held)))
 
-    async def _seen(self, item: dict[str, Any]) -> None:
+    def _recorded(self, principal: Principal, secret: Secret) -> Recorded:
+        return Recorded(self._record(principal, secret), secret.metadata.resource_version)
+
+    async def _seen(self, principal: Principal, item: dict[str, Any]) -> Recorded:
+        """Wait until the copy shows a write, and answer what the server made of it."""
         version = item["metadata"]["resourceVersion"]
         await self._views.secrets.reached(version, within=self._write_wait)
+        return self._recorded(principal, Secret.read(item))
 
 
 def going(secret: Secret) -> bool:

@@ -14,8 +14,15 @@ from cloister_crds.problems import Problem
 __all__ = ["changed_keys", "changed_spec", "restored", "spec_of"]
 
 
-def spec_of(body: Create) -> ContainerSpec:
+def spec_of(body: Create, *, replaces: str | None = None) -> ContainerSpec:
     """Answer the spec that a body asks for.
+
+    Parameters
+    ----------
+    body
+        The body.
+    replaces
+        Object name of the container that the body wants replaced; None = it wants none.
 
     Raises
     ------
@@ -36,7 +43,7 @@ def spec_of(body: Create) -> ContainerSpec:
             "custom_domain": body.custom_domain,
             "host": body.host_name,
             "disable_confidential": body.disable_cc_mode,
-            "replaces": body.replace_container_id,
+            "replaces": replaces,
         }
     )
 

@@ -1,16 +1,19 @@
 """SSH keys of an organization, for its debug containers."""
 
+from contextlib import suppress
 from typing import Any
 
 from pydantic import ValidationError
 
 from cloister_api.errors import bad_request, conflict, in_use, not_found
 from cloister_api.principal import Principal
-from cloister_api.resource_records import key_record
+from cloister_api.resource_records import identifier, key_record
 from cloister_api.schemas.resources import KeyCreate
 from cloister_api.services.reading import Reading
+from cloister_api.services.repetition import REQUEST_ANNOTATION, Repetitions, request_digest
+from cloister_api.services.versions import Recorded, agreed, delete_agreed
 from cloister_api.views import HeldContainer, Views
-from cloister_clients.kube import AlreadyExists, Invalid, KubeClient
+from cloister_clients.kube import AlreadyExists, Invalid, KubeClient, NotFound
 from cloister_clients.kube.kinds import of
 from cloister_crds.kinds import SSHKey
 from cloister_crds.kinds.meta import ObjectMeta
@@ -23,11 +26,18 @@ class SSHKeys:
     """The SSH keys of all organizations."""
 
     def __init__(
-        self, *, client: KubeClient, views: Views, reading: Reading, write_wait: float
+        self,
+        *,
+        client: KubeClient,
+        views: Views,
+        reading: Reading,
+        repetitions: Repetitions,
+        write_wait: float,
     ) -> None:
         self._client = client
         self._views = views
         self._reading = reading
+        self._repetitions = repetitions
         self._write_wait = write_wait
 
     def all(self, principal: Principal) -> list[dict[str, Any]]:
@@ -41,8 +51,19 @@ class SSHKeys:
             if key.metadata.deletion_timestamp is None
         ]
 
-    async def create(self, principal: Principal, body: KeyCreate) -> dict[str, Any]:
-        """Register a key.
+    async def create(
+        self, principal: Principal, body: KeyCreate, retry_key: str | None
+    ) -> Recorded:
+        """Register a key; the same request sent again finds its own work.
+
+        Parameters
+        ----------
+        principal
+            Who asks.
+        body
+            What is asked for.
+        retry_key
+            Idempotency-Key of the client; None = none was sent.
 
         Raises
         ------
@@ -56,38 +77,79 @@ class SSHKeys:
         except ValidationError as error:
             problem = str(error.errors(include_url=False, include_input=False)[0]["msg"])
             raise bad_request("public_key", f"public_key: {problem}") from error
-        meta = ObjectMeta(name=body.name, namespace=principal.namespace)
+        digest = request_digest(principal, body.model_dump(), retry_key)
+        meta = ObjectMeta(
+            name=body.name,
+            namespace=principal.namespace,
+            annotations={REQUEST_ANNOTATION: digest},
+        )
         key = SSHKey(metadata=meta, spec=spec)
         try:
             item = await self._client.create(of(SSHKey), key.manifest())
         except AlreadyExists as error:
-            raise conflict(
-                f"name: an SSH key named {body.name} exists already; choose another name"
-            ) from error
+            item = await self._earlier(principal, body.name, digest, retry_key, error)
         except Invalid as error:
             raise bad_request("public_key", error.message) from error
         version = item["metadata"]["resourceVersion"]
         await self._views.ssh_keys.reached(version, within=self._write_wait)
-        return key_record(SSHKey.read(item), ())
+        users = users_of(body.name, self._views.containers_of(principal.namespace))
+        return Recorded(key_record(SSHKey.read(item), users), version)
 
-    async def delete(self, principal: Principal, name: str) -> None:
-        """Delete a key that no container names.
+    async def _earlier(
+        self,
+        principal: Principal,
+        name: str,
+        digest: str,
+        retry_key: str | None,
+        error: AlreadyExists,
+    ) -> dict[str, Any]:
+        """Answer what an earlier try of the same create made.
 
         Raises
         ------
         ApiError
-            404 when there is none; 409 that names the containers which use it.
+            409 when it is another one's.
+        """
+        with suppress(NotFound):
+            item = await self._client.get(of(SSHKey), name, principal.namespace)
+            meta = SSHKey.read(item).metadata
+            if meta.deletion_timestamp is None and await self._repetitions.made(
+                meta, digest, retry_key, action="ssh-key.create", target=identifier(meta)
+            ):
+                return item
+        raise conflict(
+            f"name: an SSH key named {name} exists already; choose another name"
+        ) from error
+
+    async def delete(self, principal: Principal, name: str, match: str | None) -> None:
+        """Delete a key that no container names.
+
+        Parameters
+        ----------
+        principal
+            Who asks.
+        name
+            Which key.
+        match
+            Header If-Match; None = any version.
+
+        Raises
+        ------
+        ApiError
+            404 when there is none; 409 that names the containers which use it; 412 when it has
+            another version.
         KubeError
             When the cluster refuses or does not answer.
         """
         entry = self._views.ssh_keys.get(name, principal.namespace)
         if entry is None or entry.value.metadata.deletion_timestamp is not None:
             raise not_found("SSH key")
+        key = await agreed(self._client, entry.value, match, "SSH key")
         users = users_of(name, await self._reading.list_now(principal.namespace))
         if users:
             raise in_use(f"SSH key {name}", users)
-        uid = entry.value.metadata.uid
-        await self._client.delete(of(SSHKey), name, principal.namespace, uid=uid)
+        uid = key.metadata.uid
+        await delete_agreed(self._client, key, match, "SSH key")
         await self._views.ssh_keys.until(
             lambda: self._views.ssh_keys.by_uid(uid) is None, within=self._write_wait
         )

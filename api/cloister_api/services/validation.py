@@ -25,6 +25,8 @@ from cloister_crds.problems import Problem, Severity
 __all__ = ["Validation"]
 
 NAME = re.compile(NAME_PATTERN)
+ANY_SPEC = ContainerSpec(repo="any/any", tag="any")
+"""A spec that asks for nothing; repo and tag are put in its place."""
 NAME_LIMIT = 64
 
 
@@ -69,8 +71,9 @@ class Validation:
         KubeError
             When the cluster does not answer.
         """
-        given = body.container_id or body.replace_container_id
-        held = await self._reading.get(principal, given, None) if given else None
+        given = [each for each in (body.container_id, body.replace_container_id) if each]
+        known = [await self._reading.get(principal, each, None) for each in given]
+        held = known[0] if known else None
         question = self._question(principal, body, held)
         try:
             found = await self._resolution.find(body.repo, body.tag, principal.organization)
@@ -89,7 +92,8 @@ class Validation:
     def _question(
         self, principal: Principal, body: Validate, held: HeldContainer | None
     ) -> Question:
-        spec = ContainerSpec(repo=body.repo, tag=body.tag)
+        # The tag is judged by whoever looks it up; what is no tag at all is a problem like others.
+        spec = ANY_SPEC.model_copy(update={"repo": body.repo, "tag": body.tag})
         name = body.instance_name or "new"
         if held is not None and body.container_id is not None:
             spec = held.container.spec.model_copy(

@@ -8,7 +8,8 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from cloister_api.errors import ApiError
-from cloister_api.middleware import MAX_BODY, Gate, needs_key
+from cloister_api.figures import Figures
+from cloister_api.middleware import MAX_BODY, Ending, Gate, Take, needs_key
 from cloister_api.principal import Principal
 from cloister_crds.kinds import Organization
 
@@ -45,6 +46,8 @@ async def ask(
     *pieces: bytes,
     path: str = "/api/containers",
     headers: dict[str, str] | None = None,
+    take: Take = lambda _: (),
+    ending: Ending | None = None,
 ) -> tuple[int, dict[str, str], bytes]:
     given = {"authorization": "good", **(headers or {})}
     scope = {
@@ -65,7 +68,15 @@ async def ask(
     async def send(message: Message) -> None:
         sent.append(message)
 
-    await Gate(app, authenticate=admit)(scope, receive, send)
+    gate = Gate(
+        app,
+        authenticate=admit,
+        take=take,
+        figures=Figures(),
+        ending=ending or Ending(),
+        literal={"/api/containers/hosts": frozenset({"GET"})},
+    )
+    await gate(scope, receive, send)
     answered = {k.decode(): v.decode() for k, v in sent[0]["headers"]}
     return sent[0]["status"], answered, b"".join(m.get("body", b"") for m in sent[1:])
 
@@ -132,3 +143,44 @@ async def test_an_application_that_fails_answers_500_with_the_request_id(
 )
 def test_which_paths_need_a_key(path: str, *, needed: bool) -> None:
     assert needs_key(path) is needed
+
+
+async def test_a_rate_is_told_with_every_answer_and_refused_with_429() -> None:
+    headers = (("ratelimit", '"key";r=0;t=2'),)
+
+    def refuse(_: Principal) -> tuple[tuple[str, str], ...]:
+        raise ApiError(429, "RATE_LIMITED", "no", retry_after=2, headers=headers)
+
+    inner = Inner()
+    _, allowed, _ = await ask(inner, take=lambda _: headers)
+    assert allowed["ratelimit"] == '"key";r=0;t=2'
+    untouched = Inner()
+    status, refused, body = await ask(untouched, take=refuse)
+    assert (status, untouched.scope) == (429, {})
+    assert (refused["ratelimit"], refused["retry-after"]) == ('"key";r=0;t=2', "2")
+    assert msgspec.json.decode(body)["code"] == "RATE_LIMITED"
+
+
+async def test_a_path_without_parameters_is_no_value_of_one() -> None:
+    untouched = Inner()
+    status, headers, body = await ask(untouched, path="/api/containers/hosts")
+    assert (status, headers["allow"], untouched.scope) == (405, "GET", {})
+    assert msgspec.json.decode(body)["code"] == "METHOD_NOT_ALLOWED"
+
+
+async def test_clients_are_told_to_leave_when_the_process_ends() -> None:
+    _, headers, _ = await ask(Inner())
+    assert "connection" not in headers
+    _, headers, _ = await ask(Inner(), ending=Ending(begun=True))
+    assert headers["connection"] == "close"
+
+
+async def test_a_request_leaves_one_line_without_its_path(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO", "cloister_api.requestlog")
+    await ask(Inner(), path="/api/keys/tk_made-up-value")
+    (record,) = [one for one in caplog.records if one.name == "cloister_api.requestlog"]
+    assert "POST (unknown path) 200" in record.getMessage()
+    assert "acme ada key k1" in record.getMessage()
+    assert "tk_" not in caplog.text

@@ -190,3 +190,30 @@ def test_records_are_encoded_once_and_anew_when_anything_changes() -> None:
         update={"metadata": ORGANIZATION.metadata.model_copy(update={"name": "globex"})}
     )
     assert b"web.globex.c.test" in encoder.record(changed, renamed, deployment)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "update"), [(1, ("pending", "blue_green")), (8, ("deploying", "replace"))]
+)
+def test_with_several_gpus_an_update_stops_what_serves_first(
+    gpus: int, update: tuple[str, str]
+) -> None:
+    resources = {"cpus": 2, "memoryMB": 8192, "gpus": gpus}
+    status = {"phase": "ready", "resources": resources}
+    asked = standing(held({"tag": "v2"}, status, generation=2).container).update
+    assert asked is not None
+    assert (asked.status.value, asked.type.value) == update
+
+
+def test_what_is_available_is_shown() -> None:
+    host = {"name": "h1", "gpuType": "H100", "cpuType": "EPYC"}
+    status = {"phase": "ready", "sshPort": 2222, "host": host, "currentTag": "v1"}
+    fields = shown(held({"debug": True}, status))
+    assert fields["ssh_port"] == 2222
+    assert fields["host_name"] == "h1"
+    assert (fields["host_gpu_type"], fields["host_cpu_type"]) == ("H100", "EPYC")
+    assert fields["current_tag"] == "v1"
+
+
+def test_before_the_first_is_ready_the_tag_is_the_requested_one() -> None:
+    assert shown(held({"tag": "v7"}, {"phase": "started"}))["current_tag"] == "v7"

@@ -14,6 +14,7 @@ from cloister_api.errors import (
     from_framework,
     from_kube,
     from_validation,
+    in_use,
     problems_of_file,
     unavailable,
 )
@@ -41,10 +42,9 @@ def test_money_comes_before_rights_before_mistakes() -> None:
         problem("Wrong"),
         problem("EntitlementRequired"),
         problem("SubscriptionRequired"),
-        problem("NotSupportedYet"),
     ]
-    found = [refusal(everything[:place]) for place in range(5)]
-    assert [one.status if one else None for one in found] == [None, 400, 403, 402, 402]
+    found = [refusal(everything[:place]) for place in range(4)]
+    assert [one.status if one else None for one in found] == [None, 400, 403, 402]
     limit = refusal([Problem("", "LimitReached", "quota reached: no more")])
     assert limit is not None
     assert (limit.status, limit.message) == (403, "quota reached: no more")
@@ -59,7 +59,6 @@ def test_all_problems_are_told_and_counted() -> None:
     assert error.message == "cpus: cpus has A (and 2 more, see details)"
     assert [detail.code for detail in error.details] == ["A", "B", "C"]
     assert error.code == "BAD_REQUEST"
-    assert problems_of_file([problem("NotSupportedYet")]).code == "NotSupportedYet"
 
 
 def test_a_registry_that_is_away_is_told_from_a_wrong_file() -> None:
@@ -96,6 +95,18 @@ def test_sources_name_the_field_they_are_about() -> None:
     assert [tag.details[0].field, repo.details[0].field] == ["tag", "repo"]
     away = refusal_of_source(RateLimited("busy", retry_after=17))
     assert (away.status, away.retry_after) == (503, 17)
+
+
+def test_what_is_wrong_with_request_and_release_is_told_at_once() -> None:
+    early = [problem("SecretNotFound", "spec.secrets[0]"), problem("DomainNotFound", "tag")]
+    error = refusal_of_source(TagNotFound("a/b", "v1"), early)
+    assert (error.status, error.code) == (400, "BAD_REQUEST")
+    assert [detail.field for detail in error.details] == ["secrets[0]", "tag", "tag"]
+    assert error.details[2].code == "TagNotFound"
+    busy = refusal_of_source(RateLimited("busy", retry_after=17), early)
+    assert (busy.status, len(busy.details)) == (400, 2)
+    noted = [Problem("a", "Unused", "b", severity=Severity.WARNING)]
+    assert refusal_of_source(RateLimited("busy", retry_after=17), noted).status == 503
 
 
 def test_what_the_cluster_says_stays_inside() -> None:
@@ -181,6 +192,54 @@ def test_a_relaunch_patches_what_changes_and_nothing_else() -> None:
     named = spec.model_copy(update={"custom_domain": "www.example.test"})
     back = Changes.model_validate({"custom_domain": ""})
     assert changed_keys(named, back) == {"customDomain": None}
+
+
+WRITTEN = {
+    "variables": ({"A": "1"}, {"variables": [{"name": "A", "value": "1"}]}),
+    "secrets": (["API_KEY"], {"secrets": ["API_KEY"]}),
+    "ssh_keys": (["ada"], {"sshKeys": ["ada"]}),
+    "debug": (True, {"debug": True}),
+    "staging": (True, {"staging": True}),
+    "custom_domain": ("api.example.test", {"customDomain": "api.example.test"}),
+    "host_name": ("h1", {"host": "h1"}),
+    "gpus": (8, {"gpus": 8}),
+    "disable_cc_mode": (True, {"disableConfidential": True}),
+    "tag": ("v2", {"tag": "v2"}),
+    "name": ("other", {"name": "other"}),
+    "repo": ("team/other", {"repo": "team/other"}),
+}
+"""Field of a body -> value, and what of spec says it."""
+DEBUG_ALONE = {"ssh_keys", "disable_cc_mode"}
+"""Fields that debug containers alone have."""
+
+
+@pytest.mark.parametrize("field", sorted(Create.model_fields.keys() - {"replace_container_id"}))
+def test_every_field_of_a_create_reaches_the_spec(field: str) -> None:
+    value, written = WRITTEN[field]
+    base = {**BODY, "debug": True} if field in DEBUG_ALONE else BODY
+    before = spec_of(Create.model_validate(base)).wire()
+    after = spec_of(Create.model_validate({**base, field: value})).wire()
+    assert {key: after[key] for key in after if after[key] != before.get(key)} == written
+
+
+def test_the_container_that_is_replaced_reaches_the_spec() -> None:
+    assert spec_of(Create.model_validate(BODY), replaces="old").replaces == "old"
+
+
+@pytest.mark.parametrize("field", sorted(Changes.model_fields))
+def test_every_field_of_a_relaunch_reaches_the_spec(field: str) -> None:
+    value, written = WRITTEN[field]
+    base = {**BODY, "debug": True} if field in DEBUG_ALONE else BODY
+    spec = spec_of(Create.model_validate(base))
+    assert changed_keys(spec, Changes.model_validate({field: value})) == written
+    assert changed_keys(spec, Changes()) == {}
+
+
+def test_what_is_used_names_its_users() -> None:
+    error = in_use("the secret API_KEY", ("api", "web"))
+    body = msgspec.json.decode(error_response(error, "r1").body)
+    assert (error.status, body["code"], body["used_by"]) == (409, "CONFLICT", ["api", "web"])
+    assert "api, web" in body["error"]
 
 
 def test_cancel_writes_back_what_the_update_changed() -> None:

@@ -1,0 +1,83 @@
+"""One line for each request, and the request id in every line that is written while it is answered.
+
+The line names the template of the path and identifiers in it, never the path itself: the value of
+an API key may stand there, or whatever a client took for a path.
+"""
+
+import logging
+import re
+from contextvars import ContextVar
+from typing import Any
+
+from starlette.types import Scope
+from typing_extensions import override
+
+__all__ = ["CURRENT", "FORMAT", "WithRequestId", "note", "route_of"]
+
+logger = logging.getLogger(__name__)
+
+CURRENT: ContextVar[str] = ContextVar("request_id", default="-")
+"""Identifier of the request that is being answered; ``-`` = none is."""
+FORMAT = "%(asctime)s %(levelname)s %(name)s [%(request_id)s] %(message)s"
+UUID = re.compile(r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
+QUIET = frozenset({"/healthz", "/readyz", "/api/shim/validate-key"})
+"""Paths that are asked for all the time: their successes are told at DEBUG alone."""
+FAILED = 400
+
+
+class WithRequestId(logging.Filter):
+    """Adds the request id to every record."""
+
+    @override
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Add it."""
+        record.request_id = CURRENT.get()
+        return True
+
+
+def route_of(scope: Scope) -> str:
+    """Answer the template of a request's path; empty = no route has it.
+
+    Parameters
+    ----------
+    scope
+        The request, after it was answered.
+    """
+    if scope["path"] in QUIET:
+        return str(scope["path"])
+    route = scope.get("route")
+    return str(getattr(route, "path", ""))
+
+
+def note(scope: Scope, status: int, seconds: float) -> None:
+    """Write the line of a request.
+
+    Parameters
+    ----------
+    scope
+        The request, after it was answered.
+    status
+        HTTP status; 0 = the client left before there was one.
+    seconds
+        How long it took.
+    """
+    route = route_of(scope)
+    quiet = status < FAILED and route in QUIET
+    level = logging.DEBUG if quiet else logging.INFO
+    if not logger.isEnabledFor(level):
+        return
+    principal: Any = scope["state"].get("principal")
+    who = f"{principal.slug} {principal.user} key {principal.key_id}" if principal else "no key"
+    named = [value for value in scope.get("path_params", {}).values() if UUID.match(str(value))]
+    target = f" {named[0]}" if named else ""
+    milliseconds = seconds * 1000
+    logger.log(
+        level,
+        "%s %s%s %d in %.1f ms, %s",
+        scope["method"],
+        route or "(unknown path)",
+        target,
+        status,
+        milliseconds,
+        who,
+    )

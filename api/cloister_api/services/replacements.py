@@ -1,0 +1,131 @@
+"""Creates that take over from another container (``replace_container_id``): which, and its end.
+
+The operator lets the new one take over and ends what the old one ran. The old one is deleted here,
+where it was asked for over REST: what was written with kubectl or from a repository is deleted
+there.
+"""
+
+import asyncio
+import logging
+from contextlib import suppress
+from functools import partial
+
+from cloister_api.errors import conflict
+from cloister_api.principal import Principal
+from cloister_api.services.reading import Reading
+from cloister_api.views import HeldContainer, Views
+from cloister_clients.kube import Conflict, KubeClient, KubeError, NotFound
+from cloister_clients.kube.kinds import of
+from cloister_crds.kinds import Container
+from cloister_crds.kinds.container import ContainerPhase
+from cloister_crds.kinds.meta import GROUP
+from cloister_crds.lifecycle.replacement import has_taken_over, successor
+
+__all__ = ["REPLACES_ANNOTATION", "Replacements"]
+
+logger = logging.getLogger(__name__)
+
+REPLACES_ANNOTATION = f"{GROUP}/replaces-uid"
+"""uid of the Container that the create was told to replace; no other one is ever deleted."""
+PAUSE_SECONDS = 1.0
+"""Shortest time between two looks at all containers."""
+LOOK_SECONDS = 30.0
+"""Longest time between two looks: a deletion that failed is tried again then."""
+
+
+class Replacements:
+    """Finds what a create replaces, and deletes it once the new container has taken over."""
+
+    def __init__(
+        self, client: KubeClient, views: Views, reading: Reading, gitops_managers: tuple[str, ...]
+    ) -> None:
+        self._client = client
+        self._views = views
+        self._reading = reading
+        self._gitops = frozenset(gitops_managers)
+
+    async def replaced(
+        self, principal: Principal, given: str | None, others: list[HeldContainer]
+    ) -> HeldContainer | None:
+        """Answer the container that a create is to replace.
+
+        Parameters
+        ----------
+        principal
+            Who asks.
+        given
+            Its identifier; None = none is to be replaced.
+        others
+            Containers of the organization.
+
+        Raises
+        ------
+        ApiError
+            404 when it is none of the organization; 409 when another one replaces it already, or a
+            GitOps manager would bring it back.
+        KubeError
+            When the cluster does not answer.
+        """
+        if given is None:
+            return None
+        held = await self._reading.get(principal, given, None)
+        name = held.container.display_name
+        heir = successor(held.container, (other.container for other in others))
+        if heir is not None:
+            raise conflict(
+                f"replace_container_id: container {name} is being replaced by "
+                f"{heir.display_name} already; wait until it is gone, or replace that one"
+            )
+        managers = {manager for owners in held.owners.values() for manager in owners}
+        for manager in sorted(managers & self._gitops):
+            raise conflict(
+                f"replace_container_id: {manager} manages container {name} and would bring it "
+                "back; replace it in its repository with spec.replaces"
+            )
+        return held
+
+    async def run(self) -> None:
+        """Delete what was replaced, until cancelled; what fails is tried again."""
+        while True:
+            version = self._views.containers.version
+            for held in self._due():
+                await self._delete(held)
+            await asyncio.sleep(PAUSE_SECONDS)
+            changed = partial(self._changed_since, version)
+            await self._views.containers.until(changed, within=LOOK_SECONDS)
+
+    def _changed_since(self, version: int) -> bool:
+        return self._views.containers.version != version
+
+    def _due(self) -> list[HeldContainer]:
+        """Answer the containers whose successor serves."""
+        due = []
+        for entry in tuple(self._views.containers.all()):
+            heir = entry.value
+            uid = heir.container.metadata.annotations.get(REPLACES_ANNOTATION)
+            if uid is None or heir.going or not serves(heir.container):
+                continue
+            old = self._views.containers.by_uid(uid)
+            if old is not None and not old.value.going and old.namespace == entry.namespace:
+                due.append(old.value)
+        return due
+
+    async def _delete(self, held: HeldContainer) -> None:
+        meta = held.container.metadata
+        logger.info("container %s/%s was replaced and is deleted", meta.namespace, meta.name)
+        try:
+            with suppress(NotFound, Conflict):
+                await self._client.delete(
+                    of(Container),
+                    meta.name,
+                    meta.namespace,
+                    uid=meta.uid,
+                    propagation="Background",
+                )
+        except KubeError as error:
+            logger.warning("container %s/%s: %s", meta.namespace, meta.name, error)
+
+
+def serves(container: Container) -> bool:
+    """Tell whether a successor is ready, so that the one before it can go."""
+    return container.status.phase is ContainerPhase.READY and has_taken_over(container)

@@ -1,0 +1,195 @@
+"""Changes of the version that a client has read: the header If-Match (RFC 9110, 13.1.1).
+
+The ETag of a record is the resourceVersion of its object, and a change that names it carries that
+resourceVersion to the server, so that of two clients with the same ETag one gets 412.
+"""
+
+import secrets
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from cloister_api.errors import changed_since, not_found
+from cloister_clients.kube import Conflict, KubeClient, NotFound
+from cloister_clients.kube.kinds import of
+from cloister_crds.kinds.meta import GROUP, Resource
+
+__all__ = [
+    "Recorded",
+    "agreed",
+    "claim_version",
+    "delete_agreed",
+    "has_version",
+    "patch_agreed",
+    "precondition",
+]
+
+T = TypeVar("T", bound=Resource)
+
+CHANGE_ANNOTATION = f"{GROUP}/last-change"
+"""Token of the last change that named a version and is made of several writes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """A record and its version."""
+
+    record: dict[str, Any]
+    """The record."""
+    version: str
+    """resourceVersion of its object: the ETag."""
+
+
+def has_version(version: str, match: str | None) -> bool:
+    """Tell whether a version is one of If-Match.
+
+    Parameters
+    ----------
+    version
+        The version.
+    match
+        The header: ``*``, or entity tags; a weak one matches nothing. None = any version.
+    """
+    if match is None or match.strip() == "*":
+        return True
+    return f'"{version}"' in (tag.strip() for tag in match.split(","))
+
+
+def names_version(match: str | None) -> bool:
+    """Tell whether If-Match names versions, so that no other one may be changed."""
+    return match is not None and match.strip() != "*"
+
+
+async def agreed(client: KubeClient, present: T, match: str | None, what: str) -> T:
+    """Answer an object in a version that the client agrees to change.
+
+    Parameters
+    ----------
+    client
+        Reads from the cluster.
+    present
+        The object as the facade's copy has it, which may be behind.
+    match
+        The header If-Match; None = any version.
+    what
+        What it is, for the error.
+
+    Raises
+    ------
+    ApiError
+        412 when it has none of the versions, 404 when it is gone.
+    KubeError
+        When the cluster does not answer.
+    """
+    meta = present.metadata
+    if has_version(meta.resource_version, match):
+        return present
+    kind = type(present)
+    try:
+        live = kind.read(await client.get(of(kind), meta.name, meta.namespace))
+    except NotFound as error:
+        raise not_found(what) from error
+    if live.metadata.uid != meta.uid or not has_version(live.metadata.resource_version, match):
+        raise changed_since(what)
+    return live
+
+
+def precondition(present: Resource, match: str | None) -> dict[str, str]:
+    """Answer the metadata of a patch: this very object, and this version if the client named one.
+
+    Parameters
+    ----------
+    present
+        The object that the client agrees to change.
+    match
+        The header If-Match; None = any version.
+    """
+    meta = {"uid": present.metadata.uid}
+    if names_version(match):
+        meta["resourceVersion"] = present.metadata.resource_version
+    return meta
+
+
+async def claim_version(
+    client: KubeClient, present: Resource, match: str | None, what: str
+) -> None:
+    """Use up the version that the client named, before a change that is made of several writes.
+
+    Of two clients with the same ETag only one gets past this. Nothing is done without a version.
+
+    Raises
+    ------
+    ApiError
+        412 when it has another version by now, 404 when it is gone.
+    KubeError
+        When the cluster refuses or does not answer.
+    """
+    if not names_version(match):
+        return
+    token = {"annotations": {CHANGE_ANNOTATION: secrets.token_hex(8)}}
+    patch = {"metadata": {**precondition(present, match), **token}}
+    await patch_agreed(client, present, patch, match, what)
+
+
+async def patch_agreed(
+    client: KubeClient, present: Resource, patch: dict[str, Any], match: str | None, what: str
+) -> dict[str, Any]:
+    """Change an object, only in the version that the client named if it named one.
+
+    Parameters
+    ----------
+    client
+        Writes to the cluster.
+    present
+        The object that the client agrees to change.
+    patch
+        The changed keys, with `precondition`.
+    match
+        The header If-Match; None = any version.
+    what
+        What it is, for the error.
+
+    Returns
+    -------
+    dict[str, Any]
+        The object after it.
+
+    Raises
+    ------
+    ApiError
+        412 when it has another version by now, 404 when it is gone.
+    KubeError
+        When the cluster refuses or does not answer.
+    """
+    meta = present.metadata
+    try:
+        return await client.merge_patch(of(type(present)), meta.name, patch, meta.namespace)
+    except NotFound as error:
+        raise not_found(what) from error
+    except Conflict as error:
+        # Without a version: another object of the name, so the one that was meant is gone.
+        raise (changed_since(what) if names_version(match) else not_found(what)) from error
+
+
+async def delete_agreed(
+    client: KubeClient, present: Resource, match: str | None, what: str
+) -> None:
+    """Delete an object, only in the version that the client named if it named one.
+
+    Raises
+    ------
+    ApiError
+        412 when it has another version by now, 404 when it is gone.
+    KubeError
+        When the cluster refuses or does not answer.
+    """
+    meta = present.metadata
+    version = meta.resource_version if names_version(match) else None
+    try:
+        await client.delete(
+            of(type(present)), meta.name, meta.namespace, uid=meta.uid, resource_version=version
+        )
+    except NotFound as error:
+        raise not_found(what) from error
+    except Conflict as error:
+        # Without a version: another object of the name, so the one that was meant is gone.
+        raise (changed_since(what) if version else not_found(what)) from error
