@@ -36,7 +36,7 @@ down: venv ## End what `make demo` left running
 	@$(BIN)/python -m dev.demo down
 
 .PHONY: test
-test: lint verify unit test-guest test-api test-cluster ## Everything: lint, types, unit, guest, API server and cluster tests
+test: lint verify unit test-guest test-api test-operator test-cluster ## Everything: lint, types, unit, guest, API server and cluster tests
 
 .PHONY: unit
 unit: venv ## Tests that need no cluster; seconds
@@ -47,8 +47,16 @@ test-guest: venv ## Tests of the Go program for enclaves, in network namespaces 
 	@$(BIN)/pytest tests/guest -q
 
 .PHONY: test-api
-test-api: venv ## Tests against a real API server
-	@$(BIN)/pytest tests/api -q -n $(WORKERS)
+test-api: venv ## Tests against a real API server on which no operator runs
+	@$(BIN)/pytest tests/api -q -n $(WORKERS) --ignore=tests/api/operator
+
+.PHONY: test-operator
+test-operator: venv ## Tests of the operator against a real API server
+	@$(BIN)/pytest tests/api/operator -q -n $(WORKERS)
+
+.PHONY: schemathesis
+schemathesis: venv ## Generated requests against a real facade, ten minutes with a key and ten without (SECONDS=…)
+	@CLOISTER_SCHEMATHESIS_SECONDS=$(or $(SECONDS),600) $(BIN)/pytest tests/api/facade/test_schemathesis.py -q
 
 .PHONY: test-cluster
 test-cluster: venv ## Tests on a real node, where Pods really run (root, Linux)
@@ -57,7 +65,15 @@ test-cluster: venv ## Tests on a real node, where Pods really run (root, Linux)
 .PHONY: test-enclave
 test-enclave: venv ## The inside of enclaves in full: packets over 30 files and 40 plans, every door (root, Linux)
 	@cd operator/guest && go test -count=1 . -plans 40
-	@CLOISTER_MATRIX_FILES=30 $(BIN)/pytest tests/cluster/test_guest_networks.py tests/cluster/test_guest_doors.py tests/cluster/test_guest_containers.py -q
+	@CLOISTER_MATRIX_FILES=30 $(BIN)/pytest tests/cluster/test_guest_networks.py tests/cluster/test_guest_doors.py tests/cluster/test_guest_containers.py tests/cluster/test_guest_restarts.py -q
+
+.PHONY: test-gateway
+test-gateway: venv ## Ten updates in a row through a real gateway, without a lost request (root, Linux)
+	@CLOISTER_GATEWAY_UPDATES=10 $(BIN)/pytest tests/cluster/test_gateway.py -q --timeout=1800
+
+.PHONY: chaos
+chaos: venv ## Random actions and trouble for 30 minutes (CLOISTER_CHAOS_SECONDS=…, CLOISTER_CHAOS_SEED=…)
+	@CLOISTER_CHAOS_SECONDS=$${CLOISTER_CHAOS_SECONDS:-1800} $(BIN)/pytest tests/chaos -q -s
 
 .PHONY: lint
 lint: venv ## Format, rules, types, layers, the house's own checks
@@ -73,7 +89,7 @@ fmt: venv ## Format the code and mend what can be mended
 	@$(BIN)/ruff format --quiet .
 
 .PHONY: crds
-crds: venv ## Write the generated manifests anew
+crds: venv ## Write the generated manifests and the description of the API anew
 	@$(BIN)/python -m dev.house generate
 
 .PHONY: verify

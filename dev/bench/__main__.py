@@ -1,4 +1,7 @@
-"""``python -m dev.bench [NAME …]``: run the benchmarks, all of them by default."""
+"""``python -m dev.bench [NAME …] [OPTIONS]``: run the benchmarks, all of them by default.
+
+Options go to the one benchmark that is named: ``python -m dev.bench scale --count 1000``.
+"""
 
 import importlib
 import pkgutil
@@ -14,7 +17,7 @@ def main(wanted: list[str]) -> int:
     Parameters
     ----------
     wanted
-        Names of modules of this package; empty = all.
+        Names of modules of this package, empty = all; after a single one its own options.
 
     Returns
     -------
@@ -26,6 +29,11 @@ def main(wanted: list[str]) -> int:
         for module in pkgutil.iter_modules([str(Path(__file__).parent)])
         if not module.name.startswith("_")
     )
+    end = next((place for place, word in enumerate(wanted) if word.startswith("-")), len(wanted))
+    wanted, options = wanted[:end], wanted[end:]
+    if options and len(wanted) != 1:
+        print("options need the name of the one benchmark that they are for", file=sys.stderr)
+        return 2
     unknown = sorted(set(wanted) - set(names))
     if unknown:
         print(f"no benchmark {', '.join(unknown)}; there are {', '.join(names)}", file=sys.stderr)
@@ -33,7 +41,8 @@ def main(wanted: list[str]) -> int:
     missed = 0
     for name in wanted or names:
         print(f"== {name}")
-        missed |= bool(importlib.import_module(f"dev.bench.{name}").main())
+        arguments = (options,) if options else ()
+        missed |= bool(importlib.import_module(f"dev.bench.{name}").main(*arguments))
     return int(missed)
 
 

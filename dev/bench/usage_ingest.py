@@ -37,9 +37,9 @@ __all__ = ["main", "sign"]
 
 KEYS: Final = 500
 MODELS: Final = 20
-REPORTS: Final = 150
+REPORTS: Final = 300
 EVENTS: Final = 1_000
-SENDERS: Final = 20
+SENDERS: Final = 60
 TARGET: Final = 50_000
 PRICES: Final = tuple(
     Price("router", "model_request", meter, "", 150_000_000)

@@ -21,6 +21,9 @@ RATE = ("--kube-api-qps=300", "--kube-api-burst=600")
 """Requests a second and burst that the controllers may make; with the defaults of the
 components (20 and 30) they, not the server, are what a test of scale measures."""
 
+AUDIT_POLICY = Path(__file__).parent / "audit-policy.yaml"
+"""Which requests the API server of a simulated cluster writes down."""
+
 TLS = "--tls-min-version=VersionTLS12"
 """TLS versions below are not spoken by anything of ours."""
 
@@ -176,14 +179,25 @@ def _apiserver(
         TLS,
         # Without a link the address is loopback, which no endpoint may be.
         *(() if record.index >= 0 else ("--endpoint-reconciler-type=none",)),
+        # On a simulated node scale is measured: who writes how often.
+        *(_audit(layout) if record.form is Form.SIMULATED else ()),
     )
     return Component(
         name="kube-apiserver",
         argv=argv,
+        files=(AUDIT_POLICY,),
         ready=who.healthy(f"{record.server}/readyz"),
         within=120,
         ports=((address, port),),
     )
+
+
+def _audit(layout: Layout) -> list[str]:
+    return [
+        f"--audit-policy-file={AUDIT_POLICY}",
+        f"--audit-log-path={layout.audit_log}",
+        "--audit-log-maxsize=10240",
+    ]
 
 
 def _apiserver_files(layout: Layout, record: Record, who: Identities) -> list[str]:

@@ -85,6 +85,11 @@ class Layout:
         return self.folder / "logs"
 
     @property
+    def audit_log(self) -> Path:
+        """Every write to the API server, one JSON object a line; of a simulated cluster alone."""
+        return self.data / "audit.log"
+
+    @property
     def processes(self) -> Path:
         """One record per process."""
         return self.folder / "processes"
@@ -142,8 +147,8 @@ class Record:
 
     @property
     def service_range(self) -> str:
-        """Address range of the Services; without a link nothing routes to it."""
-        return f"10.203.{max(self.index, 0)}.0/24"
+        """Address range of the Services; without a link nothing routes to it: it is large."""
+        return f"10.203.{self.index}.0/24" if self.index >= 0 else "10.203.0.0/16"
 
     @property
     def service_address(self) -> str:

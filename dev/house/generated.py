@@ -1,7 +1,11 @@
 """The files that programs write, and whether they are what would be written now."""
 
+import json
 from pathlib import Path
 
+from cloister_api.main import ROUTERS
+from cloister_api.reference.document import document
+from cloister_api.reference.page import page
 from cloister_crds.config.editor_schema import json_schema_text
 from cloister_crds.schema.crd import manifests
 from dev.house.finding import Finding
@@ -21,7 +25,14 @@ def files(root: Path) -> dict[Path, str]:
     """
     folder = root / "crds" / "manifests"
     kinds = {folder / "crds" / name: text for name, text in manifests().items()}
-    return {**kinds, folder / "service-config.schema.json": json_schema_text()}
+    described = document(ROUTERS)
+    openapi = json.dumps(described, indent=2, ensure_ascii=False) + "\n"
+    return {
+        **kinds,
+        folder / "service-config.schema.json": json_schema_text(),
+        root / "docs" / "api" / "openapi.json": openapi,
+        root / "docs" / "api" / "reference.html": page(described),
+    }
 
 
 def write(root: Path) -> list[Path]:

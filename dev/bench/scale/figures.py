@@ -1,0 +1,139 @@
+"""What is measured: when objects became ready, who wrote how often, what processes used."""
+
+import json
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+__all__ = ["Audit", "Readiness", "Usage", "Write", "percentile", "usage"]
+
+Object = dict[str, Any]
+Write = tuple[str, str, str]
+"""Who wrote, the verb, the resource with its subresource."""
+
+_TICKS: Final = os.sysconf("SC_CLK_TCK")
+_KIB: Final = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a process has used since its start."""
+
+    processor: float
+    """Seconds of processor time."""
+    peak: float
+    """Largest resident memory, in MiB."""
+
+
+def usage(pid: int) -> Usage:
+    """Read what a process has used (proc(5), "/proc/PID/stat", "/proc/PID/status").
+
+    Parameters
+    ----------
+    pid
+        The process.
+
+    Raises
+    ------
+    OSError
+        When there is no such process.
+    """
+    after = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    peak = next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))
+    return Usage((int(after[11]) + int(after[12])) / _TICKS, peak / _KIB)
+
+
+@dataclass(slots=True)
+class Readiness:
+    """When objects were asked for and when they were seen ready, by the clock of this process."""
+
+    is_ready: Callable[[Object], bool]
+    """Whether an object is ready."""
+    asked: dict[str, float] = field(default_factory=dict)
+    """Name of an object -> when its creation began."""
+    seen: dict[str, float] = field(default_factory=dict)
+    """Name of an object -> when it was first seen ready."""
+
+    def look(self, body: Object) -> None:
+        """Take in what a watch tells of an object."""
+        name = body["metadata"]["name"]
+        if name not in self.seen and self.is_ready(body):
+            self.seen[name] = time.monotonic()
+
+    @property
+    def complete(self) -> bool:
+        """Whether all that was asked for is ready."""
+        return self.asked.keys() <= self.seen.keys()
+
+    @property
+    def began(self) -> float:
+        """When the first creation began."""
+        return min(self.asked.values())
+
+    @property
+    def total(self) -> float:
+        """Seconds from the first creation until the last object was ready."""
+        return max(self.seen[name] for name in self.asked) - self.began
+
+    def each(self) -> list[float]:
+        """Answer the seconds from creation to readiness of each object, shortest first."""
+        return sorted(self.seen[name] - asked for name, asked in self.asked.items())
+
+    def curve(self) -> list[float]:
+        """Answer the seconds after the first creation at which one more object was ready."""
+        return sorted(self.seen[name] - self.began for name in self.asked)
+
+
+def percentile(values: list[float], part: float) -> float:
+    """Answer the value below which a part of sorted values lies.
+
+    Parameters
+    ----------
+    values
+        The values, smallest first.
+    part
+        From 0 to 1.
+    """
+    return values[min(len(values) - 1, int(len(values) * part))]
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """The API server's own list of writes (Kubernetes, "Auditing")."""
+
+    path: Path
+    """Its file."""
+
+    def mark(self) -> int:
+        """Answer how long it is now, to count from later."""
+        return self.path.stat().st_size
+
+    def events(self, since: int) -> Iterable[Object]:
+        """Go through the writes after a mark, refused ones too."""
+        with self.path.open("rb") as file:
+            file.seek(since)
+            for line in file:
+                if line.endswith(b"\n"):
+                    yield json.loads(line)
+
+    def writes(self, since: int) -> Counter[Write]:
+        """Count the writes after a mark; refused ones have ``refused`` before their verb.
+
+        Parameters
+        ----------
+        since
+            The mark.
+        """
+        counted: Counter[Write] = Counter()
+        for event in self.events(since):
+            place = event.get("objectRef") or {}
+            resource = "/".join(filter(None, (place.get("resource"), place.get("subresource"))))
+            refused = event.get("responseStatus", {}).get("code", 0) >= 300  # noqa: PLR2004 - no success
+            verb = f"refused {event['verb']}" if refused else event["verb"]
+            counted[event.get("userAgent", "").split("/")[0], verb, resource] += 1
+        return counted

@@ -1,0 +1,210 @@
+"""Our side: Containers from creation to readiness, then a restart and a takeover."""
+
+import asyncio
+import re
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from cloister_clients.kube.kinds import KindRef
+from cloister_clients.kube.kinds import of as kind_of
+from cloister_clients.kube.reflector import Reflector
+from cloister_crds.kinds import Container
+from dev.bench.scale.figures import Readiness, Usage, Write, usage
+from dev.bench.scale.stage import REPO, TAG, Stage
+from tests.support.operator import OperatorProcess, manifest
+from tests.support.waiting import until
+
+__all__ = ["Changeover", "Side", "follow", "quiet", "run_ours", "take_over"]
+
+CONTAINER: Final = kind_of(Container)
+_QUIET_SECONDS: Final = 4.0
+"""Without a write for so long nothing more is to come: aggregates are written after 2."""
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """What one side of the comparison did."""
+
+    name: str
+    """Whose objects they are."""
+    readiness: Readiness
+    """When they became ready."""
+    writes: Counter[Write]
+    """All writes to the API server from the first creation until nothing more came."""
+    controller: Usage
+    """What its controller used until then."""
+    others: dict[str, float]
+    """Seconds of processor time that components of the cluster used meanwhile."""
+
+
+async def run_ours(stage: Stage, count: int, *, within: float) -> Side:
+    """Create Containers and wait until all are ready and nothing more is written.
+
+    Parameters
+    ----------
+    stage
+        Where.
+    count
+        How many.
+    within
+        Seconds until the wait fails.
+
+    Raises
+    ------
+    AssertionError
+        When they are not ready in time; with the end of the operator's log.
+    """
+    operator = stage.installation.operator()
+    await asyncio.to_thread(operator.wait_until_it_leads)
+    readiness = Readiness(is_ready)
+
+    def bodies() -> Iterator[tuple[KindRef, dict[str, Any]]]:
+        for number in range(count):
+            name = f"web-{number}"
+            readiness.asked[name] = time.monotonic()
+            spec = {"repo": REPO, "tag": TAG, "host": stage.host}
+            yield CONTAINER, manifest("Container", name, spec, stage.namespace_of(number))
+
+    try:
+        return await follow(
+            stage, CONTAINER, readiness, bodies(), name="Cloister", pid=operator.pid, within=within
+        )
+    except AssertionError as error:
+        raise AssertionError(f"{error}\n{operator.text[-4000:]}") from error
+
+
+async def follow(
+    stage: Stage,
+    ref: KindRef,
+    readiness: Readiness,
+    bodies: Iterator[tuple[KindRef, dict[str, Any]]],
+    *,
+    name: str,
+    pid: int,
+    within: float,
+) -> Side:
+    """Create objects, watch them become ready, and wait until nothing more is written."""
+    reflector = Reflector(stage.client, ref, readiness.look)
+    watching = asyncio.create_task(reflector.run())
+    try:
+        await until(_is(reflector), within=30, what="the first list")
+        components = ("kube-apiserver", "etcd", "kube-controller-manager", "kube-scheduler", "kwok")
+        before = {each: usage(stage.pid(each)).processor for each in components}
+        mark = stage.audit.mark()
+        await stage.create_all(bodies)
+        if not await reflector.until(lambda: readiness.complete, within=within):
+            missing = sorted(readiness.asked.keys() - readiness.seen.keys())
+            raise AssertionError(f"{len(missing)} are not ready, such as {missing[:3]}")
+        await quiet(stage)
+    finally:
+        watching.cancel()
+    others = {each: usage(stage.pid(each)).processor - before[each] for each in components}
+    return Side(name, readiness, stage.audit.writes(mark), usage(pid), others)
+
+
+def _is(reflector: Reflector[None]) -> Callable[[], Awaitable[bool]]:
+    """Make the question whether a copy is complete."""
+
+    async def ready() -> bool:
+        return reflector.ready
+
+    return ready
+
+
+def is_ready(body: dict[str, Any]) -> bool:
+    """Tell whether a Container is Ready for its present spec."""
+    status = body.get("status", {})
+    ready = any(
+        each["type"] == "Ready" and each["status"] == "True"
+        for each in status.get("conditions", ())
+    )
+    return ready and status.get("observedGeneration") == body["metadata"]["generation"]
+
+
+async def quiet(stage: Stage, *, within: float = 300.0) -> None:
+    """Wait until nobody writes any more, but for leases and what nodes say of themselves."""
+    seen, since, mark = -1, time.monotonic(), stage.audit.mark()
+
+    async def nothing_new() -> bool:
+        nonlocal seen, since
+        found = sum(
+            number
+            for (_, _, resource), number in stage.audit.writes(mark).items()
+            if resource not in {"leases", "nodes/status"}
+        )
+        if found != seen:
+            seen, since = found, time.monotonic()
+        return time.monotonic() - since > _QUIET_SECONDS
+
+    await until(nothing_new, within=within, every=0.5, what="an end of writes")
+
+
+@dataclass(frozen=True, slots=True)
+class Changeover:
+    """How an operator came after another."""
+
+    working: float
+    """Seconds until it knew the cluster."""
+    caught_up: float
+    """Seconds until it had looked at everything."""
+    writes: Counter[Write]
+    """What our operator wrote until then."""
+
+
+async def take_over(stage: Stage, count: int, *, killed: bool) -> Changeover:
+    """Have another operator come after the one that works.
+
+    Parameters
+    ----------
+    stage
+        Where, with Containers that are ready.
+    count
+        How many they are.
+    killed
+        Whether a second operator waits and the first is killed; else the first is told to end,
+        and then the second is started.
+    """
+    first = stage.installation.processes[-1]
+    mark = stage.audit.mark()
+    if killed:
+        second = stage.installation.operator()
+        await until(lambda: _answers(second, "standby"), within=60, what="an operator in waiting")
+        began = time.monotonic()
+        first.kill()
+    else:
+        await asyncio.to_thread(first.stop)
+        began = time.monotonic()
+        second = stage.installation.operator()
+    await until(lambda: _answers(second, "working"), within=120, every=0.05, what="a leader")
+    working = time.monotonic() - began
+    await until(lambda: _has_looked(second, count), within=300, every=0.1, what="catching up")
+    caught_up = time.monotonic() - began
+    writes = stage.audit.writes(mark)
+    ours = {each: number for each, number in writes.items() if each[0] == "cloister-operator"}
+    return Changeover(working, caught_up, Counter(ours))
+
+
+async def _answers(operator: OperatorProcess, word: str) -> bool:
+    """Tell whether an operator says that it is at a stage."""
+    assert operator.running, operator.text[-4000:]
+    _, text = await asyncio.to_thread(operator.ask, "/readyz")
+    return word in text
+
+
+async def _has_looked(operator: OperatorProcess, count: int) -> bool:
+    """Tell whether an operator has looked at every Container and Enclave and nothing waits."""
+    assert operator.running, operator.text[-4000:]
+    _, text = await asyncio.to_thread(operator.ask, "/metrics")
+    figures = dict(re.findall(r"(?m)^cloister_operator_(\S+) (\S+)$", text))
+    passes = {
+        kind: sum(
+            float(value)
+            for name, value in figures.items()
+            if name.startswith("passes_total") and f'kind="{kind}"' in name
+        )
+        for kind in ("Container", "Enclave")
+    }
+    return min(passes.values()) >= count and float(figures.get("queue_due", 1)) == 0

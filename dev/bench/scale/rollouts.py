@@ -1,0 +1,187 @@
+"""The other side: Argo Rollouts with as many blue-green Rollouts and a Service each."""
+
+import asyncio
+import contextlib
+import json
+import socket
+import subprocess
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import httpx
+
+from cloister_clients.kube.kinds import NAMESPACE, POD, SERVICE, KindRef
+from dev.bench.scale.figures import Readiness
+from dev.bench.scale.ours import Side, follow
+from dev.bench.scale.stage import Stage
+from dev.cluster import Trouble, binaries
+from dev.cluster.versions import load
+from tests.support.waiting import until
+
+__all__ = ["run_rollouts"]
+
+PROGRAM: Final = "rollouts-controller"
+ROLLOUT: Final = KindRef("argoproj.io", "v1alpha1", "rollouts", "Rollout")
+_NAMESPACE: Final = "argo-rollouts"
+_RATE: Final = ("--qps=1000", "--burst=2000")
+"""Requests a second and burst; with its defaults of 40 and 80 these would be what is measured."""
+
+
+async def run_rollouts(stage: Stage, count: int, *, within: float) -> Side:
+    """Create Rollouts and Services, wait until all are healthy, and remove them again.
+
+    Parameters
+    ----------
+    stage
+        Where; no operator of ours may run.
+    count
+        How many.
+    within
+        Seconds until the wait fails.
+
+    Raises
+    ------
+    AssertionError
+        When they are not healthy in time; with the end of the controller's log.
+    Trouble
+        When the controller cannot be built or does not start.
+    """
+    namespaces = [f"rollouts-{number}" for number in range(len(stage.namespaces))]
+    log = stage.installation.folder / "rollouts.log"
+    for name in (_NAMESPACE, *namespaces):
+        await stage.client.create(NAMESPACE, {"metadata": {"name": name}})
+    readiness = Readiness(_is_healthy)
+    async with _controller(stage, log) as pid:
+        try:
+            side = await follow(
+                stage,
+                ROLLOUT,
+                readiness,
+                _bodies(count, namespaces, readiness),
+                name="Argo Rollouts",
+                pid=pid,
+                within=within,
+            )
+        except AssertionError as error:
+            said = await asyncio.to_thread(log.read_text)
+            raise AssertionError(f"{error}\n{said[-4000:]}") from error
+        await _remove(stage, namespaces, count)
+    return side
+
+
+def _bodies(
+    count: int, namespaces: list[str], readiness: Readiness
+) -> Iterator[tuple[KindRef, dict[str, Any]]]:
+    """Go through the objects, each Service before its Rollout, as its documentation has it."""
+    for number in range(count):
+        name, namespace = f"web-{number}", namespaces[number % len(namespaces)]
+        readiness.asked[name] = time.monotonic()
+        metadata = {"name": name, "namespace": namespace}
+        ports = [{"port": 443, "targetPort": 8443}]
+        yield SERVICE, {"metadata": metadata, "spec": {"selector": {"app": name}, "ports": ports}}
+        container = {"name": "web", "image": "registry.invalid/web:1"}
+        template = {"metadata": {"labels": {"app": name}}, "spec": {"containers": [container]}}
+        yield (
+            ROLLOUT,
+            {
+                "metadata": metadata,
+                "spec": {
+                    "replicas": 1,
+                    "selector": {"matchLabels": {"app": name}},
+                    "template": template,
+                    "strategy": {"blueGreen": {"activeService": name}},
+                },
+            },
+        )
+
+
+def _is_healthy(body: dict[str, Any]) -> bool:
+    """Tell whether a Rollout is healthy for its present spec."""
+    status = body.get("status", {})
+    current = status.get("observedGeneration") == str(body["metadata"]["generation"])
+    return bool(current and status.get("phase") == "Healthy")
+
+
+@contextlib.asynccontextmanager
+async def _controller(stage: Stage, log: Path) -> AsyncIterator[int]:
+    """Run the controller until the block ends; answer its process id."""
+    health, metrics = _free_ports()
+    process = await asyncio.to_thread(_start, stage, log, health, metrics)
+    try:
+        await until(lambda: _serves(process, health, log), within=60, what="the controller")
+        yield process.pid
+    finally:
+        process.terminate()
+        await asyncio.to_thread(process.wait, 30)
+
+
+def _start(stage: Stage, log: Path, health: int, metrics: int) -> "subprocess.Popen[bytes]":
+    """Install its kinds and start it."""
+    folder = _manifests()
+    names = sorted(path for path in folder.glob("*-crd.yaml"))
+    for path in names:
+        stage.cluster.kubectl("apply", "--server-side", "-f", str(path))
+    for path in names:
+        wait = ("wait", "--for=condition=Established", "--timeout=60s")
+        stage.cluster.kubectl(*wait, "-f", str(path))
+    command = (
+        str(binaries.binary(PROGRAM)),
+        f"--kubeconfig={stage.cluster.kubeconfig}",
+        f"--healthzPort={health}",
+        f"--metricsPort={metrics}",
+        "--leader-elect=false",
+        "--loglevel=warn",
+        *_RATE,
+    )
+    with log.open("wb") as sink:
+        return subprocess.Popen(command, stdout=sink, stderr=subprocess.STDOUT)
+
+
+def _manifests() -> Path:
+    """Answer where the controller's CRDs lie: in its module, which Go keeps."""
+    module = load().module_of(PROGRAM)
+    told = subprocess.run(
+        ["go", "mod", "download", "-json", f"{module.requires}@v{module.version}"],
+        check=True,
+        capture_output=True,
+        cwd=module.folder,
+    )
+    folder = Path(json.loads(told.stdout)["Dir"]) / "manifests" / "crds"
+    if not folder.is_dir():
+        raise Trouble(f"{folder} is missing; clean Go's module cache and run this again")
+    return folder
+
+
+async def _serves(process: "subprocess.Popen[bytes]", port: int, log: Path) -> bool:
+    """Tell whether the controller answers that it is well."""
+    if process.poll() is not None:
+        said = await asyncio.to_thread(log.read_text)
+        raise Trouble(f"the controller ended at its start:\n{said[-2000:]}")
+    try:
+        async with httpx.AsyncClient(trust_env=False) as client:
+            return (await client.get(f"http://127.0.0.1:{port}/healthz")).is_success
+    except httpx.HTTPError:
+        return False
+
+
+async def _remove(stage: Stage, namespaces: list[str], count: int) -> None:
+    """Delete all of it, so that nothing of it weighs on what comes after."""
+    for name in (*namespaces, _NAMESPACE):
+        await stage.client.delete(NAMESPACE, name)
+
+    async def gone() -> bool:
+        pods = await stage.client.list(POD)
+        left = {each["metadata"]["name"] for each in (await stage.client.list(NAMESPACE)).items}
+        return not pods.items and not left & {*namespaces, _NAMESPACE}
+
+    await until(gone, within=120 + count, every=2.0, what="the end of the Rollouts")
+
+
+def _free_ports() -> tuple[int, int]:
+    """Choose two ports of the loopback that nobody listens on."""
+    with socket.socket() as one, socket.socket() as two:
+        one.bind(("127.0.0.1", 0))
+        two.bind(("127.0.0.1", 0))
+        return one.getsockname()[1], two.getsockname()[1]

@@ -1,0 +1,175 @@
+"""The stage: a control plane, simulated nodes, and an installation that many Containers fit in."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from cloister_clients.kube import KubeClient, KubeConfig
+from cloister_clients.kube.kinds import NAMESPACE, NODE, KindRef
+from cloister_clients.kube.kinds import of as kind_of
+from cloister_crds.kinds import Host, HostnameClaim, Organization
+from dev import cluster as local
+from dev.bench.scale.figures import Audit
+from dev.cluster.images import Image, push
+from dev.cluster.simulated import ANNOTATION
+from tests.support.operator import Installation, file_text, manifest
+
+__all__ = ["REPO", "TAG", "Stage", "clear", "open_stage"]
+
+CLAIM: Final = kind_of(HostnameClaim)
+HOST: Final = kind_of(Host)
+ORGANIZATION: Final = kind_of(Organization)
+
+REPO: Final = "bench/web"
+"""The repository of all Containers."""
+TAG: Final = "v1"
+"""Its only release."""
+_PER_NODE: Final = 100
+_ABREAST: Final = 32
+"""Requests at once when many objects are made."""
+_LIMIT: Final = 100_000
+
+
+@dataclass(slots=True)
+class Stage:
+    """Where one run happens."""
+
+    cluster: local.Cluster
+    """The cluster."""
+    client: KubeClient
+    """As its administrator, who is no part of what is measured."""
+    installation: Installation
+    """Settings, repository and operators."""
+    namespaces: tuple[str, ...]
+    """Namespaces of the Organizations."""
+    host: str
+    """The Host of all Containers."""
+
+    @property
+    def audit(self) -> Audit:
+        """Every write to the API server."""
+        return Audit(self.cluster.layout.audit_log)
+
+    def namespace_of(self, number: int) -> str:
+        """Answer the namespace of an object, of which each gets as many."""
+        return self.namespaces[number % len(self.namespaces)]
+
+    def pid(self, component: str) -> int:
+        """Answer the process id of a component of the cluster.
+
+        Raises
+        ------
+        local.Trouble
+            When it does not run.
+        """
+        found = self.cluster.components.get(component)
+        if found is None:
+            raise local.Trouble(f"{component} of cluster {self.cluster.name} does not run")
+        return found
+
+    async def create_all(self, objects: Iterator[tuple[KindRef, dict[str, Any]]]) -> None:
+        """Create objects, many at once, in their order."""
+
+        async def work() -> None:
+            for ref, body in objects:
+                await self.client.create(ref, body)
+
+        await asyncio.gather(*(work() for _ in range(_ABREAST)))
+
+
+@contextlib.asynccontextmanager
+async def open_stage(
+    cluster: local.Cluster, folder: Path, *, count: int, per_organization: int
+) -> AsyncIterator[Stage]:
+    """Prepare everything but the Containers; at the end the operators are ended.
+
+    Parameters
+    ----------
+    cluster
+        A cluster with a simulated node.
+    folder
+        For settings, repositories and logs.
+    count
+        Containers that must fit.
+    per_organization
+        Containers of each Organization.
+    """
+    installation = Installation(cluster, folder)
+    installation.prepare()
+    image = push(Image(files={"/x": b"x"}, entrypoint=("/x",)), cluster.registry, "bench/web")
+    installation.repository(REPO).release(TAG, file_text(image))
+    config = KubeConfig.from_file(cluster.kubeconfig)
+    async with KubeClient(config, field_manager="bench", user_agent="cloister-bench") as client:
+        host = installation.slug
+        slugs = [f"{host}-{number}" for number in range(-(-count // per_organization))]
+        namespaces = tuple(f"org-{slug}" for slug in slugs)
+        stage = Stage(cluster, client, installation, namespaces, host)
+        await stage.create_all(_surroundings(count, host, slugs))
+        try:
+            yield stage
+        finally:
+            for process in installation.processes:
+                process.end()
+
+
+async def clear(stage: Stage) -> None:
+    """End the operators and delete what was made, for a cluster that is used again.
+
+    Parameters
+    ----------
+    stage
+        Where.
+    """
+    for process in stage.installation.processes:
+        process.end()
+    client = stage.client
+    claims = [
+        (CLAIM, each["metadata"]["name"])
+        for each in (await client.list(CLAIM)).items
+        if each["spec"]["holder"]["namespace"] in stage.namespaces
+    ]
+    nodes = [
+        (NODE, each["metadata"]["name"])
+        for each in (await client.list(NODE)).items
+        if each["metadata"]["name"].startswith(f"{stage.host}-")
+    ]
+    organizations = [(ORGANIZATION, each.removeprefix("org-")) for each in stage.namespaces]
+    namespaces = [(NAMESPACE, each) for each in stage.namespaces]
+    for ref, name in (*organizations, (HOST, stage.host), *namespaces, *claims, *nodes):
+        await client.delete(ref, name)
+
+
+def _surroundings(
+    count: int, host: str, slugs: list[str]
+) -> Iterator[tuple[KindRef, dict[str, Any]]]:
+    """Go through nodes, the Host, and the Organizations with their namespaces."""
+    for number in range(count // _PER_NODE + 1):
+        yield NODE, _node(f"{host}-{number}")
+    spec = {
+        "networkIsolation": "Container",
+        "overcommit": {"cpuPercent": 1, "memoryPercent": 1},
+    }
+    yield HOST, manifest("Host", host, spec)
+    for slug in slugs:
+        labels = {"cloister.dev/organization": slug}
+        yield NAMESPACE, {"metadata": {"name": f"org-{slug}", "labels": labels}}
+        organization = {
+            "namespace": f"org-{slug}",
+            "billing": {"containerSubscription": True},
+            "entitlements": {"hostSelection": True},
+            "limits": {"containers": _LIMIT},
+        }
+        yield ORGANIZATION, manifest("Organization", slug, organization)
+
+
+def _node(name: str) -> dict[str, Any]:
+    """Write a node that kwok plays."""
+    labels = {
+        "kubernetes.io/hostname": name,
+        "kubernetes.io/os": "linux",
+        "kubernetes.io/arch": "amd64",
+    }
+    return {"metadata": {"name": name, "annotations": {ANNOTATION: "fake"}, "labels": labels}}
