@@ -11,6 +11,7 @@ from tests.support.cluster import (
     pytest_configure,
     pytest_runtest_logreport,
     pytest_sessionfinish,
+    simulated_cluster,
 )
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "pytest_configure",
     "pytest_runtest_logreport",
     "pytest_sessionfinish",
+    "simulated_cluster",
 ]
 
 # How fast inputs are made says how busy the machine is, and nothing about what is tested.

@@ -1,9 +1,9 @@
-"""The clusters that tests share: one control plane, one with a real node, each once per session.
+"""The clusters that tests share: one control plane, one with a real node, one that simulates it.
 
-They are brought up after the collection, when a collected test asks for them: building their
-programs may take longer than a test may. With several workers each asks, and the first one's call
-does the work. The controlling process ends them after the last test. ``CLOISTER_TEST_CLUSTER``
-names them, ``CLOISTER_KEEP_CLUSTER=1`` keeps them for the next session.
+Each is there once per session. They are brought up after the collection, when a collected test asks
+for them: building their programs may take longer than a test may. With several workers each asks,
+and the first one's call does the work. The controlling process ends them after the last test.
+``CLOISTER_TEST_CLUSTER`` names them, ``CLOISTER_KEEP_CLUSTER=1`` keeps them for the next session.
 """
 
 import os
@@ -30,12 +30,13 @@ __all__ = [
     "pytest_configure",
     "pytest_runtest_logreport",
     "pytest_sessionfinish",
+    "simulated_cluster",
     "unique",
 ]
 
 ROOT = Path(__file__).parents[2]
 """The checkout."""
-SUFFIX = {"api_cluster": "-api", "cluster": ""}
+SUFFIX = {"api_cluster": "-api", "cluster": "", "simulated_cluster": "-sim"}
 """Fixture -> end of its cluster's name."""
 MARKS = "CLOISTER_TEST_SESSION"
 """Variable that names the session's folder: which clusters it brought up, what failed."""
@@ -81,6 +82,12 @@ def cluster() -> local.Cluster:
     return _bring_up("cluster")
 
 
+@pytest.fixture(scope="session")
+def simulated_cluster() -> local.Cluster:
+    """Give a cluster whose nodes only pretend, with Cloister's CRDs."""
+    return _bring_up("simulated_cluster")
+
+
 @pytest.fixture
 def namespace(api_cluster: local.Cluster) -> Iterator[str]:
     """Give a namespace of the control plane for one test."""
@@ -114,7 +121,8 @@ def _no_node() -> str:
 def _bring_up(fixture: str) -> local.Cluster:
     name = os.environ.get("CLOISTER_TEST_CLUSTER", "test") + SUFFIX[fixture]
     _mark(f"used-{name}")
-    found = local.up(name, node=fixture == "cluster")
+    simulated = fixture == "simulated_cluster"
+    found = local.up(name, node=fixture == "cluster", simulated=simulated)
     done = Path(os.environ[MARKS], f"crds-{name}")
     if not done.exists():
         install_crds(found)

@@ -40,6 +40,7 @@ from cloister_crds.names import CONTAINER_LABEL, service_name
 from cloister_crds.tokens import token_digest, token_of
 from dev.cluster import Cluster
 from tests.support.cluster import unique
+from tests.support.described import check_answer
 from tests.support.git_server import Repositories, Repository
 from tests.support.registry import Registry, registry
 from tests.support.waiting import until_sync
@@ -94,9 +95,14 @@ class Facade:
     """What it wrote."""
 
     def client(self, key: str | None = None) -> httpx.AsyncClient:
-        """Answer a client with an admin key."""
+        """Answer a client with an admin key; its answers are compared with the OpenAPI document."""
         headers = {"Authorization": f"Bearer {key}"} if key else {}
-        return httpx.AsyncClient(base_url=self.base, headers=headers, timeout=60)
+        return httpx.AsyncClient(
+            base_url=self.base,
+            headers=headers,
+            timeout=60,
+            event_hooks={"response": [check_answer]},
+        )
 
     def kill(self) -> None:
         """End it as kill -9 does."""
@@ -414,6 +420,7 @@ def facade_settings(
         "containersDomain": DOMAIN,
         "kubeconfig": str(api_cluster.kubeconfig),
         "listen": {"port": 0},
+        "stop": {"drainSeconds": 0},
         "ledger": {"path": "ledger.db", "keyMaterial": "keys.json"},
         "sources": {"kind": "git", "base": str(folder / "repositories")},
         "registry": {"allowPrivate": [host], "plainHttp": [host]},

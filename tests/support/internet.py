@@ -15,12 +15,14 @@ from dev.cluster.guest import guest_binary
 from dev.cluster.network import namespace_of
 from tests.support.matrix import ALLOWED_NAME
 
-__all__ = ["ALLOWED", "METADATA", "NAMES", "OTHERS", "Internet", "emulated_internet"]
+__all__ = ["ALLOWED", "IPV6", "METADATA", "NAMES", "OTHERS", "Internet", "emulated_internet"]
 
 ALLOWED = "93.184.216.34"
 """Address of the host that allowlists name."""
 OTHERS = ("93.184.216.35", "8.8.4.4")
 """Public addresses that they do not."""
+IPV6 = "2620:fe::fe"
+"""A public address of the other family, on which the same answers."""
 METADATA = "169.254.169.254"
 """Where clouds serve the secrets of a machine."""
 RESOLVER = "93.184.216.53"
@@ -75,7 +77,8 @@ def emulated_internet(cluster: Cluster, folder: Path) -> Iterator[Internet]:
         for address in addresses:
             made.ip("address", "replace", f"{address}/32", "dev", "lo")
         answering = (*addresses, cluster.record.node_address)
-        places = [f"{each}:{port}" for each in answering for port in (80, 443)]
+        made.ip("address", "replace", f"{IPV6}/128", "dev", "lo", "nodad")
+        places = [f"{each}:{port}" for each in (*answering, f"[{IPV6}]") for port in (80, 443)]
         made.start(str(guest_binary("trial", "./internal/trial")), "serve", "", *places)
         hosts = "".join(
             f"        {address} {name}\n" for name, found in NAMES.items() for address in found
@@ -90,9 +93,9 @@ def emulated_internet(cluster: Cluster, folder: Path) -> Iterator[Internet]:
         for process in made.processes:
             process.kill()
             process.wait()
-        for address in addresses:
+        for address in (*(f"{each}/32" for each in addresses), f"{IPV6}/128"):
             subprocess.run(
-                ["ip", "-n", made.namespace, "address", "delete", f"{address}/32", "dev", "lo"],
+                ["ip", "-n", made.namespace, "address", "delete", address, "dev", "lo"],
                 check=False,
                 capture_output=True,
             )

@@ -17,7 +17,7 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import httpx
 import yaml
@@ -55,17 +55,17 @@ class OperatorProcess:
     """What is added to its environment."""
     process: subprocess.Popen[bytes] | None = None
     """The process; None before its start."""
-    _stream: IO[bytes] | None = None
 
     def start(self) -> "OperatorProcess":
         """Start it; it may be started again after its end."""
-        self._stream = self.log.open("ab")
-        self.process = subprocess.Popen(
-            [str(Path(sys.executable).with_name("cloister")), "operator", "--config", self.config],
-            stdout=self._stream,
-            stderr=subprocess.STDOUT,
-            env={**os.environ, "PYTHONWARNINGS": "default", **self.environment},
-        )
+        program = str(Path(sys.executable).with_name("cloister"))
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [program, "operator", "--config", self.config],
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, "PYTHONWARNINGS": "default", **self.environment},
+            )
         return self
 
     @property
@@ -96,11 +96,7 @@ class OperatorProcess:
     def wait(self, *, within: float = 30.0) -> int:
         """Wait for its end; answer its exit code."""
         assert self.process is not None
-        try:
-            return self.process.wait(within)
-        finally:
-            if self._stream is not None:
-                self._stream.close()
+        return self.process.wait(within)
 
     @property
     def running(self) -> bool:
@@ -236,29 +232,32 @@ class Installation:
         body = manifest("Container", name, {"host": self.host, **spec}, self.namespace)
         self.apply(body)
 
-    def write_settings(self) -> Path:
-        """Write the operator's settings."""
+    def write_settings(self, kubeconfig: Path | None = None) -> Path:
+        """Write the settings of the next operator, which reaches the server by that kubeconfig."""
         usual = {
             "containersDomain": CONTAINERS_DOMAIN,
             "shimImage": NO_IMAGE,
             "guestImage": NO_IMAGE,
             "enclaveNetwork": {"resolvers": self.cluster.resolvers},
-            "kubeconfig": str(self.cluster.kubeconfig),
+            "kubeconfig": str(kubeconfig or self.cluster.kubeconfig),
             "operatorNamespace": self.system,
+            "drainSeconds": 1,
             "sources": {"kind": "git", "base": str(self.repositories.path)},
             "registry": {
                 "plain_http": [self.cluster.registry],
                 "allow_private": [self.cluster.registry],
             },
         }
-        path = self.folder / "operator.yaml"
+        path = self.folder / f"operator-{len(self.processes)}.yaml"
         path.write_text(yaml.safe_dump(usual | self.settings))
         return path
 
-    def operator(self, *, environment: dict[str, str] | None = None) -> OperatorProcess:
-        """Start an operator."""
+    def operator(
+        self, *, environment: dict[str, str] | None = None, kubeconfig: Path | None = None
+    ) -> OperatorProcess:
+        """Start an operator, which reaches the server by the cluster's kubeconfig or that one."""
         log = self.folder / f"operator-{len(self.processes)}.log"
-        process = OperatorProcess(self.write_settings(), log, environment or {})
+        process = OperatorProcess(self.write_settings(kubeconfig), log, environment or {})
         self.processes.append(process)
         return process.start()
 
@@ -272,6 +271,15 @@ class Installation:
             self.kubectl(*remove, f"organization/{self.slug}", f"host/host-{self.slug}")
             self.kubectl(*remove, f"namespace/{self.namespace}", f"namespace/{self.system}")
             self._release_claims()
+            self._release_enclaves()
+
+    def _release_enclaves(self) -> None:
+        """Take finalizers off Enclaves: no operator runs that would write when they ended."""
+        for enclave in self.enclaves():
+            if enclave.metadata.finalizers:
+                patch = '{"metadata":{"finalizers":null}}'
+                place = ("-n", self.namespace, enclave.metadata.name)
+                self.kubectl("patch", "encl", *place, "--type=merge", "-p", patch)
 
     def _release_claims(self) -> None:
         """Delete the claims of this Organization: no operator runs that would."""

@@ -86,15 +86,25 @@ def made_holds(world: World, observed: Observed, actions: tuple[Action, ...]) ->
             over = other.status.phase in {EnclavePhase.FAILED, EnclavePhase.ENDED}
             leaving = other.metadata.deletion_timestamp is not None
             moves = other.metadata.name in observed.cordoned
+            moves = moves or other.status.demoted_at is not None
             if not over and not leaving and not moves:
                 assert not requests.same(other.spec.request, made.spec.request)
         assert all(each in world.claims for each in made.spec.hostnames)
 
 
 def ended_holds(world: World, status: ContainerStatus, actions: tuple[Action, ...]) -> None:
-    """Hold that what serves ends only when told to stop or when its successor is reached."""
+    """Hold that what serves ends only when told to stop or when its successor is reached.
+
+    The successor may be another Container that replaces this one.
+    """
     ending = {each.name for each in actions if isinstance(each, EndEnclave)}
     if world.container.spec.state is DesiredState.STOPPED:
+        return
+    if world.successor is not None and world.reason_of(status) == "Replaced":
+        return
+    candidate = world.enclaves.get(status.candidate)
+    if candidate is not None and candidate.spec.stop_first and not status.active_enclave:
+        assert status.candidate in world.pods, "nobody waits for the GPUs yet"
         return
     assert status.active_enclave not in ending
     before = world.container.status.active_enclave

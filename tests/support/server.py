@@ -14,6 +14,8 @@ from typing import Any, Self
 import httpx
 import yaml
 
+from tests.support.waiting import storage_starts, until
+
 __all__ = ["ApiServer", "Verdict"]
 
 PATCHES = {
@@ -88,11 +90,17 @@ class ApiServer:
     async def ask(
         self, method: str, path: str, body: Any = None, *, patch: str | None = None, **query: str
     ) -> Verdict:
-        """Send one request and answer the verdict, whatever it is."""
+        """Send one request and answer the verdict, whatever it is, once the kind has its store."""
         headers = {"Content-Type": PATCHES[patch] if patch else "application/json"}
-        response = await self._client.request(
-            method, path, params=query, json=body, headers=headers
-        )
+
+        async def taken() -> httpx.Response | None:
+            answer = await self._client.request(
+                method, path, params=query, json=body, headers=headers
+            )
+            return None if storage_starts(answer) else answer
+
+        response = await until(taken, what=f"{method} {path}")
+        assert response is not None
         try:
             answer = response.json()
         except ValueError:

@@ -5,7 +5,9 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-__all__ = ["until", "until_sync"]
+import httpx
+
+__all__ = ["storage_starts", "until", "until_sync"]
 
 T = TypeVar("T")
 
@@ -78,3 +80,15 @@ def until_sync(
         if time.monotonic() > deadline:
             raise AssertionError(f"{what or question} not seen within {within} s; last: {last!r}")
         time.sleep(every)
+
+
+def storage_starts(answer: httpx.Response) -> bool:
+    """Answer whether an API server refused because the store of a kind is not ready yet.
+
+    It says so for a moment after a definition was installed or changed, which another test may
+    have done; its clients ask again, and so do ours.
+    """
+    return (
+        answer.status_code == httpx.codes.TOO_MANY_REQUESTS
+        and "storage is (re)initializing" in answer.text
+    )

@@ -34,17 +34,21 @@ from cloister_crds.lifecycle.decision import (
     Decision,
     EndEnclave,
     EndPreview,
+    EndRoute,
     EndShells,
     EnsureDeployment,
+    PassHostname,
     RecordDemoted,
     RecordServing,
     ReleaseHostname,
+    RouteHostname,
     RoutePreview,
     RouteShells,
     RouteTo,
 )
 from cloister_crds.lifecycle.observed import (
     Answer,
+    DecisionSettings,
     Failed,
     Known,
     Need,
@@ -53,6 +57,8 @@ from cloister_crds.lifecycle.observed import (
     NeedRelease,
     NewestRelease,
     Observed,
+    RouteFacts,
+    RouteStanding,
     SecretValues,
     ServiceFacts,
 )
@@ -81,7 +87,8 @@ UNHEALTHY = "HealthcheckFailed: Container web is unhealthy. Its last output: ref
 class World:
     """One Container of one organization and all that belongs to it."""
 
-    def __init__(self) -> None:
+    def __init__(self, settings: DecisionSettings = SETTINGS) -> None:
+        self.settings: DecisionSettings = settings
         self.now: datetime = NOW
         self.container: Container = container_of(status=ContainerStatus())
         self.organization: Organization = organization_of()
@@ -91,11 +98,14 @@ class World:
         self.incomplete: set[str] = set()
         self.cordoned: set[str] = set()
         self.claims: dict[str, HostnameClaim] = {}
+        self.successor: Container | None = None
+        self.inherits: bool = False
         self.domains: tuple[Domain, ...] = ()
         self.deployment: Deployment | None = None
         self.service: ServiceFacts | None = None
         self.preview: ServiceFacts | None = None
         self.shells: ServiceFacts | None = None
+        self.routes: dict[str, RouteFacts] = {}
         self.ssh_keys: tuple[SSHKey, ...] = ()
         self.answers: dict[Need, Answer] = {}
         self.source_is_up: bool = True
@@ -112,7 +122,7 @@ class World:
         """Gather what one pass sees."""
         return Observed(
             container=self.container,
-            settings=SETTINGS,
+            settings=self.settings,
             organization=self.organization,
             hosts=self.hosts,
             enclaves=tuple(self.enclaves.values()),
@@ -120,6 +130,8 @@ class World:
             cordoned=frozenset(n for n, pod in self.pods.items() if pod.node in self.cordoned),
             incomplete=frozenset(self.incomplete),
             claims=dict(self.claims),
+            successor=self.successor,
+            inherits=self.inherits,
             rank=0,
             domains=self.domains,
             deployment=self.deployment,
@@ -127,6 +139,7 @@ class World:
             preview=self.preview,
             shells=self.shells,
             ssh_keys=self.ssh_keys,
+            routes=dict(self.routes),
             answers=dict(self.answers),
         )
 
@@ -134,11 +147,11 @@ class World:
         """Do one pass: judge, look after Pods, decide, check, act, report."""
         waits = []
         for name, enclave in list(self.enclaves.items()):
-            status = judge(enclave, self.pods.get(name), self.now, SETTINGS)
+            status = judge(enclave, self.pods.get(name), self.now, self.settings)
             judged = enclave.model_copy(update={"status": status})
             self.enclaves[name] = judged
             self._tend_pod(judged)
-            waits.append(judge_again(judged, self.pods.get(name), self.now, SETTINGS))
+            waits.append(judge_again(judged, self.pods.get(name), self.now, self.settings))
         observed = self.observed()
         decision = decide(observed, self.now)
         check(self, observed, decision)
@@ -184,18 +197,29 @@ class World:
                 self._create(action)
             case EndEnclave(name=name):
                 self._delete_enclave(name)
-            case ClaimHostname(hostname=hostname):
-                self.claims.setdefault(hostname, claim_of(hostname))
-            case ReleaseHostname(hostname=hostname):
-                del self.claims[hostname]
+            case ClaimHostname() | PassHostname() | ReleaseHostname():
+                self._hold(action)
             case RouteTo() | RoutePreview() | EndPreview() | RouteShells() | EndShells():
                 self._route(action)
+            case RouteHostname() | EndRoute():
+                self._route_hostname(action)
             case EnsureDeployment(repo=repo):
                 self.deployment = deployment_of(repo)
             case RecordServing(enclave=name, at=at):
                 self._patch(name, promoted_at=at)
             case RecordDemoted(enclave=name, at=at):
                 self._patch(name, demoted_at=at)
+
+    def _hold(self, action: ClaimHostname | PassHostname | ReleaseHostname) -> None:
+        mine = claim_of(action.hostname, holder=self.container.metadata.name)
+        match action:
+            case ClaimHostname(hostname=hostname):
+                self.claims.setdefault(hostname, mine)
+            case PassHostname(hostname=hostname):
+                assert self.claims[hostname].spec.holder.name == self.container.spec.replaces
+                self.claims[hostname] = mine
+            case ReleaseHostname(hostname=hostname):
+                del self.claims[hostname]
 
     def _route(self, action: RouteTo | RoutePreview | EndPreview | RouteShells | EndShells) -> None:
         match action:
@@ -214,6 +238,14 @@ class World:
                 assert self.shells is not None
                 assert uid == self.shells.uid
                 self.shells = None
+
+    def _route_hostname(self, action: RouteHostname | EndRoute) -> None:
+        match action:
+            case RouteHostname(hostname=hostname, service=service):
+                gateway = self.settings.gateway
+                self.routes[hostname] = RouteFacts((hostname,), service, gateway, "route", "1")
+            case EndRoute(hostname=hostname):
+                del self.routes[hostname]
 
     def _create(self, action: CreateEnclave) -> None:
         if action.name in self.enclaves:
@@ -293,7 +325,7 @@ class World:
         if pod is None or pod.phase is not PodPhase.PENDING or pod.deleting:
             return
         free = [each for each in ("node-1", "node-2") if each not in self.cordoned]
-        if not free:
+        if not free or self.enclaves[name].spec.summary.gpus > self._free_gpus():
             return
         self._count += 1
         running: dict[str, Any] = {"state": ContainerStateName.RUNNING, "started_at": self.now}
@@ -306,6 +338,11 @@ class World:
             shim=PodContainer(name="shim", ready=True, **running),
             agent=PodContainer(name="agent", **running),
         )
+
+    def _free_gpus(self) -> int:
+        """Answer how many of the eight GPUs no Pod has."""
+        bound = (self.enclaves.get(name) for name, pod in self.pods.items() if pod.node)
+        return 8 - sum(each.spec.summary.gpus for each in bound if each is not None)
 
     def heal(self, name: str, *, well: bool = True) -> None:
         """Let the health check of an Enclave pass or not."""
@@ -355,6 +392,13 @@ class World:
             address = pod.address if pod is not None and not pod.deleting else ""
             addresses = frozenset({address} if address else ())
             self.service = ServiceFacts(selects=self.service.selects, addresses=addresses)
+
+    def say(self, standing: RouteStanding, message: str = "") -> None:
+        """Let the gateway say the same of every route."""
+        self.routes = {
+            name: replace(each, standing=standing, message=message)
+            for name, each in self.routes.items()
+        }
 
     def settle(self, *, passes: int = 400) -> None:
         """Let everything that can go well go well until nothing more happens."""

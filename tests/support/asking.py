@@ -1,0 +1,62 @@
+"""A client that asks all the time, to see whether what serves is ever away."""
+
+import contextlib
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from dev.demo.visit import visit
+
+__all__ = ["Asker", "asking"]
+
+PAUSE = 0.05
+"""Seconds between two requests."""
+
+
+@dataclass
+class Asker:
+    """What a client that does not cease to ask has seen."""
+
+    bodies: list[str] = field(default_factory=list)
+    """Answers in order, one for each change of the body."""
+    failures: list[str] = field(default_factory=list)
+    """Requests that were not answered with 200, with what came instead."""
+    count: int = 0
+    """Requests that were sent."""
+    over: threading.Event = field(default_factory=threading.Event)
+    """Set when it is to end."""
+
+    def ask(self, address: str, host: str) -> None:
+        """Send requests, each on a connection of its own, until it is over."""
+        while not self.over.wait(PAUSE):
+            self.count += 1
+            try:
+                page = visit(address, 443, host, "/")
+            except OSError as error:
+                self.failures.append(f"{self.count}: {error}")
+                continue
+            if page.status != 200:
+                self.failures.append(f"{self.count}: {page.status} {page.body[:200]}")
+            elif self.bodies[-1:] != [page.body.strip()]:
+                self.bodies.append(page.body.strip())
+
+
+@contextlib.contextmanager
+def asking(address: str, host: str) -> Iterator[Asker]:
+    """Ask in the background until the block ends.
+
+    Parameters
+    ----------
+    address
+        Address of the Service.
+    host
+        Host name of the Container.
+    """
+    asker = Asker()
+    thread = threading.Thread(target=asker.ask, args=(address, host), daemon=True)
+    thread.start()
+    try:
+        yield asker
+    finally:
+        asker.over.set()
+        thread.join(30)

@@ -1,0 +1,131 @@
+"""Clients that send requests all the time, and remember each that failed."""
+
+import contextlib
+import http.client
+import socket
+import ssl
+import threading
+from collections import Counter
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from typing_extensions import override
+
+from cloister_clients.clock import utc_now
+from dev.demo.visit import Page, visit
+
+__all__ = ["KeptConnection", "Visitor"]
+
+
+@dataclass
+class Visitor:
+    """A client that opens a connection for each request, in a thread of its own."""
+
+    host: str
+    """Host name that it asks for."""
+    port: int
+    """Port of the gateway on the loopback."""
+    pages: Counter[str] = field(default_factory=Counter)
+    """How often each page was answered."""
+    certificates: set[tuple[tuple[str, ...], bytes]] = field(default_factory=set)
+    """Host names and key of each certificate that was shown."""
+    failures: list[str] = field(default_factory=list)
+    """What became of each request that failed, with its time."""
+    _over: threading.Event = field(default_factory=threading.Event)
+    _thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def end(self) -> None:
+        """Finish the request that is under way, and end."""
+        self._over.set()
+        if self._thread is not None:
+            self._thread.join(30)
+
+    def fetch(self) -> str:
+        """Send one request and answer the page.
+
+        Raises
+        ------
+        OSError
+            When nobody answers.
+        http.client.HTTPException
+            When the connection ends before the answer.
+        """
+        page: Page = visit("127.0.0.1", self.port, self.host, "/")
+        self.certificates.add((page.certificate_names, page.key))
+        return page.body.strip() if page.status == 200 else f"status {page.status}: {page.body}"
+
+    def _run(self) -> None:
+        while not self._over.wait(0.02):
+            began = utc_now()
+            try:
+                page = self.fetch()
+            except (OSError, http.client.HTTPException) as error:
+                self._fail(began, repr(error))
+                continue
+            self.pages[page] += 1
+            if page.startswith("status"):
+                self._fail(began, page)
+
+    def _fail(self, began: datetime, what: str) -> None:
+        self.failures.append(f"{began:%H:%M:%S.%f} {what}")
+
+
+@dataclass
+class KeptConnection(Visitor):
+    """A client that keeps its connection, as browsers and libraries do.
+
+    One that the server has closed between two requests is opened anew, once (RFC 9112, section
+    9.3.1: a client may repeat what is idempotent).
+    """
+
+    opened: int = 0
+    """Connections that it opened."""
+    _connection: http.client.HTTPConnection | None = None
+
+    @override
+    def end(self) -> None:
+        """Finish the request that is under way, and end."""
+        super().end()
+        if self._connection is not None:
+            self._connection.close()
+
+    @override
+    def fetch(self) -> str:
+        """Send one request and answer the page."""
+        if self._connection is not None:
+            try:
+                return self._ask(self._connection)
+            except (ConnectionError, http.client.RemoteDisconnected, ssl.SSLEOFError):
+                self._connection.close()
+                self._connection = None
+        self._connection = self._open()
+        return self._ask(self._connection)
+
+    def _open(self) -> http.client.HTTPConnection:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+        connection = http.client.HTTPConnection(self.host)
+        with contextlib.ExitStack() as failing:
+            plain = socket.create_connection(("127.0.0.1", self.port), timeout=10)
+            failing.callback(plain.close)
+            connection.sock = context.wrap_socket(plain, server_hostname=self.host)
+            failing.pop_all()
+        # What is closed is opened by `fetch` alone, which counts it.
+        connection.auto_open = 0
+        self.opened += 1
+        return connection
+
+    def _ask(self, connection: http.client.HTTPConnection) -> str:
+        connection.request("GET", "/", headers={"Host": self.host})
+        answer = connection.getresponse()
+        body = answer.read().decode()
+        if answer.will_close:
+            connection.close()
+            self._connection = None
+        return body.strip() if answer.status == 200 else f"status {answer.status}: {body}"
