@@ -150,12 +150,19 @@ CHANGES = {
         {"domain": "b.example.com"},
         "domain cannot be changed; make another Domain",
     ),
-    "a HostnameClaim's holder": Change(
+    "a HostnameClaim's namespace": Change(
+        "HostnameClaim",
+        {"holder": {"namespace": "a", "name": "b"}},
+        {"holder": {"namespace": "c"}},
+        "namespace cannot be changed; delete the claim and make another",
+        "claimed.example.com",
+    ),
+    "a HostnameClaim that passes to another Container": Change(
         "HostnameClaim",
         {"holder": {"namespace": "a", "name": "b"}},
         {"holder": {"name": "c"}},
-        "holder cannot be changed; delete the claim and make another",
-        "claimed.example.com",
+        "",
+        "passed.example.com",
     ),
 }
 """Every rule about a change at least once, and changes that stay open."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cloister_clients.kube.kinds import KindRef, of
+from cloister_clients.kube.kinds import TLS_ROUTES, KindRef, of
 from cloister_crds.kinds import (
     KINDS,
     Container,
@@ -23,7 +23,7 @@ from cloister_crds.kinds import (
     SSHKey,
 )
 from cloister_crds.kinds.meta import Resource
-from cloister_operator.watched import WATCHED
+from cloister_operator.watched import watched_kinds
 from tests.support.server import ApiServer
 from tests.support.waiting import until
 
@@ -74,7 +74,9 @@ def place_of(ref: KindRef) -> str:
     return f"{ref.group}/{ref.plural}"
 
 
-@pytest.mark.parametrize("ref", [each.ref for each in WATCHED], ids=lambda ref: ref.plural)
+@pytest.mark.parametrize(
+    "ref", [each.ref for each in watched_kinds(TLS_ROUTES[0])], ids=lambda ref: ref.plural
+)
 async def test_the_operator_may_watch_what_it_watches(may: May, ref: KindRef) -> None:
     for verb in ("get", "list", "watch"):
         assert await may(OPERATOR, verb, place_of(ref)), verb
@@ -91,8 +93,8 @@ async def test_the_operator_writes_status_and_never_spec_of_users(
     assert await may(OPERATOR, "create", place) is own
     assert await may(OPERATOR, "delete", place) is own
     assert not await may(OPERATOR, "update", place)
-    # It takes the metering finalizer off an Enclave.
-    assert await may(OPERATOR, "patch", place) is (kind is Enclave)
+    # It takes the metering finalizer off an Enclave, and passes host names to who replaces.
+    assert await may(OPERATOR, "patch", place) is (kind in {Enclave, HostnameClaim})
 
 
 @pytest.mark.parametrize(
@@ -106,6 +108,9 @@ async def test_the_operator_writes_status_and_never_spec_of_users(
         ("create", "/namespaces"),
         ("patch", "networking.k8s.io/networkpolicies"),
         ("patch", "policy/poddisruptionbudgets"),
+        ("patch", "gateway.networking.k8s.io/tlsroutes"),
+        ("delete", "gateway.networking.k8s.io/tlsroutes"),
+        ("patch", "gateway.networking.k8s.io/referencegrants"),
         ("update", "cloister.dev/enclaves/finalizers"),
         ("update", "cloister.dev/containers/finalizers"),
     ],
@@ -166,6 +171,13 @@ async def test_the_facade_reads_no_pod_and_lists_no_core_secret(may: May) -> Non
     assert not await may(API, "get", "/pods")
     assert not await may(API, "list", "/secrets")
     assert await may(API, "get", "/secrets")
+
+
+async def test_the_facade_asks_kubelets_and_orders_nothing(may: May) -> None:
+    assert await may(API, "get", "/nodes/proxy")
+    for verb, place in (("create", "/nodes/proxy"), ("get", "/nodes"), ("list", "/nodes")):
+        assert not await may(API, verb, place), (verb, place)
+    assert not await may(OPERATOR, "get", "/nodes/proxy")
 
 
 async def test_the_facade_reads_published_measurements_and_writes_none(may: May) -> None:

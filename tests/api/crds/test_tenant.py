@@ -12,10 +12,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from tests.support.policies import (
-    install_policies,
-    remove_policies,
-)
+from tests.support.policies import install_policies, remove_policies
 from tests.support.server import ApiServer, Verdict
 from tests.support.waiting import until
 
@@ -25,6 +22,8 @@ CORE = "/api/v1/namespaces/org-acme"
 OURS = "/apis/cloister.dev/v1alpha1/namespaces/org-acme"
 OTHERS = "/apis/cloister.dev/v1alpha1/namespaces/org-other"
 FORBIDDEN = 403
+NOT_FOUND = 404
+KUBELET_PATHS = "/ /pods /metrics /metrics/resource/../../pods /run/org-acme/web/web /exec/a/b/c"
 
 
 @dataclass(frozen=True, slots=True)
@@ -366,6 +365,15 @@ async def test_the_facade_changes_an_enclaves_finalizers_and_nothing_else(people
     assert taken.accepted, taken.message
     assert (await people.api.delete(path)).status == FORBIDDEN
     assert (await people.operator.delete(path, gracePeriodSeconds="0")).accepted
+
+
+async def test_the_facade_reads_metrics_of_kubelets_and_enters_nothing(people: People) -> None:
+    node = "/api/v1/nodes/nowhere/proxy"
+    asked = await people.api.get(f"{node}/metrics/resource")
+    assert asked.status == NOT_FOUND, asked.message
+    for path in ("", *KUBELET_PATHS.split()):
+        assert_refused(await people.api.get(f"{node}{path}"), "nothing else")
+    assert (await people.admin.get(f"{node}/pods")).status == NOT_FOUND
 
 
 async def test_the_system_goes_on_working(people: People) -> None:

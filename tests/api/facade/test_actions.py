@@ -33,6 +33,14 @@ STAGED: dict[str, Any] = {
         "preview": "web.preview.acme.containers.example",
     },
 }
+FAILED_UPDATE: dict[str, Any] = {
+    **UPDATING,
+    "update": {**UPDATING["update"], "status": "failed", "message": "unhealthy"},
+}
+ATTEMPT: dict[str, Any] = {
+    "phase": "failed",
+    "update": {**UPDATING["update"], "status": "deploying", "type": "replace"},
+}
 STATES: dict[str, dict[str, Any]] = {
     "pending": {"phase": "pending"},
     "deploying": {"phase": "deploying"},
@@ -43,13 +51,16 @@ STATES: dict[str, dict[str, Any]] = {
     "stopped": {"phase": "stopped"},
     "update": UPDATING,
     "staged update": STAGED,
+    "failed update": FAILED_UPDATE,
+    "update of a failed one": ATTEMPT,
 }
+UPDATES = {state for state in STATES if "update" in state}
 ALLOWED = {
-    "relaunch": {"pending", "deploying", "started", "ready", "failed", "update", "staged update"},
+    "relaunch": {"pending", "deploying", "started", "ready", "failed"} | UPDATES,
     "stop": set(STATES),
     "start": {"stopped"},
     "update/accept": {"staged update"},
-    "update/cancel": {"update", "staged update"},
+    "update/cancel": UPDATES,
 }
 
 
@@ -61,7 +72,9 @@ async def made(client: httpx.AsyncClient, world: World, state: str) -> str:
     if state in {"stopping", "stopped"}:
         await client.post(f"{path}/stop")
     if "update" in state:
-        await world.enclave("web", name="web-a-1")
+        enclave = await world.enclave("web", name="web-a-1")
+        if STATES[state]["phase"] == "failed":
+            await world.report_enclave(enclave, phase="Failed")
     await world.report("web", **STATES[state])
     word = STATES[state]["phase"]
 
@@ -97,6 +110,29 @@ async def test_delete_works_in_each_state(facade: Facade, world: World, state: s
         path = await made(client, world, state)
         assert (await client.delete(path)).status_code == 204
         assert (await client.get(path)).status_code == 404
+        for action in ALLOWED:
+            gone = await client.post(f"{path}/{action}")
+            assert (gone.status_code, gone.json()["code"]) == (404, "NOT_FOUND"), action
+
+
+async def test_a_stop_of_what_stops_changes_nothing(facade: Facade, world: World) -> None:
+    async with facade.client(world.key) as client:
+        path = await made(client, world, "stopping")
+        before = await world.container("web")
+        assert (await client.post(f"{path}/stop")).json()["status"] == "stopping"
+        assert await world.container("web") == before
+        await world.report("web", phase="stopped")
+
+        async def stopped() -> bool:
+            return bool((await client.get(path)).json()["status"] == "stopped")
+
+        await until(stopped, what="the status")
+        before = await world.container("web")
+        assert (await client.post(f"{path}/stop")).json()["status"] == "stopped"
+        assert await world.container("web") == before
+        refused = await client.post(f"{path}/stop", json={"force": True})
+        assert refused.status_code == 400
+        assert refused.json()["details"][0]["field"] == "force"
 
 
 async def test_a_relaunch_changes_tag_commit_and_the_whole_variable_set(
@@ -267,5 +303,14 @@ async def test_a_lapsed_subscription_stops_new_work_alone(facade: Facade, world:
         created = await client.post("/api/containers", json=world.body("other"))
         assert created.status_code == 402
         assert (await client.get(path)).status_code == 200
+        assert len((await client.get("/api/containers")).json()) == 1
         assert (await client.post(f"{path}/stop")).status_code == 200
+        await world.report("web", phase="stopped")
+
+        async def stopped() -> bool:
+            return bool((await client.get(path)).json()["status"] == "stopped")
+
+        await until(stopped, what="the status")
+        started = await client.post(f"{path}/start")
+        assert (started.status_code, started.json()["code"]) == (402, "PAYMENT_REQUIRED")
         assert (await client.delete(path)).status_code == 204

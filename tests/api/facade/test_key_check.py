@@ -101,14 +101,22 @@ async def test_changes_by_another_process_are_seen(
             assert (await other.delete(f"/api/keys/{fresh}")).status_code == 200
             began = utc_now()
             await becomes(client, 401, fresh)
-            assert utc_now() - began < timedelta(seconds=5)
+            assert utc_now() - began < timedelta(seconds=15)
 
 
 async def test_an_expired_key_is_unknown(
     client: httpx.AsyncClient, facade: Facade, world: World
 ) -> None:
-    soon = (utc_now() + timedelta(seconds=3)).isoformat()
-    key = await key_of(facade, world, expires_at=soon)
+    await world.change_organization(billing={"tokenBilling": True})
+    async with facade.client(world.key) as admin:
+
+        async def created() -> str:
+            # Told anew with each try: a busy machine may take longer than the key may live.
+            soon = (utc_now() + timedelta(seconds=3)).isoformat()
+            answer = await admin.post("/api/keys", json={"name": "ci", "expires_at": soon})
+            return str(answer.json()["key"]) if answer.status_code == 201 else ""
+
+        key = await until(created)
     await becomes(client, 401, key)
 
 

@@ -5,8 +5,11 @@ from typing import Any
 import pytest
 import yaml
 
+from cloister_clients.clock import utc_now
 from cloister_clients.kube.kinds import of
-from cloister_crds.kinds import HostnameClaim
+from cloister_crds.kinds import Host, HostnameClaim
+from cloister_crds.lifecycle.conditions import merge
+from cloister_crds.lifecycle.keys import api_reachable
 from tests.support.facade import DOMAIN, Facade, World, config_file
 from tests.support.waiting import until
 
@@ -60,6 +63,16 @@ async def test_all_errors_of_a_file_come_at_once(facade: Facade, world: World) -
     assert body["status"] == 400
 
 
+async def test_request_and_release_are_judged_together(facade: Facade, world: World) -> None:
+    document = yaml.safe_load(config_file(world.image))
+    document.update(cpus=3)
+    world.repository.release("three", yaml.safe_dump(document).encode())
+    body = await refused(facade, world, tag="three", secrets=["NOBODYS"])
+    assert [each["field"] for each in body["details"]] == ["secrets[0]", "cpus"]
+    body = await refused(facade, world, tag="v9", secrets=["NOBODYS"])
+    assert [each["field"] for each in body["details"]] == ["secrets[0]", "tag"]
+
+
 async def test_an_image_that_is_not_there_is_named(facade: Facade, world: World) -> None:
     missing = f"{world.registry.host}/team/web@sha256:{'1' * 64}"
     world.repository.release("lost", config_file(missing))
@@ -76,22 +89,6 @@ async def test_a_registry_that_does_not_answer_is_told_from_a_missing_image(
     body = await refused(facade, world, tag="away")
     assert "containers[0].image" in str(body)
     assert host in body["error"]
-
-
-@pytest.mark.parametrize(
-    ("change", "code", "field"),
-    [
-        ({"replace_container_id": "00000000-0000-4000-8000-000000000000"}, "NotSupportedYet",
-         "replace_container_id"),
-    ],
-)  # fmt: skip
-async def test_what_is_not_built_is_refused_by_name(
-    facade: Facade, world: World, change: dict[str, Any], code: str, field: str
-) -> None:
-    body = await refused(facade, world, **change)
-    assert body["status"] == 400
-    assert body["code"] == code
-    assert [detail["field"] for detail in body["details"]] == [field]
 
 
 @pytest.mark.parametrize(
@@ -188,6 +185,8 @@ async def test_validate_of_a_relaunch_skips_the_limit(facade: Facade, world: Wor
         again = {**body, "container_id": made["id"]}
         relaunch = (await client.post("/api/containers/validate", json=again)).json()
         assert relaunch["valid"] is True, relaunch
+        other = {**again, "replace_container_id": "00000000-0000-4000-8000-000000000000"}
+        assert (await client.post("/api/containers/validate", json=other)).status_code == 404
 
 
 async def test_validate_name(facade: Facade, world: World) -> None:
@@ -228,3 +227,29 @@ async def test_the_shapes_of_a_file_are_those_of_the_organization(
             return bool(wider["valid"])
 
         await until(admitted)
+
+
+async def test_keys_that_nobody_checks_are_refused_as_the_operator_does(
+    facade: Facade, world: World
+) -> None:
+    """The operator says on the Host that it has no apiAddress; both doors read that."""
+    document = yaml.safe_load(config_file(world.image))
+    document["shim"]["authenticated"] = True
+    world.repository.release("keyed", yaml.safe_dump(document).encode())
+    found = api_reachable(None, "")
+    told = merge((), [found], generation=1, now=utc_now())
+    status = {"conditions": [each.wire() for each in told]}
+    await world.kube.merge_patch(of(Host), world.host, {"status": status}, subresource="status")
+    question = {"repo": world.repo, "tag": "keyed"}
+    async with facade.client(world.key) as client:
+
+        async def problems() -> list[dict[str, Any]]:
+            answer = (await client.post("/api/containers/validate", json=question)).json()
+            return [each for each in answer["errors"] if each["code"] == "ApiAddressMissing"]
+
+        # The facade sees the Host's status a moment later.
+        (problem,) = await until(problems, within=30, what="the problem of the Host")
+    assert problem["field"] == "shim.authenticated"
+    assert "apiAddress" in problem["message"]
+    body = await refused(facade, world, tag="keyed")
+    assert [each["code"] for each in body["details"]] == ["ApiAddressMissing"]

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from cloister_api.ledger.keyformat import generate
-from cloister_api.routes.unbuilt import UNBUILT
 from cloister_clients.kube.kinds import of
 from cloister_crds.kinds import Organization
 from tests.support.facade import ADMIN, Facade, World
@@ -101,7 +100,13 @@ async def test_a_role_lost_between_two_requests_ends_the_key_too(
     await until(revoked)
     await world.change_organization(members=[{"user": ADMIN, "role": "Admin"}])
     async with facade.client(world.key) as client:
-        assert (await client.get("/api/containers")).status_code == 403
+
+        async def refused() -> bool:
+            # The ledger is ahead of what a facade has in memory, by half a second at most.
+            answer = await client.get("/api/containers")
+            return answer.status_code == 403 and "was revoked" in answer.json()["error"]
+
+        await until(refused)
 
 
 async def test_a_later_organization_of_the_name_does_not_inherit_keys(
@@ -263,16 +268,6 @@ async def test_a_path_that_does_not_exist(facade: Facade, world: World) -> None:
             answer = await client.get(path)
             assert answer.status_code == 404, path
             assert answer.json()["code"] == "NOT_FOUND"
-
-
-@pytest.mark.parametrize(("method", "path"), UNBUILT)
-async def test_what_is_not_built_says_so(
-    facade: Facade, world: World, method: str, path: str
-) -> None:
-    async with facade.client(world.key) as client:
-        answer = await client.request(method, path.replace("{", "").replace("}", ""))
-    assert answer.status_code == 501
-    assert answer.json()["code"] == "NotSupportedYet"
 
 
 async def test_health_needs_no_key(facade: Facade) -> None:

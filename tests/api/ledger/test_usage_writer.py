@@ -4,16 +4,19 @@ import asyncio
 import multiprocessing
 import random
 import time
+from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from sqlalchemy import URL, func, select, text
+from sqlalchemy.exc import IntegrityError, OperationalError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from cloister_api.ledger.apikeys import ApiKeys
-from cloister_api.ledger.database import Place, open_to_read
+from cloister_api.ledger.bulk import insert_rows
+from cloister_api.ledger.database import Place, open_to_read, open_writer
 from cloister_api.ledger.material import Material
 from cloister_api.ledger.pricelists import import_prices
 from cloister_api.ledger.tables import KEY_TOTALS
@@ -22,6 +25,7 @@ from cloister_api.usage.levels import EVER
 from cloister_api.usage.prices import Price
 from cloister_api.usage.upkeep import check, prune
 from cloister_api.usage.writer import Delivery
+from tests.support.postgres import Postgres
 from tests.support.usage import delivery, event, key_in, some_events, write_until_killed, written
 
 NOW = datetime(2026, 11, 22, 4, 30, 2, tzinfo=UTC)
@@ -85,9 +89,11 @@ async def test_an_event_counts_in_every_sum(
         points = (await connection.execute(select(POINTS).order_by(POINTS.c.level))).all()
         (row,) = (await connection.execute(select(EVENTS))).mappings().all()
     second = int(at.timestamp())
-    sizes = (5, 60, 900, 3600, 86400, EVER)
-    assert [(one.level, one.bucket) for one in levels] == [(n, second // n * n) for n in sizes]
-    assert [(one.level, one.bucket) for one in points] == [(n, second // n * n) for n in sizes]
+    for rows, sizes in (
+        (levels, (5, 900, 3600, 86400, 8 * 86400, EVER)),
+        (points, (5, 60, 900, 3600, 86400)),
+    ):
+        assert [(one.level, one.bucket) for one in rows] == [(n, second // n * n) for n in sizes]
     assert all((one.key_id, one.input_tokens) == (key.id, 100) for one in levels)
     assert row["price_version"] == 1
     assert value not in repr(dict(row))
@@ -149,9 +155,13 @@ async def test_late_events_land_in_their_own_buckets(
         at = NOW - timedelta(hours=hours)
         written(place, material, delivery(name, [event(name, at, api_key=value)], NOW))
     async with engine.connect() as connection:
-        query = select(ROLLUPS.c.level, func.count()).group_by(ROLLUPS.c.level)
-        counts = {row[0]: row[1] for row in (await connection.execute(query)).all()}
-    assert counts == {5: 1, 60: 2, 900: 3, 3600: 4, 86400: 4, EVER: 1}
+        counts = []
+        for table in (ROLLUPS, POINTS):
+            query = select(table.c.level, func.count()).group_by(table.c.level)
+            counts.append({row[0]: row[1] for row in (await connection.execute(query)).all()})
+    long = len({int((NOW - timedelta(hours=n)).timestamp()) // 691200 for n in ages.values()})
+    assert counts[0] == {5: 1, 900: 3, 3600: 4, 86400: 4, 691200: long, EVER: 1}
+    assert counts[1] == {5: 1, 60: 2, 900: 3, 3600: 4, 86400: 4}
     assert differences(place) == []
 
 
@@ -189,7 +199,7 @@ async def test_what_is_too_old_is_deleted_and_sums_by_day_stay(
         query = select(ROLLUPS.c.level).order_by(ROLLUPS.c.level, ROLLUPS.c.bucket)
         levels = [row.level for row in (await connection.execute(query)).all()]
         nonces = (await connection.execute(text("SELECT nonce FROM deliveries"))).all()
-    assert levels == [5, 60, 900, 3600, 86400, 86400, EVER]
+    assert levels == [5, 900, 3600, 86400, 86400, 691200, 691200, EVER]
     assert [row.nonce for row in nonces] == ["d2"]
     assert await totals(engine) == {"ci": (200, 20, 0, 2, 0)}
     assert differences(place) == []
@@ -198,7 +208,9 @@ async def test_what_is_too_old_is_deleted_and_sums_by_day_stay(
 @pytest.mark.parametrize(
     "damage",
     [
-        "UPDATE usage_rollups SET cost = cost + 1 WHERE level = 900",
+        "UPDATE usage_by_key SET cost = cost + 1 WHERE level = 900",
+        "UPDATE usage_by_key SET cost = cost + 1 WHERE level = 691200",
+        "UPDATE usage_points SET cost = cost + 1 WHERE level = 60",
         "UPDATE usage_points SET requests = 0 WHERE level = 86400",
         "UPDATE key_totals SET input_tokens = 1",
         "DELETE FROM usage_events",
@@ -289,6 +301,29 @@ def kill_and_retry(where: str, keys: str, reports: list[Delivery]) -> set[int]:
         process.join(60)
         ours.close()
     return answered
+
+
+async def test_a_connection_that_ends_meanwhile_is_an_error_of_the_ledger(
+    server: Postgres, material: Material
+) -> None:
+    """Rows go past the engine into PostgreSQL: its errors must be those that callers know."""
+    place = server.ledger()
+    engine = open_writer(place)
+    row = ("organization", "id-acme")
+
+    def cut_off() -> None:
+        with engine.begin() as connection:
+            number = connection.exec_driver_sql("SELECT pg_backend_pid()").scalar_one()
+            with server.admin() as admin:
+                admin.execute("SELECT pg_terminate_backend(%s, 60000)", (number,))
+            insert_rows(connection, NAMES, ("kind", "name"), [row])
+
+    with pytest.raises(OperationalError):
+        cut_off()
+    for expected in (nullcontext(), pytest.raises(IntegrityError)):
+        with expected, engine.begin() as connection:
+            insert_rows(connection, NAMES, ("kind", "name"), [row])
+    engine.dispose()
 
 
 async def test_each_name_has_one_number(

@@ -1,0 +1,116 @@
+"""docs/calls.md, run as it stands against a real facade.
+
+No operator runs here; `Operator` writes what one would report, so that the waits of the page end.
+"""
+
+import asyncio
+import contextlib
+import os
+import re
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from cloister_clients.kube import NotFound
+from cloister_crds.kinds import Container
+from cloister_crds.kinds.container import DesiredState
+from tests.api.facade.test_actions import UPDATING
+from tests.support.facade import Facade, World
+from tests.support.waiting import until
+
+PAGE = Path(__file__).parents[3] / "docs" / "calls.md"
+BLOCK = re.compile(r"^```(sh|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def blocks() -> list[tuple[str, str]]:
+    """Answer language and text of every block, in order."""
+    return [(found[1], found[2]) for found in BLOCK.finditer(PAGE.read_text())]
+
+
+class Operator:
+    """Reports Containers as what they ask for."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._serving: dict[str, tuple[str, str]] = {}
+
+    @contextlib.asynccontextmanager
+    async def working(self) -> AsyncIterator[None]:
+        """Work until the block ends."""
+        done = asyncio.Event()
+
+        async def ended() -> bool:
+            for item in await self._world.containers():
+                container = Container.read(item)
+                if container.status.observed_generation < container.metadata.generation:
+                    # It may be deleted at this moment.
+                    with contextlib.suppress(NotFound):
+                        await self._report(container)
+            return done.is_set()
+
+        task = asyncio.create_task(until(ended, within=250, every=0.2))
+        try:
+            yield
+        finally:
+            done.set()
+            await task
+
+    async def _report(self, container: Container) -> None:
+        """Report one: stopped, updating while another tag is asked for, else ready."""
+        name, tag = container.metadata.name, container.spec.tag
+        if container.spec.state is DesiredState.STOPPED:
+            self._serving.pop(name, None)
+            await self._world.report(name, phase="stopped", update=None, activeEnclave="")
+            return
+        if name not in self._serving:
+            generation = container.metadata.generation
+            enclave = await self._world.enclave(name, name=f"{name}-{generation}-1")
+            self._serving[name] = (tag, enclave)
+        served, enclave = self._serving[name]
+        update = {**UPDATING["update"], "tag": tag} if tag != served else None
+        await self._world.report(
+            name, phase="ready", currentTag=served, activeEnclave=enclave, update=update
+        )
+
+
+async def run(program: list[str], text: str, folder: Path, environment: dict[str, str]) -> None:
+    """Run a program with a text on its standard input."""
+    process = await asyncio.create_subprocess_exec(
+        *program,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+        cwd=folder,
+        env={**os.environ, **environment},
+    )
+    said, _ = await process.communicate(text.encode())
+    assert process.returncode == 0, f"{text}\n--- said ---\n{said.decode()[-3000:]}"
+
+
+async def test_every_call_of_the_page_works(facade: Facade, world: World, tmp_path: Path) -> None:
+    suffix = f"{world.organization}.test"
+    await world.change_organization(
+        billing={"containerSubscription": True, "tokenBilling": True},
+        entitlements={"privateRegistries": True, "domainSuffixes": [suffix]},
+    )
+    async with facade.client(world.key) as client:
+
+        async def known() -> bool:
+            made = await client.post("/api/keys", json={"name": "first"})
+            return made.status_code in {201, 409}
+
+        await until(known)
+    environment = {
+        "CLOISTER_URL": facade.base,
+        "CLOISTER_KEY": world.key,
+        "REPO": world.repo,
+        "DOMAIN": f"api.{suffix}",
+    }
+    shell = "\n".join(text for language, text in blocks() if language == "sh")
+    async with Operator(world).working():
+        await run(["bash", "-euxo", "pipefail", "-s"], shell, tmp_path, environment)
+        for language, text in blocks():
+            if language == "python":
+                await run([sys.executable, "-"], text, tmp_path, environment)
+    left = [item["metadata"]["name"] for item in await world.containers()]
+    assert left == []

@@ -1,0 +1,60 @@
+"""GET /api/containers/:id/metrics at a real facade."""
+
+import pytest
+
+from cloister_api.utilization.buckets import Stretch, add_stretch
+from cloister_api.utilization.store import Series
+from cloister_clients.clock import utc_now
+from tests.support.facade import Facade, World
+
+
+async def created(facade: Facade, world: World) -> str:
+    """Create a container and answer its identifier."""
+    async with facade.client(world.key) as client:
+        made = await client.post("/api/containers", json=world.body("web"))
+    assert made.status_code == 201, made.text
+    return str(made.json()["id"])
+
+
+async def test_a_series_has_a_point_for_every_interval(
+    facade: Facade, world: World, other_world: World
+) -> None:
+    identifier = await created(facade, world)
+    path = f"/api/containers/{identifier}/metrics"
+    sums: dict[tuple[int, str, int], list[int]] = {}
+    now = utc_now().timestamp()
+    add_stretch(sums, Stretch(identifier, now - 60, now, 1, 2, 2 << 20, 8 << 20))
+    async with world.ledger() as engine:
+        await Series(engine).add(sums)
+    async with facade.client(world.key) as client, facade.client(other_world.key) as other:
+        for query, interval, count in (
+            ("", "15m0s", 96),
+            ("?time=24h", "15m0s", 96),
+            ("?time=5m", "5s", 60),
+            ("?time=90d", "24h0m0s", 90),
+        ):
+            found = (await client.get(f"{path}{query}")).json()
+            assert list(found) == ["interval", "data_points"]
+            assert (found["interval"], len(found["data_points"])) == (interval, count)
+            known = [one for one in found["data_points"] if one["cpu_util"] is not None]
+            assert known
+            for one in known:
+                assert list(one) == ["time", "cpu_util", "cpu_mem_util", "cpu_mem_total"]
+                figures = (one["cpu_util"], one["cpu_mem_util"], one["cpu_mem_total"])
+                assert figures == (50.0, 25.0, 8.0)
+            empty = [one for one in found["data_points"] if one not in known]
+            assert all(one["cpu_mem_total"] is one["cpu_mem_util"] is None for one in empty)
+        assert (await other.get(path)).status_code == 404
+
+
+@pytest.mark.parametrize("query", ["?time=2h", "?time=", "?time=24H"])
+async def test_an_unknown_window_is_refused_by_name(
+    facade: Facade, world: World, query: str
+) -> None:
+    path = f"/api/containers/00000000-0000-4000-8000-000000000000/metrics{query}"
+    async with facade.client(world.key) as client:
+        answer = await client.get(path)
+    assert answer.status_code == 400
+    (detail,) = answer.json()["details"]
+    assert detail["field"] == "time"
+    assert "5m, 15m" in detail["message"]

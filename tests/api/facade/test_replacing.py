@@ -1,0 +1,120 @@
+"""replace_container_id: the old container goes when the new one has taken over.
+
+No operator runs: the tests write the status as it would.
+"""
+
+import httpx
+
+from cloister_clients.kube.kinds import of
+from cloister_crds.kinds import HostnameClaim
+from tests.support.facade import DOMAIN, Facade, World
+from tests.support.waiting import until
+
+SERVES = {"phase": "ready", "currentTag": "v1.0.0", "activeEnclave": "web.2-a-1"}
+
+
+async def made(client: httpx.AsyncClient, world: World, **more: object) -> httpx.Response:
+    """Create the container web."""
+    return await client.post("/api/containers", json=world.body("web", **more))
+
+
+def identity(answer: httpx.Response) -> str:
+    """Answer the identifier of what was created."""
+    assert answer.status_code == 201, answer.text
+    return str(answer.json()["id"])
+
+
+async def test_the_old_one_is_deleted_once_the_new_one_serves(facade: Facade, world: World) -> None:
+    await world.change_organization(limits={"containers": 1})
+    hostname = f"web.{world.organization}.{DOMAIN}"
+    async with facade.client(world.key) as client:
+        old = identity(await made(client, world))
+        new = identity(await made(client, world, replace_container_id=old))
+        container = await world.container("web.2")
+        assert container is not None
+        assert (container["spec"]["name"], container["spec"]["replaces"]) == ("web", "web")
+        claim = await world.kube.get(of(HostnameClaim), hostname)
+        assert claim["spec"]["holder"]["name"] == "web", "the old one still serves there"
+        listed = (await client.get("/api/containers")).json()
+        assert {each["id"] for each in listed} == {old, new}
+
+        await world.report("web.2", phase="started")
+        twice = await made(client, world, replace_container_id=old)
+        assert twice.status_code == 409
+        assert "is being replaced by web already" in twice.json()["error"]
+        assert (await client.get(f"/api/containers/{old}")).status_code == 200
+
+        await world.report("web.2", **SERVES)
+
+        async def gone() -> bool:
+            return (await client.get(f"/api/containers/{old}")).status_code == 404
+
+        await until(gone, within=60, what="the end of the old container")
+        assert (await client.get(f"/api/containers/{new}")).json()["name"] == "web"
+    assert await world.container("web") is None
+
+
+async def test_a_retry_finds_its_own_work(facade: Facade, world: World) -> None:
+    async with facade.client(world.key) as client:
+        old = identity(await made(client, world))
+        body = world.body("web", replace_container_id=old)
+        headers = {"Idempotency-Key": "once"}
+        answers = [
+            await client.post("/api/containers", json=body, headers=headers) for _ in range(2)
+        ]
+    assert len({identity(answer) for answer in answers}) == 1
+    assert len(await world.containers()) == 2
+
+
+async def test_what_cannot_be_replaced_is_refused(
+    facade: Facade, world: World, other_world: World
+) -> None:
+    async with facade.client(world.key) as client, facade.client(other_world.key) as elsewhere:
+        foreign = identity(await made(elsewhere, other_world))
+        for unknown in ("00000000-0000-4000-8000-000000000000", "web", foreign):
+            answer = await made(client, world, replace_container_id=unknown)
+            assert (answer.status_code, answer.json()["code"]) == (404, "NOT_FOUND")
+        owned = {
+            "apiVersion": "cloister.dev/v1alpha1",
+            "kind": "Container",
+            "metadata": {"name": "owned", "namespace": world.namespace},
+            "spec": {"repo": world.repo, "tag": "v1.0.0"},
+        }
+        await world.apply_as("kustomize-controller", owned)
+
+        async def seen() -> str:
+            listed = (await client.get("/api/containers")).json()
+            return "".join(each["id"] for each in listed if each["name"] == "owned")
+
+        managed = await until(seen, what="the container of the repository")
+        answer = await made(client, world, replace_container_id=managed)
+        assert answer.status_code == 409
+        assert "kustomize-controller" in answer.json()["error"]
+        assert "spec.replaces" in answer.json()["error"]
+    assert [each["metadata"]["name"] for each in await world.containers()] == ["owned"]
+
+
+async def test_what_was_replaced_with_kubectl_is_left_to_the_user(
+    facade: Facade, world: World
+) -> None:
+    async with facade.client(world.key) as client:
+        old = identity(await made(client, world))
+        body = {
+            "apiVersion": "cloister.dev/v1alpha1",
+            "kind": "Container",
+            "metadata": {"name": "new", "namespace": world.namespace},
+            "spec": {"repo": world.repo, "tag": "v1.0.0", "replaces": "web"},
+        }
+        await world.apply_as("kubectl", body)
+        await world.report("new", **SERVES)
+        # One that was replaced over REST later is deleted in the same round, so that the wait ends.
+        other = identity(await client.post("/api/containers", json=world.body("other")))
+        third = world.body("third", replace_container_id=other)
+        identity(await client.post("/api/containers", json=third))
+        await world.report("third", **SERVES)
+
+        async def gone() -> bool:
+            return (await client.get(f"/api/containers/{other}")).status_code == 404
+
+        await until(gone, within=60, what="the end of the container that REST replaced")
+        assert (await client.get(f"/api/containers/{old}")).status_code == 200

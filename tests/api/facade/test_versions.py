@@ -1,0 +1,199 @@
+"""Changes of the version that a client has read, creates sent again, and lists in pieces."""
+
+from dataclasses import replace
+from typing import Any
+
+import httpx
+import pytest
+
+from cloister_clients.kube.kinds import of
+from cloister_crds.kinds import Container, Domain
+from cloister_crds.kinds.meta import REQUESTED_AT_ANNOTATION
+from tests.support.described import described
+from tests.support.facade import Facade, World
+from tests.support.mutations import CALLS, domains_answered
+from tests.support.waiting import until
+
+
+async def made(client: httpx.AsyncClient, world: World, name: str = "web") -> httpx.Response:
+    """Create a container."""
+    answer = await client.post("/api/containers", json=world.body(name))
+    assert answer.status_code == 201, answer.text
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("method", "action", "body"),
+    [
+        ("POST", "/stop", None),
+        ("POST", "/relaunch", {"tag": "v1.1.0"}),
+        ("POST", "/auto-update", {"auto_update": False}),
+        ("POST", "/github-connection", {"enabled": True}),
+        ("POST", "/update/accept", None),
+        ("POST", "/update/cancel", None),
+        ("POST", "/start", None),
+        ("DELETE", "", None),
+    ],
+)
+async def test_a_version_that_is_gone_is_not_changed(
+    facade: Facade, world: World, method: str, action: str, body: dict[str, object] | None
+) -> None:
+    async with facade.client(world.key) as client:
+        answer = await made(client, world)
+        path, etag = answer.headers["location"], answer.headers["etag"]
+        # Somebody else changes it; the facade may not even have seen that yet.
+        patch = {"metadata": {"labels": {"changed": "by-another"}}}
+        await world.kube.merge_patch(of(Container), "web", patch, world.namespace)
+        before = await world.container("web")
+        refused = await client.request(method, path + action, json=body, headers={"If-Match": etag})
+        assert refused.status_code == 412, refused.text
+        assert refused.json()["code"] == "PRECONDITION_FAILED"
+        assert await world.container("web") == before
+
+
+async def test_the_version_that_was_read_is_changed_once(facade: Facade, world: World) -> None:
+    async with facade.client(world.key) as client:
+        answer = await made(client, world)
+        path = answer.headers["location"]
+        etag = (await client.get(path)).headers["etag"]
+        assert etag == answer.headers["etag"]
+        for match in ('W/"1"', "1", '"1", W/"2"', ""):
+            refused = await client.post(f"{path}/stop", headers={"If-Match": match})
+            assert refused.status_code == 412, match
+        stopped = await client.post(f"{path}/stop", headers={"If-Match": f'"1", {etag}'})
+        assert stopped.status_code == 200, stopped.text
+        assert stopped.headers["etag"] != etag
+        again = await client.delete(path, headers={"If-Match": etag})
+        assert again.status_code == 412
+        gone = await client.delete(path, headers={"If-Match": stopped.headers["etag"]})
+        assert gone.status_code == 204
+        assert (await client.delete(path, headers={"If-Match": "*"})).status_code == 404
+
+
+async def test_lists_come_whole_or_in_pieces(facade: Facade, world: World) -> None:
+    async with facade.client(world.key) as client:
+        for number in range(5):
+            await made(client, world, f"w{number}")
+            body = {"name": f"S_{number}", "value": "made-up"}
+            assert (await client.post("/api/secrets", json=body)).status_code == 201
+        for path in ("/api/containers", "/api/secrets"):
+            whole = await client.get(path)
+            assert "link" not in whole.headers
+            found, following, asked = [], f"{path}?limit=2", 0
+            while following:
+                answer = await client.get(following)
+                assert answer.status_code == 200, answer.text
+                found += answer.json()
+                following = answer.links.get("next", {}).get("url", "")
+                asked += 1
+            assert asked == 3
+            by_id = sorted(whole.json(), key=lambda each: each["id"])
+            assert sorted(found, key=lambda each: each["id"]) == by_id
+        for query in ("limit=0", "limit=101", "limit=x", "cursor=x", "cursor="):
+            refused = await client.get(f"/api/containers?{query}")
+            assert refused.status_code == 400, query
+            assert refused.json()["details"][0]["field"] == query.partition("=")[0]
+
+
+def operations_with(parameter: str) -> list[str]:
+    """Answer the operations beside those of containers that read a header, by the document."""
+    wanted = {"$ref": f"#/components/parameters/{parameter}"}
+    return [
+        operation["operationId"]
+        for path, item in described()["paths"].items()
+        for method, operation in item.items()
+        if wanted in operation.get("parameters", ()) and "{container_id}" not in path
+        if method != "get"
+    ]
+
+
+@pytest.fixture
+async def rich(world: World) -> World:
+    """Give an organization that may do everything."""
+    await world.change_organization(
+        entitlements={"privateRegistries": True, "domainSuffixes": [f"{world.organization}.test"]},
+    )
+    return world
+
+
+async def entitled(client: httpx.AsyncClient) -> None:
+    """Wait until the facade knows what the organization may do."""
+
+    async def known() -> bool:
+        return (await client.get("/api/registry-credentials")).status_code == 200
+
+    await until(known, what="the entitlements")
+
+
+async def test_every_record_that_can_be_changed_has_versions(facade: Facade, rich: World) -> None:
+    async with facade.client(rich.key) as client, domains_answered(rich):
+        await entitled(client)
+        for operation in operations_with("IfMatch"):
+            sent = await CALLS[operation].prepare(rich, client, operation.replace("_", "-"))
+            if operation == "put_credentials":
+                assert (await sent.by(client)).status_code == 200
+            before = await everything(client)
+            refused = await replace(sent, headers={"If-Match": '"0"'}).by(client)
+            assert refused.status_code == 412, f"{operation}: {refused.text}"
+            assert refused.json()["code"] == "PRECONDITION_FAILED"
+            assert await everything(client) == before
+
+
+async def everything(client: httpx.AsyncClient) -> list[Any]:
+    """Answer all records beside containers."""
+    lists = ("deployments", "secrets", "ssh-keys", "domains", "registry-credentials")
+    return [(await client.get(f"/api/{each}")).json() for each in lists]
+
+
+async def test_a_version_is_changed_once_whatever_it_is_of(facade: Facade, rich: World) -> None:
+    async with facade.client(rich.key) as client, domains_answered(rich):
+        await entitled(client)
+        deployment = await CALLS["change_deployment"].prepare(rich, client, "single")
+        domain = await CALLS["verify_domain"].prepare(rich, client, "single")
+        credentials = await CALLS["put_credentials"].prepare(rich, client, "single")
+        secret = await CALLS["update_secret"].prepare(rich, client, "single")
+        for sent in (deployment, domain, credentials, secret):
+            answers = [await sent.by(client)]
+            etag = answers[0].headers["etag"]
+            again = replace(sent, headers={"If-Match": etag})
+            if sent is domain:
+                # Whoever plays the operator has told of the look meanwhile.
+                etag = await version_of(rich, Domain, sent.path.split("/")[3])
+                again = replace(sent, headers={"If-Match": etag})
+            answers += [await again.by(client), await again.by(client)]
+            statuses = [each.status_code for each in answers]
+            # A value that is there already is no change.
+            assert statuses == ([200, 200, 200] if sent is deployment else [200, 200, 412]), sent
+        got = await client.get("/api/secrets/single")
+        gone = await client.delete("/api/secrets/single", headers={"If-Match": got.headers["etag"]})
+        assert gone.status_code == 204, gone.text
+
+
+async def version_of(world: World, kind: type[Domain], name: str) -> str:
+    """Answer the ETag of an object as the server has it, once it is told of the last look."""
+
+    async def told() -> str:
+        found = await world.kube.get(of(kind), name, world.namespace)
+        asked = found["metadata"].get("annotations", {}).get(REQUESTED_AT_ANNOTATION, "")
+        said = found.get("status", {}).get("lastHandledRequest", "")
+        return found["metadata"]["resourceVersion"] if asked == said else ""
+
+    return f'"{await until(told, what="the look at the domain")}"'
+
+
+async def test_every_create_can_be_sent_again(facade: Facade, rich: World) -> None:
+    found = operations_with("IdempotencyKey")
+    assert len(found) == 4
+    async with facade.client(rich.key) as client, domains_answered(rich):
+        await entitled(client)
+        for operation in found:
+            sent = await CALLS[operation].prepare(rich, client, operation.replace("_", "-"))
+            keyed = replace(sent, headers={"Idempotency-Key": "one"})
+            answers = [await keyed.by(client), await keyed.by(client)]
+            assert [each.status_code for each in answers] == [201, 201], operation
+            assert answers[0].json()["id"] == answers[1].json()["id"]
+            for headers in ({}, {"Idempotency-Key": "two"}):
+                other = await replace(sent, headers=headers).by(client)
+                assert other.status_code == 409, operation
+            wrong = await replace(sent, headers={"Idempotency-Key": "x" * 256}).by(client)
+            assert wrong.status_code == 400, operation

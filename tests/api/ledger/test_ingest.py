@@ -1,0 +1,136 @@
+"""Reports while the ledger stands still: refused before memory grows, and counted once later."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import pytest
+from sqlalchemy import func, select
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from cloister_api.errors import ApiError
+from cloister_api.ledger.database import Place, open_writer
+from cloister_api.ledger.material import Material
+from cloister_api.ledger.reporters import Reporters
+from cloister_api.ledger.sequences import advance
+from cloister_api.ledger.usagetables import EVENTS
+from cloister_api.usage import ingest
+from cloister_api.usage.ingest import Ingest, Taken
+from cloister_api.usage.writer import Writer
+from tests.support.usage import event, key_in, report, sign
+from tests.support.waiting import until
+
+NOW = datetime(2026, 11, 22, 4, 30, 2, tzinfo=UTC)
+REPORTS, EVENTS_EACH = 40, 25
+
+
+@dataclass
+class Sent:
+    """A report as it is sent."""
+
+    headers: Mapping[str, str]
+    """Its headers."""
+    body: bytes
+    """Its body."""
+
+
+@dataclass
+class Tried:
+    """What came of many reports."""
+
+    taken: int = 0
+    """Events that were taken."""
+    refused: int = 0
+    """Reports that were refused with 429."""
+
+
+@pytest.fixture
+async def taking(engine: AsyncEngine, place: Place, material: Material) -> AsyncIterator[Ingest]:
+    """Give the endpoint's work, running."""
+    writing = open_writer(place)
+    made = Ingest(Reporters(engine, material), Writer(writing, material), "cloister", lambda: NOW)
+    running = asyncio.create_task(made.run())
+    yield made
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    writing.dispose()
+
+
+@pytest.fixture
+async def reports(engine: AsyncEngine, material: Material) -> list[Sent]:
+    """Give reports of distinct events."""
+    secret = await Reporters(engine, material).create("router-1", NOW)
+    _, value = await key_in(engine, material, "ci", NOW)
+    made = []
+    for number in range(REPORTS):
+        events = [event(f"e-{number}-{n}", NOW, api_key=value) for n in range(EVENTS_EACH)]
+        body = report(f"d-{number}", events)
+        made.append(Sent(sign(secret, f"d-{number}", body, NOW), body))
+    return made
+
+
+async def send(taking: Ingest, one: Sent, tried: Tried) -> bool:
+    """Send a report, and answer whether it was taken."""
+    try:
+        taken: Taken = await taking.take(one.headers, one.body)
+    except ApiError as error:
+        told = (error.status, error.code, error.retry_after)
+        if told != (429, "RATE_LIMITED", 1):
+            raise
+        tried.refused += 1
+        return False
+    tried.taken += taken.accepted
+    return True
+
+
+@pytest.mark.parametrize("bound", ["WAITING_EVENTS", "WAITING_BYTES"])
+async def test_reports_are_refused_while_the_ledger_stands_still(
+    engine: AsyncEngine,
+    taking: Ingest,
+    reports: list[Sent],
+    bound: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    most = {"WAITING_EVENTS": 5 * EVENTS_EACH, "WAITING_BYTES": 5 * len(reports[-1].body)}[bound]
+    monkeypatch.setattr(ingest, bound, most)
+    tried = Tried()
+    async with engine.begin() as holding:
+        await advance(holding, "usage")  # as a writer that does not end: all others wait
+        sending = [asyncio.create_task(send(taking, one, tried)) for one in reports]
+
+        async def refused() -> bool:
+            return tried.refused >= REPORTS - 6
+
+        await until(refused, what="all but a few reports to be refused")
+        assert tried.taken == 0
+        waiting = sum(not task.done() for task in sending)
+        assert 1 <= waiting <= 6, "no more wait than may"
+    sent = await asyncio.gather(*sending)
+    assert tried.taken == sent.count(True) * EVENTS_EACH
+    # Reporters send again what was refused, and what they had no answer to.
+    for one in reports:
+
+        async def goes(one: Sent = one) -> bool:
+            return await send(taking, one, tried)
+
+        await until(goes, every=0.01)
+    assert tried.taken == REPORTS * EVENTS_EACH
+    async with engine.connect() as connection:
+        kept = await connection.execute(select(func.count()).select_from(EVENTS))
+        assert kept.scalar_one() == REPORTS * EVENTS_EACH
+
+
+async def test_what_is_refused_waits_for_nothing_afterwards(
+    taking: Ingest, reports: list[Sent], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Reports with wrong signatures and too large ones leave no trace in what is counted."""
+    monkeypatch.setattr(ingest, "WAITING_BYTES", len(reports[0].body) + 100)
+    for _ in range(3):
+        with pytest.raises(ApiError) as caught:
+            await taking.take({**reports[0].headers, "x-cloister-signature": "0"}, reports[0].body)
+        assert caught.value.status == 401
+    with pytest.raises(ApiError) as large:
+        await taking.take(reports[0].headers, reports[0].body + b" " * 200)
+    assert large.value.status == 429
+    assert (await taking.take(reports[0].headers, reports[0].body)).accepted == EVENTS_EACH

@@ -1,0 +1,89 @@
+"""Sums of utilization on both databases: added, read as series, deleted, and who collects."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from sqlalchemy import func, select
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from cloister_api.ledger.leases import Lease
+from cloister_api.ledger.utilizationtables import UTILIZATION
+from cloister_api.usage.windows import WINDOWS
+from cloister_api.utilization.buckets import Stretch, add_stretch
+from cloister_api.utilization.store import NOTHING, Series
+
+NOW = datetime(2026, 11, 22, 4, 30, 2, tzinfo=UTC)
+
+
+def stretches(container: str, begin: datetime, count: int, cpu: float) -> Any:
+    """Make sums of stretches of 15 s in a row, on 2 processors and 8 GB half used."""
+    sums: dict[tuple[int, str, int], list[int]] = {}
+    for number in range(count):
+        at = begin.timestamp() + 15 * number
+        add_stretch(sums, Stretch(container, at, at + 15, cpu, 2, 4 << 20, 8 << 20))
+    return sums
+
+
+async def test_a_series_shows_what_was_added_and_null_elsewhere(
+    engine: AsyncEngine, second: AsyncEngine
+) -> None:
+    series, other = Series(engine), Series(second)
+    await series.add(stretches("one", NOW - timedelta(minutes=3), 8, cpu=1))
+    await other.add(stretches("one", NOW - timedelta(minutes=1), 4, cpu=0.5))
+    await other.add(stretches("two", NOW - timedelta(minutes=1), 4, cpu=2))
+    for name, window in WINDOWS.items():
+        found = await series.of("one", window, NOW)
+        points = found["data_points"]
+        assert len(points) == window.seconds // window.interval
+        known = [point for point in points if point["cpu_util"] is not None]
+        assert known, name
+        for point in known:
+            assert 25 <= point["cpu_util"] <= 50
+            assert (point["cpu_mem_util"], point["cpu_mem_total"]) == (50, 8)
+        silent = (set(one.items()) - {("time", one["time"])} for one in points if one not in known)
+        assert all(one == set(NOTHING.items()) for one in silent)
+    finest = (await series.of("one", WINDOWS["5m"], NOW))["data_points"]
+    assert [point["cpu_util"] for point in finest] == [None] * 23 + [50.0] * 24 + [35.0] + [
+        25.0
+    ] * 12
+    assert finest[-1]["time"] == "2026-11-22T04:30:00Z"
+    (day,) = [
+        point for point in (await series.of("one", WINDOWS["90d"], NOW))["data_points"]
+        if point["cpu_util"] is not None
+    ]  # fmt: skip
+    assert day["cpu_util"] == 41.67
+    nobody = (await series.of("nobody", WINDOWS["1h"], NOW))["data_points"]
+    assert all(point["cpu_util"] is None for point in nobody)
+
+
+async def test_buckets_go_when_no_window_shows_them(engine: AsyncEngine) -> None:
+    series = Series(engine)
+    await series.add(stretches("one", NOW, 4, cpu=1))
+
+    async def levels() -> list[int]:
+        query = select(UTILIZATION.c.level, func.count()).group_by(UTILIZATION.c.level)
+        async with engine.connect() as connection:
+            return sorted(row.level for row in (await connection.execute(query)).all())
+
+    assert await levels() == [5, 60, 900, 3600, 86400]
+    for age, kept in (
+        (timedelta(minutes=39), [5, 60, 900, 3600, 86400]),
+        (timedelta(hours=1), [60, 900, 3600, 86400]),
+        (timedelta(days=1), [900, 3600, 86400]),
+        (timedelta(days=34), [3600, 86400]),
+        (timedelta(days=99), [86400]),
+        (timedelta(days=102), []),
+    ):
+        await series.prune(NOW + age)
+        assert await levels() == kept
+
+
+async def test_one_facade_at_a_time_collects(engine: AsyncEngine, second: AsyncEngine) -> None:
+    one = Lease(engine, "utilization", "one", 60)
+    two = Lease(second, "utilization", "two", 60)
+    assert await one.hold(NOW)
+    assert not await two.hold(NOW + timedelta(seconds=59))
+    assert await one.hold(NOW + timedelta(seconds=59))
+    assert not await two.hold(NOW + timedelta(seconds=118))
+    assert await two.hold(NOW + timedelta(seconds=120))
+    assert not await one.hold(NOW + timedelta(seconds=120))
