@@ -6,6 +6,9 @@ from pathlib import Path
 import pytest
 
 from dev.cluster import Cluster
+from dev.cluster.images import Image, push
+from tests.support.crashes import Disturbed, Succession, disturbed
+from tests.support.lives import Life
 from tests.support.operator import Installation, turn
 
 
@@ -19,3 +22,28 @@ def installation(api_cluster: Cluster, tmp_path: Path) -> Iterator[Installation]
             yield installed
         finally:
             installed.end()
+
+
+@pytest.fixture
+def behind_proxy(api_cluster: Cluster, tmp_path: Path) -> Iterator[Disturbed]:
+    with disturbed(api_cluster, tmp_path) as found:
+        yield found
+
+
+@pytest.fixture
+def succession(behind_proxy: Disturbed) -> Succession:
+    found = Succession(behind_proxy.installation, behind_proxy.proxy, behind_proxy.direct)
+    found.begin()
+    return found
+
+
+@pytest.fixture
+def image_of_life(api_cluster: Cluster) -> str:
+    return push(Image(files={"/x": b"x"}, entrypoint=("/x",)), api_cluster.registry, "tests/x")
+
+
+@pytest.fixture
+def life(behind_proxy: Disturbed, image_of_life: str) -> Life:
+    found = Life(behind_proxy.installation, behind_proxy.proxy, behind_proxy.direct, image_of_life)
+    found.prepare()
+    return found

@@ -94,9 +94,18 @@ def test_a_token_that_was_lost_makes_the_enclave_anew(prepared: Installation) ->
     prepared.settings |= {"apiAddress": "http://api.invalid", "signedCertificates": True}
     process = prepared.operator()
     prepared.create_container("web", repo="acme/web", tag="v1")
-    missing = "the host of apiAddress has no IPv4 address at present"
-    until_sync(lambda: missing in process.text, within=60, what=missing)
+    waiting = prepared.wait_for("web", "Reconciling", reason="ApiUnreachable", within=60)
+    missing = "apiAddress http://api.invalid has no IPv4 address at present. Correct apiAddress"
+    assert missing in waiting.status.message
+    told = waiting.status.conditions
+    assert missing in next(each.message for each in told if each.type == "Ready")
+
+    def says_so() -> bool:
+        return any(missing in each.status.message for each in prepared.enclaves("web"))
+
+    until_sync(says_so, within=60, what="the reason in the Enclave's status")
     before = prepared.enclaves("web")[0]
+    assert before.status.reason == "ApiUnreachable"
     process.kill()
     prepared.kubectl(
         "delete", "secret", snapshot_name(before.metadata.name), "-n", prepared.namespace

@@ -103,6 +103,18 @@ def test_a_host_whose_evidence_would_bind_no_key_says_so(operated: Installation)
         operated.kubectl("delete", f"host/{name}")
 
 
+def test_a_host_says_that_enclaves_have_no_way_to_the_api(operated: Installation) -> None:
+    def told() -> dict[str, Any] | None:
+        found = named(operated, "hosts.cloister.dev", operated.host)
+        conditions = found["status"].get("conditions", []) if found else []
+        return next((each for each in conditions if each["type"] == "ApiReachable"), None)
+
+    reach = until_sync(told, within=60, what="what the Host says of the API")
+    assert reach is not None
+    assert (reach["status"], reach["reason"]) == ("False", "ApiAddressMissing")
+    assert "Set apiAddress" in reach["message"]
+
+
 def test_a_paused_container_is_left_alone(operated: Installation) -> None:
     body = manifest(
         "Container",
@@ -140,17 +152,38 @@ def test_counts_follow(operated: Installation) -> None:
     until_sync(lambda: counts(1), within=60, what="one counted Container")
 
 
+def value(installation: Installation, name: str) -> dict[str, Any]:
+    """Write a core Secret as a request of the facade that was interrupted leaves it."""
+    labels = {"cloister.dev/value-of": "secret"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": name, "namespace": installation.namespace, "labels": labels},
+        "stringData": {"value": "made-up"},
+    }
+
+
 def test_what_was_abandoned_is_swept(operated: Installation) -> None:
     hostname = f"{operated.slug}.abandoned.example"
     holder = {"namespace": operated.namespace, "name": "never-made"}
     ours = manifest("Deployment", "swept", {"repo": "acme/swept"}, operated.namespace)
     ours["metadata"]["labels"] = {"app.kubernetes.io/managed-by": "cloister"}
     theirs = manifest("Deployment", "kept", {"repo": "acme/kept"}, operated.namespace)
-    operated.apply(manifest("HostnameClaim", hostname, {"holder": holder}), ours, theirs)
+    spec = {"name": "NAMED", "secretRef": {"name": "value-named"}}
+    operated.apply(
+        manifest("HostnameClaim", hostname, {"holder": holder}),
+        ours,
+        theirs,
+        value(operated, "value-left"),
+        value(operated, "value-named"),
+        manifest("Secret", "named.env", spec, operated.namespace),
+    )
 
     def swept() -> bool:
         claim = named(operated, "hostnameclaims.cloister.dev", hostname)
-        return claim is None and named(operated, "deployments.cloister.dev", "swept") is None
+        made = named(operated, "deployments.cloister.dev", "swept")
+        return claim is None and made is None and named(operated, "secrets", "value-left") is None
 
     until_sync(swept, within=60, what="the end of what was abandoned")
     assert named(operated, "deployments.cloister.dev", "kept") is not None
+    assert named(operated, "secrets", "value-named") is not None

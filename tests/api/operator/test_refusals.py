@@ -63,11 +63,6 @@ def refused(installation: Installation, name: str) -> tuple[str, str]:
         ({"repo": "acme/web", "tag": "no-digest"}, "InvalidConfig", "containers[0].image"),
         ({"repo": "acme/web", "tag": "v1", "host": "nowhere"}, "HostNotFound", "nowhere"),
         ({"repo": "acme/web", "tag": "v1", "commit": "0" * 40}, "TagMoved", "v1"),
-        (
-            {"repo": "acme/web", "tag": "v1", "replaces": "another"},
-            "NotSupportedYet",
-            "spec.replaces",
-        ),
         ({"repo": "acme/web", "tag": "keyed"}, "ApiAddressMissing", "apiAddress"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",

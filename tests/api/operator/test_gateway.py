@@ -1,0 +1,172 @@
+"""TLSRoutes on a real API server with the Gateway API's own kinds.
+
+There is no node and no gateway: `tests.support.kubelet` writes the status of Pods as a kubelet
+would, and the tests write the status of routes as the controller of a Gateway would.
+"""
+
+import json
+from typing import Any
+
+import pytest
+
+from cloister_crds.kinds import Container
+from dev.cluster import Cluster
+from dev.cluster.images import Image, push
+from tests.support.gateway_crds import GATEWAY_CRDS, install_gateway_crds
+from tests.support.kubelet import run_pod
+from tests.support.operator import CONTAINERS_DOMAIN, Installation, condition_of, file_text
+from tests.support.waiting import until_sync
+
+KINDS = tuple(f"crd/{name}.gateway.networking.k8s.io" for name in GATEWAY_CRDS)
+
+
+@pytest.fixture
+def image(api_cluster: Cluster) -> str:
+    return push(Image(files={"/x": b"x"}, entrypoint=("/x",)), api_cluster.registry, "tests/x")
+
+
+@pytest.fixture
+def prepared(installation: Installation, image: str) -> Installation:
+    """Install the Gateway API and settings that name a Gateway."""
+    install_gateway_crds(installation.cluster)
+    installation.repository("acme/web").release("v1", file_text(image))
+    installation.settings |= {
+        "gateway": {"name": "public", "listener": "tls"},
+        "lease": {"durationSeconds": 3, "renewSeconds": 2, "retrySeconds": 0.5},
+    }
+    return installation
+
+
+def routes(installation: Installation) -> dict[str, dict[str, Any]]:
+    found = installation.kubectl("get", "tlsroutes", "-n", installation.system, "-o", "json")
+    return {each["metadata"]["name"]: each for each in json.loads(found)["items"]}
+
+
+def routes_of(installation: Installation, *names: str) -> dict[str, dict[str, Any]]:
+    """Wait until there are routes of exactly these names."""
+
+    def reached() -> bool:
+        return set(routes(installation)) == set(names)
+
+    try:
+        until_sync(reached, within=60, what=f"the routes {names}")
+    except AssertionError as error:
+        found = sorted(routes(installation))
+        raise AssertionError(f"{error}: {found}\n{installation.logs()}") from error
+    return routes(installation)
+
+
+def say(installation: Installation, host: str, status: str, reason: str, message: str) -> None:
+    """Write what the controller of the Gateway says of a route."""
+    route = routes(installation)[host]
+    told = {
+        "type": "Accepted",
+        "status": status,
+        "reason": reason,
+        "message": message,
+        "observedGeneration": route["metadata"]["generation"],
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
+    parent = {
+        "parentRef": route["spec"]["parentRefs"][0],
+        "controllerName": "gateway.example/tests",
+        "conditions": [told],
+    }
+    patch = json.dumps({"status": {"parents": [parent]}})
+    installation.kubectl(
+        "patch", "tlsroute", host, "-n", installation.system, "--subresource=status",
+        "--type=merge", "-p", patch,
+    )  # fmt: skip
+
+
+def served(installation: Installation, name: str = "web", **spec: Any) -> str:
+    """Bring a Container up; answer its host name."""
+    installation.create_container(name, repo="acme/web", tag="v1", **spec)
+    enclaves = until_sync(lambda: installation.enclaves(name), within=60, what="an Enclave")
+    run_pod(installation, enclaves[0].metadata.name)
+    installation.wait_for(name, "Available")
+    return f"{name}.{installation.slug}.{CONTAINERS_DOMAIN}"
+
+
+def test_a_gateway_without_its_kinds_is_refused(installation: Installation) -> None:
+    installation.kubectl("delete", "--ignore-not-found", *KINDS)
+    installation.settings["gateway"] = {"name": "public"}
+    process = installation.operator()
+    until_sync(lambda: not process.running, within=60, what="the end of the operator")
+    assert process.wait() == 1
+    assert "gateway: the cluster has no TLSRoute" in process.text
+    assert "install the CRDs of the Gateway API" in process.text
+
+
+def test_a_container_is_ready_when_the_gateway_routes_it(prepared: Installation) -> None:
+    prepared.operator().wait_until_it_leads()
+    host = served(prepared)
+    route = routes_of(prepared, host)[host]
+    assert route["spec"] == {
+        "hostnames": [host],
+        "parentRefs": [
+            {
+                "group": "gateway.networking.k8s.io",
+                "kind": "Gateway",
+                "name": "public",
+                "namespace": prepared.system,
+                "sectionName": "tls",
+            }
+        ],
+        "rules": [
+            {
+                "backendRefs": [
+                    {
+                        "group": "",
+                        "kind": "Service",
+                        "name": "web",
+                        "namespace": prepared.namespace,
+                        "port": 443,
+                        "weight": 1,
+                    }
+                ]
+            }
+        ],
+    }
+    grants = prepared.objects("referencegrants")
+    assert [each["spec"]["from"][0]["namespace"] for each in grants] == [prepared.system]
+    pending = prepared.wait_for("web", "Reconciling", reason="RoutePending")
+    assert f"{prepared.system}/public" in ready_message(pending)
+
+    say(prepared, host, "False", "NoMatchingListenerHostname", "No listener takes it.")
+    refused = prepared.wait_for("web", "Reconciling", reason="RouteRefused")
+    assert "No listener takes it. Ask the administrator" in ready_message(refused)
+    say(prepared, host, "True", "Accepted", "")
+    prepared.wait_for("web", "Ready")
+    prepared.wait_for("web", "Routed", reason="RouteAccepted")
+
+
+def ready_message(container: Container) -> str:
+    condition = condition_of(container, "Ready")
+    assert condition is not None
+    assert condition["status"] == "False"
+    return str(condition["message"])
+
+
+def test_routes_are_mended_and_go_with_their_container(prepared: Installation) -> None:
+    process = prepared.operator()
+    process.wait_until_it_leads()
+    host, other = served(prepared), served(prepared, "other")
+    before = routes_of(prepared, host, other)
+    broken = json.dumps({"spec": {"hostnames": ["elsewhere.example"]}})
+    prepared.kubectl("patch", "tlsroute", host, "-n", prepared.system, "--type=merge", "-p", broken)
+    until_sync(
+        lambda: routes(prepared)[host]["spec"] == before[host]["spec"],
+        within=60,
+        what="the route as it was",
+    )
+    prepared.create_container("other", repo="acme/web", tag="v1", state="Stopped")
+    routes_of(prepared, host)
+    prepared.kubectl("delete", "ctr", "web", "-n", prepared.namespace)
+    routes_of(prepared)
+
+    routes_of(prepared, served(prepared, "later"))
+    process.kill()
+    prepared.kubectl("delete", "ctr", "later", "-n", prepared.namespace)
+    prepared.operator().wait_until_it_leads()
+    routes_of(prepared)

@@ -1,0 +1,87 @@
+"""What Flux and Argo CD say of our objects: kstatus itself, and the health check that we ship."""
+
+import json
+import subprocess
+from collections.abc import Sequence
+from typing import Any
+
+from dev.cluster.binaries import binary
+from tests.support.argo import health_of
+from tests.support.operator import Installation, file_text, manifest
+from tests.support.states import STATES, body_of
+from tests.support.waiting import until_sync
+
+IMAGE = "registry.invalid/web@sha256:" + "ab" * 32
+KINDS = ("ctr", "cdom", "csec", "cdep", "organization", "chost")
+
+
+def kstatus(objects: Sequence[dict[str, Any]]) -> list[str]:
+    """Ask the library by which Flux waits."""
+    done = subprocess.run(
+        [binary("kstatus")],
+        input=json.dumps(objects),
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    return [each["status"] for each in json.loads(done.stdout)]
+
+
+def test_flux_sees_what_is_so() -> None:
+    bodies = [body_of(make().container) for make, _, _ in STATES.values()]
+    wanted = {state: word for state, (_, word, _) in STATES.items()}
+    assert dict(zip(STATES, kstatus(bodies), strict=True)) == wanted
+
+
+def test_both_agree_on_objects_of_the_server(installation: Installation) -> None:
+    namespace = installation.namespace
+    installation.create_container("web", repo="acme/web", tag="v9")
+    installation.apply(
+        manifest("Domain", "api", {"domain": "api.example.test"}, namespace),
+        manifest("Secret", "key", {"name": "KEY", "secretRef": {"name": "none"}}, namespace),
+    )
+    fresh = bodies_of(installation, "ctr", "cdom", "csec")
+    assert set(kstatus(fresh)) == {"InProgress"}
+    assert {health_of(each)[0] for each in fresh} == {"Progressing"}
+
+    installation.repository("acme/web").release("v1", file_text(IMAGE))
+    installation.operator().wait_until_it_leads()
+    installation.wait_for("web", "Stalled", reason="TagNotFound")
+    installation.create_container("web", repo="acme/web", tag="v1", state="Stopped")
+    installation.wait_for("web", "Ready", reason="Stopped")
+    words = {"Healthy": "Current", "Progressing": "InProgress", "Degraded": "Failed"}
+
+    def agreed() -> bool:
+        bodies = bodies_of(installation, *KINDS)
+        seen = [words[health_of(each)[0]] for each in bodies]
+        found = kstatus(bodies)
+        assert found == seen, list(zip(bodies, found, seen, strict=True))
+        return {"Current", "Failed"} <= set(found)
+
+    until_sync(agreed, within=60, what="what both say of everything")
+    (stopped,) = bodies_of(installation, "ctr")
+    assert (kstatus([stopped]), health_of(stopped)[0]) == (["Current"], "Healthy")
+    assert told(installation, "Container") == {
+        ("Warning", "TagNotFound"),
+        ("Normal", "Stopped"),
+    }
+    described = installation.kubectl("describe", "ctr", "web", "-n", namespace)
+    assert "TagNotFound" in described.partition("Events:")[2]
+
+
+def bodies_of(installation: Installation, *kinds: str) -> list[dict[str, Any]]:
+    """Read the objects of this installation as the server answers them."""
+    bodies = []
+    for kind in kinds:
+        for body in installation.objects(f"{kind}", every=True):
+            place = body["metadata"].get("namespace", body["metadata"]["name"])
+            if place in {installation.namespace, installation.slug, installation.host}:
+                bodies.append(body)
+    return bodies
+
+
+def told(installation: Installation, kind: str) -> set[tuple[str, str]]:
+    """Answer type and reason of the Events about a kind."""
+    events = installation.objects("events.events.k8s.io")
+    return {(each["type"], each["reason"]) for each in events if each["regarding"]["kind"] == kind}

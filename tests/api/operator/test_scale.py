@@ -1,0 +1,152 @@
+"""A hundred Containers at once on simulated nodes: all become ready, and with few writes.
+
+The API server's own audit log counts the writes, so that nothing that the operator says of itself
+is believed. How fast it goes is for ``python -m dev.bench scale`` alone.
+"""
+
+import asyncio
+import re
+from collections import Counter, defaultdict
+from datetime import datetime
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dev.bench.scale.figures import Audit, Write
+from dev.bench.scale.ours import run_ours, take_over
+from dev.bench.scale.stage import Stage, clear, open_stage
+from dev.cluster import Cluster
+from tests.support.operator import turn
+
+COUNT = 100
+WORKERS = 16
+"""Passes at once, as the operator's settings have it."""
+FEW = 5
+"""Events of the Organization and the Host, at most."""
+MOST = 13
+"""Writes for a Container from its creation to readiness, at most; 12 are usual."""
+EACH = Counter(
+    {
+        ("create", "hostnameclaims"): 1,
+        ("create", "enclaves"): 1,
+        ("create", "configmaps"): 1,
+        ("create", "pods"): 1,
+        ("create", "services"): 1,
+        # One more than usual where the operator sees the Pod bound before it sees it run.
+        ("patch", "enclaves/status"): 4,
+        ("patch", "containers/status"): 4,
+    }
+)
+"""All writes that one Container may cost the operator; the table in docs/operator.md has them."""
+AGGREGATES = ("organizations/status", "deployments/status", "hosts/status")
+PAUSE = 1.5
+"""Seconds between the requests of two writes of an aggregate: 2 less what one may be late."""
+
+
+class Ran:
+    """What a run left behind."""
+
+    def __init__(self, stage: Stage, begin: int) -> None:
+        self.events = [
+            each
+            for each in stage.audit.events(begin)
+            if each["userAgent"].split("/")[0] == "cloister-operator"
+        ]
+        """Writes of the operator from the first creation until nothing more came."""
+        self.passes = 0
+        """Passes over Containers until then."""
+        self.restart: Counter[Write] = Counter()
+        """Writes of the operator that came after it."""
+
+
+async def run(cluster: Cluster, folder: Path) -> Ran:
+    audit = Audit(cluster.layout.audit_log)
+    async with open_stage(cluster, folder, count=COUNT, per_organization=COUNT) as stage:
+        begin = audit.mark()
+        side = await run_ours(stage, COUNT, within=240)
+        assert side.readiness.complete
+        found = Ran(stage, begin)
+        _, text = stage.installation.processes[-1].ask("/metrics")
+        found.passes = sum(
+            int(float(line.split()[-1]))
+            for line in text.splitlines()
+            if line.startswith("cloister_operator_passes_total{") and 'kind="Container"' in line
+        )
+        found.restart = (await take_over(stage, COUNT, killed=False)).writes
+        await clear(stage)
+    return found
+
+
+@pytest.fixture(scope="module")
+def ran(simulated_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Ran:
+    folder = tmp_path_factory.mktemp("scale")
+    with turn(simulated_cluster.name):
+        return asyncio.run(run(simulated_cluster, folder))
+
+
+def written(event: dict[str, Any]) -> tuple[str, str]:
+    """Answer the verb and the resource of a write, with its subresource."""
+    place = event["objectRef"]
+    return event["verb"], "/".join(filter(None, (place["resource"], place.get("subresource"))))
+
+
+def owner_of(event: dict[str, Any]) -> str | None:
+    """Answer the Container that a write is for; None = it is for many."""
+    place = event["objectRef"]
+    found = re.match(r"web-\d+", place.get("name", ""))
+    return found[0] if found and place["resource"] != "deployments" else None
+
+
+def test_a_container_costs_few_writes(ran: Ran) -> None:
+    each: defaultdict[str, Counter[tuple[str, str]]] = defaultdict(Counter)
+    for event in ran.events:
+        owner = owner_of(event)
+        if owner is not None:
+            each[owner][written(event)] += 1
+    assert len(each) == COUNT
+    costly = {name: +(writes - EACH) for name, writes in each.items() if writes - EACH}
+    assert not costly
+    assert EACH.total() == MOST
+
+
+def test_nothing_is_written_for_each_container_beside_its_own_objects(ran: Ran) -> None:
+    shared = Counter(written(event) for event in ran.events if owner_of(event) is None)
+    assert set(shared) <= {
+        ("create", "deployments"),
+        ("create", "networkpolicies"),
+        ("create", "poddisruptionbudgets"),
+        ("create", "events"),
+        *(("patch", each) for each in AGGREGATES),
+    }
+    # All Containers are of one repository; each worker may try to make its Deployment.
+    assert shared["create", "deployments"] <= WORKERS
+    # One Event tells that a Container is ready; the audit log names it by no name of an object.
+    assert shared["create", "events"] <= COUNT + FEW
+    assert shared["create", "networkpolicies"] <= 2
+    assert shared["create", "poddisruptionbudgets"] <= 1
+
+
+@pytest.mark.parametrize("resource", AGGREGATES)
+def test_an_aggregate_is_written_at_most_every_two_seconds(ran: Ran, resource: str) -> None:
+    times: defaultdict[str, list[datetime]] = defaultdict(list)
+    for event in ran.events:
+        if written(event) == ("patch", resource):
+            at = datetime.fromisoformat(event["requestReceivedTimestamp"])
+            times[event["objectRef"]["name"]].append(at)
+    assert times
+    for name, written_at in times.items():
+        pairs = pairwise(sorted(written_at))
+        pauses = [(later - earlier).total_seconds() for earlier, later in pairs]
+        assert min(pauses, default=PAUSE) >= PAUSE, (name, pauses)
+
+
+def test_a_pass_writes_one_status(ran: Ran) -> None:
+    patches = sum(written(event) == ("patch", "containers/status") for event in ran.events)
+    assert 3 * COUNT <= patches <= ran.passes
+
+
+def test_a_restart_writes_nothing_for_containers_that_are_ready(ran: Ran) -> None:
+    resources = {resource for _, _, resource in ran.restart}
+    assert resources <= {"networkpolicies", "poddisruptionbudgets"}

@@ -1,0 +1,115 @@
+"""Every field of a Container's spec through valid values, invalid ones and back.
+
+The fields come from the CRD, so that a new one is walked, or fails the test that has no values for
+it. In the end a Container must be as one that was made with its spec: its status, and all that the
+operator made for it. A failure on the way must leave no trace either.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dev.cluster import Cluster
+from tests.support.crashes import disturbed
+from tests.support.end_states import differences, fences
+from tests.support.lives import Life, condition
+from tests.support.schema_walk import spec_schema
+from tests.support.walks import Walk
+
+pytestmark = pytest.mark.timeout(600)
+FAIL_FIRST = {"tag", "commit", "secrets", "sshKeys", "host", "gpus"}
+"""Fields whose first value cannot be satisfied, and whose second one can."""
+
+
+@pytest.fixture
+def walk(api_cluster: Cluster, tmp_path: Path, image_of_life: str) -> Iterator[Walk]:
+    with disturbed(api_cluster, tmp_path, {"gateway": {"name": "public"}}) as place:
+        found = Walk(Life(place.installation, place.proxy, place.direct, image_of_life))
+        found.prepare()
+        place.operator("only").wait_until_it_leads()
+        yield found
+        found.end()
+
+
+def serving(walk: Walk) -> set[str]:
+    """Name the Containers that serve what is asked for."""
+    return {
+        name for name, each in walk.containers().items() if condition(each, "Ready") == "Serving"
+    }
+
+
+def assert_same(found: dict[str, Any], wanted: dict[str, Any], what: str) -> None:
+    different = differences(found, wanted)
+    assert not different, f"{what}: {different}"
+
+
+def create(walk: Walk, twins: dict[str, str]) -> None:
+    """Make all Containers; one whose field is immutable has its first value from the beginning."""
+    walk.create("fresh")
+    for name, field in walk.names.items():
+        walk.create(name, field if field.immutable else None)
+    for name, twin in twins.items():
+        if twin != "fresh":
+            walk.create(twin, walk.names[name], 1)
+    walk.rest()
+
+
+def set_first(walk: Walk) -> None:
+    """Give each field its first value, to which some Containers cannot come."""
+    for name, field in walk.names.items():
+        answer = walk.set(name, 0)
+        assert answer.is_success, f"{field.text}: {answer.text}"
+    walk.rest()
+    unmoved = {walk.names[name].text for name in serving(walk) & walk.names.keys()} & FAIL_FIRST
+    assert not unmoved, unmoved
+
+
+def set_second(walk: Walk) -> None:
+    """Give each field its second value; what is immutable is refused."""
+    for name, field in walk.names.items():
+        answer = walk.set(name, 1)
+        assert answer.is_success != field.immutable, f"{field.text}: {answer.text}"
+        assert not field.immutable or f"{field.text} cannot be changed" in answer.text
+    walk.rest()
+
+
+def refuse(walk: Walk) -> None:
+    """Give each field what it may not be: every refusal names it, and nothing changes."""
+    specs = {name: each["spec"] for name, each in walk.containers().items()}
+    states = {name: walk.state(name) for name in walk.names}
+    for name in walk.names:
+        for place, answer in walk.refused(name):
+            assert answer.status_code in {400, 422}, f"{place}: {answer.text}"
+            assert place in answer.text, answer.text
+    walk.rest()
+    assert {name: each["spec"] for name, each in walk.containers().items()} == specs
+    for name, before in states.items():
+        assert_same(walk.state(name), before, f"{walk.names[name].text} after what was refused")
+
+
+def test_every_field_of_a_container(walk: Walk) -> None:
+    walked = {field.path[0] for field in walk.names.values()}
+    assert walked == spec_schema("containers")["properties"].keys()
+    # One whose second value is the first spec again has its twin in the one that is left alone.
+    twins = {name: walk.twin(name) for name, each in walk.names.items() if not each.immutable}
+    create(walk, twins)
+    guards = fences(walk.life.direct, walk.life.namespace)
+    assert all(guards.values())
+
+    set_first(walk)
+    set_second(walk)
+    compared = serving(walk) & twins.keys()
+    assert {walk.names[name].text for name in compared} >= FAIL_FIRST
+    for name in compared:
+        assert_same(walk.state(name), walk.state(twins[name]), walk.names[name].text)
+    refuse(walk)
+
+    for name in twins:
+        walk.put_back(name)
+    walk.rest()
+    fresh = walk.state("fresh")
+    for name in twins:
+        assert_same(walk.state(name), fresh, f"{walk.names[name].text} and back")
+    assert fences(walk.life.direct, walk.life.namespace) == guards

@@ -1,0 +1,152 @@
+"""Two operators and one Lease: how soon the second one works, and what the first can still do."""
+
+import signal
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cloister_clients.kube import KindRef
+from cloister_clients.kube.kinds import LEASE, NAMESPACE, NETWORK_POLICY, POD_DISRUPTION_BUDGET, of
+from cloister_crds.kinds import Organization
+from cloister_crds.names import MANAGED_BY_LABEL
+from dev.cluster import Cluster
+from tests.support.crashes import Disturbed, disturbed
+from tests.support.end_states import fences
+from tests.support.faults import Ask, HeldWrites
+from tests.support.lives import STEPS, Life, settled
+from tests.support.operator import OperatorProcess
+from tests.support.waiting import until_sync
+
+pytestmark = pytest.mark.timeout(600)
+TAKEOVER = 20.0
+"""Seconds from the death of a leader until another one leads, with the settings as they come."""
+SHORT_LEASE = {"durationSeconds": 8, "renewSeconds": 6, "retrySeconds": 0.3}
+
+
+def standby(place: Disturbed, name: str) -> OperatorProcess:
+    process = place.operator(name)
+    until_sync(lambda: process.ask("/readyz") == (200, "standby\n"), what="a standby")
+    return process
+
+
+def holder(place: Disturbed) -> str:
+    lease = place.direct.get(LEASE, "cloister-operator", place.installation.system)
+    return "" if lease is None else str(lease["spec"]["holderIdentity"])
+
+
+def test_takeover_after_a_kill(api_cluster: Cluster, tmp_path: Path) -> None:
+    with disturbed(api_cluster, tmp_path, {"lease": {}}) as place:
+        first = place.operator("first")
+        first.wait_until_it_leads()
+        standby(place, "second")
+        before = holder(place)
+        first.kill()
+        killed = time.monotonic()
+        until_sync(lambda: holder(place) != before, within=TAKEOVER, what="another leader")
+        took = time.monotonic() - killed
+        place.installation.create_container("web", repo="acme/none", tag="v1")
+        place.installation.wait_for("web", "Stalled")
+        assert place.proxy.written("web", door="second"), f"led after {took:.1f} s, wrote nothing"
+
+
+FENCES = (NETWORK_POLICY, POD_DISRUPTION_BUDGET)
+"""What guards a namespace; the operator does not watch it."""
+
+
+def guard(place: Disturbed, ref: KindRef) -> str:
+    """Name the Organization, and its namespace, whose guard of that kind arrives late."""
+    return f"{place.installation.slug}-{ref.plural}"
+
+
+def writes_of_guard(place: Disturbed, ref: KindRef) -> Callable[[Ask], bool]:
+    """Answer what tells the writes to the guards of that kind of its Organization."""
+    return lambda ask: (ask.kind, ask.namespace) == (ref.plural, guard(place, ref))
+
+
+def guards(place: Disturbed) -> list[dict[str, Any]]:
+    """Answer what guards those namespaces; empty = not all is there."""
+    found = [fences(place.direct, guard(place, ref)) for ref in FENCES]
+    return found if all(each.values() and all(each.values()) for each in found) else []
+
+
+@pytest.fixture
+def guarded(api_cluster: Cluster, tmp_path: Path) -> Iterator[Disturbed]:
+    """Make an installation with two more Organizations, guarded by an operator that is gone."""
+    with disturbed(api_cluster, tmp_path, {"lease": SHORT_LEASE}) as place:
+        names = [guard(place, ref) for ref in FENCES]
+        try:
+            for name in names:
+                spec = {"metadata": {"name": name}, "spec": {"namespace": name}}
+                place.direct.create(of(Organization), spec)
+            operator = place.operator("before")
+            until_sync(lambda: guards(place), what="the guards of two namespaces")
+            assert operator.stop() == 0
+            yield place
+        finally:
+            for name in names:
+                place.direct.delete(of(Organization), name)
+                place.direct.delete(NAMESPACE, name)
+
+
+def weaken_guards(place: Disturbed) -> None:
+    """Change the guards by hand: the next leader makes them anew."""
+    for ref in FENCES:
+        for each in place.direct.listed(ref, guard(place, ref)):
+            labels = {"metadata": {"labels": {MANAGED_BY_LABEL: "somebody"}}}
+            name, namespace = each["metadata"]["name"], guard(place, ref)
+            assert place.direct.patch(ref, name, labels, namespace).is_success
+
+
+def writes(kind: str, name: str, subresource: str = "") -> Callable[[Ask], bool]:
+    """Answer what tells the writes to objects of a Container."""
+    return lambda ask: (
+        (ask.kind, ask.subresource) == (kind, subresource) and ask.name.startswith(name)
+    )
+
+
+def test_a_frozen_leader_undoes_nothing(guarded: Disturbed, image_of_life: str) -> None:
+    """Its writes are on their way while it is frozen; they arrive when another one has led long."""
+    place = guarded
+    life = Life(place.installation, place.proxy, place.direct, image_of_life)
+    life.prepare()
+    intact = guards(place)
+    processes: list[OperatorProcess] = []
+    held = HeldWrites(
+        lambda: processes[0].pid,
+        writes("services", "route"),
+        writes("containers", "state", "status"),
+        writes("enclaves", "phase", "status"),
+        writes("pods", "pod"),
+        *(writes_of_guard(place, ref) for ref in FENCES),
+    )
+    place.proxy.faults = [held]
+    processes.append(place.operator("first"))
+    first = processes[0]
+    first.wait_until_it_leads()
+    names = ("route", "state", "phase", "pod")
+    for name in names:
+        life.create(name)
+    until_sync(held.frozen.is_set, what=f"six writes; held: {held.caught}")
+    weaken_guards(place)
+    second = place.operator("second")
+    second.wait_until_it_leads()
+    create = STEPS[0]
+    settled(life, create, *names)
+    for name in names[:3]:
+        life.change(name, tag="v2")
+        until_sync(partial(life.serves, name, "v2"), what=f"v2 of {name}")
+    before = settled(life, create, *names)
+    until_sync(lambda: guards(place) == intact, what="the guards made anew")
+    audited = len(place.proxy.writes)
+    held.release()
+    first.send(signal.SIGCONT)
+    assert first.wait() == 3
+    assert settled(life, create, *names) == before
+    assert guards(place) == intact
+    late = [each for each in place.proxy.writes[audited:] if each.ask.door == "first"]
+    assert {each.ask.number for each in late} >= {each.number for each in held.caught}
+    assert [each.ask.text for each in late if each.status < 400] == []
