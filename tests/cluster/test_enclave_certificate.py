@@ -1,22 +1,29 @@
 """An enclave on a real node gets its certificate from a real API, and keeps having one."""
 
 import contextlib
+import hashlib
+import json
 import os
+import secrets
 import signal
 import time
 from base64 import b64decode
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 import yaml
 
+from cloister_clients.clock import utc_now
 from cloister_crds.names import snapshot_name
 from cloister_operator.enclave.snapshot import TOKEN_KEY
 from dev.cluster import Cluster
 from dev.demo.visit import Page
+from tests.support.attestation import NO_KEY, report_data, report_of
 from tests.support.facade import Facade, run_command, start_facade
 from tests.support.operator import CONTAINERS_DOMAIN, Installation, turn
 from tests.support.pages import PageServices, page_file
@@ -86,6 +93,8 @@ def api(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
             "requestsPerHour": 1000,
         },
         "development": True,
+        "utilization": {"everySeconds": 3},
+        "metering": True,
     }
     path = folder / "api.yml"
     path.write_text(yaml.safe_dump(settings))
@@ -102,13 +111,15 @@ def installation(
     cluster: Cluster, pages: PageServices, api: Api, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Installation]:
     folder = tmp_path_factory.mktemp("installation")
-    signed = {"apiAddress": api.facade.base, "signedCertificates": True}
+    signed = {"apiAddress": api.facade.base, "signedCertificates": True, "metering": True}
     with turn(cluster.name):
         installed = Installation(cluster, folder, pages.settings | signed | {"claimAgeSeconds": 1})
         try:
             installed.prepare()
             installed.create_organization()
             installed.repository("acme/web").release("v1.0.0", page_file(pages.web, "one"))
+            own = page_file(pages.web, "own", shim={"tls-mode": "self-signed"})
+            installed.repository("acme/own").release("v1.0.0", own)
             installed.operator().wait_until_it_leads()
             installed.create_container("web", repo="acme/web", tag="v1.0.0")
             installed.wait_for("web", "Ready", within=PATIENCE)
@@ -177,6 +188,76 @@ def test_the_page_is_verified_with_the_installations_authority(
     assert len(first.spec.token_digest) == 64
 
 
+def attested(pages: PageServices, installation: Installation, name: str) -> tuple[Page, str]:
+    """Ask an enclave for its evidence with a nonce of our own, and check all but the key.
+
+    Returns
+    -------
+    tuple[Page, str]
+        The answer, whose key is the one of that very connection, and the half of the report data
+        that is about the key.
+    """
+    nonce = secrets.token_hex(32)
+    path = f"/.well-known/cloister-attestation?nonce={nonce}"
+    page = until_sync(lambda: pages.visit(installation, name, path), within=60, what="evidence")
+    assert page is not None
+    assert page.status == 200, page.body
+    document = json.loads(page.body)
+    assert document["nonce"] == nonce
+    bound = str(report_of(document)["report_data"])
+    wanted = report_data(NO_KEY, document["measurement"].encode(), bytes.fromhex(nonce))
+    assert bound[64:] == wanted[64:]
+    return page, bound[:64]
+
+
+def stages(pages: PageServices, installation: Installation, name: str) -> dict[str, Any]:
+    """Ask an enclave for the stages of its boot."""
+    page = pages.visit(installation, name, "/.well-known/cloister-boot-stages")
+    assert page is not None
+    return {each["name"]: each for each in json.loads(page.body)["stages"]}
+
+
+def test_the_evidence_binds_the_key_that_is_served(
+    installation: Installation, pages: PageServices
+) -> None:
+    page, bound = attested(pages, installation, "web")
+    assert bound == hashlib.sha256(page.key).hexdigest()
+    again, same = attested(pages, installation, "web")
+    assert (again.key, same) == (page.key, bound)
+    assert again.body != page.body
+
+
+def test_key_and_certificate_are_stages_of_the_boot(
+    installation: Installation, pages: PageServices
+) -> None:
+    told = stages(pages, installation, "web")
+    assert (told["identity"]["status"], told["certificate"]["status"]) == ("ok", "ok")
+    # The key is made in a moment; the certificate comes from the API, the containers later.
+    times = [told[each]["duration_ns"] for each in ("identity", "certificate", "containers")]
+    assert times == sorted(times)
+    assert times[0] > 0
+
+
+def test_a_file_may_want_a_certificate_that_nobody_else_signed(
+    installation: Installation, pages: PageServices, api: Api
+) -> None:
+    installation.create_container("own", repo="acme/own", tag="v1.0.0")
+    container = installation.wait_for("own", "Ready", within=PATIENCE)
+    page, bound = attested(pages, installation, "own")
+    assert page.certificate_names == (container.status.domain,)
+    assert "Caddy Local Authority" in page.issuer
+    assert bound == NO_KEY.hex(), "evidence of a key that is not bound says so"
+    assert pages.visit(installation, "own", authority=api.authority) is None
+    pods = installation.objects("pods")
+    pod = next(each for each in pods if each["metadata"]["name"] == container.status.active_enclave)
+    ours = [each["name"] for each in pod["spec"]["initContainers"]]
+    assert "agent" in ours
+    assert "certificate" not in ours
+    told = stages(pages, installation, "own")
+    assert (told["identity"]["status"], told["certificate"]["status"]) == ("skipped", "skipped")
+    installation.kubectl("delete", "ctr", "own", "-n", installation.namespace, "--wait=false")
+
+
 def test_a_renewal_and_a_killed_side_car_keep_the_key(
     installation: Installation, pages: PageServices, api: Api
 ) -> None:
@@ -215,6 +296,33 @@ def test_an_api_that_is_away_delays_a_renewal(
     assert renewed(pages, installation, authority, before.serial).key == before.key
 
 
+def test_what_serves_is_measured(installation: Installation, api: Api) -> None:
+    """The kubelet of the node tells what the Pod uses; the series is that of the container."""
+    member = '{"spec":{"members":[{"user":"ada@example.test","role":"Admin"}]}}'
+    installation.kubectl("patch", "org", installation.slug, "--type=merge", "-p", member)
+    key = run_command(
+        *("admin-key", "create", "--organization", installation.slug, "--name", "test"),
+        *("--user", "ada@example.test", "--config", str(api.settings)),
+    ).stdout.strip()
+    container = installation.container("web")
+    assert container is not None
+    address = f"{api.facade.base}/api/containers/{container.metadata.uid}/metrics?time=5m"
+
+    def measured() -> list[dict[str, float]]:
+        headers = {"Authorization": f"Bearer {key}"}
+        answer = httpx.get(address, headers=headers, trust_env=False)
+        assert answer.status_code == 200, answer.text
+        points = answer.json()["data_points"]
+        assert len(points) == 60
+        return [point for point in points if point["cpu_util"] is not None]
+
+    points = until_sync(measured, within=PATIENCE, every=1, what="utilization of the enclave")
+    for point in points:
+        assert 0 <= point["cpu_util"] <= 110
+        assert 0 < point["cpu_mem_util"] <= 100
+        assert point["cpu_mem_total"] > 0
+
+
 def test_only_a_live_enclave_and_only_its_names(installation: Installation, api: Api) -> None:
     installation.create_container("other", repo="acme/web", tag="v1.0.0")
     other = installation.wait_for("other", "Ready", within=PATIENCE)
@@ -224,12 +332,26 @@ def test_only_a_live_enclave_and_only_its_names(installation: Installation, api:
     assert api.ask(token, other.status.domain).status_code == 200
     refused = api.ask(token, web.status.domain)
     assert (refused.status_code, refused.json()["code"]) == (403, "FORBIDDEN")
+    (enclave,) = installation.enclaves("other")
+    begin = enclave.status.promoted_at
+    assert begin is not None
+    # Times in status are whole seconds: less than one is no run time.
+    until_sync(
+        lambda: utc_now() > begin + timedelta(seconds=3), within=PATIENCE, what="some run time"
+    )
     installation.kubectl("delete", "ctr", "other", "-n", installation.namespace)
     until_sync(
         lambda: api.ask(token, other.status.domain).status_code == 401,
         within=PATIENCE,
         what="the token of a deleted enclave to be refused",
     )
+    until_sync(
+        lambda: not installation.enclaves("other"), within=PATIENCE, what="the end of the enclave"
+    )
+    days = ("--since", "2020-01-01", "--until", "2120-01-01", "--config", str(api.settings))
+    lines = run_command("ledger", "runtime", "--organization", installation.slug, *days).stdout
+    (told,) = (one for one in map(json.loads, lines.splitlines()) if one["name"] == "other")
+    assert 0 < told["seconds"] < PATIENCE * 3, "its run time was written before it was let go"
 
 
 def test_a_start_without_the_api_says_so_and_goes_on_when_it_is_back(

@@ -19,7 +19,7 @@ from dev.cluster import Cluster
 from tests.support.certificates import certificate
 from tests.support.http_server import Reply
 from tests.support.key_check import KeyCheck, running_key_check
-from tests.support.operator import Installation, turn
+from tests.support.operator import Installation, condition_of, turn
 from tests.support.pages import PageServices, page_file
 from tests.support.waiting import until_sync
 
@@ -179,10 +179,22 @@ def _gate_process(pod: dict[str, Any]) -> int:
     raise AssertionError("the Pod has no gate")
 
 
+def keys_checked(world: World, name: str) -> tuple[str, str, str]:
+    """Answer status, reason and message of what a Container says of its keys."""
+    container = world.installation.container(name)
+    found = condition_of(container, "KeysChecked") if container is not None else None
+    return (found["status"], found["reason"], found["message"]) if found else ("", "", "")
+
+
 def test_while_the_api_is_away_known_keys_go_on(world: World) -> None:
     world.installation.create_container("outage", repo="acme/web", tag="v1.0.0")
     world.pod("outage")
     world.wait_for_status("outage", "/keyed/", "tk_good", 200)
+    until_sync(
+        lambda: keys_checked(world, "outage")[:2] == ("True", "ApiAnswers"),
+        within=90,
+        what="that keys are checked",
+    )
     world.check.broken = True
     try:
         world.wait_for_status("outage", "/keyed/", "tk_new", 503)
@@ -192,3 +204,24 @@ def test_while_the_api_is_away_known_keys_go_on(world: World) -> None:
     finally:
         world.check.broken = False
     world.wait_for_status("outage", "/keyed/", "tk_good", 200)
+
+
+def test_an_api_that_is_gone_is_told_with_a_remedy(world: World) -> None:
+    """The last test: nobody listens at the API's address any more."""
+    world.installation.create_container("gone", repo="acme/web", tag="v1.0.0")
+    world.pod("gone")
+    world.check.stop()
+    asked: list[str] = []
+
+    def told() -> bool:
+        # A change of the Host has it looked at again at once, instead of after a minute.
+        asked.append(f"example.com/look={len(asked)}")
+        label = ("label", "--overwrite", f"host/{world.installation.host}", asked[-1])
+        world.installation.kubectl(*label)
+        return keys_checked(world, "gone")[:2] == ("False", "ApiUnreachable")
+
+    until_sync(told, within=150, every=5, what="that keys are not checked")
+    message = keys_checked(world, "gone")[2]
+    assert "503" in message
+    assert message.endswith("Bring the API back, or correct apiAddress in the operator's settings.")
+    assert world.status("gone", "/") == 200

@@ -78,6 +78,7 @@ def installation(
             **using("0"),
         ),
         "v2.0.0": with_gpus(page, 8, **using("0,1")),
+        "v2.1.0": with_gpus(page, 8, **using("0,1")),
         "v3.0.0": with_gpus(page, 1, **using("all")),
         "v4.0.0": with_gpus(page, 1, {"name": "other", **using("all")}, **using("all")),
     }
@@ -129,6 +130,34 @@ def test_each_container_has_its_own_gpus(installation: Installation) -> None:
     installation.kubectl("delete", "ctr/split", "-n", installation.namespace)
 
 
+def update_in_place(installation: Installation) -> None:
+    """Update the enclave that has all GPUs: it ends first, and nobody gets them in between."""
+    old = installation.wait_for("whole", "Ready").status.active_enclave
+    installation.create_container("whole", repo="acme/gpus", tag="v2.1.0")
+    seen: list[tuple[str, str, str]] = []
+
+    def updated() -> bool:
+        container = installation.container("whole")
+        assert container is not None
+        status = container.status
+        if status.update is not None:
+            words = (str(status.phase), str(status.update.status), str(status.update.type))
+            seen.extend([words] if words not in seen else [])
+        return status.current_tag == "v2.1.0" and status.active_enclave not in {"", old}
+
+    until_sync(updated, within=150, every=0.1, what="an update that stops first")
+    words = {each[1:] for each in seen if each[1] != "pending"}
+    assert words == {("deploying", "replace")}, seen
+    assert {each[0] for each in seen} > {"deploying"}, "what served did not end first"
+    new = installation.wait_for("whole", "Ready", reason="Serving").status.active_enclave
+    pod = next(each for each in installation.objects("pods") if each["metadata"]["name"] == new)
+    assert (pod["spec"]["priorityClassName"], pod["spec"]["preemptionPolicy"]) == (
+        "cloister-successor",
+        "Never",
+    )
+    assert len(visible(installation, new, "web")[0].split(",")) == 2
+
+
 def test_an_enclave_keeps_the_gpus_that_no_container_has(installation: Installation) -> None:
     """Eight GPUs are asked for and two are used: another enclave gets none of the other six."""
     until_sync(lambda: not installation.objects("pods"), within=120, what="the end of the Pods")
@@ -143,6 +172,8 @@ def test_an_enclave_keeps_the_gpus_that_no_container_has(installation: Installat
         return ready is not None and ready["reason"] == "Unschedulable" and GPU in ready["message"]
 
     until_sync(without_room, within=90, every=0.5, what="an enclave without room")
+    update_in_place(installation)
+    assert without_room(), "the update let another one have its GPUs"
     installation.kubectl("delete", "ctr/whole", "-n", installation.namespace)
     container = installation.wait_for("waits", "Ready")
     assert len(visible(installation, container.status.active_enclave, "web")[0].split(",")) == 1

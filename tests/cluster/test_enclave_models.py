@@ -1,5 +1,6 @@
 """Model weights in real Pods: packed by the command line, verified inside, read by containers."""
 
+import json
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -144,6 +145,12 @@ def test_containers_read_verified_weights(
         options = [line.split() for line in mounts.splitlines()]
         (mount,) = [each for each in options if each[1].endswith("/mpk")]
         assert "ro" in mount[3].split(",")
+    page = pages.visit(installation, "reads", "/.well-known/cloister-boot-stages")
+    assert page is not None
+    stages = {each["name"]: each for each in json.loads(page.body)["stages"]}
+    assert stages["models"]["status"] == "ok"
+    assert stages["models"]["detail"] == "Verified against their root hashes: 2."
+    assert 0 < stages["models"]["duration_ns"] <= stages["containers"]["duration_ns"]
 
 
 def test_a_wrong_bit_ends_the_attempt(installation: Installation, weights: Weights) -> None:
@@ -155,6 +162,10 @@ def test_a_wrong_bit_ends_the_attempt(installation: Installation, weights: Weigh
     assert "model broken (example/broken@" in stalled["message"]
     assert f"does not lead to the root hash {root}" in stalled["message"]
     assert container.status.phase is ContainerPhase.FAILED
+    (enclave,) = installation.enclaves("bit")
+    wrong = [each for each in enclave.status.boot_stages if each.status == "failed"]
+    assert [each.name for each in wrong] == ["models"]
+    assert f"does not lead to the root hash {root}" in wrong[0].detail
 
 
 def test_another_uuid_ends_the_attempt(installation: Installation) -> None:

@@ -9,15 +9,23 @@ import json
 import logging
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
 
 from dev.cluster import Cluster
+from dev.cluster.guest import guest_binary
 from dev.cluster.images import push
 from dev.cluster.layout import Form
-from tests.support.internet import ALLOWED, METADATA, OTHERS, Internet, emulated_internet
+from tests.support.internet import ALLOWED, IPV6, METADATA, OTHERS, Internet, emulated_internet
+from tests.support.ipv6 import (
+    connect_pod,
+    lay_through,
+    process_of,
+    run_in,
+    without_filter,
+)
 from tests.support.matrix import ALLOWED_NAME, GeneratedFile, generate
 from tests.support.operator import Installation, turn
 from tests.support.pages import PageServices
@@ -64,6 +72,7 @@ class World:
     image: str
     plain: str
     """Address of the ordinary Pod."""
+    internet: Internet
 
     @property
     def outside(self) -> tuple[Path, ...]:
@@ -105,7 +114,7 @@ def world(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     with turn(cluster.name), emulated_internet(cluster, folder) as internet:
         installed = _installed(cluster, folder, internet)
         try:
-            yield World(cluster, installed, image, _plain_pod(installed, image))
+            yield World(cluster, installed, image, _plain_pod(installed, image), internet)
         finally:
             installed.end()
 
@@ -141,6 +150,45 @@ def test_an_ordinary_pod_reaches_what_enclaves_must_not(world: World) -> None:
     paths = [*public, *(Path(e.what, e.network, e.address, True, e.connect) for e in world.outside)]
     answers = world.from_plain(paths)
     assert [each.what for each, seen in zip(paths, answers, strict=True) if not seen] == []
+
+
+def test_nothing_of_an_enclave_goes_out_over_ipv6(world: World) -> None:
+    """A way over IPv6 is laid for two Pods; the enclave's filter, and it alone, shuts its own."""
+    wanted = [Path("IPv6", each, f"[{IPV6}]:80", open=True) for each in ("tcp6", "udp6")]
+    shut = [replace(each, open=False) for each in wanted]
+    words = ("get", "pod", "plain", "-n", world.installation.system, "-ojson")
+    plain = process_of(json.loads(world.cluster.kubectl(*words)), b"/bin/trial", b"serve")
+    connect_pod(world.internet, plain, 2)
+    assert world.from_plain(wanted) == [True, True], "the emulated internet answers over IPv6"
+    one = {"name": "one", "image": world.image, "command": ["serve", "", "8080"]}
+    file = container_file([one | {"networks": ["out"]}], networks={"out": {"egress": "open"}})
+    world.installation.repository("acme/six").release("v1", file)
+    world.installation.create_container("six", repo="acme/six", tag="v1")
+    enclave = world.installation.wait_for("six", "Ready", within=300).status.active_enclave
+    pod = Inside(world.installation, enclave).pod()
+    net, container = (
+        process_of(pod, b"/guest", b"net"),
+        process_of(pod, b"/bin/trial", b"serve"),
+    )
+    connect_pod(world.internet, net, 3)
+    lay_through(net, container)
+    public = Path("the internet", "tcp4", f"{ALLOWED}:80", open=True)
+    assert _reached(container, [public, *shut]) == [True, False, False]
+    for user in (0, 65532, 12345):
+        assert _reached(net, shut, str(user)) == [False, False], f"user {user} beside the filter"
+    without_filter(net)
+    assert _reached(container, wanted) == [True, True], "nothing but the filter was in the way"
+    world.installation.kubectl(
+        "delete", "ctr", "six", "-n", world.installation.namespace, "--wait=false"
+    )
+
+
+def _reached(process: int, paths: Sequence[Path], *user: str) -> list[bool]:
+    """Try targets in the network namespace of a process, as a user of this machine."""
+    order = json.dumps([each.wire() for each in paths])
+    trial = str(guest_binary("trial", "./internal/trial"))
+    answers: list[bool] = json.loads(run_in(process, trial, "reach", order, *user))
+    return answers
 
 
 @pytest.mark.parametrize("seed", range(SEED, SEED + FILES))
@@ -271,4 +319,4 @@ def _public(file: GeneratedFile, source: str) -> Iterator[Path]:
         for network in ("tcp4", "udp4"):
             for port in (80, 443):
                 yield Path("the internet", network, f"{address}:{port}", open=may)
-    yield Path("IPv6", "tcp6", "[2001:db8::1]:80", connect=True)
+    yield Path("IPv6", "tcp6", f"[{IPV6}]:80", connect=True)

@@ -52,7 +52,7 @@ def test_killed_at_random_moments_of_a_create(
     installation: Installation, pages: PageServices
 ) -> None:
     chance = random.Random(7)
-    steps = ("pending", "ClaimHostname", "CreateEnclave", "Pending", "Started", "RouteTo")
+    steps = ("deploying", "ClaimHostname", "CreateEnclave", "Pending", "Started", "RouteTo")
     installation.create_container("web", repo="acme/web", tag="v1.0.0")
     for step in chance.sample(steps, 3):
         process = installation.operator()

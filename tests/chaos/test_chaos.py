@@ -1,0 +1,213 @@
+"""A chaos run: random actions through all doors, with trouble of all kinds, from one seed.
+
+In the end every Container is as its spec asks for, and nothing is left over. ``make chaos`` runs it
+for 30 minutes; ``CLOISTER_CHAOS_SECONDS`` and ``CLOISTER_CHAOS_SEED`` say how long and which.
+"""
+
+import asyncio
+import contextlib
+import os
+import random
+import secrets
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+import yaml
+
+from cloister_api.commands.admin_key import create_key
+from cloister_api.settings import ApiSettings
+from cloister_clients.kube.kinds import SECRET, of
+from cloister_crds.kinds import Container, Host, Organization
+from dev import cluster as local
+from dev.cluster.images import Image, push
+from tests.support.chaos import KEY, SECRETS, Chaos, Crew, carry_out, fate_of
+from tests.support.chaos_plan import NODES, ZONE
+from tests.support.cluster import install_crds
+from tests.support.crashes import Disturbed, disturbed
+from tests.support.end_states import left_over
+from tests.support.facade import ADMIN, run_command, start_facade
+from tests.support.lives import KEY as PUBLIC_KEY
+from tests.support.nameserver import NameServer, serve_zone
+from tests.support.operator import CONTAINERS_DOMAIN, manifest
+from tests.support.played_gateway import ROUTE
+from tests.support.settled import End, superfluous, unfulfilled
+from tests.support.waiting import until_sync
+
+SECONDS = float(os.environ.get("CLOISTER_CHAOS_SECONDS", "40"))
+SEED = int(os.environ.get("CLOISTER_CHAOS_SEED") or random.SystemRandom().randrange(10**6))
+IMAGE = Image(files={"/x": b"x"}, entrypoint=("/x",))
+PATIENCE = 600.0
+"""Seconds until all is settled: an enclave that was lost again and again waits up to 5 minutes."""
+SETTINGS = {
+    "claimAgeSeconds": 1,
+    "followIntervalSeconds": 10,
+    "gateway": {"name": "public"},
+    "lease": {"durationSeconds": 4, "renewSeconds": 3, "retrySeconds": 0.3},
+}
+
+pytestmark = [
+    pytest.mark.timeout(int(SECONDS) + 1200),
+    pytest.mark.skipif(os.geteuid() != 0, reason="a name server on port 53 needs root"),
+]
+
+
+@pytest.fixture
+def own_cluster() -> Iterator[local.Cluster]:
+    name = f"{os.environ.get('CLOISTER_TEST_CLUSTER', 'test')}-chaos"
+    local.down(name)
+    try:
+        cluster = local.up(name, node=False)
+        install_crds(cluster)
+        yield cluster
+    finally:
+        local.down(name)
+
+
+@pytest.fixture
+def zone(tmp_path: Path) -> Iterator[NameServer]:
+    with serve_zone(tmp_path / "knot", ZONE) as served:
+        yield served
+
+
+@pytest.fixture
+def place(own_cluster: local.Cluster, tmp_path: Path, zone: NameServer) -> Iterator[Disturbed]:
+    (tmp_path / "key").write_bytes(secrets.token_bytes(32))
+    domains = {
+        "target": "dns.example.test",
+        "installationKeyFile": str(tmp_path / "key"),
+        "checkSeconds": 2,
+        "graceSeconds": 5,
+        "dns": {"resolvers": [zone.address], "allowPrivate": [zone.address]},
+    }
+    nodes = {"nodes": NODES, "fate": fate_of}
+    with disturbed(own_cluster, tmp_path, {**SETTINGS, "domains": domains}, **nodes) as found:
+        prepare(found)
+        yield found
+
+
+def prepare(place: Disturbed) -> None:
+    """Make the values of secrets, a key, and an Organization that the API lets in."""
+    installation, direct = place.installation, place.direct
+    installation.apply(manifest("SSHKey", KEY, {"publicKey": PUBLIC_KEY}, installation.namespace))
+    for name in SECRETS:
+        metadata = {"name": f"{name}-value", "namespace": installation.namespace}
+        direct.create(SECRET, {"metadata": metadata, "stringData": {"value": "x"}})
+    spec = {
+        "members": [{"user": ADMIN, "role": "Admin"}],
+        "entitlements": {"hostSelection": True, "domainSuffixes": [ZONE]},
+    }
+    assert direct.patch(of(Organization), installation.slug, {"spec": spec}).is_success
+    assert direct.patch(of(Host), installation.host, {"spec": {"default": True}}).is_success
+
+
+@pytest.fixture
+def rest(place: Disturbed, tmp_path: Path) -> Iterator[httpx.Client]:
+    """Give the API of the installation, with an admin key."""
+    registry = place.installation.cluster.registry
+    settings = {
+        "containersDomain": CONTAINERS_DOMAIN,
+        "kubeconfig": str(place.installation.cluster.kubeconfig),
+        "listen": {"port": 0},
+        "ledger": {"path": "ledger.db", "keyMaterial": "keys.json"},
+        "sources": {"kind": "git", "base": str(place.installation.repositories.path)},
+        "registry": {"allowPrivate": [registry], "plainHttp": [registry]},
+    }
+    path = tmp_path / "api.yml"
+    path.write_text(yaml.safe_dump(settings))
+    run_command("admin-key", "init", "--config", str(path))
+    slug = place.installation.slug
+    key = asyncio.run(create_key(ApiSettings.read(path), slug, ADMIN, "chaos", None))
+    headers = {"Authorization": f"Bearer {key}"}
+    with (
+        start_facade(path) as facade,
+        httpx.Client(base_url=facade.base, headers=headers, timeout=60) as client,
+    ):
+        yield client
+
+
+@pytest.fixture
+def chaos(place: Disturbed, rest: httpx.Client, zone: NameServer) -> Chaos:
+    installation = place.installation
+    made = Chaos(
+        cluster=installation.cluster,
+        installation=installation,
+        direct=place.direct,
+        nodes=place.nodes,
+        crew=Crew(installation, place.proxy),
+        rest=rest,
+        zone=zone,
+        image=push(IMAGE, installation.cluster.registry, "x"),
+    )
+    made.prepare()
+    return made
+
+
+def test_chaos(chaos: Chaos) -> None:
+    sys.stderr.write(f"\nCLOISTER_CHAOS_SEED={SEED} CLOISTER_CHAOS_SECONDS={SECONDS:g}\n")
+    installation, direct = chaos.installation, chaos.direct
+    try:
+        done = carry_out(chaos, SEED, SECONDS)
+        sys.stderr.write(f"{len(done)} actions, and how often what was answered:\n{table(done)}\n")
+        assert any("201" in each for each in done), "not one container was created"
+        chaos.calm()
+        until_sync(lambda: settled(chaos), within=PATIENCE, every=0.5, what="all as asked for")
+        for container in chaos.containers():
+            direct.delete(of(Container), container.metadata.name, installation.namespace)
+        until_sync(lambda: nothing_left(chaos), within=120, what="an end of all that was made")
+    except BaseException:
+        report(chaos, Path(installation.folder))
+        raise
+
+
+def nothing_left(chaos: Chaos) -> bool:
+    """Tell whether nothing is left of Containers that are gone."""
+    installation = chaos.installation
+    left = left_over(chaos.direct, installation.namespace)
+    left += [each["metadata"]["name"] for each in chaos.direct.listed(ROUTE, installation.system)]
+    assert not left, left
+    return True
+
+
+def settled(chaos: Chaos) -> bool:
+    """Tell whether all is as asked for and nothing else is there."""
+    chaos.crew.tend()
+    end = End.read(chaos.direct, chaos.installation, newest=chaos.newest)
+    wrong = {
+        each.metadata.name: text for each in end.containers if (text := unfulfilled(each, end))
+    }
+    left = superfluous(chaos.direct, end)
+    assert not wrong, wrong
+    assert not left, left
+    return True
+
+
+def table(done: list[str]) -> str:
+    """Count the answers of each action."""
+    answers: dict[str, Counter[str]] = {}
+    for line in done:
+        action, _, answer = line.partition(": ")
+        told = answer.split() if answer[:3].isdigit() else [answer.partition(":")[0]]
+        answers.setdefault(action.split()[0], Counter()).update(told)
+    rows = {verb: ", ".join(f"{n} {k}" for k, n in c.most_common()) for verb, c in answers.items()}
+    return "\n".join(f"  {verb:15} {row}" for verb, row in sorted(rows.items()))
+
+
+def report(chaos: Chaos, folder: Path) -> None:
+    """Show what was done and what is there, to whoever looks for the cause."""
+    (folder / "actions.txt").write_text("\n".join(chaos.done))
+    with contextlib.suppress(Exception):
+        text = chaos.installation.kubectl(
+            "get",
+            "ctr,encl,pods,services,cdep,cdom,csec,hostnameclaims,tlsroutes",
+            "-A",
+            "-o",
+            "yaml",
+            "--show-managed-fields=false",
+        )
+        (folder / "objects.yaml").write_text(text)
+    sys.stderr.write(f"\nseed {SEED}; actions, objects and logs: {folder}\n")
+    sys.stderr.write("\n".join(chaos.done[-60:]) + "\n")

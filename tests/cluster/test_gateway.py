@@ -1,0 +1,262 @@
+"""Requests through a real SNI gateway that TLSRoutes drive, while releases come and go.
+
+The gateway is Envoy; it learns of each change a second late. The enclaves' own certificates are
+what clients see.
+"""
+
+import json
+import os
+import secrets
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from dev.cluster import Cluster
+from tests.support.gateway import Gateway
+from tests.support.gateway_crds import GATEWAY_CRDS, gateway_crd_files
+from tests.support.nameserver import NameServer, serve_zone
+from tests.support.operator import CONTAINERS_DOMAIN, Installation, manifest, turn
+from tests.support.pages import PageServices, page_file
+from tests.support.visitors import KeptConnection, Visitor
+from tests.support.waiting import until_sync
+
+pytestmark = pytest.mark.node
+
+UPDATES = int(os.environ.get("CLOISTER_GATEWAY_UPDATES", "3"))
+"""Updates in a row; ``make test-gateway`` does ten."""
+LAG = 1.0
+"""Seconds by which the gateway learns late."""
+DRAIN = 4
+"""Seconds for which what served stays."""
+ZONE = "gateway.test"
+CUSTOM = f"api.{ZONE}"
+
+
+@pytest.fixture(scope="module")
+def zone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NameServer]:
+    with serve_zone(tmp_path_factory.mktemp("knot"), ZONE) as served:
+        yield served
+
+
+@pytest.fixture(scope="module")
+def pages(cluster: Cluster) -> PageServices:
+    return PageServices(cluster)
+
+
+@pytest.fixture(scope="module")
+def installation(
+    cluster: Cluster,
+    pages: PageServices,
+    zone: NameServer,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Installation]:
+    folder = tmp_path_factory.mktemp("installation")
+    (folder / "key").write_bytes(secrets.token_bytes(32))
+    settings = {
+        "claimAgeSeconds": 1,
+        "drainSeconds": DRAIN,
+        "gateway": {"name": "public", "listener": "tls"},
+        "domains": {
+            "target": "dns.example.test",
+            "installationKeyFile": str(folder / "key"),
+            "checkSeconds": 1,
+            "graceSeconds": 3,
+            "dns": {"resolvers": [zone.address], "allowPrivate": [zone.address]},
+        },
+    }
+    with turn(cluster.name):
+        installed = Installation(cluster, folder, pages.settings | settings)
+        try:
+            installed.prepare()
+            install_gateway_kinds(installed)
+            installed.create_organization()
+            allow_domains(installed)
+            repository = installed.repository("acme/web")
+            for number in range(UPDATES + 2):
+                repository.release(f"v1.{number}.0", page_file(pages.web, f"page {number}"))
+            installed.operator().wait_until_it_leads()
+            yield installed
+        finally:
+            installed.end()
+
+
+@pytest.fixture(scope="module")
+def gateway(
+    installation: Installation, cluster: Cluster, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Gateway]:
+    running = Gateway(
+        cluster.kubeconfig,
+        namespace=installation.system,
+        name="public",
+        folder=tmp_path_factory.mktemp("envoy"),
+        lag=LAG,
+    )
+    try:
+        yield running
+    finally:
+        running.end()
+
+
+def install_gateway_kinds(installation: Installation) -> None:
+    names = [f"crd/{name}.gateway.networking.k8s.io" for name in GATEWAY_CRDS]
+    files = [word for each in gateway_crd_files() for word in ("-f", str(each))]
+    installation.kubectl("apply", "--server-side", "--force-conflicts", *files)
+    installation.kubectl("wait", "--for=condition=Established", "--timeout=60s", *names)
+
+
+def allow_domains(installation: Installation) -> None:
+    entitled = {"spec": {"entitlements": {"hostSelection": True, "domainSuffixes": [ZONE]}}}
+    name = f"organizations.cloister.dev/{installation.slug}"
+    installation.kubectl("patch", name, "--type=merge", "-p", json.dumps(entitled))
+
+
+def prove_domain(installation: Installation, zone: NameServer) -> str:
+    """Make a Domain and its records, and wait until it is verified; answer the TXT name."""
+    installation.apply(manifest("Domain", "api", {"domain": CUSTOM}, installation.namespace))
+
+    def records() -> dict[str, str]:
+        found = installation.kubectl(
+            "get", "cdom", "api", "-n", installation.namespace, "-o", "jsonpath={.status.records}"
+        )
+        told: dict[str, str] = json.loads(found or "{}")
+        return told
+
+    told = until_sync(records, within=60, what="the records of the domain")
+    zone.put(told["txtName"], "TXT", f'"{told["txtValue"]}"')
+    zone.put(CUSTOM, "CNAME", f"{told['cnameTarget']}.")
+    place = ("-n", installation.namespace, "cdom/api")
+    installation.kubectl("wait", "--for=condition=Ready", "--timeout=60s", *place)
+    return told["txtName"]
+
+
+@dataclass
+class Watching:
+    """What ``kubectl get ctr -w`` has shown."""
+
+    path: Path
+    """Where its output goes."""
+
+    @property
+    def rows(self) -> list[list[str]]:
+        """Phase, tag, and the condition Available of each line."""
+        return [line.split() for line in self.path.read_text().splitlines()[1:]]
+
+
+@contextmanager
+def watching(installation: Installation, name: str) -> Iterator[Watching]:
+    """Watch a Container with kubectl."""
+    available = '.status.conditions[?(@.type=="Available")].status'
+    columns = f"PHASE:.status.phase,TAG:.status.currentTag,AVAILABLE:{available}"
+    path = installation.folder / "watch.txt"
+    kubectl = [str(installation.cluster.bin("kubectl"))]
+    kubectl += [f"--kubeconfig={installation.cluster.kubeconfig}", "-n", installation.namespace]
+    kubectl += ["get", "ctr", name, "-w", "-o", f"custom-columns={columns}"]
+    with path.open("w") as output, subprocess.Popen(kubectl, stdout=output) as process:
+        try:
+            yield Watching(path)
+        finally:
+            process.terminate()
+
+
+def fetched(gateway: Gateway, host: str) -> str:
+    """Ask for a host name once; answer the page, or the error's name."""
+    try:
+        return Visitor(host, gateway.envoy.port).fetch()
+    except OSError as error:
+        return type(error).__name__
+
+
+def wait_for_page(gateway: Gateway, host: str, page: str) -> None:
+    """Wait until the gateway leads a host name to that page."""
+    until_sync(lambda: fetched(gateway, host) == page, within=30, what=f"{page} at {host}")
+
+
+def test_no_request_fails_while_releases_come_and_go(
+    installation: Installation, gateway: Gateway, zone: NameServer
+) -> None:
+    text = prove_domain(installation, zone)
+    spec = {"repo": "acme/web", "customDomain": CUSTOM}
+    installation.create_container("web", tag="v1.0.0", **spec)
+    installation.wait_for("web", "Ready")
+    host = f"web.{installation.slug}.{CONTAINERS_DOMAIN}"
+    wait_for_page(gateway, host, "page 0")
+    wait_for_page(gateway, CUSTOM, "page 0")
+    visitors = (
+        Visitor(host, gateway.envoy.port),
+        Visitor(CUSTOM, gateway.envoy.port),
+        KeptConnection(host, gateway.envoy.port),
+    )
+    with watching(installation, "web") as watched:
+        for visitor in visitors:
+            visitor.start()
+        try:
+            for number in range(1, UPDATES + 1):
+                update(installation, visitors, number, **spec)
+        finally:
+            for visitor in visitors:
+                visitor.end()
+    for visitor in visitors:
+        assert not visitor.failures, f"{visitor.failures}\n{installation.logs()}"
+        assert set(visitor.pages) == {f"page {number}" for number in range(UPDATES + 1)}
+    for visitor in visitors[:2]:
+        assert {names for names, _ in visitor.certificates} == {(visitor.host,)}
+        keys = {key for _, key in visitor.certificates}
+        assert len(keys) == UPDATES + 1, "each enclave has a key of its own"
+    rows = watched.rows
+    assert {(phase, available) for phase, _, available in rows} == {("ready", "True")}, rows
+    assert [tag for _, tag, _ in rows][-1] == f"v1.{UPDATES}.0"
+
+    assert fetched(gateway, "web.nobody.example") in {"ConnectionResetError", "SSLEOFError"}
+    drop_domain(installation, gateway, zone, text, host)
+
+
+def update(
+    installation: Installation, visitors: tuple[Visitor, ...], number: int, **spec: str
+) -> None:
+    """Bring a release up and wait until every visitor has seen it and what was before is gone."""
+    installation.create_container("web", tag=f"v1.{number}.0", **spec)
+
+    def seen() -> bool:
+        return all(each.pages[f"page {number}"] > 0 for each in visitors)
+
+    def alone() -> bool:
+        return len(installation.objects("pods")) == 1
+
+    for question, what in ((seen, "the release at all visitors"), (alone, "one Pod")):
+        try:
+            until_sync(question, within=180, what=what)
+        except AssertionError as error:
+            failures = [each.failures for each in visitors]
+            raise AssertionError(f"{error} {failures}\n{installation.logs()}") from error
+    installation.wait_for("web", "Ready")
+
+
+def drop_domain(
+    installation: Installation, gateway: Gateway, zone: NameServer, text: str, host: str
+) -> None:
+    """Lose the proof of the custom domain: the gateway no longer leads it anywhere."""
+    zone.drop(text, "TXT")
+    gone = {"ConnectionResetError", "SSLEOFError"}
+    until_sync(lambda: fetched(gateway, CUSTOM) in gone, within=60, what="the end of the domain")
+    assert fetched(gateway, host) == f"page {UPDATES}"
+    container = installation.container("web")
+    assert container is not None
+    assert container.status.domain == host
+
+
+def test_a_staged_release_is_reached_at_its_preview_alone(
+    installation: Installation, gateway: Gateway
+) -> None:
+    last = f"v1.{UPDATES + 1}.0"
+    host = f"web.{installation.slug}.{CONTAINERS_DOMAIN}"
+    preview = f"web.preview.{installation.slug}.{CONTAINERS_DOMAIN}"
+    installation.create_container("web", repo="acme/web", tag=f"v1.{UPDATES}.0", staging=True)
+    installation.wait_for("web", "Ready")
+    installation.create_container("web", repo="acme/web", tag=last, staging=True)
+    installation.wait_for("web", "Ready", reason="AwaitingPromotion")
+    wait_for_page(gateway, preview, f"page {UPDATES + 1}")
+    assert fetched(gateway, host) == f"page {UPDATES}"

@@ -1,0 +1,206 @@
+"""Following, draining and recovery on a real node, with an operator that is killed in between.
+
+A client asks all the time and sees no failure. The node has no other one beside it: the Host
+tolerates a cordon, so that the successor of what is drained has room where it was.
+"""
+
+import contextlib
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cloister_crds.kinds import Container
+from cloister_crds.names import ENCLAVE_LABEL, config_map_name, deployment_name
+from dev.cluster import Cluster
+from tests.support.asking import Asker, asking
+from tests.support.git_server import Repository
+from tests.support.operator import Installation, OperatorProcess, condition_of, turn
+from tests.support.pages import PageServices, page_file
+from tests.support.waiting import until_sync
+
+pytestmark = pytest.mark.node
+
+REPO = "acme/moves"
+LEASE = {"durationSeconds": 2, "renewSeconds": 1.5, "retrySeconds": 0.3}
+CORDON = {"key": "node.kubernetes.io/unschedulable", "operator": "Exists", "effect": "NoSchedule"}
+LATER = 1_700_100_000
+"""When the second release was published."""
+
+
+@pytest.fixture(scope="module")
+def pages(cluster: Cluster) -> PageServices:
+    return PageServices(cluster)
+
+
+@pytest.fixture(scope="module")
+def installation(
+    cluster: Cluster, pages: PageServices, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Installation]:
+    folder: Path = tmp_path_factory.mktemp("installation")
+    settings = pages.settings | {"claimAgeSeconds": 1, "lease": LEASE, "drainSeconds": 3}
+    with turn(cluster.name):
+        installed = Installation(cluster, folder, settings)
+        try:
+            installed.prepare()
+            installed.create_organization(host={"tolerations": [CORDON]})
+            installed.repository(REPO).release("v1.0.0", page_file(pages.web, "one"))
+            installed.operator().wait_until_it_leads()
+            installed.create_container("moves", repo=REPO, tag="v1.0.0", autoUpdate=True)
+            installed.wait_for("moves", "Ready", reason="Serving")
+            yield installed
+        finally:
+            installed.end()
+
+
+@contextlib.contextmanager
+def nothing_is_lost(installation: Installation) -> Iterator[Asker]:
+    """Ask for the page all the time while the block runs; no request may fail."""
+    (address,) = (
+        each["spec"]["clusterIP"]
+        for each in installation.objects("services")
+        if each["metadata"]["name"] == "moves"
+    )
+    with asking(address, present(installation).status.domain) as asker:
+        until_sync(lambda: asker.bodies, within=60, what="the first answer")
+        yield asker
+        sent = asker.count
+        until_sync(lambda: asker.count > sent + 10, within=60, what="more requests")
+    assert asker.failures == []
+
+
+def present(installation: Installation) -> Container:
+    """Read the Container."""
+    container = installation.container("moves")
+    assert container is not None
+    return container
+
+
+def kill_and_start(installation: Installation) -> OperatorProcess:
+    """Kill the operator without warning, and start another one."""
+    installation.processes[-1].kill()
+    operator = installation.operator()
+    operator.wait_until_it_leads()
+    return operator
+
+
+def wait_for_candidate(installation: Installation) -> str:
+    """Wait until another Enclave is on its way, and answer its name."""
+
+    def candidate() -> str:
+        status = present(installation).status
+        return status.candidate if status.candidate != status.active_enclave else ""
+
+    return until_sync(candidate, within=60, every=0.1, what="a successor")
+
+
+def settled(installation: Installation, *, not_in: str) -> Container:
+    """Wait until an Enclave other than that serves and is the only one."""
+
+    def alone() -> Container | None:
+        container = present(installation)
+        ready = condition_of(container, "Ready")
+        there = [each.metadata.name for each in installation.enclaves("moves")]
+        only = there == [container.status.active_enclave] and not_in not in there
+        return container if only and ready is not None and ready["status"] == "True" else None
+
+    found = until_sync(alone, within=120, every=0.3, what=f"the end of {not_in}")
+    assert found is not None
+    return found
+
+
+def test_a_later_release_is_followed_without_a_gap(installation: Installation) -> None:
+    first = present(installation).status.active_enclave
+    with nothing_is_lost(installation) as asker:
+        page = page_file(web_of(installation), "two")
+        Repository(installation.repositories.path / f"{REPO}.git").release(
+            "v1.1.0", page, when=LATER
+        )
+        name = f"deployments.cloister.dev/{deployment_name(REPO)}"
+        stamp = "cloister.dev/requested-at=now"
+        installation.kubectl("annotate", name, "-n", installation.namespace, stamp)
+        candidate = wait_for_candidate(installation)
+        kill_and_start(installation)
+        container = settled(installation, not_in=first)
+    assert container.status.active_enclave == candidate, "the killed operator's work was done anew"
+    assert container.status.current_tag == "v1.1.0"
+    assert container.spec.tag == "v1.0.0", "spec is the user's"
+    assert asker.bodies == ["one", "two"]
+
+
+def test_a_drain_moves_what_serves_without_a_gap(
+    installation: Installation, cluster: Cluster
+) -> None:
+    old = present(installation).status.active_enclave
+    node = next(
+        each["spec"]["nodeName"]
+        for each in installation.objects("pods")
+        if each["metadata"]["name"] == old
+    )
+    drain = ("drain", node, "--force", "--delete-emptydir-data", "--ignore-daemonsets")
+    chosen = f"--pod-selector={ENCLAVE_LABEL}={old}"
+    # The client has asked before the drain begins and goes on asking after it has ended.
+    try:
+        with nothing_is_lost(installation) as asker:
+            program = (str(cluster.bin("kubectl")), f"--kubeconfig={cluster.kubeconfig}")
+            arguments = [*program, *drain, chosen, "--timeout=150s"]
+            draining = subprocess.Popen(
+                arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            )
+            wait_for_candidate(installation)
+            kill_and_start(installation)
+            said, _ = draining.communicate(timeout=180)
+            assert draining.returncode == 0, said
+            assert "Cannot evict pod as it would violate the pod's disruption budget" in said
+            installation.kubectl("uncordon", node)
+            settled(installation, not_in=old)
+    finally:
+        installation.kubectl("uncordon", node)
+    assert asker.bodies == ["two"]
+
+
+def test_a_lost_pod_comes_back_while_source_and_registry_are_away(
+    installation: Installation,
+) -> None:
+    before = present(installation)
+    lost = before.status.active_enclave
+    (old,) = installation.enclaves("moves")
+    kept = config_of(installation, lost)
+    away = installation.folder / "away"
+    installation.repositories.path.rename(away)
+    usual = dict(installation.settings)
+    try:
+        # Nothing listens there, and the cluster's registry is none that may be asked.
+        installation.settings |= {"registry": {}}
+        kill_and_start(installation)
+        installation.kubectl("delete", "pod", lost, "-n", installation.namespace, "--wait=false")
+        container = settled(installation, not_in=lost)
+    finally:
+        away.rename(installation.repositories.path)
+        installation.settings = usual
+    (new,) = installation.enclaves("moves")
+    assert new.spec.attempt == old.spec.attempt + 1
+    for field in ("revision", "commit", "config_digest", "images", "tag", "hostnames"):
+        assert getattr(new.spec, field) == getattr(old.spec, field), field
+    assert config_of(installation, new.metadata.name) == kept
+    assert container.status.current_tag == before.status.current_tag
+    with nothing_is_lost(installation) as asker:
+        pass
+    assert asker.bodies == ["two"]
+
+
+def config_of(installation: Installation, enclave: str) -> str:
+    """Read the bytes of an Enclave's file, as the cluster writes them."""
+    maps: list[dict[str, Any]] = installation.objects("configmaps")
+    name = config_map_name(enclave)
+    found = next(each for each in maps if each["metadata"]["name"] == name)
+    return json.dumps(found["binaryData"], sort_keys=True)
+
+
+def web_of(installation: Installation) -> str:
+    """Answer the image of the page."""
+    (enclave,) = installation.enclaves("moves")
+    return enclave.spec.images[0].image

@@ -1,0 +1,12 @@
+"""What a chaos run does follows from its seed alone."""
+
+import itertools
+
+from tests.support.chaos_plan import plan
+
+
+def test_a_seed_is_a_sequence_of_actions() -> None:
+    first, again = (list(itertools.islice(plan(7), 300)) for _ in range(2))
+    assert first == again
+    assert first != list(itertools.islice(plan(8), 300))
+    assert len({act.verb for act in first}) > 15
