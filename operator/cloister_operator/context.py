@@ -10,6 +10,7 @@ from cloister_clients.clock import Clock, utc_now
 from cloister_clients.dns import AuthoritativeDns, DnsSettings
 from cloister_clients.kube import KubeClient, KubeConfig
 from cloister_clients.registry import RegistryClient
+from cloister_clients.server_clock import ServerClock
 from cloister_clients.sources import SourceProvider, provider_from
 from cloister_crds.config import Rules
 from cloister_crds.lifecycle.domains import DomainSettings
@@ -47,11 +48,12 @@ def file_rules(settings: OperatorSettings) -> Rules:
     )
 
 
-def _measure(metrics: Metrics, store: Store, queue: WorkQueue[Key]) -> None:
+def _measure(metrics: Metrics, store: Store, queue: WorkQueue[Key], clock: ServerClock) -> None:
     """Have the figures read that stand somewhere else."""
     metrics.gauge("queue_due", lambda: {"": float(len(queue.schedule))})
     metrics.gauge("queue_delayed", lambda: {"": float(queue.schedule.delayed)})
     metrics.gauge("objects", lambda: {each.kind: float(store.count(each)) for each in store.kinds})
+    metrics.gauge("clock_offset_seconds", lambda: {"": clock.offset.total_seconds()})
 
 
 @dataclass(frozen=True)
@@ -97,7 +99,7 @@ class ProcessContext:
     domains: DomainSettings | None = None
     """What custom domains are proved by; None = there are none."""
     clock: Clock = utc_now
-    """The time."""
+    """The time by the API server's clock, which wrote what the decisions compare it with."""
     incomplete: set[str] = field(default_factory=set)
     """uids of Enclaves that were seen to lack their ConfigMap or snapshot."""
     shortages: dict[str, str] = field(default_factory=dict)
@@ -121,7 +123,6 @@ class ProcessContext:
         progress: Progress,
         leads: Callable[[], bool],
         gateway: GatewayKinds | None = None,
-        clock: Clock = utc_now,
     ) -> Self:
         """Make all parts; must be called inside the event loop that uses them.
 
@@ -139,8 +140,6 @@ class ProcessContext:
             Whether this process holds the Lease; asked before each write.
         gateway
             Kinds that lead requests to containers; None = no Gateway is named in the settings.
-        clock
-            The time.
 
         Raises
         ------
@@ -159,18 +158,18 @@ class ProcessContext:
             client=client,
             dns=AuthoritativeDns(settings.domains.dns if settings.domains else DnsSettings()),
             rules=rules,
-            clock=clock,
+            clock=client.clock,
         )
-        _measure(metrics, store, queue)
+        _measure(metrics, store, queue, client.clock)
         return cls(
             settings=settings,
             kube=kube,
             client=client,
             store=store,
             queue=queue,
-            writer=Writer(client, store, metrics, leads=leads, clock=clock),
+            writer=Writer(client, store, metrics, leads=leads, clock=client.clock),
             resolver=Resolver(
-                asker, wake=queue.add, metrics=metrics, limit=settings.resolvers, clock=clock
+                asker, wake=queue.add, metrics=metrics, limit=settings.resolvers, clock=client.clock
             ),
             relister=Relister(
                 client, store, metrics, progress, every=settings.relist_seconds, watched=watched
@@ -184,7 +183,7 @@ class ProcessContext:
                 client,
                 store,
                 settings.enclave_network,
-                clock,
+                client.clock,
                 ApiPlaceReader.of(settings.api_address, settings.api_authorities),
             ),
             metrics=metrics,
@@ -192,7 +191,7 @@ class ProcessContext:
             watched=watched,
             gateway=gateway,
             domains=settings.domains.read(settings.service) if settings.domains else None,
-            clock=clock,
+            clock=client.clock,
         )
 
     @cached_property

@@ -20,6 +20,7 @@ _HELP = {
     "cloister_operator_queue_due": "Keys that wait for a worker.",
     "cloister_operator_queue_delayed": "Keys that wait for their time.",
     "cloister_operator_objects": "Objects known by kind.",
+    "cloister_operator_clock_offset_seconds": "Seconds that the API server is ahead.",
 }
 
 

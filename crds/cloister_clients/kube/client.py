@@ -17,6 +17,7 @@ from cloister_clients.kube.errors import Unavailable
 from cloister_clients.kube.events import Event, Object, read_event
 from cloister_clients.kube.kinds import NODE, KindRef
 from cloister_clients.kube.transport import Limits, Request, Transport, encode
+from cloister_clients.server_clock import ServerClock
 
 __all__ = ["Event", "KubeClient", "Object", "Page"]
 
@@ -53,7 +54,9 @@ class KubeClient:
         """The configuration it was made with."""
         self.field_manager = field_manager
         """Name under which the server records who set a field."""
-        self._transport = Transport(config, user_agent=user_agent, limits=limits)
+        self.clock = ServerClock()
+        """The time as the server has it; that of this machine until the first answer."""
+        self._transport = Transport(config, user_agent=user_agent, limits=limits, clock=self.clock)
 
     async def __aenter__(self) -> Self:
         return self

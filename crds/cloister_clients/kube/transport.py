@@ -20,6 +20,7 @@ from yarl import URL
 from cloister_clients.kube.config import KubeConfig
 from cloister_clients.kube.credentials import CredentialError
 from cloister_clients.kube.errors import KubeError, Unavailable, error_from_response
+from cloister_clients.server_clock import ServerClock
 
 __all__ = ["Limits", "Request", "Transport"]
 
@@ -77,9 +78,12 @@ class Request:
 class Transport:
     """Sends requests to one API server."""
 
-    def __init__(self, config: KubeConfig, *, user_agent: str, limits: Limits) -> None:
+    def __init__(
+        self, config: KubeConfig, *, user_agent: str, limits: Limits, clock: ServerClock
+    ) -> None:
         self._config = config
         self._limits = limits
+        self._clock = clock
         self._base = config.server.rstrip("/")
         self._headers = [("User-Agent", user_agent)]
         self._headers += [(name, v) for name, values in config.impersonate.items() for v in values]
@@ -183,7 +187,8 @@ class Transport:
         if token:
             headers["Authorization"] = f"Bearer {token}"
         query = f"?{urlencode(request.query)}" if request.query else ""
-        return await self._session.request(
+        sent = self._clock.local()
+        response = await self._session.request(
             request.method,
             URL(f"{self._base}{request.path}{query}", encoded=True),
             data=request.body,
@@ -194,6 +199,8 @@ class Transport:
                 total=None, sock_connect=self._limits.connect_timeout, sock_read=None
             ),
         )
+        self._clock.heard(response.headers.get("Date"), sent=sent)
+        return response
 
     def _pause(self, attempt: int, asked: float | None) -> float:
         pause = asked if asked is not None else self._limits.first_pause * 2 ** (attempt - 1)

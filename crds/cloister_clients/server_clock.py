@@ -1,0 +1,89 @@
+"""The time by the clock of a server, where that of this machine may be wrong.
+
+What the API server wrote (when an object was created) and what a program reads on its own clock are
+compared in every decision about a deadline. Only when both are of one clock is the comparison
+right, and all who talk to one server agree about the time.
+"""
+
+import logging
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
+from typing import Final
+
+from cloister_clients.clock import Clock, utc_now
+
+__all__ = ["ServerClock"]
+
+logger = logging.getLogger(__name__)
+
+_SECOND: Final = timedelta(seconds=1)
+_WORTH_A_WARNING: Final = timedelta(seconds=10)
+"""How far the machine's clock is off before its administrator is told."""
+
+
+class ServerClock:
+    """A clock that answers the time of a server: this machine's, corrected by what was heard.
+
+    Each answer of the server says what its time was at some moment between the request and the
+    answer (RFC 9110, 6.6.1, "Date"). So the difference of the clocks lies between two bounds, and
+    it is changed only as far as it must be to lie there: an answer that was long on its way, or was
+    read late, says little, and a right clock is never touched.
+    """
+
+    def __init__(self, local: Clock = utc_now) -> None:
+        self.local = local
+        """The clock of this machine."""
+        self.offset = timedelta(0)
+        """What is added to it; negative when it is ahead of the server's."""
+        self._told = timedelta(0)
+
+    def __call__(self) -> datetime:
+        """Answer the present time in UTC, by the server's clock."""
+        return self.local() + self.offset
+
+    def heard(self, date: str | None, *, sent: datetime) -> None:
+        """Take in the time of an answer.
+
+        Parameters
+        ----------
+        date
+            Its header Date; None = it has none. What is no date says nothing.
+        sent
+            When the request was sent, by the clock of this machine.
+        """
+        at = _read(date)
+        if at is None:
+            return
+        received = self.local()
+        # The header has whole seconds, rounded down.
+        least, most = at - received, at + _SECOND - sent
+        if least > most:
+            # The machine's clock was set back between the two; the next answer tells.
+            return
+        self.offset = min(max(self.offset, least), most)
+        if abs(self.offset - self._told) >= _WORTH_A_WARNING:
+            self._told = self.offset
+            self._tell()
+
+    def _tell(self) -> None:
+        seconds = round(self.offset.total_seconds())
+        if abs(seconds) < _WORTH_A_WARNING.total_seconds():
+            logger.info("the clock of this machine is right again by the API server's")
+            return
+        logger.warning(
+            "the clock of this machine is %d s %s the API server's, whose time is used;"
+            " have both set by NTP",
+            abs(seconds),
+            "behind" if seconds > 0 else "ahead of",
+        )
+
+
+def _read(date: str | None) -> datetime | None:
+    """Read a time in the format of HTTP; None = there is none (RFC 9110, 5.6.7)."""
+    if not date:
+        return None
+    try:
+        found = parsedate_to_datetime(date)
+    except ValueError:
+        return None
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
