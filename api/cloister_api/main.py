@@ -67,6 +67,9 @@ ROUTERS: tuple[APIRouter, ...] = (
     reference.router,
 )
 
+HOT = {("POST", shim.CHECK_PATH): shim.CHECK, ("GET", containers.LIST.path): containers.LIST}
+"""Requests that come all the time."""
+
 
 def create_app(
     settings: ApiSettings,
@@ -130,6 +133,7 @@ def create_app(
         take=take,
         figures=figures,
         ending=ending,
+        hot=HOT,
         literal=literal_methods(),
     )
     app.add_exception_handler(ApiError, on_api_error)

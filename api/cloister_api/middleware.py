@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from cloister_api.errors import ApiError, error_response, wrong_method
@@ -35,6 +36,7 @@ MAX_BODY = 1024 * 1024
 MAX_REPORT = 4 * MAX_BODY
 """Largest report of usage in bytes: a thousand events with all their attributes."""
 REPORT_PATH = "/api/internal/usage-reports"
+CONSISTENCY = b"x-consistency-token"
 OPEN_PATHS = (
     "/api/config/models",
     "/api/shim/",
@@ -73,6 +75,10 @@ class Gate:
         Counts answers.
     ending
         While it has begun, clients are told to close their connections.
+    hot
+        By method and path what answers a request that comes all the time, without a query and
+        without a version that must be seen: the framework's own way there costs several times as
+        much as the answer.
     literal
         Methods of every path without a parameter. Such a path is no value of a parameter beside
         it: another method on it is 405, not the look-up of something that is called so.
@@ -86,6 +92,7 @@ class Gate:
         take: Take,
         figures: Figures,
         ending: Ending,
+        hot: Mapping[tuple[str, str], Route],
         literal: Mapping[str, frozenset[str]],
     ) -> None:
         self._app = app
@@ -93,6 +100,7 @@ class Gate:
         self._take = take
         self._figures = figures
         self._ending = ending
+        self._hot = hot
         self._literal = literal
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -174,12 +182,28 @@ class Gate:
             await send(message)
 
         try:
-            await self._app(scope, receive, send_noting)
+            await self._app_of(scope)(scope, receive, send_noting)
+        except ApiError as error:
+            # What a hot path refuses; the framework answers those of all others itself.
+            await error_response(error, request_id)(scope, receive, send)
         except Exception:
             logger.exception("request %s failed", request_id)
             if started:
                 raise
             await error_response(FAILED, request_id)(scope, receive, send)
+
+    def _app_of(self, scope: Scope) -> ASGIApp:
+        """Answer what a request goes to."""
+        found = self._hot.get((scope["method"], scope["path"]))
+        if found is None or scope["query_string"] or names_version(scope):
+            return self._app
+        scope["route"] = found
+        return found.app
+
+
+def names_version(scope: Scope) -> bool:
+    """Tell whether a request names a version that its answer must have seen."""
+    return any(name == CONSISTENCY for name, _ in scope["headers"])
 
 
 def needs_key(path: str) -> bool:

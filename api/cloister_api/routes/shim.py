@@ -11,7 +11,7 @@ from starlette.types import Receive, Scope, Send
 
 from cloister_api.errors import ApiError, bad_request, error_response, unavailable
 
-__all__ = ["CHECK_PATH", "Question", "router"]
+__all__ = ["CHECK", "CHECK_PATH", "Question", "router"]
 
 CHECK_PATH = "/api/shim/validate-key"
 """Where it is."""
@@ -79,4 +79,5 @@ def read(body: bytes) -> Question:
 
 
 router = APIRouter()
-router.routes.append(Route(CHECK_PATH, KeyCheck(), methods=["POST"]))
+CHECK = Route(CHECK_PATH, KeyCheck(), methods=["POST"])
+router.routes.append(CHECK)

@@ -51,8 +51,12 @@ class Reading:
             When the copy lags behind the version and the cluster does not answer.
         """
         if await self._fresh(token):
-            return self._views.containers_of(principal.namespace)
+            return self.known(principal)
         return await self.list_now(principal.namespace)
+
+    def known(self, principal: Principal) -> list[HeldContainer]:
+        """Answer the containers of the organization that the copy has, oldest first."""
+        return self._views.containers_of(principal.namespace)
 
     async def list_now(self, namespace: str) -> list[HeldContainer]:
         """Answer the containers of a namespace as the server has them.

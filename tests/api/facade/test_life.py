@@ -58,6 +58,27 @@ async def test_a_create_makes_claim_deployment_and_container(facade: Facade, wor
     assert await world.claims() == [hostname]
 
 
+async def test_the_list_is_the_same_by_each_of_its_ways(facade: Facade, world: World) -> None:
+    async with facade.client(world.key) as client:
+        for name in ("one", "two", "three"):
+            made = await client.post("/api/containers", json=world.body(name))
+            assert made.status_code == 201, made.text
+        token = {"x-consistency-token": made.headers["x-consistency-token"]}
+        seen = await client.get("/api/containers", headers=token)
+        whole = await client.get("/api/containers", params={"limit": 100})
+        plain = await client.get("/api/containers")
+    assert {one["name"] for one in plain.json()} == {"one", "two", "three"}
+    assert plain.content == seen.content == whole.content
+    assert plain.headers["content-type"] == seen.headers["content-type"]
+
+    async def lines() -> list[str]:
+        told = facade.log.read_text().splitlines()
+        return [line for line in told if plain.headers["x-request-id"] in line]
+
+    line = (await until(lines, what="the line of the request"))[0]
+    assert "GET /api/containers 200" in line
+
+
 async def test_a_production_and_a_debug_container_share_a_name(
     facade: Facade, world: World
 ) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 from starlette.responses import Response
+from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
 from cloister_api.errors import ApiError
@@ -45,6 +46,7 @@ async def ask(
     app: Any,
     *pieces: bytes,
     path: str = "/api/containers",
+    query: bytes = b"",
     headers: dict[str, str] | None = None,
     take: Take = lambda _: (),
     ending: Ending | None = None,
@@ -54,6 +56,7 @@ async def ask(
         "type": "http",
         "method": "POST",
         "path": path,
+        "query_string": query,
         "headers": [(k.encode(), v.encode()) for k, v in given.items()],
     }
     waiting = [
@@ -74,6 +77,7 @@ async def ask(
         take=take,
         figures=Figures(),
         ending=ending or Ending(),
+        hot={("POST", "/api/hot"): Route("/api/hot", Response(b"from memory"), methods=["POST"])},
         literal={"/api/containers/hosts": frozenset({"GET"})},
     )
     await gate(scope, receive, send)
@@ -91,6 +95,25 @@ async def test_a_body_in_pieces_arrives_whole() -> None:
     assert inner.body == b'{"a":1}'
     assert inner.scope["state"]["principal"] is PRINCIPAL
     assert headers["x-request-id"] == inner.scope["state"]["request_id"]
+
+
+@pytest.mark.parametrize(
+    ("path", "query", "headers", "answered"),
+    [
+        ("/api/hot", b"", {}, b"from memory"),
+        ("/api/hot", b"limit=1", {}, b"fine"),
+        ("/api/hot", b"", {"x-consistency-token": "7"}, b"fine"),
+        ("/api/hotter", b"", {}, b"fine"),
+    ],
+)
+async def test_what_comes_all_the_time_goes_a_way_of_its_own_when_it_asks_for_nothing_more(
+    path: str, query: bytes, headers: dict[str, str], answered: bytes
+) -> None:
+    _, sent, body = await ask(Inner(), path=path, query=query, headers=headers)
+    assert body == answered
+    assert sent["x-request-id"]
+    status, _, _ = await ask(Inner(), path=path, headers={"authorization": "bad"})
+    assert status == 401
 
 
 async def test_the_bound_of_a_body_is_exact() -> None:
