@@ -43,7 +43,7 @@ from tests.support.cluster import unique
 from tests.support.described import check_answer
 from tests.support.git_server import Repositories, Repository
 from tests.support.registry import Registry, registry
-from tests.support.waiting import until_sync
+from tests.support.waiting import until, until_sync
 
 __all__ = [
     "ADMIN",
@@ -101,6 +101,9 @@ class Facade:
             base_url=self.base,
             headers=headers,
             timeout=60,
+            # Well below the five seconds after which the facade closes a connection: a request on
+            # one that is being closed at this moment would be lost.
+            limits=httpx.Limits(keepalive_expiry=1),
             event_hooks={"response": [check_answer]},
         )
 
@@ -228,6 +231,17 @@ class World:
         body = {"metadata": {"name": self.organization}, "spec": spec}
         await self.kube.create(of(Organization), body)
         self.key = await self.new_key()
+
+    async def shown_by(self, facade: Facade) -> None:
+        """Wait until the copy of a facade that runs already shows what was made."""
+        async with facade.client(self.key) as client:
+
+            async def shown() -> bool:
+                answer = await client.get("/api/containers/hosts")
+                assert answer.status_code == 200, answer.text
+                return self.host in {each["name"] for each in answer.json()}
+
+            await until(shown, every=0.02, what=f"the Host {self.host}")
 
     async def sweep(self) -> None:
         """Delete everything."""
@@ -442,41 +456,34 @@ def facade(facade_settings: Path) -> Iterator[Facade]:
 
 
 @pytest.fixture
-async def world(
-    api_cluster: Cluster, facade_registry: tuple[Registry, str], facade_settings: Path
-) -> AsyncIterator[World]:
+async def world(request: pytest.FixtureRequest, facade_settings: Path) -> AsyncIterator[World]:
     """Give an organization with a host, a repository with two releases, and an admin key."""
-    async with a_world(api_cluster, facade_registry, facade_settings) as made:
+    async with a_world(request, facade_settings) as made:
         yield made
 
 
 @pytest.fixture
 async def other_world(
-    api_cluster: Cluster, facade_registry: tuple[Registry, str], facade_settings: Path
+    request: pytest.FixtureRequest, facade_settings: Path
 ) -> AsyncIterator[World]:
     """Give a second organization at the same facade."""
-    async with a_world(api_cluster, facade_registry, facade_settings) as made:
+    async with a_world(request, facade_settings) as made:
         yield made
 
 
 @contextlib.asynccontextmanager
-async def a_world(
-    api_cluster: Cluster, facade_registry: tuple[Registry, str], facade_settings: Path
-) -> AsyncIterator[World]:
-    """Make an organization and all it works with."""
-    slug = unique("acme")
-    config = KubeConfig.load(api_cluster.kubeconfig)
+async def a_world(request: pytest.FixtureRequest, settings: Path) -> AsyncIterator[World]:
+    """Make an organization and all it works with; the test's facade, if it has one, knows it."""
+    cluster: Cluster = request.getfixturevalue("api_cluster")
+    registry, image = request.getfixturevalue("facade_registry")
+    config = KubeConfig.load(cluster.kubeconfig)
     async with KubeClient(config, field_manager="tests", user_agent="tests") as kube:
-        made = World(
-            kube=kube,
-            organization=slug,
-            host=unique("host"),
-            registry=facade_registry[0],
-            image=facade_registry[1],
-            settings=facade_settings,
-        )
+        slug, host = unique("acme"), unique("host")
+        made = World(kube, slug, host, registry, image, settings)
         await made.build()
         try:
+            if "facade" in request.fixturenames:
+                await made.shown_by(request.getfixturevalue("facade"))
             yield made
         finally:
             await made.sweep()

@@ -251,7 +251,11 @@ async def test_cancel_writes_the_serving_request_back(facade: Facade, world: Wor
         change = {"tag": "v1.1.0", "variables": {"GREETING": "new"}}
         assert (await client.post(f"{path}/relaunch", json=change)).status_code == 200
         await world.report("web", **UPDATING)
-        cancelled = await client.post(f"{path}/update/cancel")
+        item = await world.container("web")
+        assert item is not None
+        # The facade has to know what serves; its copy may be a moment behind the status.
+        seen = {"X-Consistency-Token": item["metadata"]["resourceVersion"]}
+        cancelled = await client.post(f"{path}/update/cancel", headers=seen)
         assert (cancelled.status_code, cancelled.content) == (204, b"")
     after = await world.container("web")
     assert after is not None

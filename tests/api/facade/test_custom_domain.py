@@ -25,13 +25,16 @@ async def make_domain(world: World, *, verified: bool) -> str:
     return host
 
 
-async def asked(client: httpx.AsyncClient, world: World, host: str) -> httpx.Response:
-    """Ask until the facade has seen the organization's right and the Domain."""
+async def asked(
+    client: httpx.AsyncClient, world: World, host: str, *, verified: bool
+) -> httpx.Response:
+    """Ask until the facade has seen the organization's right, the Domain and its status."""
 
     async def answered() -> httpx.Response | None:
         answer = await client.post("/api/containers", json=world.body("web", custom_domain=host))
         unseen = answer.status_code == 403 or "DomainNotFound" in answer.text
-        return None if unseen else answer
+        late = verified and "DomainNotVerified" in answer.text
+        return None if unseen or late else answer
 
     answer = await until(answered, what="a facade that knows the domain")
     assert answer is not None
@@ -43,7 +46,7 @@ async def test_a_verified_domain_is_claimed_with_the_container(
 ) -> None:
     host = await make_domain(world, verified=True)
     async with facade.client(world.key) as client:
-        made = await asked(client, world, host)
+        made = await asked(client, world, host, verified=True)
         assert made.status_code == 201, made.text
         assert made.json()["domain"] == host
         assert host in await world.claims()
@@ -61,7 +64,7 @@ async def test_a_verified_domain_is_claimed_with_the_container(
 async def test_an_unverified_domain_is_refused(facade: Facade, world: World) -> None:
     host = await make_domain(world, verified=False)
     async with facade.client(world.key) as client:
-        refused = await asked(client, world, host)
+        refused = await asked(client, world, host, verified=False)
         assert refused.status_code == 400
         assert refused.json()["details"][0]["field"] == "custom_domain"
         question = {"name": "web", "debug": False, "custom_domain": host}

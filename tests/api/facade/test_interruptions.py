@@ -45,8 +45,12 @@ async def test_a_create_repeated_after_a_kill_works(
         again = await client.post("/api/containers", json=world.body("web"))
         # Killed after its answer was on the way: the name is then taken, by the container itself.
         assert again.status_code == (409 if answered else 201), again.text
-        listed = (await client.get("/api/containers")).json()
-    assert [one["name"] for one in listed] == ["web"]
+
+        async def listed() -> list[str]:
+            return [one["name"] for one in (await client.get("/api/containers")).json()]
+
+        # What the dead one made, this one sees a moment later.
+        assert await until(listed, what="the container") == ["web"]
     assert await world.claims() == [f"web.{world.organization}.{DOMAIN}"]
 
 

@@ -185,10 +185,24 @@ async def test_two_creates_of_a_name_at_once_make_one(facade: Facade, world: Wor
     assert len(await world.containers()) == 1
 
 
+async def validates(client: httpx.AsyncClient, world: World, *, problems: list[str]) -> None:
+    """Wait until the facade finds these problems of another container: it knows the limit then."""
+
+    async def found() -> bool:
+        body = {"repo": world.repo, "tag": "v1.0.0"}
+        verdict = (await client.post("/api/containers/validate", json=body)).json()
+        return [each["code"] for each in verdict["errors"]] == problems
+
+    await until(found, what=f"the problems {problems}")
+
+
 async def test_the_quota_holds_when_creates_race(facade: Facade, world: World) -> None:
-    await world.change_organization(limits={"containers": 2})
+    await world.change_organization(limits={"containers": 1})
     async with facade.client(world.key) as client:
         await create(client, world, "one")
+        await validates(client, world, problems=["LimitReached"])
+        await world.change_organization(limits={"containers": 2})
+        await validates(client, world, problems=[])
         answers = await asyncio.gather(
             *(client.post("/api/containers", json=world.body(f"w{n}")) for n in range(4))
         )

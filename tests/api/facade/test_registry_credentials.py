@@ -9,6 +9,7 @@ import pytest
 from cloister_clients.kube.kinds import SECRET, of
 from cloister_crds.kinds import RegistryCredential
 from tests.support.facade import Facade, World
+from tests.support.waiting import until
 
 TOKEN = "made-up-token"
 ACCOUNT = {
@@ -19,9 +20,15 @@ ACCOUNT = {
 
 
 @pytest.fixture
-async def entitled(world: World) -> World:
-    """Give a world whose organization may use private registries."""
+async def entitled(facade: Facade, world: World) -> World:
+    """Give a world whose organization may use private registries, as the facade has seen."""
     await world.change_organization(entitlements={"privateRegistries": True})
+    async with facade.client(world.key) as client:
+
+        async def known() -> bool:
+            return (await client.get("/api/registry-credentials")).status_code == 200
+
+        await until(known, what="the entitlement")
     return world
 
 

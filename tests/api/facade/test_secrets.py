@@ -10,6 +10,7 @@ from cloister_clients.kube.kinds import SECRET, of
 from cloister_crds.kinds import Secret
 from cloister_crds.names import VALUE_LABEL, secret_object_name
 from tests.support.facade import Facade, World
+from tests.support.waiting import until
 
 FIRST, SECOND = "made-up-value-1", "made-up-value-2"
 
@@ -134,6 +135,11 @@ async def test_a_value_that_git_manages_is_not_changed(
     async with world.as_manager("kustomize-controller") as kube:
         await kube.apply(SECRET, core, world.namespace)
     async with facade.client(world.key) as client:
+
+        async def seen() -> bool:
+            return (await client.get("/api/secrets/tls-key")).status_code == 200
+
+        await until(seen, what="the secret of the repository")
         answer = await client.put("/api/secrets/tls-key", json={"value": FIRST})
         assert answer.status_code == 409
         assert "kustomize-controller" in answer.json()["error"]
