@@ -56,6 +56,7 @@ class Election:
     """When the Lease was last known to be ours; None = it is not."""
     _seen: tuple[str, str] = ("", "")
     _seen_at: float = field(default=0.0)
+    _runs_out_at: float = field(default=0.0)
 
     @property
     def leads(self) -> bool:
@@ -70,6 +71,13 @@ class Election:
         if self.renewed_at is None:
             return False
         return self.monotonic() - self.renewed_at > self.settings.renew_seconds
+
+    @property
+    def pause(self) -> float:
+        """Seconds until the next attempt: a Lease that runs out before is taken as it does."""
+        left = self._runs_out_at - self.monotonic()
+        waits = self.renewed_at is None and left > 0
+        return min(left, self.settings.retry_seconds) if waits else self.settings.retry_seconds
 
     async def attempt(self) -> bool:
         """Try once to take or renew the Lease.
@@ -97,7 +105,8 @@ class Election:
         if holder not in ("", self.identity):
             self.renewed_at = None
             duration = float(spec.get("leaseDurationSeconds") or self.settings.duration_seconds)
-            if began - self._seen_at < duration:
+            self._runs_out_at = self._seen_at + duration
+            if began < self._runs_out_at:
                 return False
         lease["spec"] = self._spec(spec, taking=holder != self.identity)
         try:
@@ -219,7 +228,7 @@ class ElectionThread:
                 elif held and (election.renewed_at is None or election.overdue):
                     self._lost("the Lease was not renewed in time, or another process took it")
                     return
-                await self._pause()
+                await self._pause(election.pause)
             if self._acquired.is_set():
                 await self._release(election)
 
@@ -232,11 +241,11 @@ class ElectionThread:
             logger.warning("the Lease could not be read or written: %s", str(error) or "no answer")
             return False
 
-    async def _pause(self) -> None:
+    async def _pause(self, seconds: float) -> None:
         """Wait for the next attempt, or for the stop."""
         assert self._wake is not None
         try:
-            async with asyncio.timeout(self._retry):
+            async with asyncio.timeout(seconds):
                 await self._wake.wait()
         except TimeoutError:
             return

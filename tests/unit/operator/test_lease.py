@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from cloister_clients.kube import AlreadyExists, Conflict, NotFound
 from cloister_operator.lease import Election
 from cloister_operator.settings import LeaseSettings
@@ -78,6 +80,23 @@ async def test_a_silent_leader_is_replaced_and_knows_it() -> None:
     assert one.renewed_at is None
     assert leases.lease is not None
     assert leases.lease["spec"]["leaseTransitions"] == 1
+
+
+async def test_a_lease_is_tried_for_at_the_moment_it_runs_out() -> None:
+    leases, clock = Leases(), Clock()
+    one, two = candidate(leases, clock, "one"), candidate(leases, clock, "two")
+    await one.attempt()
+    clock.now += 1.9
+    assert not await two.attempt()
+    for wait in (*(7 * [2.0]), 1.0):
+        assert two.pause == pytest.approx(wait)
+        clock.now += two.pause
+        taken = await two.attempt()
+    assert taken
+    assert clock.now == pytest.approx(100 + 1.9 + 15)
+    assert (one.pause, two.pause) == (2.0, 2.0)
+    await two.release()
+    assert two.pause == 2.0
 
 
 async def test_a_leader_that_renews_is_not_replaced() -> None:
