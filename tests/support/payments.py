@@ -13,6 +13,7 @@ import itertools
 import json
 import threading
 import time
+import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -76,8 +77,8 @@ class Stripe:
         return made
 
     def customer(self) -> str:
-        """Make a customer."""
-        name = f"cus_{next(self.numbers):06}"
+        """Make a customer, whom no other account has: other tests' facades see who has it."""
+        name = f"cus_{uuid.uuid4().hex[:14]}"
         self.customers.add(name)
         return name
 
@@ -173,6 +174,14 @@ class Stripe:
             status=status,
             items={"object": "list", "data": items, "has_more": False},
         )
+
+    def asked_about(self, *customers: str) -> list[Request]:
+        """Answer what was asked about customers.
+
+        A facade asks about every Organization, those of other tests included.
+        """
+        asked = self.served.requests if self.served is not None else []
+        return [each for each in asked if each.parameters.get("customer", [""])[-1] in customers]
 
     def event(self, kind: str, about: Object) -> bytes:
         """Make an event."""
