@@ -125,7 +125,7 @@ async def test_a_key_revoked_by_command_is_refused_everywhere_soon(
         async def refused() -> bool:
             return (await client.get("/api/containers")).status_code == 403
 
-        await until(refused, within=10)
+        await until(refused, within=30)
 
 
 async def test_a_stop_lets_the_running_request_end(world: World) -> None:

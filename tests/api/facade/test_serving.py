@@ -34,7 +34,7 @@ def port_of(facade: Facade) -> int:
 async def test_a_key_that_is_used_too_often_waits(world: World) -> None:
     # A ledger of its own, because facades on one ledger share the rate.
     ledger = {"path": f"{world.organization}.db", "keyMaterial": "keys.json"}
-    rate = {"ratePerSecond": 0.2, "burst": 3}
+    rate = {"ratePerSecond": 0.01, "burst": 3}
     world.settings = changed(world, "rate", adminKeys=rate, ledger=ledger)
     with start_facade(world.settings) as facade:
         async with facade.client(await world.new_key()) as client:
@@ -42,8 +42,8 @@ async def test_a_key_that_is_used_too_often_waits(world: World) -> None:
             assert [answer.status_code for answer in answers] == [200, 200, 200, 429]
             left = [LIMITED.match(answer.headers["ratelimit"]) for answer in answers]
             assert [int(found[1]) for found in left if found] == [2, 1, 0, 0]
-            assert answers[0].headers["ratelimit-policy"] == '"key";q=3;w=15'
-            assert 1 <= int(answers[3].headers["retry-after"]) <= 5
+            assert answers[0].headers["ratelimit-policy"] == '"key";q=3;w=300'
+            assert 1 <= int(answers[3].headers["retry-after"]) <= 100
             assert answers[3].json()["code"] == "RATE_LIMITED"
         async with facade.client(await world.new_key()) as client:
             assert (await client.get("/api/containers")).status_code == 200
@@ -156,7 +156,7 @@ async def test_a_rolling_restart_of_two_replicas_loses_no_request(
 
 
 async def test_a_facade_that_ends_says_so_before_it_stops_answering(world: World) -> None:
-    with start_facade(changed(world, "ends", stop={"drainSeconds": 2})) as facade:
+    with start_facade(changed(world, "ends", stop={"drainSeconds": 6})) as facade:
         async with facade.client(world.key) as client:
             assert (await client.get("/readyz")).status_code == 200
             ending = asyncio.create_task(asyncio.to_thread(facade.stop))
