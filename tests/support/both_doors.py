@@ -40,7 +40,14 @@ def facade_of(installation: Installation, **entitlements: Any) -> Iterator[httpx
     headers = {"Authorization": f"Bearer {key}"}
     with (
         start_facade(config) as facade,
-        httpx.Client(base_url=facade.base, headers=headers, timeout=60, trust_env=False) as client,
+        httpx.Client(
+            base_url=facade.base,
+            headers=headers,
+            timeout=60,
+            trust_env=False,
+            # Below the five seconds after which the facade closes a connection.
+            limits=httpx.Limits(keepalive_expiry=1),
+        ) as client,
     ):
         yield client
 

@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -53,8 +54,10 @@ class Doors:
         return found
 
     def post(self, action: str, **body: Any) -> None:
-        """Call an action."""
-        answer = self.client.post(f"{self.path}/{action}", json=body)
+        """Call an action on the container as it is now, whose status the operator has written."""
+        version = self.of(self.rest).metadata.resource_version
+        seen = {"X-Consistency-Token": version}
+        answer = self.client.post(f"{self.path}/{action}", json=body, headers=seen)
         assert answer.status_code in {200, 204}, answer.text
 
     def patch(self, **spec: Any) -> None:
@@ -90,11 +93,11 @@ class Doors:
     def run(self) -> None:
         """Let the Pods of both candidates come up."""
         for name in (self.rest, self.manifest):
-            run_pod(self.installation, until_sync(self._candidate(name), within=60, what=name))
+            run_pod(self.installation, self.candidate(name))
 
-    def _candidate(self, name: str) -> Callable[[], str]:
-        """Ask for the candidate of a container."""
-        return lambda: self.of(name).status.candidate
+    def candidate(self, name: str) -> str:
+        """Wait for the candidate of a container."""
+        return until_sync(lambda: self.of(name).status.candidate, within=60, what=name)
 
     def ready(self) -> None:
         """Let both serve."""
@@ -117,6 +120,29 @@ class Doors:
         where = (name, "-n", self.installation.namespace, "--type=merge")
         self.installation.kubectl("patch", *where, "-p", json.dumps({"spec": spec}))
 
+    def only_deployment(self) -> dict[str, Any]:
+        """Wait until the facade shows the one Deployment that there is.
+
+        The operator sweeps that of earlier containers, and makes it again for these.
+        """
+
+        def known(name: str) -> bool:
+            status = self.of(name).status
+            return bool(status.candidate or status.active_enclave)
+
+        for name in (self.rest, self.manifest):
+            until_sync(partial(known, name), within=60, what=name)
+
+        def shown() -> dict[str, Any] | None:
+            there = self.installation.objects("deployments.cloister.dev")
+            found: list[dict[str, Any]] = self.client.get("/api/deployments").json()
+            same = [each["metadata"]["uid"] for each in there] == [each["id"] for each in found]
+            return found[0] if found and same else None
+
+        found = until_sync(shown, what="the Deployment")
+        assert found is not None
+        return found
+
     def delete(self) -> None:
         """Delete both, the one by a call."""
         assert self.client.delete(self.path).status_code == 204
@@ -129,7 +155,8 @@ class Doors:
 
     def update_all(self) -> None:
         """Update the instance by the call for a repository's instances."""
-        (found,) = self.client.get("/api/deployments").json()
+        until_sync(lambda: self.client.get(self.path).json()["status"] == "ready", what=self.rest)
+        found = self.only_deployment()
         identity = self.path.rsplit("/", 1)[-1]
         body = {"tag": "v1.1.0", "staging": False, "instance_ids": [identity]}
         answer = self.client.post(f"/api/deployments/{found['id']}/update", json=body)
@@ -374,8 +401,7 @@ def test_a_delete_is_a_delete(doors: Doors) -> None:
 
 def test_the_default_of_staging_is_a_field_of_the_deployment(doors: Doors) -> None:
     doors.begin(staging=False)
-    (found,) = doors.client.get("/api/deployments").json()
-    path = f"/api/deployments/{found['id']}"
+    path = f"/api/deployments/{doors.only_deployment()['id']}"
     assert doors.client.patch(path, json={"default_staging": True}).status_code == 200
     (called,) = doors.installation.objects("deployments.cloister.dev")
     doors.deployment(defaultStaging=False)

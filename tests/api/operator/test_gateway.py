@@ -12,6 +12,7 @@ import pytest
 from cloister_crds.kinds import Container
 from dev.cluster import Cluster
 from dev.cluster.images import Image, push
+from tests.support.crashes import QUICK_LEASE
 from tests.support.gateway_crds import GATEWAY_CRDS, install_gateway_crds
 from tests.support.kubelet import run_pod
 from tests.support.operator import CONTAINERS_DOMAIN, Installation, condition_of, file_text
@@ -32,7 +33,7 @@ def prepared(installation: Installation, image: str) -> Installation:
     installation.repository("acme/web").release("v1", file_text(image))
     installation.settings |= {
         "gateway": {"name": "public", "listener": "tls"},
-        "lease": {"durationSeconds": 3, "renewSeconds": 2, "retrySeconds": 0.5},
+        "lease": QUICK_LEASE,
     }
     return installation
 

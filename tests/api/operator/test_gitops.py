@@ -62,10 +62,10 @@ def test_both_agree_on_objects_of_the_server(installation: Installation) -> None
     until_sync(agreed, within=60, what="what both say of everything")
     (stopped,) = bodies_of(installation, "ctr")
     assert (kstatus([stopped]), health_of(stopped)[0]) == (["Current"], "Healthy")
-    assert told(installation, "Container") == {
-        ("Warning", "TagNotFound"),
-        ("Normal", "Stopped"),
-    }
+    # An Event follows the status that it tells of.
+    wanted = {("Warning", "TagNotFound"), ("Normal", "Stopped")}
+    until_sync(lambda: told(installation, "Container") >= wanted, what="both Events")
+    assert told(installation, "Container") == wanted
     described = installation.kubectl("describe", "ctr", "web", "-n", namespace)
     assert "TagNotFound" in described.partition("Events:")[2]
 

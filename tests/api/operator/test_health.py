@@ -31,7 +31,7 @@ def test_probes(api_cluster: Cluster, tmp_path: Path) -> None:
         refusing = Unreliable(random.Random(0), 1.0, statuses=(503,), verbs=("list",))
         place.proxy.faults = [refusing]
         until_sync(lambda: says(process, "/readyz", 503, "syncing"), what="not ready")
-        assert process.ask("/healthz") == (200, "syncing\n")
+        until_sync(lambda: process.ask("/healthz") == (200, "syncing\n"), what="alive")
         place.proxy.faults = []
         process.wait_until_it_leads()
         until_sync(lambda: process.ask("/readyz") == (200, "working\n"))

@@ -42,7 +42,7 @@ def operated(
             "target": "dns.example.test",
             "installationKeyFile": str(folder / "key"),
             "checkSeconds": 1,
-            "graceSeconds": 6,
+            "graceSeconds": 12,
             "dns": {"resolvers": [zone.address], "allowPrivate": [zone.address]},
         }
         settings = {"claimAgeSeconds": 1, "domains": domains}
