@@ -33,12 +33,6 @@ def prepared(installation: Installation, image: str) -> Installation:
     return installation
 
 
-def kill(installation: Installation, process: OperatorProcess) -> None:
-    """Kill an operator, and take its Lease away: the next one need not wait until it runs out."""
-    process.kill()
-    installation.kubectl("delete", "lease/cloister-operator", "-n", installation.system)
-
-
 def holder(installation: Installation) -> str:
     """Name who holds the Lease; empty = nobody."""
     where = ("lease/cloister-operator", "-n", installation.system)
@@ -86,7 +80,7 @@ def test_killed_between_any_two_writes(prepared: Installation, seed: int) -> Non
         word = chance.choice(kinds)
 
         wait_until_it_is_at(word, process, prepared, every=chance.uniform(0.001, 0.05))
-        kill(prepared, process)
+        prepared.kill_operator()
     prepared.operator().wait_until_it_leads()
     name = only_enclave(prepared)
     run_pod(prepared, name)
@@ -101,7 +95,7 @@ def test_killed_between_any_two_writes(prepared: Installation, seed: int) -> Non
 def test_a_token_that_was_lost_makes_the_enclave_anew(prepared: Installation) -> None:
     """The operator ended after it made the Enclave and before it kept the token."""
     prepared.settings |= {"apiAddress": "http://api.invalid", "signedCertificates": True}
-    process = prepared.operator()
+    prepared.operator()
     prepared.create_container("web", repo="acme/web", tag="v1")
     waiting = prepared.wait_for("web", "Reconciling", reason="ApiUnreachable", within=60)
     missing = "apiAddress http://api.invalid has no IPv4 address at present. Correct apiAddress"
@@ -115,7 +109,7 @@ def test_a_token_that_was_lost_makes_the_enclave_anew(prepared: Installation) ->
     until_sync(says_so, within=60, what="the reason in the Enclave's status")
     before = prepared.enclaves("web")[0]
     assert before.status.reason == "ApiUnreachable"
-    kill(prepared, process)
+    prepared.kill_operator()
     prepared.kubectl(
         "delete", "secret", snapshot_name(before.metadata.name), "-n", prepared.namespace
     )

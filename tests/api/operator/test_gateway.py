@@ -150,8 +150,7 @@ def ready_message(container: Container) -> str:
 
 
 def test_routes_are_mended_and_go_with_their_container(prepared: Installation) -> None:
-    process = prepared.operator()
-    process.wait_until_it_leads()
+    prepared.operator().wait_until_it_leads()
     host, other = served(prepared), served(prepared, "other")
     before = routes_of(prepared, host, other)
     broken = json.dumps({"spec": {"hostnames": ["elsewhere.example"]}})
@@ -167,7 +166,7 @@ def test_routes_are_mended_and_go_with_their_container(prepared: Installation) -
     routes_of(prepared)
 
     routes_of(prepared, served(prepared, "later"))
-    process.kill()
+    prepared.kill_operator()
     prepared.kubectl("delete", "ctr", "later", "-n", prepared.namespace)
     prepared.operator().wait_until_it_leads()
     routes_of(prepared)
