@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from dev import cluster as local
+from dev.cluster.binaries import ensure
 from dev.cluster.requirements import docker_answers
 
 __all__ = [
@@ -54,10 +55,19 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Bring up the clusters that collected tests ask for, outside of any test's time limit."""
+    """Build programs and bring up clusters of collected tests, outside of any test's time limit."""
     if session.config.option.collectonly:
         return
     asked = {name for item in session.items for name in getattr(item, "fixturenames", ())}
+    marks = [mark for item in session.items for mark in item.iter_markers("programs")]
+    programs = {name for mark in marks for name in mark.args}
+    if "cluster" in asked and not _no_node():
+        programs.add("caddy")
+    try:
+        ensure(sorted(programs))
+    except local.Trouble as trouble:
+        # The test that needs it fails with the same words.
+        sys.stderr.write(f"\n{trouble}\n")
     for fixture in sorted(asked & SUFFIX.keys()):
         if fixture == "cluster" and _no_node():
             continue

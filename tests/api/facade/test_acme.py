@@ -26,6 +26,7 @@ from tests.support.facade import DOMAIN, Facade, World, run_command, start_facad
 from tests.support.signing import signing_request
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.programs("pebble")
 CUSTOM = "custom.example"
 PATIENCE = 200.0
 

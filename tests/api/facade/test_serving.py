@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 import yaml
 
 from dev.cluster.binaries import binary
@@ -107,6 +108,7 @@ def balancer(folder: Path, ports: list[int]) -> Iterator[str]:
         process.wait(30)
 
 
+@pytest.mark.programs("caddy")
 async def test_a_rolling_restart_of_two_replicas_loses_no_request(
     world: World, tmp_path: Path
 ) -> None:

@@ -5,12 +5,15 @@ import subprocess
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
+
 from dev.cluster.binaries import binary
 from tests.support.argo import health_of
 from tests.support.operator import Installation, file_text, manifest
 from tests.support.states import STATES, body_of
 from tests.support.waiting import until_sync
 
+pytestmark = pytest.mark.programs("kstatus")
 IMAGE = "registry.invalid/web@sha256:" + "ab" * 32
 KINDS = ("ctr", "cdom", "csec", "cdep", "organization", "chost")
 

@@ -12,6 +12,13 @@ PATHS = ("/", "/exact", "/v1/user/*", "/v1/chat*", "/lit*eral", "/{id}", "/strea
 ORIGINS = ("https://app.example", "https://other.example:8443")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Name the program that every test here needs."""
+    for item in items:
+        if item.path.parent == Path(__file__).parent:
+            item.add_marker(pytest.mark.programs("caddy"))
+
+
 @pytest.fixture(scope="module")
 def shim() -> Iterator[RunningShim]:
     with (
