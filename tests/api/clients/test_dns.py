@@ -66,7 +66,7 @@ async def test_a_server_at_a_private_address_is_not_asked(server: NameServer) ->
 async def test_silence_is_no_absence(tmp_path: Path) -> None:
     with serve_zone(tmp_path, "silent.test") as server:
         settings = DnsSettings(
-            resolvers=(server.address,), allow_private=(server.address,), timeout_seconds=1
+            resolvers=(server.address,), allow_private=(server.address,), timeout_seconds=3
         )
         client = AuthoritativeDns(settings)
         assert await client.texts("_x.api.silent.test") == ()

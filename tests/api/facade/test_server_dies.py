@@ -170,7 +170,7 @@ class Trial:
             return True
 
         # What the watch has not brought yet may still be on its way.
-        await until(all_or_nothing, within=10, every=0.02, what=f"{name}: all or nothing")
+        await until(all_or_nothing, within=30, every=0.02, what=f"{name}: all or nothing")
         again = await sent.by(self.client)
         assert again.is_success or again.status_code in self.call.again, again.text
 
