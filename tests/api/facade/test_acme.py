@@ -95,9 +95,15 @@ def internet(facade_settings: Path, tmp_path_factory: pytest.TempPathFactory) ->
 
 
 @pytest.fixture(scope="module")
-def ordering(internet: Internet) -> Iterator[Facade]:
+def settings(internet: Internet) -> Path:
+    """Give the settings of the facade that the tests share."""
+    return internet.settings()
+
+
+@pytest.fixture(scope="module")
+def ordering(settings: Path) -> Iterator[Facade]:
     """Give a facade with an account at the authority."""
-    with start_facade(internet.settings()) as running:
+    with start_facade(settings) as running:
         yield running
 
 
@@ -227,7 +233,7 @@ async def test_an_order_becomes_a_certificate(
 
 
 async def test_a_custom_domain_is_proven_by_its_cname(
-    client: httpx.AsyncClient, internet: Internet, world: World
+    client: httpx.AsyncClient, settings: Path, internet: Internet, world: World
 ) -> None:
     host = f"{world.organization}.{CUSTOM}"
     asker = await an_enclave([client], world, "custom", host)
@@ -235,7 +241,7 @@ async def test_a_custom_domain_is_proven_by_its_cname(
     target = f"{challenge_name(host)}.{DOMAIN}."
     told = await asker.says(f"_acme-challenge.{host} CNAME {target}")
     assert told.status_code == 202
-    await stands(internet.made[0], host, attempts=2)
+    await stands(settings, host, attempts=2)
     internet.names.add(CUSTOM, f"_acme-challenge.{host}.", "CNAME", target)
     leaf = (await asker.issued())[0]
     names = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
