@@ -17,6 +17,7 @@ from cloister_crds.kinds import Container
 from cloister_crds.names import ENCLAVE_LABEL, config_map_name, deployment_name
 from dev.cluster import Cluster
 from tests.support.asking import Asker, asking
+from tests.support.crashes import QUICK_LEASE
 from tests.support.git_server import Repository
 from tests.support.operator import Installation, OperatorProcess, condition_of, turn
 from tests.support.pages import PageServices, page_file
@@ -25,7 +26,6 @@ from tests.support.waiting import until_sync
 pytestmark = pytest.mark.node
 
 REPO = "acme/moves"
-LEASE = {"durationSeconds": 2, "renewSeconds": 1.5, "retrySeconds": 0.3}
 CORDON = {"key": "node.kubernetes.io/unschedulable", "operator": "Exists", "effect": "NoSchedule"}
 LATER = 1_700_100_000
 """When the second release was published."""
@@ -41,7 +41,7 @@ def installation(
     cluster: Cluster, pages: PageServices, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Installation]:
     folder: Path = tmp_path_factory.mktemp("installation")
-    settings = pages.settings | {"claimAgeSeconds": 1, "lease": LEASE, "drainSeconds": 3}
+    settings = pages.settings | {"claimAgeSeconds": 1, "lease": QUICK_LEASE, "drainSeconds": 3}
     with turn(cluster.name):
         installed = Installation(cluster, folder, settings)
         try:
@@ -81,7 +81,7 @@ def present(installation: Installation) -> Container:
 
 def kill_and_start(installation: Installation) -> OperatorProcess:
     """Kill the operator without warning, and start another one."""
-    installation.processes[-1].kill()
+    installation.kill_operator()
     operator = installation.operator()
     operator.wait_until_it_leads()
     return operator

@@ -8,6 +8,7 @@ import pytest
 
 from cloister_crds.kinds.container import ContainerPhase
 from dev.cluster import Cluster
+from tests.support.crashes import QUICK_LEASE
 from tests.support.operator import Installation, OperatorProcess, turn
 from tests.support.pages import PageServices, page_file
 from tests.support.waiting import until_sync
@@ -23,8 +24,7 @@ def pages(cluster: Cluster) -> PageServices:
 @pytest.fixture
 def installation(cluster: Cluster, pages: PageServices, tmp_path: Path) -> Iterator[Installation]:
     with turn(cluster.name):
-        lease = {"durationSeconds": 2, "renewSeconds": 1.5, "retrySeconds": 0.3}
-        settings = pages.settings | {"claimAgeSeconds": 1, "lease": lease}
+        settings = pages.settings | {"claimAgeSeconds": 1, "lease": QUICK_LEASE}
         installed = Installation(cluster, tmp_path, settings)
         try:
             installed.prepare()
@@ -57,7 +57,7 @@ def test_killed_at_random_moments_of_a_create(
     for step in chance.sample(steps, 3):
         process = installation.operator()
         wait_until_it_is_at(step, process, installation, every=chance.uniform(0.01, 0.2))
-        process.kill()
+        installation.kill_operator()
     installation.operator().wait_until_it_leads()
     container = installation.wait_for("web", "Ready", reason="Serving")
     page = pages.visit(installation, "web")

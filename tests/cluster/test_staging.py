@@ -18,6 +18,7 @@ from cloister_crds.names import preview_service_name, service_name
 from dev.cluster import Cluster
 from dev.demo.visit import visit
 from tests.support.both_doors import facade_of
+from tests.support.crashes import QUICK_LEASE
 from tests.support.nameserver import NameServer, serve_zone
 from tests.support.operator import CONTAINERS_DOMAIN, Installation, manifest, turn
 from tests.support.pages import PageServices, page_file
@@ -28,7 +29,6 @@ pytestmark = pytest.mark.node
 REPO = "acme/staged"
 ZONE = "customer.test"
 HOST = f"api.{ZONE}"
-LEASE = {"durationSeconds": 2, "renewSeconds": 1.5, "retrySeconds": 0.3}
 
 
 @dataclass
@@ -45,10 +45,22 @@ class Stage:
     """Object name of the Container."""
 
     def post(self, action: str, **body: Any) -> httpx.Response:
-        """Call an action of the container."""
-        answer = self.client.post(f"{self.path}/{action}", json=body)
+        """Call an action of the container as it is now."""
+        answer = self.client.post(f"{self.path}/{action}", json=body, headers=self.seen)
         assert answer.status_code in {200, 204}, answer.text
         return answer
+
+    @property
+    def seen(self) -> dict[str, str]:
+        """The header by which the facade sees what the operator has written until now."""
+        return {"X-Consistency-Token": self.container.metadata.resource_version}
+
+    def record(self) -> dict[str, Any]:
+        """Read the container over REST as it is now."""
+        answer = self.client.get(self.path, headers=self.seen)
+        assert answer.status_code == 200, answer.text
+        found: dict[str, Any] = answer.json()
+        return found
 
     @property
     def container(self) -> Container:
@@ -74,7 +86,7 @@ class Stage:
         container = self.installation.wait_for(self.name, "Ready", reason="Serving")
         assert container.status.domain == host
         until_sync(lambda: self.page(host) == text, within=60, what=f"{text} at {host}")
-        record = self.client.get(self.path).json()
+        record = self.record()
         assert (record["status"], record["domain"]) == ("ready", host)
 
     def claims(self) -> dict[str, str]:
@@ -113,7 +125,7 @@ def stage(
         "dns": {"resolvers": [zone.address], "allowPrivate": [zone.address]},
     }
     pages = PageServices(cluster)
-    settings = {**pages.settings, "claimAgeSeconds": 1, "lease": LEASE, "domains": domains}
+    settings = {**pages.settings, "claimAgeSeconds": 1, "lease": QUICK_LEASE, "domains": domains}
     with turn(cluster.name):
         installed = Installation(cluster, folder, settings)
         try:
@@ -151,7 +163,7 @@ def test_an_update_is_staged_discarded_and_accepted(stage: Stage) -> None:
     stage.post("relaunch", tag="v1.1.0")
     until_sync(lambda: stage.container.status.candidate, within=60, every=0.1, what="a candidate")
     candidate = stage.container.status.candidate
-    stage.installation.processes[-1].kill()
+    stage.installation.kill_operator()
     stage.installation.operator().wait_until_it_leads()
     discarded = stage.staged()
     status = stage.container.status
@@ -161,7 +173,7 @@ def test_an_update_is_staged_discarded_and_accepted(stage: Stage) -> None:
     assert status.update.preview == preview
     assert stage.page(domain) == "one"
     assert stage.page(preview, preview=True) == "two"
-    assert stage.client.get(stage.path).json()["update_status"] == "ready"
+    assert stage.record()["update_status"] == "ready"
 
     stage.post("update/cancel")
     stage.served(domain, "one")
@@ -190,13 +202,18 @@ def test_debug_and_the_domain_are_changed_and_reverted(stage: Stage, zone: NameS
     debug = f"staged.debug.{slug}.{CONTAINERS_DOMAIN}"
     stage.post("relaunch", debug=True, staging=False)
     stage.served(debug, "two")
-    assert stage.client.get(stage.path).json()["debug"] is True
+    assert stage.record()["debug"] is True
     until_sync(lambda: stage.claims() == {debug: "staged"}, within=60, what="the debug name alone")
 
     verified(stage.installation, zone)
+
+    def known() -> bool:
+        return [each["verified"] for each in stage.client.get("/api/domains").json()] == [True]
+
+    until_sync(known, within=60, what="a domain that the facade sees verified")
     stage.post("relaunch", debug=False, custom_domain=HOST)
     stage.served(HOST, "two")
-    assert stage.client.get(stage.path).json()["internal_domain"] == production
+    assert stage.record()["internal_domain"] == production
     assert stage.page(production) == "two"
     both = {HOST: "staged", production: "staged"}
     until_sync(lambda: stage.claims() == both, within=60, what="both names")

@@ -129,7 +129,7 @@ def test_updates(cluster: Cluster, installation: Installation, client: httpx.Cli
     path = create(client, installation, "web")
     assert present(installation).status.phase is not ContainerPhase.READY
     installation.wait_for("web", "Stalled")
-    assert client.get(path).json()["status"] == "failed"
+    until_sync(lambda: client.get(path).json()["status"] == "failed", what="the failure over REST")
     (failed,) = enclaves(installation)
 
     # A relaunch of what failed: the failed one stays, without Pod, until its successor serves.
@@ -162,6 +162,7 @@ def test_updates(cluster: Cluster, installation: Installation, client: httpx.Cli
 
     # All instances of the repository, of which one does not run.
     stopped = stopped_instance(installation)
+    until_sync(lambda: told(client) == {"web": "ready", stopped: "stopped"}, what="both over REST")
     (record,) = client.get("/api/deployments").json()
     answer = client.post(f"/api/deployments/{record['id']}/update", json={"tag": "v3"})
     results = {each["name"]: each["status"] for each in answer.json()["results"]}
@@ -171,6 +172,12 @@ def test_updates(cluster: Cluster, installation: Installation, client: httpx.Cli
     assert other is not None
     assert other.status.phase is ContainerPhase.STOPPED
     assert other.spec.tag == "v1"
+
+
+def told(client: httpx.Client) -> dict[str, str]:
+    """Answer the status of each container over REST; with an update on its way none."""
+    listed = client.get("/api/containers").json()
+    return {each["name"]: each["status"] for each in listed if "update_status" not in each}
 
 
 def stopped_instance(installation: Installation) -> str:
