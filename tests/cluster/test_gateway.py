@@ -8,9 +8,11 @@ import json
 import os
 import secrets
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -199,6 +201,9 @@ def test_no_request_fails_while_releases_come_and_go(
         finally:
             for visitor in visitors:
                 visitor.end()
+    answered = sum(each.pages.total() for each in visitors)
+    failed = sum(len(each.failures) for each in visitors)
+    sys.stderr.write(f"\n{UPDATES} updates: {answered} requests answered, {failed} failed\n")
     for visitor in visitors:
         assert not visitor.failures, f"{visitor.failures}\n{installation.logs()}"
         assert set(visitor.pages) == {f"page {number}" for number in range(UPDATES + 1)}
@@ -260,3 +265,46 @@ def test_a_staged_release_is_reached_at_its_preview_alone(
     installation.wait_for("web", "Ready", reason="AwaitingPromotion")
     wait_for_page(gateway, preview, f"page {UPDATES + 1}")
     assert fetched(gateway, host) == f"page {UPDATES}"
+
+
+@pytest.fixture
+def hasty(installation: Installation) -> Iterator[Installation]:
+    """Let an operator work that ends what served without waiting for the gateway."""
+    operate(installation, drain=0)
+    yield installation
+    delete = ("delete", "--ignore-not-found", "ctr/hasty", "-n", installation.namespace)
+    installation.kubectl(*delete)
+    until_sync(lambda: not installation.enclaves("hasty"), within=60, what="the end of hasty")
+    operate(installation, drain=DRAIN)
+
+
+def operate(installation: Installation, *, drain: int) -> None:
+    """Let another operator work, with that time to drain."""
+    installation.processes[-1].stop()
+    installation.settings["drainSeconds"] = drain
+    installation.operator().wait_until_it_leads()
+
+
+def test_requests_fail_where_nothing_drains(hasty: Installation, gateway: Gateway) -> None:
+    """What shows above that no request fails does see those that fail."""
+    hasty.create_container("hasty", repo="acme/web", tag="v1.0.0")
+    hasty.wait_for("hasty", "Ready")
+    host = f"hasty.{hasty.slug}.{CONTAINERS_DOMAIN}"
+    wait_for_page(gateway, host, "page 0")
+    visitors = (Visitor(host, gateway.envoy.port), KeptConnection(host, gateway.envoy.port))
+    for visitor in visitors:
+        visitor.start()
+    try:
+        hasty.create_container("hasty", repo="acme/web", tag="v1.1.0")
+        for visitor in visitors:
+            until_sync(partial(is_seen, visitor, "page 1"), within=180, what="the release")
+    finally:
+        for visitor in visitors:
+            visitor.end()
+    for visitor in visitors:
+        assert visitor.failures, f"{visitor.pages}\n{hasty.logs()}"
+
+
+def is_seen(visitor: Visitor, page: str) -> bool:
+    """Tell whether a visitor was answered a page."""
+    return visitor.pages[page] > 0
