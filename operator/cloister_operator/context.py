@@ -108,6 +108,8 @@ class ProcessContext:
     """uids of Enclaves whose ConfigMap and snapshot are known to be there."""
     fresh: dict[str, dict[str, Any]] = field(default_factory=dict)
     """By uid of an Enclave its ConfigMap, from the moment that it was made until its Pod is."""
+    unkept: dict[str, str] = field(default_factory=dict)
+    """By uid of an Enclave its token, until its snapshot keeps it; written nowhere else."""
     counted: dict[Key, float] = field(default_factory=dict)
     """When the status of an object that counts others was written last, by the monotonic clock."""
     applied: dict[str, str] = field(default_factory=dict)

@@ -7,6 +7,7 @@ Container) are replaced by words; everything else is as the server has it.
 import copy
 import json
 import re
+from dataclasses import dataclass
 from typing import Any
 
 from cloister_clients.kube.kinds import (
@@ -16,20 +17,21 @@ from cloister_clients.kube.kinds import (
     POD_DISRUPTION_BUDGET,
     SECRET,
     SERVICE,
+    TLS_ROUTES,
     KindRef,
     of,
 )
 from cloister_crds.kinds import Container, Deployment, Enclave, HostnameClaim
+from cloister_operator.enclave.snapshot import TOKEN_KEY
 from tests.support.direct import Direct
 
 __all__ = [
     "CHILDREN",
+    "Everything",
     "as_wished",
     "differences",
-    "end_state",
     "fences",
     "left_over",
-    "orphans",
     "plain",
 ]
 
@@ -43,9 +45,12 @@ CHILDREN: tuple[KindRef, ...] = (
 )
 """Kinds of what the operator makes for a Container, in its namespace; HostnameClaims have none."""
 _FENCES = (NETWORK_POLICY, POD_DISRUPTION_BUDGET)
+_CONTAINER = of(Container)
 _CLAIM = of(HostnameClaim)
+_ROUTE = TLS_ROUTES[0]
 
 _VOLATILE = {
+    TOKEN_KEY,
     *("uid", "resourceVersion", "managedFields", "creationTimestamp", "generation", "podUID"),
     *("podIP", "podIPs", "address", "clusterIP", "clusterIPs", "nodePort", "sshPort"),
     *(
@@ -64,40 +69,68 @@ _DIGEST = re.compile(r"[0-9a-f]{40,96}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}
 _BINARY = re.compile(r"[A-Za-z0-9+/=]{200,}")
 
 
-def end_state(direct: Direct, namespace: str, name: str) -> dict[str, Any]:
-    """Answer a Container and all that belongs to it, by kind, in a form that can be compared.
+@dataclass(frozen=True)
+class Everything:
+    """All that is there of a namespace at a time, read once for all its Containers."""
 
-    Parameters
-    ----------
-    direct
-        The server.
-    namespace
-        Namespace of the Container.
-    name
-        Its name; no other Container's may begin with it.
-    """
-    container = direct.get(of(Container), name, namespace)
-    found = {"containers": [plain(container, name)] if container else []}
-    for ref in CHILDREN:
-        mine = [each for each in direct.listed(ref, namespace) if _is_about(each, name)]
+    namespace: str
+    """The namespace."""
+    objects: dict[KindRef, list[dict[str, Any]]]
+    """Containers, their children, the claims and routes."""
+
+    @classmethod
+    def read(cls, direct: Direct, namespace: str, *, routes: str = "") -> "Everything":
+        """Read what is there now.
+
+        Parameters
+        ----------
+        direct
+            The server.
+        namespace
+            Namespace of the Containers.
+        routes
+            Namespace of TLSRoutes; empty = there is no Gateway.
+        """
+        found = {ref: direct.listed(ref, namespace) for ref in (_CONTAINER, *CHILDREN)}
+        found[_CLAIM] = direct.listed(_CLAIM)
+        if routes:
+            found[_ROUTE] = direct.listed(_ROUTE, routes)
+        return cls(namespace, found)
+
+    def about(self, name: str) -> dict[str, Any]:
+        """Answer a Container and all that belongs to it, by kind, in a form that can be compared.
+
+        Parameters
+        ----------
+        name
+            Its name; no other Container's may begin with it.
+        """
+        mine = {ref.plural: self._of(ref, name) for ref in self.objects}
         # Sorted as they are compared: the hash in a name says nothing about which one it is.
-        found[ref.plural] = sorted((plain(each, name) for each in mine), key=str)
-    claims = [each for each in direct.listed(_CLAIM) if _holder(each) == (namespace, name)]
-    found[_CLAIM.plural] = sorted((plain(each, name) for each in claims), key=str)
-    return found
+        return {
+            kind: sorted((plain(each, name) for each in bodies), key=str)
+            for kind, bodies in mine.items()
+        }
 
+    def orphans(self, name: str) -> list[str]:
+        """Name what still waits for the garbage collector: its Enclave is gone already."""
+        enclaves = {each["metadata"]["name"] for each in self.objects[of(Enclave)]}
+        return [
+            each["metadata"]["name"]
+            for ref in CHILDREN
+            for each in self._of(ref, name)
+            for owner in each["metadata"].get("ownerReferences", ())
+            if owner["kind"] == Enclave.INFO.kind and owner["name"] not in enclaves
+        ]
 
-def orphans(direct: Direct, namespace: str, name: str) -> list[str]:
-    """Name what still waits for the garbage collector: its Enclave is gone already."""
-    enclaves = {each["metadata"]["name"] for each in direct.listed(of(Enclave), namespace)}
-    return [
-        each["metadata"]["name"]
-        for ref in CHILDREN
-        for each in direct.listed(ref, namespace)
-        if _is_about(each, name)
-        for owner in each["metadata"].get("ownerReferences", ())
-        if owner["kind"] == Enclave.INFO.kind and owner["name"] not in enclaves
-    ]
+    def _of(self, ref: KindRef, name: str) -> list[dict[str, Any]]:
+        """Answer the objects of a kind that are a Container's."""
+        every = self.objects[ref]
+        if ref == _CONTAINER:
+            return [each for each in every if each["metadata"]["name"] == name]
+        if ref == _CLAIM:
+            return [each for each in every if _holder(each) == (self.namespace, name)]
+        return [each for each in every if _is_about(each, name)]
 
 
 def as_wished(state: dict[str, Any]) -> dict[str, Any]:

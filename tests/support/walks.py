@@ -8,9 +8,9 @@ from typing import Any
 
 import httpx
 
-from cloister_clients.kube.kinds import SECRET, TLS_ROUTES, of
+from cloister_clients.kube.kinds import SECRET, of
 from cloister_crds.kinds import Container, Enclave, Host
-from tests.support.end_states import as_wished, plain
+from tests.support.end_states import as_wished
 from tests.support.lives import Life
 from tests.support.operator import manifest
 from tests.support.schema_walk import Field, fields
@@ -144,8 +144,7 @@ class Walk:
 
     def state(self, name: str) -> dict[str, Any]:
         """Answer what is there of a Container, as it follows from its spec alone."""
-        mine = [plain(each, name) for each in self._routes() if _leads_to(each, name)]
-        return as_wished(self.life.state(name) | {"tlsroutes": mine})
+        return as_wished(self.life.state(name))
 
     def _base(self, name: str) -> dict[str, Any]:
         """Answer the spec that each begins with."""
@@ -160,9 +159,6 @@ class Walk:
             value = value.format(name=name, commit=self._commits.get(name), host=self._host)
         return field.set(self._base(name), value) | TOGETHER.get(field.text, {})
 
-    def _routes(self) -> list[dict[str, Any]]:
-        return self.life.direct.listed(TLS_ROUTES[0], self.life.installation.system)
-
 
 def _is_moving(body: dict[str, Any]) -> bool:
     """Tell whether more is to come by itself.
@@ -176,8 +172,3 @@ def _is_moving(body: dict[str, Any]) -> bool:
     on_its_way = bool(status.get("candidate")) and ready["status"] != "True"
     ending = status["phase"] in {"stopping", "started"}
     return on_its_way or ending or ready["reason"] in {"Resolving", "RoutePending"}
-
-
-def _leads_to(route: dict[str, Any], name: str) -> bool:
-    backends = [each for rule in route["spec"]["rules"] for each in rule["backendRefs"]]
-    return name in {each["name"] for each in backends}

@@ -3,7 +3,7 @@
 import logging
 import secrets
 from base64 import b64decode
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import assert_never
 
@@ -64,6 +64,9 @@ from cloister_operator.watched import CLAIM, DEPLOYMENT, ENCLAVE
 __all__ = ["carry_out"]
 
 logger = logging.getLogger(__name__)
+
+_UNKEPT = 1024
+"""Tokens that are remembered at once; an Enclave whose token is forgotten is made anew."""
 
 
 async def carry_out(context: ProcessContext, key: Key, observed: Observed, action: Action) -> None:
@@ -197,13 +200,13 @@ async def _create_enclave(
     """Create an Enclave with its file and snapshot, or add what an interrupted pass left out."""
     token = _new_token(context, key, action)
     enclave = await _enclave(context, key, observed, action, token)
+    known = _known_token(context, enclave, token)
     file = action.file
     if file is None:
-        file = await _copied_file(context, key.namespace, action)
+        file = await _copied_file(context, key, action)
     plan = await plan_of(context, enclave, file)
     if needs_snapshot(plan):
-        values = await _secret_values(context, key.namespace, action)
-        known = token if token and token_digest(token) == enclave.spec.token_digest else None
+        values = await _secret_values(context, key, action, plan.secrets)
         try:
             await ensure_snapshot(context, key, plan, values, known)
         except TokenLost as lost:
@@ -211,6 +214,7 @@ async def _create_enclave(
             logger.warning("%s; the Enclave is made anew", lost)
             await _delete_unborn(context, key, enclave)
             return
+        context.unkept.pop(enclave.metadata.uid, None)
     try:
         await ensure_file(context, key, plan)
     except ApiMissing as missing:
@@ -228,6 +232,21 @@ def _new_token(context: ProcessContext, key: Key, action: CreateEnclave) -> str 
     if not context.settings.signed_certificates:
         return None
     return token_of(key.namespace, action.name, secrets.token_urlsafe(32))
+
+
+def _known_token(context: ProcessContext, enclave: Enclave, token: str | None) -> str | None:
+    """Answer the token of an Enclave that was just made, or that a failed pass left without parts.
+
+    None = it has none, or it was made by another process.
+    """
+    if token is None:
+        return None
+    if token_digest(token) != enclave.spec.token_digest:
+        return context.unkept.get(enclave.metadata.uid)
+    context.unkept[enclave.metadata.uid] = token
+    while len(context.unkept) > _UNKEPT:
+        del context.unkept[next(iter(context.unkept))]
+    return token
 
 
 async def _delete_unborn(context: ProcessContext, key: Key, enclave: Enclave) -> None:
@@ -281,28 +300,45 @@ async def _enclave(
         return enclave
 
 
-async def _copied_file(context: ProcessContext, namespace: str, action: CreateEnclave) -> bytes:
+async def _copied_file(context: ProcessContext, key: Key, action: CreateEnclave) -> bytes:
     """Read the file of the Enclave that is copied from."""
-    source = config_map_name(action.copy_from or action.name)
-    found = await context.client.get(CONFIG_MAP, source, namespace)
+    source = action.copy_from or action.name
+    try:
+        found = await context.client.get(CONFIG_MAP, config_map_name(source), key.namespace)
+    except NotFound:
+        _cannot_be_copied(context, key, source)
+        raise
     return b64decode(found["binaryData"][CONFIG_KEY])
 
 
 async def _secret_values(
-    context: ProcessContext, namespace: str, action: CreateEnclave
+    context: ProcessContext, key: Key, action: CreateEnclave, wanted: Collection[str]
 ) -> Mapping[str, bytes]:
     """Read the values of secrets: from the snapshot that is copied, else from core Secrets.
 
     They live as long as the pass and are never logged.
     """
+    if not wanted:
+        return {}
     if action.copy_from is not None:
         try:
-            found = await context.client.get(SECRET, snapshot_name(action.copy_from), namespace)
+            found = await context.client.get(SECRET, snapshot_name(action.copy_from), key.namespace)
         except NotFound:
-            logger.info("no snapshot of %s to copy; reading the secrets anew", action.copy_from)
-        else:
-            return {name: b64decode(value) for name, value in (found.get("data") or {}).items()}
-    return await _core_values(context, namespace, action.secrets)
+            _cannot_be_copied(context, key, action.copy_from)
+            raise
+        return {name: b64decode(value) for name, value in (found.get("data") or {}).items()}
+    return await _core_values(context, key.namespace, action.secrets)
+
+
+def _cannot_be_copied(context: ProcessContext, key: Key, source: str) -> None:
+    """Remember that an Enclave lost its file or its snapshot.
+
+    The next pass makes its successor whole from the source and the core Secrets.
+    """
+    entry = context.store.get(ENCLAVE, key.namespace, source)
+    if entry is not None:
+        logger.info("%s/%s cannot be copied: its parts are gone", key.namespace, source)
+        context.incomplete.add(context.models.read(Enclave, entry).metadata.uid)
 
 
 async def _core_values(

@@ -9,10 +9,11 @@ from functools import partial
 
 import pytest
 
-from cloister_clients.kube.kinds import of
-from cloister_crds.kinds import Container
+from cloister_clients.kube import KindRef
+from cloister_clients.kube.kinds import POD, of
+from cloister_crds.kinds import Container, Deployment, HostnameClaim
 from tests.support.crashes import Disturbed, Succession
-from tests.support.end_states import as_wished, differences
+from tests.support.end_states import CHILDREN, as_wished, differences
 from tests.support.faults import Ask, Fault, Held, Loss, Slow, Stale, Unreliable, WatchesGone
 from tests.support.lives import STEPS, Life, settled
 from tests.support.operator import OperatorProcess
@@ -21,6 +22,9 @@ from tests.support.waiting import until_sync
 pytestmark = pytest.mark.timeout(900)
 PATIENCE = 240.0
 """Seconds for a step of a Container while the server misbehaves."""
+CLAIM = of(HostnameClaim)
+MADE = (*(ref for ref in CHILDREN if ref != of(Deployment)), CLAIM)
+"""Kinds of what the operator makes for a Container alone."""
 
 
 def disturbances() -> dict[str, Sequence[Fault]]:
@@ -80,6 +84,61 @@ def test_what_was_between_may_be_missed(behind_proxy: Disturbed, life: Life) -> 
     life.change("fresh-one", variables=[{"name": "GREETING", "value": "bye"}])
     (bye,) = settled(life, create, "fresh-one")
     assert not differences(as_wished(found[0]), as_wished(bye))
+
+
+def is_about_children(ask: Ask) -> bool:
+    """Tell the watches of what the operator makes from those of what users write."""
+    return ask.kind in {ref.plural for ref in (*CHILDREN, CLAIM)}
+
+
+def take_away(life: Life, name: str, *kinds: KindRef) -> int:
+    """Delete what the operator made for a Container, as an administrator may; count it."""
+    mine = [
+        (ref, each["metadata"]["name"], each["metadata"].get("namespace"))
+        for ref in kinds
+        for each in life.direct.listed(ref, None if ref == CLAIM else life.namespace)
+        if each["metadata"]["name"].startswith(name)
+    ]
+    for ref, known, namespace in mine:
+        life.direct.delete(ref, known, namespace)
+    return len(mine)
+
+
+def test_children_that_come_and_go_unseen(behind_proxy: Disturbed, life: Life) -> None:
+    """The watches of children stand still: some are gone in the end, others were never seen.
+
+    The enclaves have tokens, which are nowhere but in the Secrets that are taken away too.
+    """
+    address = {"apiAddress": "http://192.0.2.1", "signedCertificates": True}
+    behind_proxy.installation.settings |= address
+    behind_proxy.operator("only").wait_until_it_leads()
+    create = STEPS[0]
+    poor = {f"no-{ref.plural}": (ref, POD) for ref in MADE} | {"robbed": MADE}
+    fresh = ("unseen", "untouched")
+    for name in poor:
+        create.do(life, name)
+    settled(life, create, *poor)
+    held = Held(is_about_children, newest=True)
+    life.proxy.faults = [held]
+    for name, kinds in poor.items():
+        assert take_away(life, name, *kinds) >= len(set(kinds))
+    for name in fresh:
+        create.do(life, name)
+        until_sync(partial(has_enclave, life, name), what=f"an Enclave of {name}")
+    assert take_away(life, "unseen", *MADE) > 0
+    held.release()
+    for name in (*poor, *fresh):
+        what = f"what serves of {name}"
+        until_sync(partial(life.serves, name, "v1"), within=PATIENCE, what=what)
+    found = settled(life, create, *poor, *fresh, within=PATIENCE)
+    assert held.dropped > 0
+    for name, state in zip((*poor, *fresh), found, strict=True):
+        assert not differences(as_wished(state), as_wished(found[-1])), name
+
+
+def has_enclave(life: Life, name: str) -> bool:
+    """Tell whether an Enclave of a Container is there."""
+    return bool(life.state(name)["enclaves"])
 
 
 def lists_of_the_framework(ask: Ask) -> bool:
