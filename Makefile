@@ -36,7 +36,7 @@ down: venv ## End what `make demo` left running
 	@$(BIN)/python -m dev.demo down
 
 .PHONY: test
-test: lint verify unit test-guest test-api test-operator test-cluster ## Everything: lint, types, unit, guest, API server and cluster tests
+test: lint verify unit test-guest test-api test-operator test-cluster test-chaos ## Everything: lint, types, unit, guest, API server, cluster and chaos tests
 
 .PHONY: unit
 unit: venv ## Tests that need no cluster; seconds
@@ -69,7 +69,15 @@ test-enclave: venv ## The inside of enclaves in full: packets over 30 files and 
 
 .PHONY: test-gateway
 test-gateway: venv ## Ten updates in a row through a real gateway, without a lost request (root, Linux)
-	@CLOISTER_GATEWAY_UPDATES=10 $(BIN)/pytest tests/cluster/test_gateway.py -q --timeout=1800
+	@CLOISTER_GATEWAY_UPDATES=10 $(BIN)/pytest tests/cluster/test_gateway.py -q -s --timeout=1800
+
+.PHONY: test-crashes
+test-crashes: venv ## The operator killed after every single write of every step of a Container's life
+	@CLOISTER_CRASH_POINTS=100 $(BIN)/pytest tests/api/operator/test_crash_points.py -q
+
+.PHONY: test-chaos
+test-chaos: venv ## Ninety random actions and trouble, of one seed (root)
+	@$(BIN)/pytest tests/chaos -q
 
 .PHONY: chaos
 chaos: venv ## Random actions and trouble for 30 minutes (CLOISTER_CHAOS_SECONDS=…, CLOISTER_CHAOS_SEED=…)

@@ -3,6 +3,7 @@
 What a state forbids is refused by the API or the server, which is as good an answer as any.
 """
 
+import itertools
 import os
 import random
 import signal
@@ -396,13 +397,26 @@ def _told(answer: httpx.Response) -> str:
     return str(answer.status_code)
 
 
-def carry_out(chaos: Chaos, seed: int, seconds: float) -> list[str]:
-    """Carry out the actions of a seed until the time is over; answer what was done."""
+def carry_out(chaos: Chaos, seed: int, *, seconds: float, most: int | None) -> list[str]:
+    """Carry out the actions of a seed; answer what was done.
+
+    Parameters
+    ----------
+    chaos
+        Who carries them out.
+    seed
+        Which ones.
+    seconds
+        For how long; does not count where there is a number.
+    most
+        How many; None = until the time is over.
+    """
     over, pause = threading.Event(), threading.Event()
     timer = threading.Timer(seconds, over.set)
     timer.daemon = True
-    timer.start()
-    for act in plan(seed):
+    if most is None:
+        timer.start()
+    for act in itertools.islice(plan(seed), most):
         if over.is_set():
             break
         chaos.act(act)

@@ -14,7 +14,10 @@ __all__ = [
     "NAMES",
     "NODES",
     "REPOS",
+    "SHORT",
+    "SHORT_SEED",
     "TAGS",
+    "VERBS",
     "ZONE",
     "Act",
     "is_broken",
@@ -35,6 +38,10 @@ ZONE = "customer.test"
 """Zone of the custom domains."""
 DOMAINS = (f"shop.{ZONE}", f"blog.{ZONE}")
 """Custom domains; fewer than names, so that Containers want the same one."""
+SHORT = 90
+"""Actions of the short run."""
+SHORT_SEED = 107
+"""Seed of the short run, in which every kind of action is done."""
 _VALUES = ("a", "b", "c")
 _PAUSES = (0.0, 0.05, 0.3, 1.0, 2.0)
 _ON_NODES = {"drain", "uncordon", "lose_node", "find_node"}
@@ -95,6 +102,8 @@ _WEIGHTS = {
     "restart_server": 2,
 }
 """How often each action is chosen."""
+VERBS = frozenset(_WEIGHTS)
+"""All kinds of actions."""
 
 
 def is_broken(tag: str) -> bool:

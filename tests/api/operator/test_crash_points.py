@@ -3,9 +3,16 @@
 For every step the writes are counted on a Container that meets no crash. Then as many Containers
 go through it at once, and for the n-th of them the operator dies after the n-th write. The next
 operator takes over, and in the end everything about each is as about the first one.
+
+Of the later life a seed draws some writes of each step; ``make test-crashes`` takes all of them.
 """
 
+import os
+import random
+import sys
+from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,33 +20,59 @@ import pytest
 from cloister_clients.kube import KindRef
 from cloister_clients.kube.kinds import NAMESPACE, of
 from cloister_crds.kinds import Organization
-from tests.support.crashes import Succession
+from dev.cluster import Cluster
+from tests.support.crashes import Succession, disturbed
 from tests.support.end_states import differences, fences, plain
 from tests.support.faults import CrashPoints
-from tests.support.lives import STEPS, Life, Step, settled
+from tests.support.lives import CUSTOM, LATER, STEPS, Life, Step, settled
 from tests.support.waiting import until_sync
 
-pytestmark = pytest.mark.timeout(900)
-CONTAINERS = 18
-"""More than the writes of any step."""
+FIRST, LATE = 17, 40
+"""At least the writes of any step of the first life, and of the later one."""
+SEED = int(os.environ.get("CLOISTER_CRASH_SEED") or 1)
+"""Draws the writes of the later life."""
+DRAWN = int(os.environ.get("CLOISTER_CRASH_POINTS") or 3)
+"""How many writes of each step of the later life are drawn; with as many as `LATE` all are."""
+pytestmark = pytest.mark.timeout(900 if DRAWN < LATE else 3000)
 
 
-def crash_after_each_write(succession: Succession, life: Life, step: Step) -> dict[str, list[str]]:
+def crash_after_writes(
+    succession: Succession, life: Life, step: Step, *, most: int, drawn: int
+) -> dict[str, list[str]]:
     """Take one Container through a step without a crash, then one through each crash.
+
+    Parameters
+    ----------
+    succession
+        The operators.
+    life
+        The Containers.
+    step
+        The step.
+    most
+        At least the writes of the step.
+    drawn
+        How many Containers meet a crash, each after another write. With less than there may be
+        writes a seed says after which.
 
     Returns
     -------
     dict[str, list[str]]
         Name of each Container that met a crash -> the writes until then.
     """
-    before = len(life.proxy.written("calm"))
+    before = life.writes("calm")
     step.do(life, "calm")
     (expected,) = settled(life, step, "calm")
     assert any(expected.values()) == (step.name != "delete")
-    count = len(life.proxy.written("calm")) - before
-    assert 0 < count < CONTAINERS - 1, f"{step.name} has {count} writes"
-    names = [f"c{number:02}" for number in range(1, CONTAINERS)]
-    crash = CrashPoints({name: at for at, name in enumerate(names, start=1)})
+    count = life.writes("calm") - before
+    assert 0 < count <= most, f"{step.name} has {count} writes"
+    names = [f"c{number:02}" for number in range(1, min(drawn, most) + 1)]
+    points = list(range(1, most + 1))
+    if drawn < most:
+        chance = random.Random(f"{SEED} {step.name}")
+        chance.shuffle(points)
+        points.sort(key=lambda each: each > count)
+    crash = CrashPoints(dict(zip(names, points, strict=False)), life.concerns)
     life.proxy.faults = [crash]
     for name in names:
         step.do(life, name)
@@ -50,29 +83,64 @@ def crash_after_each_write(succession: Succession, life: Life, step: Step) -> di
         assert not waiting, waiting
         return True
 
-    until_sync(over, within=240, every=0.2, what=f"a crash at each write of {step.name}")
+    until_sync(over, within=240, every=0.2, what=f"a crash in {step.name}")
     met = {name: seen for name, seen in crash.seen.items() if crash.is_cut(name)}
     succession.kill()
     crash.release()
+    names.append("calm")
     found = settled(life, step, *names, within=240)
     for name, state in zip(names, found, strict=True):
         different = differences(state, expected)
         assert not different, f"{step.name}, crash after {met.get(name)}: {different}"
-    assert settled(life, step, "calm") == [expected]
+    assert met, f"no crash in {step.name}"
     return met
+
+
+def walk(life: Life, step: Step, crashes: int) -> None:
+    """Take the Containers of as many crashes, and the calm one, through a step without any."""
+    names = ["calm", *(f"c{number:02}" for number in range(1, crashes + 1))]
+    for name in names:
+        step.do(life, name)
+    settled(life, step, *names)
+
+
+def kinds_of(met: dict[str, list[str]]) -> set[str]:
+    """Name the kinds that were written until the crashes."""
+    return {text.split()[1].split("/")[0] for seen in met.values() for text in seen}
 
 
 def test_killed_after_each_write(succession: Succession, life: Life) -> None:
     written: set[str] = set()
     for step in STEPS[:5]:
-        met = crash_after_each_write(succession, life, step)
-        assert met, f"no crash in {step.name}"
-        written |= {" ".join(text.split("/")[::2][:1]) for seen in met.values() for text in seen}
+        written |= kinds_of(crash_after_writes(succession, life, step, most=FIRST, drawn=FIRST))
     # Every kind of child that the file of these Containers needs was written and met a crash. A
     # Deployment may come after all of them: its counts are written in passes of their own.
-    assert {text.split()[1] for text in written} >= {
+    assert written >= {
         *("configmaps", "containers", "enclaves", "hostnameclaims", "pods", "secrets", "services")
     }, written
+
+
+@pytest.fixture
+def routed(api_cluster: Cluster, tmp_path: Path, image_of_life: str) -> Iterator[Life]:
+    """Make an installation with a Gateway, in which custom domains may be used."""
+    with disturbed(api_cluster, tmp_path, {"gateway": {"name": "public"}}) as place:
+        life = Life(place.installation, place.proxy, place.direct, image_of_life)
+        life.prepare()
+        entitled = {"spec": {"entitlements": {"domainSuffixes": [CUSTOM]}}}
+        assert life.direct.patch(of(Organization), life.installation.slug, entitled).is_success
+        yield life
+
+
+def test_killed_in_the_later_life(routed: Life) -> None:
+    sys.stderr.write(f"CLOISTER_CRASH_SEED={SEED} CLOISTER_CRASH_POINTS={DRAWN}\n")
+    succession = Succession(routed.installation, routed.proxy, routed.direct)
+    succession.begin()
+    for step in LATER:
+        if step in STEPS and DRAWN < LATE:
+            # The first life meets its crashes there.
+            walk(routed, step, DRAWN)
+        else:
+            crash_after_writes(succession, routed, step, most=LATE, drawn=DRAWN)
 
 
 def fenced(life: Life, slug: str) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 import itertools
 
-from tests.support.chaos_plan import plan
+from tests.support.chaos_plan import SHORT, SHORT_SEED, VERBS, plan
 
 
 def test_a_seed_is_a_sequence_of_actions() -> None:
@@ -10,3 +10,7 @@ def test_a_seed_is_a_sequence_of_actions() -> None:
     assert first == again
     assert first != list(itertools.islice(plan(8), 300))
     assert len({act.verb for act in first}) > 15
+
+
+def test_the_short_run_does_everything() -> None:
+    assert {act.verb for act in itertools.islice(plan(SHORT_SEED), SHORT)} == VERBS
