@@ -30,6 +30,8 @@ T = TypeVar("T")
 _NOT_PASSED = {"host", "accept-encoding", "connection", "content-length", "transfer-encoding"}
 _LINE = 1 << 24
 """Longest line of a watch, in bytes."""
+_TURNS = 10
+"""Turns of the loop after its end: more than a TLS connection takes until its socket is closed."""
 
 
 @dataclass(frozen=True)
@@ -280,6 +282,15 @@ def _kubeconfig(server: str) -> dict[str, Any]:
     }
 
 
+async def _finish(tasks: set[asyncio.Task[Any]]) -> None:
+    """Cancel what still runs, and let the loop do what is due."""
+    for each in tasks:
+        each.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    for _ in range(_TURNS):
+        await asyncio.sleep(0)
+
+
 @contextlib.contextmanager
 def faulty_api(kubeconfig: Path, folder: Path) -> Iterator[FaultyApi]:
     """Run a proxy in front of the server of a kubeconfig until the block ends."""
@@ -291,6 +302,8 @@ def faulty_api(kubeconfig: Path, folder: Path) -> Iterator[FaultyApi]:
         loop.run_until_complete(proxy._start())
         started.set()
         loop.run_forever()
+        # What was closed and cancelled takes a turn or two until its sockets are.
+        loop.run_until_complete(_finish(asyncio.all_tasks(loop)))
 
     thread = threading.Thread(target=serve, name="faulty api", daemon=True)
     thread.start()
