@@ -359,7 +359,7 @@ def build(
 ) -> Context:
     """Put the services together."""
     reading = Reading(client, views, write_wait=settings.write_wait_seconds)
-    repetitions = Repetitions(audit)
+    repetitions = Repetitions(client, audit)
     claims = Claims(client, clock)
     domain = settings.containers_domain
     webhook_secret = read_webhook_secret(settings.webhooks.release_secret_file)

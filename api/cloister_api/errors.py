@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
+from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 
 from cloister_api.schemas.containers import PATTERN_WORDS
@@ -103,6 +104,20 @@ def payment_required() -> ApiError:
 def forbidden(message: str) -> ApiError:
     """403."""
     return ApiError(403, "FORBIDDEN", message)
+
+
+def broken_rule(field: str, error: ValidationError) -> ApiError:
+    """400: a field of a body breaks a rule that the contract has for what it becomes.
+
+    Parameters
+    ----------
+    field
+        The field.
+    error
+        What the contract's form says of it; its input may be secret and is left out.
+    """
+    problem = error.errors(include_url=False, include_input=False)[0]["msg"]
+    return bad_request(field, f"{field}: {problem}")
 
 
 def not_found(what: str) -> ApiError:

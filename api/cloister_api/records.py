@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from cloister_api.organizations import ID_ANNOTATION
 from cloister_api.views import HeldContainer
+from cloister_clients.clock import utc_text
 from cloister_crds.config import ServiceConfig
 from cloister_crds.kinds import Container, Deployment, Host, Organization
 from cloister_crds.kinds.container import (
@@ -162,7 +163,7 @@ def record(
         "disable_cc_mode": spec.disable_confidential,
         "github_app_connected": spec.github_connected,
         "auto_update": spec.auto_update,
-        "created_at": created.isoformat().replace("+00:00", "Z") if created else None,
+        "created_at": utc_text(created) if created else None,
         "updated_at": held.updated_at,
     }
     answer.update(when_available(status, where))

@@ -10,6 +10,7 @@ from typing import Any
 from cloister_api.organizations import ID_ANNOTATION
 from cloister_api.records import standing
 from cloister_api.views import Held
+from cloister_clients.clock import utc_text
 from cloister_crds.kinds import Container, Deployment, Domain, RegistryCredential, Secret, SSHKey
 from cloister_crds.kinds.container import ContainerPhase
 from cloister_crds.kinds.domain import DomainRecords
@@ -44,7 +45,7 @@ def identifier(meta: ObjectMeta) -> str:
 
 def written(time: datetime | None) -> str | None:
     """Write a time as the API does."""
-    return time.isoformat(timespec="seconds").replace("+00:00", "Z") if time else None
+    return utc_text(time, "seconds") if time else None
 
 
 def secret_record(secret: Secret, users: tuple[str, ...]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ Decisions take ``now`` as an argument; whoever calls them asks here. Tests hand 
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-__all__ = ["Clock", "utc_now"]
+__all__ = ["Clock", "utc_now", "utc_text"]
 
 Clock = Callable[[], datetime]
 """A function that answers the present time, with zone UTC."""
@@ -15,3 +15,16 @@ Clock = Callable[[], datetime]
 def utc_now() -> datetime:
     """Answer the present time in UTC."""
     return datetime.now(UTC)  # noqa: TID251 - this is the place that the ban names
+
+
+def utc_text(time: datetime, timespec: str = "auto") -> str:
+    """Write a time as Kubernetes and the API do: ISO 8601, its zone as the letter Z.
+
+    Parameters
+    ----------
+    time
+        A time with zone UTC.
+    timespec
+        How exact, as `datetime.isoformat` takes it.
+    """
+    return time.isoformat(timespec=timespec).replace("+00:00", "Z")

@@ -11,16 +11,26 @@ from base64 import b64decode, b64encode
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from hmac import compare_digest
-from typing import Any
+from typing import Any, TypeVar
 
 from cloister_api.errors import conflict
 from cloister_api.views import owners_of
-from cloister_clients.kube import AlreadyExists, Conflict, KubeClient, NotFound
-from cloister_clients.kube.kinds import SECRET
+from cloister_clients.kube import (
+    AlreadyExists,
+    Conflict,
+    KubeClient,
+    KubeError,
+    NotFound,
+    Unavailable,
+)
+from cloister_clients.kube.kinds import SECRET, of
+from cloister_crds.kinds import RegistryCredential, Secret
 from cloister_crds.kinds.meta import Resource
 from cloister_crds.names import MANAGED_BY, MANAGED_BY_LABEL, VALUE_LABEL
 
 __all__ = ["CoreSecrets", "Form"]
+
+T = TypeVar("T", Secret, RegistryCredential)
 
 OPAQUE = "Opaque"
 """Type of a core Secret without a form of its own."""
@@ -44,6 +54,62 @@ class CoreSecrets:
     def __init__(self, client: KubeClient, gitops_managers: Iterable[str]) -> None:
         self._client = client
         self._gitops = frozenset(gitops_managers)
+
+    async def show(self, owner: T, values: Mapping[str, bytes], form: Form) -> T | None:
+        """Write a value, then the object that names it, and then let the two go together.
+
+        Parameters
+        ----------
+        owner
+            The object, which does not exist yet.
+        values
+            Values by key.
+        form
+            What the value is for.
+
+        Returns
+        -------
+        Secret | RegistryCredential | None
+            The object, or the one of its name that was made at the same moment and names this very
+            value; None when the name or the value is another one's, and then nothing is left.
+
+        Raises
+        ------
+        ApiError
+            409 when another program's core Secret has the name, or others write all the time.
+        KubeError
+            When the cluster refuses or does not answer. If the object may exist all the same, the
+            value stays, and the operator deletes it where nobody names it.
+        """
+        namespace, name = owner.metadata.namespace or "", owner.spec.secret_ref.name
+        uid = await self.lay(namespace, name, values, form)
+        if uid is None:
+            return None
+        try:
+            made = await self._made(owner)
+        except Unavailable:
+            raise
+        except KubeError:
+            await self._take_back(namespace, name, uid)
+            raise
+        if made is None:
+            await self._take_back(namespace, name, uid)
+            return None
+        await self.adopt(made, name, uid)
+        return made
+
+    async def _made(self, owner: T) -> T | None:
+        """Make an object, or answer the one that names the same value."""
+        kind = type(owner)
+        try:
+            return kind.read(await self._client.create(of(kind), owner.manifest()))
+        except AlreadyExists:
+            meta = owner.metadata
+            try:
+                found = kind.read(await self._client.get(of(kind), meta.name, meta.namespace))
+            except NotFound:
+                return None
+            return found if found.spec.secret_ref == owner.spec.secret_ref else None
 
     async def lay(
         self, namespace: str, name: str, values: Mapping[str, bytes], form: Form
@@ -201,8 +267,11 @@ class CoreSecrets:
 
     async def _delete(self, present: Mapping[str, Any]) -> None:
         meta = present["metadata"]
+        await self._take_back(meta["namespace"], meta["name"], meta["uid"])
+
+    async def _take_back(self, namespace: str, name: str, uid: str) -> None:
         with suppress(NotFound, Conflict):
-            await self._client.delete(SECRET, meta["name"], meta["namespace"], uid=meta["uid"])
+            await self._client.delete(SECRET, name, namespace, uid=uid)
 
 
 def body_of(name: str, values: Mapping[str, bytes], form: Form) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from cloister_api.resolution import Resolution, refuse_denied
 from cloister_api.schemas.containers import Create
 from cloister_api.services.claims import Claims
 from cloister_api.services.reading import Reading
-from cloister_api.services.repetition import REQUEST_ANNOTATION, Repetitions, request_digest
+from cloister_api.services.repetition import CreateRequest, Repetitions
 from cloister_api.services.replacements import REPLACES_ANNOTATION, Replacements
 from cloister_api.services.specs import spec_of
 from cloister_api.views import HeldContainer, Views
@@ -108,10 +108,11 @@ class Creation:
         KubeError
             When the cluster refuses or does not answer.
         """
-        digest = request_digest(principal, body.model_dump(mode="json"), retry_key)
+        content = body.model_dump(mode="json")
+        request = CreateRequest.of(principal, content, retry_key, "container.create")
         namesakes = self._views.containers_of(principal.namespace)
         same_name = [one for one in namesakes if is_named(one, body)]
-        earlier = await self._earlier(same_name, digest, retry_key)
+        earlier = await self._earlier(same_name, request)
         if earlier is not None:
             return earlier
         replaced = await self.replacements.replaced(principal, body.replace_container_id, namesakes)
@@ -137,7 +138,7 @@ class Creation:
             principal.namespace,
             spec,
             {
-                REQUEST_ANNOTATION: digest,
+                **request.annotations,
                 ASKED_ANNOTATION: asked_resources(found.release.config),
                 **replaces_annotation(replaced),
             },
@@ -147,20 +148,16 @@ class Creation:
         try:
             item = await self._client.create(of(Container), manifest)
         except AlreadyExists as error:
-            return await self._already_made(principal, name, body, digest, retry_key, error)
+            return await self._already_made(principal, name, body, request, error)
         await self._stay_within_limit(principal, item)
         held = await self._reading.written(item)
         return Made(held, item["metadata"]["resourceVersion"])
 
-    async def _earlier(
-        self, same_name: list[HeldContainer], digest: str, retry_key: str | None
-    ) -> Made | None:
+    async def _earlier(self, same_name: list[HeldContainer], request: CreateRequest) -> Made | None:
         """Find the Container that an unanswered try of the same request has made."""
         for held in same_name:
             meta = held.container.metadata
-            if await self._repetitions.made(
-                meta, digest, retry_key, action="container.create", target=held.id
-            ):
+            if await self._repetitions.made(meta, request):
                 return Made(held, meta.resource_version)
         return None
 
@@ -268,8 +265,7 @@ class Creation:
         principal: Principal,
         name: str,
         body: Create,
-        digest: str,
-        retry_key: str | None,
+        request: CreateRequest,
         error: AlreadyExists,
     ) -> Made:
         """Tell an earlier try of this request, seen by another replica, from another's Container.
@@ -280,7 +276,7 @@ class Creation:
             409 when it is another's.
         """
         present = await self._reading.now(principal.namespace, name)
-        made = await self._earlier([present], digest, retry_key)
+        made = await self._earlier([present], request)
         if made is not None:
             return made
         raise name_taken(body) from error

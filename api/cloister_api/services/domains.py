@@ -4,12 +4,12 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from cloister_api.errors import ApiError, bad_request, conflict, in_use, not_found
+from cloister_api.errors import ApiError, bad_request, broken_rule, conflict, in_use, not_found
 from cloister_api.principal import Principal
-from cloister_api.resource_records import domain_record, identifier
+from cloister_api.resource_records import domain_record
 from cloister_api.schemas.resources import DomainCreate
 from cloister_api.services.reading import Reading
-from cloister_api.services.repetition import REQUEST_ANNOTATION, Repetitions, request_digest
+from cloister_api.services.repetition import CreateRequest, Repetitions
 from cloister_api.services.versions import (
     Recorded,
     agreed,
@@ -19,7 +19,7 @@ from cloister_api.services.versions import (
 )
 from cloister_api.views import Views
 from cloister_clients.clock import Clock
-from cloister_clients.kube import AlreadyExists, Invalid, KubeClient, NotFound
+from cloister_clients.kube import AlreadyExists, Invalid, KubeClient
 from cloister_clients.kube.kinds import of
 from cloister_crds.kinds import Domain
 from cloister_crds.kinds.domain import DomainSpec
@@ -94,28 +94,22 @@ class Domains:
         if not any(host.endswith(f".{each}") for each in suffixes):
             allowed = ", ".join(f"*.{each}" for each in suffixes)
             raise bad_request("domain", f"domain: {host} is not below one of: {allowed}")
-        digest = request_digest(principal, body.model_dump(), retry_key)
+        request = CreateRequest.of(principal, body.model_dump(), retry_key, "domain.create")
         there = self._find(principal, host)
         # One of the usual name is the server's to tell: the copy may show what was just deleted.
         if there is not None and there.metadata.name != host:
-            return await self._earlier(principal, there, digest, retry_key)
+            return await self._earlier(principal, there.metadata.name, host, request)
         try:
             spec = DomainSpec(domain=host)
         except ValidationError as error:
-            problem = str(error.errors(include_url=False, include_input=False)[0]["msg"])
-            raise bad_request("domain", f"domain: {problem}") from error
-        meta = ObjectMeta(
-            name=host, namespace=principal.namespace, annotations={REQUEST_ANNOTATION: digest}
-        )
+            raise broken_rule("domain", error) from error
+        meta = ObjectMeta(name=host, namespace=principal.namespace, annotations=request.annotations)
         try:
             item = await self._client.create(
                 of(Domain), Domain(metadata=meta, spec=spec).manifest()
             )
-        except AlreadyExists as error:
-            found = await self._live(principal, host)
-            if found is None:
-                raise already_there(host) from error
-            return await self._earlier(principal, found, digest, retry_key)
+        except AlreadyExists:
+            return await self._earlier(principal, host, host, request)
         except Invalid as error:
             raise bad_request("domain", error.message) from error
         return await self._told(principal, Domain.read(item))
@@ -129,7 +123,7 @@ class Domains:
         return self._recorded(principal, self._find(principal, host) or made)
 
     async def _earlier(
-        self, principal: Principal, present: Domain, digest: str, retry_key: str | None
+        self, principal: Principal, name: str, host: str, request: CreateRequest
     ) -> Recorded:
         """Answer what an earlier try of the same create made.
 
@@ -138,18 +132,10 @@ class Domains:
         ApiError
             409 when it is another one's.
         """
-        meta = present.metadata
-        if meta.deletion_timestamp is None and await self._repetitions.made(
-            meta, digest, retry_key, action="domain.create", target=identifier(meta)
-        ):
-            return await self._told(principal, present)
-        raise already_there(present.spec.domain)
-
-    async def _live(self, principal: Principal, host: str) -> Domain | None:
-        try:
-            return Domain.read(await self._client.get(of(Domain), host, principal.namespace))
-        except NotFound:
-            return None
+        made = await self._repetitions.earlier(Domain, name, principal.namespace, request)
+        if made is None:
+            raise conflict(f"domain: the organization has {host} already")
+        return await self._told(principal, made)
 
     async def verify(self, principal: Principal, host: str, match: str | None) -> Recorded:
         """Have DNS looked at now, and answer what was seen.
@@ -241,8 +227,3 @@ class Domains:
         held = self._views.containers_of(principal.namespace)
         users = used_by(domain.spec.domain, (one.container for one in held))
         return domain_record(domain, users)
-
-
-def already_there(host: str) -> ApiError:
-    """409: the domain is registered."""
-    return conflict(f"domain: the organization has {host} already")

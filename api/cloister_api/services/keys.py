@@ -15,7 +15,7 @@ from cloister_api.ledger.material import Sealing
 from cloister_api.organizations import identifier
 from cloister_api.principal import Principal
 from cloister_api.schemas.keys import CreateKey, UpdateKey, compact
-from cloister_clients.clock import Clock
+from cloister_clients.clock import Clock, utc_text
 from cloister_crds.lifecycle.limits import billing_of
 
 __all__ = ["Keys"]
@@ -164,4 +164,4 @@ def key_record(key: ApiKey, value: str | None) -> dict[str, Any]:
 
 def moment_text(time: datetime | None) -> str | None:
     """Answer a time as the API writes it; None stays None."""
-    return None if time is None else time.isoformat().replace("+00:00", "Z")
+    return None if time is None else utc_text(time)

@@ -17,8 +17,8 @@ from cloister_api.services.versions import (
     patch_agreed,
 )
 from cloister_api.views import Views
-from cloister_clients.clock import Clock
-from cloister_clients.kube import AlreadyExists, KubeClient, NotFound
+from cloister_clients.clock import Clock, utc_text
+from cloister_clients.kube import KubeClient, NotFound
 from cloister_clients.kube.kinds import of
 from cloister_clients.registry import (
     CredentialsInvalid,
@@ -107,12 +107,11 @@ class RegistryCredentials:
         except CredentialsInvalid as error:
             details = [Detail(field, "Invalid", text) for field, text in error.problems]
             raise ApiError(400, "BAD_REQUEST", str(error), details) from error
-        item = await self._put(
-            principal, registry, {CONFIG_KEY: docker_config([credentials])}, match
-        )
-        version = item["metadata"]["resourceVersion"]
+        values = {CONFIG_KEY: docker_config([credentials])}
+        written = await self._put(principal, registry, values, match)
+        version = written.metadata.resource_version
         await self._views.registry_credentials.reached(version, within=self._write_wait)
-        record = registry_record(RegistryCredential.read(item))
+        record = registry_record(written)
         return Recorded({**record, "username": credentials.username, "expired": False}, version)
 
     async def _put(
@@ -121,7 +120,7 @@ class RegistryCredentials:
         registry: RegistryName,
         values: dict[str, bytes],
         match: str | None,
-    ) -> dict[str, Any]:
+    ) -> RegistryCredential:
         """Write the value, and then what shows it: of new ones nothing is seen without a value."""
         namespace, secret = principal.namespace, registry_secret_name(registry.value)
         for _ in range(ATTEMPTS):
@@ -130,20 +129,17 @@ class RegistryCredentials:
                 return await self._replaced(present, values, match)
             if match is not None:
                 raise changed_since(WHAT)
-            uid = await self._core.lay(namespace, secret, values, FORM)
-            if uid is None:
-                # Of credentials that were deleted, unless another request has just made some.
-                if await self._live(principal, registry) is None:
-                    await self._core.clear(namespace, secret)
-                continue
-            item = await self._made(principal, registry, secret)
-            await self._core.adopt(RegistryCredential.read(item), secret, uid)
-            return item
+            made = await self._core.show(self._new(namespace, registry, secret), values, FORM)
+            if made is not None:
+                return made
+            # Of credentials that were deleted, unless another request has just made some.
+            if await self._live(principal, registry) is None:
+                await self._core.clear(namespace, secret)
         raise conflict("the credentials are being changed by others; try again")
 
     async def _replaced(
         self, present: RegistryCredential, values: dict[str, bytes], match: str | None
-    ) -> dict[str, Any]:
+    ) -> RegistryCredential:
         """Write another value for credentials that are there."""
         meta = present.metadata
         if not has_version(meta.resource_version, match):
@@ -151,27 +147,20 @@ class RegistryCredentials:
         await claim_version(self._client, present, match, WHAT)
         await self._core.write(present, present.spec.secret_ref.name, values, FORM)
         patch = {"metadata": {"uid": meta.uid, "annotations": {VALUE_ANNOTATION: self._now()}}}
-        return await patch_agreed(self._client, present, patch, None, WHAT)
+        return RegistryCredential.read(await patch_agreed(self._client, present, patch, None, WHAT))
 
-    async def _made(
-        self, principal: Principal, registry: RegistryName, secret: str
-    ) -> dict[str, Any]:
-        """Make the object of a registry, or answer the one that was made at the same moment."""
-        credential = RegistryCredential(
+    def _new(self, namespace: str, registry: RegistryName, secret: str) -> RegistryCredential:
+        """Answer the object of a registry as it is made."""
+        return RegistryCredential(
             metadata=ObjectMeta(
                 name=registry.value,
-                namespace=principal.namespace,
+                namespace=namespace,
                 annotations={VALUE_ANNOTATION: self._now()},
             ),
             spec=RegistryCredentialSpec(
                 registry=registry, secret_ref=SecretRef(name=secret, key=CONFIG_KEY)
             ),
         )
-        kind = of(RegistryCredential)
-        try:
-            return await self._client.create(kind, credential.manifest())
-        except AlreadyExists:
-            return await self._client.get(kind, registry.value, principal.namespace)
 
     async def _live(
         self, principal: Principal, registry: RegistryName
@@ -186,7 +175,7 @@ class RegistryCredentials:
         return RegistryCredential.read(found)
 
     def _now(self) -> str:
-        return self._clock().isoformat(timespec="seconds").replace("+00:00", "Z")
+        return utc_text(self._clock(), "seconds")
 
     async def delete(self, principal: Principal, name: str, match: str | None) -> None:
         """Delete the credentials of a registry; what runs goes on.

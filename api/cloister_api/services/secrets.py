@@ -5,11 +5,11 @@ from typing import Any
 
 from cloister_api.errors import ApiError, bad_request, conflict, in_use, not_found
 from cloister_api.principal import Principal
-from cloister_api.resource_records import VALUE_ANNOTATION, identifier, secret_record
+from cloister_api.resource_records import VALUE_ANNOTATION, secret_record
 from cloister_api.schemas.resources import SecretCreate
 from cloister_api.services.core_secrets import CoreSecrets, Form
 from cloister_api.services.reading import Reading
-from cloister_api.services.repetition import REQUEST_ANNOTATION, Repetitions, request_digest
+from cloister_api.services.repetition import CreateRequest, Repetitions
 from cloister_api.services.versions import (
     Recorded,
     agreed,
@@ -18,14 +18,8 @@ from cloister_api.services.versions import (
     patch_agreed,
 )
 from cloister_api.views import Views
-from cloister_clients.clock import Clock
-from cloister_clients.kube import (
-    AlreadyExists,
-    KubeClient,
-    KubeError,
-    NotFound,
-    Unavailable,
-)
+from cloister_clients.clock import Clock, utc_text
+from cloister_clients.kube import KubeClient, NotFound
 from cloister_clients.kube.kinds import of
 from cloister_crds.config import secret_is_file
 from cloister_crds.kinds import Secret
@@ -109,13 +103,12 @@ class Secrets:
         for other in others:
             if other.spec.name == body.name and other.metadata.name != name:
                 raise taken(body.name)
-        digest = request_digest(principal, body.model_dump(exclude={"value"}), retry_key)
+        content = body.model_dump(exclude={"value"})
+        request = CreateRequest.of(principal, content, retry_key, "secret.create")
         core = secret_value_name(name, token_hex(8))
         secret = Secret(
             metadata=ObjectMeta(
-                name=name,
-                namespace=principal.namespace,
-                annotations={REQUEST_ANNOTATION: digest},
+                name=name, namespace=principal.namespace, annotations=request.annotations
             ),
             spec=SecretSpec(
                 name=body.name, repo=body.repo, secret_ref=SecretRef(name=core, key=VALUE_KEY)
@@ -123,12 +116,16 @@ class Secrets:
         )
         values = {VALUE_KEY: body.value.encode()}
         if not await self._stands(name, principal.namespace):
-            made = await self._made(secret, values)
+            made = await self._core.show(secret, values, FORM)
             if made is not None:
                 return await self._seen(principal, made)
-        return await self._seen(
-            principal, await self._earlier(principal, body.name, digest, retry_key, values)
-        )
+        # A try that was interrupted may have left its value untied; one with another is no repeat.
+        earlier = await self._repetitions.earlier(Secret, name, principal.namespace, request)
+        if earlier is None or not await self._core.adopt_equal(
+            earlier, earlier.spec.secret_ref.name, values
+        ):
+            raise taken(body.name)
+        return await self._seen(principal, earlier)
 
     async def _stands(self, name: str, namespace: str) -> bool:
         """Tell whether a secret is there: the copy may still show one that was just deleted."""
@@ -139,58 +136,6 @@ class Secrets:
         except NotFound:
             return False
         return True
-
-    async def _made(self, secret: Secret, values: dict[str, bytes]) -> dict[str, Any] | None:
-        """Make the value, then the object that names it; None = the name is taken."""
-        namespace, core = secret.metadata.namespace or "", secret.spec.secret_ref.name
-        uid = await self._core.lay(namespace, core, values, FORM)
-        if uid is None:
-            raise taken(secret.spec.name)
-        try:
-            item = await self._client.create(of(Secret), secret.manifest())
-        except AlreadyExists:
-            await self._core.clear(namespace, core)
-            return None
-        except Unavailable:
-            # It may exist; the operator deletes the value when it does not.
-            raise
-        except KubeError:
-            await self._core.clear(namespace, core)
-            raise
-        await self._core.adopt(Secret.read(item), core, uid)
-        return item
-
-    async def _earlier(
-        self,
-        principal: Principal,
-        name: str,
-        digest: str,
-        retry_key: str | None,
-        values: dict[str, bytes],
-    ) -> dict[str, Any]:
-        """Answer what an earlier try of the same create made.
-
-        Raises
-        ------
-        ApiError
-            409 when it is another one's, or has another value.
-        """
-        try:
-            item = await self._client.get(of(Secret), secret_object_name(name), principal.namespace)
-        except NotFound as error:
-            raise taken(name) from error
-        present = Secret.read(item)
-        own = not going(present) and await self._repetitions.made(
-            present.metadata,
-            digest,
-            retry_key,
-            action="secret.create",
-            target=identifier(present.metadata),
-        )
-        core = present.spec.secret_ref.name
-        if not own or not await self._core.adopt_equal(present, core, values):
-            raise taken(name)
-        return item
 
     async def update(
         self, principal: Principal, name: str, value: str, match: str | None
@@ -221,10 +166,10 @@ class Secrets:
         await claim_version(self._client, secret, match, "secret")
         reference = secret.spec.secret_ref
         await self._core.write(secret, reference.name, {reference.key: value.encode()}, FORM)
-        now = self._clock().isoformat(timespec="seconds").replace("+00:00", "Z")
+        now = utc_text(self._clock(), "seconds")
         patch = {"metadata": {"uid": secret.metadata.uid, "annotations": {VALUE_ANNOTATION: now}}}
         item = await patch_agreed(self._client, secret, patch, None, "secret")
-        return await self._seen(principal, item)
+        return await self._seen(principal, Secret.read(item))
 
     async def delete(self, principal: Principal, name: str, match: str | None) -> None:
         """Delete a secret that no container uses, and its value where the facade made it.
@@ -285,11 +230,11 @@ class Secrets:
     def _recorded(self, principal: Principal, secret: Secret) -> Recorded:
         return Recorded(self._record(principal, secret), secret.metadata.resource_version)
 
-    async def _seen(self, principal: Principal, item: dict[str, Any]) -> Recorded:
+    async def _seen(self, principal: Principal, written: Secret) -> Recorded:
         """Wait until the copy shows a write, and answer what the server made of it."""
-        version = item["metadata"]["resourceVersion"]
+        version = written.metadata.resource_version
         await self._views.secrets.reached(version, within=self._write_wait)
-        return self._recorded(principal, Secret.read(item))
+        return self._recorded(principal, written)
 
 
 def going(secret: Secret) -> bool:

@@ -1,19 +1,18 @@
 """SSH keys of an organization, for its debug containers."""
 
-from contextlib import suppress
 from typing import Any
 
 from pydantic import ValidationError
 
-from cloister_api.errors import bad_request, conflict, in_use, not_found
+from cloister_api.errors import bad_request, broken_rule, conflict, in_use, not_found
 from cloister_api.principal import Principal
-from cloister_api.resource_records import identifier, key_record
+from cloister_api.resource_records import key_record
 from cloister_api.schemas.resources import KeyCreate
 from cloister_api.services.reading import Reading
-from cloister_api.services.repetition import REQUEST_ANNOTATION, Repetitions, request_digest
+from cloister_api.services.repetition import CreateRequest, Repetitions
 from cloister_api.services.versions import Recorded, agreed, delete_agreed
 from cloister_api.views import HeldContainer, Views
-from cloister_clients.kube import AlreadyExists, Invalid, KubeClient, NotFound
+from cloister_clients.kube import AlreadyExists, Invalid, KubeClient
 from cloister_clients.kube.kinds import of
 from cloister_crds.kinds import SSHKey
 from cloister_crds.kinds.meta import ObjectMeta
@@ -75,51 +74,26 @@ class SSHKeys:
         try:
             spec = SSHKeySpec(public_key=body.public_key.strip())
         except ValidationError as error:
-            problem = str(error.errors(include_url=False, include_input=False)[0]["msg"])
-            raise bad_request("public_key", f"public_key: {problem}") from error
-        digest = request_digest(principal, body.model_dump(), retry_key)
-        meta = ObjectMeta(
-            name=body.name,
-            namespace=principal.namespace,
-            annotations={REQUEST_ANNOTATION: digest},
-        )
-        key = SSHKey(metadata=meta, spec=spec)
+            raise broken_rule("public_key", error) from error
+        request = CreateRequest.of(principal, body.model_dump(), retry_key, "ssh-key.create")
+        namespace = principal.namespace
+        meta = ObjectMeta(name=body.name, namespace=namespace, annotations=request.annotations)
+        manifest = SSHKey(metadata=meta, spec=spec).manifest()
         try:
-            item = await self._client.create(of(SSHKey), key.manifest())
+            made = SSHKey.read(await self._client.create(of(SSHKey), manifest))
         except AlreadyExists as error:
-            item = await self._earlier(principal, body.name, digest, retry_key, error)
+            earlier = await self._repetitions.earlier(SSHKey, body.name, namespace, request)
+            if earlier is None:
+                raise conflict(
+                    f"name: an SSH key named {body.name} exists already; choose another name"
+                ) from error
+            made = earlier
         except Invalid as error:
             raise bad_request("public_key", error.message) from error
-        version = item["metadata"]["resourceVersion"]
+        version = made.metadata.resource_version
         await self._views.ssh_keys.reached(version, within=self._write_wait)
-        users = users_of(body.name, self._views.containers_of(principal.namespace))
-        return Recorded(key_record(SSHKey.read(item), users), version)
-
-    async def _earlier(
-        self,
-        principal: Principal,
-        name: str,
-        digest: str,
-        retry_key: str | None,
-        error: AlreadyExists,
-    ) -> dict[str, Any]:
-        """Answer what an earlier try of the same create made.
-
-        Raises
-        ------
-        ApiError
-            409 when it is another one's.
-        """
-        with suppress(NotFound):
-            item = await self._client.get(of(SSHKey), name, principal.namespace)
-            meta = SSHKey.read(item).metadata
-            if meta.deletion_timestamp is None and await self._repetitions.made(
-                meta, digest, retry_key, action="ssh-key.create", target=identifier(meta)
-            ):
-                return item
-        raise conflict(
-            f"name: an SSH key named {name} exists already; choose another name"
-        ) from error
+        users = users_of(body.name, self._views.containers_of(namespace))
+        return Recorded(key_record(made, users), version)
 
     async def delete(self, principal: Principal, name: str, match: str | None) -> None:
         """Delete a key that no container names.

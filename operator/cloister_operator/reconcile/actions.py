@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import assert_never
 
+from cloister_clients.clock import utc_text
 from cloister_clients.kube import AlreadyExists, Conflict, NotFound
 from cloister_clients.kube.kinds import CONFIG_MAP, SECRET, SERVICE
 from cloister_crds.kinds import Deployment, Enclave, HostnameClaim
@@ -438,7 +439,7 @@ async def _ensure_deployment(
 
 async def _record_promoted(context: ProcessContext, key: Key, enclave: str, at: datetime) -> None:
     """Write when an Enclave began to serve; one that is gone needs none."""
-    patch = {"status": {"promotedAt": at.isoformat().replace("+00:00", "Z")}}
+    patch = {"status": {"promotedAt": utc_text(at)}}
     try:
         await context.writer.patch_status(key, ENCLAVE, key.namespace, enclave, patch)
     except NotFound:

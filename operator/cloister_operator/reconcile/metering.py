@@ -4,6 +4,7 @@ import logging
 from datetime import datetime, timedelta
 from typing import Any
 
+from cloister_clients.clock import utc_text
 from cloister_clients.kube import Forbidden, KubeError, NotFound
 from cloister_clients.kube.kinds import EVENT, LEASE
 from cloister_crds.kinds import Enclave
@@ -48,7 +49,7 @@ async def record_demoted(
     lost = enclave.status.reason == "NodeLost" and enclave.status.node
     heartbeat = await _last_heartbeat(context, enclave.status.node) if lost else None
     at = served_until(enclave, noticed, heartbeat).replace(microsecond=0)
-    patch = {"status": {"demotedAt": at.isoformat().replace("+00:00", "Z")}}
+    patch = {"status": {"demotedAt": utc_text(at)}}
     namespace, name = enclave.metadata.namespace or "", enclave.metadata.name
     try:
         await context.writer.patch_status(key, ENCLAVE, namespace, name, patch)
@@ -123,7 +124,7 @@ async def _tell(context: ProcessContext, key: Key, enclave: Enclave, decided: Re
     message = (
         "The Enclave is over and waits for the API to meter its run time: see that the API runs "
         "with `metering: true` and reaches its ledger. At "
-        f"{decided.gives_up_at.isoformat().replace('+00:00', 'Z')} it goes without."
+        f"{utc_text(decided.gives_up_at)} it goes without."
     )
     finding = Finding(CONDITION, status=False, reason="AwaitingMetering", message=message)
     generation, now = enclave.metadata.generation, context.now()
@@ -139,7 +140,7 @@ async def _warn(context: ProcessContext, enclave: Enclave, message: str) -> None
     meta, now = enclave.metadata, context.clock()
     body: dict[str, Any] = {
         "metadata": {"generateName": "cloister-", "namespace": meta.namespace},
-        "eventTime": now.isoformat(timespec="microseconds").replace("+00:00", "Z"),
+        "eventTime": utc_text(now, "microseconds"),
         "type": "Warning",
         "reason": "RunTimeLost",
         "action": "Metering",
