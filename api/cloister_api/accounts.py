@@ -19,6 +19,7 @@ from cloister_api.keycheck.book import KeyBook
 from cloister_api.keycheck.hosts import Hosts
 from cloister_api.keycheck.rates import Rate
 from cloister_api.ledger.apikeys import ApiKeys
+from cloister_api.ledger.audit import AuditTrail
 from cloister_api.ledger.database import open_writer, place_of
 from cloister_api.ledger.material import FollowedMaterial, MaterialError
 from cloister_api.ledger.replicas import Replicas
@@ -117,7 +118,7 @@ async def accounts(
     await book.beat()
     try:
         yield Accounts(
-            keys=Keys(ApiKeys(engine, material), material, clock),
+            keys=Keys(ApiKeys(engine, material), material, AuditTrail(engine), clock),
             book=book,
             material=material,
             catalog=catalog,

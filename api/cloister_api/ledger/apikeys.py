@@ -23,6 +23,10 @@ from cloister_api.ledger.tables import API_KEYS, KEY_TOTALS
 __all__ = ["ApiKey", "ApiKeys", "NameTakenError", "seal_context"]
 
 
+INTERNAL = frozenset({"sealed", "change", "request"})
+"""Columns that are no part of a record."""
+
+
 class NameTakenError(Exception):
     """Another living key of the organization has the name."""
 
@@ -67,7 +71,7 @@ class ApiKey:
     """Requests counted."""
 
     @classmethod
-    def of(cls, row: RowMapping) -> Self:
+    def of(cls, row: RowMapping | Mapping[str, Any]) -> Self:
         """Make the record of a row of `records`."""
         values: dict[str, Any] = dict(row)
         values["metadata"] = json.loads(values["metadata"])
@@ -76,7 +80,7 @@ class ApiKey:
 
 def records() -> Select[Any]:
     """Answer the query of all keys with what they have used."""
-    columns = [column for column in API_KEYS.columns if column.name not in {"sealed", "change"}]
+    columns = [column for column in API_KEYS.columns if column.name not in INTERNAL]
     sums = [
         func.coalesce(KEY_TOTALS.c[name], 0).label(name)
         for name in ("input_tokens", "output_tokens", "requests")
@@ -103,6 +107,7 @@ class ApiKeys:
         expires_at: datetime | None = None,
         max_tokens: int | None = None,
         metadata: str = "{}",
+        request: str | None = None,
     ) -> tuple[ApiKey, str]:
         """Make a key.
 
@@ -124,6 +129,8 @@ class ApiKeys:
             Cap; None = none.
         metadata
             JSON text of an object.
+        request
+            Digest of the request, by which a repetition finds the key; None = of none.
 
         Returns
         -------
@@ -150,6 +157,7 @@ class ApiKeys:
             "max_tokens": max_tokens,
             "metadata": metadata,
             "disabled": False,
+            "request": request,
         }
         try:
             async with self._engine.begin() as connection:
@@ -159,6 +167,33 @@ class ApiKeys:
                 return ApiKey.of(made.mappings().one()), value
         except IntegrityError as error:
             raise NameTakenError(name) from error
+
+    async def made_by(self, request: str, organization_id: str) -> tuple[ApiKey, str] | None:
+        """Answer the youngest living key that a request made, and its value; None = there is none.
+
+        Raises
+        ------
+        MaterialError
+            When its value was sealed with other key material.
+        """
+        query = (
+            records()
+            .add_columns(API_KEYS.c.sealed)
+            .where(
+                API_KEYS.c.request == request,
+                API_KEYS.c.organization_id == organization_id,
+                API_KEYS.c.deleted_at.is_(None),
+            )
+            .order_by(API_KEYS.c.id.desc())
+            .limit(1)
+        )
+        async with self._engine.connect() as connection:
+            row = (await connection.execute(query)).mappings().one_or_none()
+        if row is None:
+            return None
+        key = ApiKey.of({name: value for name, value in row.items() if name != "sealed"})
+        context = seal_context(key.organization, key.index)
+        return key, self._material.unseal(row["sealed"], context=context)
 
     async def of_organization(self, organization_id: str) -> list[ApiKey]:
         """Answer the living keys of an organization, oldest first."""
@@ -260,7 +295,7 @@ class ApiKeys:
         bool
             False when there is no such living key.
         """
-        return await self.change(key_id, deleted_at=now, sealed="", metadata="{}")
+        return await self.change(key_id, deleted_at=now, sealed="", metadata="{}", request=None)
 
     async def used(self, times: Mapping[int, datetime]) -> None:
         """Note when keys were last used.

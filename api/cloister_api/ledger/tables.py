@@ -187,7 +187,9 @@ API_KEYS = Table(
     Column("deleted_at", UtcTime, nullable=True),
     Column("last_used_at", UtcTime, nullable=True),
     Column("change", BigInteger, nullable=False),
+    Column("request", String(64), nullable=True),
     Index(None, "change"),
+    Index(None, "request"),
     Index(
         "uq_api_keys_live_name",
         "organization_id",
@@ -197,7 +199,8 @@ API_KEYS = Table(
         postgresql_where=text("deleted_at IS NULL"),
     ),
 )
-"""Regular keys. A deleted one keeps its row without its value, so that its usage keeps a name."""
+"""Regular keys. A deleted one keeps its row without its value, so that its usage keeps a name.
+`request` is the digest of the create that made it, by which a repetition finds its own work."""
 
 KEY_TOTALS = Table(
     "key_totals",

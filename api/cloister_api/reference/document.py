@@ -27,6 +27,7 @@ ADMIN_KEY = "adminKey"
 VERSIONED = frozenset(
     {
         "/api/deployments/{deployment_id}",
+        "/api/deployments/{deployment_id}/update",
         "/api/domains/{domain}",
         "/api/domains/{domain}/verify",
         "/api/registry-credentials/{registry}",
@@ -35,7 +36,9 @@ VERSIONED = frozenset(
     }
 )
 """Paths of records beside containers whose changes read If-Match."""
-REPEATABLE = frozenset({"/api/containers", "/api/domains", "/api/secrets", "/api/ssh-keys"})
+REPEATABLE = frozenset(
+    {"/api/containers", "/api/domains", "/api/keys", "/api/secrets", "/api/ssh-keys"}
+)
 """Paths of creates that read Idempotency-Key."""
 RECORDS: tuple[dict[str, str], ...] = tuple(
     {"$ref": f"#/components/schemas/{name}"}

@@ -45,13 +45,13 @@ async def change_deployment(
     return recorded_answer(changed)
 
 
-@router.post("/{deployment_id}/update", responses=says(DeploymentResults, 402, 404))
+@router.post("/{deployment_id}/update", responses=says(DeploymentResults, 402, 404, 412))
 async def update_deployment(
     request: Request, deployment_id: DeploymentId, body: DeploymentUpdate
 ) -> Response:
     """Bring a tag to the containers of a deployment."""
     async with Act(request, "deployment.update", deployment_id):
         results = await context_of(request).related.deployments.update(
-            principal_of(request), deployment_id, body
+            principal_of(request), deployment_id, body, match_of(request)
         )
     return answer({"results": results})

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Path, Request, Response
 
 from cloister_api.routes.described import says
 from cloister_api.routes.pages import Cursor, Limit, piece
-from cloister_api.routes.request import Act, answer, context_of, principal_of
+from cloister_api.routes.request import Act, answer, context_of, principal_of, retry_key_of
 from cloister_api.schemas.account_answers import ApiKey, Message
 from cloister_api.schemas.keys import CreateKey, UpdateKey
 
@@ -34,8 +34,9 @@ async def list_keys(request: Request, limit: Limit = None, cursor: Cursor = None
 async def create_key(request: Request, body: CreateKey) -> Response:
     """Create a regular key."""
     context, principal = context_of(request), principal_of(request)
+    retry_key = retry_key_of(request)
     async with Act(request, "api_key.create", body.name, success=201) as act:
-        number, record = await context.accounts.keys.create(principal, body)
+        number, record = await context.accounts.keys.create(principal, body, retry_key)
         act.target = str(number)
     await context.accounts.book.refresh()
     return answer(record, 201, UNSTORED)

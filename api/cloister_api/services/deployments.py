@@ -114,9 +114,21 @@ class Deployments:
         return Recorded(self._record(principal, self._with_id(principal, given)), version)
 
     async def update(
-        self, principal: Principal, given: str, body: DeploymentUpdate
+        self, principal: Principal, given: str, body: DeploymentUpdate, match: str | None
     ) -> list[dict[str, Any]]:
         """Bring a tag to containers of a deployment, each for itself.
+
+        Parameters
+        ----------
+        principal
+            Who asks.
+        given
+            Identifier of the deployment.
+        body
+            What is asked for.
+        match
+            Header If-Match; None = any version. The deployment itself is not written, so that the
+            same version may be named again.
 
         Returns
         -------
@@ -127,25 +139,27 @@ class Deployments:
         ------
         ApiError
             404 when there is no such deployment; 400 for wrong identifiers, a tag that does not
-            resolve, or ``promote_release``; 402 without a subscription. Nothing is written then.
+            resolve, or ``promote_release``; 402 without a subscription; 412 when it has another
+            version. Nothing is written then.
         """
         held = self._with_id(principal, given)
+        deployment = await agreed(self._client, held.value, match, "deployment")
         if body.promote_release:
             raise bad_request(
                 "promote_release",
                 "promote_release: sources of repositories are only read here; publish the release "
                 "at the source and leave this out",
             )
-        targets = self._targets(principal, held.value, body.instance_ids)
+        targets = self._targets(principal, deployment, body.instance_ids)
         if not billing_of(principal.organization).container_subscription:
             raise payment_required()
         try:
-            await self._resolution.find(held.value.spec.repo, body.tag, principal.organization)
+            await self._resolution.find(deployment.spec.repo, body.tag, principal.organization)
         except SourceError as error:
             raise refusal_of_source(error) from error
-        staging = held.value.spec.default_staging if body.staging is None else body.staging
+        staging = deployment.spec.default_staging if body.staging is None else body.staging
         changes = Changes(tag=body.tag, staging=staging)
-        tries = (self._tried(principal, held.value, one, changes) for one in targets)
+        tries = (self._tried(principal, deployment, one, changes) for one in targets)
         results = list(await asyncio.gather(*tries))
         refused = [each for each in results if isinstance(each, KubeError)]
         if refused and all(isinstance(each, KubeError) or "error" in each for each in results):

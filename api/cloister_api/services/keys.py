@@ -10,11 +10,13 @@ from typing import Any
 
 from cloister_api.errors import ApiError, bad_request, conflict, not_found
 from cloister_api.ledger.apikeys import ApiKey, ApiKeys, NameTakenError
+from cloister_api.ledger.audit import AuditTrail
 from cloister_api.ledger.keyformat import REGULAR_PREFIX, masked, well_formed
 from cloister_api.ledger.material import Sealing
 from cloister_api.organizations import identifier
 from cloister_api.principal import Principal
 from cloister_api.schemas.keys import CreateKey, UpdateKey, compact
+from cloister_api.services.repetition import CreateRequest, may_repeat
 from cloister_clients.clock import Clock, utc_text
 from cloister_crds.lifecycle.limits import billing_of
 
@@ -24,9 +26,10 @@ __all__ = ["Keys"]
 class Keys:
     """What administrators do with regular keys."""
 
-    def __init__(self, keys: ApiKeys, material: Sealing, clock: Clock) -> None:
+    def __init__(self, keys: ApiKeys, material: Sealing, audit: AuditTrail, clock: Clock) -> None:
         self._keys = keys
         self._material = material
+        self._audit = audit
         self._clock = clock
 
     async def all(self, principal: Principal) -> list[dict[str, Any]]:
@@ -42,8 +45,19 @@ class Keys:
         own = await self._keys.values(organization_id, principal.user)
         return [key_record(key, own.get(key.id)) for key in listed]
 
-    async def create(self, principal: Principal, body: CreateKey) -> tuple[int, dict[str, Any]]:
-        """Make a key.
+    async def create(
+        self, principal: Principal, body: CreateKey, retry_key: str | None
+    ) -> tuple[int, dict[str, Any]]:
+        """Make a key; the same request sent again finds its own work.
+
+        Parameters
+        ----------
+        principal
+            Who asks.
+        body
+            What is asked for.
+        retry_key
+            Idempotency-Key of the client; None = none was sent.
 
         Returns
         -------
@@ -55,6 +69,12 @@ class Keys:
         ApiError
             402 without token billing, 400 when it would be expired, 409 when the name is taken.
         """
+        metadata = compact(body.metadata)
+        content = {**body.model_dump(mode="json", exclude={"metadata"}), "metadata": metadata}
+        request = CreateRequest.of(principal, content, retry_key, "api_key.create")
+        earlier = await self._earlier(principal, request)
+        if earlier is not None:
+            return earlier
         if not billing_of(principal.organization).token_billing:
             raise ApiError(
                 402,
@@ -73,10 +93,25 @@ class Keys:
                 now=now,
                 expires_at=body.expires_at,
                 max_tokens=body.max_tokens or None,
-                metadata=compact(body.metadata),
+                metadata=metadata,
+                request=request.digest,
             )
         except NameTakenError as error:
-            raise taken(body.name) from error
+            # Of two at the same moment, the other one may have been this very request.
+            earlier = await self._earlier(principal, request)
+            if earlier is None:
+                raise taken(body.name) from error
+            return earlier
+        return key.id, key_record(key, value)
+
+    async def _earlier(
+        self, principal: Principal, request: CreateRequest
+    ) -> tuple[int, dict[str, Any]] | None:
+        """Answer the key that an earlier try of the same create made; None = there is none."""
+        found = await self._keys.made_by(request.digest, identifier(principal.organization))
+        if found is None or not await may_repeat(self._audit, request, str(found[0].id)):
+            return None
+        key, value = found
         return key.id, key_record(key, value)
 
     async def find(self, principal: Principal, value: str) -> ApiKey:

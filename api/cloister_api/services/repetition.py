@@ -1,7 +1,8 @@
 """Creates that are sent again: whether an object is what an earlier try of the same request made.
 
-The digest of the request stands in an annotation of the object. A client that got no answer, or one
-that says so with an Idempotency-Key, is answered what it made; anybody else that the name is taken.
+The digest of the request stands in an annotation of the object, or in the row of an API key. A
+client that got no answer, or one that says so with an Idempotency-Key, is answered what it made;
+anybody else that the name is taken.
 """
 
 import hashlib
@@ -18,7 +19,7 @@ from cloister_clients.kube import KubeClient, NotFound
 from cloister_clients.kube.kinds import of
 from cloister_crds.kinds.meta import GROUP, ObjectMeta, Resource
 
-__all__ = ["CREATED", "CreateRequest", "Repetitions"]
+__all__ = ["CREATED", "CreateRequest", "Repetitions", "may_repeat"]
 
 T = TypeVar("T", bound=Resource)
 
@@ -85,23 +86,7 @@ class Repetitions:
         """
         if meta.annotations.get(REQUEST_ANNOTATION) != request.digest:
             return False
-        return await self.unanswered(request, identifier(meta))
-
-    async def unanswered(self, request: CreateRequest, target: str) -> bool:
-        """Tell whether who asks may be answered what an earlier try of the same request made.
-
-        Parameters
-        ----------
-        request
-            The request. With an Idempotency-Key it may always; without one while no try of it was
-            answered.
-        target
-            Identifier of what was made.
-        """
-        if request.retry_key is not None:
-            return True
-        answered = await self._audit.contains(action=request.action, target=target, result=CREATED)
-        return not answered
+        return await may_repeat(self._audit, request, identifier(meta))
 
     async def earlier(
         self, kind: type[T], name: str, namespace: str, request: CreateRequest
@@ -121,3 +106,20 @@ class Repetitions:
         if meta.deletion_timestamp is not None or not await self.made(meta, request):
             return None
         return present
+
+
+async def may_repeat(audit: AuditTrail, request: CreateRequest, target: str) -> bool:
+    """Tell whether a request may be answered what an earlier try of the same one made.
+
+    Parameters
+    ----------
+    audit
+        Knows which tries were answered.
+    request
+        The request. With an Idempotency-Key it may always, without one while none was answered.
+    target
+        Identifier of what was made.
+    """
+    if request.retry_key is not None:
+        return True
+    return not await audit.contains(action=request.action, target=target, result=CREATED)

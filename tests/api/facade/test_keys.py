@@ -1,5 +1,6 @@
 """Regular API keys at a real facade: records, masks, rules, and what is written about them."""
 
+import asyncio
 import json
 import math
 from datetime import UTC, datetime, timedelta
@@ -73,6 +74,67 @@ async def test_a_created_key_has_every_field_of_the_record(facade: Facade, payin
         listed = await client.get("/api/keys")
     assert listed.json() == [record, plain]
     assert listed.headers["cache-control"] == "no-store"
+
+
+async def test_a_create_with_a_key_of_the_client_can_be_sent_again(
+    facade: Facade, paying: World
+) -> None:
+    body = {"name": "minted", "metadata": {"n": 2**70}, "expires_at": "2099-01-31T00:00:00Z"}
+    once = {"Idempotency-Key": "one"}
+    async with facade.client(paying.key) as client:
+        await made(client, name="other")
+        several = await asyncio.gather(
+            *(client.post("/api/keys", json=body, headers=once) for _ in range(4))
+        )
+        assert {each.status_code for each in several} == {201}
+        assert len({each.content for each in several}) == 1
+        record = several[0].json()
+        listed = (await client.get("/api/keys")).json()
+        assert [each["name"] for each in listed] == ["other", "minted"]
+        for headers, sent in (
+            ({}, body),
+            ({"Idempotency-Key": "two"}, body),
+            (once, {**body, "max_tokens": 5}),
+            (once, {**body, "metadata": {}}),
+        ):
+            refused = await client.post("/api/keys", json=sent, headers=headers)
+            assert refused.status_code == 409, refused.text
+        for wrong in ("", "x" * 256):
+            refused = await client.post("/api/keys", json=body, headers={"Idempotency-Key": wrong})
+            assert refused.status_code == 400, refused.text
+
+        renamed = {"key": record["key"], "name": "renamed"}
+        assert (await client.post("/api/keys/update", json=renamed)).status_code == 200
+        again = await client.post("/api/keys", json=body, headers=once)
+        assert (again.status_code, again.json()) == (201, {**record, "name": "renamed"})
+        async with facade.client(await paying.new_key(user=OTHER)) as other:
+
+            async def theirs() -> dict[str, Any]:
+                answer = await other.post("/api/keys", json=body, headers=once)
+                return answer.json() if answer.status_code == 201 else {}
+
+            # The text is that of one admin key: another one's makes a key of its own.
+            assert (await until(theirs))["key"] != record["key"]
+            (own,) = [each for each in (await other.get("/api/keys")).json() if each["is_owner"]]
+            assert (await client.delete(f"/api/keys/{own['key']}")).status_code == 200
+
+        assert (await client.delete(f"/api/keys/{record['key']}")).status_code == 200
+        anew = await client.post("/api/keys", json=body, headers=once)
+        assert anew.status_code == 201, anew.text
+        assert anew.json()["key"] != record["key"]
+
+
+async def test_a_create_whose_answer_was_lost_finds_its_key(facade: Facade, paying: World) -> None:
+    async with facade.client(paying.key) as client:
+        record = await made(client, name="lost", metadata={"a": 1})
+        body = {"name": "lost", "metadata": {"a": 1}}
+        assert (await client.post("/api/keys", json=body)).status_code == 409
+        # As after a kill between the row of the key and the row that says it was answered.
+        (row,) = [each for each in await paying.audit() if each.result == "201"]
+        await paying.forget_answer(row.target)
+        found = await client.post("/api/keys", json=body)
+        assert (found.status_code, found.json()) == (201, record)
+        assert (await client.post("/api/keys", json=body)).status_code == 409
 
 
 async def test_the_keys_of_others_are_masked(facade: Facade, paying: World) -> None:

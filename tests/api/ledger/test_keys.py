@@ -90,6 +90,22 @@ async def test_a_deleted_key_loses_its_value_and_frees_its_name(
         assert (await connection.execute(query)).scalar_one() == ""
 
 
+async def test_a_request_finds_the_key_that_it_made(
+    engine: AsyncEngine, material: Material
+) -> None:
+    keys = ApiKeys(engine, material)
+    await make(keys, "of-no-request")
+    first, _ = await make(keys, "first", request="d" * 64)
+    assert await keys.change(first.id, name="renamed")
+    made, value = await make(keys, "second", request="d" * 64)
+    assert await keys.made_by("d" * 64, "id-1") == (made, value)
+    assert await keys.made_by("d" * 64, "id-2") is None
+    assert await keys.made_by("e" * 64, "id-1") is None
+    for key in (made, first):
+        assert await keys.delete(key.id, now=NOW)
+    assert await keys.made_by("d" * 64, "id-1") is None
+
+
 async def test_every_replica_sees_changes_in_order(
     engine: AsyncEngine, second: AsyncEngine, material: Material
 ) -> None:

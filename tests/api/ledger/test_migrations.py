@@ -122,6 +122,10 @@ async def test_sums_of_the_form_before_long_ones_are_brought_up(empty: Place) ->
     migrate(empty)
     reading = open_to_read(empty)
     assert check(reading, NOW) == []
+    with reading.connect() as connection:
+        columns = "name, created_by, request"
+        kept = connection.execute(text(f"SELECT {columns} FROM api_keys")).all()
+    assert [tuple(row) for row in kept] == [("ci", "ada", None)]
     reading.dispose()
     with pytest.raises(DBAPIError), engine.begin() as old:
         old.execute(text("SELECT 1 FROM usage_rollups"))  # a facade of before writes nothing more
