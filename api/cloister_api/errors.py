@@ -180,7 +180,11 @@ def from_kube(error: KubeError) -> ApiError:
 
 def from_validation(error: RequestValidationError) -> ApiError:
     """Translate what the framework found wrong with a request into 400 with details."""
-    details = [detail_of(problem) for problem in error.errors()]
+    return refused_fields([detail_of(problem) for problem in error.errors()])
+
+
+def refused_fields(details: list[Detail]) -> ApiError:
+    """400 that names everything which is wrong with the fields of a request."""
     first = details[0]
     more = f" (and {len(details) - 1} more, see details)" if len(details) > 1 else ""
     message = f"{first.field}: {first.message}{more}" if first.field else first.message

@@ -296,7 +296,8 @@ def complete(path: str, method: str, operation: dict[str, Any]) -> None:
         operation["requestBody"].setdefault("description", "What is asked for.")
     if needs_key(path):
         operation["security"] = [{ADMIN_KEY: []}]
-        errors |= {401, 403, 429, 503}
+        # 400: parameters of the query that nobody reads are refused everywhere.
+        errors |= {400, 401, 403, 429, 503}
     elif path in OPEN_SECURITY:
         operation["security"] = [{OPEN_SECURITY[path]: []}]
         errors |= {429, 503}

@@ -6,13 +6,14 @@ from cloister_api.errors import bad_request
 from cloister_api.organizations import identifier
 from cloister_api.routes.described import OptionalTime, says
 from cloister_api.routes.request import answer, context_of, principal_of, window_of
+from cloister_api.routes.strict import StrictRoute
 from cloister_api.schemas.account_answers import KeyUsage, TimeSeries, Transactions, Usage
 from cloister_api.schemas.envelope import Body
 from cloister_api.usage.windows import WINDOWS, Window
 
 __all__ = ["router"]
 
-router = APIRouter(prefix="/api/billing", tags=["billing"])
+router = APIRouter(prefix="/api/billing", tags=["billing"], route_class=StrictRoute)
 
 
 class OneKey(Body):

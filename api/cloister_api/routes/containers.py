@@ -23,6 +23,7 @@ from cloister_api.routes.request import (
     token_of,
     window_of,
 )
+from cloister_api.routes.strict import StrictRoute
 from cloister_api.schemas.answers import (
     Container,
     ContainerMetrics,
@@ -45,7 +46,7 @@ from cloister_api.views import HeldContainer
 
 __all__ = ["LIST", "router"]
 
-router = APIRouter(prefix="/api/containers", tags=["containers"])
+router = APIRouter(prefix="/api/containers", tags=["containers"], route_class=StrictRoute)
 
 NO_CHANGES = Changes()
 """An absent body changes nothing."""

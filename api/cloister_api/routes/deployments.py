@@ -12,12 +12,13 @@ from cloister_api.routes.request import (
     principal_of,
     recorded_answer,
 )
+from cloister_api.routes.strict import StrictRoute
 from cloister_api.schemas.answers import Deployment, DeploymentResults
 from cloister_api.schemas.resources import DeploymentChange, DeploymentUpdate
 
 __all__ = ["router"]
 
-router = APIRouter(prefix="/api/deployments", tags=["deployments"])
+router = APIRouter(prefix="/api/deployments", tags=["deployments"], route_class=StrictRoute)
 
 
 @router.get("", responses=says(list[Deployment], 400))

@@ -14,12 +14,13 @@ from cloister_api.routes.request import (
     recorded_answer,
     retry_key_of,
 )
+from cloister_api.routes.strict import StrictRoute
 from cloister_api.schemas.answers import Domain
 from cloister_api.schemas.resources import DomainCreate
 
 __all__ = ["router"]
 
-router = APIRouter(prefix="/api/domains", tags=["domains"])
+router = APIRouter(prefix="/api/domains", tags=["domains"], route_class=StrictRoute)
 
 
 @router.get("", responses=says(list[Domain], 400))

@@ -7,12 +7,13 @@ from fastapi import APIRouter, Path, Request, Response
 from cloister_api.routes.described import says
 from cloister_api.routes.pages import Cursor, Limit, piece
 from cloister_api.routes.request import Act, answer, context_of, principal_of, retry_key_of
+from cloister_api.routes.strict import StrictRoute
 from cloister_api.schemas.account_answers import ApiKey, Message
 from cloister_api.schemas.keys import CreateKey, UpdateKey
 
 __all__ = ["router"]
 
-router = APIRouter(prefix="/api/keys", tags=["keys"])
+router = APIRouter(prefix="/api/keys", tags=["keys"], route_class=StrictRoute)
 
 UNSTORED = {"cache-control": "no-store"}
 """Header of answers that hold values of keys."""

@@ -13,12 +13,15 @@ from cloister_api.routes.request import (
     principal_of,
     recorded_answer,
 )
+from cloister_api.routes.strict import StrictRoute
 from cloister_api.schemas.answers import RegistryCredentials, RegistryStatus
 from cloister_api.schemas.resources import RegistryLogin
 
 __all__ = ["router"]
 
-router = APIRouter(prefix="/api/registry-credentials", tags=["registry credentials"])
+router = APIRouter(
+    prefix="/api/registry-credentials", tags=["registry credentials"], route_class=StrictRoute
+)
 
 RegistryName = Annotated[
     str,

@@ -15,12 +15,13 @@ from cloister_api.routes.request import (
     recorded_answer,
     retry_key_of,
 )
+from cloister_api.routes.strict import StrictRoute
 from cloister_api.schemas.answers import Secret
 from cloister_api.schemas.resources import SecretCreate, SecretValue
 
 __all__ = ["router"]
 
-router = APIRouter(prefix="/api/secrets", tags=["secrets"])
+router = APIRouter(prefix="/api/secrets", tags=["secrets"], route_class=StrictRoute)
 
 
 def order_of(record: dict[str, Any]) -> tuple[str, ...]:

@@ -13,12 +13,13 @@ from cloister_api.routes.request import (
     recorded_answer,
     retry_key_of,
 )
+from cloister_api.routes.strict import StrictRoute
 from cloister_api.schemas.answers import SshKey
 from cloister_api.schemas.resources import KeyCreate
 
 __all__ = ["router"]
 
-router = APIRouter(prefix="/api/ssh-keys", tags=["SSH keys"])
+router = APIRouter(prefix="/api/ssh-keys", tags=["SSH keys"], route_class=StrictRoute)
 
 
 @router.get("", responses=says(list[SshKey], 400))

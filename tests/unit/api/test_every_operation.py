@@ -14,6 +14,7 @@ from fastapi import FastAPI
 
 from cloister_api.middleware import MAX_BODY
 from cloister_api.reference.document import operations
+from cloister_api.routes.strict import names_twice
 from tests.support.described import described
 from tests.support.routes import REACHED, bare_app, bare_client, told
 
@@ -229,3 +230,67 @@ async def test_browsers_of_other_sites_are_told_nothing(
     }
     told(await client.options(filled(path), headers=asking), 405)
     told(await client.get(filled(path) + "/no/such", headers=asking), 404)
+
+
+@pytest.mark.parametrize(("method", "path"), ADMIN)
+async def test_parameters_of_the_query_are_read_or_refused(
+    client: httpx.AsyncClient, method: str, path: str
+) -> None:
+    form = form_of(method, path)
+    more: dict[str, Any] = {"json": example(form)} if form else {}
+    known = {
+        each["name"]
+        for each in described()["paths"][path][method.lower()].get("parameters", ())
+        if each.get("in") == "query"
+    }
+    wrong = [("colour", "red"), ("Größe", "1")]
+    refused = told(await client.request(method, filled(path), params=wrong, **more), 400)
+    assert {(each["field"], each["code"]) for each in refused["details"]} == {
+        ("colour", "UnknownParameter"),
+        ("Größe", "UnknownParameter"),
+    }
+    assert all(name in refused["details"][0]["message"] for name in known)
+    for name in known:
+        twice = [(name, "5m"), (name, "24h")]
+        refused = told(await client.request(method, filled(path), params=twice, **more), 400)
+        assert [(each["field"], each["code"]) for each in refused["details"]] == [
+            (name, "Duplicate")
+        ]
+
+
+@pytest.mark.parametrize(("method", "path", "form"), WITH_BODY)
+async def test_a_field_that_stands_twice_is_named(
+    client: httpx.AsyncClient, method: str, path: str, form: str
+) -> None:
+    headers = {"content-type": "application/json"}
+    pairs = [*example(form).items(), ("group_name", {"a": [{"b": 1}]})]
+    whole = [f"{json.dumps(name)}: {json.dumps(value)}" for name, value in pairs]
+    content = f"{{{', '.join(whole)}}}"
+    await came_through(client, method, path, content=content, headers=headers)
+    for (name, _), pair in zip(pairs, whole, strict=True):
+        answer = await client.request(
+            method, filled(path), content=f"{{{', '.join([*whole, pair])}}}", headers=headers
+        )
+        (refused,) = told(answer, 400)["details"]
+        assert (refused["field"], refused["code"]) == (name, "Duplicate")
+    inside = content.replace('{"b": 1}', '{"b": 1, "b": 1}')
+    answer = await client.request(method, filled(path), content=inside, headers=headers)
+    (refused,) = told(answer, 400)["details"]
+    assert (refused["field"], refused["code"]) == ("group_name.a.0.b", "Duplicate")
+
+
+@pytest.mark.parametrize(
+    ("body", "names"),
+    [
+        (b'{"a": 1, "b": {"a": 2}, "c": [{"a": 1}, {"a": 1}]}', []),
+        (b'{"a": 1, "a": 1, "b": {"c": 1, "c": {"d": 1, "d": 2}}}', ["a", "b.c", "b.c.d"]),
+        (b'{"\\u0061": 1, "a": 2}', ["a"]),
+        (b'[{"a": 1, "a": 2}, {"a": 1}]', ["0.a"]),
+        (b'{"a": 1, "a": 2', []),
+        (b"\xff\xfe", []),
+        (b"[" * 100_000, []),
+        (b"5", []),
+    ],
+)
+def test_names_that_stand_twice_have_paths(body: bytes, names: list[str]) -> None:
+    assert names_twice(body) == names
