@@ -4,6 +4,7 @@ Source: spec, "Aggregated usage", "Usage of one key", "Time series". Keys are to
 two keys of one name, such as a deleted one and its successor, are summed under it.
 """
 
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -20,8 +21,13 @@ __all__ = ["Usage"]
 NANO = 1_000_000_000
 COUNTED = ("input_tokens", "output_tokens", "requests", "cost")
 """Columns that questions are about."""
+PAIR = 2**32
+"""What the number of a key is multiplied by, so that one number stands for key and model: SQLite
+sorts sums by one number in less time than by two."""
 UNNAMED = "unknown"
 """Name of the model of events that tell none."""
+Counts = tuple[int, int, int, int]
+"""Input and output tokens, requests, nano-dollars."""
 
 
 class Sum:
@@ -78,36 +84,9 @@ class Usage:
             number = await number_of(connection, organization_id)
             query = summed(number, runs_of(window, now))
             rows = (await connection.execute(query)).all() if number is not None else []
-            models = await models_of(connection, {row.model for row in rows})
+            models = await models_of(connection)
             names = await key_names(connection, organization_id)
-        total = Sum()
-        by_model: dict[str, dict[str, Sum]] = {}
-        for key_id, model, *values in rows:
-            # Where a longer bucket was taken, a part of it may have been taken off as a whole.
-            if any(values):
-                own = by_model.setdefault(names[key_id], {})
-                own.setdefault(models[model], Sum()).add(*values)
-        keys: dict[str, Sum] = {}
-        for name, parts in by_model.items():
-            one = keys[name] = Sum()
-            for part in parts.values():
-                one.add(part.input, part.output, part.requests, part.cost)
-            total.add(one.input, one.output, one.requests, one.cost)
-        return {
-            **total.counts(),
-            "cost": total.dollars,
-            "keys": {
-                name: {
-                    **one.counts("total_"),
-                    "cost": one.dollars,
-                    "models": {
-                        model: {**each.counts(), "cost": each.dollars}
-                        for model, each in sorted(by_model[name].items())
-                    },
-                }
-                for name, one in sorted(keys.items())
-            },
-        }
+        return by_key(by_name(rows, names, models))
 
     async def of_key(
         self, organization_id: str, key_id: int, window: Window | None, now: datetime
@@ -130,7 +109,7 @@ class Usage:
             number = await number_of(connection, organization_id)
             if number is not None:
                 query = summed(number, runs_of(window, now), key_id)
-                for _, _, *values in (await connection.execute(query)).all():
+                for _, *values in (await connection.execute(query)).all():
                     found.add(*values)
         return {
             "prompt_tokens": found.input,
@@ -156,7 +135,7 @@ class Usage:
             number = await number_of(connection, organization_id)
             query = points_of(number, window, span)
             rows = (await connection.execute(query)).all() if number is not None else []
-            names = await models_of(connection, {row.model for row in rows})
+            names = await models_of(connection)
         totals = {begin: Sum() for begin in span.points}
         models: dict[int, dict[str, Sum]] = {begin: {} for begin in span.points}
         for begin, model, *values in rows:
@@ -175,6 +154,55 @@ class Usage:
         }
 
 
+def by_name(
+    rows: Iterable[Any], names: Mapping[int, str], models: Mapping[int, str]
+) -> dict[str, dict[str, Counts]]:
+    """Add sums up by the names of key and model; an answer may have ten thousand of them.
+
+    Parameters
+    ----------
+    rows
+        Rows of `summed`.
+    names
+        Names of keys by their number.
+    models
+        Names of models by their number.
+    """
+    found: dict[str, dict[str, Counts]] = {}
+    for pair, given, made, requests, cost in rows:
+        # Where a longer bucket was taken, a part of it may have been taken off as a whole.
+        if given or made or requests or cost:
+            key, number = divmod(pair, PAIR)
+            own, model = found.setdefault(names[key], {}), models[number]
+            have = own.get(model)
+            if have is None:
+                own[model] = (given, made, requests, cost)
+            else:
+                own[model] = (have[0] + given, have[1] + made, have[2] + requests, have[3] + cost)
+    return found
+
+
+def by_key(found: Mapping[str, Mapping[str, Counts]]) -> dict[str, Any]:
+    """Answer the record of aggregated usage (spec, "Aggregated usage")."""
+    total = Sum()
+    keys: dict[str, Any] = {}
+    for name, parts in sorted(found.items()):
+        one = Sum()
+        models: dict[str, Any] = {}
+        for model, (given, made, requests, cost) in sorted(parts.items()):
+            one.add(given, made, requests, cost)
+            models[model] = {
+                "tokens": given + made,
+                "input_tokens": given,
+                "output_tokens": made,
+                "requests": requests,
+                "cost": cost / NANO,
+            }
+        total.add(one.input, one.output, one.requests, one.cost)
+        keys[name] = {**one.counts("total_"), "cost": one.dollars, "models": models}
+    return {**total.counts(), "cost": total.dollars, "keys": keys}
+
+
 def runs_of(window: Window | None, now: datetime) -> list[Run]:
     """Answer the buckets that a window is made of."""
     if window is None:
@@ -184,11 +212,13 @@ def runs_of(window: Window | None, now: datetime) -> list[Run]:
 
 
 def summed(organization: int | None, runs: list[Run], key_id: int | None = None) -> Select[Any]:
-    """Answer the query of sums by key and model, of one key when it is told."""
+    """Answer the query of sums by pair of key and model (`PAIR`), of one key when it is told."""
     selects = []
+    pair = (ROLLUPS.c.key_id * PAIR + ROLLUPS.c.model).label("pair")
     for run in runs:
-        values = [(ROLLUPS.c[name] * run.sign).label(name) for name in COUNTED]
-        query = select(ROLLUPS.c.key_id, ROLLUPS.c.model, *values).where(
+        columns = [ROLLUPS.c[name] for name in COUNTED]
+        values = columns if run.sign > 0 else [(-one).label(one.name) for one in columns]
+        query = select(pair, *values).where(
             ROLLUPS.c.level == run.size, ROLLUPS.c.organization == organization
         )
         bucket = ROLLUPS.c.bucket
@@ -200,7 +230,7 @@ def summed(organization: int | None, runs: list[Run], key_id: int | None = None)
             query = query.where(bucket.in_(buckets), ROLLUPS.c.key_id == key_id)
         selects.append(query)
     rows = union_all(*selects).subquery().c
-    return select(rows.key_id, rows.model, *added(rows)).group_by(rows.key_id, rows.model)
+    return select(rows.pair, *added(rows)).group_by(rows.pair)
 
 
 def points_of(organization: int | None, window: Window, span: Span) -> Select[Any]:
@@ -230,16 +260,10 @@ async def number_of(connection: AsyncConnection, organization_id: str) -> int | 
     return (await connection.execute(select(NAMES.c.id).where(same))).scalar()
 
 
-async def models_of(connection: AsyncConnection, numbers: set[int]) -> dict[int, str]:
-    """Answer the names of models."""
-    if not numbers:
-        return {}
+async def models_of(connection: AsyncConnection) -> dict[int, str]:
+    """Answer the names of all models by their number."""
     query = select(NAMES.c.id, NAMES.c.name).where(NAMES.c.kind == "model")
-    return {
-        row.id: row.name or UNNAMED
-        for row in (await connection.execute(query)).all()
-        if row.id in numbers
-    }
+    return {number: name or UNNAMED for number, name in (await connection.execute(query)).all()}
 
 
 async def key_names(connection: AsyncConnection, organization_id: str) -> dict[int, str]:
