@@ -1,5 +1,15 @@
 """Fixtures of the facade's tests."""
 
+from tests.support.cutoff import proxy, rich, shaken_settings
 from tests.support.facade import facade, facade_registry, facade_settings, other_world, world
 
-__all__ = ["facade", "facade_registry", "facade_settings", "other_world", "world"]
+__all__ = [
+    "facade",
+    "facade_registry",
+    "facade_settings",
+    "other_world",
+    "proxy",
+    "rich",
+    "shaken_settings",
+    "world",
+]

@@ -79,6 +79,36 @@ async def test_the_list_is_the_same_by_each_of_its_ways(facade: Facade, world: W
     assert "GET /api/containers 200" in line
 
 
+async def test_right_after_its_create_a_container_deploys_everywhere(
+    facade: Facade, world: World
+) -> None:
+    """Until somebody has looked, every answer has the word of the create's."""
+    async with facade.client(world.key) as client:
+        for number in range(3):
+            body = world.body(f"w{number}", staging=bool(number % 2))
+            made = await client.post("/api/containers", json=body)
+            path = made.headers["location"]
+            one, update, every, deployments = await asyncio.gather(
+                client.get(path),
+                client.get(f"{path}/update"),
+                client.get("/api/containers"),
+                client.get("/api/deployments"),
+            )
+            assert made.json()["status"] == one.json()["status"] == "deploying"
+            assert {each["status"] for each in every.json()} == {"deploying"}
+            assert update.json() == {"has_update": False}
+            assert "update_status" not in one.json()
+            (deployment,) = deployments.json()
+            counts = {key: value for key, value in deployment.items() if key.endswith("_count")}
+            assert counts == {
+                "instance_count": number + 1,
+                "deploying_count": number + 1,
+                "ready_count": 0,
+                "failed_count": 0,
+                "stopped_count": 0,
+            }
+
+
 async def test_a_production_and_a_debug_container_share_a_name(
     facade: Facade, world: World
 ) -> None:

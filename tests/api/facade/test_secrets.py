@@ -69,6 +69,29 @@ async def test_the_life_of_a_secret(facade: Facade, world: World) -> None:
     assert SECOND not in told
 
 
+async def test_of_deletes_at_once_one_finds_the_secret(facade: Facade, world: World) -> None:
+    async with facade.client(world.key) as client:
+        for number in range(6):
+            name = f"S_{number}"
+            made = await client.post("/api/secrets", json={"name": name, "value": FIRST})
+            assert made.status_code == 201, made.text
+            path = f"/api/secrets/{name}"
+            answers = await asyncio.gather(*(client.delete(path) for _ in range(2 + number % 2)))
+            statuses = sorted(each.status_code for each in answers)
+            assert statuses == [204, *([404] * (1 + number % 2))]
+            assert (await client.get(path)).status_code == 404
+            # The name is free at once, and what is made then is not deleted by the late ones.
+            again = await client.post("/api/secrets", json={"name": name, "value": SECOND})
+            assert again.status_code == 201, again.text
+            assert await value_of(world, name) == SECOND
+        pinned = (await client.get(path)).headers["etag"]
+        versioned = {"If-Match": pinned}
+        answers = await asyncio.gather(
+            *(client.delete(path, headers=versioned) for _ in range(2)),
+        )
+        assert sorted(each.status_code for each in answers) in ([204, 404], [204, 412])
+
+
 async def test_two_spellings_are_two_secrets(facade: Facade, world: World) -> None:
     async with facade.client(world.key) as client:
         for name in ("TLS_KEY", "tls-key"):

@@ -6,196 +6,52 @@ until the caller has been told. Then a reader sees what was there before or the 
 call sent again does it, with nothing left over but what the operator deletes.
 """
 
-import json
-import re
-from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
-import httpx
 import pytest
-import yaml
 
-from cloister_clients.kube.kinds import SECRET, of
-from cloister_crds.kinds import (
-    Container,
-    Deployment,
-    Domain,
-    RegistryCredential,
-    SSHKey,
-)
-from cloister_crds.kinds import Secret as Csec
-from cloister_crds.names import VALUE_LABEL
-from dev.cluster import Cluster
+from tests.support.cutoff import Trial, entitled
 from tests.support.described import described
 from tests.support.facade import Facade, World, start_facade
 from tests.support.faults import Dies, Loss
-from tests.support.faulty_api import FaultyApi, faulty_api
-from tests.support.mutations import CALLS, ELSEWHERE, Call, Sent, domains_answered
-from tests.support.waiting import until
+from tests.support.faulty_api import FaultyApi
+from tests.support.mutations import CALLS, ELSEWHERE, Sent
 
-NEVER = 1000
-"""More writes than any call makes."""
 DEATHS = ("", Loss.ANSWER)
 """How the server dies at each write: refusing it, or having done it."""
-KINDS = (Csec, RegistryCredential, SSHKey, Domain, Container, Deployment)
-LISTS = ("containers", "deployments", "secrets", "ssh-keys", "domains", "registry-credentials")
-VOLATILE = {"id", "deployment_id", "update_deployment_id", "created_at", "updated_at"} | {
-    f"{each}_count" for each in ("instance", "ready", "failed", "stopped", "deploying")
-}
-"""Fields of records that differ between two objects made alike, or follow from others."""
-Seen = Counter[str]
 
 
 @pytest.fixture(scope="module")
-def proxy(api_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultyApi]:
-    with faulty_api(api_cluster.kubeconfig, tmp_path_factory.mktemp("faulty")) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def shaken(proxy: FaultyApi, facade_settings: Path) -> Iterator[Facade]:
+def shaken(shaken_settings: Path) -> Iterator[Facade]:
     """Give a facade that reaches the cluster through the proxy."""
-    settings = yaml.safe_load(facade_settings.read_text())
-    path = facade_settings.with_name("shaken.yml")
-    path.write_text(
-        yaml.safe_dump({**settings, "kubeconfig": str(proxy.door("facade").kubeconfig)})
-    )
-    with start_facade(path) as running:
+    with start_facade(shaken_settings) as running:
         yield running
 
 
-@pytest.fixture
-async def rich(world: World) -> AsyncIterator[World]:
-    """Give an organization that may do everything, and somebody who answers for its domains."""
-    await world.change_organization(
-        entitlements={"privateRegistries": True, "domainSuffixes": [f"{world.organization}.test"]},
-        limits={"containers": 1000},
-    )
-    async with domains_answered(world):
-        yield world
+async def dies(trial: Trial, at: int, loss: str) -> None:
+    """Make the call with the server's death at a write, and then again."""
+    name = f"{trial.stem}-{at}{loss[:1] or 'x'}"
+    sent = await trial.call.prepare(trial.world, trial.client, name)
+    before = await trial.state(name)
+    await refused(trial, sent, at, loss)
+    await trial.ends(sent, name, before)
 
 
-async def records(client: httpx.AsyncClient, name: str) -> Seen:
-    """Answer what a reader of the API sees, without what differs between two names."""
-    found: Seen = Counter()
-    for each in LISTS:
-        answer = await client.get(f"/api/{each}")
-        assert answer.status_code == 200, answer.text
-        body = answer.json()
-        listed = body if isinstance(body, list) else [{**body[key], "of": key} for key in body]
-        for record in listed:
-            kept = {key: value for key, value in record.items() if key not in VOLATILE}
-            found[f"{each} {json.dumps(kept, sort_keys=True)}".replace(name, "NAME")] += 1
-    return found
-
-
-async def objects(world: World, name: str) -> Seen:
-    """Answer what is in the cluster of the organization, without what differs between two names."""
-    found: Seen = Counter()
-    for kind in KINDS:
-        for each in (await world.kube.list(of(kind), world.namespace)).items:
-            if "deletionTimestamp" not in each["metadata"]:
-                found[f"{kind.__name__} {each['metadata']['name']}"] += 1
-    for hostname in await world.claims():
-        found[f"claim {hostname}"] += 1
-    cores = (await world.kube.list(SECRET, world.namespace, label_selector=VALUE_LABEL)).items
-    named = {
-        each["spec"]["secretRef"]["name"]
-        for kind in (Csec, RegistryCredential)
-        for each in (await world.kube.list(of(kind), world.namespace)).items
-    }
-    for each in cores:
-        meta = each["metadata"]
-        if meta.get("ownerReferences") or meta["name"] in named:
-            owned = "owned" if meta.get("ownerReferences") else "nobody's"
-            found[f"core Secret {meta['name']} {owned}"] += 1
-        # One that nobody owns or names is what the operator deletes.
-    return Counter(
-        {
-            re.sub(r"(-[0-9a-f]{16}-)?-[a-z2-7]{10}\b", "-HASH", key.replace(name, "NAME")): count
-            for key, count in found.items()
-        }
-    )
-
-
-def difference(before: Seen, after: Seen) -> tuple[Seen, Seen]:
-    """Answer what was added and what was taken away."""
-    return after - before, before - after
-
-
-class Trial:
-    """One operation, tried with the server's death at each of its writes."""
-
-    def __init__(
-        self, operation: str, proxy: FaultyApi, world: World, client: httpx.AsyncClient
-    ) -> None:
-        self.call: Call = CALLS[operation]
-        self.stem = operation.replace("_", "-")
-        self.proxy, self.world, self.client = proxy, world, client
-        self.whole: tuple[tuple[Seen, Seen], tuple[Seen, Seen]] | None = None
-        """What the call does: to what a reader sees, and to the cluster."""
-
-    async def undisturbed(self) -> list[str]:
-        """Make the call once as it is, learn what it does, and answer its writes."""
-        name = f"{self.stem}-whole"
-        sent = await self.call.prepare(self.world, self.client, name)
-        shown, there = await self.state(name)
-        fault = Dies(NEVER)
-        self.proxy.faults = (fault,)
-        answer = await sent.by(self.client)
-        self.proxy.faults = ()
-        assert answer.is_success, answer.text
-        after = await self.state(name)
-        self.whole = difference(shown, after[0]), difference(there, after[1])
-        return fault.writes
-
-    async def state(self, name: str) -> tuple[Seen, Seen]:
-        """Answer what a reader sees and what is in the cluster."""
-        return await records(self.client, name), await objects(self.world, name)
-
-    async def dies(self, at: int, loss: str) -> None:
-        """Make the call with the server's death at a write, and then again."""
-        name = f"{self.stem}-{at}{loss[:1] or 'x'}"
-        sent = await self.call.prepare(self.world, self.client, name)
-        shown, there = await self.state(name)
-        await self.refused(sent, at, loss)
-        assert self.whole is not None
-        seen_whole, made_whole = self.whole
-        nothing: tuple[Seen, Seen] = (Counter(), Counter())
-
-        async def all_or_nothing() -> bool:
-            seen = difference(shown, await records(self.client, name))
-            assert seen in (nothing, seen_whole), f"half is seen: {seen}"
-            return True
-
-        # What the watch has not brought yet may still be on its way.
-        await until(all_or_nothing, within=30, every=0.02, what=f"{name}: all or nothing")
-        again = await sent.by(self.client)
-        assert again.is_success or again.status_code in self.call.again, again.text
-
-        async def is_whole() -> bool:
-            now = await self.state(name)
-            assert difference(shown, now[0]) == seen_whole
-            assert difference(there, now[1]) == made_whole
-            return True
-
-        await until(is_whole, within=30, every=0.05, what=f"{name}: the whole and nothing else")
-
-    async def refused(self, sent: Sent, at: int, loss: str) -> None:
-        """Make the call while the server dies: the caller is told to come again."""
-        fault = Dies(at, loss)
-        self.proxy.faults = (fault,)
-        answer = await sent.by(self.client)
-        self.proxy.faults = ()
-        if not fault.dead:
-            # The garbage collector was faster than the last write of a delete.
-            assert answer.status_code == 204, f"there was no write {at}: {fault.writes}"
-            return
-        assert answer.status_code == 503, answer.text
-        assert int(answer.headers["retry-after"]) >= 1
-        assert answer.json()["code"] == "UNAVAILABLE"
-        assert answer.json()["request_id"] == answer.headers["x-request-id"]
+async def refused(trial: Trial, sent: Sent, at: int, loss: str) -> None:
+    """Make the call while the server dies: the caller is told to come again."""
+    fault = Dies(at, loss)
+    trial.proxy.faults = (fault,)
+    answer = await sent.by(trial.client)
+    trial.proxy.faults = ()
+    if not fault.dead:
+        # The garbage collector was faster than the last write of a delete.
+        assert answer.status_code == 204, f"there was no write {at}: {fault.writes}"
+        return
+    assert answer.status_code == 503, answer.text
+    assert int(answer.headers["retry-after"]) >= 1
+    assert answer.json()["code"] == "UNAVAILABLE"
+    assert answer.json()["request_id"] == answer.headers["x-request-id"]
 
 
 def test_every_operation_that_changes_something_is_named() -> None:
@@ -215,16 +71,12 @@ async def test_the_death_of_the_server_leaves_all_or_nothing(
     operation: str, proxy: FaultyApi, shaken: Facade, rich: World
 ) -> None:
     async with shaken.client(rich.key) as client:
-
-        async def known() -> bool:
-            return (await client.get("/api/registry-credentials")).status_code == 200
-
-        await until(known, what="the entitlements")
+        await entitled(client)
         trial = Trial(operation, proxy, rich, client)
         writes = await trial.undisturbed()
         assert writes
         if operation in {"create_container", "create_secret", "put_credentials"}:
-            await trial.dies(1, Loss.REQUEST)
+            await dies(trial, 1, Loss.REQUEST)
         for at in range(1, len(writes) + 1):
             for loss in DEATHS:
-                await trial.dies(at, loss)
+                await dies(trial, at, loss)

@@ -9,9 +9,10 @@ import pytest
 from cloister_clients.kube.kinds import of
 from cloister_crds.kinds import Container, Domain
 from cloister_crds.kinds.meta import REQUESTED_AT_ANNOTATION
+from tests.support.cutoff import entitled
 from tests.support.described import described
 from tests.support.facade import Facade, World
-from tests.support.mutations import CALLS, domains_answered
+from tests.support.mutations import CALLS
 from tests.support.waiting import until
 
 
@@ -107,26 +108,8 @@ def operations_with(parameter: str) -> list[str]:
     ]
 
 
-@pytest.fixture
-async def rich(world: World) -> World:
-    """Give an organization that may do everything."""
-    await world.change_organization(
-        entitlements={"privateRegistries": True, "domainSuffixes": [f"{world.organization}.test"]},
-    )
-    return world
-
-
-async def entitled(client: httpx.AsyncClient) -> None:
-    """Wait until the facade knows what the organization may do."""
-
-    async def known() -> bool:
-        return (await client.get("/api/registry-credentials")).status_code == 200
-
-    await until(known, what="the entitlements")
-
-
 async def test_every_record_that_can_be_changed_has_versions(facade: Facade, rich: World) -> None:
-    async with facade.client(rich.key) as client, domains_answered(rich):
+    async with facade.client(rich.key) as client:
         await entitled(client)
         for operation in operations_with("IfMatch"):
             sent = await CALLS[operation].prepare(rich, client, operation.replace("_", "-"))
@@ -146,7 +129,7 @@ async def everything(client: httpx.AsyncClient) -> list[Any]:
 
 
 async def test_a_version_is_changed_once_whatever_it_is_of(facade: Facade, rich: World) -> None:
-    async with facade.client(rich.key) as client, domains_answered(rich):
+    async with facade.client(rich.key) as client:
         await entitled(client)
         deployment = await CALLS["change_deployment"].prepare(rich, client, "single")
         domain = await CALLS["verify_domain"].prepare(rich, client, "single")
@@ -186,7 +169,7 @@ async def test_every_create_can_be_sent_again(facade: Facade, rich: World) -> No
     # Keys lie in the ledger; `test_keys` sends theirs again.
     assert len(found) == 5
     found.remove("create_key")
-    async with facade.client(rich.key) as client, domains_answered(rich):
+    async with facade.client(rich.key) as client:
         await entitled(client)
         for operation in found:
             sent = await CALLS[operation].prepare(rich, client, operation.replace("_", "-"))

@@ -243,7 +243,7 @@ async def test_parameters_of_the_query_are_read_or_refused(
         for each in described()["paths"][path][method.lower()].get("parameters", ())
         if each.get("in") == "query"
     }
-    wrong = [("colour", "red"), ("Größe", "1")]
+    wrong = (("colour", "red"), ("Größe", "1"))
     refused = told(await client.request(method, filled(path), params=wrong, **more), 400)
     assert {(each["field"], each["code"]) for each in refused["details"]} == {
         ("colour", "UnknownParameter"),
@@ -251,7 +251,7 @@ async def test_parameters_of_the_query_are_read_or_refused(
     }
     assert all(name in refused["details"][0]["message"] for name in known)
     for name in known:
-        twice = [(name, "5m"), (name, "24h")]
+        twice = ((name, "5m"), (name, "24h"))
         refused = told(await client.request(method, filled(path), params=twice, **more), 400)
         assert [(each["field"], each["code"]) for each in refused["details"]] == [
             (name, "Duplicate")
