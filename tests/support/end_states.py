@@ -214,7 +214,12 @@ def plain(value: Any, name: str) -> Any:
         Name of the object that it is about.
     """
     if isinstance(value, dict):
-        kept = {key: each for key, each in value.items() if key not in _VOLATILE}
+        # A message that is over is empty; one that was never told is not there.
+        kept = {
+            key: each
+            for key, each in value.items()
+            if key not in _VOLATILE and (key, each) != ("message", "")
+        }
         return {_word(key, name): plain(each, name) for key, each in kept.items()}
     if isinstance(value, list):
         return [plain(each, name) for each in value]
