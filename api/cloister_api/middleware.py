@@ -20,6 +20,7 @@ from cloister_api.errors import ApiError, error_response, wrong_method
 from cloister_api.figures import Figures
 from cloister_api.principal import Principal
 from cloister_api.requestlog import CURRENT, note, route_of
+from cloister_api.routes.request import TOKEN
 
 __all__ = ["REPORT_PATH", "Ending", "Gate", "needs_key"]
 
@@ -36,7 +37,7 @@ MAX_BODY = 1024 * 1024
 MAX_REPORT = 4 * MAX_BODY
 """Largest report of usage in bytes: a thousand events with all their attributes."""
 REPORT_PATH = "/api/internal/usage-reports"
-CONSISTENCY = b"x-consistency-token"
+CONSISTENCY = TOKEN.encode()
 OPEN_PATHS = (
     "/api/config/models",
     "/api/shim/",
@@ -185,6 +186,8 @@ class Gate:
             await self._app_of(scope)(scope, receive, send_noting)
         except ApiError as error:
             # What a hot path refuses; the framework answers those of all others itself.
+            if started:
+                raise
             await error_response(error, request_id)(scope, receive, send)
         except Exception:
             logger.exception("request %s failed", request_id)

@@ -26,6 +26,7 @@ from cloister_clients.kube.kinds import NAMESPACE, KindRef, of
 from cloister_crds.kinds import Container, Organization
 from dev import cluster as local
 from dev.bench.scale.figures import usage
+from dev.bench.scale.stage import create_all
 from tests.support.facade import ADMIN, DOMAIN, run_command, start_facade
 from tests.support.operator import Installation, manifest
 
@@ -40,7 +41,6 @@ TARGET: Final = 5_000
 """Requests for each second of processor time, at least."""
 TENTH: Final = 0.9
 """Part of that rate that must be left with the others there."""
-_ABREAST: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,16 +147,6 @@ def containers(slug: str, count: int) -> Iterator[tuple[KindRef, dict[str, Any]]
             "variables": [{"name": "GREETING", "value": "hello"}, {"name": "MODE", "value": "x"}],
         }
         yield of(Container), manifest("Container", f"web-{number}", spec, f"org-{slug}")
-
-
-async def create_all(client: KubeClient, objects: Iterator[tuple[KindRef, dict[str, Any]]]) -> None:
-    """Create objects, many at once."""
-
-    async def work() -> None:
-        for ref, body in objects:
-            await client.create(ref, body)
-
-    await asyncio.gather(*(work() for _ in range(_ABREAST)))
 
 
 def one_run(settings: Path, key: str) -> Figures:

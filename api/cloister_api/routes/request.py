@@ -17,6 +17,7 @@ from cloister_clients.kube import KubeError
 
 __all__ = [
     "NO_FIELDS",
+    "TOKEN",
     "Act",
     "answer",
     "context_of",

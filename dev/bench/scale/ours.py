@@ -13,7 +13,7 @@ from cloister_clients.kube.kinds import of as kind_of
 from cloister_clients.kube.reflector import Reflector
 from cloister_crds.kinds import Container
 from dev.bench.scale.figures import Readiness, Usage, Write, usage
-from dev.bench.scale.stage import REPO, TAG, Stage
+from dev.bench.scale.stage import REPO, TAG, Stage, create_all
 from tests.support.operator import OperatorProcess, manifest
 from tests.support.waiting import until
 
@@ -94,7 +94,7 @@ async def follow(
         components = ("kube-apiserver", "etcd", "kube-controller-manager", "kube-scheduler", "kwok")
         before = {each: usage(stage.pid(each)).processor for each in components}
         mark = stage.audit.mark()
-        await stage.create_all(bodies)
+        await create_all(stage.client, bodies)
         if not await reflector.until(lambda: readiness.complete, within=within):
             missing = sorted(readiness.asked.keys() - readiness.seen.keys())
             raise AssertionError(f"{len(missing)} are not ready, such as {missing[:3]}")

@@ -17,7 +17,7 @@ from dev.cluster.images import Image, push
 from dev.cluster.simulated import ANNOTATION
 from tests.support.operator import Installation, file_text, manifest
 
-__all__ = ["REPO", "TAG", "Stage", "clear", "open_stage"]
+__all__ = ["REPO", "TAG", "Stage", "clear", "create_all", "open_stage"]
 
 CLAIM: Final = kind_of(HostnameClaim)
 HOST: Final = kind_of(Host)
@@ -70,14 +70,28 @@ class Stage:
             raise local.Trouble(f"{component} of cluster {self.cluster.name} does not run")
         return found
 
-    async def create_all(self, objects: Iterator[tuple[KindRef, dict[str, Any]]]) -> None:
-        """Create objects, many at once, in their order."""
 
-        async def work() -> None:
-            for ref, body in objects:
-                await self.client.create(ref, body)
+async def create_all(client: KubeClient, objects: Iterator[tuple[KindRef, dict[str, Any]]]) -> None:
+    """Create objects, many at once, in their order.
 
-        await asyncio.gather(*(work() for _ in range(_ABREAST)))
+    Parameters
+    ----------
+    client
+        Who creates them.
+    objects
+        Kinds and bodies.
+
+    Raises
+    ------
+    KubeError
+        When the server refuses one of them.
+    """
+
+    async def work() -> None:
+        for ref, body in objects:
+            await client.create(ref, body)
+
+    await asyncio.gather(*(work() for _ in range(_ABREAST)))
 
 
 @contextlib.asynccontextmanager
@@ -107,7 +121,7 @@ async def open_stage(
         slugs = [f"{host}-{number}" for number in range(-(-count // per_organization))]
         namespaces = tuple(f"org-{slug}" for slug in slugs)
         stage = Stage(cluster, client, installation, namespaces, host)
-        await stage.create_all(_surroundings(count, host, slugs))
+        await create_all(client, _surroundings(count, host, slugs))
         try:
             yield stage
         finally:
