@@ -152,9 +152,14 @@ def _namespace(cluster: local.Cluster) -> Iterator[str]:
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Remember that a test failed, so that the logs are kept."""
-    if report.failed and MARKS in os.environ:
+    """Remember that a test failed, so that the logs are kept, and tell it before the run ends."""
+    if not report.failed:
+        return
+    if MARKS in os.environ:
         _mark("failed")
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        where = f"{report.nodeid} failed in its {report.when} after {report.duration:.0f} s"
+        sys.stderr.write(f"\n{where}\n{report.longreprtext}\n")
 
 
 @pytest.hookimpl(trylast=True)
