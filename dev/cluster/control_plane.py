@@ -14,6 +14,7 @@ from dev.cluster.component import Component, write_config
 from dev.cluster.kubeapi import serves
 from dev.cluster.layout import Form, Layout, Record
 from dev.cluster.pki import Authority, Pair, kubeconfig, service_account_keys
+from dev.plain_http import NO_TRUST
 
 __all__ = ["Identities", "answers", "control_plane", "registry"]
 
@@ -346,6 +347,6 @@ def _registry(
 def answers(url: str) -> bool:
     """Tell whether a plain HTTP address answers with success."""
     try:
-        return httpx.get(url, timeout=5, trust_env=False).is_success
+        return httpx.get(url, timeout=5, trust_env=False, verify=NO_TRUST).is_success
     except httpx.HTTPError:
         return False

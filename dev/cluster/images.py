@@ -19,6 +19,7 @@ import httpx
 from dev.cluster.binaries import binary
 from dev.cluster.guest import guest_binary
 from dev.cluster.trouble import Trouble
+from dev.plain_http import NO_TRUST
 
 __all__ = [
     "Image",
@@ -180,7 +181,8 @@ def push(
             "layers": [_descriptor(LAYER, packed)],
         }
     )
-    with httpx.Client(base_url=f"http://{registry}", timeout=60, trust_env=False) as client:
+    base = f"http://{registry}"
+    with httpx.Client(base_url=base, timeout=60, trust_env=False, verify=NO_TRUST) as client:
         try:
             for content in (packed, config):
                 _push_blob(client, repository, content)

@@ -14,6 +14,7 @@ from dev.cluster.processes import wait_until
 from dev.demo import manifests, repository
 from dev.demo.installation import CONTAINERS_DOMAIN, Installation
 from dev.demo.visit import Page, forwarded, visit
+from dev.plain_http import NO_TRUST
 
 __all__ = ["Story"]
 
@@ -188,7 +189,9 @@ class Story:
         self, method: str, path: str, *, json: dict[str, Any] | None = None, quiet: bool = False
     ) -> Any:
         headers = {"Authorization": f"Bearer {self.key}"}
-        with httpx.Client(base_url=self.base, timeout=60, trust_env=False) as client:
+        with httpx.Client(
+            base_url=self.base, timeout=60, trust_env=False, verify=NO_TRUST
+        ) as client:
             answer = client.request(method, path, json=json, headers=headers)
         if not quiet:
             note(f"{method} {path} -> {answer.status_code}")

@@ -25,6 +25,7 @@ from cloister_clients.kube.kinds import SECRET, of
 from cloister_crds.kinds import Container, Host, Organization
 from dev import cluster as local
 from dev.cluster.images import Image, push
+from dev.plain_http import NO_TRUST
 from tests.support.chaos import KEY, SECRETS, Chaos, Crew, carry_out, fate_of
 from tests.support.chaos_plan import NODES, SHORT, SHORT_SEED, ZONE
 from tests.support.cluster import install_crds
@@ -129,7 +130,7 @@ def rest(place: Disturbed, tmp_path: Path) -> Iterator[httpx.Client]:
     headers = {"Authorization": f"Bearer {key}"}
     with (
         start_facade(path) as facade,
-        httpx.Client(base_url=facade.base, headers=headers, timeout=60) as client,
+        httpx.Client(base_url=facade.base, headers=headers, timeout=60, verify=NO_TRUST) as client,
     ):
         yield client
 

@@ -19,6 +19,7 @@ from dev.cluster.images import busybox_image, push
 from dev.cluster.leftovers import mounts_below
 from dev.cluster.network import table_of
 from dev.cluster.node import cgroup_root
+from dev.plain_http import NO_TRUST
 from tests.support.cluster import unique
 from tests.support.waiting import until_sync
 
@@ -60,7 +61,7 @@ def field(cluster: local.Cluster, namespace: str, kind: str, name: str, path: st
 def body_of(url: str) -> Callable[[], str]:
     def ask() -> str:
         try:
-            return httpx.get(url, timeout=5, trust_env=False).text
+            return httpx.get(url, timeout=5, trust_env=False, verify=NO_TRUST).text
         except httpx.HTTPError:
             return ""
 

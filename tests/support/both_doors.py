@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 import yaml
 
+from dev.plain_http import NO_TRUST
 from tests.support.facade import ADMIN, run_command, start_facade
 from tests.support.operator import CONTAINERS_DOMAIN, Installation
 
@@ -45,6 +46,7 @@ def facade_of(installation: Installation, **entitlements: Any) -> Iterator[httpx
             headers=headers,
             timeout=60,
             trust_env=False,
+            verify=NO_TRUST,
             # Below the five seconds after which the facade closes a connection.
             limits=httpx.Limits(keepalive_expiry=1),
         ) as client,

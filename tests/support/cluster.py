@@ -13,15 +13,18 @@ import sys
 import tempfile
 import uuid
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 
+from cloister_clients.kube import KubeConfig
 from dev import cluster as local
 from dev.cluster.binaries import ensure
 from dev.cluster.requirements import docker_answers
 
 __all__ = [
+    "administrator",
     "api_cluster",
     "cluster",
     "install_crds",
@@ -99,15 +102,21 @@ def simulated_cluster() -> local.Cluster:
 
 
 @pytest.fixture
-def namespace(api_cluster: local.Cluster) -> Iterator[str]:
-    """Give a namespace of the control plane for one test."""
-    yield from _namespace(api_cluster)
+def namespace(api_cluster: local.Cluster) -> str:
+    """Give a namespace of the control plane for one test; it stays until the cluster ends.
+
+    Its deletion would be some two hundred requests of the controller manager: more work than most
+    tests are.
+    """
+    return _namespace(api_cluster)
 
 
 @pytest.fixture
 def node_namespace(cluster: local.Cluster) -> Iterator[str]:
-    """Give a namespace of the cluster with a node for one test."""
-    yield from _namespace(cluster)
+    """Give a namespace of the cluster with a node for one test; its Pods end with it."""
+    name = _namespace(cluster)
+    yield name
+    cluster.kubectl("delete", "namespace", name, "--wait=false", check=False)
 
 
 def install_crds(cluster: local.Cluster) -> None:
@@ -117,6 +126,12 @@ def install_crds(cluster: local.Cluster) -> None:
         return
     cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(folder))
     cluster.kubectl("wait", "--for=condition=Established", "--timeout=60s", "-f", str(folder))
+
+
+@cache
+def administrator(kubeconfig: Path) -> KubeConfig:
+    """Read a kubeconfig once for all tests."""
+    return KubeConfig.load(kubeconfig)
 
 
 def _no_node() -> str:
@@ -144,11 +159,10 @@ def _mark(name: str) -> None:
     Path(os.environ[MARKS], name).touch()
 
 
-def _namespace(cluster: local.Cluster) -> Iterator[str]:
+def _namespace(cluster: local.Cluster) -> str:
     name = unique("t")
     cluster.kubectl("create", "namespace", name)
-    yield name
-    cluster.kubectl("delete", "namespace", name, "--wait=false", check=False)
+    return name
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

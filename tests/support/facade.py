@@ -31,15 +31,16 @@ from cloister_api.ledger.keys import AdminKey, AdminKeys, count_change
 from cloister_api.ledger.material import Material
 from cloister_api.ledger.tables import ADMIN_KEYS, AUDIT
 from cloister_api.settings import ApiSettings
-from cloister_clients.kube import KubeClient, KubeConfig, NotFound
+from cloister_clients.kube import KubeClient, NotFound
 from cloister_clients.kube.kinds import NAMESPACE, of
-from cloister_crds.kinds import Container, Enclave, Host, HostnameClaim, Organization
+from cloister_crds.kinds import Container, Domain, Enclave, Host, HostnameClaim, Organization
 from cloister_crds.kinds.container import ContainerSpec
 from cloister_crds.lifecycle.request import record
 from cloister_crds.names import CONTAINER_LABEL, service_name
 from cloister_crds.tokens import token_digest, token_of
 from dev.cluster import Cluster
-from tests.support.cluster import unique
+from dev.plain_http import NO_TRUST
+from tests.support.cluster import administrator, unique
 from tests.support.described import check_answer
 from tests.support.git_server import Repositories, Repository
 from tests.support.registry import Registry, registry
@@ -101,6 +102,7 @@ class Facade:
             base_url=self.base,
             headers=headers,
             timeout=60,
+            verify=NO_TRUST,
             # Well below the five seconds after which the facade closes a connection: a request on
             # one that is being closed at this moment would be lost.
             limits=httpx.Limits(keepalive_expiry=1),
@@ -177,7 +179,7 @@ def answers(facade: Facade) -> bool:
     """Answer whether the facade is ready."""
     refuse_ended(facade.process)
     with contextlib.suppress(httpx.TransportError):
-        return httpx.get(f"{facade.base}/readyz", timeout=5).status_code == 200
+        return httpx.get(f"{facade.base}/readyz", timeout=5, verify=NO_TRUST).is_success
     return False
 
 
@@ -244,11 +246,14 @@ class World:
             await until(shown, every=0.02, what=f"the Host {self.host}")
 
     async def sweep(self) -> None:
-        """Delete everything."""
+        """Delete what facades work on; the rest stays with its namespace (see `namespace`)."""
         await self.kube.delete(of(Host), self.host)
         with contextlib.suppress(NotFound):
             await self.kube.delete(of(Organization), self.organization)
-        await self.kube.delete(NAMESPACE, self.namespace)
+        for kind in (Container, Enclave, Domain):
+            for item in (await self.kube.list(of(kind), self.namespace)).items:
+                with contextlib.suppress(NotFound):
+                    await self.kube.delete(of(kind), item["metadata"]["name"], self.namespace)
         for item in (await self.kube.list(of(HostnameClaim))).items:
             if item["spec"]["holder"]["namespace"] == self.namespace:
                 await self.kube.delete(of(HostnameClaim), item["metadata"]["name"])
@@ -476,7 +481,7 @@ async def a_world(request: pytest.FixtureRequest, settings: Path) -> AsyncIterat
     """Make an organization and all it works with; the test's facade, if it has one, knows it."""
     cluster: Cluster = request.getfixturevalue("api_cluster")
     registry, image = request.getfixturevalue("facade_registry")
-    config = KubeConfig.load(cluster.kubeconfig)
+    config = administrator(cluster.kubeconfig)
     async with KubeClient(config, field_manager="tests", user_agent="tests") as kube:
         slug, host = unique("acme"), unique("host")
         made = World(kube, slug, host, registry, image, settings)

@@ -8,7 +8,7 @@ It is slow on purpose (`lag`): a gateway in a large cluster learns of a change l
 import asyncio
 import contextlib
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -48,6 +48,8 @@ class Gateway:
         """The process."""
         self._kube = KubeConfig.load(kubeconfig, None)
         self._namespace, self._name, self._lag = namespace, name, lag
+        self._held = False
+        self._newest: dict[str, Target] = {}
         self._loop = asyncio.new_event_loop()
         self._task: asyncio.Task[None] | None = None
         self._thread = threading.Thread(target=self._run, name="gateway", daemon=True)
@@ -58,6 +60,16 @@ class Gateway:
         self._loop.call_soon_threadsafe(lambda: self._task and self._task.cancel())
         self._thread.join(20)
         self.envoy.end()
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Let it do nothing of what it learns until the block ends."""
+        self._held = True
+        try:
+            yield
+        finally:
+            self._held = False
+            self._loop.call_soon_threadsafe(self._lead)
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
@@ -99,7 +111,7 @@ class Gateway:
         self, client: KubeClient, copies: Mapping[KindRef, Reflector[dict[str, Any]]]
     ) -> None:
         bodies = {ref: [each.value for each in copy.all()] for ref, copy in copies.items()}
-        targets = {}
+        targets: dict[str, Target] = {}
         for route in bodies[_ROUTE]:
             if not self._is_mine(route):
                 continue
@@ -108,7 +120,13 @@ class Gateway:
             if granted:
                 for host in route["spec"]["hostnames"]:
                     targets[host] = _target(route, bodies[ENDPOINT_SLICE])
-        self._loop.call_later(self._lag, self.envoy.write, targets)
+        self._loop.call_later(self._lag, self._lead, targets)
+
+    def _lead(self, targets: dict[str, Target] | None = None) -> None:
+        """Configure Envoy, unless it is held; without targets with the newest."""
+        self._newest = self._newest if targets is None else targets
+        if not self._held:
+            self.envoy.write(self._newest)
 
     def _is_mine(self, route: Body) -> bool:
         return any(

@@ -23,6 +23,7 @@ import httpx
 import yaml
 
 from cloister_crds.kinds import KINDS, Container, Enclave
+from dev.plain_http import NO_TRUST
 from tests.support.git_server import Repositories, Repository
 from tests.support.waiting import until_sync
 
@@ -153,7 +154,9 @@ class OperatorProcess:
         if not self.port:
             return 0, ""
         try:
-            answer = httpx.get(f"http://127.0.0.1:{self.port}{path}", timeout=5, trust_env=False)
+            answer = httpx.get(
+                f"http://127.0.0.1:{self.port}{path}", timeout=5, trust_env=False, verify=NO_TRUST
+            )
         except httpx.HTTPError:
             return 0, ""
         return answer.status_code, answer.text

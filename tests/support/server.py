@@ -82,7 +82,7 @@ class ApiServer:
 
     def _anonymous(self) -> ssl.SSLContext:
         """Trust the same authority, show no certificate."""
-        context = ssl.create_default_context()
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         for authority in self._trust.get_ca_certs(binary_form=True):
             context.load_verify_locations(cadata=authority)
         return context

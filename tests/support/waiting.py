@@ -7,9 +7,13 @@ from typing import TypeVar
 
 import httpx
 
+from dev.cluster import KubectlError
+
 __all__ = ["storage_starts", "until", "until_sync"]
 
 T = TypeVar("T")
+NOT_YET = (AssertionError, KubectlError)
+"""Errors of a question that may pass: what it looks at, or looks with, may not be there yet."""
 
 
 async def until(
@@ -24,7 +28,7 @@ async def until(
     Parameters
     ----------
     question
-        What is asked; an ``AssertionError`` of it counts as "not yet".
+        What is asked; its errors of the kinds in `NOT_YET` count as no answer.
     within
         Seconds until the wait fails.
     every
@@ -50,7 +54,7 @@ async def until(
             if answer:
                 return answer
             last = answer
-        except AssertionError as error:
+        except NOT_YET as error:
             last = error
         if time.monotonic() > deadline:
             raise AssertionError(f"{what or question} not seen within {within} s; last: {last!r}")
@@ -75,7 +79,7 @@ def until_sync(
             if answer:
                 return answer
             last = answer
-        except AssertionError as error:
+        except NOT_YET as error:
             last = error
         if time.monotonic() > deadline:
             raise AssertionError(f"{what or question} not seen within {within} s; last: {last!r}")

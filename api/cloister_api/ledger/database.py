@@ -12,9 +12,7 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
 
-import alembic.command
-import alembic.config
-from sqlalchemy import URL, Engine, create_engine, event, make_url
+from sqlalchemy import URL, Engine, create_engine, event, inspect, make_url
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
@@ -32,6 +30,8 @@ __all__ = [
 ]
 
 MIGRATIONS = Path(__file__).parent / "migrations"
+NEWEST = "0008"
+"""Form of the ledger that this release writes: its last migration."""
 BUSY_SECONDS = 30
 """How long a writer waits for another one."""
 READING_KIB = 8192
@@ -178,8 +178,6 @@ def migrate(place: Place) -> None:
         When it cannot be reached or written, or was made by a newer release.
     """
     name = told(place)
-    config = alembic.config.Config()
-    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
     try:
         with (
             disposed(engine_to_migrate(place)) as engine,
@@ -187,17 +185,39 @@ def migrate(place: Place) -> None:
         ):
             if isinstance(place, URL):
                 connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({MIGRATION_LOCK})")
-            config.attributes["connection"] = connection
-            alembic.command.upgrade(config, "head")
-    except alembic.util.CommandError as error:
-        raise LedgerError(
-            f"{name} was written by a newer release ({error}); upgrade this one"
-        ) from error
+            if form_of(connection) != NEWEST:
+                upgrade(connection, name)
     except (OSError, sqlite3.Error) as error:
         raise LedgerError(f"{name}: {error}") from error
     except SQLAlchemyError as error:
         reason = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
         raise LedgerError(f"{name}: {reason}") from error
+
+
+def form_of(connection: Connection) -> str:
+    """Answer which form a ledger has; empty = it is new."""
+    if not inspect(connection).has_table("alembic_version"):
+        return ""
+    found = connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
+    return str(found or "")
+
+
+def upgrade(connection: Connection, name: str) -> None:
+    """Bring a ledger to the newest form.
+
+    Raises
+    ------
+    LedgerError
+        When a newer release has written it.
+    """
+    from cloister_api.ledger import upgrades  # noqa: PLC0415 - a tenth of a start, seldom needed
+
+    try:
+        upgrades.upgrade(connection)
+    except upgrades.NewerLedgerError as error:
+        raise LedgerError(
+            f"{name} was written by a newer release ({error}); upgrade this one"
+        ) from error
 
 
 def told(place: Place) -> str:

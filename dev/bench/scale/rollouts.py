@@ -18,6 +18,7 @@ from dev.bench.scale.ours import Side, follow
 from dev.bench.scale.stage import Stage
 from dev.cluster import Trouble, binaries
 from dev.cluster.versions import load
+from dev.plain_http import NO_TRUST
 from tests.support.waiting import until
 
 __all__ = ["run_rollouts"]
@@ -160,7 +161,7 @@ async def _serves(process: "subprocess.Popen[bytes]", port: int, log: Path) -> b
         said = await asyncio.to_thread(log.read_text)
         raise Trouble(f"the controller ended at its start:\n{said[-2000:]}")
     try:
-        async with httpx.AsyncClient(trust_env=False) as client:
+        async with httpx.AsyncClient(trust_env=False, verify=NO_TRUST) as client:
             return (await client.get(f"http://127.0.0.1:{port}/healthz")).is_success
     except httpx.HTTPError:
         return False

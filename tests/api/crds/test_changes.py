@@ -200,7 +200,6 @@ async def test_each_change_is_taken_or_refused_with_its_sentence(
     path = f"{ROOT}{middle}/{info.plural}/{body['metadata']['name']}"
     verdict = await server.patch(path, {"spec": change.patch})
     await server.delete(path)
-    await server.delete(f"/api/v1/namespaces/{space}")
     if change.words:
         assert verdict.status == INVALID
         assert change.words in verdict.message

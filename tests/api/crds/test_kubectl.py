@@ -46,7 +46,6 @@ async def kubectl(api_cluster: local.Cluster) -> AsyncIterator[Kubectl]:
         )
 
     yield run
-    await server.delete(f"/api/v1/namespaces/{space}")
     await server.aclose()
 
 
