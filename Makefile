@@ -52,7 +52,7 @@ test-api: venv ## Tests against a real API server on which no operator runs
 
 .PHONY: test-operator
 test-operator: venv ## Tests of the operator against a real API server
-	@$(BIN)/pytest tests/api/operator -q -n $(WORKERS)
+	@CLOISTER_OWN_CLUSTERS=1 $(BIN)/pytest tests/api/operator -q -n $(WORKERS)
 
 .PHONY: schemathesis
 schemathesis: venv ## Generated requests against a real facade, ten minutes with a key and ten without (SECONDS=…)
@@ -60,7 +60,7 @@ schemathesis: venv ## Generated requests against a real facade, ten minutes with
 
 .PHONY: test-cluster
 test-cluster: venv ## Tests on a real node, where Pods really run (root, Linux)
-	@$(BIN)/pytest tests/cluster -q
+	@CLOISTER_OWN_CLUSTERS=1 $(BIN)/pytest tests/cluster -q -n $(WORKERS) --dist loadfile
 
 .PHONY: test-enclave
 test-enclave: venv ## The inside of enclaves in full: packets over 30 files and 40 plans, every door (root, Linux)

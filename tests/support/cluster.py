@@ -4,6 +4,9 @@ Each is there once per session. They are brought up after the collection, when a
 for them: building their programs may take longer than a test may. With several workers each asks,
 and the first one's call does the work. The controlling process ends them after the last test.
 ``CLOISTER_TEST_CLUSTER`` names them, ``CLOISTER_KEEP_CLUSTER=1`` keeps them for the next session.
+
+Only one test at a time runs an operator on a cluster (`tests.support.operator.turn`). With
+``CLOISTER_OWN_CLUSTERS=1`` each worker has clusters of its own, so that they need not wait.
 """
 
 import os
@@ -52,9 +55,11 @@ def unique(prefix: str) -> str:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the session's folder; workers inherit its name."""
+    """Make the session's folder; workers inherit its name, and may have names of their own."""
     if not hasattr(config, "workerinput"):
         os.environ[MARKS] = tempfile.mkdtemp(prefix="cloister-tests-")
+    elif os.environ.get("CLOISTER_OWN_CLUSTERS") == "1":
+        os.environ["CLOISTER_TEST_CLUSTER"] = f"{_name()}-{os.environ['PYTEST_XDIST_WORKER']}"
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -144,7 +149,7 @@ def _no_node() -> str:
 
 
 def _bring_up(fixture: str) -> local.Cluster:
-    name = os.environ.get("CLOISTER_TEST_CLUSTER", "test") + SUFFIX[fixture]
+    name = _name() + SUFFIX[fixture]
     _mark(f"used-{name}")
     simulated = fixture == "simulated_cluster"
     found = local.up(name, node=fixture == "cluster", simulated=simulated)
@@ -153,6 +158,10 @@ def _bring_up(fixture: str) -> local.Cluster:
         install_crds(found)
         done.touch()
     return found
+
+
+def _name() -> str:
+    return os.environ.get("CLOISTER_TEST_CLUSTER", "test")
 
 
 def _mark(name: str) -> None:
