@@ -62,7 +62,7 @@ async def until(
 
 
 def until_sync(
-    question: Callable[[], T], *, within: float = 60.0, every: float = 0.1, what: str = ""
+    question: Callable[[], T], *, within: float = 60.0, every: float = 0.2, what: str = ""
 ) -> T:
     """Ask until the answer is true, as `until` does, outside an event loop.
 

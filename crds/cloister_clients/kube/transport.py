@@ -163,6 +163,10 @@ class Transport:
         except _TROUBLE as error:
             raise unreachable(self._config, error) from error
         finally:
+            # A stream that is left early has nothing more to say; closing it in TLS's way would
+            # wait for the server, longer than the loop may run.
+            if response.connection is not None and response.connection.transport is not None:
+                response.connection.transport.abort()
             response.close()
 
     async def _once(self, request: Request) -> bytes:

@@ -1,6 +1,9 @@
 """The verbs of the client against a real API server."""
 
+import asyncio
+import gc
 import uuid
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -125,6 +128,29 @@ async def test_lists_come_in_chunks_of_one_state(client: KubeClient, namespace: 
         CONFIG_MAP, namespace, field_selector="metadata.name=m2", metadata_only=True
     )
     assert [item["kind"] for item in bare.items] == ["PartialObjectMetadata"]
+
+
+def test_nothing_is_left_of_watches_when_their_loop_ends(
+    api_cluster: "Cluster", namespace: str
+) -> None:
+    """A loop that is closed at once closes no connection that waits for the server's farewell."""
+
+    async def follow() -> None:
+        config = KubeConfig.load(api_cluster.kubeconfig)
+        async with KubeClient(config, field_manager="tests", user_agent="tests") as client:
+            made = await client.create(CONFIG_MAP, config_map("one"), namespace)
+            begin = str(int(made["metadata"]["resourceVersion"]) - 1)
+            watch = client.watch(CONFIG_MAP, namespace, resource_version=begin)
+            assert (await anext(watch)).object["metadata"]["name"] == "one"
+            await watch.aclose()
+
+    loop = asyncio.new_event_loop()
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        loop.run_until_complete(follow())
+        loop.close()
+        gc.collect()
+    assert [str(each.message) for each in seen] == []
 
 
 async def test_a_watch_tells_what_happens_and_ends_in_time(
