@@ -176,7 +176,8 @@ def _apiserver(
         "--requestheader-username-headers=X-Remote-User",
         "--requestheader-group-headers=X-Remote-Group",
         "--requestheader-extra-headers-prefix=X-Remote-Extra-",
-        "--profiling=false",
+        # Where scale is measured the administrator may ask where its time goes (/debug/pprof).
+        f"--profiling={str(record.form is Form.SIMULATED).lower()}",
         TLS,
         # Without a link the address is loopback, which no endpoint may be.
         *(() if record.index >= 0 else ("--endpoint-reconciler-type=none",)),

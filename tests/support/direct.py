@@ -38,7 +38,7 @@ class Direct:
             answer = self._http.request(
                 method, path, params=query, content=content, headers=headers
             )
-            return None if storage_starts(answer) else answer
+            return None if storage_starts(answer.status_code, answer.text) else answer
 
         answer = until_sync(taken, what=f"{method} {path}")
         assert answer is not None

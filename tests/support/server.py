@@ -4,14 +4,16 @@ No client of ours stands between: what is tested with it is the server's own ver
 """
 
 import base64
+import json
 import ssl
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Self
 
-import httpx
+import aiohttp
 import yaml
 
 from tests.support.waiting import storage_starts, until
@@ -38,7 +40,7 @@ class Verdict:
     @property
     def accepted(self) -> bool:
         """Whether the request went through."""
-        return self.status < httpx.codes.BAD_REQUEST
+        return self.status < HTTPStatus.BAD_REQUEST
 
     @property
     def message(self) -> str:
@@ -55,14 +57,19 @@ class ApiServer:
         self.address = address
         """Address of the server, without path."""
         self._trust = trust
-        self._client = httpx.AsyncClient(
-            base_url=address,
-            verify=trust,
-            headers=list(headers),
-            timeout=60,
-            limits=httpx.Limits(max_connections=32, max_keepalive_connections=32),
-            trust_env=False,
-        )
+        self._headers = list(headers)
+        self._opened: aiohttp.ClientSession | None = None
+
+    @property
+    def _session(self) -> aiohttp.ClientSession:
+        """The connection pool, made by the first request: it belongs to the loop that runs then."""
+        if self._opened is None:
+            self._opened = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(ssl=self._trust, limit=32),
+                headers=self._headers,
+                timeout=aiohttp.ClientTimeout(total=60),
+            )
+        return self._opened
 
     @classmethod
     def administrator(cls, kubeconfig: Path) -> Self:
@@ -92,20 +99,26 @@ class ApiServer:
     ) -> Verdict:
         """Send one request and answer the verdict, whatever it is, once the kind has its store."""
         headers = {"Content-Type": PATCHES[patch] if patch else "application/json"}
+        content = None
+        if body is not None:
+            content = json.dumps(body, ensure_ascii=False, allow_nan=False).encode()
 
-        async def taken() -> httpx.Response | None:
-            answer = await self._client.request(
-                method, path, params=query, json=body, headers=headers
-            )
-            return None if storage_starts(answer) else answer
+        async def taken() -> Verdict | None:
+            url = f"{self.address}{path}"
+            async with self._session.request(
+                method, url, params=query, data=content, headers=headers
+            ) as answer:
+                text = await answer.text("utf-8")
+            if storage_starts(answer.status, text):
+                return None
+            try:
+                return Verdict(answer.status, json.loads(text))
+            except ValueError:
+                return Verdict(answer.status, {"message": text})
 
-        response = await until(taken, what=f"{method} {path}")
-        assert response is not None
-        try:
-            answer = response.json()
-        except ValueError:
-            answer = {"message": response.text}
-        return Verdict(response.status_code, answer)
+        verdict = await until(taken, what=f"{method} {path}")
+        assert verdict is not None
+        return verdict
 
     async def get(self, path: str, **query: str) -> Verdict:
         """Read."""
@@ -148,7 +161,8 @@ class ApiServer:
 
     async def aclose(self) -> None:
         """Close all connections."""
-        await self._client.aclose()
+        if self._opened is not None:
+            await self._opened.close()
 
 
 def _trust(cluster: dict[str, Any], user: dict[str, Any], folder: Path) -> ssl.SSLContext:

@@ -3,9 +3,8 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from http import HTTPStatus
 from typing import TypeVar
-
-import httpx
 
 from dev.cluster import KubectlError
 
@@ -86,13 +85,10 @@ def until_sync(
         time.sleep(every)
 
 
-def storage_starts(answer: httpx.Response) -> bool:
+def storage_starts(status: int, text: str) -> bool:
     """Answer whether an API server refused because the store of a kind is not ready yet.
 
     It says so for a moment after a definition was installed or changed, which another test may
     have done; its clients ask again, and so do ours.
     """
-    return (
-        answer.status_code == httpx.codes.TOO_MANY_REQUESTS
-        and "storage is (re)initializing" in answer.text
-    )
+    return status == HTTPStatus.TOO_MANY_REQUESTS and "storage is (re)initializing" in text
