@@ -26,15 +26,13 @@ from cloister_crds.kinds import Secret as Csec
 from cloister_crds.names import VALUE_LABEL
 from dev.cluster import Cluster
 from tests.support.facade import World
-from tests.support.faults import Dies
+from tests.support.faults import Writes
 from tests.support.faulty_api import FaultyApi, faulty_api
 from tests.support.mutations import CALLS, Call, Sent, domains_answered
 from tests.support.waiting import until
 
 __all__ = ["Trial", "entitled", "proxy", "rich", "shaken_settings"]
 
-NEVER = 1000
-"""More writes than any call makes."""
 KINDS = (Csec, RegistryCredential, SSHKey, Domain, Container, Deployment)
 LISTS = ("containers", "deployments", "secrets", "ssh-keys", "domains", "registry-credentials")
 VOLATILE = {"id", "deployment_id", "update_deployment_id", "created_at", "updated_at"} | {
@@ -138,14 +136,14 @@ class Trial:
         name = f"{self.stem}-whole"
         sent = await self.call.prepare(self.world, self.client, name)
         shown, there = await self.state(name)
-        fault = Dies(NEVER)
-        self.proxy.faults = (fault,)
+        writes = Writes()
+        self.proxy.faults = (writes,)
         answer = await sent.by(self.client)
         self.proxy.faults = ()
         assert answer.is_success, answer.text
         after = await self.state(name)
         self.whole = difference(shown, after[0]), difference(there, after[1])
-        return fault.writes
+        return writes.done
 
     async def state(self, name: str) -> tuple[Seen, Seen]:
         """Answer what a reader sees and what is in the cluster."""

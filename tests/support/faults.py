@@ -14,6 +14,7 @@ import signal
 import threading
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import Any
 from urllib.parse import parse_qs, unquote
 
@@ -33,6 +34,7 @@ __all__ = [
     "Stale",
     "Unreliable",
     "WatchesGone",
+    "Writes",
     "is_about",
 ]
 
@@ -317,6 +319,20 @@ def _settle(waiting: asyncio.Future[None]) -> None:
     """Let who waits go on, unless the connection has ended meanwhile."""
     if not waiting.done():
         waiting.set_result(None)
+
+
+class Writes(Fault):
+    """Writes down what the server did; what it refused, as for a conflict, comes again."""
+
+    def __init__(self) -> None:
+        self.done: list[str] = []
+        """The writes that it accepted."""
+
+    @override
+    async def after(self, ask: Ask, status: int) -> None:
+        """Remember a write that went through."""
+        if ask.writes and status < HTTPStatus.MULTIPLE_CHOICES:
+            self.done.append(ask.text)
 
 
 class Dies(Fault):
