@@ -11,9 +11,6 @@ from dev.cluster.trouble import Trouble
 
 __all__ = ["Component", "start", "write_config"]
 
-GARBAGE = {"GOGC": "400"}
-"""For programs in Go: a cluster for development has more memory than processor time, and with the
-default of 100 its API server would spend a fifth of its time collecting garbage."""
 PATIENCE = 5.0
 """Seconds that a port may take to become free."""
 
@@ -37,12 +34,7 @@ class Component:
     @property
     def mark(self) -> str:
         """Hash of all that the process is started with."""
-        return fingerprint(self.argv, self.variables, self.files)
-
-    @property
-    def variables(self) -> dict[str, str]:
-        """What is added to the environment of the process."""
-        return {**GARBAGE, **self.environment}
+        return fingerprint(self.argv, self.environment, self.files)
 
 
 def start(processes: Processes, component: Component) -> bool:
@@ -77,7 +69,7 @@ def start(processes: Processes, component: Component) -> bool:
                     "(it then chooses other ports)"
                 )
         processes.start(
-            component.name, component.argv, env=component.variables, mark=component.mark
+            component.name, component.argv, env=component.environment, mark=component.mark
         )
     processes.await_ready(component.name, component.ready, within=component.within)
     return not current

@@ -28,7 +28,7 @@ from dev.cluster.images import Image, push
 from dev.plain_http import NO_TRUST
 from tests.support.chaos import KEY, SECRETS, Chaos, Crew, carry_out, fate_of
 from tests.support.chaos_plan import NODES, SHORT, SHORT_SEED, ZONE
-from tests.support.cluster import install_crds
+from tests.support.cluster import install_crds, session_name
 from tests.support.crashes import Disturbed, disturbed
 from tests.support.end_states import left_over
 from tests.support.facade import ADMIN, run_command, start_facade
@@ -63,7 +63,7 @@ pytestmark = [
 
 @pytest.fixture
 def own_cluster() -> Iterator[local.Cluster]:
-    name = f"{os.environ.get('CLOISTER_TEST_CLUSTER', 'test')}-chaos"
+    name = f"{session_name()}-chaos"
     local.down(name)
     try:
         cluster = local.up(name, node=False)

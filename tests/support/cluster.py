@@ -37,6 +37,7 @@ __all__ = [
     "pytest_configure",
     "pytest_runtest_logreport",
     "pytest_sessionfinish",
+    "session_name",
     "simulated_cluster",
     "unique",
 ]
@@ -59,7 +60,9 @@ def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):
         os.environ[MARKS] = tempfile.mkdtemp(prefix="cloister-tests-")
     elif os.environ.get("CLOISTER_OWN_CLUSTERS") == "1":
-        os.environ["CLOISTER_TEST_CLUSTER"] = f"{_name()}-{os.environ['PYTEST_XDIST_WORKER']}"
+        os.environ["CLOISTER_TEST_CLUSTER"] = (
+            f"{session_name()}-{os.environ['PYTEST_XDIST_WORKER']}"
+        )
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -149,7 +152,7 @@ def _no_node() -> str:
 
 
 def _bring_up(fixture: str) -> local.Cluster:
-    name = _name() + SUFFIX[fixture]
+    name = session_name() + SUFFIX[fixture]
     _mark(f"used-{name}")
     simulated = fixture == "simulated_cluster"
     found = local.up(name, node=fixture == "cluster", simulated=simulated)
@@ -160,7 +163,8 @@ def _bring_up(fixture: str) -> local.Cluster:
     return found
 
 
-def _name() -> str:
+def session_name() -> str:
+    """Answer how the names of this session's clusters begin."""
     return os.environ.get("CLOISTER_TEST_CLUSTER", "test")
 
 

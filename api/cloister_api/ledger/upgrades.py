@@ -5,29 +5,27 @@ import alembic.config
 from alembic.util import CommandError
 from sqlalchemy.engine import Connection
 
-from cloister_api.ledger.database import MIGRATIONS
+from cloister_api.ledger.database import MIGRATIONS, LedgerError
 
-__all__ = ["NewerLedgerError", "upgrade"]
-
-
-class NewerLedgerError(Exception):
-    """A newer release has written the ledger; the message names the form."""
+__all__ = ["upgrade"]
 
 
-def upgrade(connection: Connection, revision: str = "head") -> None:
+def upgrade(connection: Connection, name: str, revision: str = "head") -> None:
     """Apply the migrations that a ledger has not seen.
 
     Parameters
     ----------
     connection
         Connection to the ledger, in a transaction.
+    name
+        How messages name the ledger.
     revision
         Form to stop at.
 
     Raises
     ------
-    NewerLedgerError
-        When the ledger's form is none that this release knows.
+    LedgerError
+        When a newer release has written the ledger.
     """
     config = alembic.config.Config()
     config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
@@ -35,4 +33,6 @@ def upgrade(connection: Connection, revision: str = "head") -> None:
     try:
         alembic.command.upgrade(config, revision)
     except CommandError as error:
-        raise NewerLedgerError(str(error)) from error
+        raise LedgerError(
+            f"{name} was written by a newer release ({error}); upgrade this one"
+        ) from error

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dev import cluster as local
-from tests.support.cluster import install_crds
+from tests.support.cluster import install_crds, session_name
 from tests.support.policies import MANIFESTS
 
 
@@ -31,7 +31,7 @@ def guarded(worker_id: str) -> Iterator[Path]:
     if given:
         yield Path(given)
         return
-    name = f"{os.environ.get('CLOISTER_TEST_CLUSTER', 'test')}-guarded-{worker_id}"
+    name = f"{session_name()}-guarded-{worker_id}"
     found = local.up(name, node=False)
     install_crds(found)
     roles = MANIFESTS / "roles"

@@ -267,3 +267,4 @@ async def test_keys_that_nobody_checks_are_refused_as_the_operator_does(
             assert [each["code"] for each in answer.json()["details"]] == ["ApiAddressMissing"]
     (kept,) = await world.containers()
     assert (kept["spec"]["name"], kept["spec"]["tag"]) == ("web", "v1.0.0")
+    assert await world.claims() == [f"web.{world.organization}.{DOMAIN}"]

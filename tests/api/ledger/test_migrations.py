@@ -54,7 +54,7 @@ def empty(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
 def upgrade(engine: Engine, revision: str) -> None:
     """Bring a ledger to a certain form."""
     with engine.begin() as connection:
-        upgrades.upgrade(connection, revision)
+        upgrades.upgrade(connection, "the ledger", revision)
 
 
 def test_the_newest_form_is_the_one_of_the_last_migration() -> None:

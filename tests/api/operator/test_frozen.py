@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from dev import cluster as local
+from tests.support.cluster import session_name
 from tests.support.operator import Installation, file_text
 from tests.support.waiting import until_sync
 
@@ -19,7 +20,7 @@ IMAGE = "registry.invalid/web@sha256:" + "ab" * 32
 
 @pytest.fixture
 def own_cluster() -> Iterator[local.Cluster]:
-    name = f"{os.environ.get('CLOISTER_TEST_CLUSTER', 'test')}-frozen"
+    name = f"{session_name()}-frozen"
     local.down(name)
     try:
         yield local.up(name, node=False)
