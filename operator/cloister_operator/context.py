@@ -112,6 +112,8 @@ class ProcessContext:
     """By uid of an Enclave its token, until its snapshot keeps it; written nowhere else."""
     counted: dict[Key, float] = field(default_factory=dict)
     """When the status of an object that counts others was written last, by the monotonic clock."""
+    held_back: dict[Key, float] = field(default_factory=dict)
+    """Since when a status differs from what is written, by the queue's time, while that may be."""
     applied: dict[str, str] = field(default_factory=dict)
     """What was applied last under a name, so that it is not applied again for nothing."""
 

@@ -164,7 +164,7 @@ async def _begin(context: ProcessContext, team: "_Team", acquired: threading.Eve
     context.progress.stage = Stage.SYNCING
     await context.relister.sync()
     for key in all_keys(context):
-        context.queue.add(key)
+        context.queue.add(key, behind=True)
     context.progress.stage = Stage.WORKING
     logger.info("the cluster is known after %.1f s", time.monotonic() - began)
     for number in range(context.settings.workers):

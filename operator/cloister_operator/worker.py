@@ -150,4 +150,4 @@ async def resync(context: ProcessContext) -> None:
         await asyncio.sleep(context.settings.resync_seconds)
         context.applied.clear()
         for key in all_keys(context):
-            context.queue.add(key)
+            context.queue.add(key, behind=True)

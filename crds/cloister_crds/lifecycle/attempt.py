@@ -23,7 +23,7 @@ from cloister_crds.lifecycle.observed import DecisionSettings
 from cloister_crds.lifecycle.pod import PodContainer, PodFacts, PodPhase
 from cloister_crds.lifecycle.waits import due
 
-__all__ = ["PodNeed", "judge", "judge_again", "pod_need"]
+__all__ = ["PodNeed", "is_under_way", "judge", "judge_again", "pod_need"]
 
 CRASHES = 5
 """Restarts in the back-off of the kubelet (about five minutes) after which a boot has failed."""
@@ -32,6 +32,7 @@ STEADY = timedelta(seconds=10)
 _MESSAGE_LIMIT = 4096
 _MINUTE = 60
 _OVER = {EnclavePhase.FAILED, EnclavePhase.ENDED}
+_UNDER_WAY = {None, EnclavePhase.PENDING, EnclavePhase.STARTED}
 
 _EVICTIONS = {"EvictionByEvictionAPI", "PreemptionByScheduler", "TerminationByKubelet"}
 """Reasons of the condition DisruptionTarget that mean an eviction (Kubernetes, "Disruptions")."""
@@ -145,6 +146,19 @@ def judge_again(
             times.append(each.started_at + STEADY)
     waits = [wait for at in times if (wait := due(at, now)) is not None]
     return min(waits, default=None)
+
+
+def is_under_way(before: EnclaveStatus, after: EnclaveStatus) -> bool:
+    """Tell whether an attempt was and is on its way, so that its next news says more than this.
+
+    Parameters
+    ----------
+    before
+        The status that is written.
+    after
+        The newest judgement.
+    """
+    return {before.phase, after.phase} <= _UNDER_WAY
 
 
 def _part_failure(before: EnclaveStatus, pod: PodFacts | None) -> tuple[str, str] | None:

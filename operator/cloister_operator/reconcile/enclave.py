@@ -1,11 +1,12 @@
 """The pass over an Enclave: its Pod is made once, judged, and deleted when the Enclave is over."""
 
 import logging
+from datetime import timedelta
 
 from cloister_clients.kube.kinds import POD
 from cloister_crds.kinds import Enclave
 from cloister_crds.kinds.meta import PAUSED_ANNOTATION
-from cloister_crds.lifecycle.attempt import PodNeed, judge_again, pod_need
+from cloister_crds.lifecycle.attempt import PodNeed, is_under_way, judge_again, pod_need
 from cloister_operator.context import ProcessContext
 from cloister_operator.keys import Key
 from cloister_operator.patches import merge_patch
@@ -18,6 +19,9 @@ from cloister_operator.watched import ENCLAVE
 __all__ = ["reconcile_enclave"]
 
 logger = logging.getLogger(__name__)
+
+HOLD_BACK = timedelta(seconds=1)
+"""A status of an attempt that is under way is written so late at most: with what comes next."""
 
 
 async def reconcile_enclave(context: ProcessContext, key: Key) -> Result:
@@ -37,6 +41,7 @@ async def reconcile_enclave(context: ProcessContext, key: Key) -> Result:
     """
     entry = context.store.get(ENCLAVE, key.namespace, key.name)
     if entry is None:
+        context.held_back.pop(key, None)
         return DONE
     enclave = context.models.read(Enclave, entry)
     if enclave.metadata.annotations.get(PAUSED_ANNOTATION) == "true":
@@ -50,14 +55,16 @@ async def reconcile_enclave(context: ProcessContext, key: Key) -> Result:
             # The status is written once, with the Pod that is there now.
             wrote, newest, pod = True, judged(context, enclave, now), pod_facts(context, enclave)
     finally:
-        wrote = await _report(context, key, enclave, newest) or wrote
+        held = _hold_back(context, key, enclave, newest)
+        if held is None:
+            wrote = await _report(context, key, enclave, newest) or wrote
     if pod is not None and pod_need(newest, pod) is PodNeed.DELETE:
         await context.writer.delete(key, POD, key.namespace, key.name, uid=pod.uid)
         wrote = True
     if enclave.metadata.deletion_timestamp is not None:
         wrote = await _demote(context, key, enclave) or wrote
     metered = await let_go(context, key, enclave)
-    waits = (judge_again(newest, pod, now, context.decision), metered.look_again)
+    waits = (judge_again(newest, pod, now, context.decision), metered.look_again, held)
     again = min((each for each in waits if each is not None), default=None)
     return Result(again, wrote=wrote or metered.wrote)
 
@@ -67,6 +74,19 @@ async def _confirm_pod(context: ProcessContext, key: Key, enclave: Enclave) -> N
     known = enclave.status.pod_uid and enclave.metadata.deletion_timestamp is None
     if known and context.store.get(POD, key.namespace, key.name) is None:
         await context.writer.refresh(POD, key.namespace, key.name)
+
+
+def _hold_back(
+    context: ProcessContext, key: Key, enclave: Enclave, newest: Enclave
+) -> timedelta | None:
+    """Answer how long the status is still held back; None = it is written now, if it differs."""
+    now = context.queue.now()
+    if newest.status != enclave.status and is_under_way(enclave.status, newest.status):
+        left = context.held_back.setdefault(key, now) + HOLD_BACK.total_seconds() - now
+        if left > 0:
+            return timedelta(seconds=left)
+    context.held_back.pop(key, None)
+    return None
 
 
 async def _report(context: ProcessContext, key: Key, enclave: Enclave, newest: Enclave) -> bool:

@@ -60,6 +60,39 @@ def test_an_event_comes_before_a_delay() -> None:
     assert taken(schedule, 100) == []
 
 
+def test_what_may_wait_stands_behind_the_rest() -> None:
+    schedule = Schedule[str]()
+    schedule.add("new", behind=True)
+    schedule.add("begun")
+    assert len(schedule) == 2
+    assert taken(schedule) == ["begun", "new"]
+
+
+def test_a_key_that_somebody_waits_for_leaves_the_second_line() -> None:
+    schedule = Schedule[str]()
+    for key in ("a", "b"):
+        schedule.add(key, behind=True)
+    schedule.add("b")
+    schedule.add("b", behind=True)
+    schedule.add_at("a", 100)
+    assert taken(schedule) == ["b", "a"]
+    assert schedule.delayed == 0
+
+
+def test_the_second_line_moves_while_the_first_is_never_empty() -> None:
+    schedule = Schedule[str]()
+    schedule.add("new", behind=True)
+    for round_ in range(100):
+        schedule.add("busy")
+        key = schedule.take(0)
+        if key == "new":
+            assert round_ > 10
+            return
+        assert key == "busy"
+        schedule.done("busy")
+    raise AssertionError("the second line never moved")
+
+
 def test_failures_wait_longer_each_time_and_success_forgets_them() -> None:
     schedule = Schedule[str](Backoff(first=1, longest=4))
     delays = []

@@ -8,7 +8,7 @@ import pytest
 from cloister_crds.config.model import Healthcheck
 from cloister_crds.kinds.enclave import ContainerStateName, Enclave, EnclavePhase, EnclaveStatus
 from cloister_crds.kinds.meta import ConditionStatus
-from cloister_crds.lifecycle.attempt import PodNeed, judge, judge_again, pod_need
+from cloister_crds.lifecycle.attempt import PodNeed, is_under_way, judge, judge_again, pod_need
 from cloister_crds.lifecycle.conditions import condition, holds
 from cloister_crds.lifecycle.pod import PodContainer, PodFacts, PodPhase, boot_allowance
 from tests.support.builders import NOW, SETTINGS, container_of, enclave_of
@@ -52,6 +52,20 @@ def pod_of(*containers: PodContainer, **fields: Any) -> PodFacts:
 def verdict(enclave: Enclave, pod: PodFacts | None) -> EnclaveStatus:
     """Judge at the present of the tests."""
     return judge(enclave, pod, NOW, SETTINGS)
+
+
+@pytest.mark.parametrize("before", [None, EnclavePhase.PENDING, EnclavePhase.STARTED])
+@pytest.mark.parametrize("after", list(EnclavePhase))
+def test_only_news_of_an_attempt_under_way_may_come_late(
+    before: EnclavePhase | None, after: EnclavePhase
+) -> None:
+    statuses = EnclaveStatus(phase=before), EnclaveStatus(phase=after)
+    assert is_under_way(*statuses) is (after in {EnclavePhase.PENDING, EnclavePhase.STARTED})
+
+
+@pytest.mark.parametrize("before", [EnclavePhase.READY, FAILED, EnclavePhase.ENDED])
+def test_news_of_an_attempt_that_was_ready_or_is_over_comes_at_once(before: EnclavePhase) -> None:
+    assert not is_under_way(EnclaveStatus(phase=before), EnclaveStatus(phase=EnclavePhase.STARTED))
 
 
 def test_without_an_address_of_the_api_it_says_what_it_waits_for() -> None:
