@@ -61,6 +61,31 @@ class Ending:
     """Whether it was told to."""
 
 
+class _Answer:
+    """The answer to one request on its way out: it gets the headers that every answer has."""
+
+    __slots__ = ("_ending", "_send", "more", "status")
+
+    def __init__(self, send: Send, request_id: str, ending: "Ending") -> None:
+        self._send = send
+        self._ending = ending
+        self.more = [("x-request-id", request_id)]
+        """Further headers, by name."""
+        self.status = 0
+        """Status of the answer; 0 = none has begun."""
+
+    async def send(self, message: Message) -> None:
+        """Pass a message on."""
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            headers = MutableHeaders(scope=message)
+            for name, value in self.more:
+                headers[name] = value
+            if self._ending.begun:
+                headers["connection"] = "close"
+        await self._send(message)
+
+
 class Gate:
     """The middleware.
 
@@ -115,33 +140,21 @@ class Gate:
         scope.setdefault("state", {})["request_id"] = request_id
         CURRENT.set(request_id)
         clock = asyncio.get_running_loop().time
-        status, begun = 0, clock()
-        more: list[tuple[str, str]] = [("x-request-id", request_id)]
-
-        async def send_with_more(message: Message) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-                answered = MutableHeaders(scope=message)
-                for name, value in more:
-                    answered[name] = value
-                if self._ending.begun:
-                    answered["connection"] = "close"
-            await send(message)
-
+        begun = clock()
+        answer = _Answer(send, request_id, self._ending)
         with self._figures.running.track_inprogress():
             try:
-                more += await self._admit(scope, headers)
+                answer.more += await self._admit(scope, headers)
                 self._refuse_method(scope)
                 receive = await checked_body(headers, receive, bound_of(scope["path"]))
             except ApiError as error:
-                await error_response(error, request_id)(scope, receive, send_with_more)
+                await error_response(error, request_id)(scope, receive, answer.send)
             else:
-                await self._answered(scope, receive, send_with_more, request_id)
+                await self._answered(scope, receive, answer, request_id)
             finally:
                 seconds = clock() - begun
-                self._figures.answered(scope["method"], route_of(scope), status, seconds)
-                note(scope, status, seconds)
+                self._figures.answered(scope["method"], route_of(scope), answer.status, seconds)
+                note(scope, answer.status, seconds)
 
     async def _admit(self, scope: Scope, headers: Headers) -> tuple[tuple[str, str], ...]:
         """Let the holder of a key in, and answer the headers about its rate.
@@ -173,27 +186,22 @@ class Gate:
         if methods is not None and scope["method"] not in methods:
             raise wrong_method(methods)
 
-    async def _answered(self, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
+    async def _answered(
+        self, scope: Scope, receive: Receive, answer: "_Answer", request_id: str
+    ) -> None:
         """Call the application; what it did not expect is logged and answered with 500."""
-        started = False
-
-        async def send_noting(message: Message) -> None:
-            nonlocal started
-            started = True
-            await send(message)
-
         try:
-            await self._app_of(scope)(scope, receive, send_noting)
+            await self._app_of(scope)(scope, receive, answer.send)
         except ApiError as error:
             # What a hot path refuses; the framework answers those of all others itself.
-            if started:
+            if answer.status:
                 raise
-            await error_response(error, request_id)(scope, receive, send)
+            await error_response(error, request_id)(scope, receive, answer.send)
         except Exception:
             logger.exception("request %s failed", request_id)
-            if started:
+            if answer.status:
                 raise
-            await error_response(FAILED, request_id)(scope, receive, send)
+            await error_response(FAILED, request_id)(scope, receive, answer.send)
 
     def _app_of(self, scope: Scope) -> ASGIApp:
         """Answer what a request goes to."""

@@ -131,6 +131,7 @@ def serve(listener: socket.socket, folder: Path, pipe: Connection) -> None:
             log_config=None,
             access_log=False,
             server_header=False,
+            proxy_headers=False,
         )
         server = uvicorn.Server(config)
         serving = asyncio.create_task(server.serve(sockets=[listener]))

@@ -93,6 +93,8 @@ def serve(settings: ApiSettings, listener: socket.socket) -> str:
             log_config=None,
             access_log=False,
             server_header=False,
+            # Nothing is made of a client's address or scheme, so that no header about them counts.
+            proxy_headers=False,
             timeout_graceful_shutdown=settings.stop.request_seconds,
         ),
         ending,
