@@ -12,10 +12,12 @@ from cloister_api.schemas.envelope import Body
 
 __all__ = ["KEY_PATTERN_WORDS", "METADATA_BYTES", "CreateKey", "UpdateKey", "compact"]
 
-KEY_NAME_PATTERN = r"^[A-Za-z0-9._ -]+$"
-"""Names of keys (spec, "Limits")."""
+KEY_NAME_PATTERN = r"^[A-Za-z0-9._-]([A-Za-z0-9._ -]*[A-Za-z0-9._-])?$"
+"""Names of keys (spec, "Limits"), without a space at an end: nobody could tell it from another."""
 KEY_PATTERN_WORDS = {
-    KEY_NAME_PATTERN: "use letters, digits, hyphens, underscores, spaces and periods",
+    KEY_NAME_PATTERN: (
+        "use letters, digits, hyphens, underscores, spaces and periods, with no space at an end"
+    ),
 }
 """What to write instead of a name that does not fit."""
 METADATA_BYTES = 5120
@@ -73,24 +75,7 @@ def fitting(metadata: dict[str, Any]) -> dict[str, Any]:
     return metadata
 
 
-def spaced_within(name: str) -> str:
-    """Refuse a name that begins or ends with a space: nobody could tell it from another.
-
-    Raises
-    ------
-    PydanticCustomError
-        When it does.
-    """
-    if name != name.strip():
-        raise PydanticCustomError("name", "must not begin or end with a space")
-    return name
-
-
-KeyName = Annotated[
-    str,
-    StringConstraints(min_length=1, max_length=128, pattern=KEY_NAME_PATTERN),
-    AfterValidator(spaced_within),
-]
+KeyName = Annotated[str, StringConstraints(min_length=1, max_length=128, pattern=KEY_NAME_PATTERN)]
 
 
 def whole(value: Any) -> Any:
