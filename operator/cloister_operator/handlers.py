@@ -15,8 +15,8 @@ from cloister_clients.kube import KubeConfig
 from cloister_operator.context import USER_AGENT, ProcessContext
 from cloister_operator.forgetful import NoDiffs, NoProgress
 from cloister_operator.store import Change
-from cloister_operator.wake import concerned
-from cloister_operator.watched import CONTAINER, Watched
+from cloister_operator.wake import concerned, may_wait
+from cloister_operator.watched import Watched
 
 __all__ = ["framework_settings", "make_registry"]
 
@@ -82,10 +82,9 @@ def framework_settings(kinds: Iterable[Watched]) -> kopf.OperatorSettings:
 
 
 def _wake(context: ProcessContext, change: Change) -> None:
-    """Put the keys that a change concerns into the queue; a new Container behind begun work."""
-    behind = change.ref == CONTAINER and change.before is None
+    """Put the keys that a change concerns into the queue."""
     for key, after in concerned(change, context.store):
-        context.queue.add(key, after=after, behind=behind)
+        context.queue.add(key, after=after, behind=may_wait(change, key))
 
 
 def _on_event(context: ProcessContext, watched: Watched) -> Callable[..., Awaitable[None]]:

@@ -33,7 +33,7 @@ from cloister_operator.watched import (
     SSH_KEY,
 )
 
-__all__ = ["AGGREGATE_PAUSE", "Wake", "concerned"]
+__all__ = ["AGGREGATE_PAUSE", "Wake", "concerned", "may_wait"]
 
 AGGREGATE_PAUSE = timedelta(seconds=2)
 """Pause before counts over many objects are written anew: one write for a burst of changes."""
@@ -44,6 +44,8 @@ Wake = tuple[Key, float]
 _SLOWLY = AGGREGATE_PAUSE.total_seconds()
 _SERVICE_NAME = "kubernetes.io/service-name"
 _SETTLED = ("ready", "stopped")
+_OF_ONE = {CLAIM, ENCLAVE, ENDPOINT_SLICE, NODE, POD, SERVICE, *TLS_ROUTES}
+"""Kinds whose changes concern few Containers, in the midst of something."""
 _USED = (SECRET_KIND, SSH_KEY, DOMAIN)
 """Kinds whose status names the Containers that use an object."""
 
@@ -61,6 +63,25 @@ def concerned(change: Change, store: Store) -> Iterator[Wake]:
     edges = _EDGES.get(change.ref)
     if edges is not None:
         yield from edges(change, store)
+
+
+def may_wait(change: Change, key: Key) -> bool:
+    """Tell whether a key that a change concerns may stand in the queue's second line.
+
+    That is a Container that is new or that something tells of which many share, such as its Host:
+    what somebody has begun to wait for is told by the Container or by what is its own.
+
+    Parameters
+    ----------
+    change
+        What happened.
+    key
+        A key that it concerns.
+    """
+    if key.kind != "Container" or change.ref in _OF_ONE:
+        return False
+    own = Key(change.ref.kind, change.namespace, change.name) == key
+    return not own or change.before is None
 
 
 def _container(change: Change, store: Store) -> Iterator[Wake]:

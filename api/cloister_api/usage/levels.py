@@ -110,7 +110,8 @@ class Collected:
         points: dict[Place, Sums] = {}
         for level, own in zip(LEVELS, self._levels, strict=True):
             keys, points = rounded(keys, level.seconds), rounded(points, level.seconds)
-            for place, values in own.items():
+            # In order, so that the sums of all levels are nearly sorted when they are written.
+            for place, values in sorted(own.items()):
                 organization, begin, _, model = place
                 add(keys, place, values)
                 add(points, (organization, begin, 0, model), values)

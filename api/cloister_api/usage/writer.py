@@ -77,6 +77,11 @@ class Outcome:
 
 Admitted = list[tuple[Delivery, bytes, Counted]]
 """Events that were never counted, each with its report and what it is known by."""
+Numbers = tuple[
+    dict[str, tuple[bytes, tuple[int, int] | None]], dict[tuple[str, str, str], tuple[int, int]]
+]
+"""By text of a key its index, and its number with its organization's when there is such a key; by
+service, operation and model the numbers of operation and model."""
 
 
 class Writer:
@@ -125,28 +130,24 @@ class Writer:
             if not outcome.reused:
                 fresh.append((delivery, outcome))
         admitted = admit(fresh, frozenset())
-        self._learn(connection, admitted)
-        rows, collected = self._rows(admitted)
+        numbers = self._learn(connection, admitted)
+        rows, collected = self._rows(admitted, numbers)
         if not inserted(connection, rows):
             # At least one event was counted before: leave out all that were.
             seen = known(connection, EVENTS, "event_key", [key for _, key, _ in admitted])
-            rows, collected = self._rows(admit(fresh, seen))
+            rows, collected = self._rows(admit(fresh, seen), numbers)
             insert_rows(connection, EVENTS, EVENT_COLUMNS, rows)
         write_sums(connection, collected, change)
         return outcomes
 
-    def _rows(self, admitted: Admitted) -> tuple[list[tuple[Any, ...]], Collected]:
+    def _rows(
+        self, admitted: Admitted, numbers: Numbers
+    ) -> tuple[list[tuple[Any, ...]], Collected]:
         """Answer the rows of events, and their sums."""
         rows: list[tuple[Any, ...]] = []
         collected = Collected()
         add_event, price_at = collected.add, self._prices.at
-        owners = {
-            text: (index, self._keys.get(index)) for text, index in self._indexes(admitted).items()
-        }
-        kinds = {
-            kind: (self._names["operation", f"{kind[0]}/{kind[1]}"], self._names["model", kind[2]])
-            for kind in kinds_of(admitted)
-        }
+        owners, kinds = numbers
         for delivery, key, event in admitted:
             index, owner = owners.get(event.api_key or "", NOBODY)
             kind = (event.service, event.operation, event.model)
@@ -187,12 +188,19 @@ class Writer:
             for text in {event.api_key for _, _, event in admitted if event.api_key}
         }
 
-    def _learn(self, connection: Connection, admitted: Admitted) -> None:
+    def _learn(self, connection: Connection, admitted: Admitted) -> Numbers:
         """Learn numbers of keys, organizations, models and operations."""
-        kinds = kinds_of(admitted)
+        kinds = {(event.service, event.operation, event.model) for _, _, event in admitted}
         names = {("operation", f"{service}/{operation}") for service, operation, _ in kinds}
         self._number(connection, names | {("model", model) for *_, model in kinds})
-        self._learn_keys(connection, set(self._indexes(admitted).values()))
+        indexes = self._indexes(admitted)
+        self._learn_keys(connection, set(indexes.values()))
+        owners = {text: (index, self._keys.get(index)) for text, index in indexes.items()}
+        numbered = {
+            kind: (self._names["operation", f"{kind[0]}/{kind[1]}"], self._names["model", kind[2]])
+            for kind in kinds
+        }
+        return owners, numbered
 
     def _learn_keys(self, connection: Connection, indexes: set[bytes]) -> None:
         """Learn which keys the indexes belong to, deleted ones as well."""
@@ -221,11 +229,6 @@ class Writer:
                 made = NAMES.insert().values(kind=kind, name=name).returning(NAMES.c.id)
                 found = connection.execute(made).scalar_one()
             self._names[kind, name] = found
-
-
-def kinds_of(admitted: Admitted) -> set[tuple[str, str, str]]:
-    """Answer the services, operations and models of events."""
-    return {(event.service, event.operation, event.model) for _, _, event in admitted}
 
 
 @contextmanager

@@ -6,9 +6,16 @@ import pytest
 
 from cloister_clients.kube.kinds import KindRef
 from cloister_operator.keys import Key
-from cloister_operator.store import Change, Store
-from cloister_operator.wake import AGGREGATE_PAUSE, concerned
-from cloister_operator.watched import DEPLOYMENT, ORGANIZATION, SECRET_KIND
+from cloister_operator.store import Change, Entry, Store
+from cloister_operator.wake import AGGREGATE_PAUSE, concerned, may_wait
+from cloister_operator.watched import (
+    CONTAINER,
+    DEPLOYMENT,
+    ENCLAVE,
+    HOST,
+    ORGANIZATION,
+    SECRET_KIND,
+)
 
 PAUSE = AGGREGATE_PAUSE.total_seconds()
 SPECS: dict[KindRef, dict[str, Any]] = {
@@ -77,3 +84,31 @@ def test_who_asks_for_a_look_at_a_deployment_gets_one_at_once() -> None:
     annotations = {"cloister.dev/requested-at": "now"}
     watched.put(DEPLOYMENT, spec=SPECS[DEPLOYMENT], annotations=annotations)
     assert watched.woken[key(DEPLOYMENT)] == 0
+
+
+def entry(ref: KindRef) -> Entry:
+    return Entry(ref, "org-acme", "one", "u", 1, (), b"{}")
+
+
+@pytest.mark.parametrize(
+    ("ref", "before", "name", "waits"),
+    [
+        (CONTAINER, False, "one", True),
+        (CONTAINER, True, "one", False),
+        (CONTAINER, True, "other", True),
+        (ENCLAVE, False, "other", False),
+        (HOST, True, "other", True),
+        (DEPLOYMENT, False, "other", True),
+    ],
+)
+def test_new_containers_and_those_of_shared_objects_may_wait(
+    ref: KindRef, *, before: bool, name: str, waits: bool
+) -> None:
+    known = entry(ref)
+    change = Change(ref, "org-acme", "one", known if before else None, known)
+    assert may_wait(change, Key("Container", "org-acme", name)) is waits
+
+
+def test_other_kinds_do_not_wait_behind_containers() -> None:
+    change = Change(HOST, "", "one", None, entry(HOST))
+    assert not may_wait(change, Key("Host", "", "one"))
