@@ -1,9 +1,10 @@
 """How many key checks one core answers: ``python -m dev.bench key_check``.
 
-The facade's own application behind its own server, with a real ledger of 10,000 keys in SQLite;
-only the copies of Organizations are filled by hand, so that no cluster is needed. A second process
-asks over kept connections, each time with another key and a domain. The figure is requests for
-each second of the server's processor time: what else runs on the machine does not change it.
+The facade's own application behind its own server, with a real ledger of 10,000 keys in SQLite,
+then in PostgreSQL where it is installed; only the copies of Organizations are filled by hand, so
+that no cluster is needed. A second process asks over kept connections, each time with another key
+and a domain. The figure is requests for each second of the server's processor time: what else runs
+on the machine does not change it.
 """
 
 import asyncio
@@ -27,7 +28,7 @@ from sqlalchemy import insert
 
 from cloister_api.keycheck.book import KeyBook
 from cloister_api.keycheck.hosts import Hosts
-from cloister_api.ledger.database import migrate, open_ledger
+from cloister_api.ledger.database import Place, open_ledger
 from cloister_api.ledger.keyformat import REGULAR_PREFIX, generate
 from cloister_api.ledger.material import Material
 from cloister_api.ledger.replicas import Replicas
@@ -37,6 +38,7 @@ from cloister_api.settings import ApiSettings
 from cloister_api.views import Views
 from cloister_clients.clock import utc_now
 from cloister_crds.kinds import Organization
+from dev.bench.usage_ingest import places
 
 __all__ = ["main"]
 
@@ -70,11 +72,10 @@ class Copy:
         return list(self._entries.values())
 
 
-async def fill(folder: Path) -> tuple[KeyBook, list[str]]:
-    """Make a ledger with keys, and the book that answers from it."""
+async def fill(place: Place, folder: Path) -> tuple[KeyBook, list[str]]:
+    """Put keys into a ledger, and make the book that answers from it."""
     material = Material.create(folder / "keys.json")
-    migrate(folder / "ledger.db")
-    engine = open_ledger(folder / "ledger.db")
+    engine = open_ledger(place)
     values = [generate(REGULAR_PREFIX) for _ in range(KEYS)]
     rows = [
         {
@@ -117,12 +118,12 @@ def application(book: KeyBook, folder: Path) -> FastAPI:
     return app
 
 
-def serve(listener: socket.socket, folder: Path, pipe: Connection) -> None:
+def serve(listener: socket.socket, place: Place, folder: Path, pipe: Connection) -> None:
     """Serve until the pipe says so, and tell the processor time that serving took."""
     import uvloop  # noqa: PLC0415 - the server's process alone
 
     async def work() -> None:
-        book, values = await fill(folder)
+        book, values = await fill(place, folder)
         following = asyncio.create_task(book.run())
         config = uvicorn.Config(
             application(book, folder),
@@ -184,12 +185,12 @@ async def ask(port: int, values: list[str], count: int) -> list[float]:
     return times
 
 
-def main() -> int:
-    """Print the figures; 1 when the target is missed."""
+def measure(name: str, place: Place) -> float:
+    """Print the figures of a ledger; answer the checks for each second of processor time."""
     with tempfile.TemporaryDirectory() as folder, socket.create_server(("127.0.0.1", 0)) as bound:
         ours, theirs = multiprocessing.get_context("fork").Pipe()
         server = multiprocessing.get_context("fork").Process(
-            target=serve, args=(bound, Path(folder), theirs)
+            target=serve, args=(bound, place, Path(folder), theirs)
         )
         server.start()
         values = ours.recv()
@@ -201,19 +202,26 @@ def main() -> int:
         times = sorted(asyncio.run(ask(port, values, REQUESTS)))
         elapsed = time.perf_counter() - begin
         ours.send("stop")
-        used = ours.recv()
+        used: float = ours.recv()
         server.join(30)
-    rate = REQUESTS / used
     print(
-        f"{REQUESTS} checks of {KEYS} keys over {CONNECTIONS} connections, {os.cpu_count()} cores"
-    )
-    print(f"{rate:9.0f} checks for each second of processor time (target {TARGET})")
-    print(f"{REQUESTS / elapsed:9.0f} checks a second beside the asking process")
-    print(
-        f"{statistics.median(times) * 1000:9.2f} ms median, "
+        f"{name}: {REQUESTS / used:.0f} checks for each second of processor time, "
+        f"{REQUESTS / elapsed:.0f} a second beside the asking process, "
+        f"{statistics.median(times) * 1000:.2f} ms median, "
         f"{times[len(times) * 99 // 100] * 1000:.2f} ms p99"
     )
-    return 0 if rate >= TARGET else 1
+    return REQUESTS / used
+
+
+def main() -> int:
+    """Print the figures; 1 when the target is missed."""
+    print(
+        f"{REQUESTS} checks of {KEYS} keys over {CONNECTIONS} connections, {os.cpu_count()} cores; "
+        f"target {TARGET} for each second of processor time"
+    )
+    with places() as found:
+        rates = [measure(name, place) for name, place in found.items()]
+    return 0 if min(rates) >= TARGET else 1
 
 
 if __name__ == "__main__":
