@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 from pydantic import TypeAdapter, ValidationError
 
+from cloister_api.duplicates import names_twice
 from cloister_api.schemas.catalog import ModelRecord
 
 __all__ = ["Catalog", "CatalogError", "read_catalog"]
@@ -34,14 +35,17 @@ def read_catalog(path: Path) -> tuple[ModelRecord, ...]:
     Raises
     ------
     CatalogError
-        When it cannot be read, breaks a rule, or names a model twice.
+        When it cannot be read, breaks a rule, or names a field or a model twice.
     """
     try:
-        document = json.loads(path.read_bytes())
+        content = path.read_bytes()
+        document = json.loads(content)
     except OSError as error:
         raise CatalogError(f"{path}: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
         raise CatalogError(f"{path}: not JSON: {error}") from error
+    if doubled := names_twice(content):
+        raise CatalogError(f"{path}: {', '.join(doubled)} stands twice; keep one of them")
     try:
         records = RECORDS.validate_python(document)
     except ValidationError as error:

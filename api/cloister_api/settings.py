@@ -15,6 +15,7 @@ from cloister_api.certificates.settings import CertificateSettings
 from cloister_api.payments.settings import StripeSettings
 from cloister_clients.registry import RegistrySettings
 from cloister_clients.sources import SourceSettings
+from cloister_clients.yamlfile import read_yaml
 
 __all__ = ["ApiSettings", "LedgerSettings", "ListenSettings", "SettingsError"]
 
@@ -191,7 +192,7 @@ class ApiSettings(Section):
             When the file cannot be read or a key is unknown, missing or wrong.
         """
         try:
-            document = yaml.safe_load(path.read_bytes())
+            document = read_yaml(path.read_bytes())
         except OSError as error:
             raise SettingsError(f"{path}: {error.strerror}") from error
         except yaml.YAMLError as error:

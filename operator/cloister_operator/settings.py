@@ -17,6 +17,7 @@ from pydantic.alias_generators import to_camel
 from cloister_clients.dns import DnsSettings
 from cloister_clients.registry import RegistrySettings
 from cloister_clients.sources import SourceSettings
+from cloister_clients.yamlfile import read_yaml
 from cloister_crds.kinds.scalars import HOSTNAME_PATTERN
 from cloister_crds.lifecycle.domains import DomainSettings
 from cloister_crds.lifecycle.observed import DecisionSettings, Gateway
@@ -331,7 +332,7 @@ def read_settings(path: Path | None) -> OperatorSettings:
             raise SettingsError(f"no settings: name a file with --config or in ${CONFIG_VARIABLE}")
         path = Path(named)
     try:
-        document: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
+        document: Any = read_yaml(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise SettingsError(f"{path}: {error.strerror}") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:

@@ -13,6 +13,7 @@ from cloister_api.ledger.pricelists import import_prices
 from cloister_api.settings import ApiSettings
 from cloister_api.usage.prices import Price, PriceFileError, read_prices
 from cloister_clients.clock import utc_now
+from cloister_clients.yamlfile import read_yaml
 
 __all__ = ["prices"]
 
@@ -28,7 +29,7 @@ def prices() -> None:
 def import_file(file: Path, config: Path) -> None:
     """Import the price list FILE (YAML) as a new version, in force from its effectiveFrom on."""
     try:
-        effective_from, found = read_prices(yaml.safe_load(file.read_bytes()))
+        effective_from, found = read_prices(read_yaml(file.read_bytes()))
     except (PriceFileError, yaml.YAMLError, OSError) as error:
         raise click.ClickException(f"{file}: {error}") from error
     version = finish(imported(settings_of(config), effective_from, found))

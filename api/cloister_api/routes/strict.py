@@ -1,10 +1,8 @@
 """Nothing of a request is accepted and then ignored: names that stand twice, unknown parameters.
 
-JSON lets a name stand twice and leaves open what that means (RFC 8259, section 4); parsers take the
-last one. A query parameter that nobody reads is a misspelt one: usage "since" nothing is all usage.
+A query parameter that nobody reads is a misspelt one: usage "since" nothing is all usage.
 """
 
-import json
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from typing import Any
@@ -13,10 +11,11 @@ from fastapi import Request, Response
 from fastapi.routing import APIRoute
 from typing_extensions import override
 
+from cloister_api.duplicates import names_twice
 from cloister_api.errors import refused_fields
 from cloister_api.schemas.envelope import Detail
 
-__all__ = ["StrictRoute", "names_twice"]
+__all__ = ["StrictRoute"]
 
 Handle = Callable[[Request], Coroutine[Any, Any, Response]]
 
@@ -61,34 +60,3 @@ def problems_of_query(given: Iterable[tuple[str, str]], known: frozenset[str]) -
             yield Detail(name, "UnknownParameter", f"unknown query parameter; {words}")
         elif times > 1:
             yield Detail(name, "Duplicate", "stands twice in the query; keep one of them")
-
-
-class Pairs(tuple[tuple[str, Any], ...]):
-    """The names and values of a JSON object as they were sent."""
-
-    __slots__ = ()
-
-
-def names_twice(body: bytes) -> list[str]:
-    """Answer the names that stand twice in one object of a body, with their paths.
-
-    Parameters
-    ----------
-    body
-        The body. What is no JSON has no names; whoever parses it says so.
-    """
-    try:
-        whole = json.loads(body, object_pairs_hook=Pairs)
-    except (ValueError, RecursionError):
-        return []
-    found: list[str] = []
-    left: list[tuple[str, Any]] = [("", whole)]
-    while left:
-        path, value = left.pop()
-        if isinstance(value, Pairs):
-            times = Counter(name for name, _ in value)
-            found += [path + name for name, count in times.items() if count > 1]
-            left += [(f"{path}{name}.", each) for name, each in value]
-        elif isinstance(value, list):
-            left += [(f"{path}{number}.", each) for number, each in enumerate(value)]
-    return sorted(set(found))

@@ -197,6 +197,14 @@ def test_a_model_that_stands_twice_is_refused(tmp_path: Path) -> None:
         read_catalog(write(tmp_path, RECORD, RECORD))
 
 
+def test_a_field_that_stands_twice_is_refused(tmp_path: Path) -> None:
+    path = write(tmp_path, RECORD)
+    text = path.read_text()
+    path.write_text(text.replace('"paid":', '"paid": false, "paid":', 1))
+    with pytest.raises(CatalogError, match=r"0\.paid stands twice; keep one of them"):
+        read_catalog(path)
+
+
 def test_a_change_of_the_file_is_followed_and_a_broken_one_is_not(tmp_path: Path) -> None:
     path = write(tmp_path, RECORD)
     catalog = Catalog(path, "cloister")

@@ -12,9 +12,9 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
+from cloister_api.duplicates import names_twice
 from cloister_api.middleware import MAX_BODY
 from cloister_api.reference.document import operations
-from cloister_api.routes.strict import names_twice
 from tests.support.described import described
 from tests.support.routes import REACHED, bare_app, bare_client, told
 
