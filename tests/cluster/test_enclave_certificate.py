@@ -314,7 +314,10 @@ def test_what_serves_is_measured(installation: Installation, api: Api) -> None:
         assert answer.status_code == 200, answer.text
         points = answer.json()["data_points"]
         assert len(points) == 60
-        return [point for point in points if point["cpu_util"] is not None]
+        # Before the kubelet has read the memory of a young Pod it tells none.
+        return [
+            point for point in points if point["cpu_util"] is not None and point["cpu_mem_util"]
+        ]
 
     points = until_sync(measured, within=PATIENCE, every=1, what="utilization of the enclave")
     for point in points:
