@@ -6,12 +6,13 @@ Used by `cloister_clients.kube.client` alone, which knows the verbs; nothing her
 import asyncio
 import random
 import socket
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import urlencode
+from weakref import WeakSet
 
 import aiohttp
 import msgspec
@@ -33,6 +34,8 @@ KEEPALIVE = (
 """A peer that vanished without a word is noticed after about a minute, also under a watch."""
 _READ_BUFFER = 2**18
 """Bytes that are read ahead of whoever takes them."""
+_HANG_UP = 1.0
+"""Seconds that closing waits for connections that were ended; it takes a few turns of the loop."""
 _TROUBLE = (aiohttp.ClientError, OSError)
 """What a request without an answer fails with; a time that is over (TimeoutError) is an OSError."""
 
@@ -88,12 +91,23 @@ class Transport:
         self._headers = [("User-Agent", user_agent)]
         self._headers += [(name, v) for name, values in config.impersonate.items() for v in values]
         self._opened: aiohttp.ClientSession | None = None
+        self._sockets: WeakSet[socket.socket] = WeakSet()
 
     async def aclose(self) -> None:
         """Close all connections."""
         session, self._opened = self._opened, None
         if session is not None:
             await session.close()
+            await hang_up(self._sockets)
+
+    def _socket(self, found: aiohttp.AddrInfoType) -> socket.socket:
+        """Make the socket of a connection."""
+        family, kind, protocol, _, _ = found
+        made = socket.socket(family, kind, protocol)
+        for option in KEEPALIVE:
+            made.setsockopt(*option)
+        self._sockets.add(made)
+        return made
 
     @property
     def _session(self) -> aiohttp.ClientSession:
@@ -104,7 +118,7 @@ class Transport:
                     ssl=self._config.tls or True,
                     limit=self._limits.connections,
                     keepalive_timeout=60.0,
-                    socket_factory=_socket,
+                    socket_factory=self._socket,
                 ),
                 headers=self._headers,
                 cookie_jar=aiohttp.DummyCookieJar(),
@@ -163,10 +177,6 @@ class Transport:
         except _TROUBLE as error:
             raise unreachable(self._config, error) from error
         finally:
-            # A stream that is left early has nothing more to say; closing it in TLS's way would
-            # wait for the server, longer than the loop may run.
-            if response.connection is not None and response.connection.transport is not None:
-                response.connection.transport.abort()
             response.close()
 
     async def _once(self, request: Request) -> bytes:
@@ -281,13 +291,19 @@ async def _once_only(
         raise aiohttp.ClientConnectionError(str(error)) from error
 
 
-def _socket(found: aiohttp.AddrInfoType) -> socket.socket:
-    """Make the socket of a connection."""
-    family, kind, protocol, _, _ = found
-    made = socket.socket(family, kind, protocol)
-    for option in KEEPALIVE:
-        made.setsockopt(*option)
-    return made
+async def hang_up(sockets: Iterable[socket.socket]) -> None:
+    """End what is left of connections: those that were given up wait for the server's farewell.
+
+    That is TLS's way, and takes longer than the loop may run.
+    """
+    left = [each for each in sockets if each.fileno() >= 0]
+    for each in left:
+        with suppress(OSError):
+            each.shutdown(socket.SHUT_RDWR)
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_HANG_UP):
+            while any(each.fileno() >= 0 for each in left):  # noqa: ASYNC110 - sockets tell nobody
+                await asyncio.sleep(0)
 
 
 def encode(body: Any) -> bytes:

@@ -130,14 +130,18 @@ async def test_lists_come_in_chunks_of_one_state(client: KubeClient, namespace: 
     assert [item["kind"] for item in bare.items] == ["PartialObjectMetadata"]
 
 
+@pytest.mark.parametrize("left", ["on the way", "unanswered"])
 def test_nothing_is_left_of_watches_when_their_loop_ends(
-    api_cluster: "Cluster", namespace: str
+    api_cluster: "Cluster", namespace: str, left: str
 ) -> None:
     """A loop that is closed at once closes no connection that waits for the server's farewell."""
 
     async def follow() -> None:
         config = KubeConfig.load(api_cluster.kubeconfig)
         async with KubeClient(config, field_manager="tests", user_agent="tests") as client:
+            if left == "unanswered":
+                await leave_unanswered(client, namespace)
+                return
             made = await client.create(CONFIG_MAP, config_map("one"), namespace)
             begin = str(int(made["metadata"]["resourceVersion"]) - 1)
             watch = client.watch(CONFIG_MAP, namespace, resource_version=begin)
@@ -151,6 +155,19 @@ def test_nothing_is_left_of_watches_when_their_loop_ends(
         loop.close()
         gc.collect()
     assert [str(each.message) for each in seen] == []
+
+
+async def leave_unanswered(client: KubeClient, namespace: str) -> None:
+    """Cancel a watch that was asked for and of which the server has not told anything yet."""
+    version = (await client.list(CONFIG_MAP, namespace)).resource_version
+    watching = asyncio.ensure_future(
+        anext(client.watch(CONFIG_MAP, namespace, resource_version=version))
+    )
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    watching.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await watching
 
 
 async def test_a_watch_tells_what_happens_and_ends_in_time(
