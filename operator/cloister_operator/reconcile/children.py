@@ -20,6 +20,7 @@ from cloister_operator.enclave.pod import build_pod
 from cloister_operator.enclave.priority import build_priority_class
 from cloister_operator.enclave.snapshot import build_snapshot
 from cloister_operator.keys import Key
+from cloister_operator.reconcile.fence import ensure_fence
 from cloister_operator.reconcile.scene import organization_of
 from cloister_operator.watched import HOST
 
@@ -213,15 +214,21 @@ async def ensure_snapshot(
 
 
 async def ensure_pod(context: ProcessContext, key: Key, plan: EnclavePlan) -> None:
-    """Create the Pod of an Enclave.
+    """Create the Pod of an Enclave, behind the fence of its organization.
 
     Raises
     ------
+    ChildrenMissing
+        When its organization is gone.
     Conflict
         When another owner's object has the name.
     KubeError
         When the server refuses or cannot be reached.
     """
+    organization = organization_of(context, plan.enclave.metadata.namespace or "")
+    if organization is None:
+        raise ChildrenMissing(f"the organization of {plan.name} is gone")
+    await ensure_fence(context, key, organization)
     if plan.enclave.spec.stop_first:
         await context.writer.apply(key, PRIORITY_CLASS, build_priority_class())
     await _ensure(context, key, plan, POD, build_pod(plan, context.build))

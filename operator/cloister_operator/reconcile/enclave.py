@@ -105,7 +105,7 @@ async def _report(context: ProcessContext, key: Key, enclave: Enclave, newest: E
 async def _create_pod(context: ProcessContext, key: Key, enclave: Enclave) -> bool:
     """Create the Pod, or tell the Container that something is missing to make it from."""
     try:
-        plan = await stored_plan(context, key, enclave)
+        await ensure_pod(context, key, await stored_plan(context, key, enclave))
     except ChildrenMissing as missing:
         logger.info("%s: %s", key.text, missing)
         if enclave.metadata.uid not in context.incomplete:
@@ -113,7 +113,6 @@ async def _create_pod(context: ProcessContext, key: Key, enclave: Enclave) -> bo
             context.queue.add(Key("Container", key.namespace, enclave.spec.container.name))
         return False
     context.incomplete.discard(enclave.metadata.uid)
-    await ensure_pod(context, key, plan)
     return True
 
 

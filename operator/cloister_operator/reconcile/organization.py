@@ -1,12 +1,10 @@
 """The pass over an Organization: its namespace, the fence around its enclaves, its counts."""
 
-import json
 import logging
 from datetime import datetime, timedelta
-from typing import Any
 
-from cloister_clients.kube import AlreadyExists, KindRef
-from cloister_clients.kube.kinds import NAMESPACE, NETWORK_POLICY, POD_DISRUPTION_BUDGET
+from cloister_clients.kube import AlreadyExists
+from cloister_clients.kube.kinds import NAMESPACE
 from cloister_crds.kinds import Container, Organization
 from cloister_crds.kinds.container import ContainerPhase
 from cloister_crds.kinds.meta import PAUSED_ANNOTATION
@@ -15,12 +13,10 @@ from cloister_crds.lifecycle.conditions import Finding, merge
 from cloister_crds.lifecycle.limits import counted
 from cloister_crds.names import ORGANIZATION_LABEL, host_label
 from cloister_operator.context import ProcessContext
-from cloister_operator.enclave.disruption import build_disruption_budget
 from cloister_operator.enclave.namespace import build_namespace
-from cloister_operator.enclave.network_policy import build_network_policy, build_shells_policy
-from cloister_operator.enclave.tls_route import build_reference_grant
 from cloister_operator.keys import Key
 from cloister_operator.reconcile.aggregate import write_counts
+from cloister_operator.reconcile.fence import ensure_fence
 from cloister_operator.reconcile.result import DONE, Result
 from cloister_operator.watched import CONTAINER, ORGANIZATION
 
@@ -57,7 +53,7 @@ async def reconcile_organization(context: ProcessContext, key: Key) -> Result:
         return DONE
     finding = await _namespace(context, key, organization)
     if finding.status:
-        await _fence(context, key, organization)
+        await ensure_fence(context, key, organization)
     status = _status(context, organization, finding, context.now())
     before, after = organization.status.wire(), status.wire()
     written = await write_counts(context, key, ORGANIZATION, before, after)
@@ -95,31 +91,6 @@ async def _namespace(context: ProcessContext, key: Key, organization: Organizati
     if "deletionTimestamp" in metadata:
         return Finding("Ready", False, "NamespaceDeleting", f"Namespace {name} is being deleted.")
     return Finding("Ready", True, "NamespaceReady", f"Namespace {name} is ready.")
-
-
-async def _fence(context: ProcessContext, key: Key, organization: Organization) -> None:
-    """Apply what guards the namespace's Pods when it is not known to be so."""
-    slug, namespace = organization.metadata.name, organization.spec.namespace
-    resolvers = context.settings.enclave_network.named_resolvers()
-    api = (await context.surroundings.read()).api
-    gateway = context.gateway
-    guards: list[tuple[KindRef, dict[str, Any]]] = [
-        (NETWORK_POLICY, build_network_policy(slug, namespace, resolvers, api)),
-        (NETWORK_POLICY, build_shells_policy(slug, namespace)),
-        (POD_DISRUPTION_BUDGET, build_disruption_budget(slug, namespace)),
-    ]
-    if gateway is not None:
-        operator = context.settings.operator_namespace
-        grant = build_reference_grant(
-            gateway.grant, slug, namespace, routes=gateway.route, operator_namespace=operator
-        )
-        guards.append((gateway.grant, grant))
-    for kind, body in guards:
-        name = f"{kind.kind} {body['metadata']['name']}"
-        text, place = json.dumps(body, sort_keys=True), f"{name} {organization.metadata.uid}"
-        if context.applied.get(place) != text:
-            await context.writer.apply(key, kind, body)
-            context.applied[place] = text
 
 
 def _status(

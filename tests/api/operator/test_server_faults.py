@@ -14,7 +14,17 @@ from cloister_clients.kube.kinds import POD, of
 from cloister_crds.kinds import Container, Deployment, HostnameClaim
 from tests.support.crashes import Disturbed, Succession
 from tests.support.end_states import CHILDREN, as_wished, differences
-from tests.support.faults import Ask, Fault, Held, Loss, Slow, Stale, Unreliable, WatchesGone
+from tests.support.faults import (
+    Ask,
+    Fault,
+    Held,
+    HeldWrites,
+    Loss,
+    Slow,
+    Stale,
+    Unreliable,
+    WatchesGone,
+)
 from tests.support.lives import STEPS, Life, settled
 from tests.support.operator import OperatorProcess
 from tests.support.waiting import until_sync
@@ -84,6 +94,24 @@ def test_what_was_between_may_be_missed(behind_proxy: Disturbed, life: Life) -> 
     life.change("fresh-one", variables=[{"name": "GREETING", "value": "bye"}])
     (bye,) = settled(life, create, "fresh-one")
     assert not differences(as_wished(found[0]), as_wished(bye))
+
+
+def guards_a_namespace(ask: Ask) -> bool:
+    """Tell the writes of network policies."""
+    return ask.kind == "networkpolicies"
+
+
+def test_no_pod_comes_before_its_fence(behind_proxy: Disturbed, life: Life) -> None:
+    """The passes over the Organization and over the Enclave wait at the fence, whoever is first."""
+    create = STEPS[0]
+    held = HeldWrites(None, guards_a_namespace, guards_a_namespace)
+    life.proxy.faults = [held]
+    behind_proxy.operator("only").wait_until_it_leads()
+    create.do(life, "fenced")
+    until_sync(lambda: len(held.caught) > 1, what="two that want the fence")
+    assert not life.direct.listed(POD, life.namespace)
+    held.release()
+    settled(life, create, "fenced")
 
 
 def is_about_children(ask: Ask) -> bool:
