@@ -114,12 +114,14 @@ def _container(name: str, spec: Mapping[str, Any], status: Mapping[str, Any]) ->
     last = (status.get("lastState") or {}).get("terminated") or {}
     end = detail if word == "terminated" else last
     started = detail.get("startedAt") or last.get("startedAt")
+    ended = end.get("finishedAt")
     return PodContainer(
         name=name,
         state=_STATES.get(word, ContainerStateName.WAITING),
         reason=detail.get("reason", ""),
         message=detail.get("message", ""),
         started_at=datetime.fromisoformat(started) if started else None,
+        ended_at=datetime.fromisoformat(ended) if ended else None,
         exit_code=end.get("exitCode"),
         exit_reason=end.get("reason", ""),
         exit_message=end.get("message", ""),

@@ -29,11 +29,18 @@ CRASHES = 5
 """Restarts in the back-off of the kubelet (about five minutes) after which a boot has failed."""
 STEADY = timedelta(seconds=10)
 """A container that was started again after an error counts as started after so long."""
+SAYS_WHY = timedelta(seconds=3)
+"""The agent tells so long after a container's end, at the latest, why the boot failed with it.
+
+The kubelet reads both ends, and may tell of the container's first.
+"""
 _MESSAGE_LIMIT = 4096
 _MINUTE = 60
 _OVER = {EnclavePhase.FAILED, EnclavePhase.ENDED}
 _UNDER_WAY = {None, EnclavePhase.PENDING, EnclavePhase.STARTED}
 
+_UNKNOWN_ENDS = {"ContainerStatusUnknown", "Unknown"}
+"""Reasons of ends that the kubelet did not see: the node started anew (kubelet; containerd)."""
 _EVICTIONS = {"EvictionByEvictionAPI", "PreemptionByScheduler", "TerminationByKubelet"}
 """Reasons of the condition DisruptionTarget that mean an eviction (Kubernetes, "Disruptions")."""
 
@@ -103,7 +110,7 @@ def judge(
     failure = _part_failure(before, pod) or _loss(before, pod)
     if failure is None and before.phase is not EnclavePhase.READY:
         wait = _wait(pod, lacks)
-        failure = _boot_failure(pod) or _overdue(enclave, pod, now, settings, wait[1])
+        failure = _boot_failure(pod, now) or _overdue(enclave, pod, now, settings, wait[1])
     if failure is not None:
         return _failed(enclave, facts, *failure, now=now)
     phase = _phase(before, pod, now)
@@ -144,6 +151,9 @@ def judge_again(
             continue
         if each.restart_count:
             times.append(each.started_at + STEADY)
+    broken = _broken(pod) if pod is not None else None
+    if broken is not None and broken.ended_at is not None:
+        times.append(broken.ended_at + SAYS_WHY)
     waits = [wait for at in times if (wait := due(at, now)) is not None]
     return min(waits, default=None)
 
@@ -188,21 +198,44 @@ def _loss(before: EnclaveStatus, pod: PodFacts | None) -> tuple[str, str] | None
         return "NodeLost", f"Node {pod.node} is gone{text}"
     if pod.reason == "Evicted" or pod.disruption in _EVICTIONS:
         return "Evicted", f"The Pod was evicted from node {pod.node}{text}"
-    if pod.phase in {PodPhase.FAILED, PodPhase.SUCCEEDED}:
+    ended = pod.phase in {PodPhase.FAILED, PodPhase.SUCCEEDED}
+    if ended and (before.phase is EnclavePhase.READY or not _has_failed_by_itself(pod)):
         return "PodLost", f"The Pod ended as a whole ({pod.reason or pod.phase}){text}"
     return ("PodLost", "The Pod is being deleted.") if pod.deleting else None
 
 
-def _boot_failure(pod: PodFacts | None) -> tuple[str, str] | None:
+def _has_failed_by_itself(pod: PodFacts) -> bool:
+    """Tell whether a Pod ended because a container of the file did, not because it was made to."""
+    if pod.phase is not PodPhase.FAILED or pod.reason or pod.deleting:
+        return False
+    if boot_failure(pod) is not None:
+        return True
+    broken = (each for each in pod.containers if _has_broken_down(each))
+    return any(each.exit_reason not in _UNKNOWN_ENDS for each in broken)
+
+
+def _boot_failure(pod: PodFacts | None, now: datetime) -> tuple[str, str] | None:
     if pod is None:
         return None
     told = boot_failure(pod)
     if told is not None:
         return told
-    for each in pod.everyone:
-        if _has_broken_down(each):
-            return _breakdown(pod, each)
-    return None
+    broken = _broken(pod)
+    if broken is None or _may_be_explained(pod, broken, now):
+        return None
+    return _breakdown(pod, broken)
+
+
+def _broken(pod: PodFacts) -> PodContainer | None:
+    """Answer the first container that broke down; None = none did."""
+    return next((each for each in pod.everyone if _has_broken_down(each)), None)
+
+
+def _may_be_explained(pod: PodFacts, broken: PodContainer, now: datetime) -> bool:
+    """Tell whether the agent may still say why a container broke down, and in which stage."""
+    if pod.agent is None or pod.agent.exit_code is not None or broken.ended_at is None:
+        return False
+    return timedelta() <= now - broken.ended_at < SAYS_WHY
 
 
 def _has_broken_down(container: PodContainer) -> bool:

@@ -46,6 +46,8 @@ class PodContainer:
     """Message of the wait or the end."""
     started_at: datetime | None = None
     """When its process was last started, in UTC; None = never."""
+    ended_at: datetime | None = None
+    """When its process last ended, in UTC, in whole seconds; None = never, or nobody knows."""
     exit_code: int | None = None
     """Exit code of its last end (the state's, else the last state's); None = it never ended."""
     exit_reason: str = ""

@@ -1,5 +1,6 @@
 """Pods as facts: names of the file, the shim apart, times and exits where they stand."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 from cloister_crds.kinds.enclave import ContainerStateName
@@ -56,7 +57,13 @@ def test_states_and_exits() -> None:
                 },
                 {
                     "name": "web",
-                    "state": {"terminated": {"exitCode": 137, "reason": "OOMKilled"}},
+                    "state": {
+                        "terminated": {
+                            "exitCode": 137,
+                            "reason": "OOMKilled",
+                            "finishedAt": "2026-01-01T00:00:05Z",
+                        }
+                    },
                 },
             ],
         ),
@@ -66,7 +73,9 @@ def test_states_and_exits() -> None:
     assert facts.address == "10.0.0.7"
     assert (web.exit_code, web.exit_reason, web.restarts) == (137, "OOMKilled", False)
     assert (worker.exit_code, worker.restart_count, worker.restarts) == (3, 2, True)
+    assert web.ended_at == datetime(2026, 1, 1, 0, 0, 5, tzinfo=UTC)
     assert worker.started_at is not None
+    assert worker.ended_at is None
     assert worker.checked
     assert not web.checked
 

@@ -1,7 +1,6 @@
 """The judgement of an attempt: each way of a Pod, and what must not be taken for one."""
 
 from datetime import timedelta
-from typing import Any
 
 import pytest
 
@@ -11,47 +10,13 @@ from cloister_crds.kinds.meta import ConditionStatus
 from cloister_crds.lifecycle.attempt import PodNeed, is_under_way, judge, judge_again, pod_need
 from cloister_crds.lifecycle.conditions import condition, holds
 from cloister_crds.lifecycle.pod import PodContainer, PodFacts, PodPhase, boot_allowance
+from tests.support.attempts import BORN, fresh, pod_of, up, verdict
 from tests.support.builders import NOW, SETTINGS, container_of, enclave_of
 from tests.support.world import UNHEALTHY
 
-RUNNING = ContainerStateName.RUNNING
 FAILED = EnclavePhase.FAILED
 ENDED = ContainerStateName.TERMINATED
 WAITING = ContainerStateName.WAITING
-BORN = NOW - timedelta(seconds=30)
-
-
-def fresh(phase: EnclavePhase | None = None, **status: Any) -> Enclave:
-    """Build an Enclave that was made 30 seconds ago."""
-    enclave = enclave_of(container_of(), phase=phase, at=BORN)
-    given = EnclaveStatus.model_validate({"phase": phase, **status})
-    return enclave.model_copy(update={"status": given})
-
-
-def up(name: str = "web", **fields: Any) -> PodContainer:
-    """Build a container that runs since 20 seconds."""
-    given = {"state": RUNNING, "started_at": NOW - timedelta(seconds=20), "ready": True, **fields}
-    return PodContainer(name=name, **given)
-
-
-def pod_of(*containers: PodContainer, **fields: Any) -> PodFacts:
-    """Build a running Pod with a running shim."""
-    given: dict[str, Any] = {
-        "uid": "pod-1",
-        "phase": PodPhase.RUNNING,
-        "node": "node-1",
-        "address": "10.0.0.7",
-        "containers": containers or (up(),),
-        "shim": up("shim"),
-        "agent": up("agent"),
-        **fields,
-    }
-    return PodFacts(**given)
-
-
-def verdict(enclave: Enclave, pod: PodFacts | None) -> EnclaveStatus:
-    """Judge at the present of the tests."""
-    return judge(enclave, pod, NOW, SETTINGS)
 
 
 @pytest.mark.parametrize("before", [None, EnclavePhase.PENDING, EnclavePhase.STARTED])
@@ -219,6 +184,26 @@ LOSSES = {
     "another one": (pod_of(uid="pod-2"), "PodLost"),
     "failed": (pod_of(phase=PodPhase.FAILED, reason="Shutdown"), "PodLost"),
     "ended": (pod_of(phase=PodPhase.SUCCEEDED), "PodLost"),
+    "ended, nobody saw how": (
+        pod_of(
+            up(state=ENDED, exit_code=255, exit_reason="Unknown", ready=False),
+            phase=PodPhase.FAILED,
+        ),
+        "PodLost",
+    ),
+    "ended by the node": (
+        pod_of(
+            up(state=ENDED, exit_code=143, ready=False),
+            phase=PodPhase.FAILED,
+            reason="Terminated",
+            message="The node shuts down.",
+        ),
+        "PodLost",
+    ),
+    "ended by its deletion": (
+        pod_of(up(state=ENDED, exit_code=143, ready=False), phase=PodPhase.FAILED, deleting=True),
+        "PodLost",
+    ),
     "evicted by the kubelet": (
         pod_of(phase=PodPhase.FAILED, reason="Evicted", message="low on memory"),
         "Evicted",
