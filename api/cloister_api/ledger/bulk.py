@@ -1,6 +1,7 @@
 """Many rows at once, in the words of each database. Called with tables of our own alone."""
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 import psycopg
@@ -45,12 +46,46 @@ def insert_rows(
         return
     target = f"{table.name} ({', '.join(columns)})"
     if connection.dialect.name == "sqlite":
-        marks = ", ".join("?" for _ in columns)
-        statement = f"INSERT INTO {target} VALUES ({marks})"  # noqa: S608 - our own names
-        connection.exec_driver_sql(statement, rows)
+        insert_values(connection, f"INSERT INTO {target}", "", rows)
     else:
         types = [column_type(connection, table, name) for name in columns]
         copy_rows(connection, f"COPY {target} FROM STDIN (FORMAT BINARY)", types, rows)
+
+
+def insert_values(
+    connection: Connection, head: str, tail: str, rows: Sequence[tuple[Any, ...]]
+) -> None:
+    """Insert rows into SQLite, many with one statement.
+
+    The driver lets other threads run during a statement; with one for each row it would wait for
+    its turn after each.
+
+    Parameters
+    ----------
+    connection
+        Connection in a transaction.
+    head
+        The statement up to its values.
+    tail
+        What follows them.
+    rows
+        The values.
+
+    Raises
+    ------
+    SQLAlchemyError
+        When the database refuses.
+    """
+    width = len(rows[0])
+    marks = "(" + ", ".join("?" * width) + ")"
+    count = PAGE // width
+    whole = len(rows) // count * count
+    statement = f"{head} VALUES {', '.join([marks] * count)} {tail}"
+    for begin in range(0, whole, count):
+        values = tuple(chain.from_iterable(rows[begin : begin + count]))
+        connection.exec_driver_sql(statement, values)
+    if rest := rows[whole:]:
+        connection.exec_driver_sql(f"{head} VALUES {marks} {tail}", list(rest))
 
 
 def copy_rows(
@@ -104,26 +139,19 @@ def add_to_sums(
     if not rows:
         return
     columns = [*keys, *sums, *replaced]
-    plain = connection.dialect.name == "sqlite"
-    if plain:
-        source = "VALUES (" + ", ".join("?" for _ in columns) + ")"
-    else:
-        types = [column_type(connection, table, name) for name in columns]
-        arrays = ", ".join(f"%s::{one}[]" for one in types)
-        source = f"SELECT * FROM unnest({arrays})"  # noqa: S608 - our own names
     changes = [f"{name} = {table.name}.{name} + excluded.{name}" for name in sums]
     changes += [f"{name} = excluded.{name}" for name in replaced]
-    statement = (
-        f"INSERT INTO {table.name} ({', '.join(columns)}) {source} "
-        f"ON CONFLICT ({', '.join(keys)}) DO UPDATE SET {', '.join(changes)}"
-    )
+    head = f"INSERT INTO {table.name} ({', '.join(columns)})"
+    tail = f"ON CONFLICT ({', '.join(keys)}) DO UPDATE SET {', '.join(changes)}"
     rows = sorted(rows)
-    if plain:
-        connection.exec_driver_sql(statement, rows)
-    else:
-        # As text: the driver would look at each number on its own, six times as long.
-        values = tuple("{" + ",".join(map(str, column)) + "}" for column in zip(*rows, strict=True))
-        connection.exec_driver_sql(statement, values)
+    if connection.dialect.name == "sqlite":
+        insert_values(connection, head, tail, rows)
+        return
+    types = [column_type(connection, table, name) for name in columns]
+    arrays = ", ".join(f"%s::{one}[]" for one in types)
+    # As text: the driver would look at each number on its own, six times as long.
+    values = tuple("{" + ",".join(map(str, column)) + "}" for column in zip(*rows, strict=True))
+    connection.exec_driver_sql(f"{head} SELECT * FROM unnest({arrays}) {tail}", values)  # noqa: S608 - our own names
 
 
 def known(connection: Connection, table: Table, column: str, values: Sequence[bytes]) -> set[bytes]:

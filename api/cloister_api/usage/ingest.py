@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from sqlalchemy.exc import SQLAlchemyError
 
 from cloister_api.errors import ApiError, bad_request, unavailable
-from cloister_api.ledger.reporters import Reporters
+from cloister_api.ledger.reporters import Reporter, Reporters
 from cloister_api.usage.events import Rejected, judged, read_report
 from cloister_api.usage.signature import WRONG, Signed, refused
 from cloister_api.usage.writer import Delivery, Outcome, Writer
@@ -71,6 +71,7 @@ class Ingest:
         self._count = 0
         self._bytes = 0
         self._arrived = asyncio.Event()
+        self._looking: dict[str, asyncio.Future[Reporter | None]] = {}
 
     async def take(self, headers: Mapping[str, str], body: bytes) -> Taken:
         """Take a report, and answer when its events are committed.
@@ -101,7 +102,7 @@ class Ingest:
         now = self._clock()
         signed = Signed.of(headers, self._service)
         signed.check_time(now)
-        reporter = await self._reporters.find(signed.reporter)
+        reporter = await self._reporter(signed.reporter)
         if reporter is None or reporter.secret is None:
             raise WRONG
         digest = signed.check(reporter.secret, "POST", PATH, body)
@@ -114,6 +115,14 @@ class Ingest:
         if outcome.reused:
             raise refused("the nonce was used with another body; make a new delivery_id")
         return Taken(outcome.accepted, outcome.duplicates, rejected)
+
+    async def _reporter(self, name: str) -> Reporter | None:
+        """Look a reporter up, once for all of its reports that wait for that at a time."""
+        looking = self._looking.get(name)
+        if looking is None:
+            looking = self._looking[name] = asyncio.ensure_future(self._reporters.find(name))
+            looking.add_done_callback(lambda _: self._looking.pop(name))
+        return await asyncio.shield(looking)
 
     async def _written(self, delivery: Delivery) -> Outcome:
         """Put a report into the queue and wait for its transaction."""

@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from cloister_api.errors import ApiError
 from cloister_api.ledger.database import Place, open_writer
 from cloister_api.ledger.material import Material
-from cloister_api.ledger.reporters import Reporters
+from cloister_api.ledger.reporters import Reporter, Reporters
 from cloister_api.ledger.sequences import advance
 from cloister_api.ledger.usagetables import EVENTS
 from cloister_api.usage import ingest
@@ -134,3 +134,30 @@ async def test_what_is_refused_waits_for_nothing_afterwards(
         await taking.take(reports[0].headers, reports[0].body + b" " * 200)
     assert large.value.status == 429
     assert (await taking.take(reports[0].headers, reports[0].body)).accepted == EVENTS_EACH
+
+
+async def test_a_reporter_is_looked_up_once_for_all_that_wait(
+    engine: AsyncEngine,
+    taking: Ingest,
+    reports: list[Sent],
+    material: Material,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whoever comes after that look is looked up again: a revoked reporter is refused at once."""
+    looks = 0
+    find = Reporters.find
+
+    async def counting(self: Reporters, name: str) -> Reporter | None:
+        nonlocal looks
+        looks += 1
+        return await find(self, name)
+
+    monkeypatch.setattr(Reporters, "find", counting)
+    first, last = reports[:-1], reports[-1]
+    taken = await asyncio.gather(*(taking.take(one.headers, one.body) for one in first))
+    assert sum(one.accepted for one in taken) == len(first) * EVENTS_EACH
+    assert looks == 1
+    assert await Reporters(engine, material).revoke("router-1", NOW)
+    with pytest.raises(ApiError) as caught:
+        await taking.take(last.headers, last.body)
+    assert caught.value.status == 401
