@@ -136,12 +136,13 @@ async def measure(name: str, place: Place, folder: Path) -> float:
     secret = (await reporters.create("bench", now)).encode()
     ingest = Ingest(reporters, Writer(writing, material), "cloister", utc_now)
     bodies = [report(number, values, now) for number in range(REPORTS)]
+    signed = [sign(secret, f"d{number}", body) for number, body in enumerate(bodies)]
     running = asyncio.create_task(ingest.run())
 
     async def send(part: list[int]) -> int:
         taken = 0
         for number in part:
-            answer = await ingest.take(sign(secret, f"d{number}", bodies[number]), bodies[number])
+            answer = await ingest.take(signed[number], bodies[number])
             taken += answer.accepted
         return taken
 

@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 PATH = "/api/internal/usage-reports"
 """Path of the endpoint, which is signed."""
-TRANSACTION_EVENTS = 40_000
+TRANSACTION_EVENTS = 60_000
 """Events that one transaction takes, about."""
 WAITING_EVENTS = 120_000
 """Events that may wait for their transaction before reports are refused."""
