@@ -123,6 +123,11 @@ class Everything:
             if owner["kind"] == Enclave.INFO.kind and owner["name"] not in enclaves
         ]
 
+    def draining(self, name: str) -> list[str]:
+        """Name the Enclaves that served and still end their requests; nobody writes meanwhile."""
+        mine = self._of(of(Enclave), name)
+        return [each["metadata"]["name"] for each in mine if "demotedAt" in each.get("status", {})]
+
     def _of(self, ref: KindRef, name: str) -> list[dict[str, Any]]:
         """Answer the objects of a kind that are a Container's."""
         every = self.objects[ref]

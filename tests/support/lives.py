@@ -267,7 +267,11 @@ def settled(life: Life, step: Step, *names: str, within: float = 120.0) -> list[
         everything = life.read()
         writes = sum(life.writes(name) for name in names)
         last[:] = [writes, *(life.state(name, everything) for name in names)]
-        waiting = any(everything.orphans(each) for name in names for each in (name, heir(name)))
+        waiting = any(
+            everything.orphans(each) or everything.draining(each)
+            for name in names
+            for each in (name, heir(name))
+        )
         return before == last and not waiting
 
     until_sync(quiet, within=within, every=1.0, what=f"an end of the writes in {step.name}")
