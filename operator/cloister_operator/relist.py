@@ -25,7 +25,7 @@ _SETTLE = 1.0
 _LOOK = 0.1
 """Seconds between two looks whether the store has everything at the start."""
 _PATIENCE = 5.0
-"""Seconds of such looks until the server is asked again."""
+"""Seconds of such looks in which nothing comes until the server is asked again."""
 _RETRY = 2.0
 """Seconds until a comparison that failed is tried again."""
 
@@ -160,12 +160,17 @@ class Relister:
         """Wait until the store has objects; False = one was perhaps deleted, and never comes.
 
         The server is not asked meanwhile: a list of everything costs both sides too much for that.
+        Objects are looked for one after the other, in the order in which they come.
         """
-        missing = list(wanted)
-        for _ in range(round(_PATIENCE / _LOOK)):
-            missing = [item for item in missing if self._is_missing(ref, item)]
+        missing = list(wanted)[::-1]
+        idle = 0
+        while idle < round(_PATIENCE / _LOOK):
+            before = len(missing)
+            while missing and not self._is_missing(ref, missing[-1]):
+                missing.pop()
             if not missing:
                 return True
+            idle = idle + 1 if len(missing) == before else 0
             await asyncio.sleep(_LOOK)
         return False
 

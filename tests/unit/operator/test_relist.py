@@ -135,6 +135,30 @@ async def test_at_the_start_the_server_is_asked_once_while_the_store_fills(
     assert lists.asked == 1
 
 
+async def test_while_something_comes_the_server_is_not_asked_again(
+    parts: tuple[Lists, Store, Progress, Relister], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A large cluster takes longer to read than patience lasts for one object."""
+    lists, store, progress, _ = parts
+    watched = tuple(each for each in WATCHED if each.ref == CONTAINER)
+    relister = Relister(lists, store, Metrics(), progress, every=300, watched=watched)  # type: ignore[arg-type]  # lists alone
+    bodies = [body(name, 5) for name in ("one", "two", "three", "four")]
+    lists.items, lists.version = tuple(bodies), 9
+    patience, looks, pause = 50, 0, asyncio.sleep
+
+    async def look(_: float) -> None:
+        nonlocal looks
+        looks += 1
+        if looks % (patience - 10) == 0:
+            store.put(CONTAINER, bodies.pop(0))
+        await pause(0)
+
+    monkeypatch.setattr(asyncio, "sleep", look)
+    await relister.sync()
+    assert looks > 2 * patience
+    assert lists.asked == 1
+
+
 async def test_what_vanished_before_we_lead_is_taken_out(
     parts: tuple[Lists, Store, Progress, Relister],
 ) -> None:
