@@ -5,7 +5,6 @@ adopted by its repetition, or swept by the operator. Nothing is written before e
 be known has been checked.
 """
 
-import asyncio
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -29,7 +28,7 @@ from cloister_crds.kinds.container import ContainerSpec
 from cloister_crds.kinds.deployment import DeploymentSpec
 from cloister_crds.kinds.hostnameclaim import ClaimHolder
 from cloister_crds.kinds.meta import ObjectMeta
-from cloister_crds.lifecycle.limits import counted, rank
+from cloister_crds.lifecycle.limits import counted
 from cloister_crds.lifecycle.validation import Question, spec_problems
 from cloister_crds.names import (
     CONTAINER_LABEL,
@@ -44,9 +43,6 @@ from cloister_crds.names import (
 )
 
 __all__ = ["Creation", "Made"]
-
-YIELD_SECONDS = 5.0
-"""How long a Container that pushed another one over the limit waits for that one to go."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,38 +280,22 @@ class Creation:
     async def _stay_within_limit(self, principal: Principal, item: dict[str, Any]) -> None:
         """Take the own Container back when it does not fit under the limit.
 
-        The list is read from the server, so that of two creates at the same moment both see both
-        and come to the same order. That order is by seconds, then by uid: a Container of the same
-        second that was there first, and perhaps answered, may be pushed out by this one. It is then
-        given time to take itself back, and if it does not, this one yields.
+        What counts are the Containers that were there when the server took this one: its writes
+        have one order, so that of creates at the same moment exactly those remain that fit, and
+        none waits for another. Times of creation would not do, which are whole seconds.
 
         Raises
         ------
         ApiError
             403 "quota reached".
         """
-        own = Container.read(item)
+        own = Container.read(item).metadata
         most = principal.organization.spec.limits.containers
-        loop = asyncio.get_running_loop()
-        patience = loop.time() + YIELD_SECONDS
-        while True:
-            listed = await self._reading.list_now(principal.namespace)
-            order = counted(held.container for held in listed)
-            place = rank(own, order)
-            beyond = [
-                one
-                for one in order[most:]
-                if one.metadata.creation_timestamp == own.metadata.creation_timestamp
-            ]
-            if place is None or (place < most and not beyond):
-                return
-            if place >= most or loop.time() > patience:
-                break
-            await asyncio.sleep(0.05)
+        present = await self._reading.list_now(principal.namespace, at=own.resource_version)
+        if len(counted(held.container for held in present)) <= most:
+            return
         with suppress(NotFound):
-            await self._client.delete(
-                of(Container), own.metadata.name, principal.namespace, uid=own.metadata.uid
-            )
+            await self._client.delete(of(Container), own.name, principal.namespace, uid=own.uid)
         raise forbidden(
             f"quota reached: the organization may have {most} containers (stopped ones count); "
             "delete one or ask the administrator for more"

@@ -58,15 +58,22 @@ class Reading:
         """Answer the containers of the organization that the copy has, oldest first."""
         return self._views.containers_of(principal.namespace)
 
-    async def list_now(self, namespace: str) -> list[HeldContainer]:
+    async def list_now(self, namespace: str, at: str | None = None) -> list[HeldContainer]:
         """Answer the containers of a namespace as the server has them.
+
+        Parameters
+        ----------
+        namespace
+            Namespace of the organization.
+        at
+            resourceVersion of the write right after which they are listed; None = now.
 
         Raises
         ------
         KubeError
             When the cluster does not answer.
         """
-        page = await self._client.list(of(Container), namespace)
+        page = await self._client.list(of(Container), namespace, at=at)
         return [held for held in map(readable, page.items) if held is not None and not held.going]
 
     async def get(

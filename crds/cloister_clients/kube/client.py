@@ -131,6 +131,7 @@ class KubeClient:
         field_selector: str | None = None,
         limit: int = 500,
         metadata_only: bool = False,
+        at: str | None = None,
     ) -> AsyncGenerator[Page, None]:
         """Read a list in chunks; all chunks show the same state.
 
@@ -148,21 +149,24 @@ class KubeClient:
             Objects of a chunk at most; 0 = no chunks, which the server may answer from its cache.
         metadata_only
             Whether objects come without spec and status.
+        at
+            resourceVersion of the state that is listed, kept for some minutes; None = the newest.
 
         Raises
         ------
         Gone
-            When reading took so long that the state is no longer kept: begin again.
+            When the state is no longer kept, also since reading took so long: begin again.
         KubeError
             When the server refuses or cannot be reached.
         """
         query = selectors(label_selector, field_selector)
         if limit:
             query["limit"] = str(limit)
+        state = {"resourceVersion": at, "resourceVersionMatch": "Exact"} if at else {}
         accept = METADATA_LIST if metadata_only else "application/json"
         while True:
             body = await self._json(
-                Request("GET", ref.path(namespace), dict(query), accept=accept, repeatable=True)
+                Request("GET", ref.path(namespace), query | state, accept=accept, repeatable=True)
             )
             meta = body.get("metadata") or {}
             items = tuple(body.get("items") or ())
@@ -174,7 +178,7 @@ class KubeClient:
             yield Page(items, str(meta.get("resourceVersion") or ""))
             if not meta.get("continue"):
                 return
-            query["continue"] = meta["continue"]
+            query["continue"], state = meta["continue"], {}
 
     async def list(
         self,
@@ -184,6 +188,7 @@ class KubeClient:
         label_selector: str | None = None,
         field_selector: str | None = None,
         metadata_only: bool = False,
+        at: str | None = None,
     ) -> Page:
         """Read a whole list, consistent with all writes before it.
 
@@ -202,6 +207,7 @@ class KubeClient:
             label_selector=label_selector,
             field_selector=field_selector,
             metadata_only=metadata_only,
+            at=at,
         )
         async for page in pages:
             items, version = items + page.items, page.resource_version

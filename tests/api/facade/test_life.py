@@ -243,6 +243,27 @@ async def test_the_quota_holds_when_creates_race(facade: Facade, world: World) -
         assert len((await client.get("/api/containers")).json()) == 2
 
 
+async def test_an_answered_create_of_the_same_second_keeps_its_place(
+    facade: Facade, world: World
+) -> None:
+    """By the times of creation, which are whole seconds, any of the five might be the first."""
+    await world.change_organization(limits={"containers": 2})
+    async with facade.client(world.key) as client:
+        before = [await create(client, world, name) for name in ("one", "two")]
+        await validates(client, world, problems=["LimitReached"])
+        for turn in range(4):
+            for path in before:
+                assert (await client.delete(path)).status_code == 204
+            answered = await create(client, world, f"first{turn}")
+            bodies = [world.body(f"w{turn}{number}") for number in range(4)]
+            answers = await asyncio.gather(
+                *(client.post("/api/containers", json=body) for body in bodies)
+            )
+            assert sorted(one.status_code for one in answers) == [201, 403, 403, 403]
+            (made,) = (one.headers["Location"] for one in answers if one.status_code == 201)
+            before = [answered, made]
+
+
 async def test_the_list_of_hosts_is_the_log_in_check(facade: Facade, world: World) -> None:
     async with facade.client(world.key) as client:
         hosts = (await client.get("/api/containers/hosts")).json()

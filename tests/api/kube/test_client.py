@@ -121,6 +121,11 @@ async def test_lists_come_in_chunks_of_one_state(client: KubeClient, namespace: 
     assert len(pages) > 2
     assert [name for name in names if name.startswith("m")] == [f"m{n}" for n in range(7)]
     assert len({page.resource_version for page in pages}) == 1
+    then = pages[0].resource_version
+    await client.create(CONFIG_MAP, config_map("m7"), namespace)
+    earlier = [page async for page in client.list_pages(CONFIG_MAP, namespace, limit=3, at=then)]
+    assert [item["metadata"]["name"] for page in earlier for item in page.items] == names
+    assert len((await client.list(CONFIG_MAP, namespace)).items) == len(names) + 1
     odd = await client.list(CONFIG_MAP, namespace, label_selector="odd=1")
     assert {item["kind"] for item in odd.items} == {"ConfigMap"}
     assert [item["metadata"]["name"] for item in odd.items] == ["m1", "m3", "m5"]
