@@ -164,14 +164,15 @@ async def take_over(stage: Stage, count: int, *, killed: bool) -> Changeover:
     count
         How many they are.
     killed
-        Whether a second operator waits and the first is killed; else the first is told to end,
-        and then the second is started.
+        Whether a second operator waits that has read the cluster, and the first is killed; else
+        the first is told to end, and then the second is started.
     """
     first = stage.installation.processes[-1]
     mark = stage.audit.mark()
     if killed:
         second = stage.installation.operator()
         await until(lambda: _answers(second, "standby"), within=60, what="an operator in waiting")
+        await until(lambda: _knows_as_much(second, first), within=300, what="a full copy")
         began = time.monotonic()
         first.kill()
     else:
@@ -192,6 +193,16 @@ async def _answers(operator: OperatorProcess, word: str) -> bool:
     assert operator.running, operator.text[-4000:]
     _, text = await asyncio.to_thread(operator.ask, "/readyz")
     return word in text
+
+
+async def _knows_as_much(second: OperatorProcess, first: OperatorProcess) -> bool:
+    """Tell whether the copies of two operators have equally many objects of each kind."""
+    copies = []
+    for operator in (second, first):
+        assert operator.running, operator.text[-4000:]
+        _, text = await asyncio.to_thread(operator.ask, "/metrics")
+        copies.append(sorted(re.findall(r"(?m)^cloister_operator_objects.*$", text)))
+    return copies[0] == copies[1] != []
 
 
 async def _has_looked(operator: OperatorProcess, count: int) -> bool:
