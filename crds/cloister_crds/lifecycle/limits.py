@@ -1,7 +1,7 @@
 """Who fits under an organization's limit of containers. Asked by the operator and by the facade.
 
-The order is that of creation, so that a later create never pushes an earlier one out, and both
-sides come to the same answer from the same list.
+The order is that of creation, so that a later create never pushes an earlier one out. It is known
+to the second here; the facade lets the API server's order of writes tell when it creates.
 """
 
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ from cloister_crds.kinds.container import Container
 from cloister_crds.kinds.organization import Billing, Organization
 from cloister_crds.lifecycle.replacement import predecessor
 
-__all__ = ["Place", "billing_of", "counted", "place_of", "rank", "rank_among"]
+__all__ = ["Place", "billing_of", "counted", "place_of", "rank"]
 
 Place = tuple[datetime, str]
 """Where a Container stands in the order: when it was created, and its uid."""
@@ -36,31 +36,8 @@ def counted(containers: Iterable[Container]) -> tuple[Container, ...]:
     return tuple(sorted((each for each in everything if _counts(each, replaced)), key=_place))
 
 
-def rank(container: Container, containers: Iterable[Container]) -> int | None:
+def rank(container: Container, places: Iterable[Place], related: Iterable[Container]) -> int | None:
     """Answer the place of a Container among those that count.
-
-    Parameters
-    ----------
-    container
-        The Container.
-    containers
-        All Containers of the organization's namespace.
-
-    Returns
-    -------
-    int | None
-        From 0; it fits while this is smaller than ``spec.limits.containers`` of the Organization.
-        None when it does not count.
-    """
-    everything = tuple(containers)
-    places = (_place(each) for each in everything if each.metadata.deletion_timestamp is None)
-    return rank_among(container, places, everything)
-
-
-def rank_among(
-    container: Container, places: Iterable[Place], related: Iterable[Container]
-) -> int | None:
-    """Answer the same as `rank`, for who does not want to read every Container for it.
 
     Parameters
     ----------
@@ -69,7 +46,13 @@ def rank_among(
     places
         Places of all Containers of the organization's namespace that are not being deleted.
     related
-        Those of them that ``spec.replaces`` of any one ties together.
+        Those of them that ``spec.replaces`` of any one ties together; more do no harm.
+
+    Returns
+    -------
+    int | None
+        From 0; it fits while this is smaller than ``spec.limits.containers`` of the Organization.
+        None when it does not count.
     """
     replaced = _replaced(tuple(related))
     if not _counts(container, replaced):

@@ -17,7 +17,7 @@ from cloister_crds.kinds import (
 )
 from cloister_crds.lifecycle.attempt import judge
 from cloister_crds.lifecycle.hostnames import wanted_hostnames
-from cloister_crds.lifecycle.limits import rank_among
+from cloister_crds.lifecycle.limits import rank
 from cloister_crds.lifecycle.metering import has_departed
 from cloister_crds.lifecycle.observed import Observed, RouteFacts, ServiceFacts
 from cloister_crds.lifecycle.pod import PodFacts
@@ -93,7 +93,7 @@ def observe(context: ProcessContext, container: Container, now: datetime) -> Obs
         claims=_claims(context, container, organization),
         successor=successor(container, related),
         inherits=inherits(container, related),
-        rank=rank_among(container, places, related),
+        rank=rank(container, places, related),
         secrets=tuple(
             models.read(Secret, entry) for entry in store.entries(SECRET_KIND, namespace)
         ),

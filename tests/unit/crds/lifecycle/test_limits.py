@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from cloister_crds.kinds.container import Container, DesiredState
 from cloister_crds.kinds.organization import Billing
-from cloister_crds.lifecycle.limits import billing_of, counted, place_of, rank, rank_among
+from cloister_crds.lifecycle.limits import Place, billing_of, counted, place_of, rank
 from tests.support.builders import NOW, container_of, organization_of
 
 UNHURRIED = settings(deadline=None, derandomize=True)
@@ -25,6 +25,20 @@ def born(number: int, minutes: int, **fields: Any) -> Container:
     return made.model_copy(update={"metadata": metadata})
 
 
+def places_of(containers: list[Container]) -> list[Place]:
+    """Answer the places of those that are not being deleted."""
+    return [
+        place_of(each.metadata.creation_timestamp, each.metadata.uid)
+        for each in containers
+        if each.metadata.deletion_timestamp is None
+    ]
+
+
+def ranked(container: Container, containers: list[Container]) -> int | None:
+    """Answer the place of a Container with all Containers read."""
+    return rank(container, places_of(containers), containers)
+
+
 @UNHURRIED
 @given(st.lists(st.integers(0, 3), max_size=8), st.randoms())
 def test_every_container_has_one_place_whatever_the_order(
@@ -34,7 +48,7 @@ def test_every_container_has_one_place_whatever_the_order(
     containers = [born(number, minute) for number, minute in enumerate(minutes)]
     shuffled = list(containers)
     random.shuffle(shuffled)
-    places = [rank(each, shuffled) for each in counted(shuffled)]
+    places = [ranked(each, shuffled) for each in counted(shuffled)]
     assert places == list(range(len(containers)))
     assert counted(shuffled) == counted(containers)
 
@@ -46,43 +60,38 @@ def test_places_alone_give_the_same_rank(made: list[tuple[int, bool, int]]) -> N
         born(number, minute, deleted=deleted, replaces=f"c{heir}" if heir < number else None)
         for number, (minute, deleted, heir) in enumerate(made)
     ]
-    places = [
-        place_of(each.metadata.creation_timestamp, each.metadata.uid)
-        for each in containers
-        if each.metadata.deletion_timestamp is None
-    ]
     tied = {each.spec.replaces for each in containers} | {
         each.metadata.name for each in containers if each.spec.replaces
     }
     related = [each for each in containers if each.metadata.name in tied]
     for each in containers:
-        assert rank_among(each, places, related) == rank(each, containers)
+        assert rank(each, places_of(containers), related) == ranked(each, containers)
 
 
 def test_a_later_one_never_pushes_an_earlier_one_out() -> None:
     first, second, third = born(3, 0), born(2, 1), born(1, 2)
-    assert [rank(each, [third, first, second]) for each in (first, second, third)] == [0, 1, 2]
+    assert [ranked(each, [third, first, second]) for each in (first, second, third)] == [0, 1, 2]
 
 
 def test_stopped_ones_count() -> None:
     stopped, other = born(1, 0, state=DesiredState.STOPPED), born(2, 1)
-    assert rank(other, [stopped, other]) == 1
+    assert ranked(other, [stopped, other]) == 1
 
 
 def test_one_that_is_taken_over_from_does_not_count() -> None:
     old, new = born(1, 0), born(2, 1, replaces="c1")
-    assert rank(old, [old, new]) is None
-    assert rank(new, [old, new]) == 0
+    assert ranked(old, [old, new]) is None
+    assert ranked(new, [old, new]) == 0
 
 
 def test_one_that_is_being_deleted_does_not_count() -> None:
     leaving, other = born(1, 0, deleted=True), born(2, 1)
-    assert rank(leaving, [leaving, other]) is None
-    assert rank(other, [leaving, other]) == 0
+    assert ranked(leaving, [leaving, other]) is None
+    assert ranked(other, [leaving, other]) == 0
 
 
 def test_one_that_is_not_listed_yet_has_its_place_already() -> None:
-    assert rank(born(2, 1), [born(1, 0)]) == 1
+    assert ranked(born(2, 1), [born(1, 0)]) == 1
 
 
 def test_billing_is_what_the_processor_says_where_there_is_one() -> None:
