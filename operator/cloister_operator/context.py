@@ -22,6 +22,7 @@ from cloister_operator.gateway import GatewayKinds
 from cloister_operator.keys import Key
 from cloister_operator.metrics import Metrics
 from cloister_operator.models import Models
+from cloister_operator.pace import Pace
 from cloister_operator.progress import Progress
 from cloister_operator.pulls import Pulls
 from cloister_operator.queue import WorkQueue
@@ -110,8 +111,8 @@ class ProcessContext:
     """By uid of an Enclave its ConfigMap, from the moment that it was made until its Pod is."""
     unkept: dict[str, str] = field(default_factory=dict)
     """By uid of an Enclave its token, until its snapshot keeps it; written nowhere else."""
-    counted: dict[Key, float] = field(default_factory=dict)
-    """When the status of an object that counts others was written last, by the monotonic clock."""
+    counts: Pace = field(default_factory=Pace)
+    """When the status of an object that counts others may be written, by the monotonic clock."""
     held_back: dict[Key, float] = field(default_factory=dict)
     """Since when a status differs from what is written, by the queue's time, while that may be."""
     applied: dict[str, str] = field(default_factory=dict)

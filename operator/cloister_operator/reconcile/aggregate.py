@@ -1,8 +1,8 @@
 """Writes a status that counts over many objects: at most once in two seconds for each object.
 
-A burst of changes makes one write. What a user is told of a new spec, of another state (a condition
-that turns), or of the end of the last that was counted does not wait: whether an Organization may
-be deleted hangs on it.
+A burst of changes makes one write, and where many objects count, each is written more rarely. What
+a user is told of a new spec, of another state (a condition that turns), of the first or of the end
+of the last that was counted does not wait: whether an Organization may be deleted hangs on it.
 """
 
 import time
@@ -15,7 +15,6 @@ from cloister_operator.context import ProcessContext
 from cloister_operator.keys import Key
 from cloister_operator.patches import merge_patch
 from cloister_operator.reconcile.result import Result
-from cloister_operator.wake import AGGREGATE_PAUSE
 
 __all__ = ["is_urgent", "write_counts"]
 
@@ -53,11 +52,11 @@ async def write_counts(
     patch = merge_patch(before, after)
     if not patch:
         return Result()
-    wait = context.counted.get(key, 0.0) + AGGREGATE_PAUSE.total_seconds() - time.monotonic()
+    wait = context.counts.wait(key, time.monotonic())
     if wait > 0 and not is_urgent(before, after):
         return Result(timedelta(seconds=wait))
     await context.writer.patch_status(key, ref, key.namespace, key.name, {"status": patch})
-    context.counted[key] = time.monotonic()
+    context.counts.wrote(key, time.monotonic())
     return Result(wrote=True)
 
 
@@ -71,7 +70,7 @@ def is_urgent(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
     after
         The status as it is to be.
     """
-    return _told(before) != _told(after) or (_counts_any(before) and not _counts_any(after))
+    return _told(before) != _told(after) or _counts_any(before) != _counts_any(after)
 
 
 def _told(status: Mapping[str, Any]) -> Object:

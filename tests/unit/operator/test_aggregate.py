@@ -14,10 +14,11 @@ READY = [{"type": "Ready", "status": "True", "reason": "Provisioned"}]
     [
         ({"counts": {"containers": 3}}, {"counts": {"containers": 2}}, False),
         ({"counts": {"containers": 1}}, {"counts": {"containers": 0}}, True),
-        ({"counts": {"containers": 0}}, {"counts": {"containers": 1}}, False),
+        ({"counts": {"containers": 0}}, {"counts": {"containers": 1}}, True),
         ({}, {"counts": {"containers": 0}}, False),
         ({"usedBy": ["web", "api"]}, {"usedBy": ["api"]}, False),
         ({"usedBy": ["web"]}, {}, True),
+        ({}, {"usedBy": ["web"]}, True),
         ({"observedGeneration": 1}, {"observedGeneration": 2}, True),
         ({"conditions": []}, {"conditions": READY}, True),
         ({"conditions": [{**READY[0], "message": "1"}]}, {"conditions": READY}, False),
