@@ -20,6 +20,7 @@ from dev.cluster.trouble import Trouble
 
 __all__ = [
     "DEFAULT_NAME",
+    "PACKAGES",
     "Form",
     "Layout",
     "Record",
@@ -33,6 +34,9 @@ __all__ = [
 ]
 
 DEFAULT_NAME = "cloister"
+
+PACKAGES = "packages_"
+"""What is locked while packages are installed; no cluster can have this name."""
 
 PORTS = range(20000, 32000)
 """Below the ports that the kernel gives to outgoing connections, so that a port
@@ -253,7 +257,8 @@ def lock(name: str) -> Iterator[None]:
     Parameters
     ----------
     name
-        Name of the cluster; "" locks the choice of address ranges.
+        Name of the cluster; "" locks the choice of address ranges, `PACKAGES` the installation of
+        packages.
 
     Yields
     ------

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from dev.cluster.layout import Form, state_folder
+from dev.cluster.layout import PACKAGES, Form, lock, state_folder
 from dev.cluster.progress import Progress
 from dev.cluster.trouble import Trouble
 from dev.cluster.versions import load
@@ -25,6 +25,9 @@ __all__ = [
 ]
 
 GIB = 1024**3
+
+_PATIENT = ("-o", "DPkg::Lock::Timeout=300")
+"""Wait 300 s for whoever else installs something, such as the system's own upgrades."""
 
 MEMORY = {Form.NODE: 1.5, Form.SIMULATED: 1.0, Form.CONTROL_PLANE: 0.75}
 """Memory that must be available to start, in GiB."""
@@ -185,25 +188,32 @@ def install_packages(purposes: Iterable[str], progress: Progress) -> None:
         When they are missing and cannot be installed; names them.
     """
     wanted = list(purposes)
-    lacking = missing_packages(wanted)
-    if not lacking:
+    if not (lacking := missing_packages(wanted)):
         return
     sentence = f"missing Debian packages: {' '.join(lacking)}"
     remedy = f"install them: apt-get install {' '.join(lacking)}"
     if os.geteuid() != 0 or shutil.which("apt-get") is None:
         raise Trouble(f"{sentence}; {remedy} (elsewhere the packages with the same programs)")
-    progress.say(f"{sentence}; installing them with apt-get")
-    install = ["apt-get", "install", "-y", "--no-install-recommends", *lacking]
-    quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    if _quietly(install, quiet) is not None:
-        _quietly(["apt-get", "update"], quiet)
-        failure = _quietly(install, quiet)
-        if failure is not None:
-            raise Trouble(f"apt-get failed: {failure}; {remedy}")
+    # apt-get waits for nobody: the second of two clusters that come up at once would fail.
+    with lock(PACKAGES):
+        if lacking := missing_packages(wanted):
+            progress.say(f"{sentence}; installing them with apt-get")
+            _install(lacking, remedy)
     if still := missing_packages(wanted):
         raise Trouble(f"still missing after apt-get install: {' '.join(still)}")
 
 
-def _quietly(command: list[str], environment: dict[str, str]) -> str | None:
+def _install(packages: list[str], remedy: str) -> None:
+    """Install packages; where they are not known, ask for the newest lists before."""
+    install = ["apt-get", "install", *_PATIENT, "-y", "--no-install-recommends", *packages]
+    if _quietly(install) is not None:
+        _quietly(["apt-get", "update", *_PATIENT])
+        failure = _quietly(install)
+        if failure is not None:
+            raise Trouble(f"apt-get failed: {failure}; {remedy}")
+
+
+def _quietly(command: list[str]) -> str | None:
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     return None if done.returncode == 0 else done.stderr.strip()[-500:]

@@ -1,6 +1,10 @@
 """What is missing is said in a sentence with its remedy."""
 
 import io
+import os
+import threading
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -27,6 +31,7 @@ def packages(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     }
     versions = Versions(go="1", modules={}, packages=table)
     monkeypatch.setattr(requirements, "load", lambda: versions)
+    monkeypatch.setenv("CLOISTER_STATE", str(tmp_path / "state"))
     return tmp_path
 
 
@@ -69,6 +74,42 @@ def test_root_installs_and_says_so(packages: Path, monkeypatch: pytest.MonkeyPat
     assert [call.split()[0] for call in calls] == ["install", "update", "install"]
     install_packages(["node"], Progress(stream=said))
     assert (packages / "calls").read_text().splitlines() == calls
+
+
+def test_two_that_install_at_once_take_turns(
+    packages: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As apt-get does, it fails while another one runs; the first waits until a second has begun.
+    body = (
+        f"mkdir {packages}/locked || exit 100\n"
+        f'echo "$1" >> {packages}/calls\n'
+        f"[ -e {packages}/x.h ] || read -r _ < {packages}/go\n"
+        f"touch {packages}/x.h; printf '#!/bin/sh\\n' > {packages}/no-such-tool\n"
+        f"chmod +x {packages}/no-such-tool; rmdir {packages}/locked"
+    )
+    script(packages, "apt-get", body)
+    os.mkfifo(packages / "go")
+    monkeypatch.setenv("PATH", f"{packages}:/usr/bin:/bin")
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    waits = threading.Barrier(3, timeout=20)
+    looked = requirements.missing_packages
+
+    def look(purposes: Iterable[str]) -> list[str]:
+        lacking = looked(purposes)
+        if lacking and threading.current_thread() not in begun:
+            begun.add(threading.current_thread())
+            waits.wait()
+        return lacking
+
+    begun: set[threading.Thread] = set()
+    monkeypatch.setattr(requirements, "missing_packages", look)
+    with ThreadPoolExecutor(2) as pool:
+        runs = [pool.submit(install_packages, ["node"], Progress(quiet=True)) for _ in range(2)]
+        waits.wait()
+        (packages / "go").write_text("\n")
+        for run in runs:
+            run.result(timeout=20)
+    assert (packages / "calls").read_text().split() == ["install"]
 
 
 def test_an_installation_that_fails_shows_why(
