@@ -2,7 +2,7 @@
 
 from hypothesis import HealthCheck, settings
 
-from tests.support.cluster import (
+from tests.support.cluster.clusters import (
     api_cluster,
     cluster,
     namespace,

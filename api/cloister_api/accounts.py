@@ -14,23 +14,23 @@ from functools import partial
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from cloister_api.auth.api_keys.cache import KeyBook
+from cloister_api.auth.api_keys.hosts import Hosts
+from cloister_api.auth.token_bucket import Rate
+from cloister_api.cache import Views
 from cloister_api.catalog import Catalog
-from cloister_api.keycheck.book import KeyBook
-from cloister_api.keycheck.hosts import Hosts
-from cloister_api.keycheck.rates import Rate
-from cloister_api.ledger.apikeys import ApiKeys
 from cloister_api.ledger.audit import AuditTrail
 from cloister_api.ledger.database import open_writer, place_of
-from cloister_api.ledger.material import FollowedMaterial, MaterialError
+from cloister_api.ledger.keys.api_keys import ApiKeys
+from cloister_api.ledger.keys.key_material import FollowedMaterial, MaterialError
+from cloister_api.ledger.keys.reporters import Reporters
 from cloister_api.ledger.replicas import Replicas
-from cloister_api.ledger.reporters import Reporters
-from cloister_api.services.keys import Keys
+from cloister_api.services.api_keys import Keys
 from cloister_api.settings import ApiSettings
 from cloister_api.usage.ingest import Ingest
 from cloister_api.usage.queries import Usage
-from cloister_api.usage.upkeep import prune
+from cloister_api.usage.retention import prune
 from cloister_api.usage.writer import Writer
-from cloister_api.views import Views
 from cloister_clients.clock import Clock
 
 __all__ = ["Accounts", "accounts"]

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from pydantic import TypeAdapter, ValidationError
 
-from cloister_api.duplicates import names_twice
+from cloister_api.http.json_duplicates import names_twice
 from cloister_api.schemas.catalog import ModelRecord
 
 __all__ = ["Catalog", "CatalogError", "read_catalog"]

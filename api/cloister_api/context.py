@@ -13,40 +13,40 @@ from dataclasses import dataclass
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from cloister_api.accounts import Accounts, accounts
+from cloister_api.auth.admin_key_cache import KeyRing
+from cloister_api.auth.authenticator import Authenticator
+from cloister_api.auth.organizations import Organizations
+from cloister_api.cache import Views
 from cloister_api.certificates.account import Account
 from cloister_api.certificates.authority import Authority
 from cloister_api.certificates.challenges import ChallengeRecords
 from cloister_api.certificates.queue import CertificateQueue
-from cloister_api.encoding import Encoder
-from cloister_api.keyring import KeyRing
 from cloister_api.ledger.audit import AuditTrail
 from cloister_api.ledger.certificates import CertificateOrders
 from cloister_api.ledger.database import migrate, open_ledger, place_of
-from cloister_api.ledger.keys import AdminKeys
+from cloister_api.ledger.keys.admin_keys import AdminKeys
+from cloister_api.ledger.keys.key_material import FollowedMaterial, Material
 from cloister_api.ledger.leases import Lease
-from cloister_api.ledger.material import FollowedMaterial, Material
-from cloister_api.organizations import Organizations
+from cloister_api.metering.loop import Metering
+from cloister_api.metering.store import LEASE as RUNTIME
+from cloister_api.metering.store import RuntimeBook
 from cloister_api.payments.payments import Payments, payments
-from cloister_api.principal import Authenticator
-from cloister_api.resolution import PullCredentials, Resolution
-from cloister_api.runtime.book import LEASE as RUNTIME
-from cloister_api.runtime.book import RuntimeBook
-from cloister_api.runtime.loop import Metering
+from cloister_api.records.encoder import Encoder
 from cloister_api.services.certificates import Certificates
-from cloister_api.services.changes import Changing
 from cloister_api.services.claims import Claims
-from cloister_api.services.creation import Creation
-from cloister_api.services.measuring import Measuring
-from cloister_api.services.reading import Reading
+from cloister_api.services.container_creator import Creation
+from cloister_api.services.container_reader import Reading
+from cloister_api.services.container_updater import Changing
+from cloister_api.services.idempotency import Repetitions
+from cloister_api.services.measurement import Measuring
 from cloister_api.services.related import Related, related
 from cloister_api.services.releases import Releases, read_webhook_secret
-from cloister_api.services.repetition import Repetitions
 from cloister_api.services.replacements import Replacements
+from cloister_api.services.resolution import PullCredentials, Resolution
 from cloister_api.services.validation import Validation
 from cloister_api.settings import ApiSettings
 from cloister_api.utilization.collector import LEASE, PERIODS, Collector
 from cloister_api.utilization.store import Series
-from cloister_api.views import Views
 from cloister_clients.clock import Clock, utc_now
 from cloister_clients.kube import KubeClient, KubeConfig
 from cloister_clients.registry import RegistryClient

@@ -10,7 +10,9 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.routing import Match, Route
 
-from cloister_api.adminrates import AdminRates
+from cloister_api.auth.admin_rate_limit import AdminRates
+from cloister_api.auth.authenticator import Principal
+from cloister_api.auth.token_bucket import Rate
 from cloister_api.context import running
 from cloister_api.errors import (
     ApiError,
@@ -21,10 +23,9 @@ from cloister_api.errors import (
     request_id_of,
     unavailable,
 )
-from cloister_api.figures import Figures
-from cloister_api.keycheck.rates import Rate
-from cloister_api.middleware import Ending, Gate
-from cloister_api.principal import Principal
+from cloister_api.http.metrics import Figures
+from cloister_api.http.middleware import Ending, Gate
+from cloister_api.openapi import routes as reference
 from cloister_api.routes import (
     billing,
     catalog,
@@ -34,7 +35,6 @@ from cloister_api.routes import (
     domains,
     health,
     keys,
-    reference,
     registry_credentials,
     secrets,
     shim,

@@ -15,7 +15,7 @@ from cloister_api.certificates.settings import CertificateSettings
 from cloister_api.payments.settings import StripeSettings
 from cloister_clients.registry import RegistrySettings
 from cloister_clients.sources import SourceSettings
-from cloister_clients.yamlfile import read_yaml
+from cloister_clients.yaml_file import read_yaml
 
 __all__ = ["ApiSettings", "LedgerSettings", "ListenSettings", "SettingsError"]
 

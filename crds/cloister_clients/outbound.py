@@ -17,7 +17,7 @@ from pathlib import Path
 
 import httpx
 
-from cloister_clients.guard import Guard, GuardedTransport
+from cloister_clients.address_guard import Guard, GuardedTransport
 
 __all__ = ["Answer", "AnswerTooLarge", "ask", "guarded_client", "retry_after", "trust"]
 

@@ -27,8 +27,8 @@ from cloister_crds.kinds import Container, Organization
 from dev import cluster as local
 from dev.bench.scale.figures import usage
 from dev.bench.scale.stage import create_all
-from tests.support.facade import ADMIN, DOMAIN, run_command, start_facade
-from tests.support.operator import Installation, manifest
+from tests.support.programs.facade import ADMIN, DOMAIN, run_command, start_facade
+from tests.support.programs.operator import Installation, manifest
 
 __all__ = ["main"]
 

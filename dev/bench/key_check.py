@@ -26,16 +26,16 @@ import uvicorn
 from fastapi import FastAPI
 from sqlalchemy import insert
 
-from cloister_api.keycheck.book import KeyBook
-from cloister_api.keycheck.hosts import Hosts
+from cloister_api.auth.api_keys.cache import KeyBook
+from cloister_api.auth.api_keys.hosts import Hosts
+from cloister_api.cache import Views
 from cloister_api.ledger.database import Place, open_ledger
-from cloister_api.ledger.keyformat import REGULAR_PREFIX, generate
-from cloister_api.ledger.material import Material
+from cloister_api.ledger.keys.key_format import REGULAR_PREFIX, generate
+from cloister_api.ledger.keys.key_material import Material
 from cloister_api.ledger.replicas import Replicas
-from cloister_api.ledger.tables import API_KEYS
+from cloister_api.ledger.tables.core import API_KEYS
 from cloister_api.main import create_app
 from cloister_api.settings import ApiSettings
-from cloister_api.views import Views
 from cloister_clients.clock import utc_now
 from cloister_crds.kinds import Organization
 from dev.bench.usage_ingest import places

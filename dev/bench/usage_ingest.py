@@ -22,12 +22,12 @@ import msgspec
 from sqlalchemy import func, insert, select
 
 from cloister_api.ledger.database import Place, migrate, open_ledger, open_writer
-from cloister_api.ledger.keyformat import REGULAR_PREFIX, generate
-from cloister_api.ledger.material import Material
-from cloister_api.ledger.pricelists import import_prices
-from cloister_api.ledger.reporters import Reporters
-from cloister_api.ledger.tables import API_KEYS, KEY_TOTALS
+from cloister_api.ledger.keys.key_format import REGULAR_PREFIX, generate
+from cloister_api.ledger.keys.key_material import Material
+from cloister_api.ledger.keys.reporters import Reporters
+from cloister_api.ledger.tables.core import API_KEYS, KEY_TOTALS
 from cloister_api.usage.ingest import PATH, Ingest
+from cloister_api.usage.price_lists import import_prices
 from cloister_api.usage.prices import Price
 from cloister_api.usage.signature import Signed, signature_of
 from cloister_api.usage.writer import Writer
@@ -93,7 +93,7 @@ def sign(secret: bytes, nonce: str, body: bytes, reporter: str = "bench") -> dic
 @contextlib.contextmanager
 def places() -> Iterator[dict[str, Place]]:
     """Give the ledgers to measure with."""
-    from tests.support.postgres import postgres  # noqa: PLC0415 - PostgreSQL may not be there
+    from tests.support.servers.postgres import postgres  # noqa: PLC0415 - PostgreSQL may not be there
 
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))

@@ -19,8 +19,8 @@ from sqlalchemy import insert
 
 from cloister_api.ledger.bulk import insert_rows
 from cloister_api.ledger.database import Place, open_ledger, open_writer
-from cloister_api.ledger.tables import API_KEYS
-from cloister_api.ledger.usagetables import NAMES, POINTS, ROLLUPS, SUMS
+from cloister_api.ledger.tables.core import API_KEYS
+from cloister_api.ledger.tables.usage import NAMES, POINTS, ROLLUPS, SUMS
 from cloister_api.usage.levels import DAY, LEVELS, Sums, add
 from cloister_api.usage.levels import Place as Bucket
 from cloister_api.usage.queries import Usage

@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 
 from cloister_api.main import ROUTERS
-from cloister_api.reference.document import document
-from cloister_api.reference.page import page
+from cloister_api.openapi.document import document
+from cloister_api.openapi.page import page
 from cloister_crds.config.editor_schema import json_schema_text
 from cloister_crds.schema.crd import manifests
 from dev.house.finding import Finding

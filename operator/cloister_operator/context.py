@@ -13,26 +13,26 @@ from cloister_clients.registry import RegistryClient
 from cloister_clients.server_clock import ServerClock
 from cloister_clients.sources import SourceProvider, provider_from
 from cloister_crds.config import Rules
-from cloister_crds.lifecycle.domains import DomainSettings
-from cloister_crds.lifecycle.observed import DecisionSettings
-from cloister_operator.api_place import ApiPlaceReader
+from cloister_crds.lifecycle.names.domains import DomainSettings
+from cloister_crds.lifecycle.state.observed import DecisionSettings
+from cloister_operator.cache.config_cache import Files
+from cloister_operator.cache.model_cache import Models
+from cloister_operator.cache.projections import Watched, watched_kinds
+from cloister_operator.cache.relist import Relister
+from cloister_operator.cache.store import Store
 from cloister_operator.enclave.plan import FIELD_MANAGER, BuildSettings
-from cloister_operator.files import Files
-from cloister_operator.gateway import GatewayKinds
-from cloister_operator.keys import Key
-from cloister_operator.metrics import Metrics
-from cloister_operator.models import Models
-from cloister_operator.pace import Pace
-from cloister_operator.progress import Progress
-from cloister_operator.pulls import Pulls
-from cloister_operator.queue import WorkQueue
-from cloister_operator.relist import Relister
-from cloister_operator.resolver import Resolver, Sources
+from cloister_operator.lookups.api_endpoint import ApiPlaceReader
+from cloister_operator.lookups.cluster_network import SurroundingsReader
+from cloister_operator.lookups.gateway_api_versions import GatewayKinds
+from cloister_operator.lookups.image_credentials import Pulls
+from cloister_operator.lookups.resolver import Resolver, Sources
 from cloister_operator.settings import OperatorSettings
-from cloister_operator.store import Store
-from cloister_operator.surroundings import SurroundingsReader
-from cloister_operator.watched import Watched, watched_kinds
-from cloister_operator.writes import Writer
+from cloister_operator.telemetry.liveness import Progress
+from cloister_operator.telemetry.metrics import Metrics
+from cloister_operator.workqueue.keys import Key
+from cloister_operator.workqueue.queue import WorkQueue
+from cloister_operator.workqueue.status_throttle import Pace
+from cloister_operator.writer.writer import Writer
 
 __all__ = ["USER_AGENT", "ProcessContext", "file_rules"]
 

@@ -17,12 +17,12 @@ from pydantic.alias_generators import to_camel
 from cloister_clients.dns import DnsSettings
 from cloister_clients.registry import RegistrySettings
 from cloister_clients.sources import SourceSettings
-from cloister_clients.yamlfile import read_yaml
+from cloister_clients.yaml_file import read_yaml
 from cloister_crds.kinds.scalars import HOSTNAME_PATTERN
-from cloister_crds.lifecycle.domains import DomainSettings
-from cloister_crds.lifecycle.observed import DecisionSettings, Gateway
+from cloister_crds.lifecycle.names.domains import DomainSettings
+from cloister_crds.lifecycle.state.observed import DecisionSettings, Gateway
+from cloister_operator.enclave.network.cluster_network import Resolver
 from cloister_operator.enclave.plan import BuildSettings
-from cloister_operator.enclave.surroundings import Resolver
 
 __all__ = [
     "CONFIG_VARIABLE",

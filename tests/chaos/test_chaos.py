@@ -26,17 +26,17 @@ from cloister_crds.kinds import Container, Host, Organization
 from dev import cluster as local
 from dev.cluster.images import Image, push
 from dev.plain_http import NO_TRUST
-from tests.support.chaos import KEY, SECRETS, Chaos, Crew, carry_out, fate_of
-from tests.support.chaos_plan import NODES, SHORT, SHORT_SEED, ZONE
-from tests.support.cluster import install_crds, session_name
-from tests.support.crashes import Disturbed, disturbed
-from tests.support.end_states import left_over
-from tests.support.facade import ADMIN, run_command, start_facade
-from tests.support.lives import KEY as PUBLIC_KEY
-from tests.support.nameserver import NameServer, serve_zone
-from tests.support.operator import CONTAINERS_DOMAIN, manifest
-from tests.support.played_gateway import ROUTE
-from tests.support.settled import End, superfluous, unfulfilled
+from tests.support.chaos.actions import KEY, SECRETS, Chaos, Crew, carry_out, fate_of
+from tests.support.chaos.convergence import End, superfluous, unfulfilled
+from tests.support.chaos.plan import NODES, SHORT, SHORT_SEED, ZONE
+from tests.support.cluster.clusters import install_crds, session_name
+from tests.support.faults.crashing_operator import Disturbed, disturbed
+from tests.support.lifecycles.end_states import left_over
+from tests.support.lifecycles.steps import KEY as PUBLIC_KEY
+from tests.support.programs.facade import ADMIN, run_command, start_facade
+from tests.support.programs.operator import CONTAINERS_DOMAIN, manifest
+from tests.support.servers.nameserver import NameServer, serve_zone
+from tests.support.stand_ins.gateway_controller import ROUTE
 from tests.support.waiting import until_sync
 
 SECONDS = float(os.environ.get("CLOISTER_CHAOS_SECONDS") or 0)

@@ -7,8 +7,8 @@ import sys
 import pytest
 
 from dev.cluster import Cluster
-from tests.support.cluster import ROOT
-from tests.support.operator import turn
+from tests.support.cluster.clusters import ROOT
+from tests.support.programs.operator import turn
 
 
 @pytest.mark.timeout(560)

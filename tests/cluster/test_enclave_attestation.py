@@ -13,11 +13,11 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from cloister_clients.cli.config import config
+from cloister_cli.config import config
 from dev.cluster import Cluster
-from tests.support.attestation import NO_KEY, report_data, report_of
-from tests.support.operator import Installation, turn
-from tests.support.pages import PageServices, page_file
+from tests.support.programs.attestation import NO_KEY, report_data, report_of
+from tests.support.programs.operator import Installation, turn
+from tests.support.programs.web_service import PageServices, page_file
 
 pytestmark = pytest.mark.node
 

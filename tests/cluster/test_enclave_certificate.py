@@ -23,11 +23,11 @@ from cloister_crds.names import snapshot_name
 from cloister_operator.enclave.snapshot import TOKEN_KEY
 from dev.cluster import Cluster
 from dev.demo.visit import Page
-from tests.support.attestation import NO_KEY, report_data, report_of
-from tests.support.facade import Facade, run_command, start_facade
-from tests.support.operator import CONTAINERS_DOMAIN, Installation, turn
-from tests.support.pages import PageServices, page_file
-from tests.support.signing import signing_request
+from tests.support.builders.signing_requests import signing_request
+from tests.support.programs.attestation import NO_KEY, report_data, report_of
+from tests.support.programs.facade import Facade, run_command, start_facade
+from tests.support.programs.operator import CONTAINERS_DOMAIN, Installation, turn
+from tests.support.programs.web_service import PageServices, page_file
 from tests.support.waiting import until_sync
 
 pytestmark = pytest.mark.node

@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 
 from dev.cluster import Cluster
-from tests.support.certificates import certificate
-from tests.support.http_server import Reply
-from tests.support.key_check import KeyCheck, running_key_check
-from tests.support.operator import Installation, condition_of, turn
-from tests.support.pages import PageServices, page_file
+from tests.support.builders.certificates import certificate
+from tests.support.programs.operator import Installation, condition_of, turn
+from tests.support.programs.web_service import PageServices, page_file
+from tests.support.stand_ins.http_server import Reply
+from tests.support.stand_ins.key_check import KeyCheck, running_key_check
 from tests.support.waiting import until_sync
 
 pytestmark = pytest.mark.node

@@ -8,9 +8,9 @@ import pytest
 import yaml
 
 from dev.cluster import Cluster
-from tests.support.device_plugins import DevicePlugin, build_plugin
-from tests.support.operator import Installation, condition_of, manifest, turn
-from tests.support.pages import PageServices, page_file
+from tests.support.programs.operator import Installation, condition_of, manifest, turn
+from tests.support.programs.web_service import PageServices, page_file
+from tests.support.stand_ins.device_plugins import DevicePlugin, build_plugin
 from tests.support.waiting import until_sync
 
 pytestmark = pytest.mark.node

@@ -15,8 +15,8 @@ from cloister_crds.kinds.container import ContainerPhase
 from dev.cluster import Cluster
 from dev.cluster.progress import Progress
 from dev.cluster.requirements import install_packages
-from tests.support.operator import Installation, condition_of, turn
-from tests.support.pages import PageServices, page_file
+from tests.support.programs.operator import Installation, condition_of, turn
+from tests.support.programs.web_service import PageServices, page_file
 from tests.support.waiting import until_sync
 
 pytestmark = pytest.mark.node

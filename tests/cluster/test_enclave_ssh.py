@@ -11,8 +11,8 @@ import pytest
 
 from dev.cluster import Cluster
 from dev.demo.visit import visit
-from tests.support.operator import Installation, manifest, turn
-from tests.support.pages import PageServices, page_file
+from tests.support.programs.operator import Installation, manifest, turn
+from tests.support.programs.web_service import PageServices, page_file
 from tests.support.waiting import until_sync
 
 pytestmark = [

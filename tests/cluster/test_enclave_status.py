@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from dev.cluster import Cluster
-from tests.support.enclaves import InsideView
-from tests.support.operator import Installation, condition_of, turn
-from tests.support.pages import HEALTHCHECK, PageServices, page_file
+from tests.support.programs.enclaves import InsideView
+from tests.support.programs.operator import Installation, condition_of, turn
+from tests.support.programs.web_service import HEALTHCHECK, PageServices, page_file
 from tests.support.waiting import until_sync
 
 pytestmark = pytest.mark.node

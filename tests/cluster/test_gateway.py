@@ -18,12 +18,12 @@ from pathlib import Path
 import pytest
 
 from dev.cluster import Cluster
-from tests.support.gateway import Gateway
-from tests.support.gateway_crds import GATEWAY_CRDS, gateway_crd_files
-from tests.support.nameserver import NameServer, serve_zone
-from tests.support.operator import CONTAINERS_DOMAIN, Installation, manifest, turn
-from tests.support.pages import PageServices, page_file
-from tests.support.visitors import KeptConnection, Visitor
+from tests.support.clients.visitors import KeptConnection, Visitor
+from tests.support.cluster.gateway_crds import GATEWAY_CRDS, gateway_crd_files
+from tests.support.programs.operator import CONTAINERS_DOMAIN, Installation, manifest, turn
+from tests.support.programs.web_service import PageServices, page_file
+from tests.support.servers.gateway import Gateway
+from tests.support.servers.nameserver import NameServer, serve_zone
 from tests.support.waiting import until_sync
 
 pytestmark = pytest.mark.node

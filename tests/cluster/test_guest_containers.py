@@ -9,10 +9,10 @@ import pytest
 from cloister_crds.kinds.container import ContainerPhase
 from dev.cluster import Cluster
 from dev.cluster.images import push
-from tests.support.git_server import Repository
-from tests.support.operator import Installation, condition_of, turn
-from tests.support.pages import PageServices
-from tests.support.trial import Inside, container_file, trial_image
+from tests.support.programs.guest_test_program import Inside, container_file, trial_image
+from tests.support.programs.operator import Installation, condition_of, turn
+from tests.support.programs.web_service import PageServices
+from tests.support.servers.git import Repository
 from tests.support.waiting import until_sync
 
 pytestmark = pytest.mark.node

@@ -12,9 +12,14 @@ import pytest
 from dev.cluster import Cluster
 from dev.cluster.guest import MODULE
 from dev.cluster.images import push
-from tests.support.operator import Installation, turn
-from tests.support.pages import PageServices
-from tests.support.trial import GUEST_PLACES, Inside, container_file, trial_image
+from tests.support.programs.guest_test_program import (
+    GUEST_PLACES,
+    Inside,
+    container_file,
+    trial_image,
+)
+from tests.support.programs.operator import Installation, turn
+from tests.support.programs.web_service import PageServices
 from tests.support.waiting import until_sync
 
 pytestmark = pytest.mark.node

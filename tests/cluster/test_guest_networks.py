@@ -1,8 +1,8 @@
 """The packet matrix in real Pods: generated files, deployed by the operator, every pair tried.
 
 ``CLOISTER_MATRIX_FILES`` says how many files (3), ``CLOISTER_MATRIX_SEED`` the first seed. What is
-expected comes from `tests.support.matrix`; that the targets answer at all is seen from an ordinary
-Pod, so that a path that is shut is shut by the enclave.
+expected comes from `tests.support.builders.network_matrix`; that the targets answer at all is seen
+from an ordinary Pod, so that a path that is shut is shut by the enclave.
 """
 
 import json
@@ -18,18 +18,25 @@ from dev.cluster import Cluster
 from dev.cluster.guest import guest_binary
 from dev.cluster.images import push
 from dev.cluster.layout import Form
-from tests.support.internet import ALLOWED, IPV6, METADATA, OTHERS, Internet, emulated_internet
-from tests.support.ipv6 import (
+from tests.support.builders.network_matrix import ALLOWED_NAME, GeneratedFile, generate
+from tests.support.programs.guest_test_program import Inside, container_file, trial_image
+from tests.support.programs.operator import Installation, turn
+from tests.support.programs.web_service import PageServices
+from tests.support.stand_ins.internet import (
+    ALLOWED,
+    IPV6,
+    METADATA,
+    OTHERS,
+    Internet,
+    emulated_internet,
+)
+from tests.support.stand_ins.ipv6 import (
     connect_pod,
     lay_through,
     process_of,
     run_in,
     without_filter,
 )
-from tests.support.matrix import ALLOWED_NAME, GeneratedFile, generate
-from tests.support.operator import Installation, turn
-from tests.support.pages import PageServices
-from tests.support.trial import Inside, container_file, trial_image
 from tests.support.waiting import until_sync
 
 FILES = int(os.environ.get("CLOISTER_MATRIX_FILES", "3"))

@@ -12,9 +12,9 @@ import yaml
 from dev.cluster import Cluster
 from dev.cluster.images import push
 from dev.cluster.layout import Form
-from tests.support.operator import Installation, turn
-from tests.support.pages import PageServices, page_file
-from tests.support.trial import Inside, container_file, trial_image
+from tests.support.programs.guest_test_program import Inside, container_file, trial_image
+from tests.support.programs.operator import Installation, turn
+from tests.support.programs.web_service import PageServices, page_file
 from tests.support.waiting import until_sync
 
 pytestmark = [pytest.mark.node, pytest.mark.timeout(600)]

@@ -20,7 +20,7 @@ from dev.cluster.leftovers import mounts_below
 from dev.cluster.network import table_of
 from dev.cluster.node import cgroup_root
 from dev.plain_http import NO_TRUST
-from tests.support.cluster import unique
+from tests.support.cluster.clusters import unique
 from tests.support.waiting import until_sync
 
 pytestmark = pytest.mark.node

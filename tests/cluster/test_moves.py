@@ -16,11 +16,11 @@ import pytest
 from cloister_crds.kinds import Container
 from cloister_crds.names import ENCLAVE_LABEL, config_map_name, deployment_name
 from dev.cluster import Cluster
-from tests.support.asking import Asker, asking
-from tests.support.crashes import QUICK_LEASE
-from tests.support.git_server import Repository
-from tests.support.operator import Installation, OperatorProcess, condition_of, turn
-from tests.support.pages import PageServices, page_file
+from tests.support.clients.polling import Asker, asking
+from tests.support.faults.crashing_operator import QUICK_LEASE
+from tests.support.programs.operator import Installation, OperatorProcess, condition_of, turn
+from tests.support.programs.web_service import PageServices, page_file
+from tests.support.servers.git import Repository
 from tests.support.waiting import until_sync
 
 pytestmark = pytest.mark.node

@@ -8,9 +8,9 @@ import pytest
 
 from cloister_crds.kinds.container import ContainerPhase
 from dev.cluster import Cluster
-from tests.support.crashes import QUICK_LEASE
-from tests.support.operator import Installation, OperatorProcess, turn
-from tests.support.pages import PageServices, page_file
+from tests.support.faults.crashing_operator import QUICK_LEASE
+from tests.support.programs.operator import Installation, OperatorProcess, turn
+from tests.support.programs.web_service import PageServices, page_file
 from tests.support.waiting import until_sync
 
 pytestmark = pytest.mark.node

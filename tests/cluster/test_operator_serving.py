@@ -7,8 +7,8 @@ import pytest
 
 from cloister_crds.kinds.container import ContainerPhase
 from dev.cluster import Cluster
-from tests.support.operator import Installation, condition_of, turn
-from tests.support.pages import PageServices, page_file
+from tests.support.programs.operator import Installation, condition_of, turn
+from tests.support.programs.web_service import PageServices, page_file
 from tests.support.waiting import until_sync
 
 pytestmark = pytest.mark.node

@@ -10,9 +10,9 @@ import pytest
 
 from dev.cluster import Cluster
 from dev.cluster.images import busybox_image, push
-from tests.support.operator import Installation, manifest, turn
-from tests.support.pages import PageServices, page_file
-from tests.support.registry import Registry, registry
+from tests.support.programs.operator import Installation, manifest, turn
+from tests.support.programs.web_service import PageServices, page_file
+from tests.support.servers.registry import Registry, registry
 from tests.support.waiting import until_sync
 
 pytestmark = pytest.mark.node

@@ -17,11 +17,11 @@ from cloister_crds.kinds import Container
 from cloister_crds.names import preview_service_name, service_name
 from dev.cluster import Cluster
 from dev.demo.visit import visit
-from tests.support.both_doors import facade_of
-from tests.support.crashes import QUICK_LEASE
-from tests.support.nameserver import NameServer, serve_zone
-from tests.support.operator import CONTAINERS_DOMAIN, Installation, manifest, turn
-from tests.support.pages import PageServices, page_file
+from tests.support.faults.crashing_operator import QUICK_LEASE
+from tests.support.programs.both_interfaces import facade_of
+from tests.support.programs.operator import CONTAINERS_DOMAIN, Installation, manifest, turn
+from tests.support.programs.web_service import PageServices, page_file
+from tests.support.servers.nameserver import NameServer, serve_zone
 from tests.support.waiting import until_sync
 
 pytestmark = pytest.mark.node

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import click
 
+from cloister_api.auth.organizations import administers, identifier
 from cloister_api.commands.options import config_option, finish, settings_of
 from cloister_api.context import FIELD_MANAGER, material_of
 from cloister_api.ledger.audit import AuditRow, AuditTrail
 from cloister_api.ledger.database import migrate, open_ledger, place_of
-from cloister_api.ledger.keys import AdminKey, AdminKeys
-from cloister_api.ledger.material import Material, MaterialError
-from cloister_api.organizations import administers, identifier
+from cloister_api.ledger.keys.admin_keys import AdminKey, AdminKeys
+from cloister_api.ledger.keys.key_material import Material, MaterialError
 from cloister_api.settings import ApiSettings
 from cloister_clients.clock import utc_now
 from cloister_clients.kube import KubeClient, KubeConfig, NotFound

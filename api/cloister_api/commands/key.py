@@ -12,10 +12,10 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from cloister_api.commands.options import config_option, finish, settings_of
 from cloister_api.context import material_of
-from cloister_api.ledger.apikeys import ApiKey, ApiKeys
 from cloister_api.ledger.audit import AuditRow, AuditTrail
 from cloister_api.ledger.database import migrate, open_ledger, place_of
-from cloister_api.ledger.keyformat import masked
+from cloister_api.ledger.keys.api_keys import ApiKey, ApiKeys
+from cloister_api.ledger.keys.key_format import masked
 from cloister_api.settings import ApiSettings
 from cloister_clients.clock import utc_now
 

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import click
 
+from cloister_api.auth.organizations import identifier
 from cloister_api.commands.options import config_option, finish, settings_of
-from cloister_api.ledger import rotation
 from cloister_api.ledger.database import migrate, open_ledger, open_to_read, place_of
-from cloister_api.ledger.material import Material, MaterialError
-from cloister_api.organizations import identifier
-from cloister_api.runtime.book import RunTime, RuntimeBook
+from cloister_api.ledger.keys import rotation
+from cloister_api.ledger.keys.key_material import Material, MaterialError
+from cloister_api.metering.store import RunTime, RuntimeBook
 from cloister_api.settings import ApiSettings
-from cloister_api.usage.upkeep import check
+from cloister_api.usage.retention import check
 from cloister_clients.clock import utc_now
 from cloister_clients.kube import KubeClient, KubeConfig, NotFound
 from cloister_clients.kube.kinds import of

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import click
 
 from cloister_api.ledger.database import LedgerError
-from cloister_api.ledger.material import MaterialError
+from cloister_api.ledger.keys.key_material import MaterialError
 from cloister_api.settings import ApiSettings, SettingsError
 from cloister_clients.kube import ConfigError, KubeError
 

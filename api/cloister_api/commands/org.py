@@ -18,7 +18,7 @@ from cloister_crds.kinds.organization import (
     OrganizationSpec,
     Role,
 )
-from cloister_crds.lifecycle.limits import billing_of
+from cloister_crds.lifecycle.admission.limits import billing_of
 
 __all__ = ["org"]
 

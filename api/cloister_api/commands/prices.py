@@ -9,11 +9,11 @@ import yaml
 
 from cloister_api.commands.options import config_option, finish, settings_of
 from cloister_api.ledger.database import migrate, open_ledger, place_of
-from cloister_api.ledger.pricelists import import_prices
 from cloister_api.settings import ApiSettings
+from cloister_api.usage.price_lists import import_prices
 from cloister_api.usage.prices import Price, PriceFileError, read_prices
 from cloister_clients.clock import utc_now
-from cloister_clients.yamlfile import read_yaml
+from cloister_clients.yaml_file import read_yaml
 
 __all__ = ["prices"]
 

@@ -11,7 +11,7 @@ import click
 from cloister_api.commands.options import config_option, finish, settings_of
 from cloister_api.context import material_of
 from cloister_api.ledger.database import migrate, open_ledger, place_of
-from cloister_api.ledger.reporters import Reporter, ReporterExistsError, Reporters
+from cloister_api.ledger.keys.reporters import Reporter, ReporterExistsError, Reporters
 from cloister_api.settings import ApiSettings
 from cloister_clients.clock import utc_now
 

@@ -20,13 +20,13 @@ from cloister_api.catalog import Catalog, CatalogError
 from cloister_api.certificates.authority import AuthorityError
 from cloister_api.commands.options import config_option, settings_of
 from cloister_api.context import check_issuer, material_of
-from cloister_api.figures import Figures
+from cloister_api.http.access_log import FORMAT, WithRequestId
+from cloister_api.http.metrics import Figures
+from cloister_api.http.middleware import Ending
 from cloister_api.ledger.database import LedgerError, place_of
-from cloister_api.ledger.material import MaterialError
+from cloister_api.ledger.keys.key_material import MaterialError
 from cloister_api.main import create_app
-from cloister_api.middleware import Ending
 from cloister_api.payments.settings import PaymentsError, read_secrets
-from cloister_api.requestlog import FORMAT, WithRequestId
 from cloister_api.services.releases import WebhookError
 from cloister_api.settings import ApiSettings
 from cloister_clients.kube import ConfigError, KubeConfig

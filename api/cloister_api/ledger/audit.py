@@ -10,7 +10,7 @@ from datetime import datetime
 from sqlalchemy import exists, insert, select
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from cloister_api.ledger.tables import AUDIT
+from cloister_api.ledger.tables.core import AUDIT
 
 __all__ = ["AuditRow", "AuditTrail"]
 

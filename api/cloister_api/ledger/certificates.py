@@ -15,7 +15,7 @@ from sqlalchemy import RowMapping, delete, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from cloister_api.ledger.tables import (
+from cloister_api.ledger.tables.core import (
     CERTIFICATE_ORDERS,
     CERTIFICATE_SUBMISSIONS,
     CERTIFICATE_TURNS,

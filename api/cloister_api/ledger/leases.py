@@ -9,7 +9,7 @@ from datetime import datetime
 from sqlalchemy import or_, update
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from cloister_api.ledger.utilizationtables import LEASES
+from cloister_api.ledger.tables.utilization import LEASES
 
 __all__ = ["Lease"]
 

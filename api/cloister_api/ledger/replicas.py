@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from sqlalchemy import delete, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from cloister_api.ledger.tables import REPLICAS
+from cloister_api.ledger.tables.core import REPLICAS
 
 __all__ = ["BEAT_SECONDS", "Replicas"]
 

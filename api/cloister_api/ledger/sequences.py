@@ -10,7 +10,7 @@ from typing import Literal
 from sqlalchemy import select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from cloister_api.ledger.tables import SEQUENCES
+from cloister_api.ledger.tables.core import SEQUENCES
 
 __all__ = ["Sequence", "advance", "present"]
 

@@ -2,10 +2,10 @@
 
 from fastapi import APIRouter, Request, Response
 
+from cloister_api.auth.organizations import identifier
 from cloister_api.errors import bad_request
-from cloister_api.organizations import identifier
-from cloister_api.routes.described import OptionalTime, says
-from cloister_api.routes.request import answer, context_of, principal_of, window_of
+from cloister_api.routes.dependencies import answer, context_of, principal_of, window_of
+from cloister_api.routes.responses import OptionalTime, says
 from cloister_api.routes.strict import StrictRoute
 from cloister_api.schemas.account_answers import KeyUsage, TimeSeries, Transactions, Usage
 from cloister_api.schemas.envelope import Body

@@ -4,8 +4,8 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
-from cloister_api.routes.described import says
-from cloister_api.routes.request import answer, context_of
+from cloister_api.routes.dependencies import answer, context_of
+from cloister_api.routes.responses import says
 from cloister_api.schemas.account_answers import ModelList
 from cloister_api.schemas.catalog import ModelRecord
 

@@ -5,14 +5,14 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request, Response
 
+from cloister_api.cache import HeldEnclave
 from cloister_api.errors import request_id_of
-from cloister_api.routes.described import says
-from cloister_api.routes.request import answer, context_of
+from cloister_api.routes.dependencies import answer, context_of
+from cloister_api.routes.responses import says
 from cloister_api.schemas.answers import Certificate
 from cloister_api.schemas.answers import Queued as QueuedAnswer
 from cloister_api.schemas.certificates import CertificateBody
 from cloister_api.services.certificates import Queued
-from cloister_api.views import HeldEnclave
 
 __all__ = ["router"]
 

@@ -6,12 +6,11 @@ from fastapi import APIRouter, Request, Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from cloister_api.auth.authenticator import Principal
+from cloister_api.cache import HeldContainer
 from cloister_api.context import Context
-from cloister_api.principal import Principal
-from cloister_api.records import record, update_record
-from cloister_api.routes.described import ContainerId, Time, says
-from cloister_api.routes.pages import Cursor, Limit, piece
-from cloister_api.routes.request import (
+from cloister_api.records.container import record, update_record
+from cloister_api.routes.dependencies import (
     NO_FIELDS,
     TOKEN,
     Act,
@@ -23,6 +22,8 @@ from cloister_api.routes.request import (
     token_of,
     window_of,
 )
+from cloister_api.routes.pagination import Cursor, Limit, piece
+from cloister_api.routes.responses import ContainerId, Time, says
 from cloister_api.routes.strict import StrictRoute
 from cloister_api.schemas.answers import (
     Container,
@@ -41,8 +42,7 @@ from cloister_api.schemas.containers import (
     Validate,
     ValidateName,
 )
-from cloister_api.services.changes import Changed
-from cloister_api.views import HeldContainer
+from cloister_api.services.container_updater import Changed
 
 __all__ = ["LIST", "router"]
 

@@ -2,9 +2,7 @@
 
 from fastapi import APIRouter, Request, Response
 
-from cloister_api.routes.described import DeploymentId, says
-from cloister_api.routes.pages import Cursor, Limit, piece
-from cloister_api.routes.request import (
+from cloister_api.routes.dependencies import (
     Act,
     answer,
     context_of,
@@ -12,6 +10,8 @@ from cloister_api.routes.request import (
     principal_of,
     recorded_answer,
 )
+from cloister_api.routes.pagination import Cursor, Limit, piece
+from cloister_api.routes.responses import DeploymentId, says
 from cloister_api.routes.strict import StrictRoute
 from cloister_api.schemas.answers import Deployment, DeploymentResults
 from cloister_api.schemas.resources import DeploymentChange, DeploymentUpdate

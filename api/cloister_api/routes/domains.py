@@ -2,9 +2,7 @@
 
 from fastapi import APIRouter, Request, Response
 
-from cloister_api.routes.described import Named, says
-from cloister_api.routes.pages import Cursor, Limit, piece
-from cloister_api.routes.request import (
+from cloister_api.routes.dependencies import (
     NO_FIELDS,
     Act,
     answer,
@@ -14,6 +12,8 @@ from cloister_api.routes.request import (
     recorded_answer,
     retry_key_of,
 )
+from cloister_api.routes.pagination import Cursor, Limit, piece
+from cloister_api.routes.responses import Named, says
 from cloister_api.routes.strict import StrictRoute
 from cloister_api.schemas.answers import Domain
 from cloister_api.schemas.resources import DomainCreate

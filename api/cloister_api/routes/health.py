@@ -2,8 +2,8 @@
 
 from fastapi import APIRouter, Request, Response
 
-from cloister_api.routes.described import says
-from cloister_api.routes.request import answer
+from cloister_api.routes.dependencies import answer
+from cloister_api.routes.responses import says
 from cloister_api.schemas.answers import Health, Readiness
 
 __all__ = ["router"]

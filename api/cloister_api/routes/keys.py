@@ -4,9 +4,9 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Request, Response
 
-from cloister_api.routes.described import says
-from cloister_api.routes.pages import Cursor, Limit, piece
-from cloister_api.routes.request import Act, answer, context_of, principal_of, retry_key_of
+from cloister_api.routes.dependencies import Act, answer, context_of, principal_of, retry_key_of
+from cloister_api.routes.pagination import Cursor, Limit, piece
+from cloister_api.routes.responses import says
 from cloister_api.routes.strict import StrictRoute
 from cloister_api.schemas.account_answers import ApiKey, Message
 from cloister_api.schemas.keys import CreateKey, UpdateKey

@@ -4,8 +4,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Request, Response
 
-from cloister_api.routes.described import says
-from cloister_api.routes.request import (
+from cloister_api.routes.dependencies import (
     Act,
     answer,
     context_of,
@@ -13,6 +12,7 @@ from cloister_api.routes.request import (
     principal_of,
     recorded_answer,
 )
+from cloister_api.routes.responses import says
 from cloister_api.routes.strict import StrictRoute
 from cloister_api.schemas.answers import RegistryCredentials, RegistryStatus
 from cloister_api.schemas.resources import RegistryLogin

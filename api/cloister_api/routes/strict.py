@@ -11,8 +11,8 @@ from fastapi import Request, Response
 from fastapi.routing import APIRoute
 from typing_extensions import override
 
-from cloister_api.duplicates import names_twice
 from cloister_api.errors import refused_fields
+from cloister_api.http.json_duplicates import names_twice
 from cloister_api.schemas.envelope import Detail
 
 __all__ = ["StrictRoute"]

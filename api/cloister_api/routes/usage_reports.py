@@ -3,8 +3,8 @@
 import msgspec
 from fastapi import APIRouter, Request, Response
 
-from cloister_api.routes.described import says
-from cloister_api.routes.request import answer, context_of
+from cloister_api.routes.dependencies import answer, context_of
+from cloister_api.routes.responses import says
 from cloister_api.schemas.account_answers import ReportTaken
 from cloister_api.usage.ingest import PATH
 

@@ -3,8 +3,8 @@
 from fastapi import APIRouter, Request, Response
 
 from cloister_api.errors import request_id_of
-from cloister_api.routes.described import says
-from cloister_api.routes.request import answer, context_of
+from cloister_api.routes.dependencies import answer, context_of
+from cloister_api.routes.responses import says
 from cloister_api.schemas.answers import PaymentEvent, ReleaseEvent
 
 __all__ = ["router"]

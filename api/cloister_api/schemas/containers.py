@@ -221,4 +221,4 @@ class ValidateName(Body):
 
 
 ContainerRecord = dict[str, Any]
-"""Record of a container, as `cloister_api.records.record` writes it."""
+"""Record of a container, as `cloister_api.records.container.record` writes it."""

@@ -11,13 +11,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from cloister_api.cache import HeldEnclave, Views
 from cloister_api.certificates.authority import Authority, AuthorityError
 from cloister_api.certificates.request import CertificateRequest, RequestError, read_request
 from cloister_api.certificates.settings import CertificateSettings
 from cloister_api.errors import ApiError, bad_request, conflict, forbidden, not_found, unavailable
 from cloister_api.ledger.audit import AuditRow, AuditTrail
 from cloister_api.ledger.certificates import CertificateOrder, CertificateOrders, OrderState
-from cloister_api.views import HeldEnclave, Views
 from cloister_clients.clock import Clock
 from cloister_crds.tokens import token_digest, token_holder
 

@@ -4,7 +4,7 @@ Values go from the request into a core Secret and nowhere else: no log, event, e
 The value is written first, into a core Secret that nobody owns yet; then the object that names it
 is made, which is the moment at which anybody can see it, and never without its value; then the core
 Secret is made to go with it. What an interrupted try leaves is a core Secret that nobody names: the
-operator deletes it (`cloister_operator.values`).
+operator deletes it (`cloister_operator.reconcile.orphaned_secrets`).
 """
 
 from base64 import b64decode, b64encode
@@ -13,8 +13,8 @@ from contextlib import suppress
 from hmac import compare_digest
 from typing import Any, TypeVar
 
+from cloister_api.cache import owners_of
 from cloister_api.errors import conflict
-from cloister_api.views import owners_of
 from cloister_clients.kube import (
     AlreadyExists,
     Conflict,

@@ -3,6 +3,8 @@
 import asyncio
 from typing import Any
 
+from cloister_api.auth.authenticator import Principal
+from cloister_api.cache import Held, HeldContainer, Views
 from cloister_api.errors import (
     ApiError,
     bad_request,
@@ -11,20 +13,18 @@ from cloister_api.errors import (
     not_found,
     payment_required,
 )
-from cloister_api.principal import Principal
-from cloister_api.records import record, standing
-from cloister_api.resolution import Resolution, refusal_of_source
-from cloister_api.resource_records import deployment_record, identifier
+from cloister_api.records.container import record, standing
+from cloister_api.records.resources import deployment_record, identifier
 from cloister_api.schemas.containers import Changes
 from cloister_api.schemas.resources import DeploymentUpdate
-from cloister_api.services.changes import Changing
-from cloister_api.services.versions import Recorded, agreed, patch_agreed, precondition
-from cloister_api.views import Held, HeldContainer, Views
+from cloister_api.services.container_updater import Changing
+from cloister_api.services.preconditions import Recorded, agreed, patch_agreed, precondition
+from cloister_api.services.resolution import Resolution, refusal_of_source
 from cloister_clients.kube import KubeClient, KubeError
 from cloister_clients.sources import SourceError
 from cloister_crds.kinds import Deployment
 from cloister_crds.kinds.container import ContainerPhase
-from cloister_crds.lifecycle.limits import billing_of
+from cloister_crds.lifecycle.admission.limits import billing_of
 from cloister_crds.names import MANAGED_BY, MANAGED_BY_LABEL
 
 __all__ = ["Deployments"]

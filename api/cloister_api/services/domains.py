@@ -4,27 +4,27 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from cloister_api.auth.authenticator import Principal
+from cloister_api.cache import Views
 from cloister_api.errors import ApiError, bad_request, broken_rule, conflict, in_use, not_found
-from cloister_api.principal import Principal
-from cloister_api.resource_records import domain_record
+from cloister_api.records.resources import domain_record
 from cloister_api.schemas.resources import DomainCreate
-from cloister_api.services.reading import Reading
-from cloister_api.services.repetition import CreateRequest, Repetitions
-from cloister_api.services.versions import (
+from cloister_api.services.container_reader import Reading
+from cloister_api.services.idempotency import CreateRequest, Repetitions
+from cloister_api.services.preconditions import (
     Recorded,
     agreed,
     delete_agreed,
     patch_agreed,
     precondition,
 )
-from cloister_api.views import Views
 from cloister_clients.clock import Clock
 from cloister_clients.kube import AlreadyExists, Invalid, KubeClient
 from cloister_clients.kube.kinds import of
 from cloister_crds.kinds import Domain
 from cloister_crds.kinds.domain import DomainSpec
 from cloister_crds.kinds.meta import REQUESTED_AT_ANNOTATION, ObjectMeta
-from cloister_crds.lifecycle.domains import domain_named, used_by
+from cloister_crds.lifecycle.names.domains import domain_named, used_by
 
 __all__ = ["Domains"]
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from cloister_api.errors import ApiError, forbidden, payment_required, problems_of_file, unavailable
-from cloister_crds.lifecycle.observed import Failed
+from cloister_crds.lifecycle.state.observed import Failed
 from cloister_crds.problems import Problem, Severity
 
 __all__ = ["denial", "refusal", "to_wire"]

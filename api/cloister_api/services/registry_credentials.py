@@ -2,13 +2,14 @@
 
 from typing import Any
 
+from cloister_api.auth.authenticator import Principal
+from cloister_api.cache import Views
 from cloister_api.errors import ApiError, changed_since, conflict, forbidden, not_found
-from cloister_api.principal import Principal
-from cloister_api.resource_records import VALUE_ANNOTATION, registry_record
+from cloister_api.records.resources import VALUE_ANNOTATION, registry_record
 from cloister_api.schemas.envelope import Detail
 from cloister_api.schemas.resources import RegistryLogin
 from cloister_api.services.core_secrets import CoreSecrets, Form
-from cloister_api.services.versions import (
+from cloister_api.services.preconditions import (
     Recorded,
     agreed,
     claim_version,
@@ -16,7 +17,6 @@ from cloister_api.services.versions import (
     has_version,
     patch_agreed,
 )
-from cloister_api.views import Views
 from cloister_clients.clock import Clock, utc_text
 from cloister_clients.kube import KubeClient, NotFound
 from cloister_clients.kube.kinds import of

@@ -2,18 +2,18 @@
 
 from dataclasses import dataclass
 
-from cloister_api.resolution import Resolution
-from cloister_api.services.changes import Changing
+from cloister_api.cache import Views
+from cloister_api.services.container_reader import Reading
+from cloister_api.services.container_updater import Changing
 from cloister_api.services.core_secrets import CoreSecrets
 from cloister_api.services.deployments import Deployments
 from cloister_api.services.domains import Domains
-from cloister_api.services.reading import Reading
+from cloister_api.services.idempotency import Repetitions
 from cloister_api.services.registry_credentials import RegistryCredentials
-from cloister_api.services.repetition import Repetitions
+from cloister_api.services.resolution import Resolution
 from cloister_api.services.secrets import Secrets
 from cloister_api.services.ssh_keys import SSHKeys
 from cloister_api.settings import ApiSettings
-from cloister_api.views import Views
 from cloister_clients.clock import Clock
 from cloister_clients.kube import KubeClient
 

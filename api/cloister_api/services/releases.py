@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
+from cloister_api.cache import Views
 from cloister_api.errors import ApiError, bad_request
-from cloister_api.views import Views
 from cloister_clients.clock import Clock
 from cloister_clients.kube import KubeClient, NotFound
 from cloister_clients.kube.kinds import of

@@ -10,10 +10,10 @@ import logging
 from contextlib import suppress
 from functools import partial
 
+from cloister_api.auth.authenticator import Principal
+from cloister_api.cache import HeldContainer, Views
 from cloister_api.errors import conflict
-from cloister_api.principal import Principal
-from cloister_api.services.reading import Reading
-from cloister_api.views import HeldContainer, Views
+from cloister_api.services.container_reader import Reading
 from cloister_clients.kube import Conflict, KubeClient, KubeError, NotFound
 from cloister_clients.kube.kinds import of
 from cloister_crds.kinds import Container

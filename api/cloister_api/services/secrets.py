@@ -3,21 +3,21 @@
 from secrets import token_hex
 from typing import Any
 
+from cloister_api.auth.authenticator import Principal
+from cloister_api.cache import Views
 from cloister_api.errors import ApiError, bad_request, conflict, in_use, not_found
-from cloister_api.principal import Principal
-from cloister_api.resource_records import VALUE_ANNOTATION, secret_record
+from cloister_api.records.resources import VALUE_ANNOTATION, secret_record
 from cloister_api.schemas.resources import SecretCreate
+from cloister_api.services.container_reader import Reading
 from cloister_api.services.core_secrets import CoreSecrets, Form
-from cloister_api.services.reading import Reading
-from cloister_api.services.repetition import CreateRequest, Repetitions
-from cloister_api.services.versions import (
+from cloister_api.services.idempotency import CreateRequest, Repetitions
+from cloister_api.services.preconditions import (
     Recorded,
     agreed,
     claim_version,
     delete_agreed,
     patch_agreed,
 )
-from cloister_api.views import Views
 from cloister_clients.clock import Clock, utc_text
 from cloister_clients.kube import KubeClient, NotFound
 from cloister_clients.kube.kinds import of
@@ -25,7 +25,7 @@ from cloister_crds.config import secret_is_file
 from cloister_crds.kinds import Secret
 from cloister_crds.kinds.meta import ObjectMeta
 from cloister_crds.kinds.secret import SecretRef, SecretSpec
-from cloister_crds.lifecycle.bindings import bound_by
+from cloister_crds.lifecycle.admission.secret_bindings import bound_by
 from cloister_crds.names import secret_object_name, secret_value_name
 
 __all__ = ["Secrets"]

@@ -4,14 +4,14 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from cloister_api.auth.authenticator import Principal
+from cloister_api.cache import HeldContainer, Views
 from cloister_api.errors import bad_request, broken_rule, conflict, in_use, not_found
-from cloister_api.principal import Principal
-from cloister_api.resource_records import key_record
+from cloister_api.records.resources import key_record
 from cloister_api.schemas.resources import KeyCreate
-from cloister_api.services.reading import Reading
-from cloister_api.services.repetition import CreateRequest, Repetitions
-from cloister_api.services.versions import Recorded, agreed, delete_agreed
-from cloister_api.views import HeldContainer, Views
+from cloister_api.services.container_reader import Reading
+from cloister_api.services.idempotency import CreateRequest, Repetitions
+from cloister_api.services.preconditions import Recorded, agreed, delete_agreed
 from cloister_clients.kube import AlreadyExists, Invalid, KubeClient
 from cloister_clients.kube.kinds import of
 from cloister_crds.kinds import SSHKey

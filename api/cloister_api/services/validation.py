@@ -4,21 +4,21 @@ import re
 from dataclasses import replace
 from typing import Any
 
-from cloister_api.principal import Principal
-from cloister_api.records import host_record
-from cloister_api.resolution import FIELDS, Resolution, refusal_of_source
+from cloister_api.auth.authenticator import Principal
+from cloister_api.cache import HeldContainer, Views
+from cloister_api.records.container import host_record
 from cloister_api.schemas.containers import Validate, ValidateName
 from cloister_api.services.claims import Claims
-from cloister_api.services.reading import Reading
+from cloister_api.services.container_reader import Reading
 from cloister_api.services.refusals import to_wire
-from cloister_api.views import HeldContainer, Views
+from cloister_api.services.resolution import FIELDS, Resolution, refusal_of_source
 from cloister_clients.sources import SourceError
 from cloister_crds.kinds import Container
 from cloister_crds.kinds.container import NAME_PATTERN, ContainerSpec
-from cloister_crds.lifecycle.domains import domain_named
-from cloister_crds.lifecycle.hosting import pick_host
-from cloister_crds.lifecycle.limits import counted
-from cloister_crds.lifecycle.validation import Question, validate_for_organization
+from cloister_crds.lifecycle.admission.host_selection import pick_host
+from cloister_crds.lifecycle.admission.limits import counted
+from cloister_crds.lifecycle.admission.validation import Question, validate_for_organization
+from cloister_crds.lifecycle.names.domains import domain_named
 from cloister_crds.names import generated_hostname
 from cloister_crds.problems import Problem, Severity
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from sqlalchemy.exc import SQLAlchemyError
 
 from cloister_api.errors import ApiError, bad_request, unavailable
-from cloister_api.ledger.reporters import Reporter, Reporters
+from cloister_api.ledger.keys.reporters import Reporter, Reporters
 from cloister_api.usage.events import Rejected, judged, read_report
 from cloister_api.usage.signature import WRONG, Signed, refused
 from cloister_api.usage.writer import Delivery, Outcome, Writer

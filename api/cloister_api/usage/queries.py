@@ -11,8 +11,8 @@ from typing import Any
 from sqlalchemy import BigInteger, Select, func, select, union_all
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from cloister_api.ledger.tables import API_KEYS
-from cloister_api.ledger.usagetables import NAMES, POINTS, ROLLUPS
+from cloister_api.ledger.tables.core import API_KEYS
+from cloister_api.ledger.tables.usage import NAMES, POINTS, ROLLUPS
 from cloister_api.usage.levels import EVER
 from cloister_api.usage.windows import Run, Span, Window, cover, duration_text, span_of
 

@@ -16,12 +16,12 @@ from sqlalchemy import Connection, Engine, select, update
 from sqlalchemy.exc import IntegrityError
 
 from cloister_api.ledger.bulk import add_to_sums, insert_rows, known
-from cloister_api.ledger.material import Sealing
-from cloister_api.ledger.pricelists import price_count, read_all
-from cloister_api.ledger.tables import API_KEYS, KEY_TOTALS, SEQUENCES
-from cloister_api.ledger.usagetables import DELIVERIES, EVENTS, NAMES, POINTS, ROLLUPS, SUMS
+from cloister_api.ledger.keys.key_material import Sealing
+from cloister_api.ledger.tables.core import API_KEYS, KEY_TOTALS, SEQUENCES
+from cloister_api.ledger.tables.usage import DELIVERIES, EVENTS, NAMES, POINTS, ROLLUPS, SUMS
 from cloister_api.usage.events import Counted
 from cloister_api.usage.levels import EVER, Collected, Place, Sums, add
+from cloister_api.usage.price_lists import price_count, read_all
 from cloister_api.usage.prices import Prices, cost_of
 
 __all__ = ["Delivery", "Outcome", "Writer"]

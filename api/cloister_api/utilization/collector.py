@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from sqlalchemy.exc import SQLAlchemyError
 
+from cloister_api.cache import HeldEnclave, Views
 from cloister_api.ledger.leases import Lease
 from cloister_api.utilization.buckets import (
     Look,
@@ -22,7 +23,6 @@ from cloister_api.utilization.buckets import (
 )
 from cloister_api.utilization.exposition import Place, Reading, read_resources
 from cloister_api.utilization.store import Series
-from cloister_api.views import HeldEnclave, Views
 from cloister_clients.clock import Clock
 from cloister_clients.kube import KubeClient, KubeError
 

@@ -13,8 +13,8 @@ from sqlalchemy.engine import Connection
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from cloister_api.ledger.bulk import add_to_sums
-from cloister_api.ledger.usagetables import NAMES
-from cloister_api.ledger.utilizationtables import AMOUNTS, UTILIZATION
+from cloister_api.ledger.tables.usage import NAMES
+from cloister_api.ledger.tables.utilization import AMOUNTS, UTILIZATION
 from cloister_api.usage.windows import Span, Window, duration_text, span_of
 from cloister_api.utilization.buckets import LEVELS
 

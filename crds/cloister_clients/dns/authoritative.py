@@ -1,7 +1,7 @@
 """Asks the authoritative servers of a zone themselves, so that no cache delays or keeps an answer.
 
 Tenants name the zones: a server of one is asked only at a public address, like everything else
-that a tenant makes Cloister call (`cloister_clients.guard`).
+that a tenant makes Cloister call (`cloister_clients.address_guard`).
 """
 
 import asyncio
@@ -19,8 +19,8 @@ import dns.rdatatype
 from dns.rdtypes.ANY.CNAME import CNAME
 from dns.rdtypes.ANY.TXT import TXT
 
+from cloister_clients.address_guard import is_public
 from cloister_clients.dns.settings import DnsSettings
-from cloister_clients.guard import is_public
 
 __all__ = ["AuthoritativeDns", "DnsError"]
 

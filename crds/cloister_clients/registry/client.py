@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import httpx
 
+from cloister_clients.address_guard import AddressRefused, Guard, named
 from cloister_clients.clock import Clock, utc_now
-from cloister_clients.guard import AddressRefused, Guard, named
 from cloister_clients.outbound import (
     Answer,
     AnswerTooLarge,

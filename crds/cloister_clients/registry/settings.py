@@ -7,7 +7,7 @@ import httpx
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 
-from cloister_clients.guard import Guard
+from cloister_clients.address_guard import Guard
 from cloister_clients.registry.credentials import PrivateRegistry
 
 __all__ = ["RegistrySettings"]

@@ -9,7 +9,7 @@ from cloister_clients.kube.kinds import SECRET
 from cloister_clients.registry.credentials import Credentials, PrivateRegistry, credentials_in
 from cloister_clients.registry.errors import CredentialsInvalid
 from cloister_clients.registry.reference import parse_reference
-from cloister_crds.lifecycle.observed import SecretRefKey
+from cloister_crds.lifecycle.state.observed import SecretRefKey
 
 __all__ = ["StoredCredentials", "fitting_credentials", "stored_credentials"]
 

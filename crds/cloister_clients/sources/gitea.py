@@ -7,8 +7,8 @@ import base64
 import binascii
 from urllib.parse import quote
 
+from cloister_clients.address_guard import Guard
 from cloister_clients.clock import Clock
-from cloister_clients.guard import Guard
 from cloister_clients.sources.errors import (
     ConfigFileNotFound,
     ConfigFileNotRegular,

@@ -7,8 +7,8 @@ file of it by its content's id, so that a tag that moves in between cannot mix t
 import hashlib
 from urllib.parse import quote
 
+from cloister_clients.address_guard import Guard
 from cloister_clients.clock import Clock
-from cloister_clients.guard import Guard
 from cloister_clients.sources.errors import (
     ConfigFileNotFound,
     ConfigFileNotRegular,

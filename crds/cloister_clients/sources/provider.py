@@ -2,7 +2,7 @@
 
 from typing import assert_never
 
-from cloister_clients.sources.git import GitProvider
+from cloister_clients.sources.git.provider import GitProvider
 from cloister_clients.sources.gitea import GiteaProvider
 from cloister_clients.sources.github import GitHubProvider
 from cloister_clients.sources.release import SourceProvider

@@ -17,8 +17,8 @@ from typing import Any
 
 import httpx
 
+from cloister_clients.address_guard import AddressRefused, Guard
 from cloister_clients.clock import Clock, utc_now
-from cloister_clients.guard import AddressRefused, Guard
 from cloister_clients.outbound import (
     LONGEST_WAIT,
     Answer,

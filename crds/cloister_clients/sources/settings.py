@@ -8,7 +8,7 @@ import httpx
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 from pydantic.alias_generators import to_camel
 
-from cloister_clients.guard import Guard
+from cloister_clients.address_guard import Guard
 
 __all__ = ["DEFAULT_FILE_NAME", "SourceKind", "SourceSettings"]
 

@@ -8,13 +8,13 @@ it current.
 import json
 from typing import Any
 
-from cloister_crds.config.reading import Field, Table
 from cloister_crds.config.rules.containers import CONTAINER
 from cloister_crds.config.rules.file import FILE
 from cloister_crds.config.rules.healthcheck import HEALTHCHECK
 from cloister_crds.config.rules.models import MODEL
 from cloister_crds.config.rules.networks import NETWORK
 from cloister_crds.config.rules.shim import SHIM
+from cloister_crds.config.syntax.reading import Field, Table
 from cloister_crds.problems import Severity
 
 __all__ = ["json_schema", "json_schema_text"]

@@ -9,11 +9,11 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 
 from cloister_crds.kinds.container import Container, ContainerPhase
-from cloister_crds.lifecycle.conditions import condition
-from cloister_crds.lifecycle.decision import ClaimHostname, PassHostname
-from cloister_crds.lifecycle.hostnames import is_held_by
-from cloister_crds.lifecycle.scene import Scene, names
-from cloister_crds.lifecycle.verdict import Verdict
+from cloister_crds.lifecycle.names.hostnames import is_held_by
+from cloister_crds.lifecycle.rollout_state import Scene, names
+from cloister_crds.lifecycle.state.conditions import condition
+from cloister_crds.lifecycle.state.decision import ClaimHostname, PassHostname
+from cloister_crds.lifecycle.state.verdict import Verdict
 
 __all__ = [
     "has_taken_over",

@@ -71,7 +71,7 @@ def measure(
         ``sha256:`` and the hash of the file's bytes.
     host
         Spec of the Host as it counts for the enclave: for a debug enclave without the Host's TEE
-        that of `cloister_crds.lifecycle.hosting.profile`.
+        that of `cloister_crds.lifecycle.admission.host_selection.profile`.
     images
         Images of the platform.
     service

@@ -14,7 +14,7 @@ from cloister_clients.kube.reflector import Reflector
 from cloister_crds.kinds import Container
 from dev.bench.scale.figures import Readiness, Usage, Write, usage
 from dev.bench.scale.stage import REPO, TAG, Stage, create_all
-from tests.support.operator import OperatorProcess, manifest
+from tests.support.programs.operator import OperatorProcess, manifest
 from tests.support.waiting import until
 
 __all__ = ["Changeover", "Side", "follow", "quiet", "run_ours", "take_over"]

@@ -15,7 +15,7 @@ from dev import cluster as local
 from dev.bench.scale.figures import Audit
 from dev.cluster.images import Image, push
 from dev.cluster.simulated import ANNOTATION
-from tests.support.operator import Installation, file_text, manifest
+from tests.support.programs.operator import Installation, file_text, manifest
 
 __all__ = ["REPO", "TAG", "Stage", "clear", "create_all", "open_stage"]
 

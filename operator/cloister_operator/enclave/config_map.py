@@ -9,25 +9,25 @@ from typing import Any
 import msgspec
 
 from cloister_crds.measurement import entries
-from cloister_operator.enclave.addresses import TARGET_ADDRESS
-from cloister_operator.enclave.agent import AGENT_KEY, agent_document
-from cloister_operator.enclave.caddy import shim_config
-from cloister_operator.enclave.certificate import (
+from cloister_operator.enclave.container.document import container_document, document_key
+from cloister_operator.enclave.guest_config.agent import AGENT_KEY, agent_document
+from cloister_operator.enclave.guest_config.certificate import (
     AUTHORITIES_KEY,
     CERTIFICATE_KEY,
     SHIM_STORAGE,
     certificate_document,
     is_signed,
 )
-from cloister_operator.enclave.container_document import container_document, document_key
-from cloister_operator.enclave.gate import GATE_KEY, gate_document
-from cloister_operator.enclave.measurement import measurement_of
-from cloister_operator.enclave.network import NETWORK_KEY, network_document
+from cloister_operator.enclave.guest_config.key_gate import GATE_KEY, gate_document
+from cloister_operator.enclave.guest_config.measurement import measurement_of
+from cloister_operator.enclave.guest_config.models import MODELS_KEY, models_document
+from cloister_operator.enclave.guest_config.network import NETWORK_KEY, network_document
+from cloister_operator.enclave.guest_config.ssh import SHELLS_KEY, host_key_route, shells_document
+from cloister_operator.enclave.network.addresses import TARGET_ADDRESS
+from cloister_operator.enclave.network.cluster_network import Surroundings
 from cloister_operator.enclave.plan import BuildSettings, EnclavePlan
-from cloister_operator.enclave.shells import SHELLS_KEY, host_key_route, shells_document
+from cloister_operator.enclave.shim.caddy import shim_config
 from cloister_operator.enclave.sidecars import isolates, needs_gate
-from cloister_operator.enclave.surroundings import Surroundings
-from cloister_operator.enclave.weights import MODELS_KEY, models_document
 
 __all__ = ["CONFIG_KEY", "SHIM_KEY", "build_config_map"]
 

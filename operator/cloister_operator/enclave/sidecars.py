@@ -10,10 +10,10 @@ from typing import Any
 
 from cloister_crds.config import ServiceConfig, Shim, object_name
 from cloister_crds.kinds.host import Host, NetworkIsolation
-from cloister_operator.enclave.addresses import TARGET_ADDRESS
+from cloister_operator.enclave.network.addresses import TARGET_ADDRESS
+from cloister_operator.enclave.network.cluster_network import ApiPlace
+from cloister_operator.enclave.network.ports import SHIM_PORT, SSH_PORT
 from cloister_operator.enclave.plan import BuildSettings
-from cloister_operator.enclave.ports import SHIM_PORT, SSH_PORT
-from cloister_operator.enclave.surroundings import ApiPlace
 
 __all__ = [
     "AGENT",

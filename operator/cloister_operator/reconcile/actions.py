@@ -11,7 +11,8 @@ from cloister_clients.clock import utc_text
 from cloister_clients.kube import AlreadyExists, Conflict, NotFound
 from cloister_clients.kube.kinds import CONFIG_MAP, SECRET, SERVICE
 from cloister_crds.kinds import Deployment, Enclave, HostnameClaim
-from cloister_crds.lifecycle.decision import (
+from cloister_crds.lifecycle.metering import FINALIZER
+from cloister_crds.lifecycle.state.decision import (
     Action,
     ClaimHostname,
     CreateEnclave,
@@ -29,8 +30,7 @@ from cloister_crds.lifecycle.decision import (
     RouteShells,
     RouteTo,
 )
-from cloister_crds.lifecycle.metering import FINALIZER
-from cloister_crds.lifecycle.observed import Observed, SecretRefKey
+from cloister_crds.lifecycle.state.observed import Observed, SecretRefKey
 from cloister_crds.names import (
     CONTAINER_LABEL,
     MANAGED_BY,
@@ -45,12 +45,12 @@ from cloister_crds.names import (
     snapshot_name,
 )
 from cloister_crds.tokens import token_digest, token_of
+from cloister_operator.cache.projections import CLAIM, DEPLOYMENT, ENCLAVE
 from cloister_operator.context import ProcessContext
 from cloister_operator.enclave.config_map import CONFIG_KEY
-from cloister_operator.enclave.service import build_preview, build_service
-from cloister_operator.enclave.shells import build_shells_service
-from cloister_operator.enclave.tls_route import build_tls_route
-from cloister_operator.keys import Key
+from cloister_operator.enclave.guest_config.ssh import build_shells_service
+from cloister_operator.enclave.network.service import build_preview, build_service
+from cloister_operator.enclave.network.tls_route import build_tls_route
 from cloister_operator.reconcile.children import (
     ApiMissing,
     TokenLost,
@@ -60,7 +60,7 @@ from cloister_operator.reconcile.children import (
     plan_of,
 )
 from cloister_operator.reconcile.metering import record_demoted
-from cloister_operator.watched import CLAIM, DEPLOYMENT, ENCLAVE
+from cloister_operator.workqueue.keys import Key
 
 __all__ = ["carry_out"]
 

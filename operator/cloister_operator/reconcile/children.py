@@ -7,22 +7,22 @@ from typing import Any
 from cloister_clients.kube import AlreadyExists, Conflict, KindRef, NotFound
 from cloister_clients.kube.kinds import CONFIG_MAP, POD, PRIORITY_CLASS, SECRET
 from cloister_crds.kinds import Enclave, Host
-from cloister_crds.lifecycle.hosting import profile
+from cloister_crds.lifecycle.admission.host_selection import profile
 from cloister_crds.measurement import PUBLISHED, entries
 from cloister_crds.names import config_map_name
-from cloister_operator.api_place import unresolved
+from cloister_operator.cache.projections import HOST
 from cloister_operator.context import ProcessContext
-from cloister_operator.enclave.certificate import is_signed
 from cloister_operator.enclave.config_map import CONFIG_KEY, build_config_map
-from cloister_operator.enclave.measurement import measurement_of
+from cloister_operator.enclave.guest_config.certificate import is_signed
+from cloister_operator.enclave.guest_config.measurement import measurement_of
 from cloister_operator.enclave.plan import EnclavePlan
-from cloister_operator.enclave.pod import build_pod
-from cloister_operator.enclave.priority import build_priority_class
+from cloister_operator.enclave.pod.pod import build_pod
 from cloister_operator.enclave.snapshot import build_snapshot
-from cloister_operator.keys import Key
-from cloister_operator.reconcile.fence import ensure_fence
-from cloister_operator.reconcile.scene import organization_of
-from cloister_operator.watched import HOST
+from cloister_operator.enclave.tenant.priority_class import build_priority_class
+from cloister_operator.lookups.api_endpoint import unresolved
+from cloister_operator.reconcile.gather import organization_of
+from cloister_operator.reconcile.tenant_isolation import ensure_fence
+from cloister_operator.workqueue.keys import Key
 
 __all__ = [
     "ApiMissing",

@@ -5,17 +5,17 @@ from datetime import datetime
 
 from cloister_crds.kinds import Container, Enclave
 from cloister_crds.kinds.meta import PAUSED_ANNOTATION
-from cloister_crds.lifecycle.decide import decide
-from cloister_crds.lifecycle.decision import ClaimHostname, Decision
-from cloister_crds.lifecycle.observed import Observed
+from cloister_crds.lifecycle.state.decision import ClaimHostname, Decision
+from cloister_crds.lifecycle.state.observed import Observed
+from cloister_operator.cache.projections import CONTAINER, ENCLAVE
 from cloister_operator.context import ProcessContext
-from cloister_operator.keys import Key
-from cloister_operator.patches import merge_patch
 from cloister_operator.reconcile.actions import carry_out
 from cloister_operator.reconcile.children import ApiMissing
+from cloister_operator.reconcile.gather import observe
 from cloister_operator.reconcile.result import DONE, Result
-from cloister_operator.reconcile.scene import observe
-from cloister_operator.watched import CONTAINER, ENCLAVE
+from cloister_operator.rollout.decide import decide
+from cloister_operator.workqueue.keys import Key
+from cloister_operator.writer.merge_patch import merge_patch
 
 __all__ = ["reconcile_container"]
 

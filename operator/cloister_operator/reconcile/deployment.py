@@ -7,14 +7,14 @@ from cloister_crds.kinds import Container, Deployment
 from cloister_crds.kinds.container import ContainerPhase, DesiredState
 from cloister_crds.kinds.deployment import DeploymentCounts
 from cloister_crds.kinds.meta import PAUSED_ANNOTATION, REQUESTED_AT_ANNOTATION
-from cloister_crds.lifecycle.conditions import Finding, merge
+from cloister_crds.lifecycle.state.conditions import Finding, merge
 from cloister_crds.names import MANAGED_BY, MANAGED_BY_LABEL
+from cloister_operator.cache.projections import CONTAINER, DEPLOYMENT
 from cloister_operator.context import ProcessContext
-from cloister_operator.keys import Key
-from cloister_operator.reconcile.ages import wait_for_age
-from cloister_operator.reconcile.aggregate import write_counts
+from cloister_operator.reconcile.grace_period import wait_for_age
 from cloister_operator.reconcile.result import DONE, Result
-from cloister_operator.watched import CONTAINER, DEPLOYMENT
+from cloister_operator.reconcile.status_counts import write_counts
+from cloister_operator.workqueue.keys import Key
 
 __all__ = ["reconcile_deployment"]
 

@@ -4,14 +4,14 @@ from collections.abc import Mapping
 
 from cloister_crds.kinds import Container, Domain
 from cloister_crds.kinds.meta import PAUSED_ANNOTATION
-from cloister_crds.lifecycle.conditions import Finding, merge
-from cloister_crds.lifecycle.domains import DomainDecision, judge_domain
+from cloister_crds.lifecycle.names.domains import DomainDecision, judge_domain
+from cloister_crds.lifecycle.state.conditions import Finding, merge
+from cloister_operator.cache.projections import CONTAINER, DOMAIN
 from cloister_operator.context import ProcessContext
-from cloister_operator.keys import Key
-from cloister_operator.patches import merge_patch
+from cloister_operator.reconcile.gather import organization_of
 from cloister_operator.reconcile.result import DONE, Result
-from cloister_operator.reconcile.scene import organization_of
-from cloister_operator.watched import CONTAINER, DOMAIN
+from cloister_operator.workqueue.keys import Key
+from cloister_operator.writer.merge_patch import merge_patch
 
 __all__ = ["reconcile_domain"]
 

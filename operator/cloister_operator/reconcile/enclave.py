@@ -6,15 +6,15 @@ from datetime import timedelta
 from cloister_clients.kube.kinds import POD
 from cloister_crds.kinds import Enclave
 from cloister_crds.kinds.meta import PAUSED_ANNOTATION
-from cloister_crds.lifecycle.attempt import PodNeed, is_under_way, judge_again, pod_need
+from cloister_operator.cache.projections import ENCLAVE
 from cloister_operator.context import ProcessContext
-from cloister_operator.keys import Key
-from cloister_operator.patches import merge_patch
 from cloister_operator.reconcile.children import ChildrenMissing, ensure_pod, stored_plan
+from cloister_operator.reconcile.gather import judged, pod_facts
 from cloister_operator.reconcile.metering import let_go, record_demoted
 from cloister_operator.reconcile.result import DONE, Result
-from cloister_operator.reconcile.scene import judged, pod_facts
-from cloister_operator.watched import ENCLAVE
+from cloister_operator.rollout.enclave_status import PodNeed, is_under_way, judge_again, pod_need
+from cloister_operator.workqueue.keys import Key
+from cloister_operator.writer.merge_patch import merge_patch
 
 __all__ = ["reconcile_enclave"]
 

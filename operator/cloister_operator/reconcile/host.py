@@ -7,15 +7,15 @@ from cloister_clients.kube.kinds import NODE
 from cloister_crds.kinds import Host
 from cloister_crds.kinds.host import TEE, HostCapacity
 from cloister_crds.kinds.meta import PAUSED_ANNOTATION
-from cloister_crds.lifecycle.conditions import Finding, merge
-from cloister_crds.lifecycle.keys import api_reachable
+from cloister_crds.lifecycle.admission.key_check import api_reachable
+from cloister_crds.lifecycle.state.conditions import Finding, merge
+from cloister_operator.cache.projections import HOST
 from cloister_operator.context import ProcessContext
+from cloister_operator.enclave.network.cluster_network import Surroundings
 from cloister_operator.enclave.sidecars import isolates
-from cloister_operator.enclave.surroundings import Surroundings
-from cloister_operator.keys import Key
-from cloister_operator.reconcile.aggregate import write_counts
 from cloister_operator.reconcile.result import DONE, Result
-from cloister_operator.watched import HOST
+from cloister_operator.reconcile.status_counts import write_counts
+from cloister_operator.workqueue.keys import Key
 
 __all__ = ["reconcile_host"]
 

@@ -8,13 +8,13 @@ from cloister_clients.clock import utc_text
 from cloister_clients.kube import Forbidden, KubeError, NotFound
 from cloister_clients.kube.kinds import EVENT, LEASE
 from cloister_crds.kinds import Enclave
-from cloister_crds.lifecycle.conditions import Finding, condition, merge
 from cloister_crds.lifecycle.metering import FINALIZER, Release, release, served_until
+from cloister_crds.lifecycle.state.conditions import Finding, condition, merge
+from cloister_operator.cache.projections import ENCLAVE
 from cloister_operator.context import ProcessContext
 from cloister_operator.enclave.plan import FIELD_MANAGER
-from cloister_operator.keys import Key
 from cloister_operator.reconcile.result import Result
-from cloister_operator.watched import ENCLAVE
+from cloister_operator.workqueue.keys import Key
 
 __all__ = ["let_go", "record_demoted"]
 

@@ -9,16 +9,16 @@ from cloister_crds.kinds import Container, Organization
 from cloister_crds.kinds.container import ContainerPhase
 from cloister_crds.kinds.meta import PAUSED_ANNOTATION
 from cloister_crds.kinds.organization import OrganizationCounts, OrganizationStatus
-from cloister_crds.lifecycle.conditions import Finding, merge
-from cloister_crds.lifecycle.limits import counted
+from cloister_crds.lifecycle.admission.limits import counted
+from cloister_crds.lifecycle.state.conditions import Finding, merge
 from cloister_crds.names import ORGANIZATION_LABEL, host_label
+from cloister_operator.cache.projections import CONTAINER, ORGANIZATION
 from cloister_operator.context import ProcessContext
-from cloister_operator.enclave.namespace import build_namespace
-from cloister_operator.keys import Key
-from cloister_operator.reconcile.aggregate import write_counts
-from cloister_operator.reconcile.fence import ensure_fence
+from cloister_operator.enclave.tenant.namespace import build_namespace
 from cloister_operator.reconcile.result import DONE, Result
-from cloister_operator.watched import CONTAINER, ORGANIZATION
+from cloister_operator.reconcile.status_counts import write_counts
+from cloister_operator.reconcile.tenant_isolation import ensure_fence
+from cloister_operator.workqueue.keys import Key
 
 __all__ = ["reconcile_organization"]
 

@@ -9,10 +9,10 @@ import logging
 from cloister_clients.kube import NotFound
 from cloister_crds.kinds.meta import PAUSED_ANNOTATION
 from cloister_crds.names import CONTAINER_ANNOTATION
+from cloister_operator.cache.projections import CONTAINER
 from cloister_operator.context import ProcessContext
-from cloister_operator.keys import Key
 from cloister_operator.reconcile.result import DONE, Result
-from cloister_operator.watched import CONTAINER
+from cloister_operator.workqueue.keys import Key
 
 __all__ = ["reconcile_route"]
 

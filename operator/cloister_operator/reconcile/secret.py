@@ -6,13 +6,13 @@ from cloister_clients.kube import NotFound
 from cloister_clients.kube.kinds import SECRET
 from cloister_crds.kinds import Container, Secret
 from cloister_crds.kinds.meta import PAUSED_ANNOTATION
-from cloister_crds.lifecycle.bindings import bound_by
-from cloister_crds.lifecycle.conditions import Finding, merge
+from cloister_crds.lifecycle.admission.secret_bindings import bound_by
+from cloister_crds.lifecycle.state.conditions import Finding, merge
+from cloister_operator.cache.projections import CONTAINER, SECRET_KIND, Body
 from cloister_operator.context import ProcessContext
-from cloister_operator.keys import Key
-from cloister_operator.reconcile.aggregate import write_counts
 from cloister_operator.reconcile.result import DONE, Result
-from cloister_operator.watched import CONTAINER, SECRET_KIND, Body
+from cloister_operator.reconcile.status_counts import write_counts
+from cloister_operator.workqueue.keys import Key
 
 __all__ = ["reconcile_secret", "value_finding", "written_at"]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cloister_clients.dns import AuthoritativeDns, DnsError, DnsSettings
-from tests.support.nameserver import NameServer, serve_zone
+from tests.support.servers.nameserver import NameServer, serve_zone
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="port 53 needs root")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cloister_clients.guard import Guard
+from cloister_clients.address_guard import Guard
 from cloister_clients.sources import (
     ConfigFileNotRegular,
     FileTooLarge,
@@ -24,10 +24,10 @@ from cloister_clients.sources import (
     SourceUnavailable,
     TagNotFound,
 )
-from cloister_clients.sources.git import GitProvider
-from tests.support.certificates import certificate
-from tests.support.git_server import GitServer, Repositories, Repository, git_server
-from tests.support.http_server import Reply, Request, serve
+from cloister_clients.sources.git.provider import GitProvider
+from tests.support.builders.certificates import certificate
+from tests.support.servers.git import GitServer, Repositories, Repository, git_server
+from tests.support.stand_ins.http_server import Reply, Request, serve
 from tests.support.waiting import until
 
 FILE = b"cvm-version: 0.10.0\n"

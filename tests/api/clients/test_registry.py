@@ -20,10 +20,16 @@ from cloister_clients.registry import (
     RegistryUnauthorized,
     RegistryUnavailable,
 )
-from tests.support.certificates import certificate
-from tests.support.http_server import Reply, serve
-from tests.support.registry import Registry, image_config, image_index, image_manifest, registry
-from tests.support.registry_tokens import TokenServer, token_server
+from tests.support.builders.certificates import certificate
+from tests.support.servers.registry import (
+    Registry,
+    image_config,
+    image_index,
+    image_manifest,
+    registry,
+)
+from tests.support.servers.registry_tokens import TokenServer, token_server
+from tests.support.stand_ins.http_server import Reply, serve
 
 CONFIG = {
     "Entrypoint": ["/app", "serve"],

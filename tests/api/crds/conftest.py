@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from dev import cluster as local
-from tests.support.cluster import install_crds, session_name
-from tests.support.policies import MANIFESTS
+from tests.support.cluster.admission_policies import MANIFESTS
+from tests.support.cluster.clusters import install_crds, session_name
 
 
 @pytest.fixture(scope="session")

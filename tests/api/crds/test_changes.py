@@ -13,8 +13,8 @@ import pytest
 
 from cloister_crds.kinds import KINDS
 from cloister_crds.schema.crd import custom_resource_definition
-from tests.support.cluster import unique
-from tests.support.server import ApiServer
+from tests.support.cluster.api_server import ApiServer
+from tests.support.cluster.clusters import unique
 
 ROOT = "/apis/cloister.dev/v1alpha1"
 INVALID = 422

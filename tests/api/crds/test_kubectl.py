@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from dev import cluster as local
-from tests.support.cluster import unique
-from tests.support.server import ApiServer
+from tests.support.cluster.api_server import ApiServer
+from tests.support.cluster.clusters import unique
 
 Kubectl = Callable[..., subprocess.CompletedProcess[str]]
 

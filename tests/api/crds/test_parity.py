@@ -19,8 +19,8 @@ from pydantic import ValidationError
 
 from cloister_crds.kinds import KINDS
 from cloister_crds.kinds.meta import Resource
-from tests.support.objects import full, schema_of, specimens, statuses, sweep
-from tests.support.server import ApiServer
+from tests.support.builders.generated_resources import full, schema_of, specimens, statuses, sweep
+from tests.support.cluster.api_server import ApiServer
 
 pytestmark = pytest.mark.timeout(1200)
 

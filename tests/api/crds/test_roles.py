@@ -23,8 +23,8 @@ from cloister_crds.kinds import (
     SSHKey,
 )
 from cloister_crds.kinds.meta import Resource
-from cloister_operator.watched import watched_kinds
-from tests.support.server import ApiServer
+from cloister_operator.cache.projections import watched_kinds
+from tests.support.cluster.api_server import ApiServer
 from tests.support.waiting import until
 
 OPERATOR = "system:serviceaccount:cloister-system:cloister-operator"

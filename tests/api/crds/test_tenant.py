@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from tests.support.policies import install_policies, remove_policies
-from tests.support.server import ApiServer, Verdict
+from tests.support.cluster.admission_policies import install_policies, remove_policies
+from tests.support.cluster.api_server import ApiServer, Verdict
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

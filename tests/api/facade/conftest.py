@@ -1,7 +1,13 @@
 """Fixtures of the facade's tests."""
 
-from tests.support.cutoff import proxy, rich, shaken_settings
-from tests.support.facade import facade, facade_registry, facade_settings, other_world, world
+from tests.support.faults.cut_calls import proxy, rich, shaken_settings
+from tests.support.programs.facade import (
+    facade,
+    facade_registry,
+    facade_settings,
+    other_world,
+    world,
+)
 
 __all__ = [
     "facade",

@@ -19,11 +19,11 @@ from cryptography.x509.verification import PolicyBuilder, Store
 from sqlalchemy import select
 
 from cloister_api.ledger.database import open_ledger
-from cloister_api.ledger.tables import CERTIFICATE_ORDERS, CERTIFICATE_SUBMISSIONS
+from cloister_api.ledger.tables.core import CERTIFICATE_ORDERS, CERTIFICATE_SUBMISSIONS
 from cloister_crds.names import challenge_name
-from tests.support.acme import NameServer, Pebble, name_server, pebble, resolver
-from tests.support.facade import DOMAIN, Facade, World, run_command, start_facade
-from tests.support.signing import signing_request
+from tests.support.builders.signing_requests import signing_request
+from tests.support.programs.facade import DOMAIN, Facade, World, run_command, start_facade
+from tests.support.servers.acme import NameServer, Pebble, name_server, pebble, resolver
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.programs("pebble")

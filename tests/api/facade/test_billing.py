@@ -2,13 +2,13 @@
 
 import pytest
 
-from cloister_api.ledger.keyformat import REGULAR_PREFIX, generate
+from cloister_api.ledger.keys.key_format import REGULAR_PREFIX, generate
 from cloister_clients.clock import utc_now
 from tests.api.facade.test_key_check import key_of
 from tests.api.facade.test_usage_reports import Reporter
-from tests.support.cluster import unique
-from tests.support.facade import Facade, World
-from tests.support.usage import event
+from tests.support.builders.usage import event
+from tests.support.cluster.clusters import unique
+from tests.support.programs.facade import Facade, World
 from tests.support.waiting import until
 
 

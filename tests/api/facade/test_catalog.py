@@ -4,7 +4,7 @@ import json
 
 import yaml
 
-from tests.support.facade import Facade, World, run_command, start_facade
+from tests.support.programs.facade import Facade, World, run_command, start_facade
 from tests.support.waiting import until
 from tests.unit.api.test_catalog import RECORD
 

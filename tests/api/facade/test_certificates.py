@@ -11,8 +11,8 @@ from cryptography import x509
 
 from cloister_clients.kube.kinds import of
 from cloister_crds.kinds import Enclave
-from tests.support.facade import Facade, World, run_command, start_facade
-from tests.support.signing import new_key, signing_request
+from tests.support.builders.signing_requests import new_key, signing_request
+from tests.support.programs.facade import Facade, World, run_command, start_facade
 from tests.support.waiting import until
 
 PATH = "/api/shim/cert"

@@ -6,7 +6,7 @@ import httpx
 
 from cloister_clients.kube.kinds import of
 from cloister_crds.kinds import Domain
-from tests.support.facade import Facade, World
+from tests.support.programs.facade import Facade, World
 from tests.support.waiting import until
 
 

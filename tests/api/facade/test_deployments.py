@@ -7,7 +7,7 @@ import pytest
 
 from cloister_clients.kube.kinds import of
 from cloister_crds.kinds import Deployment
-from tests.support.facade import Facade, World
+from tests.support.programs.facade import Facade, World
 from tests.support.waiting import until
 
 READY = {"phase": "ready", "currentTag": "v1.0.0"}

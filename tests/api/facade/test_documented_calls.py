@@ -15,7 +15,7 @@ from cloister_clients.kube import NotFound
 from cloister_crds.kinds import Container
 from cloister_crds.kinds.container import DesiredState
 from tests.api.facade.test_actions import UPDATING
-from tests.support.facade import Facade, World
+from tests.support.programs.facade import Facade, World
 from tests.support.waiting import until
 
 PAGE = Path(__file__).parents[3] / "docs" / "calls.md"

@@ -9,7 +9,7 @@ import pytest
 
 from cloister_clients.kube.kinds import of
 from cloister_crds.kinds import Container, Domain
-from tests.support.facade import Facade, World
+from tests.support.programs.facade import Facade, World
 from tests.support.waiting import until
 
 FIELDS = (

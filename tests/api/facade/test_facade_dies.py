@@ -14,11 +14,11 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.support.cutoff import Trial, entitled
-from tests.support.facade import Facade, World, start_facade
-from tests.support.faults import Ask, CrashPoints
-from tests.support.faulty_api import FaultyApi
-from tests.support.mutations import CALLS, Sent
+from tests.support.faults.cut_calls import Trial, entitled
+from tests.support.faults.faults import Ask, CrashPoints
+from tests.support.faults.faulty_proxy import FaultyApi
+from tests.support.faults.mutations import CALLS, Sent
+from tests.support.programs.facade import Facade, World, start_facade
 from tests.support.waiting import until
 
 WHOLE = "the facade"

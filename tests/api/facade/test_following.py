@@ -13,7 +13,7 @@ import yaml
 from cloister_clients.kube.kinds import of
 from cloister_crds.kinds import Container, Deployment
 from cloister_crds.kinds.meta import REQUESTED_AT_ANNOTATION
-from tests.support.facade import WEBHOOK_SECRET, Facade, World, start_facade
+from tests.support.programs.facade import WEBHOOK_SECRET, Facade, World, start_facade
 from tests.support.waiting import until
 
 READY = {"phase": "ready", "currentTag": "v1.0.0", "activeEnclave": "web-a-1"}

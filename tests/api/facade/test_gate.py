@@ -8,10 +8,10 @@ from pathlib import Path
 import httpx
 import pytest
 
-from cloister_api.ledger.keyformat import REGULAR_PREFIX, generate
+from cloister_api.ledger.keys.key_format import REGULAR_PREFIX, generate
 from cloister_crds.config import Shim
-from tests.support.facade import DOMAIN, Facade, World, start_facade
-from tests.support.gate import running_gate
+from tests.support.programs.facade import DOMAIN, Facade, World, start_facade
+from tests.support.servers.key_gate import running_gate
 from tests.support.waiting import until
 
 SHIM = Shim(upstream_port=80, paths=("/*",), upstream_container="web", authenticated=True)

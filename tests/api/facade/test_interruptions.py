@@ -9,7 +9,7 @@ import pytest
 
 from cloister_clients.kube.kinds import of
 from cloister_crds.kinds import HostnameClaim
-from tests.support.facade import DOMAIN, Facade, World, start_facade
+from tests.support.programs.facade import DOMAIN, Facade, World, start_facade
 from tests.support.waiting import until
 
 

@@ -9,10 +9,10 @@ import pytest
 import yaml
 from sqlalchemy import update
 
-from cloister_api.ledger.keyformat import REGULAR_PREFIX, generate
-from cloister_api.ledger.tables import API_KEYS, KEY_TOTALS, SEQUENCES
+from cloister_api.ledger.keys.key_format import REGULAR_PREFIX, generate
+from cloister_api.ledger.tables.core import API_KEYS, KEY_TOTALS, SEQUENCES
 from cloister_clients.clock import utc_now
-from tests.support.facade import DOMAIN, Facade, World, run_command, start_facade
+from tests.support.programs.facade import DOMAIN, Facade, World, run_command, start_facade
 from tests.support.waiting import until
 
 CHECK = "/api/shim/validate-key"

@@ -9,8 +9,8 @@ from typing import Any
 import httpx
 import pytest
 
-from cloister_api.ledger.keyformat import REGULAR_PREFIX, generate, well_formed
-from tests.support.facade import ADMIN, Facade, World, run_command
+from cloister_api.ledger.keys.key_format import REGULAR_PREFIX, generate, well_formed
+from tests.support.programs.facade import ADMIN, Facade, World, run_command
 from tests.support.waiting import until
 
 OTHER = "bob@example.test"

@@ -7,7 +7,7 @@ import httpx
 from cloister_clients.kube.kinds import of
 from cloister_crds.kinds import Deployment
 from cloister_crds.names import deployment_name
-from tests.support.facade import ADMIN, DOMAIN, Facade, World
+from tests.support.programs.facade import ADMIN, DOMAIN, Facade, World
 from tests.support.waiting import until
 
 

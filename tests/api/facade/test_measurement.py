@@ -12,7 +12,7 @@ from cloister_crds.kinds import Enclave
 from cloister_crds.kinds.host import HostSpec
 from cloister_crds.measurement import Measurement, PlatformImages, entries, measure
 from cloister_crds.names import config_map_name
-from tests.support.facade import Facade, World, config_file
+from tests.support.programs.facade import Facade, World, config_file
 
 IMAGES = PlatformImages(guest=f"guest@sha256:{'1' * 64}", shim=f"shim@sha256:{'2' * 64}")
 SNP = HostSpec.model_validate(

@@ -14,15 +14,15 @@ from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from cloister_api.ledger.database import open_ledger, place_of
-from cloister_api.ledger.runtimetables import RUNTIME_ENCLAVES, RUNTIME_SLICES
+from cloister_api.ledger.tables.metering import RUNTIME_ENCLAVES, RUNTIME_SLICES
 from cloister_api.settings import ApiSettings
 from cloister_clients.clock import utc_now
 from cloister_clients.kube import NotFound
 from cloister_clients.kube.kinds import of
 from cloister_crds.kinds import Container, Enclave
 from cloister_crds.lifecycle.metering import FINALIZER
-from tests.support.facade import World, run_command, start_facade
-from tests.support.postgres import postgres
+from tests.support.programs.facade import World, run_command, start_facade
+from tests.support.servers.postgres import postgres
 from tests.support.waiting import until, until_sync
 
 PATIENCE = 90.0

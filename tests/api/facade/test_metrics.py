@@ -5,7 +5,7 @@ import pytest
 from cloister_api.utilization.buckets import Stretch, add_stretch
 from cloister_api.utilization.store import Series
 from cloister_clients.clock import utc_now
-from tests.support.facade import Facade, World
+from tests.support.programs.facade import Facade, World
 
 
 async def created(facade: Facade, world: World) -> str:

@@ -13,10 +13,10 @@ from typing import Any
 import httpx
 import pytest
 
-from cloister_api.ledger.keyformat import REGULAR_PREFIX, generate
-from cloister_api.reference.document import operations
-from tests.support.described import described
-from tests.support.facade import Facade, World
+from cloister_api.ledger.keys.key_format import REGULAR_PREFIX, generate
+from cloister_api.openapi.document import operations
+from tests.support.clients.openapi_check import described
+from tests.support.programs.facade import Facade, World
 from tests.support.waiting import until
 
 OWN_NAMES = {"registry"}

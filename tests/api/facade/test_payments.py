@@ -1,6 +1,6 @@
 """Stripe at a real facade: transactions, and subscriptions told by webhooks.
 
-Stripe is a stand-in on a socket (`tests.support.payments`); all else is real.
+Stripe is a stand-in on a socket (`tests.support.stand_ins.stripe`); all else is real.
 """
 
 import asyncio
@@ -17,9 +17,9 @@ import yaml
 from cloister_clients.kube.kinds import of
 from cloister_crds.kinds import Organization
 from tests.api.facade.test_key_check import becomes
-from tests.support.facade import Facade, World, run_command, start_facade
-from tests.support.http_server import Reply
-from tests.support.payments import Stripe, stripe_stand_in
+from tests.support.programs.facade import Facade, World, run_command, start_facade
+from tests.support.stand_ins.http_server import Reply
+from tests.support.stand_ins.stripe import Stripe, stripe_stand_in
 from tests.support.waiting import until
 
 CONTAINERS, TOKENS = "prod_containers", "prod_tokens"

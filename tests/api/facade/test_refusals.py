@@ -8,9 +8,9 @@ import yaml
 from cloister_clients.clock import utc_now
 from cloister_clients.kube.kinds import of
 from cloister_crds.kinds import Host, HostnameClaim
-from cloister_crds.lifecycle.conditions import merge
-from cloister_crds.lifecycle.keys import api_reachable
-from tests.support.facade import DOMAIN, Facade, World, config_file
+from cloister_crds.lifecycle.admission.key_check import api_reachable
+from cloister_crds.lifecycle.state.conditions import merge
+from tests.support.programs.facade import DOMAIN, Facade, World, config_file
 from tests.support.waiting import until
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from cloister_clients.kube.kinds import SECRET, of
 from cloister_crds.kinds import RegistryCredential
-from tests.support.facade import Facade, World
+from tests.support.programs.facade import Facade, World
 from tests.support.waiting import until
 
 TOKEN = "made-up-token"

@@ -7,7 +7,7 @@ import httpx
 
 from cloister_clients.kube.kinds import of
 from cloister_crds.kinds import HostnameClaim
-from tests.support.facade import DOMAIN, Facade, World
+from tests.support.programs.facade import DOMAIN, Facade, World
 from tests.support.waiting import until
 
 SERVES = {"phase": "ready", "currentTag": "v1.0.0", "activeEnclave": "web.2-a-1"}

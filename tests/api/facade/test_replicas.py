@@ -13,10 +13,10 @@ import yaml
 from cloister_clients.clock import utc_now
 from tests.api.facade.test_key_check import becomes
 from tests.api.facade.test_usage_reports import Reporter
-from tests.support.cluster import unique
-from tests.support.facade import World, run_command, start_facade
-from tests.support.postgres import postgres
-from tests.support.usage import event
+from tests.support.builders.usage import event
+from tests.support.cluster.clusters import unique
+from tests.support.programs.facade import World, run_command, start_facade
+from tests.support.servers.postgres import postgres
 from tests.support.waiting import until
 
 CHECK = "/api/shim/validate-key"

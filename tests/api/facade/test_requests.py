@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from cloister_api.ledger.keyformat import generate
+from cloister_api.ledger.keys.key_format import generate
 from cloister_clients.kube.kinds import of
 from cloister_crds.kinds import Organization
-from tests.support.facade import ADMIN, Facade, World
+from tests.support.programs.facade import ADMIN, Facade, World
 from tests.support.waiting import until
 
 ANY = "0b6d7f0e-3a4c-4f0e-9d55-0c1f2e3d4a5b"

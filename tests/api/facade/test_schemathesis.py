@@ -15,8 +15,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.support.described import described
-from tests.support.facade import Facade, World
+from tests.support.clients.openapi_check import described
+from tests.support.programs.facade import Facade, World
 from tests.support.waiting import until
 
 SECONDS = int(os.environ.get("CLOISTER_SCHEMATHESIS_SECONDS", "60"))

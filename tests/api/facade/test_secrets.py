@@ -9,7 +9,7 @@ import pytest
 from cloister_clients.kube.kinds import SECRET, of
 from cloister_crds.kinds import Secret
 from cloister_crds.names import VALUE_LABEL, secret_object_name
-from tests.support.facade import Facade, World
+from tests.support.programs.facade import Facade, World
 from tests.support.waiting import until
 
 FIRST, SECOND = "made-up-value-1", "made-up-value-2"

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cutoff import Trial, entitled
-from tests.support.described import described
-from tests.support.facade import Facade, World, start_facade
-from tests.support.faults import Dies, Loss
-from tests.support.faulty_api import FaultyApi
-from tests.support.mutations import CALLS, ELSEWHERE, Sent
+from tests.support.clients.openapi_check import described
+from tests.support.faults.cut_calls import Trial, entitled
+from tests.support.faults.faults import Dies, Loss
+from tests.support.faults.faulty_proxy import FaultyApi
+from tests.support.faults.mutations import CALLS, ELSEWHERE, Sent
+from tests.support.programs.facade import Facade, World, start_facade
 
 DEATHS = ("", Loss.ANSWER)
 """How the server dies at each write: refusing it, or having done it."""

@@ -14,7 +14,7 @@ import yaml
 
 from dev.cluster.binaries import binary
 from dev.plain_http import NO_TRUST
-from tests.support.facade import Facade, World, start_facade
+from tests.support.programs.facade import Facade, World, start_facade
 from tests.support.waiting import until, until_sync
 
 LIMITED = re.compile(r'^"key";r=(\d+);t=(\d+)$')

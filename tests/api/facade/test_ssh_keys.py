@@ -6,7 +6,7 @@ import pytest
 
 from cloister_clients.kube.kinds import of
 from cloister_crds.kinds import Container
-from tests.support.facade import Facade, World
+from tests.support.programs.facade import Facade, World
 
 PUBLIC = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ1mgm8ZSvTX0UuU1yV7c5vC6tbTfvpgYLfSyYpzdyz7 ada"
 

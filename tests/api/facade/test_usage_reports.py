@@ -10,9 +10,9 @@ import yaml
 from cloister_api.usage.ingest import PATH
 from cloister_clients.clock import utc_now
 from tests.api.facade.test_key_check import becomes, key_of
-from tests.support.cluster import unique
-from tests.support.facade import Facade, World, run_command, start_facade
-from tests.support.usage import event, report, sign
+from tests.support.builders.usage import event, report, sign
+from tests.support.cluster.clusters import unique
+from tests.support.programs.facade import Facade, World, run_command, start_facade
 
 
 class Reporter:

@@ -7,8 +7,8 @@ import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from cloister_api.ledger.database import Place, migrate, open_ledger
-from cloister_api.ledger.material import Material
-from tests.support.postgres import Postgres, postgres
+from cloister_api.ledger.keys.key_material import Material
+from tests.support.servers.postgres import Postgres, postgres
 
 
 @pytest.fixture(scope="session")

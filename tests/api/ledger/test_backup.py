@@ -9,13 +9,13 @@ from pathlib import Path
 from sqlalchemy import URL, func, select
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from cloister_api.ledger.apikeys import ApiKeys
 from cloister_api.ledger.database import Place, migrate, open_ledger, open_to_read
-from cloister_api.ledger.material import Material
-from cloister_api.ledger.usagetables import EVENTS
-from cloister_api.usage.upkeep import check
-from tests.support.postgres import Postgres, binaries
-from tests.support.usage import delivery, key_in, some_events, written
+from cloister_api.ledger.keys.api_keys import ApiKeys
+from cloister_api.ledger.keys.key_material import Material
+from cloister_api.ledger.tables.usage import EVENTS
+from cloister_api.usage.retention import check
+from tests.support.builders.usage import delivery, key_in, some_events, written
+from tests.support.servers.postgres import Postgres, binaries
 
 NOW = datetime(2026, 11, 22, 4, 30, 2, tzinfo=UTC)
 EACH = 50

@@ -11,14 +11,14 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from cloister_api.errors import ApiError
 from cloister_api.ledger.database import Place, open_writer
-from cloister_api.ledger.material import Material
-from cloister_api.ledger.reporters import Reporter, Reporters
+from cloister_api.ledger.keys.key_material import Material
+from cloister_api.ledger.keys.reporters import Reporter, Reporters
 from cloister_api.ledger.sequences import advance
-from cloister_api.ledger.usagetables import EVENTS
+from cloister_api.ledger.tables.usage import EVENTS
 from cloister_api.usage import ingest
 from cloister_api.usage.ingest import Ingest, Taken
 from cloister_api.usage.writer import Writer
-from tests.support.usage import event, key_in, report, sign
+from tests.support.builders.usage import event, key_in, report, sign
 from tests.support.waiting import until
 
 NOW = datetime(2026, 11, 22, 4, 30, 2, tzinfo=UTC)

@@ -10,17 +10,17 @@ import pytest
 from sqlalchemy import select, text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from cloister_api.auth.admin_key_cache import KeyRing
+from cloister_api.auth.api_keys.cache import KeyBook
+from cloister_api.auth.api_keys.hosts import Hosts
 from cloister_api.errors import ApiError
-from cloister_api.keycheck.book import KeyBook
-from cloister_api.keycheck.hosts import Hosts
-from cloister_api.keyring import KeyRing
-from cloister_api.ledger import rotation
-from cloister_api.ledger.apikeys import ApiKey, ApiKeys, NameTakenError
 from cloister_api.ledger.audit import AuditRow, AuditTrail
-from cloister_api.ledger.keys import AdminKeys
-from cloister_api.ledger.material import Material, MaterialError
+from cloister_api.ledger.keys import rotation
+from cloister_api.ledger.keys.admin_keys import AdminKeys
+from cloister_api.ledger.keys.api_keys import ApiKey, ApiKeys, NameTakenError
+from cloister_api.ledger.keys.key_material import Material, MaterialError
 from cloister_api.ledger.replicas import Replicas
-from cloister_api.ledger.tables import API_KEYS
+from cloister_api.ledger.tables.core import API_KEYS
 from cloister_crds.kinds import Organization
 
 NOW = datetime(2026, 11, 22, 4, 30, tzinfo=UTC)

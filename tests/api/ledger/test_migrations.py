@@ -23,14 +23,14 @@ from cloister_api.ledger.database import (
     open_ledger,
     open_to_read,
 )
-from cloister_api.ledger.keys import AdminKeys
-from cloister_api.ledger.material import Material
-from cloister_api.ledger.tables import METADATA
+from cloister_api.ledger.keys.admin_keys import AdminKeys
+from cloister_api.ledger.keys.key_material import Material
+from cloister_api.ledger.tables.core import METADATA
 from cloister_api.usage.levels import EVER
 from cloister_api.usage.queries import Usage
-from cloister_api.usage.upkeep import check
+from cloister_api.usage.retention import check
 from cloister_api.usage.windows import WINDOWS
-from tests.support.postgres import Postgres
+from tests.support.servers.postgres import Postgres
 
 NOW = datetime(2026, 11, 22, 4, 30, 2, tzinfo=UTC)
 FIRST = "0001"

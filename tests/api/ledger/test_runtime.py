@@ -8,9 +8,9 @@ from sqlalchemy import delete, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from cloister_api.ledger.database import Place, open_to_read
-from cloister_api.ledger.runtimetables import RUNTIME_ENCLAVES, RUNTIME_SLICES
-from cloister_api.runtime.book import RuntimeBook, check_runtime
-from cloister_api.runtime.slices import SECONDS, Served
+from cloister_api.ledger.tables.metering import RUNTIME_ENCLAVES, RUNTIME_SLICES
+from cloister_api.metering.slices import SECONDS, Served
+from cloister_api.metering.store import RuntimeBook, check_runtime
 
 WIDTH = SECONDS * 1_000_000
 START = 1_700_000_100_000_000

@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from cloister_api.ledger.apikeys import ApiKeys
 from cloister_api.ledger.database import Place
-from cloister_api.ledger.material import Material
-from cloister_api.ledger.pricelists import import_prices
+from cloister_api.ledger.keys.api_keys import ApiKeys
+from cloister_api.ledger.keys.key_material import Material
+from cloister_api.usage.price_lists import import_prices
 from cloister_api.usage.prices import Price
 from cloister_api.usage.queries import Usage
-from cloister_api.usage.upkeep import prune
+from cloister_api.usage.retention import prune
 from cloister_api.usage.windows import WINDOWS, span_of
-from tests.support.usage import delivery, event, key_in, written
+from tests.support.builders.usage import delivery, event, key_in, written
 
 NOW = datetime(2026, 11, 22, 4, 30, 2, tzinfo=UTC)
 PRICES = (

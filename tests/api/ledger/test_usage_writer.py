@@ -14,19 +14,26 @@ from sqlalchemy import URL, func, select, text
 from sqlalchemy.exc import IntegrityError, OperationalError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from cloister_api.ledger.apikeys import ApiKeys
 from cloister_api.ledger.bulk import insert_rows
 from cloister_api.ledger.database import Place, open_to_read, open_writer
-from cloister_api.ledger.material import Material
-from cloister_api.ledger.pricelists import import_prices
-from cloister_api.ledger.tables import KEY_TOTALS
-from cloister_api.ledger.usagetables import EVENTS, NAMES, POINTS, ROLLUPS
+from cloister_api.ledger.keys.api_keys import ApiKeys
+from cloister_api.ledger.keys.key_material import Material
+from cloister_api.ledger.tables.core import KEY_TOTALS
+from cloister_api.ledger.tables.usage import EVENTS, NAMES, POINTS, ROLLUPS
 from cloister_api.usage.levels import EVER
+from cloister_api.usage.price_lists import import_prices
 from cloister_api.usage.prices import Price
-from cloister_api.usage.upkeep import check, prune
+from cloister_api.usage.retention import check, prune
 from cloister_api.usage.writer import Delivery
-from tests.support.postgres import Postgres
-from tests.support.usage import delivery, event, key_in, some_events, write_until_killed, written
+from tests.support.builders.usage import (
+    delivery,
+    event,
+    key_in,
+    some_events,
+    write_until_killed,
+    written,
+)
+from tests.support.servers.postgres import Postgres
 
 NOW = datetime(2026, 11, 22, 4, 30, 2, tzinfo=UTC)
 BEGINNING = datetime(2020, 1, 1, tzinfo=UTC)

@@ -7,7 +7,7 @@ from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from cloister_api.ledger.leases import Lease
-from cloister_api.ledger.utilizationtables import UTILIZATION
+from cloister_api.ledger.tables.utilization import UTILIZATION
 from cloister_api.usage.windows import WINDOWS
 from cloister_api.utilization.buckets import Stretch, add_stretch
 from cloister_api.utilization.store import NOTHING, Series

@@ -7,9 +7,9 @@ import pytest
 
 from dev.cluster import Cluster
 from dev.cluster.images import Image, push
-from tests.support.crashes import Disturbed, Succession, disturbed
-from tests.support.lives import Life
-from tests.support.operator import Installation, turn
+from tests.support.faults.crashing_operator import Disturbed, Succession, disturbed
+from tests.support.lifecycles.steps import Life
+from tests.support.programs.operator import Installation, turn
 
 
 @pytest.fixture

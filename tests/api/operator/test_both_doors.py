@@ -1,7 +1,7 @@
 """Each call of the Admin API and the manifest change that does the same, as the manual lists them.
 
 The call is made on one container and the change on another; an operator looks at both. There is no
-node: `tests.support.kubelet` writes the status of Pods as a kubelet would.
+node: `tests.support.stand_ins.pod_status` writes the status of Pods as a kubelet would.
 """
 
 import json
@@ -20,9 +20,9 @@ from cloister_crds.kinds import Container
 from cloister_crds.names import deployment_name
 from dev.cluster import Cluster
 from dev.cluster.images import Image, push
-from tests.support.both_doors import facade_of
-from tests.support.kubelet import run_pod
-from tests.support.operator import Installation, condition_of, file_text, manifest, turn
+from tests.support.programs.both_interfaces import facade_of
+from tests.support.programs.operator import Installation, condition_of, file_text, manifest, turn
+from tests.support.stand_ins.pod_status import run_pod
 from tests.support.waiting import until_sync
 
 MANUAL = Path(__file__).parents[3] / "docs" / "lifecycle.md"

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.crashes import Disturbed
-from tests.support.lives import Life
+from tests.support.faults.crashing_operator import Disturbed
+from tests.support.lifecycles.steps import Life
 from tests.support.waiting import until_sync
 
 pytestmark = pytest.mark.timeout(300)

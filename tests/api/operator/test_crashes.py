@@ -1,6 +1,6 @@
 """The operator ended, frozen or replaced at bad moments: the result is as if nothing had happened.
 
-There is no node: `tests.support.kubelet` writes the status of Pods as a kubelet would.
+There is no node: `tests.support.stand_ins.pod_status` writes the status of Pods as a kubelet would.
 """
 
 import random
@@ -15,9 +15,9 @@ from cloister_crds.tokens import token_digest
 from cloister_operator.enclave.snapshot import TOKEN_KEY
 from dev.cluster import Cluster
 from dev.cluster.images import Image, push
-from tests.support.crashes import QUICK_LEASE
-from tests.support.kubelet import fail_pod, run_pod
-from tests.support.operator import Installation, OperatorProcess, file_text
+from tests.support.faults.crashing_operator import QUICK_LEASE
+from tests.support.programs.operator import Installation, OperatorProcess, file_text
+from tests.support.stand_ins.pod_status import fail_pod, run_pod
 from tests.support.waiting import until_sync
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from dev import cluster as local
-from tests.support.cluster import session_name
-from tests.support.operator import Installation, file_text
+from tests.support.cluster.clusters import session_name
+from tests.support.programs.operator import Installation, file_text
 from tests.support.waiting import until_sync
 
 IMAGE = "registry.invalid/web@sha256:" + "ab" * 32

@@ -1,7 +1,7 @@
 """TLSRoutes on a real API server with the Gateway API's own kinds.
 
-There is no node and no gateway: `tests.support.kubelet` writes the status of Pods as a kubelet
-would, and the tests write the status of routes as the controller of a Gateway would.
+There is no node and no gateway: `tests.support.stand_ins.pod_status` writes the status of Pods as a
+kubelet would, and the tests write the status of routes as the controller of a Gateway would.
 """
 
 import json
@@ -12,10 +12,10 @@ import pytest
 from cloister_crds.kinds import Container
 from dev.cluster import Cluster
 from dev.cluster.images import Image, push
-from tests.support.crashes import QUICK_LEASE
-from tests.support.gateway_crds import GATEWAY_CRDS, install_gateway_crds
-from tests.support.kubelet import run_pod
-from tests.support.operator import CONTAINERS_DOMAIN, Installation, condition_of, file_text
+from tests.support.cluster.gateway_crds import GATEWAY_CRDS, install_gateway_crds
+from tests.support.faults.crashing_operator import QUICK_LEASE
+from tests.support.programs.operator import CONTAINERS_DOMAIN, Installation, condition_of, file_text
+from tests.support.stand_ins.pod_status import run_pod
 from tests.support.waiting import until_sync
 
 KINDS = tuple(f"crd/{name}.gateway.networking.k8s.io" for name in GATEWAY_CRDS)

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from dev.cluster.binaries import binary
-from tests.support.argo import health_of
-from tests.support.operator import Installation, file_text, manifest
-from tests.support.states import STATES, body_of
+from tests.support.builders.container_states import STATES, body_of
+from tests.support.clients.argo import health_of
+from tests.support.programs.operator import Installation, file_text, manifest
 from tests.support.waiting import until_sync
 
 pytestmark = pytest.mark.programs("kstatus")

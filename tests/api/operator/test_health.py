@@ -7,9 +7,9 @@ from pathlib import Path
 from cloister_clients.kube.kinds import of
 from cloister_crds.kinds import Container
 from dev.cluster import Cluster
-from tests.support.crashes import disturbed
-from tests.support.faults import Ask, Held, HeldWrites, Unreliable
-from tests.support.operator import OperatorProcess
+from tests.support.faults.crashing_operator import disturbed
+from tests.support.faults.faults import Ask, Held, HeldWrites, Unreliable
+from tests.support.programs.operator import OperatorProcess
 from tests.support.waiting import until_sync
 
 STALE = 6.0

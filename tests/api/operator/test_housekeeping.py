@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from dev.cluster import Cluster
-from tests.support.operator import Installation, file_text, manifest, turn
+from tests.support.programs.operator import Installation, file_text, manifest, turn
 from tests.support.waiting import until_sync
 
 IMAGE = "registry.invalid/web@sha256:" + "ab" * 32

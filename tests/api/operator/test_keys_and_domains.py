@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from dev.cluster import Cluster
-from tests.support.nameserver import NameServer, serve_zone
-from tests.support.operator import Installation, file_text, manifest, turn
+from tests.support.programs.operator import Installation, file_text, manifest, turn
+from tests.support.servers.nameserver import NameServer, serve_zone
 from tests.support.waiting import until_sync
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="a name server on port 53 needs root")

@@ -1,6 +1,6 @@
 """A container subscription that lapses: what serves goes on, and nothing new starts.
 
-There is no node: `tests.support.kubelet` writes the status of Pods.
+There is no node: `tests.support.stand_ins.pod_status` writes the status of Pods.
 """
 
 import json
@@ -11,8 +11,8 @@ from cloister_crds.kinds import Enclave
 from cloister_crds.kinds.container import ContainerPhase
 from dev.cluster import Cluster
 from dev.cluster.images import Image, push
-from tests.support.kubelet import run_pod
-from tests.support.operator import Installation, condition_of, file_text
+from tests.support.programs.operator import Installation, condition_of, file_text
+from tests.support.stand_ins.pod_status import run_pod
 from tests.support.waiting import until_sync
 
 

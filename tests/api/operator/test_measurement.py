@@ -1,6 +1,6 @@
 """What the operator publishes is what it starts, and what anybody computes offline.
 
-There is no node: `tests.support.kubelet` writes the status of Pods as a kubelet would.
+There is no node: `tests.support.stand_ins.pod_status` writes the status of Pods as a kubelet would.
 """
 
 import hashlib
@@ -11,12 +11,12 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from cloister_clients.cli.config import config
+from cloister_cli.config import config
 from cloister_crds.names import config_map_name
 from dev.cluster import Cluster
 from dev.cluster.images import Image, push
-from tests.support.kubelet import run_pod
-from tests.support.operator import NO_IMAGE, Installation, file_text
+from tests.support.programs.operator import NO_IMAGE, Installation, file_text
+from tests.support.stand_ins.pod_status import run_pod
 from tests.support.waiting import until_sync
 
 OTHER_IMAGE = "registry.invalid/other@sha256:" + "1" * 64

@@ -1,6 +1,6 @@
 """The finalizer of metering at a real API server: it waits, says so, holds nothing up, and ends.
 
-No API runs here. There is no node: `tests.support.kubelet` writes the status of Pods.
+No API runs here. There is no node: `tests.support.stand_ins.pod_status` writes the status of Pods.
 """
 
 from typing import Any
@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from cloister_crds.kinds import Enclave
-from cloister_crds.lifecycle.conditions import condition
 from cloister_crds.lifecycle.metering import FINALIZER
+from cloister_crds.lifecycle.state.conditions import condition
 from dev.cluster import Cluster
 from dev.cluster.images import Image, push
-from tests.support.kubelet import run_pod
-from tests.support.operator import Installation, file_text
+from tests.support.programs.operator import Installation, file_text
+from tests.support.stand_ins.pod_status import run_pod
 from tests.support.waiting import until_sync
 
 PATIENCE = 90.0

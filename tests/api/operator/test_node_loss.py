@@ -14,9 +14,9 @@ from cloister_clients.kube.kinds import CONFIG_MAP, NODE, POD, SECRET, of
 from cloister_crds.kinds import Enclave
 from cloister_crds.kinds.container import ContainerPhase
 from dev.cluster import Cluster
-from tests.support.crashes import Disturbed, disturbed
-from tests.support.lives import STEPS, Life, settled
-from tests.support.operator import condition_of
+from tests.support.faults.crashing_operator import Disturbed, disturbed
+from tests.support.lifecycles.steps import STEPS, Life, settled
+from tests.support.programs.operator import condition_of
 from tests.support.waiting import until_sync
 
 pytestmark = pytest.mark.timeout(600)

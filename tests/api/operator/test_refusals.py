@@ -7,7 +7,7 @@ import pytest
 
 from cloister_crds.kinds.container import ContainerPhase
 from dev.cluster import Cluster
-from tests.support.operator import Installation, condition_of, file_text, manifest, turn
+from tests.support.programs.operator import Installation, condition_of, file_text, manifest, turn
 from tests.support.waiting import until_sync
 
 IMAGE = "registry.invalid/web@sha256:" + "ab" * 32

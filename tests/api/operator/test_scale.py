@@ -18,7 +18,7 @@ from dev.bench.scale.figures import Audit, Write
 from dev.bench.scale.ours import run_ours, take_over
 from dev.bench.scale.stage import Stage, clear, open_stage
 from dev.cluster import Cluster
-from tests.support.operator import turn
+from tests.support.programs.operator import turn
 
 COUNT = 100
 WORKERS = 16

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from dev.cluster import Cluster
-from tests.support.crashes import disturbed
-from tests.support.end_states import differences, fences
-from tests.support.lives import Life, condition
-from tests.support.schema_walk import spec_schema
-from tests.support.walks import Walk
+from tests.support.builders.schema_values import spec_schema
+from tests.support.faults.crashing_operator import disturbed
+from tests.support.lifecycles.end_states import differences, fences
+from tests.support.lifecycles.spec_walks import Walk
+from tests.support.lifecycles.steps import Life, condition
 
 pytestmark = pytest.mark.timeout(600)
 FAIL_FIRST = {"tag", "commit", "secrets", "sshKeys", "host", "gpus"}

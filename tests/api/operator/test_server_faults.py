@@ -1,6 +1,6 @@
 """The API server slow, refusing, losing, forgetting and behind: in the end nothing is different.
 
-`tests.support.faulty_api` stands between the operator and the real server.
+`tests.support.faults.faulty_proxy` stands between the operator and the real server.
 """
 
 import random
@@ -12,9 +12,8 @@ import pytest
 from cloister_clients.kube import KindRef
 from cloister_clients.kube.kinds import POD, of
 from cloister_crds.kinds import Container, Deployment, HostnameClaim
-from tests.support.crashes import Disturbed, Succession
-from tests.support.end_states import CHILDREN, as_wished, differences
-from tests.support.faults import (
+from tests.support.faults.crashing_operator import Disturbed, Succession
+from tests.support.faults.faults import (
     Ask,
     Fault,
     Held,
@@ -25,8 +24,9 @@ from tests.support.faults import (
     Unreliable,
     WatchesGone,
 )
-from tests.support.lives import STEPS, Life, settled
-from tests.support.operator import OperatorProcess
+from tests.support.lifecycles.end_states import CHILDREN, as_wished, differences
+from tests.support.lifecycles.steps import STEPS, Life, settled
+from tests.support.programs.operator import OperatorProcess
 from tests.support.waiting import until_sync
 
 pytestmark = pytest.mark.timeout(900)

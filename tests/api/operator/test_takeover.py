@@ -14,11 +14,11 @@ from cloister_clients.kube.kinds import LEASE, NAMESPACE, NETWORK_POLICY, POD_DI
 from cloister_crds.kinds import Organization
 from cloister_crds.names import MANAGED_BY_LABEL
 from dev.cluster import Cluster
-from tests.support.crashes import Disturbed, disturbed
-from tests.support.end_states import fences
-from tests.support.faults import Ask, HeldWrites
-from tests.support.lives import STEPS, Life, settled
-from tests.support.operator import OperatorProcess
+from tests.support.faults.crashing_operator import Disturbed, disturbed
+from tests.support.faults.faults import Ask, HeldWrites
+from tests.support.lifecycles.end_states import fences
+from tests.support.lifecycles.steps import STEPS, Life, settled
+from tests.support.programs.operator import OperatorProcess
 from tests.support.waiting import until_sync
 
 pytestmark = pytest.mark.timeout(600)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.shim import RunningShim, running_shim
+from tests.support.servers.shim import RunningShim, running_shim
 
 PATHS = ("/", "/exact", "/v1/user/*", "/v1/chat*", "/lit*eral", "/{id}", "/stream", "/ws")
 ORIGINS = ("https://app.example", "https://other.example:8443")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.shim import RunningShim, running_shim
+from tests.support.servers.shim import RunningShim, running_shim
 
 REFUSED = {"error": {"message": "CORS origin not allowed.", "type": "invalid_request_error"}}
 ORIGIN = {"Origin": "https://app.example"}

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.gate import RunningGate, running_gate
-from tests.support.http_server import Reply
-from tests.support.key_check import KeyCheck, running_key_check
-from tests.support.shim import HOSTNAME, Answer, RunningShim, running_shim
+from tests.support.servers.key_gate import RunningGate, running_gate
+from tests.support.servers.shim import HOSTNAME, Answer, RunningShim, running_shim
+from tests.support.stand_ins.http_server import Reply
+from tests.support.stand_ins.key_check import KeyCheck, running_key_check
 from tests.support.waiting import until_sync
 
 ENDPOINTS = (

@@ -6,10 +6,10 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.support.gate import RunningGate, running_gate
-from tests.support.http_server import Reply
-from tests.support.key_check import KeyCheck, running_key_check
-from tests.support.shim import RunningShim, running_shim
+from tests.support.servers.key_gate import RunningGate, running_gate
+from tests.support.servers.shim import RunningShim, running_shim
+from tests.support.stand_ins.http_server import Reply
+from tests.support.stand_ins.key_check import KeyCheck, running_key_check
 
 LIES = {
     "X-Forwarded-For": "192.0.2.9",

@@ -20,8 +20,8 @@ from cloister_api.certificates.authority import Authority
 from cloister_api.certificates.request import read_request
 from cloister_clients.clock import utc_now
 from cloister_operator.enclave.shim_tls import store_of
-from tests.support.shim import HOSTNAME, RunningShim, running_shim
-from tests.support.signing import new_key, signing_request
+from tests.support.builders.signing_requests import new_key, signing_request
+from tests.support.servers.shim import HOSTNAME, RunningShim, running_shim
 from tests.support.waiting import until_sync
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
-from tests.support.shim import HOSTNAME, RunningShim, running_shim
+from tests.support.servers.shim import HOSTNAME, RunningShim, running_shim
 
 NOT_FOUND = {"error": {"message": "Not found.", "type": "invalid_request_error"}}
 

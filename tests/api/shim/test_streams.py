@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.gate import running_gate
-from tests.support.http2 import Http2Request
-from tests.support.http_server import Reply
-from tests.support.key_check import running_key_check
-from tests.support.shim import HOSTNAME, RunningShim, running_shim
-from tests.support.upstream import BLOCK
+from tests.support.clients.http2 import Http2Request
+from tests.support.servers.key_gate import running_gate
+from tests.support.servers.shim import HOSTNAME, RunningShim, running_shim
+from tests.support.stand_ins.http_server import Reply
+from tests.support.stand_ins.key_check import running_key_check
+from tests.support.stand_ins.upstream import BLOCK
 from tests.support.waiting import until_sync
 
 GIBIBYTE = 1 << 30

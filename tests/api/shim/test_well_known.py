@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from cloister_operator.enclave.agent import agent_document
+from cloister_operator.enclave.guest_config.agent import agent_document
 from dev.cluster.guest import guest_binary
-from tests.support.plans import SETTINGS, WEB, plan_of
-from tests.support.shim import RunningShim, running_shim
+from tests.support.builders.enclave_plans import SETTINGS, WEB, plan_of
+from tests.support.servers.shim import RunningShim, running_shim
 from tests.support.waiting import until_sync
 
 AWAY = "The enclave's agent is starting; ask again in a moment."

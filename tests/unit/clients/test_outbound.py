@@ -7,9 +7,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from cloister_clients.guard import Guard
+from cloister_clients.address_guard import Guard
 from cloister_clients.outbound import AnswerTooLarge, ask, guarded_client, retry_after, trust
-from tests.support.http_server import Reply, Request, Served, serve
+from tests.support.stand_ins.http_server import Reply, Request, Served, serve
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 

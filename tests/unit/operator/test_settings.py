@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from cloister_crds.lifecycle.observed import Gateway
+from cloister_crds.lifecycle.state.observed import Gateway
 from cloister_operator.settings import OperatorSettings, SettingsError, read_settings
 
 DIGEST = "sha256:" + "0" * 64

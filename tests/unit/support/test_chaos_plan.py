@@ -2,7 +2,7 @@
 
 import itertools
 
-from tests.support.chaos_plan import SHORT, SHORT_SEED, VERBS, plan
+from tests.support.chaos.plan import SHORT, SHORT_SEED, VERBS, plan
 
 
 def test_a_seed_is_a_sequence_of_actions() -> None:

@@ -2,12 +2,12 @@
 
 from alembic import context
 
-from cloister_api.ledger import runtimetables, usagetables, utilizationtables
-from cloister_api.ledger.tables import METADATA
+from cloister_api.ledger.tables import metering, usage, utilization
+from cloister_api.ledger.tables.core import METADATA
 
 __all__ = ["MODULES"]
 
-MODULES = (usagetables, utilizationtables, runtimetables)
+MODULES = (usage, utilization, metering)
 """What brings the other tables into METADATA by being imported."""
 
 context.configure(

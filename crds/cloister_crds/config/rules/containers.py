@@ -9,7 +9,6 @@ from typing import Any, Final
 from cloister_crds.config.limits import MAX_CONTAINERS, MAX_LIST, MAX_TMPFS
 from cloister_crds.config.model import Restart
 from cloister_crds.config.naming import object_name
-from cloister_crds.config.reading import Field, Section, Spot, Table, read_section, show
 from cloister_crds.config.rules import (
     environment,
     healthcheck,
@@ -20,8 +19,9 @@ from cloister_crds.config.rules import (
     resources,
     security,
 )
-from cloister_crds.config.signals import SIGNAL_PATTERN
-from cloister_crds.config.sizes import SIZE_PATTERN
+from cloister_crds.config.syntax.reading import Field, Section, Spot, Table, read_section, show
+from cloister_crds.config.syntax.signals import SIGNAL_PATTERN
+from cloister_crds.config.syntax.sizes import SIZE_PATTERN
 
 __all__ = ["CONTAINER", "check_container", "check_names", "container_values", "read_containers"]
 

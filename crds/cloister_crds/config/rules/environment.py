@@ -7,12 +7,12 @@ the names of variables.
 from collections.abc import Mapping as MappingOf
 from typing import Final
 
-from cloister_crds.config.document import Mapping
 from cloister_crds.config.limits import MAX_LIST, MAX_NAME_BYTES
 from cloister_crds.config.model import EnvEntry, ServiceConfig
 from cloister_crds.config.naming import KEBAB_NAME, VARIABLE_NAME
-from cloister_crds.config.reading import Section, Spot, show
-from cloister_crds.config.scalars import Kind
+from cloister_crds.config.syntax.document import Mapping
+from cloister_crds.config.syntax.reading import Section, Spot, show
+from cloister_crds.config.syntax.scalars import Kind
 from cloister_crds.problems import Problem, Severity
 
 __all__ = ["check_environment", "read_env", "read_secrets", "variable_problems"]

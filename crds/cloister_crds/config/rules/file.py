@@ -7,7 +7,6 @@ fields.
 import re
 from typing import Final
 
-from cloister_crds.config.document import Mapping, Node
 from cloister_crds.config.effective import MEGABYTE
 from cloister_crds.config.limits import (
     CPU_TIERS,
@@ -19,9 +18,18 @@ from cloister_crds.config.limits import (
     VERSION,
 )
 from cloister_crds.config.model import ServiceConfig
-from cloister_crds.config.reading import Field, Report, Section, Spot, Table, read_section, show
 from cloister_crds.config.rules import containers, models, networks, resources, shim
-from cloister_crds.config.scalars import Kind
+from cloister_crds.config.syntax.document import Mapping, Node
+from cloister_crds.config.syntax.reading import (
+    Field,
+    Report,
+    Section,
+    Spot,
+    Table,
+    read_section,
+    show,
+)
+from cloister_crds.config.syntax.scalars import Kind
 
 __all__ = ["FILE", "VERSION_PATTERN", "judge"]
 

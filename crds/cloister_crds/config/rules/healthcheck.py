@@ -6,11 +6,11 @@ Source: the specification, "Healthcheck fields"; Docker's HEALTHCHECK for what t
 from datetime import timedelta
 from typing import Final
 
-from cloister_crds.config.durations import DURATION_PATTERN, read_duration
 from cloister_crds.config.limits import MAX_TEST
 from cloister_crds.config.model import Healthcheck
-from cloister_crds.config.reading import Field, Spot, Table, read_section, show
-from cloister_crds.config.scalars import Kind
+from cloister_crds.config.syntax.durations import DURATION_PATTERN, read_duration
+from cloister_crds.config.syntax.reading import Field, Spot, Table, read_section, show
+from cloister_crds.config.syntax.scalars import Kind
 
 __all__ = ["HEALTHCHECK", "read_healthcheck"]
 

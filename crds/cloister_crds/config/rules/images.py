@@ -7,7 +7,7 @@ project.
 import re
 from typing import Final
 
-from cloister_crds.config.reading import Spot, show
+from cloister_crds.config.syntax.reading import Spot, show
 
 __all__ = ["IMAGE_PATTERN", "ZERO_DIGEST", "read_image"]
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from cloister_crds.config.limits import MAX_MODELS
 from cloister_crds.config.model import ModelSpec
-from cloister_crds.config.reading import Field, Section, Spot, Table, read_section, show
+from cloister_crds.config.syntax.reading import Field, Section, Spot, Table, read_section, show
 
 __all__ = ["MODEL", "check_models", "read_models"]
 

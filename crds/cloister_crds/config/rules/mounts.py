@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from cloister_crds.config.limits import MAX_LIST, MAX_TMPFS
 from cloister_crds.config.model import Tmpfs, Volume
-from cloister_crds.config.reading import Section, Spot, show
-from cloister_crds.config.scalars import Kind
+from cloister_crds.config.syntax.reading import Section, Spot, show
+from cloister_crds.config.syntax.scalars import Kind
 
 __all__ = [
     "VOLUME_PATTERN",

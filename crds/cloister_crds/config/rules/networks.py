@@ -10,8 +10,8 @@ from typing import Final
 from cloister_crds.config.effective import NETWORKS_SINCE
 from cloister_crds.config.limits import MAX_ALLOW, MAX_LIST, MAX_NETWORKS
 from cloister_crds.config.model import Egress, Network
-from cloister_crds.config.reading import Field, Section, Spot, Table, read_section, show
-from cloister_crds.config.scalars import Kind
+from cloister_crds.config.syntax.reading import Field, Section, Spot, Table, read_section, show
+from cloister_crds.config.syntax.scalars import Kind
 
 __all__ = [
     "NETWORK",

@@ -9,10 +9,10 @@ from typing import Final
 
 from cloister_crds.config.limits import MAX_LIST
 from cloister_crds.config.model import Restart
-from cloister_crds.config.reading import Spot, show
 from cloister_crds.config.rules.mounts import is_clean_path
-from cloister_crds.config.scalars import Kind
-from cloister_crds.config.signals import read_signal
+from cloister_crds.config.syntax.reading import Spot, show
+from cloister_crds.config.syntax.scalars import Kind
+from cloister_crds.config.syntax.signals import read_signal
 
 __all__ = [
     "RESTART_PATTERN",

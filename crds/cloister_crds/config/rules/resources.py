@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from typing import Final, Literal
 
 from cloister_crds.config.effective import MEGABYTE
-from cloister_crds.config.reading import Section, Spot, show
-from cloister_crds.config.scalars import Kind
-from cloister_crds.config.sizes import read_size
+from cloister_crds.config.syntax.reading import Section, Spot, show
+from cloister_crds.config.syntax.scalars import Kind
+from cloister_crds.config.syntax.sizes import read_size
 
 __all__ = [
     "GPU_PATTERN",

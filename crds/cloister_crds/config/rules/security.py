@@ -9,8 +9,8 @@ from typing import Final
 
 from cloister_crds.config.limits import MAX_LIST
 from cloister_crds.config.model import User
-from cloister_crds.config.reading import Spot, show
-from cloister_crds.config.scalars import Kind
+from cloister_crds.config.syntax.reading import Spot, show
+from cloister_crds.config.syntax.scalars import Kind
 
 __all__ = [
     "CAPABILITIES",

@@ -7,8 +7,8 @@ import re
 from typing import Any, Final
 
 from cloister_crds.config.model import TlsMode
-from cloister_crds.config.reading import Field, Section, Spot, Table, read_section, show
-from cloister_crds.config.scalars import Kind
+from cloister_crds.config.syntax.reading import Field, Section, Spot, Table, read_section, show
+from cloister_crds.config.syntax.scalars import Kind
 from cloister_crds.problems import Severity
 
 __all__ = ["ORIGIN_PATTERN", "SHIM", "check_shim", "read_shim"]

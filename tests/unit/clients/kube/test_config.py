@@ -19,7 +19,7 @@ from cloister_clients.kube.credentials import (
     TokenFile,
     read_credential,
 )
-from tests.support.certificates import Certificate, certificate
+from tests.support.builders.certificates import Certificate, certificate
 
 NOW = datetime(2026, 11, 22, tzinfo=UTC)
 

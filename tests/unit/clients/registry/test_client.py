@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from cloister_clients.guard import Guard
+from cloister_clients.address_guard import Guard
 from cloister_clients.registry import (
     Credentials,
     ImageNotFound,
@@ -22,7 +22,7 @@ from cloister_clients.registry import (
     RegistryUnauthorized,
     RegistryUnavailable,
 )
-from tests.support.http_server import Reply, Request, Served, serve
+from tests.support.stand_ins.http_server import Reply, Request, Served, serve
 
 CONFIG = json.dumps({"os": "linux", "architecture": "amd64", "config": {"User": "7"}}).encode()
 

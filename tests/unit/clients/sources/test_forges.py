@@ -26,9 +26,9 @@ from cloister_clients.sources import (
 )
 from cloister_clients.sources.gitea import GiteaProvider
 from cloister_clients.sources.github import GitHubProvider
-from tests.support.forges import ForgeStandIn, GiteaStandIn, GitHubStandIn, forge
-from tests.support.git_server import Repositories, Repository
-from tests.support.http_server import Reply
+from tests.support.servers.git import Repositories, Repository
+from tests.support.stand_ins.forges import ForgeStandIn, GiteaStandIn, GitHubStandIn, forge
+from tests.support.stand_ins.http_server import Reply
 
 FILE = b"cvm-version: 0.10.0\n"
 REPO = "acme/app"

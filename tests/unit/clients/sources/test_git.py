@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cloister_clients.guard import Guard
+from cloister_clients.address_guard import Guard
 from cloister_clients.sources import (
     ConfigFileNotFound,
     ConfigFileNotRegular,
@@ -19,8 +19,8 @@ from cloister_clients.sources import (
     TagMoved,
     TagNotFound,
 )
-from cloister_clients.sources.git import GitProvider
-from tests.support.git_server import Repositories, Repository
+from cloister_clients.sources.git.provider import GitProvider
+from tests.support.servers.git import Repositories, Repository
 
 FILE = b"cvm-version: 0.10.0\n"
 REPO = "acme/app"
@@ -312,6 +312,6 @@ async def test_a_list_of_tags_beyond_all_measure_is_refused(
     provider: GitProvider, repository: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     repository.release("v1", FILE)
-    monkeypatch.setattr("cloister_clients.sources.git.MAX_LISTING_BYTES", 20)
+    monkeypatch.setattr("cloister_clients.sources.git.provider.MAX_LISTING_BYTES", 20)
     with pytest.raises(SourceRefused, match="too many tags"):
         await provider.latest(REPO)

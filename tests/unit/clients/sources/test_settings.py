@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from cloister_clients.sources import SourceSettings, provider_from
-from cloister_clients.sources.git import GitProvider
+from cloister_clients.sources.git.provider import GitProvider
 from cloister_clients.sources.gitea import GiteaProvider
 from cloister_clients.sources.github import GitHubProvider
 

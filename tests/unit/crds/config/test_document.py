@@ -5,7 +5,7 @@ import hashlib
 import pytest
 
 from cloister_crds.config import Rules, parse
-from cloister_crds.config.document import MAX_DEPTH, MAX_NODES, join
+from cloister_crds.config.syntax.document import MAX_DEPTH, MAX_NODES, join
 
 VALID = b"""cvm-version: 0.14.8
 cpus: 2

@@ -8,9 +8,9 @@ import jsonschema
 import pytest
 
 from cloister_crds.config import json_schema
-from cloister_crds.config.document import Mapping, Node, Scalar, Sequence, read_document
 from cloister_crds.config.editor_schema import json_schema_text
-from cloister_crds.config.scalars import Kind, kind_of
+from cloister_crds.config.syntax.document import Mapping, Node, Scalar, Sequence, read_document
+from cloister_crds.config.syntax.scalars import Kind, kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cloister_crds.config.document import Scalar
-from cloister_crds.config.scalars import Kind, kind_of
+from cloister_crds.config.syntax.document import Scalar
+from cloister_crds.config.syntax.scalars import Kind, kind_of
 
 if TYPE_CHECKING:
     from cloister_crds.config import ContainerSpec

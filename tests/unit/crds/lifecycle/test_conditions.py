@@ -3,8 +3,8 @@
 from datetime import timedelta
 
 from cloister_crds.kinds.meta import ConditionStatus
-from cloister_crds.lifecycle.conditions import Finding, condition, holds, merge
-from tests.support.builders import NOW
+from cloister_crds.lifecycle.state.conditions import Finding, condition, holds, merge
+from tests.support.builders.resources import NOW
 
 LATER = NOW + timedelta(minutes=3)
 READY = Finding("Ready", status=True, reason="Serving", message="well")

@@ -8,8 +8,8 @@ import pytest
 from cloister_crds.kinds import Domain, Organization
 from cloister_crds.kinds.domain import DomainStatus
 from cloister_crds.kinds.organization import Entitlements
-from cloister_crds.lifecycle.conditions import condition, holds
-from cloister_crds.lifecycle.domains import (
+from cloister_crds.lifecycle.admission.validation import Question, spec_problems
+from cloister_crds.lifecycle.names.domains import (
     DomainDecision,
     DomainSettings,
     judge_domain,
@@ -17,9 +17,9 @@ from cloister_crds.lifecycle.domains import (
     records_of,
     used_by,
 )
-from cloister_crds.lifecycle.observed import Answer, DnsFacts, Failed, Known, Need
-from cloister_crds.lifecycle.validation import Question, spec_problems
-from tests.support.builders import NOW, container_of, domain_of, host_of, organization_of
+from cloister_crds.lifecycle.state.conditions import condition, holds
+from cloister_crds.lifecycle.state.observed import Answer, DnsFacts, Failed, Known, Need
+from tests.support.builders.resources import NOW, container_of, domain_of, host_of, organization_of
 
 HOST = "api.customer.test"
 HOUR = timedelta(hours=1)

@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 
 from cloister_crds.config.model import ContainerSpec
-from cloister_crds.lifecycle.gpus import (
+from cloister_crds.lifecycle.admission.gpus import (
     assigned_gpus,
     gpu_count,
     shared_gpus,
     unassigned_gpus,
 )
-from tests.support.builders import IMAGE, file_of
+from tests.support.builders.resources import IMAGE, file_of
 
 
 @pytest.mark.parametrize(

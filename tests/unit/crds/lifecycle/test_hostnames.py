@@ -1,12 +1,12 @@
 """Host names of a Container, and the claims that nobody needs any more."""
 
-from cloister_crds.lifecycle.decision import ReleaseHostname
-from cloister_crds.lifecycle.hostnames import (
+from cloister_crds.lifecycle.names.hostnames import (
     is_held_by,
     superfluous_claims,
     wanted_hostnames,
 )
-from tests.support.builders import DOMAIN, claim_of, container_of, organization_of
+from cloister_crds.lifecycle.state.decision import ReleaseHostname
+from tests.support.builders.resources import DOMAIN, claim_of, container_of, organization_of
 
 ORGANIZATION = organization_of()
 

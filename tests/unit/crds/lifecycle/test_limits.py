@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from cloister_crds.kinds.container import Container, DesiredState
 from cloister_crds.kinds.organization import Billing
-from cloister_crds.lifecycle.limits import Place, billing_of, counted, place_of, rank
-from tests.support.builders import NOW, container_of, organization_of
+from cloister_crds.lifecycle.admission.limits import Place, billing_of, counted, place_of, rank
+from tests.support.builders.resources import NOW, container_of, organization_of
 
 UNHURRIED = settings(deadline=None, derandomize=True)
 """Slow machines are no failure, and a test answers the same twice."""

@@ -13,8 +13,8 @@ from cloister_crds.lifecycle.metering import (
     release,
     served_until,
 )
-from cloister_crds.lifecycle.scene import Scene
-from tests.support.builders import container_of, enclave_of, observed_of
+from cloister_crds.lifecycle.rollout_state import Scene
+from tests.support.builders.resources import container_of, enclave_of, observed_of
 
 NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
 DAY = timedelta(days=1)

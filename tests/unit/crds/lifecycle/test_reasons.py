@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from cloister_crds.kinds.host import NetworkIsolation
-from cloister_crds.lifecycle.reasons import (
+from cloister_crds.lifecycle.admission.validation import Question, validate_for_organization
+from cloister_crds.lifecycle.backoff import back_off
+from cloister_crds.lifecycle.state.reasons import (
     REASONS,
     Kind,
     Reason,
@@ -15,9 +17,7 @@ from cloister_crds.lifecycle.reasons import (
     is_transient,
     reason_for,
 )
-from cloister_crds.lifecycle.validation import Question, validate_for_organization
-from cloister_crds.lifecycle.waits import back_off
-from tests.support.builders import (
+from tests.support.builders.resources import (
     CONFIDENTIAL,
     container_of,
     file_of,

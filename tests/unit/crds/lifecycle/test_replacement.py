@@ -8,12 +8,12 @@ import pytest
 from pydantic import ValidationError
 
 from cloister_crds.kinds.container import Container, ContainerPhase, ContainerStatus, HistoryEntry
-from cloister_crds.lifecycle.conditions import Finding, holds, merge
-from cloister_crds.lifecycle.decision import ClaimHostname, PassHostname, ReleaseHostname
-from cloister_crds.lifecycle.observed import Gateway, RouteStanding
 from cloister_crds.lifecycle.replacement import inherits, predecessor, successor
-from tests.support.builders import DOMAIN, NOW, SETTINGS, claim_of, container_of
-from tests.support.world import World
+from cloister_crds.lifecycle.state.conditions import Finding, holds, merge
+from cloister_crds.lifecycle.state.decision import ClaimHostname, PassHostname, ReleaseHostname
+from cloister_crds.lifecycle.state.observed import Gateway, RouteStanding
+from tests.support.builders.resources import DOMAIN, NOW, SETTINGS, claim_of, container_of
+from tests.support.builders.world import World
 
 HOSTNAME = f"web.acme.{DOMAIN}"
 SERVES = ContainerStatus(phase=ContainerPhase.READY, active_enclave="new-a-1")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from cloister_crds.kinds.container import ContainerSpec, Variable
 from cloister_crds.kinds.request import RequestRecord
 from cloister_crds.lifecycle.request import normalise, record, revision, same
-from tests.support.builders import COMMIT
+from tests.support.builders.resources import COMMIT
 
 UNHURRIED = settings(deadline=None, derandomize=True)
 """Slow machines are no failure, and a test answers the same twice."""

@@ -5,10 +5,10 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from cloister_crds.kinds import SSHKey
-from cloister_crds.lifecycle.conditions import condition, holds
-from cloister_crds.lifecycle.sshkeys import judge_key, key_trouble, keys_of, named_by
-from cloister_crds.lifecycle.validation import Question, spec_problems
-from tests.support.builders import NOW, container_of, host_of, organization_of
+from cloister_crds.lifecycle.admission.ssh_keys import judge_key, key_trouble, keys_of, named_by
+from cloister_crds.lifecycle.admission.validation import Question, spec_problems
+from cloister_crds.lifecycle.state.conditions import condition, holds
+from tests.support.builders.resources import NOW, container_of, host_of, organization_of
 
 
 def line(public: ed25519.Ed25519PublicKey | ec.EllipticCurvePublicKey | rsa.RSAPublicKey) -> str:

@@ -17,17 +17,17 @@ from cloister_crds.config.model import (
 from cloister_crds.kinds.container import Variable
 from cloister_crds.kinds.host import Device, Gpu, Host, ModelStore
 from cloister_crds.kinds.organization import Billing, Entitlements, Limits
-from cloister_crds.lifecycle.conditions import Finding, merge
-from cloister_crds.lifecycle.observed import Failed
-from cloister_crds.lifecycle.validation import (
+from cloister_crds.lifecycle.admission.validation import (
     Question,
     errors_of,
     file_problems,
     spec_problems,
     validate_for_organization,
 )
+from cloister_crds.lifecycle.state.conditions import Finding, merge
+from cloister_crds.lifecycle.state.observed import Failed
 from cloister_crds.problems import Problem, Severity
-from tests.support.builders import (
+from tests.support.builders.resources import (
     CONFIDENTIAL,
     IMAGE,
     NOW,

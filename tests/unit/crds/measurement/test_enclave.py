@@ -9,7 +9,7 @@ import pytest
 
 from cloister_crds.config import ServiceConfig
 from cloister_crds.kinds.host import HostSpec
-from cloister_crds.lifecycle.hosting import profile
+from cloister_crds.lifecycle.admission.host_selection import profile
 from cloister_crds.measurement import (
     Measurement,
     PlatformImages,
@@ -17,7 +17,7 @@ from cloister_crds.measurement import (
     measure,
     published,
 )
-from tests.support.plans import WEB, WORKER, config_of
+from tests.support.builders.enclave_plans import WEB, WORKER, config_of
 
 IMAGES = PlatformImages(
     guest="registry.example/guest@sha256:" + "1" * 64,

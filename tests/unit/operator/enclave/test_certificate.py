@@ -9,22 +9,22 @@ from pydantic import ValidationError
 
 from cloister_crds.config import Shim, TlsMode
 from cloister_crds.tokens import token_digest, token_holder, token_of
-from cloister_operator.enclave.caddy import shim_config
-from cloister_operator.enclave.certificate import (
+from cloister_operator.enclave.config_map import SHIM_KEY, build_config_map
+from cloister_operator.enclave.guest_config.certificate import (
     AUTHORITIES_KEY,
     CERTIFICATE_DIRECTORY,
     CERTIFICATE_KEY,
     TOKEN_DIRECTORY,
 )
-from cloister_operator.enclave.config_map import SHIM_KEY, build_config_map
-from cloister_operator.enclave.network import NETWORK_KEY
-from cloister_operator.enclave.network_policy import build_network_policy
+from cloister_operator.enclave.guest_config.network import NETWORK_KEY
+from cloister_operator.enclave.network.cluster_network import ApiPlace, Surroundings
+from cloister_operator.enclave.network.network_policy import build_network_policy
 from cloister_operator.enclave.plan import EnclavePlan
-from cloister_operator.enclave.pod import build_pod
+from cloister_operator.enclave.pod.pod import build_pod
+from cloister_operator.enclave.shim.caddy import shim_config
 from cloister_operator.enclave.snapshot import TOKEN_KEY, build_snapshot
-from cloister_operator.enclave.surroundings import ApiPlace, Surroundings
 from cloister_operator.settings import OperatorSettings
-from tests.support.plans import SETTINGS, WEB, WORKER, config_of, plan_of
+from tests.support.builders.enclave_plans import SETTINGS, WEB, WORKER, config_of, plan_of
 
 TOKEN = token_of("org-acme", "web-abcdefghij-1", "a" * 43)
 PLACE = ApiPlace("https://api.example.com", ("192.0.2.1", "192.0.2.2"), "PEM\n")

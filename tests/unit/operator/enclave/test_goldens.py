@@ -19,15 +19,26 @@ from cloister_crds.kinds import Container
 from cloister_crds.measurement import PUBLISHED
 from cloister_crds.measurement.initdata import ANNOTATION
 from cloister_operator.enclave.config_map import build_config_map
-from cloister_operator.enclave.namespace import build_namespace
-from cloister_operator.enclave.network_policy import build_network_policy, build_shells_policy
-from cloister_operator.enclave.pod import build_pod
-from cloister_operator.enclave.priority import build_priority_class
-from cloister_operator.enclave.service import build_service
-from cloister_operator.enclave.shells import build_shells_service
+from cloister_operator.enclave.guest_config.ssh import build_shells_service
+from cloister_operator.enclave.network.cluster_network import ApiPlace
+from cloister_operator.enclave.network.network_policy import (
+    build_network_policy,
+    build_shells_policy,
+)
+from cloister_operator.enclave.network.service import build_service
+from cloister_operator.enclave.pod.pod import build_pod
 from cloister_operator.enclave.snapshot import build_snapshot
-from cloister_operator.enclave.surroundings import ApiPlace
-from tests.support.plans import SETTINGS, SURROUNDINGS, WEB, WORKER, config_of, host_of, plan_of
+from cloister_operator.enclave.tenant.namespace import build_namespace
+from cloister_operator.enclave.tenant.priority_class import build_priority_class
+from tests.support.builders.enclave_plans import (
+    SETTINGS,
+    SURROUNDINGS,
+    WEB,
+    WORKER,
+    config_of,
+    host_of,
+    plan_of,
+)
 
 GOLDENS = Path(__file__).parents[3] / "data" / "operator"
 

@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 from cloister_crds.kinds import Host
-from cloister_crds.lifecycle.hosting import profile
-from cloister_operator.enclave.agent import agent_document
+from cloister_crds.lifecycle.admission.host_selection import profile
 from cloister_operator.enclave.config_map import build_config_map
-from cloister_operator.enclave.measurement import measurement_of
+from cloister_operator.enclave.guest_config.agent import agent_document
+from cloister_operator.enclave.guest_config.measurement import measurement_of
 from cloister_operator.enclave.plan import EnclavePlan
-from cloister_operator.enclave.pod import build_pod
-from tests.support.plans import SETTINGS, SURROUNDINGS, WEB, host_of, plan_of
+from cloister_operator.enclave.pod.pod import build_pod
+from tests.support.builders.enclave_plans import SETTINGS, SURROUNDINGS, WEB, host_of, plan_of
 
 FOLDER = "/etc/cloister-agent"
 MACHINE = {"tee": "SNP", "teeUnit": "Pod", "runtimeClassName": "kata-qemu-snp"}

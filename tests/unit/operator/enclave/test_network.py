@@ -6,11 +6,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cloister_crds.config import ContainerSpec, Egress, EnvEntry, Network, ServiceConfig, Shim
-from cloister_operator.enclave.addresses import SHIM_NETWORK, networks_of, rooms_of
-from cloister_operator.enclave.container_document import container_document
-from cloister_operator.enclave.network import network_document
-from cloister_operator.enclave.surroundings import Resolver, Surroundings
-from tests.support.plans import SURROUNDINGS, WEB, WORKER, config_of, host_of, plan_of
+from cloister_operator.enclave.container.document import container_document
+from cloister_operator.enclave.guest_config.network import network_document
+from cloister_operator.enclave.network.addresses import SHIM_NETWORK, networks_of, rooms_of
+from cloister_operator.enclave.network.cluster_network import Resolver, Surroundings
+from tests.support.builders.enclave_plans import (
+    SURROUNDINGS,
+    WEB,
+    WORKER,
+    config_of,
+    host_of,
+    plan_of,
+)
 
 
 def networked(*containers: tuple[str, tuple[str, ...]], target: str = "a") -> ServiceConfig:

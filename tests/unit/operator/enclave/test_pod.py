@@ -5,12 +5,20 @@ from datetime import timedelta
 from typing import Any
 
 from cloister_crds.config import ContainerSpec, EnvEntry, Healthcheck, Ipc, Tmpfs, Volume
-from cloister_crds.lifecycle.boot import STAGES
-from cloister_operator.enclave.agent import agent_document
 from cloister_operator.enclave.config_map import build_config_map
-from cloister_operator.enclave.pod import SKIPPED_ANNOTATION, build_pod
-from cloister_operator.enclave.unenforced import MOST, unenforced
-from tests.support.plans import SETTINGS, SURROUNDINGS, WEB, WORKER, config_of, host_of, plan_of
+from cloister_operator.enclave.guest_config.agent import agent_document
+from cloister_operator.enclave.pod.pod import SKIPPED_ANNOTATION, build_pod
+from cloister_operator.enclave.pod.unenforced import MOST, unenforced
+from cloister_operator.rollout.boot_stages import STAGES
+from tests.support.builders.enclave_plans import (
+    SETTINGS,
+    SURROUNDINGS,
+    WEB,
+    WORKER,
+    config_of,
+    host_of,
+    plan_of,
+)
 
 
 def container_of(spec: ContainerSpec, *, images: Any = ()) -> dict[str, Any]:

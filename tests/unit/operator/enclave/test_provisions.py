@@ -7,10 +7,10 @@ import pytest
 
 from cloister_crds.config import ContainerSpec, EnvEntry, ModelSpec
 from cloister_operator.enclave.config_map import build_config_map
-from cloister_operator.enclave.pod import build_pod
-from cloister_operator.enclave.surroundings import Surroundings
-from cloister_operator.enclave.unenforced import unenforced
-from tests.support.plans import SETTINGS, WEB, config_of, host_of, plan_of
+from cloister_operator.enclave.network.cluster_network import Surroundings
+from cloister_operator.enclave.pod.pod import build_pod
+from cloister_operator.enclave.pod.unenforced import unenforced
+from tests.support.builders.enclave_plans import SETTINGS, WEB, config_of, host_of, plan_of
 
 GPU_HOST = host_of(gpu={"resource": "nvidia.com/gpu", "counts": [1, 8], "type": "H100"})
 VOID = {"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}

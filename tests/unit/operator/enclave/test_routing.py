@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cloister_operator.enclave.routing import (
+from cloister_operator.enclave.path_rules import (
     AMBIGUOUS,
     DOT_SEGMENTS,
     path_pattern,

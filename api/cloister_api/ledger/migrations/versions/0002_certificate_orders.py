@@ -3,7 +3,7 @@
 import sqlalchemy as sa
 from alembic import op
 
-from cloister_api.ledger.tables import UtcTime
+from cloister_api.ledger.tables.core import UtcTime
 
 __all__ = ["down_revision", "revision", "upgrade"]
 

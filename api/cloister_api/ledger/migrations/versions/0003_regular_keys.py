@@ -3,7 +3,7 @@
 import sqlalchemy as sa
 from alembic import op
 
-from cloister_api.ledger.tables import BIG_ID, UtcTime
+from cloister_api.ledger.tables.core import BIG_ID, UtcTime
 
 __all__ = ["down_revision", "revision", "upgrade"]
 

@@ -1,0 +1,72 @@
+"""Which organization serves a host name.
+
+Generated names carry the organization; custom domains are those that the operator wrote into a
+Container's status, so that asking for another's domain in a spec claims nothing.
+"""
+
+from cloister_api.cache import HeldContainer, Views
+from cloister_crds.kinds import Organization
+from cloister_crds.names import host_label
+
+__all__ = ["Hosts"]
+
+
+class Hosts:
+    """Host names of the installation."""
+
+    def __init__(self, views: Views, containers_domain: str) -> None:
+        self._views = views
+        self._suffix = f".{containers_domain}"
+        self._slugs: dict[str, str] = {}
+        self._by_namespace: dict[str, str] = {}
+        self._custom: dict[str, str] = {}
+        self._seen = (-1, -1)
+
+    def organization(self, slug: str) -> Organization | None:
+        """Answer the Organization of a slug; None = there is none."""
+        entry = self._views.organizations.get(slug)
+        return None if entry is None else entry.value
+
+    def owner(self, host: str) -> Organization | None:
+        """Answer the Organization that serves a host name; None = nobody does.
+
+        Parameters
+        ----------
+        host
+            A host name, with or without port, in any case.
+        """
+        name = host.partition(":")[0].rstrip(".").lower()
+        slug = self._slug(name)
+        if slug is None and self.look():
+            slug = self._slug(name)
+        return None if slug is None else self.organization(slug)
+
+    def _slug(self, name: str) -> str | None:
+        if name.endswith(self._suffix):
+            return self._slugs.get(name.removesuffix(self._suffix).rpartition(".")[2])
+        return self._by_namespace.get(self._custom.get(name, ""))
+
+    def look(self) -> bool:
+        """Read the copies anew if they moved on; answer whether they did."""
+        present = (self._views.organizations.version, self._views.containers.version)
+        if present == self._seen:
+            return False
+        organizations = [entry.value for entry in self._views.organizations.all()]
+        self._slugs = {host_label(one.metadata.name): one.metadata.name for one in organizations}
+        self._by_namespace = {one.spec.namespace: one.metadata.name for one in organizations}
+        held = [entry.value for entry in self._views.containers.all()]
+        self._custom = {}
+        # The oldest comes last and stays: a later container does not take a name away.
+        for one in sorted(held, key=age, reverse=True):
+            domain = one.container.status.domain
+            if domain and not domain.endswith(self._suffix):
+                self._custom[domain] = one.container.metadata.namespace or ""
+        self._seen = present
+        return True
+
+
+def age(held: HeldContainer) -> tuple[str, str]:
+    """Answer what orders Containers: creation, then uid."""
+    meta = held.container.metadata
+    created = meta.creation_timestamp
+    return (created.isoformat() if created else "", meta.uid)

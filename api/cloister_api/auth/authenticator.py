@@ -1,0 +1,94 @@
+"""Who asks: from the Authorization header to an organization, a user and a role.
+
+Rules (spec, "Authentication"; client contract, section 4): unknown, malformed, expired keys and
+keys that are no admin keys are 401; a revoked key, or one whose creator is no longer Admin of the
+organization, is 403, for good.
+"""
+
+import hmac
+from dataclasses import dataclass
+
+from cloister_api.auth.admin_key_cache import KeyRing
+from cloister_api.auth.organizations import Organizations, administers
+from cloister_api.errors import ApiError, forbidden
+from cloister_api.ledger.keys.admin_keys import AdminKey
+from cloister_api.ledger.keys.key_format import well_formed
+from cloister_clients.clock import Clock
+from cloister_crds.kinds import Organization
+
+__all__ = ["Authenticator", "Principal"]
+
+UNKNOWN = ApiError(
+    401,
+    "UNAUTHORIZED",
+    "invalid or expired admin API key; send Authorization: Bearer admin_… of this installation",
+)
+MISSING = ApiError(
+    401, "UNAUTHORIZED", "no admin API key; send the header Authorization: Bearer <admin key>"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """Who asks."""
+
+    key_id: str
+    """Identifier of the admin key."""
+    user: str
+    """User who created the key."""
+    organization: Organization
+    """Organization that the key belongs to."""
+
+    @property
+    def slug(self) -> str:
+        """Slug of the organization."""
+        return self.organization.metadata.name
+
+    @property
+    def namespace(self) -> str:
+        """Namespace of the organization."""
+        return self.organization.spec.namespace
+
+
+class Authenticator:
+    """Answers who sends a header, from memory."""
+
+    def __init__(self, ring: KeyRing, organizations: Organizations, clock: Clock) -> None:
+        self._ring = ring
+        self._organizations = organizations
+        self._clock = clock
+
+    async def __call__(self, authorization: str | None) -> Principal:
+        """Answer who sends the header.
+
+        Raises
+        ------
+        ApiError
+            401 when the key is none of ours, 403 when it was revoked.
+        """
+        key = await self._key(authorization)
+        now = self._clock()
+        if key.expires_at is not None and key.expires_at <= now:
+            raise UNKNOWN
+        if key.revoked_at is not None:
+            raise forbidden(f"this admin key was revoked: {key.revoked_because}; create another")
+        organization = self._organizations.of_key(key)
+        if organization is None or not administers(organization, key.created_by):
+            organization = await self._organizations.settled(key)
+        self._ring.note_use(key, now)
+        return Principal(key.id, key.created_by, organization)
+
+    async def _key(self, authorization: str | None) -> AdminKey:
+        if not authorization:
+            raise MISSING
+        scheme, _, value = authorization.partition(" ")
+        value = value.strip()
+        if scheme.lower() != "bearer" or not well_formed(value):
+            raise UNKNOWN
+        index = self._ring.index(value)
+        key = await self._ring.find(index)
+        # The look-up compared hashes of secrets, not secrets; this comparison takes one time
+        # whatever was found.
+        if key is None or not hmac.compare_digest(key.index, index):
+            raise UNKNOWN
+        return key

@@ -1,0 +1,117 @@
+"""Organizations as the facade sees them, and the end of keys whose creator lost the Admin role.
+
+Read by `cloister_api.auth.authenticator` for every request; the guard runs beside and revokes keys
+as soon as a membership is seen gone, so that a later re-promotion does not bring them back (spec,
+"Authentication", rule 4).
+"""
+
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+
+from cloister_api.auth.admin_key_cache import KeyRing
+from cloister_api.errors import ApiError, forbidden
+from cloister_api.ledger.keys.admin_keys import AdminKey
+from cloister_clients.clock import Clock
+from cloister_clients.kube import KubeClient, NotFound, Reflector
+from cloister_clients.kube.kinds import of
+from cloister_crds.kinds import Organization
+from cloister_crds.kinds.organization import Role
+
+__all__ = ["ID_ANNOTATION", "Organizations", "administers", "identifier"]
+
+logger = logging.getLogger(__name__)
+
+ID_ANNOTATION = "cloister.dev/id"
+"""Identifier of an object that a restore made anew: the uid it had before."""
+DEMOTED = "its creator is no longer an administrator of the organization"
+"""Why a key was revoked."""
+GONE = "the organization of this admin key does not exist"
+"""Why a key is refused whose Organization is not there."""
+SWEEP_SECONDS = 30.0
+"""Longest time between two looks at all keys."""
+
+
+def identifier(organization: Organization) -> str:
+    """Answer the identifier of an Organization, which outlives a restore."""
+    return organization.metadata.annotations.get(ID_ANNOTATION) or organization.metadata.uid
+
+
+def administers(organization: Organization, user: str) -> bool:
+    """Answer whether a user is Admin of an Organization."""
+    return any(
+        member.user == user and member.role is Role.ADMIN for member in organization.spec.members
+    )
+
+
+class Organizations:
+    """The copy of all Organizations, and what depends on it."""
+
+    def __init__(
+        self,
+        client: KubeClient,
+        reflector: Reflector[Organization],
+        ring: KeyRing,
+        clock: Clock,
+    ) -> None:
+        self._client = client
+        self._reflector = reflector
+        self._ring = ring
+        self._clock = clock
+
+    def of_key(self, key: AdminKey) -> Organization | None:
+        """Answer the Organization of a key; None = not in the copy, or another of that slug."""
+        entry = self._reflector.get(key.organization)
+        if entry is None or identifier(entry.value) != key.organization_id:
+            return None
+        return entry.value
+
+    async def settled(self, key: AdminKey) -> Organization:
+        """Answer the Organization of a key as the server, not only the copy, has it.
+
+        A key whose creator lost the role is revoked in the ledger. One whose Organization is not
+        there is only refused: after a restore the Organization comes back with its identifier.
+
+        Raises
+        ------
+        ApiError
+            403 when the key has lost its right.
+        KubeError
+            When the server cannot be reached.
+        """
+        try:
+            found = await self._client.get(of(Organization), key.organization)
+        except NotFound as error:
+            raise forbidden(GONE) from error
+        organization = Organization.read(found)
+        if identifier(organization) != key.organization_id:
+            raise forbidden(GONE)
+        if administers(organization, key.created_by):
+            return organization
+        logger.info("admin key %s of %s: %s", key.id, key.organization, DEMOTED)
+        await self._ring.revoke(key, because=DEMOTED, now=self._clock())
+        raise forbidden(f"this admin key was revoked: {DEMOTED}; create another")
+
+    async def sweep(self) -> None:
+        """Look at all keys that are still valid, and revoke those whose creator lost the role."""
+        for key in self._ring.all():
+            if key.revoked_at is not None:
+                continue
+            organization = self.of_key(key)
+            if organization is not None and not administers(organization, key.created_by):
+                with suppress(ApiError):
+                    await self.settled(key)
+
+    async def guard(self) -> None:
+        """Sweep after every change of an Organization, until cancelled."""
+        seen = -1
+        while True:
+            await self._reflector.until(self._moved_on(seen), within=SWEEP_SECONDS)
+            seen = self._reflector.version
+            try:
+                await self.sweep()
+            except Exception:  # the server or the ledger may be away; the next sweep sees the same
+                logger.exception("keys could not be compared with memberships")
+
+    def _moved_on(self, seen: int) -> Callable[[], bool]:
+        return lambda: self._reflector.version > seen

@@ -1,0 +1,302 @@
+"""The facade's copies of custom resources, kept by reflectors; every read of a route goes here.
+
+A write is answered once the writer's own copy shows it; another replica's answer carries the
+version to wait for in the header X-Consistency-Token.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Generic, TypeVar
+
+from cloister_api.auth.organizations import ID_ANNOTATION
+from cloister_clients.kube import KubeClient, Reflector
+from cloister_clients.kube.kinds import of
+from cloister_crds.kinds import (
+    Container,
+    Deployment,
+    Domain,
+    Enclave,
+    Host,
+    Organization,
+    RegistryCredential,
+    Secret,
+    SSHKey,
+)
+from cloister_crds.kinds.enclave import EnclavePhase
+from cloister_crds.kinds.meta import Resource
+
+__all__ = [
+    "Held",
+    "HeldContainer",
+    "HeldEnclave",
+    "Views",
+    "changed_at",
+    "hold",
+    "hold_enclave",
+    "owners_of",
+]
+
+T = TypeVar("T", bound=Resource)
+
+
+@dataclass(frozen=True, slots=True)
+class HeldContainer:
+    """A Container, and what of its metadata the model does not keep."""
+
+    container: Container
+    """The object."""
+    updated_at: str
+    """When it last changed in any way, as the server writes times."""
+    owners: Mapping[str, frozenset[str]]
+    """Wire names of the fields of spec -> managers that set them."""
+    pinned: bool = False
+    """Whether the client named this very version: a write must change no other one."""
+
+    @property
+    def version(self) -> str:
+        """Its resourceVersion, which is the ETag of its record."""
+        return self.container.metadata.resource_version
+
+    @property
+    def id(self) -> str:
+        """Identifier in the API: the uid, or the one it had before a restore."""
+        meta = self.container.metadata
+        return meta.annotations.get(ID_ANNOTATION) or meta.uid
+
+    @property
+    def going(self) -> bool:
+        """Whether it was deleted and only waits for its end: the API no longer shows it."""
+        return self.container.metadata.deletion_timestamp is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Held(Generic[T]):
+    """Any other object, and what of its metadata the model does not keep."""
+
+    value: T
+    """The object."""
+    updated_at: str
+    """When it last changed in any way, as the server writes times."""
+    owners: Mapping[str, frozenset[str]]
+    """Wire names of the fields of spec -> managers that set them."""
+
+
+def hold(item: dict[str, Any]) -> HeldContainer:
+    """Make a `HeldContainer` of an object of the API server.
+
+    Raises
+    ------
+    pydantic.ValidationError
+        When the object breaks a rule of its kind.
+    """
+    return HeldContainer(Container.read(item), changed_at(item), owners_of(item))
+
+
+def holding(kind: type[T]) -> Callable[[dict[str, Any]], Held[T]]:
+    """Answer what makes a `Held` of an object of a kind.
+
+    Parameters
+    ----------
+    kind
+        The model.
+    """
+    return lambda item: Held(kind.read(item), changed_at(item), owners_of(item))
+
+
+def changed_at(item: dict[str, Any]) -> str:
+    """Answer when an object last changed, as its managed fields tell."""
+    meta = item["metadata"]
+    managed = meta.get("managedFields") or []
+    return str(max([meta["creationTimestamp"], *(p["time"] for p in managed if p.get("time"))]))
+
+
+def owners_of(item: Mapping[str, Any], part: str = "spec") -> dict[str, frozenset[str]]:
+    """Answer which managers set the fields below a part of an object.
+
+    Parameters
+    ----------
+    item
+        The object.
+    part
+        Such as ``spec``, or ``data`` of a core Secret.
+    """
+    owners: dict[str, set[str]] = {}
+    for entry in item["metadata"].get("managedFields") or []:
+        if entry.get("subresource"):
+            continue
+        for key in (entry.get("fieldsV1") or {}).get(f"f:{part}", {}):
+            owners.setdefault(key.removeprefix("f:"), set()).add(entry.get("manager", ""))
+    return {name: frozenset(managers) for name, managers in owners.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class HeldEnclave:
+    """What the facade needs of an Enclave."""
+
+    namespace: str
+    """Its namespace."""
+    name: str
+    """Its name."""
+    uid: str
+    """Its uid."""
+    live: bool
+    """Whether it may still ask for something: it was not deleted, has not failed or ended."""
+    hostnames: tuple[str, ...]
+    """Every host name that it serves."""
+    token_digest: str
+    """SHA-256 of its token in hexadecimal; empty = it has none."""
+    node: str
+    """Node that its Pod runs on; empty = none yet."""
+    containers: tuple[str, ...]
+    """Containers of its file."""
+    cpus: int
+    """Processors of the file."""
+    memory_mb: int
+    """Memory of the file in MB."""
+    gpus: int
+    """GPUs that it has."""
+    container: str
+    """Name of its Container."""
+    container_uid: str
+    """uid of its Container."""
+    promoted_at: datetime | None
+    """When it began to serve, in UTC; None = it never did."""
+    demoted_at: datetime | None
+    """When it ceased to serve, in UTC; None = it never did."""
+    deleting: bool
+    """Whether it is being deleted."""
+    finalizers: tuple[str, ...]
+    """What it waits for before it is gone."""
+    version: str
+    """Its resourceVersion."""
+
+
+def hold_enclave(item: dict[str, Any]) -> HeldEnclave:
+    """Make a `HeldEnclave` of an object of the API server.
+
+    Raises
+    ------
+    pydantic.ValidationError
+        When the object breaks a rule of its kind.
+    """
+    enclave = Enclave.read(item)
+    meta, phase = enclave.metadata, enclave.status.phase
+    return HeldEnclave(
+        namespace=meta.namespace or "",
+        name=meta.name,
+        uid=meta.uid,
+        live=meta.deletion_timestamp is None
+        and phase not in {EnclavePhase.FAILED, EnclavePhase.ENDED},
+        hostnames=enclave.spec.served_names,
+        token_digest=enclave.spec.token_digest,
+        node=enclave.status.node,
+        containers=enclave.spec.summary.containers,
+        cpus=enclave.spec.summary.cpus,
+        memory_mb=enclave.spec.summary.memory_mb,
+        gpus=enclave.spec.summary.gpus,
+        container=enclave.spec.container.name,
+        container_uid=enclave.spec.container.uid,
+        promoted_at=enclave.status.promoted_at,
+        demoted_at=enclave.status.demoted_at,
+        deleting=meta.deletion_timestamp is not None,
+        finalizers=meta.finalizers,
+        version=meta.resource_version,
+    )
+
+
+class Views:
+    """All copies."""
+
+    def __init__(self, client: KubeClient) -> None:
+        self.containers = Reflector(client, of(Container), hold)
+        """Containers of all organizations."""
+        self.organizations = Reflector(client, of(Organization), Organization.read)
+        """Organizations."""
+        self.enclaves = Reflector(client, of(Enclave), hold_enclave)
+        """Enclaves of all organizations."""
+        self.hosts = Reflector(client, of(Host), Host.read)
+        """Hosts."""
+        self.deployments = Reflector(client, of(Deployment), holding(Deployment))
+        """Deployments of all organizations."""
+        self.secrets = Reflector(client, of(Secret), Secret.read)
+        """Secrets (csec) of all organizations; their values lie elsewhere."""
+        self.ssh_keys = Reflector(client, of(SSHKey), SSHKey.read)
+        """SSHKeys of all organizations."""
+        self.registry_credentials = Reflector(
+            client, of(RegistryCredential), RegistryCredential.read
+        )
+        """RegistryCredentials of all organizations; what they hold lies elsewhere."""
+        self.domains = Reflector(client, of(Domain), Domain.read)
+        """Domains of all organizations."""
+
+    @property
+    def all(self) -> tuple[Reflector[Any], ...]:
+        """Every copy, to be run."""
+        return (
+            self.containers,
+            self.organizations,
+            self.enclaves,
+            self.hosts,
+            self.deployments,
+            self.secrets,
+            self.ssh_keys,
+            self.registry_credentials,
+            self.domains,
+        )
+
+    @property
+    def ready(self) -> bool:
+        """Whether every copy has been filled once."""
+        return all(reflector.ready for reflector in self.all)
+
+    def host_list(self) -> tuple[Host, ...]:
+        """Answer all Hosts by name."""
+        hosts = (entry.value for entry in self.hosts.all())
+        return tuple(sorted(hosts, key=lambda host: host.metadata.name))
+
+    def containers_of(self, namespace: str) -> list[HeldContainer]:
+        """Answer the Containers of a namespace that are not on their way out, oldest first."""
+        held = (entry.value for entry in self.containers.in_namespace(namespace).values())
+        return sorted((one for one in held if not one.going), key=age)
+
+    def secrets_of(self, namespace: str) -> tuple[Secret, ...]:
+        """Answer the Secrets (csec) of a namespace."""
+        return tuple(entry.value for entry in self.secrets.in_namespace(namespace).values())
+
+    def ssh_keys_of(self, namespace: str) -> tuple[SSHKey, ...]:
+        """Answer the SSHKeys of a namespace."""
+        return tuple(entry.value for entry in self.ssh_keys.in_namespace(namespace).values())
+
+    def registry_credentials_of(self, namespace: str) -> tuple[RegistryCredential, ...]:
+        """Answer the RegistryCredentials of a namespace."""
+        entries = self.registry_credentials.in_namespace(namespace).values()
+        return tuple(entry.value for entry in entries)
+
+    def domains_of(self, namespace: str) -> tuple[Domain, ...]:
+        """Answer the Domains of a namespace."""
+        return tuple(entry.value for entry in self.domains.in_namespace(namespace).values())
+
+    def held_deployments(self, namespace: str) -> dict[str, Held[Deployment]]:
+        """Answer the Deployments of a namespace by repository; of several the first by name."""
+        found: dict[str, Held[Deployment]] = {}
+        entries = self.deployments.in_namespace(namespace)
+        for name in sorted(entries):
+            held = entries[name].value
+            found.setdefault(held.value.spec.repo, held)
+        return found
+
+    def deployments_of(self, namespace: str) -> dict[str, Deployment]:
+        """Answer the Deployments of a namespace by repository, without their metadata."""
+        return {repo: held.value for repo, held in self.held_deployments(namespace).items()}
+
+    def deployment_of(self, namespace: str, repo: str) -> Deployment | None:
+        """Answer the Deployment of a repository; None = there is none."""
+        return self.deployments_of(namespace).get(repo)
+
+
+def age(held: HeldContainer) -> tuple[float, str]:
+    """Answer what orders Containers: creation, then uid."""
+    meta = held.container.metadata
+    created = meta.creation_timestamp
+    return (created.timestamp() if created else 0.0, meta.uid)

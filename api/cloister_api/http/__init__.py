@@ -1,0 +1,1 @@
+"""What every HTTP request passes: middleware, access log, metrics, strict JSON."""

@@ -1,0 +1,207 @@
+"""Admin keys in the ledger: create, find, list, revoke.
+
+Written by the commands and by the facade's guard of memberships; read by
+`cloister_api.auth.admin_key_cache`, which answers requests from memory.
+"""
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Self
+
+from sqlalchemy import RowMapping, insert, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from cloister_api.ledger.keys.key_format import generate
+from cloister_api.ledger.keys.key_material import Sealing
+from cloister_api.ledger.tables.core import ADMIN_KEYS, KEY_CHANGES
+
+__all__ = ["AdminKey", "AdminKeys", "seal_context"]
+
+
+@dataclass(frozen=True, slots=True)
+class AdminKey:
+    """An admin key without its value."""
+
+    id: str
+    """Identifier of the record; not secret."""
+    index: bytes = field(repr=False)
+    """HMAC of the value."""
+    last_four: str
+    """Last characters of the value, for people to tell keys apart."""
+    name: str
+    """Name that its creator gave it."""
+    organization: str
+    """Slug of the organization that it belongs to."""
+    organization_id: str
+    """Identifier of that Organization, so that a later one of the same slug does not inherit it."""
+    created_by: str
+    """User who created it; it dies with that user's Admin role."""
+    created_at: datetime
+    """When it was created, in UTC."""
+    expires_at: datetime | None
+    """When it ceases to be valid, in UTC; None = never."""
+    revoked_at: datetime | None
+    """When it was revoked for good, in UTC; None = it was not."""
+    revoked_because: str | None
+    """Why it was revoked; None = it was not."""
+    last_used_at: datetime | None
+    """When it was last used, in UTC, about a minute late; None = never."""
+
+    @classmethod
+    def of(cls, row: RowMapping) -> Self:
+        """Make the record of a row."""
+        names = (column.name for column in ADMIN_KEYS.columns if column.name != "sealed")
+        values: dict[str, Any] = {name: row[name] for name in names}
+        return cls(index=values.pop("key_index"), **values)
+
+
+class AdminKeys:
+    """The table of admin keys."""
+
+    def __init__(self, engine: AsyncEngine, material: Sealing) -> None:
+        self._engine = engine
+        self._material = material
+
+    async def create(
+        self,
+        *,
+        organization: str,
+        organization_id: str,
+        user: str,
+        name: str,
+        now: datetime,
+        expires_at: datetime | None = None,
+    ) -> tuple[AdminKey, str]:
+        """Make a key.
+
+        Parameters
+        ----------
+        organization
+            Slug of the organization.
+        organization_id
+            Identifier of the Organization.
+        user
+            User who creates it and whose Admin role it depends on.
+        name
+            Name for people.
+        now
+            Present time in UTC.
+        expires_at
+            When it ceases to be valid; None = never.
+
+        Returns
+        -------
+        tuple
+            The record, and the value, which is shown once and sealed for its creator.
+        """
+        value, key_id = generate(), str(uuid.uuid4())
+        row = {
+            "id": key_id,
+            "key_index": self._material.index(value),
+            "sealed": self._material.seal(value, context=seal_context(organization, key_id)),
+            "last_four": value[-4:],
+            "name": name,
+            "organization": organization,
+            "organization_id": organization_id,
+            "created_by": user,
+            "created_at": now,
+            "expires_at": expires_at,
+        }
+        async with self._engine.begin() as connection:
+            await count_change(connection)
+            await connection.execute(insert(ADMIN_KEYS).values(row))
+            found = await connection.execute(select(ADMIN_KEYS).where(ADMIN_KEYS.c.id == key_id))
+            return AdminKey.of(found.mappings().one()), value
+
+    async def all(self, organization: str | None = None) -> list[AdminKey]:
+        """Answer the keys, oldest first.
+
+        Parameters
+        ----------
+        organization
+            Slug; None = of all organizations.
+        """
+        query = select(ADMIN_KEYS).order_by(ADMIN_KEYS.c.created_at, ADMIN_KEYS.c.id)
+        if organization is not None:
+            query = query.where(ADMIN_KEYS.c.organization == organization)
+        async with self._engine.connect() as connection:
+            rows = (await connection.execute(query)).mappings().all()
+        return [AdminKey.of(row) for row in rows]
+
+    async def value(self, key_id: str) -> str | None:
+        """Answer the value of a key, for its creator alone; None = no such key.
+
+        Raises
+        ------
+        MaterialError
+            When the value was sealed with other key material.
+        """
+        columns = (ADMIN_KEYS.c.sealed, ADMIN_KEYS.c.organization)
+        async with self._engine.connect() as connection:
+            found = await connection.execute(select(*columns).where(ADMIN_KEYS.c.id == key_id))
+            row = found.mappings().one_or_none()
+        if row is None:
+            return None
+        context = seal_context(row["organization"], key_id)
+        return self._material.unseal(row["sealed"], context=context)
+
+    async def revoke(self, key_id: str, *, because: str, now: datetime) -> bool:
+        """Revoke a key for good.
+
+        Parameters
+        ----------
+        key_id
+            Identifier of the key.
+        because
+            Reason, for people.
+        now
+            Present time in UTC.
+
+        Returns
+        -------
+        bool
+            False when there is no such key or it was revoked before.
+        """
+        change = (
+            update(ADMIN_KEYS)
+            .where(ADMIN_KEYS.c.id == key_id, ADMIN_KEYS.c.revoked_at.is_(None))
+            .values(revoked_at=now, revoked_because=because)
+        )
+        async with self._engine.begin() as connection:
+            await count_change(connection)
+            done = await connection.execute(change)
+        return bool(done.rowcount)
+
+    async def used(self, times: Mapping[str, datetime]) -> None:
+        """Note when keys were last used.
+
+        Parameters
+        ----------
+        times
+            Identifier of the key -> time in UTC.
+        """
+        async with self._engine.begin() as connection:
+            for key_id in sorted(times):
+                await connection.execute(
+                    update(ADMIN_KEYS)
+                    .where(ADMIN_KEYS.c.id == key_id)
+                    .values(last_used_at=times[key_id])
+                )
+
+    async def change_count(self) -> int:
+        """Answer a number that grows with every change of a key."""
+        async with self._engine.connect() as connection:
+            found = await connection.execute(select(KEY_CHANGES.c.value))
+            return int(found.scalar_one())
+
+
+async def count_change(connection: AsyncConnection) -> None:
+    """Tell other processes that keys changed; first in the transaction, it takes the lock."""
+    await connection.execute(update(KEY_CHANGES).values(value=KEY_CHANGES.c.value + 1))
+
+
+def seal_context(organization: str, key_id: str) -> str:
+    """Answer where a sealed key belongs."""
+    return f"admin_keys|{organization}|{key_id}"

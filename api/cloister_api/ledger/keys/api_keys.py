@@ -1,0 +1,326 @@
+"""Regular API keys in the ledger: create, list, change, delete.
+
+Written by `cloister_api.services.api_keys` and ``cloister key``; followed by
+`cloister_api.auth.api_keys`, which answers the key check from memory. What a key has used stands in
+a table of its own, so that usage and changes of keys do not wait for each other.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Self
+
+from sqlalchemy import RowMapping, Select, and_, func, insert, select, update
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from cloister_api.ledger.keys.key_format import MASK_SHOWN, REGULAR_PREFIX, generate
+from cloister_api.ledger.keys.key_material import Sealing
+from cloister_api.ledger.sequences import advance
+from cloister_api.ledger.tables.core import API_KEYS, KEY_TOTALS
+
+__all__ = ["ApiKey", "ApiKeys", "NameTakenError", "seal_context"]
+
+
+INTERNAL = frozenset({"sealed", "change", "request"})
+"""Columns that are no part of a record."""
+
+
+class NameTakenError(Exception):
+    """Another living key of the organization has the name."""
+
+
+@dataclass(frozen=True, slots=True)
+class ApiKey:
+    """A regular key without its value."""
+
+    id: int
+    """Number of the record; not secret."""
+    index: bytes = field(repr=False)
+    """HMAC of the value."""
+    shown: str
+    """First characters of the value, which the other members may see."""
+    name: str
+    """Name that usage is reported under."""
+    organization: str
+    """Slug of the organization."""
+    organization_id: str
+    """Identifier of that Organization."""
+    created_by: str
+    """User who created it and who alone may read its value."""
+    created_at: datetime
+    """When it was created, in UTC."""
+    expires_at: datetime | None
+    """When it ceases to be valid, in UTC; None = never."""
+    max_tokens: int | None
+    """How many tokens it may use in all; None = no cap."""
+    metadata: dict[str, Any]
+    """What its creator keeps with it."""
+    disabled: bool
+    """Whether an administrator of the installation switched it off."""
+    deleted_at: datetime | None
+    """When it was deleted, in UTC; None = it was not."""
+    last_used_at: datetime | None
+    """When it was last checked with success, in UTC, about a minute late; None = never."""
+    input_tokens: int
+    """Input tokens used."""
+    output_tokens: int
+    """Output tokens used."""
+    requests: int
+    """Requests counted."""
+
+    @classmethod
+    def of(cls, row: RowMapping | Mapping[str, Any]) -> Self:
+        """Make the record of a row of `records`."""
+        values: dict[str, Any] = dict(row)
+        values["metadata"] = json.loads(values["metadata"])
+        return cls(index=values.pop("key_index"), **values)
+
+
+def records() -> Select[Any]:
+    """Answer the query of all keys with what they have used."""
+    columns = [column for column in API_KEYS.columns if column.name not in INTERNAL]
+    sums = [
+        func.coalesce(KEY_TOTALS.c[name], 0).label(name)
+        for name in ("input_tokens", "output_tokens", "requests")
+    ]
+    joined = API_KEYS.outerjoin(KEY_TOTALS, KEY_TOTALS.c.key_id == API_KEYS.c.id)
+    return select(*columns, *sums).select_from(joined)
+
+
+class ApiKeys:
+    """The table of regular keys."""
+
+    def __init__(self, engine: AsyncEngine, material: Sealing) -> None:
+        self._engine = engine
+        self._material = material
+
+    async def create(
+        self,
+        *,
+        organization: str,
+        organization_id: str,
+        user: str,
+        name: str,
+        now: datetime,
+        expires_at: datetime | None = None,
+        max_tokens: int | None = None,
+        metadata: str = "{}",
+        request: str | None = None,
+    ) -> tuple[ApiKey, str]:
+        """Make a key.
+
+        Parameters
+        ----------
+        organization
+            Slug of the organization.
+        organization_id
+            Identifier of the Organization.
+        user
+            User who creates it.
+        name
+            Name; free among the living keys of the organization.
+        now
+            Present time in UTC.
+        expires_at
+            When it ceases to be valid; None = never.
+        max_tokens
+            Cap; None = none.
+        metadata
+            JSON text of an object.
+        request
+            Digest of the request, by which a repetition finds the key; None = of none.
+
+        Returns
+        -------
+        tuple
+            The record, and the value.
+
+        Raises
+        ------
+        NameTakenError
+            When a living key has the name.
+        """
+        value = generate(REGULAR_PREFIX)
+        index = self._material.index(value)
+        row = {
+            "key_index": index,
+            "sealed": self._material.seal(value, context=seal_context(organization, index)),
+            "shown": value[:MASK_SHOWN],
+            "name": name,
+            "organization": organization,
+            "organization_id": organization_id,
+            "created_by": user,
+            "created_at": now,
+            "expires_at": expires_at,
+            "max_tokens": max_tokens,
+            "metadata": metadata,
+            "disabled": False,
+            "request": request,
+        }
+        try:
+            async with self._engine.begin() as connection:
+                change = await advance(connection, "api_keys")
+                await connection.execute(insert(API_KEYS).values(change=change, **row))
+                made = await connection.execute(records().where(API_KEYS.c.key_index == index))
+                return ApiKey.of(made.mappings().one()), value
+        except IntegrityError as error:
+            raise NameTakenError(name) from error
+
+    async def made_by(self, request: str, organization_id: str) -> tuple[ApiKey, str] | None:
+        """Answer the youngest living key that a request made, and its value; None = there is none.
+
+        Raises
+        ------
+        MaterialError
+            When its value was sealed with other key material.
+        """
+        query = (
+            records()
+            .add_columns(API_KEYS.c.sealed)
+            .where(
+                API_KEYS.c.request == request,
+                API_KEYS.c.organization_id == organization_id,
+                API_KEYS.c.deleted_at.is_(None),
+            )
+            .order_by(API_KEYS.c.id.desc())
+            .limit(1)
+        )
+        async with self._engine.connect() as connection:
+            row = (await connection.execute(query)).mappings().one_or_none()
+        if row is None:
+            return None
+        key = ApiKey.of({name: value for name, value in row.items() if name != "sealed"})
+        context = seal_context(key.organization, key.index)
+        return key, self._material.unseal(row["sealed"], context=context)
+
+    async def of_organization(self, organization_id: str) -> list[ApiKey]:
+        """Answer the living keys of an organization, oldest first."""
+        query = (
+            records()
+            .where(API_KEYS.c.organization_id == organization_id, API_KEYS.c.deleted_at.is_(None))
+            .order_by(API_KEYS.c.id)
+        )
+        async with self._engine.connect() as connection:
+            rows = (await connection.execute(query)).mappings().all()
+        return [ApiKey.of(row) for row in rows]
+
+    async def living(self, organization: str | None = None) -> list[ApiKey]:
+        """Answer living keys, oldest first.
+
+        Parameters
+        ----------
+        organization
+            Slug; None = of all organizations.
+        """
+        query = records().where(API_KEYS.c.deleted_at.is_(None)).order_by(API_KEYS.c.id)
+        if organization is not None:
+            query = query.where(API_KEYS.c.organization == organization)
+        async with self._engine.connect() as connection:
+            rows = (await connection.execute(query)).mappings().all()
+        return [ApiKey.of(row) for row in rows]
+
+    async def find(self, index: bytes, organization_id: str) -> ApiKey | None:
+        """Answer the living key of an organization that has an index; None = there is none."""
+        query = records().where(
+            API_KEYS.c.key_index == index,
+            API_KEYS.c.organization_id == organization_id,
+            API_KEYS.c.deleted_at.is_(None),
+        )
+        async with self._engine.connect() as connection:
+            row = (await connection.execute(query)).mappings().one_or_none()
+        return None if row is None else ApiKey.of(row)
+
+    async def values(self, organization_id: str, user: str) -> dict[int, str]:
+        """Answer the values of a user's own living keys by number, for that user alone.
+
+        Raises
+        ------
+        MaterialError
+            When a value was sealed with other key material.
+        """
+        query = select(
+            API_KEYS.c.id, API_KEYS.c.sealed, API_KEYS.c.organization, API_KEYS.c.key_index
+        ).where(
+            API_KEYS.c.organization_id == organization_id,
+            API_KEYS.c.created_by == user,
+            API_KEYS.c.deleted_at.is_(None),
+        )
+        async with self._engine.connect() as connection:
+            rows = (await connection.execute(query)).all()
+        return {
+            row.id: self._material.unseal(
+                row.sealed, context=seal_context(row.organization, row.key_index)
+            )
+            for row in rows
+        }
+
+    async def change(self, key_id: int, **values: Any) -> bool:
+        """Write columns of a living key.
+
+        Parameters
+        ----------
+        key_id
+            Number of the key.
+        values
+            Columns and their new values.
+
+        Returns
+        -------
+        bool
+            False when there is no such living key.
+
+        Raises
+        ------
+        NameTakenError
+            When a living key has the new name.
+        """
+        where = and_(API_KEYS.c.id == key_id, API_KEYS.c.deleted_at.is_(None))
+        try:
+            async with self._engine.begin() as connection:
+                number = await advance(connection, "api_keys")
+                done = await connection.execute(
+                    update(API_KEYS).where(where).values(change=number, **values)
+                )
+        except IntegrityError as error:
+            raise NameTakenError(str(values.get("name"))) from error
+        return bool(done.rowcount)
+
+    async def delete(self, key_id: int, *, now: datetime) -> bool:
+        """Delete a key: its value is gone at once, its usage keeps its name.
+
+        Returns
+        -------
+        bool
+            False when there is no such living key.
+        """
+        return await self.change(key_id, deleted_at=now, sealed="", metadata="{}", request=None)
+
+    async def used(self, times: Mapping[int, datetime]) -> None:
+        """Note when keys were last used.
+
+        Parameters
+        ----------
+        times
+            Number of the key -> time in UTC.
+        """
+        async with self._engine.begin() as connection:
+            # The counter is locked first, as every writer of keys does: no two wait for each other.
+            await advance(connection, "api_keys")
+            await note_uses(connection, times)
+
+
+async def note_uses(connection: AsyncConnection, times: Mapping[int, datetime]) -> None:
+    """Write when keys were last used, never an earlier time over a later one."""
+    for key_id in sorted(times):
+        at = times[key_id]
+        later = API_KEYS.c.last_used_at.is_(None) | (API_KEYS.c.last_used_at < at)
+        await connection.execute(
+            update(API_KEYS).where(API_KEYS.c.id == key_id, later).values(last_used_at=at)
+        )
+
+
+def seal_context(organization: str, index: bytes) -> str:
+    """Answer what a sealed key is bound to: table, organization, row."""
+    return f"api_keys|{organization}|{index.hex()}"

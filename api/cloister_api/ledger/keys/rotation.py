@@ -1,0 +1,127 @@
+"""Changes the key that seals values, while facades go on working.
+
+Two sealing keys live during it: the new one seals, both open. First the file gets the new key,
+then every sealed value is sealed anew; the previous key leaves the file only when nothing needs it.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from sqlalchemy import Column, RowMapping, Table, select, update
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from cloister_api.ledger.keys import admin_keys, api_keys, reporters
+from cloister_api.ledger.keys.key_material import Material
+from cloister_api.ledger.tables.core import ADMIN_KEYS, API_KEYS
+from cloister_api.ledger.tables.usage import REPORTERS
+
+__all__ = ["begin", "finish", "seal_anew"]
+
+PAGE = 500
+"""Rows that are sealed anew in one transaction."""
+
+SEALED: tuple[tuple[Table, Callable[[RowMapping], str]], ...] = (
+    (ADMIN_KEYS, lambda row: admin_keys.seal_context(row["organization"], row["id"])),
+    (API_KEYS, lambda row: api_keys.seal_context(row["organization"], row["key_index"])),
+    (REPORTERS, lambda row: reporters.seal_context(row["id"])),
+)
+"""Tables with sealed values, and what each value is bound to."""
+
+
+def begin(path: Path) -> Material:
+    """Give the file a new sealing key; a change that is going on already is gone on with.
+
+    Raises
+    ------
+    MaterialError
+        When the file cannot be read or written.
+    """
+    present = Material.read(path)
+    if present.previous_key is None:
+        present = present.with_new_sealing_key()
+        present.replace(path)
+    return present
+
+
+async def seal_anew(engine: AsyncEngine, material: Material) -> int:
+    """Seal every value with the present key that the previous one sealed.
+
+    Parameters
+    ----------
+    engine
+        The ledger.
+    material
+        Both keys.
+
+    Returns
+    -------
+    int
+        How many were sealed anew.
+
+    Raises
+    ------
+    MaterialError
+        When a value opens with neither of them.
+    """
+    done = 0
+    for table, context in SEALED:
+        last = None
+        while True:
+            page = await sealed_page(engine, table, last)
+            if not page:
+                break
+            last = page[-1]["id"]
+            done += await seal_page(engine, material, table, page, context)
+    return done
+
+
+async def sealed_page(engine: AsyncEngine, table: Table, last: object) -> list[RowMapping]:
+    """Answer the next rows of a table that hold a sealed value."""
+    identifier: Column[object] = table.c.id
+    query = select(table).where(table.c.sealed != "").order_by(identifier).limit(PAGE)
+    if last is not None:
+        query = query.where(identifier > last)
+    async with engine.connect() as connection:
+        return list((await connection.execute(query)).mappings().all())
+
+
+async def seal_page(
+    engine: AsyncEngine,
+    material: Material,
+    table: Table,
+    page: list[RowMapping],
+    context: Callable[[RowMapping], str],
+) -> int:
+    """Seal the values of some rows anew; a row that changed meanwhile is left to the next run."""
+    changes = [
+        (row, anew)
+        for row in page
+        if (anew := material.sealed_anew(row["sealed"], context=context(row))) is not None
+    ]
+    async with engine.begin() as connection:
+        for row, anew in changes:
+            same = (table.c.id == row["id"]) & (table.c.sealed == row["sealed"])
+            await connection.execute(update(table).where(same).values(sealed=anew))
+    return len(changes)
+
+
+async def finish(engine: AsyncEngine, path: Path) -> int:
+    """Seal what is left anew and take the previous key out of the file.
+
+    Returns
+    -------
+    int
+        How many values were sealed anew.
+
+    Raises
+    ------
+    MaterialError
+        When the file cannot be read or written, or a value does not open.
+    """
+    material = Material.read(path)
+    done = 0
+    while count := await seal_anew(engine, material):
+        done += count
+    if material.previous_key is not None:
+        material.without_previous().replace(path)
+    return done

@@ -1,0 +1,1 @@
+"""The tables of the ledger as SQLAlchemy Core metadata, one module per subject."""

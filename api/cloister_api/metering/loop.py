@@ -1,0 +1,151 @@
+"""The loop that meters run time: by what is, not by what happens, so that nothing can be missed.
+
+It looks at every Enclave with the finalizer of metering, writes down what the ledger lacks, and
+takes the finalizer off those that are over once the ledger has everything of them. An Enclave
+without one was made before metering was turned on, and is not metered. It may be killed at any
+moment: what it did not commit it finds again.
+"""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from datetime import datetime
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from cloister_api.auth.organizations import identifier
+from cloister_api.cache import HeldEnclave, Views
+from cloister_api.ledger.leases import Lease
+from cloister_api.metering.slices import Served, due_until
+from cloister_api.metering.store import RuntimeBook
+from cloister_clients.clock import Clock
+from cloister_clients.kube import Conflict, KubeClient, KubeError, NotFound
+from cloister_clients.kube.kinds import of
+from cloister_crds.kinds import Enclave
+from cloister_crds.lifecycle.metering import FINALIZER
+
+__all__ = ["Metering"]
+
+logger = logging.getLogger(__name__)
+
+EVERY = 2.0
+"""Seconds between two looks. A look reads memory alone unless something is due."""
+
+
+class Metering:
+    """Meters what serves, again and again."""
+
+    def __init__(
+        self, client: KubeClient, views: Views, book: RuntimeBook, lease: Lease, clock: Clock
+    ) -> None:
+        """Prepare it.
+
+        Parameters
+        ----------
+        client
+            Client whose user may take finalizers off Enclaves.
+        views
+            Copies of custom resources.
+        book
+            Where run time is written.
+        lease
+            Says whether this facade is the one that meters.
+        clock
+            Tells the time.
+        """
+        self._client = client
+        self._views = views
+        self._book = book
+        self._lease = lease
+        self._clock = clock
+        self._known: dict[str, tuple[int, bool]] = {}
+
+    async def run(self) -> None:
+        """Meter until cancelled."""
+        while True:
+            try:
+                await self.look()
+            except SQLAlchemyError:  # Enclaves wait; the next look finds the same
+                logger.exception("run time is not metered: the ledger does not answer")
+            except KubeError as error:
+                logger.warning("a metered Enclave keeps its finalizer for now: %s", error)
+            await asyncio.sleep(EVERY)
+
+    async def look(self) -> None:
+        """Write down what is due, and let go of what is over.
+
+        Raises
+        ------
+        SQLAlchemyError
+            When the ledger does not answer.
+        KubeError
+            When the cluster does not answer.
+        """
+        if not self._views.ready or not await self._lease.hold(self._clock()):
+            # Whoever has the task now writes; what is known here may grow old.
+            self._known.clear()
+            return
+        now = micros(self._clock())
+        enclaves = [entry.value for entry in self._views.enclaves.all()]
+        present = {enclave.uid for enclave in enclaves}
+        self._known = {uid: state for uid, state in self._known.items() if uid in present}
+        organizations = {
+            entry.value.spec.namespace: identifier(entry.value)
+            for entry in self._views.organizations.all()
+        }
+        served = (
+            self._served(enclave, enclave.promoted_at, organizations)
+            for enclave in enclaves
+            if enclave.promoted_at is not None and FINALIZER in enclave.finalizers
+        )
+        due = [one for one in served if self._is_due(one, now)]
+        if due:
+            self._known |= await self._book.meter(due, now)
+        for enclave in enclaves:
+            if self._is_over(enclave):
+                await self._let_go(enclave)
+
+    def _served(
+        self, enclave: HeldEnclave, begin: datetime, organizations: Mapping[str, str]
+    ) -> Served:
+        """Answer what an Enclave served."""
+        container = self._views.containers.by_uid(enclave.container_uid)
+        return Served(
+            enclave=enclave.uid,
+            organization=organizations.get(enclave.namespace, ""),
+            container=container.value.id if container else enclave.container_uid,
+            name=enclave.container,
+            cpus=enclave.cpus,
+            memory_mb=enclave.memory_mb,
+            gpus=enclave.gpus,
+            begin=micros(begin),
+            end=micros(enclave.demoted_at) if enclave.demoted_at else None,
+        )
+
+    def _is_due(self, served: Served, now: int) -> bool:
+        """Tell whether the ledger may lack something of an enclave."""
+        known = self._known.get(served.enclave)
+        if known is None:
+            return True
+        until, closed = known
+        return not closed and (served.end is not None or due_until(served, now) > until)
+
+    def _is_over(self, enclave: HeldEnclave) -> bool:
+        """Tell whether an Enclave waits and the ledger has everything of it."""
+        if not enclave.deleting or FINALIZER not in enclave.finalizers:
+            return False
+        return enclave.promoted_at is None or self._known.get(enclave.uid, (0, False))[1]
+
+    async def _let_go(self, enclave: HeldEnclave) -> None:
+        """Take the finalizer off, if the Enclave is still what was looked at."""
+        others = [each for each in enclave.finalizers if each != FINALIZER]
+        patch = {"metadata": {"resourceVersion": enclave.version, "finalizers": others}}
+        try:
+            await self._client.merge_patch(of(Enclave), enclave.name, patch, enclave.namespace)
+        except (Conflict, NotFound):
+            logger.debug("Enclave %s/%s has changed", enclave.namespace, enclave.name)
+
+
+def micros(at: datetime) -> int:
+    """Answer a time in Unix microseconds."""
+    return round(at.timestamp() * 1_000_000)

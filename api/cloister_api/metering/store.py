@@ -1,0 +1,222 @@
+"""Run time in the ledger: written by the loop, added up for people, checked."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import BigInteger, Table, delete, func, select, update
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.engine import Connection
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from cloister_api.ledger.tables.metering import RUNTIME_ENCLAVES, RUNTIME_SLICES
+from cloister_api.ledger.tables.utilization import LEASES
+from cloister_api.metering.slices import (
+    SECONDS,
+    Served,
+    due_until,
+    slice_id,
+    slices_of,
+)
+
+__all__ = ["LEASE", "RunTime", "RuntimeBook", "check_runtime"]
+
+LEASE = "runtime"
+"""Name of the task in the ledger."""
+PAGE = 100
+"""Enclaves that one transaction meters."""
+ROWS = 1_000
+"""Slices of one statement."""
+SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True)
+class RunTime:
+    """How long a container served with one size."""
+
+    container: str
+    """Identifier of the container."""
+    name: str
+    """Its name."""
+    cpus: int
+    """Processors."""
+    memory_mb: int
+    """Memory in MB."""
+    gpus: int
+    """GPUs."""
+    microseconds: int
+    """How long it served."""
+
+
+class RuntimeBook:
+    """The tables of run time."""
+
+    def __init__(self, engine: AsyncEngine) -> None:
+        self._engine = engine
+
+    async def meter(self, everyone: Sequence[Served], now: int) -> dict[str, tuple[int, bool]]:
+        """Write down how long enclaves served until now; to repeat it changes nothing.
+
+        Parameters
+        ----------
+        everyone
+            The enclaves, as they were last seen.
+        now
+            The present, in Unix microseconds.
+
+        Returns
+        -------
+        dict
+            By uid of the Enclave, up to when it is metered and whether that is its end.
+
+        Raises
+        ------
+        SQLAlchemyError
+            When the ledger does not take it; pages before are written.
+        """
+        done: dict[str, tuple[int, bool]] = {}
+        for begin in range(0, len(everyone), PAGE):
+            page = everyone[begin : begin + PAGE]
+            async with self._engine.begin() as connection:
+                done.update(await connection.run_sync(write, page, now))
+        return done
+
+    async def of(self, organization: str, begin: int, end: int) -> list[RunTime]:
+        """Answer how long the containers of an organization served, in slices that begin in a span.
+
+        Parameters
+        ----------
+        organization
+            Identifier of the Organization.
+        begin
+            Unix second that the span begins with.
+        end
+            Unix second after it.
+        """
+        one, every = RUNTIME_SLICES.c, RUNTIME_ENCLAVES.c
+        by = (every.container, every.name, every.cpus, every.memory_mb, every.gpus)
+        query = (
+            select(*by, func.sum(one.microseconds).cast(BigInteger))
+            .join_from(RUNTIME_SLICES, RUNTIME_ENCLAVES, one.enclave == every.enclave)
+            .where(every.organization == organization, one.begin >= begin, one.begin < end)
+            .group_by(*by)
+            .order_by(*by)
+        )
+        async with self._engine.connect() as connection:
+            return [RunTime(*row) for row in (await connection.execute(query)).all()]
+
+
+def write(
+    connection: Connection, everyone: Sequence[Served], now: int
+) -> dict[str, tuple[int, bool]]:
+    """Meter enclaves in one transaction."""
+    # Facades stand in line here, so that none writes from an older state than another has seen.
+    turn = update(LEASES).where(LEASES.c.name == LEASE).values(until=LEASES.c.until)
+    connection.execute(turn)
+    rows = RUNTIME_ENCLAVES.c
+    uids = [served.enclave for served in everyone]
+    found = connection.execute(
+        select(rows.enclave, rows.metered_until, rows.closed).where(rows.enclave.in_(uids))
+    )
+    known = {row.enclave: (row.metered_until, row.closed) for row in found}
+    return {
+        served.enclave: meter_one(connection, served, known.get(served.enclave), now)
+        for served in everyone
+    }
+
+
+def meter_one(
+    connection: Connection, served: Served, state: tuple[int, bool] | None, now: int
+) -> tuple[int, bool]:
+    """Meter one enclave, and answer up to when, and whether that is its end."""
+    if state is not None and state[1]:
+        return state
+    until, closed = due_until(served, now), served.end is not None
+    if state is None:
+        first = RUNTIME_ENCLAVES.insert().values(
+            enclave=served.enclave,
+            organization=served.organization,
+            container=served.container,
+            name=served.name,
+            cpus=served.cpus,
+            memory_mb=served.memory_mb,
+            gpus=served.gpus,
+            metered_until=until,
+            closed=closed,
+        )
+        connection.execute(first)
+    before = served.begin if state is None else state[0]
+    if until < before and not closed:
+        return before, False
+    if until < before:
+        # It ceased to serve before what was taken for its present, as when its node was lost.
+        own = RUNTIME_SLICES.c.enclave == served.enclave
+        # The slice that holds the end is written anew, unless nothing of it is left.
+        late = RUNTIME_SLICES.c.begin >= until // (SECONDS * 1_000_000) * SECONDS
+        connection.execute(delete(RUNTIME_SLICES).where(own, late))
+        before = until
+    whole = max(served.begin, before // (SECONDS * 1_000_000) * SECONDS * 1_000_000)
+    put(connection, served.enclave, whole, until)
+    if state is not None:
+        same = RUNTIME_ENCLAVES.c.enclave == served.enclave
+        connection.execute(
+            update(RUNTIME_ENCLAVES).where(same).values(metered_until=until, closed=closed)
+        )
+    return until, closed
+
+
+def put(connection: Connection, enclave: str, begin: int, end: int) -> None:
+    """Write slices; one that stands already gets the newer length."""
+    rows = [
+        {
+            "id": slice_id(enclave, one.begin),
+            "enclave": enclave,
+            "begin": one.begin,
+            "microseconds": one.microseconds,
+        }
+        for one in slices_of(begin, end)
+    ]
+    for first in range(0, len(rows), ROWS):
+        connection.execute(upsert(connection, RUNTIME_SLICES), rows[first : first + ROWS])
+
+
+def upsert(connection: Connection, table: Table) -> sqlite.Insert | postgresql.Insert:
+    """Answer the statement that writes slices."""
+    kind = sqlite if connection.dialect.name == "sqlite" else postgresql
+    statement: sqlite.Insert | postgresql.Insert = kind.insert(table)
+    return statement.on_conflict_do_update(
+        index_elements=["id"], set_={"microseconds": statement.excluded.microseconds}
+    )
+
+
+def check_runtime(connection: Connection) -> Iterable[str]:
+    """Find slices that cannot be: too long, of no enclave, or containers that served twice at once.
+
+    Parameters
+    ----------
+    connection
+        The ledger at one moment.
+    """
+    one, every = RUNTIME_SLICES.c, RUNTIME_ENCLAVES.c
+    total = func.sum(one.microseconds)
+    crowded = (
+        select(every.container, one.begin)
+        .select_from(RUNTIME_SLICES)
+        .outerjoin(RUNTIME_ENCLAVES, one.enclave == every.enclave)
+        .group_by(every.container, one.begin)
+        .having((total > SECONDS * 1_000_000) | (func.min(one.microseconds) <= 0))
+        .limit(SHOWN)
+    )
+    for row in connection.execute(crowded):
+        yield f"run time: container {row.container} has no true sum in the slice from {row.begin}"
+    bounds = (
+        select(every.enclave)
+        .select_from(RUNTIME_SLICES)
+        .outerjoin(RUNTIME_ENCLAVES, one.enclave == every.enclave)
+        .group_by(every.enclave, every.metered_until)
+        .having(
+            every.metered_until.is_(None) | (func.max(one.begin) * 1_000_000 >= every.metered_until)
+        )
+        .limit(SHOWN)
+    )
+    for row in connection.execute(bounds):
+        yield f"run time: enclave {row.enclave} has slices after its end, or is not known"

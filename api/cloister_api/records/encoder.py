@@ -1,0 +1,75 @@
+"""Records as bytes, kept as long as nothing they follow from has changed; lists are joined of them.
+
+Used by the list of containers, the request that clients poll. Objects of the copies are replaced
+and never changed, so that "the same object" means "the same record".
+"""
+
+from dataclasses import dataclass
+
+import msgspec
+
+from cloister_api.cache import HeldContainer
+from cloister_api.records.container import record
+from cloister_crds.kinds import Deployment, Organization
+
+__all__ = ["Encoder"]
+
+KEPT = 50_000
+"""Records that are kept at most; beyond that all are made anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """A record as bytes, and what it was made of."""
+
+    held: HeldContainer
+    """The container."""
+    organization: Organization
+    """The organization."""
+    deployment: Deployment | None
+    """The deployment; None = there was none."""
+    content: bytes
+    """The record as JSON."""
+
+
+class Encoder:
+    """Makes records as bytes."""
+
+    def __init__(self, containers_domain: str) -> None:
+        self._domain = containers_domain
+        self._kept: dict[str, Encoded] = {}
+
+    def record(
+        self, held: HeldContainer, organization: Organization, deployment: Deployment | None
+    ) -> bytes:
+        """Answer the record of a container as JSON.
+
+        Parameters
+        ----------
+        held
+            The container.
+        organization
+            The Organization that owns its namespace.
+        deployment
+            The Deployment of its repository; None = not seen yet.
+        """
+        uid = held.container.metadata.uid
+        kept = self._kept.get(uid)
+        if (
+            kept is not None
+            and kept.held is held
+            and kept.organization is organization
+            and kept.deployment is deployment
+        ):
+            return kept.content
+        content = msgspec.json.encode(
+            record(held, organization, deployment, containers_domain=self._domain)
+        )
+        if len(self._kept) >= KEPT:
+            self._kept.clear()
+        self._kept[uid] = Encoded(held, organization, deployment, content)
+        return content
+
+    def records(self, parts: list[tuple[HeldContainer, Organization, Deployment | None]]) -> bytes:
+        """Answer records as a JSON array."""
+        return b"[" + b",".join(self.record(*part) for part in parts) + b"]"

@@ -1,0 +1,202 @@
+"""Regular API keys: list, create, change, delete (spec, "API keys"; client contract, section 4).
+
+The caller is the user who created the admin key: keys of that user are shown in full, those of
+others masked. Any administrator changes and deletes any key of the organization whose full value
+is known.
+"""
+
+from datetime import datetime
+from typing import Any
+
+from cloister_api.auth.authenticator import Principal
+from cloister_api.auth.organizations import identifier
+from cloister_api.errors import ApiError, bad_request, conflict, not_found
+from cloister_api.ledger.audit import AuditTrail
+from cloister_api.ledger.keys.api_keys import ApiKey, ApiKeys, NameTakenError
+from cloister_api.ledger.keys.key_format import REGULAR_PREFIX, masked, well_formed
+from cloister_api.ledger.keys.key_material import Sealing
+from cloister_api.schemas.keys import CreateKey, UpdateKey, compact
+from cloister_api.services.idempotency import CreateRequest, may_repeat
+from cloister_clients.clock import Clock, utc_text
+from cloister_crds.lifecycle.admission.limits import billing_of
+
+__all__ = ["Keys"]
+
+
+class Keys:
+    """What administrators do with regular keys."""
+
+    def __init__(self, keys: ApiKeys, material: Sealing, audit: AuditTrail, clock: Clock) -> None:
+        self._keys = keys
+        self._material = material
+        self._audit = audit
+        self._clock = clock
+
+    async def all(self, principal: Principal) -> list[dict[str, Any]]:
+        """Answer the records of all keys of the organization, oldest first.
+
+        Raises
+        ------
+        MaterialError
+            When values were sealed with other key material.
+        """
+        organization_id = identifier(principal.organization)
+        listed = await self._keys.of_organization(organization_id)
+        own = await self._keys.values(organization_id, principal.user)
+        return [key_record(key, own.get(key.id)) for key in listed]
+
+    async def create(
+        self, principal: Principal, body: CreateKey, retry_key: str | None
+    ) -> tuple[int, dict[str, Any]]:
+        """Make a key; the same request sent again finds its own work.
+
+        Parameters
+        ----------
+        principal
+            Who asks.
+        body
+            What is asked for.
+        retry_key
+            Idempotency-Key of the client; None = none was sent.
+
+        Returns
+        -------
+        tuple
+            Its number, and its record with the full value.
+
+        Raises
+        ------
+        ApiError
+            402 without token billing, 400 when it would be expired, 409 when the name is taken.
+        """
+        metadata = compact(body.metadata)
+        content = {**body.model_dump(mode="json", exclude={"metadata"}), "metadata": metadata}
+        request = CreateRequest.of(principal, content, retry_key, "api_key.create")
+        earlier = await self._earlier(principal, request)
+        if earlier is not None:
+            return earlier
+        if not billing_of(principal.organization).token_billing:
+            raise ApiError(
+                402,
+                "PAYMENT_REQUIRED",
+                "the organization has no active token billing; subscribe, then try again",
+            )
+        now = self._clock()
+        if body.expires_at is not None and body.expires_at <= now:
+            raise bad_request("expires_at", "expires_at lies in the past; name a later time")
+        try:
+            key, value = await self._keys.create(
+                organization=principal.slug,
+                organization_id=identifier(principal.organization),
+                user=principal.user,
+                name=body.name,
+                now=now,
+                expires_at=body.expires_at,
+                max_tokens=body.max_tokens or None,
+                metadata=metadata,
+                request=request.digest,
+            )
+        except NameTakenError as error:
+            # Of two at the same moment, the other one may have been this very request.
+            earlier = await self._earlier(principal, request)
+            if earlier is None:
+                raise taken(body.name) from error
+            return earlier
+        return key.id, key_record(key, value)
+
+    async def _earlier(
+        self, principal: Principal, request: CreateRequest
+    ) -> tuple[int, dict[str, Any]] | None:
+        """Answer the key that an earlier try of the same create made; None = there is none."""
+        found = await self._keys.made_by(request.digest, identifier(principal.organization))
+        if found is None or not await may_repeat(self._audit, request, str(found[0].id)):
+            return None
+        key, value = found
+        return key.id, key_record(key, value)
+
+    async def find(self, principal: Principal, value: str) -> ApiKey:
+        """Answer the key of the organization with a full value.
+
+        Raises
+        ------
+        ApiError
+            404 when it is masked, deleted, an admin key, another organization's, or no key at all.
+        """
+        key = None
+        if well_formed(value, REGULAR_PREFIX):
+            index = self._material.index(value)
+            key = await self._keys.find(index, identifier(principal.organization))
+        if key is None:
+            # The value itself must not come back in an answer, let alone in a log.
+            raise not_found("API key")
+        return key
+
+    async def update(self, key: ApiKey, body: UpdateKey) -> None:
+        """Change a key's name or cap.
+
+        Raises
+        ------
+        ApiError
+            404 when it was deleted meanwhile, 409 when the name is taken.
+        """
+        values: dict[str, Any] = {}
+        if body.name is not None:
+            values["name"] = body.name
+        if body.max_tokens is not None:
+            values["max_tokens"] = body.max_tokens or None
+        if not values:
+            return
+        try:
+            done = await self._keys.change(key.id, **values)
+        except NameTakenError as error:
+            raise taken(str(body.name)) from error
+        if not done:
+            raise not_found("API key")
+
+    async def delete(self, key: ApiKey) -> None:
+        """Delete a key for good.
+
+        Raises
+        ------
+        ApiError
+            404 when it was deleted meanwhile.
+        """
+        if not await self._keys.delete(key.id, now=self._clock()):
+            raise not_found("API key")
+
+
+def taken(name: str) -> ApiError:
+    """409: another key has the name, under which usage is reported."""
+    return conflict(f"name: the organization has a key {name!r}; choose another name")
+
+
+def key_record(key: ApiKey, value: str | None) -> dict[str, Any]:
+    """Answer the record of a key (spec, "Regular API key").
+
+    Parameters
+    ----------
+    key
+        The key.
+    value
+        Its value for its creator; None = for anybody else.
+    """
+    return {
+        "key": masked(key.shown) if value is None else value,
+        "name": key.name,
+        "disabled": key.disabled,
+        "expires_at": moment_text(key.expires_at),
+        "max_tokens": key.max_tokens,
+        "metadata": key.metadata,
+        "tokens_used": key.input_tokens + key.output_tokens,
+        "input_tokens_used": key.input_tokens,
+        "output_tokens_used": key.output_tokens,
+        "request_count": key.requests,
+        "is_owner": value is not None,
+        "created_at": moment_text(key.created_at),
+        "last_used_at": moment_text(key.last_used_at),
+    }
+
+
+def moment_text(time: datetime | None) -> str | None:
+    """Answer a time as the API writes it; None stays None."""
+    return None if time is None else utc_text(time)

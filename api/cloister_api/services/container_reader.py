@@ -1,0 +1,197 @@
+"""Reads of containers: lists, one by its identifier, and waiting until a write shows.
+
+An identifier of another organization answers as a random one does (client contract, section 1).
+"""
+
+import logging
+import re
+from dataclasses import replace
+
+from pydantic import ValidationError
+
+from cloister_api.auth.authenticator import Principal
+from cloister_api.cache import HeldContainer, Views, hold
+from cloister_api.errors import ApiError, changed_since, not_found
+from cloister_api.services.preconditions import has_version
+from cloister_clients.kube import KubeClient
+from cloister_clients.kube.events import Object
+from cloister_clients.kube.kinds import of
+from cloister_crds.kinds import Container
+
+__all__ = ["Reading"]
+
+logger = logging.getLogger(__name__)
+
+UUID = re.compile(r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
+TOKEN_WAIT = 0.5
+"""Seconds that a read waits for the version that the client has seen elsewhere."""
+
+
+class Reading:
+    """Reads containers."""
+
+    def __init__(self, client: KubeClient, views: Views, *, write_wait: float) -> None:
+        self._client = client
+        self._views = views
+        self._write_wait = write_wait
+
+    async def all(self, principal: Principal, token: str | None) -> list[HeldContainer]:
+        """Answer the containers of the organization, oldest first.
+
+        Parameters
+        ----------
+        principal
+            Who asks.
+        token
+            Version that must be seen (X-Consistency-Token); None = whatever the copy has.
+
+        Raises
+        ------
+        KubeError
+            When the copy lags behind the version and the cluster does not answer.
+        """
+        if await self._fresh(token):
+            return self.known(principal)
+        return await self.list_now(principal.namespace)
+
+    def known(self, principal: Principal) -> list[HeldContainer]:
+        """Answer the containers of the organization that the copy has, oldest first."""
+        return self._views.containers_of(principal.namespace)
+
+    async def list_now(self, namespace: str, at: str | None = None) -> list[HeldContainer]:
+        """Answer the containers of a namespace as the server has them.
+
+        Parameters
+        ----------
+        namespace
+            Namespace of the organization.
+        at
+            resourceVersion of the write right after which they are listed; None = now.
+
+        Raises
+        ------
+        KubeError
+            When the cluster does not answer.
+        """
+        page = await self._client.list(of(Container), namespace, at=at)
+        return [held for held in map(readable, page.items) if held is not None and not held.going]
+
+    async def get(
+        self, principal: Principal, given: str, token: str | None, match: str | None = None
+    ) -> HeldContainer:
+        """Answer one container of the organization.
+
+        Parameters
+        ----------
+        principal
+            Who asks.
+        given
+            Its identifier; whatever stood in the path.
+        token
+            Version that must be seen; None = whatever the copy has.
+        match
+            Header If-Match: versions that it may have; None = any.
+
+        Raises
+        ------
+        ApiError
+            404 when there is none, or it is of another organization; 412 when it has none of the
+            versions.
+        KubeError
+            When the copy lacks it and the cluster does not answer.
+        """
+        if not UUID.match(given):
+            raise not_found("container")
+        if await self._fresh(token):
+            held = self._in_copy(principal.namespace, given)
+            if held is not None:
+                if held.going:
+                    raise not_found("container")
+                if has_version(held.version, match):
+                    return replace(held, pinned=match is not None)
+        for held in await self.list_now(principal.namespace):
+            if held.id == given:
+                if has_version(held.version, match):
+                    return replace(held, pinned=match is not None)
+                raise changed_since()
+        raise not_found("container")
+
+    async def now(self, namespace: str, name: str) -> HeldContainer:
+        """Answer a container as the server has it.
+
+        Raises
+        ------
+        NotFound
+            When there is none.
+        KubeError
+            When the cluster does not answer.
+        """
+        return hold(await self._client.get(of(Container), name, namespace))
+
+    async def written(self, item: Object) -> HeldContainer:
+        """Wait until the copy shows a write, and answer what the server made of it.
+
+        Parameters
+        ----------
+        item
+            The server's answer to the write.
+        """
+        version = item["metadata"]["resourceVersion"]
+        await self._views.containers.reached(version, within=self._write_wait)
+        return hold(item)
+
+    async def switched(self, held: HeldContainer, *, within: float) -> HeldContainer:
+        """Wait until an accepted update serves, and answer the container as it is then.
+
+        Parameters
+        ----------
+        held
+            The container with the promotion written.
+        within
+            Seconds to wait at most; what is seen then is answered.
+        """
+        uid = held.container.metadata.uid
+        promoted = held.container.spec.promote
+
+        def over() -> bool:
+            entry = self._views.containers.by_uid(uid)
+            update = entry.value.container.status.update if entry is not None else None
+            return update is None or update.revision != promoted
+
+        await self._views.containers.until(over, within=within)
+        entry = self._views.containers.by_uid(uid)
+        return entry.value if entry is not None else held
+
+    async def gone(self, uid: str) -> None:
+        """Wait until the copy shows that a container was deleted."""
+
+        def left() -> bool:
+            entry = self._views.containers.by_uid(uid)
+            return entry is None or entry.value.going
+
+        await self._views.containers.until(left, within=self._write_wait)
+
+    def _in_copy(self, namespace: str, given: str) -> HeldContainer | None:
+        entry = self._views.containers.by_uid(given)
+        if entry is not None and entry.namespace == namespace and entry.value.id == given:
+            return entry.value
+        for other in self._views.containers.in_namespace(namespace).values():
+            if other.value.id == given:
+                return other.value
+        return None
+
+    async def _fresh(self, token: str | None) -> bool:
+        if token is None:
+            return True
+        if not token.isascii() or not token.isdigit():
+            raise ApiError(400, "BAD_REQUEST", "X-Consistency-Token is none of this installation")
+        return await self._views.containers.reached(token, within=TOKEN_WAIT)
+
+
+def readable(item: Object) -> HeldContainer | None:
+    """Answer the container, or None with a warning: one that cannot be read hides no other."""
+    try:
+        return hold(item)
+    except ValidationError:
+        logger.exception("container %s cannot be read", item["metadata"]["name"])
+        return None

@@ -1,0 +1,443 @@
+"""Relaunch, stop, start, delete and cancel: merge patches of a Container's spec.
+
+Each patch carries the resourceVersion that it was decided on and is decided anew on a conflict.
+Which action a state allows is the table of the client contract, section 1.
+"""
+
+import secrets
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from cloister_api.auth.authenticator import Principal
+from cloister_api.cache import HeldContainer, Views
+from cloister_api.errors import ApiError, bad_request, changed_since, conflict, not_found
+from cloister_api.records.container import standing
+from cloister_api.schemas.containers import Changes
+from cloister_api.services.claims import Claims
+from cloister_api.services.container_reader import Reading
+from cloister_api.services.resolution import Found, Resolution
+from cloister_api.services.specs import changed_keys, changed_spec, restored
+from cloister_clients.kube import Conflict, Invalid, KubeClient, NotFound
+from cloister_clients.kube.errors import BadRequest
+from cloister_clients.kube.kinds import of
+from cloister_crds.kinds import Container, Enclave
+from cloister_crds.kinds.container import DesiredState
+from cloister_crds.kinds.enclave import EnclavePhase
+from cloister_crds.kinds.hostnameclaim import ClaimHolder
+from cloister_crds.kinds.request import RequestRecord
+from cloister_crds.lifecycle.actions import ApiAction, refusal
+from cloister_crds.lifecycle.admission.validation import Question
+from cloister_crds.names import generated_hostname
+
+__all__ = ["Changed", "Changing"]
+
+SWITCH_WAIT = 5.0
+"""Seconds that an accept waits until the update serves (client contract, section 1)."""
+ATTEMPTS = 8
+"""How often a patch is decided anew when somebody else writes at the same time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """A Container after a change."""
+
+    held: HeldContainer
+    """The Container."""
+    version: str
+    """Its resourceVersion, for reads at other replicas."""
+
+
+Decide = Callable[[HeldContainer], dict[str, Any]]
+"""Answers the changed keys of spec; empty = nothing to change. May raise ApiError."""
+
+
+class Changing:
+    """Changes containers."""
+
+    def __init__(
+        self,
+        *,
+        client: KubeClient,
+        views: Views,
+        reading: Reading,
+        resolution: Resolution,
+        claims: Claims,
+        containers_domain: str,
+        gitops_managers: tuple[str, ...],
+        webhooks: bool,
+    ) -> None:
+        self._client = client
+        self._views = views
+        self._reading = reading
+        self._resolution = resolution
+        self._claims = claims
+        self._domain = containers_domain
+        self._gitops = frozenset(gitops_managers)
+        self._webhooks = webhooks
+
+    async def relaunch(self, principal: Principal, held: HeldContainer, body: Changes) -> Changed:
+        """Make a new attempt, with what the body changes.
+
+        Raises
+        ------
+        ApiError
+            409 while it is stopping or stopped; 402, 403, 400, 503 as the checks say.
+        KubeError
+            When the cluster refuses or does not answer.
+        """
+        forbid(held, ApiAction.RELAUNCH)
+        found = await self._checked(principal, held, body)
+        return await self._patch(held, self._deploying(body, found, ApiAction.RELAUNCH))
+
+    async def start(self, principal: Principal, held: HeldContainer, body: Changes) -> Changed:
+        """Deploy a stopped container with what it was, or what the body changes.
+
+        Raises
+        ------
+        ApiError
+            409 unless it is stopped; 402, 403, 400, 503 as the checks say.
+        KubeError
+            When the cluster refuses or does not answer.
+        """
+        forbid(held, ApiAction.START)
+        found = await self._checked(principal, held, body)
+        return await self._patch(held, self._deploying(body, found, ApiAction.START))
+
+    async def stop(self, held: HeldContainer) -> Changed:
+        """End what runs and keep the Container; nothing changes when that was asked for before.
+
+        Raises
+        ------
+        ApiError
+            409 when a GitOps manager owns the state.
+        KubeError
+            When the cluster refuses or does not answer.
+        """
+
+        def decide(present: HeldContainer) -> dict[str, Any]:
+            if present.container.spec.state is DesiredState.STOPPED:
+                return {}
+            return {"state": DesiredState.STOPPED.value}
+
+        return await self._patch(held, decide)
+
+    async def delete(self, principal: Principal, held: HeldContainer) -> None:
+        """Delete a container; it is gone for readers at once, its name when the teardown ends.
+
+        Raises
+        ------
+        ApiError
+            412 when it is no longer the version that the client named.
+        KubeError
+            When the cluster refuses or does not answer.
+        """
+        meta = held.container.metadata
+        # Gone already, or another one of that name stands there by now: done as well.
+        with suppress(NotFound):
+            try:
+                await self._client.delete(
+                    of(Container),
+                    meta.name,
+                    principal.namespace,
+                    uid=meta.uid,
+                    resource_version=meta.resource_version if held.pinned else None,
+                    propagation="Background",
+                )
+            except Conflict as error:
+                if held.pinned:
+                    raise changed_since() from error
+        await self._reading.gone(meta.uid)
+
+    async def accept(self, held: HeldContainer) -> Changed:
+        """Let the staged update take over, and wait a little for the switch.
+
+        Raises
+        ------
+        ApiError
+            409 when no update is ready, or a GitOps manager owns the promotion.
+        KubeError
+            When the cluster refuses or does not answer.
+        """
+
+        def decide(present: HeldContainer) -> dict[str, Any]:
+            forbid(present, ApiAction.ACCEPT)
+            update = present.container.status.update
+            if update is None:
+                raise conflict("the update is gone; nothing is left to accept")
+            return {"promote": update.revision}
+
+        changed = await self._patch(held, decide)
+        switched = await self._reading.switched(changed.held, within=SWITCH_WAIT)
+        return Changed(switched, switched.container.metadata.resource_version)
+
+    async def cancel(self, held: HeldContainer) -> Changed:
+        """Write the request that served before the update back; the candidate then ends.
+
+        Raises
+        ------
+        ApiError
+            409 when there is no update, or what served before is no longer known.
+        KubeError
+            When the cluster refuses or does not answer.
+        """
+        forbid(held, ApiAction.CANCEL)
+        earlier = await self._request_before(held.container)
+
+        def decide(present: HeldContainer) -> dict[str, Any]:
+            patch = restored(earlier, present.container.spec)
+            # Else the release that is cancelled would come back at once.
+            automatic = is_automatic(present.container, earlier)
+            return {**patch, "autoUpdate": False} if automatic else patch
+
+        return await self._patch(held, decide)
+
+    async def _request_before(self, container: Container) -> RequestRecord:
+        """Answer the request of what serves, else of the attempt that failed before the update.
+
+        Raises
+        ------
+        ApiError
+            409 when no such Enclave is left.
+        """
+        page = await self._client.list(of(Enclave), container.metadata.namespace)
+        enclaves = [Enclave.read(item) for item in page.items]
+        status = container.status
+        candidate = status.update.uid if status.update is not None else ""
+        own = [one for one in enclaves if one.spec.container.uid == container.metadata.uid]
+        for enclave in own:
+            if enclave.metadata.name == status.active_enclave:
+                return enclave.spec.request
+        failed = [
+            one
+            for one in own
+            if one.status.phase is EnclavePhase.FAILED and one.metadata.uid != candidate
+        ]
+        if not failed:
+            raise conflict("nothing is known of a version before the update; relaunch instead")
+        return max(failed, key=lambda one: str(one.metadata.creation_timestamp)).spec.request
+
+    async def _checked(self, principal: Principal, held: HeldContainer, body: Changes) -> Found:
+        """Check a changed request as a create would be checked.
+
+        Raises
+        ------
+        ApiError
+            402, 403, 400, 409 or 503.
+        """
+        container = held.container
+        self._leave_gitops_alone(held, changed_keys(container.spec, body))
+        spec = changed_spec(container.spec, body)
+        question = Question(
+            name=container.display_name,
+            spec=spec,
+            organization=principal.organization,
+            hosts=self._views.host_list(),
+            secrets=self._views.secrets_of(principal.namespace),
+            ssh_keys=self._views.ssh_keys_of(principal.namespace),
+            domains=self._views.domains_of(principal.namespace),
+        )
+        found = await self._resolution.approve(question)
+        if spec.debug != container.spec.debug:
+            await self._claim_other_name(principal, container, debug=spec.debug)
+        if spec.custom_domain and spec.custom_domain != container.spec.custom_domain:
+            holder = ClaimHolder(namespace=principal.namespace, name=container.metadata.name)
+            await self._claims.claim(spec.custom_domain, holder)
+        return found
+
+    async def _claim_other_name(
+        self, principal: Principal, container: Container, *, debug: bool
+    ) -> None:
+        """Claim the host name that the container has with the other value of debug.
+
+        Raises
+        ------
+        ApiError
+            409 when another container has it.
+        """
+        for other in self._views.containers_of(principal.namespace):
+            namesake = other.container
+            if namesake.metadata.uid == container.metadata.uid:
+                continue
+            if namesake.display_name == container.display_name and namesake.spec.debug is debug:
+                raise conflict(
+                    f"debug: the organization has another container named "
+                    f"{container.display_name} with debug {str(debug).lower()}"
+                )
+        hostname = generated_hostname(
+            container.display_name,
+            organization=principal.slug,
+            debug=debug,
+            containers_domain=self._domain,
+        )
+        meta = container.metadata
+        await self._claims.claim(
+            hostname, ClaimHolder(namespace=principal.namespace, name=meta.name)
+        )
+
+    def _deploying(self, body: Changes, found: Found, action: ApiAction) -> Decide:
+        """Answer how a relaunch or start changes the spec that it finds."""
+
+        def decide(present: HeldContainer) -> dict[str, Any]:
+            forbid(present, action)
+            spec = present.container.spec
+            tag = body.tag or spec.tag
+            if tag != found.release.tag:
+                raise conflict("the container was changed at the same moment; try again")
+            patch = changed_keys(spec, body)
+            if spec.commit != found.release.commit:
+                patch["commit"] = found.release.commit
+            latest = present.container.status.latest_release
+            if spec.auto_update and latest and found.release.published < latest.published_at:
+                # Else the later release would come back at once (client contract, section 1).
+                patch["autoUpdate"] = False
+            if spec.state is not DesiredState.RUNNING:
+                patch["state"] = DesiredState.RUNNING.value
+            return {**patch, "relaunch": secrets.token_hex(8)}
+
+        return decide
+
+    async def follow(self, held: HeldContainer, *, wanted: bool) -> Changed:
+        """Switch automatic updates on or off.
+
+        Raises
+        ------
+        ApiError
+            409 for a container that is not connected to its repository, 400 for a debug container.
+        KubeError
+            When the cluster refuses or does not answer.
+        """
+
+        def decide(present: HeldContainer) -> dict[str, Any]:
+            spec = present.container.spec
+            if wanted and spec.debug:
+                raise bad_request(
+                    "auto_update", "auto_update: only production containers follow releases"
+                )
+            if wanted and not spec.github_connected:
+                raise conflict(
+                    "auto_update needs the connection to the repository; "
+                    "POST …/github-connection first"
+                )
+            return {} if spec.auto_update is wanted else {"autoUpdate": wanted}
+
+        return await self._patch(held, decide)
+
+    async def connect(self, held: HeldContainer, *, wanted: bool) -> Changed:
+        """Let the webhooks of the repository act on a container, or not.
+
+        Raises
+        ------
+        ApiError
+            409 when a container that follows releases is to be disconnected, 400 when the
+            installation takes no webhooks.
+        KubeError
+            When the cluster refuses or does not answer.
+        """
+        if wanted and not self._webhooks:
+            raise bad_request(
+                "connected",
+                "the installation takes no release webhooks, so nothing can be connected; ask the "
+                "administrator for the setting webhooks.releaseSecretFile",
+            )
+
+        def decide(present: HeldContainer) -> dict[str, Any]:
+            spec = present.container.spec
+            if not wanted and spec.auto_update:
+                raise conflict("auto_update needs the connection; switch auto_update off first")
+            return {} if spec.github_connected is wanted else {"githubConnected": wanted}
+
+        return await self._patch(held, decide)
+
+    async def _patch(self, held: HeldContainer, decide: Decide) -> Changed:
+        """Write what is decided, deciding anew as long as others write at the same time.
+
+        Raises
+        ------
+        ApiError
+            404 when it was deleted meanwhile, 409 when others do not cease to write or a GitOps
+            manager owns a changed key, 400 when the server refuses the result.
+        """
+        meta = held.container.metadata
+        assert meta.namespace is not None
+        for attempt in range(ATTEMPTS):
+            if attempt:
+                held = await self._reread(meta.namespace, meta.name, meta.uid)
+            patch = decide(held)
+            if not patch:
+                return Changed(held, held.container.metadata.resource_version)
+            self._leave_gitops_alone(held, patch)
+            version = held.container.metadata.resource_version
+            body = {"metadata": {"resourceVersion": version, "uid": meta.uid}, "spec": patch}
+            try:
+                item = await self._client.merge_patch(
+                    of(Container), meta.name, body, meta.namespace
+                )
+            except Conflict as error:
+                if held.pinned:
+                    raise changed_since() from error
+                continue
+            except NotFound as error:
+                raise not_found("container") from error
+            except (Invalid, BadRequest) as error:
+                raise ApiError(400, "BAD_REQUEST", error.message) from error
+            return Changed(await self._reading.written(item), item["metadata"]["resourceVersion"])
+        raise conflict("the container is being changed by others; try again")
+
+    async def _reread(self, namespace: str, name: str, uid: str) -> HeldContainer:
+        try:
+            held = await self._reading.now(namespace, name)
+        except NotFound as error:
+            raise not_found("container") from error
+        if held.container.metadata.uid != uid or held.going:
+            raise not_found("container")
+        return held
+
+    def _leave_gitops_alone(self, held: HeldContainer, patch: dict[str, Any]) -> None:
+        """Refuse to change what a GitOps manager would only change back.
+
+        Raises
+        ------
+        ApiError
+            409 that names the manager and the fields.
+        """
+        for manager in sorted(self._gitops):
+            owned = sorted(key for key in patch if manager in held.owners.get(key, ()))
+            if owned:
+                raise conflict(
+                    f"{manager} manages {', '.join(owned)} of this container; make the change in "
+                    "its repository"
+                )
+
+
+def is_automatic(container: Container, earlier: RequestRecord) -> bool:
+    """Tell whether the update that is on its way was made because a later release is followed."""
+    status = container.status
+    update, latest = status.update, status.latest_release
+    return (
+        update is not None
+        and latest is not None
+        and latest.followed
+        and update.tag == latest.tag != earlier.tag
+    )
+
+
+def forbid(held: HeldContainer, action: ApiAction) -> None:
+    """Refuse an action in a state.
+
+    Raises
+    ------
+    ApiError
+        409 that names action and state.
+    """
+    where = standing(held.container)
+    resources = held.container.status.resources
+    message = refusal(
+        action,
+        where.phase,
+        where.update.status if where.update is not None else None,
+        gpus=resources.gpus if resources is not None else 0,
+    )
+    if message is not None:
+        raise conflict(message)

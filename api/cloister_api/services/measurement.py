@@ -1,0 +1,76 @@
+"""What identifies the enclave that serves a container, as it was published when it was made."""
+
+from typing import Any
+
+from cloister_api.cache import HeldContainer
+from cloister_api.errors import ApiError
+from cloister_clients.kube import KubeClient, NotFound
+from cloister_clients.kube.kinds import CONFIG_MAP, of
+from cloister_crds.kinds import Enclave
+from cloister_crds.measurement import Publication, published
+from cloister_crds.names import config_map_name
+
+__all__ = ["Measuring"]
+
+
+class Measuring:
+    """Reads measurements."""
+
+    def __init__(self, client: KubeClient) -> None:
+        self._client = client
+
+    async def of(self, held: HeldContainer) -> dict[str, Any]:
+        """Answer the measurement of the enclave that serves a container.
+
+        The two objects are read from the server: both are immutable and too rarely asked for to be
+        kept.
+
+        Parameters
+        ----------
+        held
+            The container.
+
+        Raises
+        ------
+        ApiError
+            404 when nothing serves, or what serves was made before measurements were published.
+        KubeError
+            When the cluster does not answer.
+        """
+        container = held.container
+        name, namespace = container.status.active_enclave, container.metadata.namespace
+        if not name:
+            raise absent("nothing serves; a measurement is published with each enclave that does")
+        try:
+            enclave = Enclave.read(await self._client.get(of(Enclave), name, namespace))
+            kept = await self._client.get(CONFIG_MAP, config_map_name(name), namespace)
+        except NotFound as gone:
+            raise absent("the enclave that served is gone; ask again in a moment") from gone
+        owners = {each["uid"] for each in kept["metadata"].get("ownerReferences") or ()}
+        publication = published(kept.get("data") or {})
+        ours = enclave.spec.container.uid == container.metadata.uid
+        if publication is None or not ours or enclave.metadata.uid not in owners:
+            raise absent("what serves was made before measurements were published; relaunch it")
+        return shown(enclave, publication)
+
+
+def absent(reason: str) -> ApiError:
+    """404 with the reason: the container itself is there."""
+    return ApiError(404, "NOT_FOUND", f"measurement not found: {reason}")
+
+
+def shown(enclave: Enclave, publication: Publication) -> dict[str, Any]:
+    """Answer a measurement, and what a client needs to recompute it (docs/measurement.md)."""
+    spec = enclave.spec
+    answer: dict[str, Any] = {
+        "repo": spec.repo,
+        "tag": spec.tag,
+        "commit": spec.commit,
+        "config_file": spec.config_file,
+        "digest": publication.digest,
+        "document": publication.document,
+    }
+    if publication.initdata is not None:
+        initdata = publication.initdata
+        answer["initdata"] = {"digest": initdata.digest, "toml": initdata.text.decode()}
+    return answer

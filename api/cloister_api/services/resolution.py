@@ -1,0 +1,229 @@
+"""What must be asked outside of the cluster before a Container is made: the release, its images.
+
+One object, injected into the services; it decides nothing. Problems of the file come from the
+parser, those of images from the registries; only "does not answer now" is an error here.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from cloister_api.cache import Views
+from cloister_api.errors import ApiError, bad_request, problems_of_file, unavailable
+from cloister_api.services.refusals import denial, refusal, to_wire
+from cloister_clients.clock import Clock
+from cloister_clients.kube import KubeClient
+from cloister_clients.registry import PrivateRegistry, RegistryClient, RegistryError
+from cloister_clients.registry.stored import (
+    StoredCredentials,
+    fitting_credentials,
+    stored_credentials,
+)
+from cloister_clients.sources import SourceError, SourceProvider
+from cloister_crds.config import Rules, parse
+from cloister_crds.kinds import Organization
+from cloister_crds.lifecycle.admission.pull_credentials import pull_credentials
+from cloister_crds.lifecycle.admission.validation import Question, file_problems, spec_problems
+from cloister_crds.lifecycle.state.observed import Failed, ReleaseFacts, Tiers
+from cloister_crds.problems import Problem, Severity
+
+__all__ = ["Found", "PullCredentials", "Resolution", "refusal_of_source", "refuse_denied"]
+
+AT_ONCE = 8
+"""Images of one request that are looked up at the same time."""
+
+FIELDS = {
+    "RepositoryNotFound": "repo",
+    "NameInvalid": "repo",
+    "SourceRefused": "repo",
+}
+"""Which field of the request a source's refusal is about, where it is not the tag."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A release, and what is wrong with the images of its file."""
+
+    release: ReleaseFacts
+    """The release with its parsed file."""
+    images: Mapping[str, Failed]
+    """Images that cannot be had, by their reference in the file."""
+
+
+class PullCredentials:
+    """The credentials of organizations, read when they are needed and dropped at once."""
+
+    def __init__(
+        self,
+        client: KubeClient,
+        views: Views,
+        further: Mapping[PrivateRegistry, tuple[str, ...]],
+    ) -> None:
+        self._client = client
+        self._views = views
+        self._further = further
+
+    async def of(self, organization: Organization) -> tuple[StoredCredentials, ...]:
+        """Read the credentials that an organization may use.
+
+        Raises
+        ------
+        KubeError
+            When the cluster does not answer.
+        """
+        namespace = organization.spec.namespace
+        places = pull_credentials(organization, self._views.registry_credentials_of(namespace))
+        return await stored_credentials(self._client, namespace, places, self._further)
+
+
+class Resolution:
+    """Asks sources and registries."""
+
+    def __init__(
+        self,
+        source: SourceProvider,
+        registry: RegistryClient,
+        *,
+        credentials: PullCredentials,
+        service: str,
+        clock: Clock,
+    ) -> None:
+        self._credentials = credentials
+        self._source = source
+        self._registry = registry
+        self._rules = Rules(service=service, release=True)
+        self._clock = clock
+
+    async def aclose(self) -> None:
+        """Close connections."""
+        await self._source.aclose()
+        await self._registry.aclose()
+
+    async def find(self, repo: str, tag: str, organization: Organization) -> Found:
+        """Read a release, judge its file and look its images up.
+
+        Parameters
+        ----------
+        repo
+            ``owner/name``.
+        tag
+            Tag of the release.
+        organization
+            Who asks: the shapes that its files may have, and its credentials, count.
+
+        Raises
+        ------
+        SourceError
+            When there is no such release, or the source does not answer.
+        KubeError
+            When the cluster does not answer.
+        """
+        tiers = Tiers.of(organization)
+        release = await self._source.resolve(repo, tag)
+        rules = replace(
+            self._rules,
+            cpu_tiers=tiers.cpus,
+            memory_tiers=tiers.memory,
+            gpu_counts=tiers.gpus,
+        )
+        parsed = await asyncio.to_thread(parse, release.file, rules=rules)
+        facts = ReleaseFacts(
+            repo=repo,
+            tag=tag,
+            commit=release.commit,
+            published=release.published,
+            file_name=release.file_name,
+            raw=release.file,
+            digest=parsed.digest,
+            config=parsed.config,
+            problems=parsed.problems,
+        )
+        if parsed.config is None:
+            return Found(facts, {})
+        images = {container.image for container in parsed.config.containers}
+        stored = await self._credentials.of(organization)
+        return Found(facts, await self._missing(sorted(images), stored))
+
+    async def approve(self, question: Question) -> Found:
+        """Find the release that a question is about, and refuse what cannot run.
+
+        What is wrong with the request, its release, the file and the images is told at once.
+
+        Parameters
+        ----------
+        question
+            The request and what is known about it, without the release.
+
+        Raises
+        ------
+        ApiError
+            402, 403, 400 or 503.
+        KubeError
+            When the cluster does not answer.
+        """
+        assert question.organization is not None
+        problems = spec_problems(question)
+        refuse_denied(problems)
+        spec = question.spec
+        try:
+            found = await self.find(spec.repo, spec.tag, question.organization)
+        except SourceError as error:
+            raise refusal_of_source(error, problems) from error
+        answered = replace(question, release=found.release, images=found.images)
+        refused = refusal((*problems, *file_problems(answered)), found.images.values())
+        if refused is not None:
+            raise refused
+        return found
+
+    async def _missing(
+        self, images: list[str], stored: tuple[StoredCredentials, ...]
+    ) -> dict[str, Failed]:
+        bound = asyncio.Semaphore(AT_ONCE)
+
+        async def check(image: str) -> Failed | None:
+            async with bound:
+                try:
+                    chosen = fitting_credentials(image, stored)
+                    credentials = chosen.credentials if chosen is not None else None
+                    await self._registry.resolve(image, credentials=credentials)
+                except RegistryError as error:
+                    return Failed(error.reason, error.message, error.transient, self._clock())
+                return None
+
+        async with asyncio.TaskGroup() as group:
+            tasks = {image: group.create_task(check(image)) for image in images}
+        results = {image: task.result() for image, task in tasks.items()}
+        return {image: failed for image, failed in results.items() if failed is not None}
+
+
+def refuse_denied(problems: Iterable[Problem]) -> None:
+    """Raise why the organization may not ask for this at all.
+
+    Raises
+    ------
+    ApiError
+        402 or 403.
+    """
+    denied = denial(problems)
+    if denied is not None:
+        raise denied
+
+
+def refusal_of_source(error: SourceError, others: Iterable[Problem] = ()) -> ApiError:
+    """Translate a source's refusal: 503 when asking later may help, else 400 naming the field.
+
+    Parameters
+    ----------
+    error
+        What the source said.
+    others
+        What the rules found before it was asked; all of it is told at once.
+    """
+    field = FIELDS.get(error.reason, "tag")
+    wrong = [to_wire(each) for each in others if each.severity is Severity.ERROR]
+    if wrong:
+        missing = () if error.transient else (Problem(field, error.reason, error.message),)
+        return problems_of_file((*wrong, *missing))
+    if error.transient:
+        return unavailable(error.message, retry_after=getattr(error, "retry_after", None))
+    return bad_request(field, error.message, code=error.reason)

@@ -1,0 +1,136 @@
+"""``cloister config``: judge a configuration file, tell what it gives, measure its enclave.
+
+Exit codes: 0 the file is valid, 1 it is not, 2 it cannot be read (or the command is wrong).
+"""
+
+import dataclasses
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from cloister_cli.explanation import explanation
+from cloister_cli.measurement import measure
+from cloister_cli.verdict import print_verdict
+from cloister_crds.config import ParsedConfig, Rules, parse
+
+__all__ = ["config"]
+
+INVALID: Final = 1
+UNREADABLE: Final = 2
+
+
+@click.group()
+def config() -> None:
+    """Validate, explain and measure configuration files (service-config.yml)."""
+
+
+config.add_command(measure)
+
+
+def _judging(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options that say by what a file is judged."""
+    options = (
+        click.argument("file"),
+        click.option(
+            "--release",
+            is_flag=True,
+            help="Judge it as the file of a release: placeholders are errors.",
+        ),
+        click.option(
+            "--strict-from",
+            metavar="X.Y.Z",
+            help="Make strict rules errors from this cvm-version on.",
+        ),
+        click.option(
+            "--variable",
+            "variables",
+            multiple=True,
+            metavar="NAME=VALUE",
+            help="A deploy-time variable; with one, all bare names are compared with them.",
+        ),
+        click.option(
+            "--service",
+            default="cloister",
+            show_default=True,
+            help="Name of the service, which names the mount of the verified files.",
+        ),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+@config.command()
+@_judging
+@click.option("--json", "as_json", is_flag=True, help="Print the verdict as JSON.")
+def validate(file: str, *, as_json: bool, **settings: Any) -> None:
+    """Judge FILE (- for standard input) by all rules of the format.
+
+    Whether images, secrets and models exist, and whether the organization may use as much, is
+    checked when a container is created.
+    """
+    parsed = _parse(file, **settings)
+    if as_json:
+        click.echo(json.dumps(_as_json(parsed), indent=2, ensure_ascii=False))
+    else:
+        print_verdict(parsed, file)
+    sys.exit(0 if parsed.valid else INVALID)
+
+
+@config.command()
+@_judging
+def explain(file: str, **settings: Any) -> None:
+    """Tell what each container of FILE (- for standard input) will get."""
+    parsed = _parse(file, **settings)
+    if parsed.config is None:
+        print_verdict(parsed, file)
+        sys.exit(INVALID)
+    explanation(parsed.config, service=settings["service"], variables=_pairs(settings))
+
+
+def _parse(
+    file: str, *, release: bool, strict_from: str | None, service: str, **settings: Any
+) -> ParsedConfig:
+    """Read and judge a file, or end the program."""
+    variables = _pairs(settings)
+    try:
+        rules = Rules(
+            release=release, strict_from=strict_from, service=service, variables=variables or None
+        )
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+    try:
+        if file == "-":
+            raw = sys.stdin.buffer.read(rules.max_bytes + 1)
+        else:
+            with Path(file).open("rb") as stream:
+                raw = stream.read(rules.max_bytes + 1)
+    except OSError as error:
+        click.echo(f"{file} cannot be read: {error.strerror or error}", err=True)
+        sys.exit(UNREADABLE)
+    return parse(raw, rules=rules)
+
+
+def _pairs(settings: dict[str, Any]) -> dict[str, str]:
+    """Split variables into names and values."""
+    pairs = {}
+    for text in settings["variables"]:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise click.UsageError(f"--variable {text!r}: write NAME=VALUE")
+        pairs[name] = value
+    return pairs
+
+
+def _as_json(parsed: ParsedConfig) -> dict[str, Any]:
+    """Give the verdict as a program reads it; a file too long to be read has no digest."""
+    return {
+        "valid": parsed.valid,
+        "digest": parsed.digest if len(parsed.raw) <= Rules().max_bytes else None,
+        "problems": [dataclasses.asdict(problem) for problem in parsed.problems],
+        "config": parsed.config.model_dump(mode="json") if parsed.config else None,
+    }

@@ -1,0 +1,287 @@
+"""Releases of plain git repositories: a tag is a release.
+
+Works with each server that speaks git over https or ssh, and with a directory of repositories.
+Nothing is checked out: the tag is fetched without history, and one file is read from it.
+"""
+
+import asyncio
+import re
+from collections import OrderedDict
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from cloister_clients.address_guard import Guard
+from cloister_clients.sources.errors import (
+    ConfigFileNotFound,
+    ConfigFileNotRegular,
+    FileTooLarge,
+    NameInvalid,
+    SourceRefused,
+    SourceUnavailable,
+    TagNotFound,
+)
+from cloister_clients.sources.git.errors import cleaned, explain
+from cloister_clients.sources.git.program import Git, Output, workplace
+from cloister_clients.sources.git.remote import Remote, remote_of
+from cloister_clients.sources.names import check_question, check_repository, check_tag, is_commit
+from cloister_clients.sources.release import LatestRelease, Release, check_pin
+from cloister_clients.sources.settings import SourceSettings
+
+__all__ = ["GitProvider"]
+
+MAX_LISTING_BYTES = 8 * 1024**2
+"""Largest list of references that is read, in bytes; about 100,000 tags."""
+
+MAX_CANDIDATES = 64
+"""How many tags are fetched to find the newest."""
+
+MAX_REMEMBERED = 1024
+"""For how many repositories the newest release is remembered."""
+
+REMOTE = "source"
+"""Name of the repository's server in git's configuration. It has one, and is a promisor, because
+git takes objects that a filter left out for missing ones otherwise."""
+
+LAST_SECOND = 253402300799
+"""The last second that a date can hold: the end of the year 9999."""
+
+_KINDS = {"040000": "directory", "120000": "symbolic link", "160000": "submodule"}
+_NUMBERS = re.compile(r"(\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """What one question works with."""
+
+    repo: str
+    remote: Remote
+    git: Git
+
+    async def fetch(self, *references: str, tag: str | None, object_filter: str) -> None:
+        """Fetch references without history into the workplace's empty repository."""
+        made = await self.git.run("init", "--quiet", "--bare", "--template=")
+        if made.code != 0:
+            raise SourceUnavailable(f"git could not start to work: {cleaned(made.error)}")
+        output = await self._call(
+            "fetch",
+            "--quiet",
+            "--depth=1",
+            "--no-tags",
+            "--no-recurse-submodules",
+            "--no-write-fetch-head",
+            f"--filter={object_filter}",
+            "--",
+            REMOTE,
+            *(f"+{reference}:{reference}" for reference in references),
+            limit=65536,
+        )
+        if output.code != 0:
+            raise explain(output.error, repo=self.repo, tag=tag, token_sent=self.remote.token_sent)
+
+    async def listing(self) -> dict[str, str]:
+        """Ask the server for its tags: name -> object id."""
+        output = await self._call(
+            "ls-remote", "--quiet", "--refs", "--tags", "--", REMOTE,
+            limit=MAX_LISTING_BYTES,
+        )  # fmt: skip
+        if output.overflow:
+            raise SourceRefused(f"{self.repo} has too many tags to find the newest")
+        if output.code != 0:
+            raise explain(output.error, repo=self.repo, tag=None, token_sent=self.remote.token_sent)
+        tags: dict[str, str] = {}
+        for line in output.out.decode("utf-8", "replace").splitlines():
+            identity, _, reference = line.partition("\t")
+            name = reference.removeprefix("refs/tags/")
+            if name != reference and _is_tag(name):
+                tags[name] = identity
+        return tags
+
+    async def _call(self, *arguments: str, limit: int) -> Output:
+        """Run a command that reaches out to the repository."""
+        return await self.git.run(
+            *arguments,
+            protocol=self.remote.protocol,
+            options={
+                f"remote.{REMOTE}.url": self.remote.address,
+                f"remote.{REMOTE}.promisor": "true",
+                **self.remote.options,
+            },
+            ssh=self.remote.ssh,
+            limit=limit,
+        )
+
+    async def commit_of(self, tag: str) -> str:
+        """Follow a fetched tag, annotated or not, to its commit."""
+        reference = f"refs/tags/{tag}^{{commit}}"
+        output = await self.git.run("rev-parse", "--verify", "--quiet", "--end-of-options",
+                                    reference)  # fmt: skip
+        commit = output.out.decode("ascii", "replace").strip().rpartition("\n")[2]
+        if output.code != 0 or not is_commit(commit):
+            raise TagNotFound(
+                self.repo,
+                tag,
+                detail=f"the tag {tag} of {self.repo} points to no commit; tag a commit",
+            )
+        return commit
+
+    async def dates(self, *references: str) -> dict[str, datetime]:
+        """Answer the date of each fetched tag: tagger's, else committer's."""
+        output = await self.git.run(
+            "for-each-ref", "--format=%(creatordate:unix) %(refname)", *references, limit=1048576
+        )
+        found: dict[str, datetime] = {}
+        for line in output.out.decode("utf-8", "replace").splitlines():
+            seconds, _, reference = line.partition(" ")
+            if seconds.isdecimal():
+                found[reference] = _date(int(seconds))
+        return found
+
+    async def committed(self, commit: str) -> datetime:
+        """Answer the date of a commit; the beginning of time when it has none."""
+        output = await self.git.run("log", "-1", "--format=%ct", commit, "--")
+        text = output.out.decode("ascii", "replace").strip()
+        return _date(int(text) if text.isdecimal() else 0)
+
+
+class GitProvider:
+    """Reads releases with the program git."""
+
+    def __init__(self, settings: SourceSettings, *, guard: Guard | None = None) -> None:
+        self._settings = settings
+        self._guard = guard or settings.guard()
+        self._turn = asyncio.Semaphore(settings.concurrency)
+        self._version_checked = False
+        self._newest: OrderedDict[str, tuple[dict[str, str], LatestRelease | None]] = OrderedDict()
+
+    async def resolve(self, repo: str, tag: str, *, commit: str | None = None) -> Release:
+        """Read the configuration file at a tag, see `SourceProvider.resolve`."""
+        check_question(repo, tag, commit)
+        async with self._question(repo) as question:
+            reference = f"refs/tags/{tag}"
+            # A blob beyond the limit is left on the server; one byte more than may be read.
+            too_large = self._settings.max_file_bytes + 1
+            await question.fetch(reference, tag=tag, object_filter=f"blob:limit={too_large}")
+            actual = await question.commit_of(tag)
+            check_pin(repo, tag, pinned=commit, actual=actual)
+            published = (await question.dates(reference)).get(reference)
+            name, file = await self._file(question, tag, actual)
+            return Release(
+                repo=repo,
+                tag=tag,
+                commit=actual,
+                published=published or await question.committed(actual),
+                file_name=name,
+                file=file,
+            )
+
+    async def latest(self, repo: str) -> LatestRelease | None:
+        """Answer the newest tag by its date, see `SourceProvider.latest`.
+
+        Of more than 64 tags, the 64 whose names come last in the order of versions are looked
+        at. While the list of tags is the same, nothing is fetched.
+        """
+        check_repository(repo)
+        async with self._question(repo) as question:
+            tags = await question.listing()
+            known = self._newest.get(repo)
+            if known is not None and known[0] == tags:
+                self._newest.move_to_end(repo)
+                return known[1]
+            newest = await self._newest_of(question, tags)
+            self._newest[repo] = (tags, newest)
+            while len(self._newest) > MAX_REMEMBERED:
+                self._newest.popitem(last=False)
+            return newest
+
+    async def aclose(self) -> None:
+        """Forget what was remembered; there are no connections to close."""
+        self._newest.clear()
+
+    @asynccontextmanager
+    async def _question(self, repo: str) -> AsyncIterator[_Question]:
+        """Make place for one question, bounded in time and number."""
+        settings = self._settings
+        try:
+            async with self._turn, asyncio.timeout(settings.timeout_seconds):
+                remote = await remote_of(repo, settings, self._guard)
+                with workplace(safe_directory=remote.directory, ca_file=settings.ca_file) as place:
+                    git = Git(place, max_file_bytes=settings.max_fetch_bytes)
+                    if not self._version_checked:
+                        await git.check_version()
+                        self._version_checked = True
+                    yield _Question(repo, remote, git)
+        except TimeoutError as error:
+            raise SourceUnavailable(
+                f"the git server took longer than {settings.timeout_seconds:g} seconds for {repo}"
+            ) from error
+
+    async def _file(self, question: _Question, tag: str, commit: str) -> tuple[str, bytes]:
+        """Read the first of the possible files that the commit has."""
+        names, limit = self._settings.file_names, self._settings.max_file_bytes
+        listed = await question.git.run("ls-tree", "-z", "--full-tree", commit, "--", *names)
+        entries: dict[str, tuple[str, str]] = {}
+        for entry in listed.out.decode("utf-8", "replace").split("\0"):
+            facts, _, path = entry.partition("\t")
+            if path:
+                mode, _, identity = facts.split(" ")
+                entries[path] = (mode, identity)
+        name = next((name for name in names if name in entries), None)
+        if name is None:
+            raise ConfigFileNotFound(question.repo, tag, names)
+        mode, identity = entries[name]
+        if mode not in {"100644", "100755", "100664"}:
+            raise ConfigFileNotRegular(question.repo, tag, name, _KINDS.get(mode, "special file"))
+        size = await question.git.run("cat-file", "-s", identity)
+        # No size: the filter left the blob on the server, because it is beyond the limit.
+        if size.code != 0 or int(size.out) > limit:
+            raise FileTooLarge(question.repo, tag, name, limit)
+        blob = await question.git.run("cat-file", "blob", identity, limit=limit)
+        if blob.code != 0:
+            raise SourceUnavailable(f"git could not read {name}: {cleaned(blob.error)}")
+        return name, blob.out
+
+    async def _newest_of(self, question: _Question, tags: dict[str, str]) -> LatestRelease | None:
+        """Fetch the likeliest tags and answer the one with the latest date."""
+        candidates = sorted(tags, key=_version_order, reverse=True)[:MAX_CANDIDATES]
+        if not candidates:
+            return None
+        references = [f"refs/tags/{name}" for name in candidates]
+        await question.fetch(*references, tag=None, object_filter="tree:0")
+        dates = await question.dates(*references)
+        ranked = sorted(
+            (dates[f"refs/tags/{name}"], _version_order(name), name)
+            for name in candidates
+            if f"refs/tags/{name}" in dates
+        )
+        for published, _, name in reversed(ranked):
+            try:
+                commit = await question.commit_of(name)
+            except TagNotFound:
+                continue
+            return LatestRelease(tag=name, commit=commit, published=published)
+        return None
+
+
+def _is_tag(name: str) -> bool:
+    """Answer whether a listed name can be asked for."""
+    try:
+        check_tag(name)
+    except NameInvalid:
+        return False
+    return True
+
+
+def _version_order(name: str) -> tuple[tuple[int, int, str], ...]:
+    """Order names of tags so that v1.10 comes after v1.9."""
+    return tuple(
+        (1, int(part), "") if part.isdecimal() and part.isascii() else (0, 0, part)
+        for part in _NUMBERS.split(name)
+        if part
+    )
+
+
+def _date(seconds: int) -> datetime:
+    """Turn seconds into a date; what no date can hold becomes the nearest that can."""
+    return datetime.fromtimestamp(min(seconds, LAST_SECOND), tz=UTC)

@@ -1,0 +1,1 @@
+"""The syntax of the configuration file: YAML nodes with positions, scalars, units."""

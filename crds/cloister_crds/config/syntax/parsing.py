@@ -1,0 +1,90 @@
+"""From the bytes of a file to its verdict: the one entry to this package's rules.
+
+The facade's validate, the operator and the command line call `parse`.
+"""
+
+import hashlib
+from dataclasses import dataclass, replace
+
+from cloister_crds.config.limits import Rules
+from cloister_crds.config.model import ServiceConfig
+from cloister_crds.config.rules.environment import variable_problems
+from cloister_crds.config.rules.file import judge
+from cloister_crds.config.syntax.document import read_document
+from cloister_crds.config.syntax.reading import Report
+from cloister_crds.problems import Problem, Severity
+
+__all__ = ["ParsedConfig", "parse"]
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedConfig:
+    """The verdict about a file."""
+
+    raw: bytes
+    """The bytes as they were given: they are what is measured."""
+    digest: str
+    """``sha256:<hex>`` of `raw`."""
+    config: ServiceConfig | None
+    """The normalised form; None when there are errors."""
+    problems: tuple[Problem, ...]
+    """All problems in the order of the file."""
+
+    @property
+    def valid(self) -> bool:
+        """Whether there is no error."""
+        return self.config is not None
+
+    @property
+    def errors(self) -> tuple[Problem, ...]:
+        """The problems that forbid a deployment."""
+        return tuple(one for one in self.problems if one.severity is Severity.ERROR)
+
+    @property
+    def warnings(self) -> tuple[Problem, ...]:
+        """The problems that are only told."""
+        return tuple(one for one in self.problems if one.severity is Severity.WARNING)
+
+
+def parse(raw: bytes, *, rules: Rules = Rules()) -> ParsedConfig:  # noqa: B008 - frozen
+    """Judge a configuration file.
+
+    Parameters
+    ----------
+    raw
+        The bytes of the file, whatever they are: it never raises.
+    rules
+        The settings that it is judged by.
+
+    Returns
+    -------
+    ParsedConfig
+        All problems, and the normalised form when none of them is an error.
+    """
+    digest = "sha256:" + hashlib.sha256(raw).hexdigest()
+    document = read_document(raw, max_bytes=rules.max_bytes)
+    report = Report(rules)
+    for problem in document.problems:
+        report.keep(problem)
+    config = None
+    if document.root is not None:
+        config = judge(document.root, report)
+    problems = [*report.problems, *_size_problems(raw, rules)]
+    if any(one.severity is Severity.ERROR for one in problems):
+        config = None
+    if config is not None and rules.variables is not None:
+        for problem in variable_problems(config, rules.variables):
+            line, column = report.spots.get(problem.field, (None, None))
+            problems.append(replace(problem, line=line, column=column))
+    problems.sort(key=lambda one: (one.line or 0, one.column or 0))
+    return ParsedConfig(raw, digest, config, tuple(problems))
+
+
+def _size_problems(raw: bytes, rules: Rules) -> list[Problem]:
+    """Judge the length of a file that is short enough to be read."""
+    most = rules.deployable_bytes
+    if not most < len(raw) <= rules.max_bytes:
+        return []
+    severity = Severity.ERROR if rules.release else Severity.WARNING
+    message = f"the file has {len(raw)} bytes, and one of at most {most} is deployed: shorten it"
+    return [Problem("", "FileNotDeployable", message, 1, 1, severity)]

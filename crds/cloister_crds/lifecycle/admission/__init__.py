@@ -1,0 +1,1 @@
+"""Admission of a request: limits, host selection, devices, secrets, keys."""

@@ -1,0 +1,167 @@
+"""What a file wants of its Host beside processors and memory: GPUs, devices, models. Pure."""
+
+from collections.abc import Iterator
+
+from cloister_crds.config.model import ServiceConfig
+from cloister_crds.kinds.container import ContainerSpec
+from cloister_crds.kinds.host import Host
+from cloister_crds.lifecycle.admission.gpus import assigned_gpus, gpu_count, shared_gpus
+from cloister_crds.problems import Problem
+
+__all__ = [
+    "device_problems",
+    "device_resource",
+    "gpu_problems",
+    "model_problems",
+    "staging_problems",
+]
+
+
+def gpu_problems(config: ServiceConfig, host: Host, given: int | None) -> Iterator[Problem]:
+    """Tell which GPUs a Host cannot give.
+
+    Parameters
+    ----------
+    config
+        The parsed file.
+    host
+        Host that it is to run on.
+    given
+        spec.gpus; None = the file's value holds.
+    """
+    count, name, gpu = gpu_count(config, given), host.metadata.name, host.spec.gpu
+    field = "gpus" if given is None else "spec.gpus"
+    if count and gpu is None:
+        yield _gpus(field, f"Host {name} has no GPUs; leave gpus out or name a Host with GPUs.")
+    elif count and gpu is not None and count not in gpu.counts:
+        values = ", ".join(str(each) for each in sorted(gpu.counts)) or "none"
+        yield _gpus(field, f"{field} is {count}; on Host {name} an enclave may have {values} GPUs.")
+    assigned = assigned_gpus(config, count)
+    for index, container in enumerate(config.containers):
+        if container.gpus is None:
+            continue
+        path = f"containers[{index}].gpus"
+        if not count or max(assigned[container.name], default=0) >= count:
+            named = isinstance(container.gpus, tuple)
+            wanted = f"GPU {max(assigned[container.name])}" if named else container.gpus
+            yield _gpus(
+                path,
+                f"{path} (container {container.name}) asks for {wanted}; the enclave has {count} "
+                f"GPUs. Change {field} or the container's gpus.",
+            )
+    shared = shared_gpus(assigned)
+    if shared and count:
+        users = [each for each, numbers in assigned.items() if set(numbers) & set(shared)]
+        numbers = ", ".join(str(each) for each in shared)
+        yield _gpus(
+            "containers",
+            f"Containers {', '.join(users)} share GPU {numbers}; the device plugin of Host {name} "
+            "gives each GPU to one container. Let one of them have it, or split them by ids.",
+        )
+
+
+def device_resource(host: Host, device: str) -> str | None:
+    """Answer the resource that stands for a device of a file.
+
+    Parameters
+    ----------
+    host
+        The Host.
+    device
+        Entry of ``devices``: the path, perhaps with the path in the container and rights.
+
+    Returns
+    -------
+    str | None
+        None when the Host does not offer it there: the device plugin alone says where a device
+        appears and with which rights, which is the same path with all rights.
+    """
+    path, _, rest = device.partition(":")
+    target, _, rights = rest.partition(":")
+    if target not in {"", path} or sorted(rights) not in ([], sorted("rwm")):
+        return None
+    found = (each.resource for each in host.spec.devices if each.path == path)
+    return next(found, None)
+
+
+def device_problems(config: ServiceConfig, host: Host) -> Iterator[Problem]:
+    """Tell which devices a Host does not offer.
+
+    Parameters
+    ----------
+    config
+        The parsed file.
+    host
+        Host that it is to run on.
+    """
+    offered = ", ".join(each.path for each in host.spec.devices) or "none"
+    for index, container in enumerate(config.containers):
+        for number, device in enumerate(container.devices):
+            if device_resource(host, device) is None:
+                field = f"containers[{index}].devices[{number}]"
+                yield Problem(
+                    field,
+                    "DeviceNotAvailable",
+                    f"{field} (container {container.name}) is {device}; Host "
+                    f"{host.metadata.name} offers, at their own paths with all rights: {offered}. "
+                    "Take it out, name another Host, or ask the administrator.",
+                )
+
+
+def model_problems(config: ServiceConfig, host: Host) -> Iterator[Problem]:
+    """Tell which model weights a Host does not have.
+
+    Parameters
+    ----------
+    config
+        The parsed file.
+    host
+        Host that it is to run on.
+    """
+    store, name = host.spec.models, host.metadata.name
+    if config.models and store is None:
+        yield Problem(
+            "models",
+            "NoModelStore",
+            f"Host {name} has no model store; name a Host with one, or ask the administrator.",
+        )
+    if store is None or store.known is None:
+        return
+    for index, model in enumerate(config.models):
+        if model.mpk not in store.known:
+            field = f"models[{index}].mpk"
+            yield Problem(
+                field,
+                "ModelNotFound",
+                f"{field} (model {model.name}): the store of Host {name} has no weights "
+                f"{model.mpk}; correct it, or ask the administrator to add them.",
+            )
+
+
+def _gpus(field: str, message: str) -> Problem:
+    return Problem(field, "GpusNotAvailable", message)
+
+
+def staging_problems(config: ServiceConfig, spec: ContainerSpec) -> Iterator[Problem]:
+    """Tell that updates are to be staged which stop what serves first.
+
+    Parameters
+    ----------
+    config
+        The parsed file.
+    spec
+        What is asked for.
+
+    Yields
+    ------
+    Problem
+        One, with more than one GPU.
+    """
+    gpus = gpu_count(config, spec.gpus)
+    if spec.staging and gpus > 1:
+        yield Problem(
+            "spec.staging",
+            "StagingNotPossible",
+            f"With {gpus} GPUs the present release ends before the next one starts, so that none "
+            "can wait for promotion; set staging to false.",
+        )

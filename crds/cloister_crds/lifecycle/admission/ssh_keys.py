@@ -1,0 +1,133 @@
+"""What is so about an SSHKey: whether it can be used, of which type it is, who names it."""
+
+import binascii
+from base64 import b64decode
+from collections.abc import Iterable
+from datetime import datetime
+
+from cloister_crds.kinds.container import Container
+from cloister_crds.kinds.enclave import EnclaveKey
+from cloister_crds.kinds.sshkey import SSHKey, SSHKeyStatus
+from cloister_crds.lifecycle.state.conditions import Finding, merge
+
+__all__ = ["SHORTEST_RSA", "judge_key", "key_trouble", "keys_of", "named_by"]
+
+SHORTEST_RSA = 2048
+"""Least bits of an RSA key; the SSH server of debug enclaves refuses shorter ones."""
+_MODULUS = 2
+"""Place of an RSA key's modulus: after its type and its exponent."""
+USED_BY_LIMIT = 1000
+"""How many names status.usedBy holds; the schema's bound."""
+
+
+def named_by(name: str, containers: Iterable[Container]) -> tuple[str, ...]:
+    """Answer the names of the Containers whose sshKeys list a key, ordered, each once.
+
+    Parameters
+    ----------
+    name
+        metadata.name of the SSHKey.
+    containers
+        All Containers of the namespace.
+    """
+    return tuple(sorted({each.display_name for each in containers if name in each.spec.ssh_keys}))
+
+
+def keys_of(names: Iterable[str], keys: Iterable[SSHKey]) -> tuple[EnclaveKey, ...]:
+    """Answer the keys that a request names as they are now, ordered by name.
+
+    Parameters
+    ----------
+    names
+        Names of SSHKeys; those that do not exist are passed over (admission refuses them).
+    keys
+        All SSHKeys of the namespace.
+    """
+    wanted = frozenset(names)
+    found = (each for each in keys if each.metadata.name in wanted)
+    return tuple(
+        EnclaveKey(name=each.metadata.name, public_key=each.spec.public_key)
+        for each in sorted(found, key=lambda key: key.metadata.name)
+    )
+
+
+def key_trouble(public_key: str) -> str | None:
+    """Say what keeps a public key from being used.
+
+    Parameters
+    ----------
+    public_key
+        One line of an OpenSSH public key file; its form was checked by the kind.
+
+    Returns
+    -------
+    str | None
+        A sentence; None when it can be used. Source: RFC 4253, section 6.6, for the blob.
+    """
+    kind, blob = public_key.split(" ", 2)[:2]
+    try:
+        fields = _fields(b64decode(blob, validate=True))
+    except (binascii.Error, ValueError):
+        return "publicKey is cut off or damaged; copy the whole line of the .pub file."
+    if not fields or fields[0] != kind.encode():
+        return f"publicKey says {kind} and holds a key of another type; copy the whole line anew."
+    if kind == "ssh-rsa":
+        modulus = fields[_MODULUS] if len(fields) > _MODULUS else b""
+        bits = int.from_bytes(modulus, "big").bit_length()
+        if bits < SHORTEST_RSA:
+            return (
+                f"publicKey is an RSA key of {bits} bits; use one of at least {SHORTEST_RSA}, or "
+                "an ssh-ed25519 key."
+            )
+    return None
+
+
+def judge_key(key: SSHKey, containers: Iterable[Container], now: datetime) -> SSHKeyStatus:
+    """Make the next status of an SSHKey.
+
+    Parameters
+    ----------
+    key
+        The SSHKey.
+    containers
+        All Containers of the namespace.
+    now
+        The time, in UTC.
+    """
+    trouble = key_trouble(key.spec.public_key)
+    if trouble is None:
+        text = "The key can log in to debug enclaves that name it."
+        findings = [Finding("Ready", status=True, reason="KeyUsable", message=text)]
+    else:
+        findings = [
+            Finding(kind, status=kind == "Stalled", reason="SSHKeyInvalid", message=trouble)
+            for kind in ("Ready", "Stalled")
+        ]
+    generation = key.metadata.generation
+    return key.status.model_copy(
+        update={
+            "observed_generation": generation,
+            "key_type": key.spec.public_key.partition(" ")[0],
+            "used_by": named_by(key.metadata.name, containers)[:USED_BY_LIMIT],
+            "conditions": merge(key.status.conditions, findings, generation=generation, now=now),
+        }
+    )
+
+
+def _fields(blob: bytes) -> list[bytes]:
+    """Split a key's blob into its fields, each a length of four bytes and so many bytes.
+
+    Raises
+    ------
+    ValueError
+        When the blob ends within a field.
+    """
+    fields, at = [], 0
+    while at < len(blob):
+        length = int.from_bytes(blob[at : at + 4], "big")
+        end = at + 4 + length
+        if at + 4 > len(blob) or end > len(blob):
+            raise ValueError("the blob ends within a field")
+        fields.append(blob[at + 4 : end])
+        at = end
+    return fields

@@ -1,0 +1,500 @@
+"""Whether an organization may run a request: one function for the facade and for the operator.
+
+It gets facts and reads nothing. The facade gathers everything and shows all problems at once; the
+operator asks in stages (`spec_problems` before a release is fetched, `file_problems` after), so
+that what cannot run costs no look-up. Problems of the file itself are those of the parser.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from re import fullmatch
+
+from cloister_crds.config.model import ServiceConfig
+from cloister_crds.kinds.container import NAME_PATTERN, ContainerSpec
+from cloister_crds.kinds.domain import Domain
+from cloister_crds.kinds.host import Host, NetworkIsolation
+from cloister_crds.kinds.organization import Organization
+from cloister_crds.kinds.secret import Secret
+from cloister_crds.kinds.sshkey import SSHKey
+from cloister_crds.lifecycle.admission.confidentiality import key_problems, tee_problems
+from cloister_crds.lifecycle.admission.gpus import gpu_count
+from cloister_crds.lifecycle.admission.host_requirements import (
+    device_problems,
+    gpu_problems,
+    model_problems,
+    staging_problems,
+)
+from cloister_crds.lifecycle.admission.host_selection import maps_users, pick_host, profile, trouble
+from cloister_crds.lifecycle.admission.key_check import keys_without_api
+from cloister_crds.lifecycle.admission.limits import billing_of
+from cloister_crds.lifecycle.admission.secret_bindings import bind, named_secrets
+from cloister_crds.lifecycle.admission.ssh_keys import key_trouble
+from cloister_crds.lifecycle.names.domains import domain_named
+from cloister_crds.lifecycle.state.conditions import condition
+from cloister_crds.lifecycle.state.observed import Failed, ReleaseFacts
+from cloister_crds.problems import Problem, Severity
+
+__all__ = [
+    "NETWORKS_SINCE",
+    "Question",
+    "errors_of",
+    "file_problems",
+    "spec_problems",
+    "validate_for_organization",
+]
+
+NETWORKS_SINCE = (0, 10, 0)
+"""First cvm-version in which each container has a network namespace of its own."""
+NAME_LIMIT = 64
+"""Longest name of a container (spec, "Limits")."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A request and all that is known about it."""
+
+    name: str
+    """Name of the container (spec.name, else metadata.name)."""
+    spec: ContainerSpec
+    """What is asked for."""
+    organization: Organization | None
+    """Who asks; None = nobody owns the namespace."""
+    hosts: tuple[Host, ...] = ()
+    """All Hosts."""
+    secrets: tuple[Secret, ...] = ()
+    """All Secrets (csec) of the namespace."""
+    ssh_keys: tuple[SSHKey, ...] = ()
+    """All SSHKeys of the namespace."""
+    domains: tuple[Domain, ...] = ()
+    """All Domains of the namespace."""
+    rank: int | None = None
+    """Place in the order of the limit (`limits.rank`); None = it is not counted, as in a relaunch
+    or replace that `validate` is asked about."""
+    file_limit: int = 256 * 1024
+    """Largest deployable file in bytes."""
+    api_known: bool = True
+    """False when the settings of whoever asks lack apiAddress; others read the Host."""
+    release: ReleaseFacts | None = None
+    """The release; None = not known yet, and the file is not looked at."""
+    images: Mapping[str, Failed] = field(default_factory=dict)
+    """What is wrong with images, by their reference in the file; the rest is right or unknown."""
+
+    @property
+    def config(self) -> ServiceConfig | None:
+        """The file when it is known and has no errors."""
+        return self.release.config if self.release is not None else None
+
+    @property
+    def host(self) -> Host | None:
+        """The Host that it would run on."""
+        return pick_host(self.spec.host, self.hosts)
+
+
+Check = Callable[[Question], Iterator[Problem]]
+"""One rule: the problems that it finds."""
+
+
+_LAST_USER = 65535
+"""Highest user id in a Pod with a user namespace (Kubernetes, "User Namespaces")."""
+
+
+def validate_for_organization(question: Question) -> tuple[Problem, ...]:
+    """Tell everything that keeps an organization from running a request.
+
+    Parameters
+    ----------
+    question
+        The request and the facts.
+
+    Returns
+    -------
+    tuple[Problem, ...]
+        Errors and warnings in the order of the rules; codes are words of the reasons table or those
+        of the configuration file.
+    """
+    return spec_problems(question) + file_problems(question)
+
+
+def spec_problems(question: Question) -> tuple[Problem, ...]:
+    """Tell what is wrong before the release is looked at.
+
+    Parameters
+    ----------
+    question
+        The request and the facts.
+    """
+    return _run(SPEC_CHECKS, question)
+
+
+def file_problems(question: Question) -> tuple[Problem, ...]:
+    """Tell what is wrong with the release, its file and its images.
+
+    Parameters
+    ----------
+    question
+        The request and the facts; without a release the answer is empty.
+    """
+    return _run(FILE_CHECKS, question) if question.release is not None else ()
+
+
+def errors_of(problems: tuple[Problem, ...]) -> tuple[Problem, ...]:
+    """Answer the problems that forbid a deployment.
+
+    Parameters
+    ----------
+    problems
+        Errors and warnings.
+    """
+    return tuple(each for each in problems if each.severity is Severity.ERROR)
+
+
+def _run(checks: tuple[Check, ...], question: Question) -> tuple[Problem, ...]:
+    return tuple(problem for check in checks for problem in check(question))
+
+
+def _is_of_an_organization(question: Question) -> Iterator[Problem]:
+    if question.organization is None:
+        yield Problem(
+            "metadata.namespace",
+            "OrganizationNotFound",
+            "No Organization owns this namespace; create the Container in the namespace of one.",
+        )
+
+
+def _has_a_fit_name(question: Question) -> Iterator[Problem]:
+    if len(question.name) > NAME_LIMIT or not fullmatch(NAME_PATTERN, question.name):
+        yield Problem(
+            "spec.name",
+            "InvalidName",
+            f"{question.name!r} cannot stand in a host name; set spec.name to at most {NAME_LIMIT} "
+            "lowercase letters, digits and hyphens, with no hyphen at the ends.",
+        )
+
+
+def _has_a_subscription(question: Question) -> Iterator[Problem]:
+    organization = question.organization
+    if organization is not None and not billing_of(organization).container_subscription:
+        yield Problem(
+            "",
+            "SubscriptionRequired",
+            f"Organization {organization.metadata.name} has no active container subscription; "
+            "subscribe to create, start or relaunch containers. What serves goes on.",
+        )
+
+
+def _is_within_the_limit(question: Question) -> Iterator[Problem]:
+    organization = question.organization
+    if organization is None or question.rank is None:
+        return
+    most = organization.spec.limits.containers
+    if question.rank >= most:
+        yield Problem(
+            "",
+            "LimitReached",
+            f"quota reached: organization {organization.metadata.name} may have {most} containers "
+            "(stopped ones count); delete one or ask the administrator for more.",
+        )
+
+
+def _is_entitled(question: Question) -> Iterator[Problem]:
+    organization, spec = question.organization, question.spec
+    if organization is None:
+        return
+    granted = organization.spec.entitlements
+    asked = (
+        ("host", spec.host is not None and not granted.host_selection, "hostSelection"),
+        ("gpus", bool(spec.gpus) and not granted.gpu, "gpu"),
+        (
+            "customDomain",
+            spec.custom_domain is not None and not granted.domain_suffixes,
+            "domainSuffixes",
+        ),
+    )
+    for name, lacking, entitlement in asked:
+        if lacking:
+            yield Problem(
+                f"spec.{name}",
+                "EntitlementRequired",
+                f"spec.{name} needs the entitlement {entitlement}, which organization "
+                f"{organization.metadata.name} does not have; leave it out or ask the "
+                "administrator.",
+            )
+
+
+def _has_a_host(question: Question) -> Iterator[Problem]:
+    named = question.spec.host
+    if question.host is not None:
+        return
+    if named is None:
+        yield Problem(
+            "spec.host",
+            "NoDefaultHost",
+            "No Host is marked as the default one; set spec.host or ask the administrator.",
+        )
+    else:
+        names = ", ".join(sorted(each.metadata.name for each in question.hosts)) or "none"
+        yield Problem(
+            "spec.host",
+            "HostNotFound",
+            f"There is no Host named {named!r}; set spec.host to one of: {names}.",
+        )
+
+
+def _has_a_ready_host(question: Question) -> Iterator[Problem]:
+    host = question.host
+    if host is None:
+        return
+    found = trouble(host)
+    if found is not None:
+        yield Problem(
+            "spec.host",
+            "HostNotReady",
+            f"Host {host.metadata.name} is not ready: {found.message or found.reason}",
+        )
+
+
+def _can_do_without_the_tee(question: Question) -> Iterator[Problem]:
+    if question.host is not None:
+        yield from tee_problems(question.spec, question.host)
+
+
+def _binds_secrets_that_exist(question: Question) -> Iterator[Problem]:
+    known = {each.spec.name for each in question.secrets if each.spec.repo is None}
+    for index, name in enumerate(question.spec.secrets):
+        if name not in known:
+            yield Problem(
+                f"spec.secrets[{index}]",
+                "SecretNotFound",
+                f"The organization has no secret named {name!r}; create the csec or take the name "
+                "out of spec.secrets.",
+            )
+
+
+def _has_a_verified_domain(question: Question) -> Iterator[Problem]:
+    host = question.spec.custom_domain
+    if host is None:
+        return
+    domain = domain_named(host, question.domains)
+    if domain is None:
+        yield Problem(
+            "spec.customDomain",
+            "DomainNotFound",
+            f"The organization has no Domain for {host}; create it, set the records that its "
+            "status names, or leave customDomain out.",
+        )
+    elif not domain.status.verified:
+        ready = condition(domain.status.conditions, "Ready")
+        told = ready.message if ready is not None else "It was not looked at yet."
+        yield Problem(
+            "spec.customDomain",
+            "DomainNotVerified",
+            f"Domain {host} is not verified. {told}",
+        )
+
+
+def _names_keys_that_can_log_in(question: Question) -> Iterator[Problem]:
+    keys = {each.metadata.name: each.spec.public_key for each in question.ssh_keys}
+    for index, name in enumerate(question.spec.ssh_keys):
+        if name not in keys:
+            yield Problem(
+                f"spec.sshKeys[{index}]",
+                "SSHKeyNotFound",
+                f"The organization has no SSHKey named {name!r}; create it or take the name out "
+                "of spec.sshKeys.",
+            )
+        elif (trouble := key_trouble(keys[name])) is not None:
+            yield Problem(
+                f"spec.sshKeys[{index}]",
+                "SSHKeyInvalid",
+                f"SSHKey {name} cannot be used: {trouble}",
+            )
+
+
+def _has_a_valid_file(question: Question) -> Iterator[Problem]:
+    release = question.release
+    if release is None:
+        return
+    if len(release.raw) > question.file_limit:
+        yield Problem(
+            "",
+            "ConfigFileTooLarge",
+            f"{release.file_name} at {release.tag} has {len(release.raw)} bytes; at most "
+            f"{question.file_limit} can be deployed. Make it smaller and tag a new release.",
+        )
+    yield from release.problems
+
+
+def _stays_within_resources(question: Question) -> Iterator[Problem]:
+    config, organization = question.config, question.organization
+    if config is None or organization is None:
+        return
+    limits = organization.spec.limits
+    gpus = gpu_count(config, question.spec.gpus)
+    asked = (
+        ("cpus", config.cpus, limits.cpus),
+        ("memory", config.memory, limits.memory),
+        ("gpus", gpus, (0, *limits.gpus)),
+    )
+    for name, value, allowed in asked:
+        if value not in allowed:
+            values = ", ".join(str(each) for each in sorted(allowed))
+            yield Problem(
+                name,
+                "ResourcesNotAllowed",
+                f"{name} is {value}; organization {organization.metadata.name} may have one of "
+                f"{values}. Change the file and tag a new release, or ask the administrator.",
+            )
+    if gpus and not organization.spec.entitlements.gpu:
+        yield Problem(
+            "gpus",
+            "EntitlementRequired",
+            f"gpus needs the entitlement gpu, which organization {organization.metadata.name} "
+            "does not have; leave it out or ask the administrator.",
+        )
+
+
+def _asks_for_what_is_there(question: Question) -> Iterator[Problem]:
+    config, host = question.config, question.host
+    if config is not None and host is not None:
+        yield from gpu_problems(config, host, question.spec.gpus)
+        yield from staging_problems(config, question.spec)
+        yield from device_problems(config, host)
+        yield from model_problems(config, host)
+    if config is not None:
+        yield from keys_without_api(config, host, known=question.api_known)
+
+
+def _accepts_the_network(question: Question) -> Iterator[Problem]:
+    config, host = question.config, question.host
+    if config is None or host is None or question.spec.accept_shared_network:
+        return
+    if host.spec.network_isolation is not NetworkIsolation.POD:
+        return
+    if config.networks:
+        yield Problem(
+            "networks",
+            "SharedNetworkNotAccepted",
+            f"Host {host.metadata.name} has one network for all containers of an enclave and "
+            "cannot enforce those of the file; name a Host with networkIsolation Container, or "
+            "accept that with spec.acceptSharedNetwork.",
+        )
+    elif config.version >= NETWORKS_SINCE and len(config.containers) > 1:
+        yield Problem(
+            "containers",
+            "SharedNetworkNotAccepted",
+            f"From cvm-version 0.10 on each container has a network of its own, and on Host "
+            f"{host.metadata.name} they would share one; set spec.acceptSharedNetwork, or use a "
+            "Host with networkIsolation Container.",
+        )
+
+
+def _has_users_of_the_pod(question: Question) -> Iterator[Problem]:
+    config, host = question.config, question.host
+    if config is None or host is None:
+        return
+    if not maps_users(profile(host.spec, without_tee=question.spec.disable_confidential)):
+        return
+    for index, container in enumerate(config.containers):
+        user = container.user
+        if user is not None and max(user.uid, user.gid or 0) > _LAST_USER:
+            yield Problem(
+                f"containers[{index}].user",
+                "UserNotMapped",
+                f"Container {container.name} wants a user or group above {_LAST_USER}, and Pods on "
+                f"Host {host.metadata.name} have a user namespace with {_LAST_USER + 1} of each; "
+                "take a smaller number and tag a new release.",
+            )
+
+
+def _resolves_its_secrets(question: Question) -> Iterator[Problem]:
+    config = question.config
+    if config is None:
+        return
+    _, lacking = bind(
+        named_secrets(config),
+        repo=question.spec.repo,
+        bound=question.spec.secrets,
+        secrets=question.secrets,
+    )
+    for index, container in enumerate(config.containers):
+        for place, name in enumerate(container.secrets):
+            if name in lacking:
+                yield Problem(
+                    f"containers[{index}].secrets[{place}]",
+                    "SecretNotFound",
+                    f"Secret {name!r} of container {container.name} is neither a secret of "
+                    f"{question.spec.repo} nor an organization secret bound in spec.secrets; "
+                    "create it or bind it.",
+                )
+    used = frozenset(named_secrets(config))
+    for index, name in enumerate(question.spec.secrets):
+        if name not in used:
+            yield Problem(
+                f"spec.secrets[{index}]",
+                "UnusedSecret",
+                f"No container of the file uses the secret {name!r}.",
+                severity=Severity.WARNING,
+            )
+
+
+def _uses_its_variables(question: Question) -> Iterator[Problem]:
+    config = question.config
+    if config is None:
+        return
+    bare = {each.name for one in config.containers for each in one.env if each.value is None}
+    given = {each.name for each in question.spec.variables}
+    for index, variable in enumerate(question.spec.variables):
+        if variable.name not in bare:
+            yield Problem(
+                f"spec.variables[{index}]",
+                "UnusedVariable",
+                f"No container of the file lists {variable.name} as a bare name in env.",
+                severity=Severity.WARNING,
+            )
+    for name in sorted(bare - given - {"DOMAIN"}):
+        yield Problem(
+            "spec.variables",
+            "VariableUnset",
+            f"The file lists {name} as a bare name and spec.variables has no value for it; it "
+            "stays unset.",
+            severity=Severity.WARNING,
+        )
+
+
+def _has_its_images(question: Question) -> Iterator[Problem]:
+    config = question.config
+    if config is None:
+        return
+    for index, container in enumerate(config.containers):
+        failed = question.images.get(container.image)
+        if failed is not None:
+            yield Problem(f"containers[{index}].image", failed.reason, failed.message)
+
+
+SPEC_CHECKS: tuple[Check, ...] = (
+    _is_of_an_organization,
+    _has_a_fit_name,
+    _has_a_subscription,
+    _is_within_the_limit,
+    _is_entitled,
+    _has_a_host,
+    _has_a_ready_host,
+    _can_do_without_the_tee,
+    _binds_secrets_that_exist,
+    _names_keys_that_can_log_in,
+    _has_a_verified_domain,
+)
+"""What can be told from spec and cluster alone."""
+
+FILE_CHECKS: tuple[Check, ...] = (
+    _has_a_valid_file,
+    _stays_within_resources,
+    _asks_for_what_is_there,
+    _accepts_the_network,
+    lambda question: key_problems(question.spec, question.host, question.config),
+    _has_users_of_the_pod,
+    _resolves_its_secrets,
+    _uses_its_variables,
+    _has_its_images,
+)
+"""What can be told once the release is known."""

@@ -1,0 +1,1 @@
+"""Host names and custom domains of a Container."""

@@ -1,0 +1,319 @@
+"""Custom domains: the records that prove them, and what a look at DNS changes.
+
+Source of the rules: the specification, "Custom domain verification" and "States and transitions".
+A Domain is verified when TXT and CNAME are right in one look; afterwards only a TXT record that is
+gone clears it. That blocks new use at once; what serves goes on for a time of grace.
+"""
+
+import hmac
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from cloister_crds.kinds.container import Container
+from cloister_crds.kinds.domain import Domain, DomainRecords, DomainStatus
+from cloister_crds.kinds.meta import REQUESTED_AT_ANNOTATION
+from cloister_crds.kinds.organization import Organization
+from cloister_crds.lifecycle.state.conditions import Finding, condition, merge
+from cloister_crds.lifecycle.state.observed import Answer, DnsFacts, Failed, Known, Need, NeedDns
+
+__all__ = [
+    "DomainDecision",
+    "DomainSettings",
+    "domain_named",
+    "judge_domain",
+    "may_serve",
+    "records_of",
+    "used_by",
+]
+
+USED_BY_LIMIT = 1000
+"""How many names status.usedBy holds; the schema's bound."""
+_HEX = 32
+
+
+@dataclass(frozen=True, slots=True)
+class DomainSettings:
+    """What the administrator set about custom domains."""
+
+    key: bytes
+    """Installation key: nonces and targets are made from it, the same after every restore."""
+    target: str
+    """Domain under which the targets of CNAME records stand."""
+    service: str
+    """Name in the label of TXT records."""
+    interval: timedelta
+    """Time between two looks at DNS."""
+    grace: timedelta
+    """Time for which a domain that lost its TXT record goes on to serve."""
+
+
+@dataclass(frozen=True, slots=True)
+class DomainDecision:
+    """What a pass over a Domain does."""
+
+    status: DomainStatus
+    """Its next status."""
+    need: NeedDns | None = None
+    """What to ask now; None = nothing."""
+    forget: NeedDns | None = None
+    """Question whose answer is used up; None = none."""
+    look_again: timedelta | None = None
+    """Time until the next pass; None = when something changes."""
+
+
+def records_of(domain: str, *, slug: str, settings: DomainSettings) -> DomainRecords:
+    """Answer the records that the owner of a domain has to create.
+
+    Parameters
+    ----------
+    domain
+        The custom domain.
+    slug
+        Slug of the organization.
+    settings
+        Installation key, target and service.
+    """
+    nonce = _mac(settings.key, "nonce", slug)
+    return DomainRecords(
+        txt_name=f"_{settings.service}.{domain}",
+        txt_value=f"{settings.service}-verification={domain}:{nonce}",
+        cname_target=f"{_mac(settings.key, 'target', slug, domain)}.{settings.target}",
+    )
+
+
+def _mac(key: bytes, *parts: str) -> str:
+    """Make a value from the installation key; the parts cannot run into one another."""
+    return hmac.new(key, "\0".join(parts).encode(), "sha256").hexdigest()[:_HEX]
+
+
+def used_by(domain: str, containers: Iterable[Container]) -> tuple[str, ...]:
+    """Answer the names of the Containers that ask for a domain or still serve it, ordered.
+
+    Parameters
+    ----------
+    domain
+        The custom domain.
+    containers
+        All Containers of the namespace.
+    """
+    return tuple(
+        sorted(
+            {
+                each.display_name
+                for each in containers
+                if domain in (each.spec.custom_domain, each.status.domain)
+            }
+        )
+    )
+
+
+def domain_named(host: str, domains: Iterable[Domain]) -> Domain | None:
+    """Answer the Domain of a host name; of several a verified one.
+
+    Parameters
+    ----------
+    host
+        The host name.
+    domains
+        All Domains of the namespace.
+    """
+    found = [each for each in domains if each.spec.domain == host]
+    return max(found, key=lambda each: each.status.verified, default=None)
+
+
+def may_serve(domain: Domain | None, *, now: datetime, grace: timedelta) -> bool:
+    """Tell whether requests for a custom domain go on to its container.
+
+    Parameters
+    ----------
+    domain
+        The Domain; None = there is none.
+    now
+        The time, in UTC.
+    grace
+        Time for which one that lost its TXT record goes on.
+    """
+    if domain is None:
+        return False
+    lost = domain.status.lost_at
+    return domain.status.verified or (lost is not None and now < lost + grace)
+
+
+def judge_domain(
+    domain: Domain,
+    organization: Organization | None,
+    containers: Iterable[Container],
+    answers: Mapping[Need, Answer],
+    settings: DomainSettings,
+    now: datetime,
+) -> DomainDecision:
+    """Decide what is so about a Domain and whether to look at DNS.
+
+    Parameters
+    ----------
+    domain
+        The Domain.
+    organization
+        Its Organization; None = nobody owns the namespace.
+    containers
+        All Containers of the namespace.
+    answers
+        What was seen in DNS.
+    settings
+        What the administrator set.
+    now
+        The time, in UTC, whole seconds.
+    """
+    host, before = domain.spec.domain, domain.status
+    status = before.model_copy(
+        update={
+            "observed_generation": domain.metadata.generation,
+            "used_by": used_by(host, containers)[:USED_BY_LIMIT],
+        }
+    )
+    refusal = _refusal(host, organization)
+    if refusal is not None or organization is None:
+        lost = now if before.verified else before.lost_at
+        refused = status.model_copy(
+            update={"verified": False, "verified_at": None, "lost_at": lost}
+        )
+        return DomainDecision(_told(refused, domain, refusal or (), now))
+    records = records_of(host, slug=organization.metadata.name, settings=settings)
+    status = status.model_copy(update={"records": records})
+    asked = domain.metadata.annotations.get(REQUESTED_AT_ANNOTATION, "")
+    looked = before.checked_at
+    # A look in the future is from before the clock was set back.
+    due = looked is None or looked > now or looked + settings.interval <= now
+    if not due and asked == before.last_handled_request:
+        return DomainDecision(
+            _unchanged(status, domain, settings, now), look_again=_next(status, settings, now)
+        )
+    stamp = before.checked_at.isoformat() if before.checked_at else ""
+    need = NeedDns(domain=host, txt_name=records.txt_name, request=f"{stamp} {asked}")
+    answer = answers.get(need)
+    if answer is None:
+        return DomainDecision(_unchanged(status, domain, settings, now), need=need)
+    seen = status.model_copy(update={"checked_at": now, "last_handled_request": asked})
+    failed = answer if isinstance(answer, Failed) else None
+    if isinstance(answer, Known) and isinstance(answer.value, DnsFacts):
+        seen = _looked(seen, records, answer.value, now)
+    told = _told(seen, domain, _findings(seen, failed, settings, now), now)
+    return DomainDecision(told, forget=need, look_again=_next(told, settings, now))
+
+
+def _refusal(host: str, organization: Organization | None) -> tuple[Finding, ...] | None:
+    """Say why an organization cannot have a domain; None = it can."""
+    if organization is None:
+        return _stalled("OrganizationNotFound", "No Organization owns this namespace.")
+    suffixes = organization.spec.entitlements.domain_suffixes
+    if any(host.endswith(f".{each}") for each in suffixes):
+        return None
+    allowed = ", ".join(f"*.{each}" for each in suffixes) or "none"
+    return _stalled(
+        "EntitlementRequired",
+        f"{host} is not below a domain suffix of organization {organization.metadata.name} "
+        f"(allowed: {allowed}); use a name below one, or ask the administrator.",
+    )
+
+
+def _looked(
+    status: DomainStatus, records: DomainRecords, facts: DnsFacts, now: datetime
+) -> DomainStatus:
+    """Take in what DNS says."""
+    has_text = records.txt_value in facts.texts
+    has_alias = records.cname_target in facts.aliases
+    change: dict[str, object] = {"cname_configured": has_alias}
+    if status.verified and not has_text:
+        change |= {"verified": False, "verified_at": None, "lost_at": now}
+    elif not status.verified and has_text and has_alias:
+        change |= {"verified": True, "verified_at": now, "lost_at": None}
+    return status.model_copy(update=change)
+
+
+def _findings(
+    status: DomainStatus, failed: Failed | None, settings: DomainSettings, now: datetime
+) -> tuple[Finding, ...]:
+    """Say how the Domain is."""
+    records = status.records or DomainRecords()
+    if status.verified:
+        text = "Both records were seen; only the loss of the TXT record undoes that."
+        if status.cname_configured is False:
+            text = (
+                f"Verified, but its CNAME record no longer points to {records.cname_target}: "
+                "requests do not arrive here."
+            )
+        return (Finding("Ready", status=True, reason="DomainVerified", message=text),)
+    if status.lost_at is not None:
+        until = status.lost_at + settings.grace
+        wanted = f"Create the TXT record {records.txt_name} with the value {records.txt_value}"
+        if now < until:
+            return _stalled(
+                "DomainLost",
+                f"The TXT record is gone. {wanted} before {until:%Y-%m-%d %H:%M} UTC; what serves "
+                "goes on until then, and nothing new can use the domain.",
+            )
+        return _stalled("DomainDropped", f"The TXT record is gone for too long. {wanted}.")
+    if failed is not None:
+        text = f"DNS could not be read: {failed.message}. It is tried again."
+        return (Finding("Ready", status=False, reason="DnsUnavailable", message=text),)
+    return (
+        Finding(
+            "Ready",
+            status=False,
+            reason="DomainNotVerified",
+            message=f"Create the TXT record {records.txt_name} with the value {records.txt_value} "
+            f"and the CNAME record {_host_of(records)} with the target {records.cname_target} "
+            f"(DNS only, not proxied). {_missing(status)}",
+        ),
+    )
+
+
+def _host_of(records: DomainRecords) -> str:
+    """Answer the custom domain that records are for."""
+    return records.txt_name.partition(".")[2]
+
+
+def _missing(status: DomainStatus) -> str:
+    if status.checked_at is None:
+        return "DNS was not looked at yet."
+    if status.cname_configured:
+        return "At the last look the CNAME was right and the TXT record was not."
+    return "At the last look the CNAME was not right."
+
+
+def _stalled(reason: str, message: str) -> tuple[Finding, ...]:
+    return tuple(
+        Finding(kind, status=kind == "Stalled", reason=reason, message=message)
+        for kind in ("Ready", "Stalled")
+    )
+
+
+def _unchanged(
+    status: DomainStatus, domain: Domain, settings: DomainSettings, now: datetime
+) -> DomainStatus:
+    """Make the status between two looks: that the last one failed stays until the next."""
+    ready = condition(status.conditions, "Ready")
+    if ready is not None and ready.reason == "DnsUnavailable" and not status.verified:
+        failed = Finding("Ready", status=False, reason=ready.reason, message=ready.message)
+        return _told(status, domain, (failed,), now)
+    return _told(status, domain, _findings(status, None, settings, now), now)
+
+
+def _told(
+    status: DomainStatus, domain: Domain, findings: Iterable[Finding], now: datetime
+) -> DomainStatus:
+    conditions = merge(
+        domain.status.conditions, findings, generation=domain.metadata.generation, now=now
+    )
+    return status.model_copy(update={"conditions": conditions})
+
+
+def _next(status: DomainStatus, settings: DomainSettings, now: datetime) -> timedelta:
+    """Answer the time until the next look, or until the grace ends."""
+    times = [settings.interval]
+    if status.checked_at is not None:
+        times = [status.checked_at + settings.interval - now]
+    if status.lost_at is not None and now < status.lost_at + settings.grace:
+        times.append(status.lost_at + settings.grace - now)
+    return max(min(times), timedelta(seconds=1))

@@ -1,0 +1,108 @@
+"""The host names of a Container, who holds them, and which claims it no longer needs."""
+
+from collections.abc import Iterable, Mapping
+
+from cloister_crds.kinds.container import Container
+from cloister_crds.kinds.hostnameclaim import HostnameClaim
+from cloister_crds.kinds.organization import Organization
+from cloister_crds.lifecycle.state.decision import ReleaseHostname
+from cloister_crds.names import generated_hostname
+
+__all__ = [
+    "internal_hostname",
+    "is_held_by",
+    "superfluous_claims",
+    "wanted_hostnames",
+]
+
+
+def internal_hostname(
+    container: Container, organization: Organization, containers_domain: str
+) -> str:
+    """Answer the generated host name of a Container (spec, "Container").
+
+    Parameters
+    ----------
+    container
+        The Container.
+    organization
+        The Organization that it belongs to.
+    containers_domain
+        Domain under which the installation's containers stand.
+    """
+    return generated_hostname(
+        container.display_name,
+        organization=organization.metadata.name,
+        debug=container.spec.debug,
+        containers_domain=containers_domain,
+    )
+
+
+def wanted_hostnames(
+    container: Container, organization: Organization | None, containers_domain: str
+) -> tuple[str, ...]:
+    """Answer the host names that spec asks for, the public one first.
+
+    Parameters
+    ----------
+    container
+        The Container.
+    organization
+        The Organization that it belongs to; None = none, and no names.
+    containers_domain
+        Domain under which the installation's containers stand.
+    """
+    if organization is None:
+        return ()
+    generated = internal_hostname(container, organization, containers_domain)
+    custom = container.spec.custom_domain
+    return (custom, generated) if custom else (generated,)
+
+
+def is_held_by(claim: HostnameClaim, container: Container) -> bool:
+    """Tell whether a Container holds a claim; a retried create finds its own.
+
+    Parameters
+    ----------
+    claim
+        The claim.
+    container
+        The Container, by namespace and name.
+    """
+    holder = claim.spec.holder
+    return (holder.namespace, holder.name) == (
+        container.metadata.namespace,
+        container.metadata.name,
+    )
+
+
+def superfluous_claims(
+    container: Container, claims: Mapping[str, HostnameClaim], needed: Iterable[str]
+) -> tuple[ReleaseHostname, ...]:
+    """Answer which claims of a Container are to be released.
+
+    Parameters
+    ----------
+    container
+        The Container.
+    claims
+        Claims by host name, those of others included.
+    needed
+        Host names of spec and of every Enclave that has a Pod or will have one.
+    """
+    kept = frozenset(needed)
+    return tuple(
+        _release(claim)
+        for hostname, claim in sorted(claims.items())
+        if hostname not in kept
+        and is_held_by(claim, container)
+        and claim.metadata.deletion_timestamp is None
+    )
+
+
+def _release(claim: HostnameClaim) -> ReleaseHostname:
+    return ReleaseHostname(
+        hostname=claim.metadata.name,
+        uid=claim.metadata.uid,
+        resource_version=claim.metadata.resource_version,
+    )

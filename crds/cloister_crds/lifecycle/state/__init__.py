@@ -1,0 +1,1 @@
+"""The state of a Container: observed facts, decisions, conditions, reasons."""

@@ -1,0 +1,490 @@
+"""The one table of reasons: each word that conditions, Enclaves and refusals use, and what helps.
+
+`docs/reasons.md` shows the same table to users; a test compares the two. Words are stable: programs
+match on them.
+"""
+
+from cloister_crds.lifecycle.state.reason import Kind, Reason
+from cloister_crds.lifecycle.state.reason import final as _final
+from cloister_crds.lifecycle.state.reason import open_ as _open
+from cloister_crds.lifecycle.state.reason import state as _state
+from cloister_crds.lifecycle.state.reason import transient as _transient
+
+__all__ = [
+    "REASONS",
+    "Kind",
+    "Reason",
+    "is_final",
+    "is_transient",
+    "reason_for",
+]
+
+
+_STATES = (
+    _state("Serving", "What spec asks for serves.", event=True),
+    _state(
+        "Stopped",
+        "The container is stopped, as spec asks.",
+        "Set spec.state to Running.",
+        event=True,
+    ),
+    _state("Stopping", "Its enclaves are ending."),
+    _state("Resolving", "The release, its images, secrets and host name are being looked up."),
+    _state("Deploying", "An enclave was made and its Pod is not up yet."),
+    _state("Starting", "The Pod is up and the health checks run."),
+    _state("Healthy", "Every container of the enclave has started and is healthy."),
+    _state("Routing", "The enclave is ready and the Service is being pointed at it."),
+    _state(
+        "Updating", "The present release serves while the new one starts beside it.", event=True
+    ),
+    _state(
+        "StopFirst",
+        "The present release ends before the new one starts, which needs its GPUs.",
+        event=True,
+    ),
+    _state(
+        "AwaitingPromotion",
+        "The update is ready and waits; the release before it serves.",
+        "Set spec.promote to status.update.revision, or accept the update.",
+        event=True,
+    ),
+    _state(
+        "AwaitingMetering",
+        "An enclave that is over waits for the API to meter its run time.",
+        "See that the API runs with metering and reaches its ledger.",
+    ),
+    _state("RouteAccepted", "The gateway leads the host names to the container."),
+    _state(
+        "RoutePending",
+        "The gateway has not said yet whether it leads the host names here.",
+        "Wait; if it stays so, ask the administrator whether the controller of the Gateway runs.",
+    ),
+    _state("NoTee", "The Host has no trusted execution environment."),
+    _state("Attested", "The machine of the enclave gave evidence of its TEE."),
+    _state("NotAttested", "The machine of the enclave has given no evidence yet."),
+    _state("DebugEnclave", "A debug enclave lets people in."),
+    _state("TeeSwitchedOff", "The request switched the TEE of the Host off."),
+    _state(
+        "NoGuestPolicy",
+        "Nothing keeps who runs the node from starting other programs in the machine.",
+        "Add a policy.rego to spec.initdata of the Host.",
+    ),
+    _state("SecretsInCluster", "Values of secrets come from core Secrets of the cluster."),
+    _state("SharedNetwork", "The containers of the enclave share one network namespace."),
+    _state("OwnNetworks", "Each container of the enclave has the networks of the file alone."),
+    _state("HostCannot", "Fields of the file that this Host cannot enforce."),
+    _state("NodesReady", "The Host has nodes that are ready."),
+    _state(
+        "NoNode",
+        "No node that is ready fits the Host; enclaves wait for one.",
+        "Add a node with the labels of the Host's nodeSelector.",
+    ),
+    _state("ApiAnswers", "The API takes connections at the address that enclaves ask."),
+    _state("NamespaceReady", "The Organization has its namespace."),
+    _state("Counted", "The Containers of the repository were counted."),
+    _state("ValueFound", "The value of the secret can be read."),
+    _state("KeyUsable", "The key can log in to debug enclaves that name it."),
+    _state("DomainVerified", "The records of the custom domain were seen.", event=True),
+    _state("CredentialsUsable", "The credentials of the registry can be read."),
+)
+
+_TRANSIENT = (
+    _transient(
+        "SourceUnavailable",
+        "The source of repositories did not answer.",
+        "Wait; if it stays so, ask the administrator whether the source can be reached.",
+    ),
+    _transient(
+        "RegistryUnavailable",
+        "The image registry did not answer.",
+        "Wait; if it stays so, check whether the registry of the image can be reached.",
+    ),
+    _transient(
+        "SourceRateLimited",
+        "The source of repositories wants fewer requests.",
+        "Wait; the message says for how long.",
+    ),
+    _transient(
+        "SourceUnauthorized",
+        "The source of repositories refused the installation's own credentials.",
+        "Ask the administrator to renew the credentials of the source.",
+    ),
+    _transient(
+        "RegistryRateLimited",
+        "The image registry wants fewer requests.",
+        "Wait; the message says for how long.",
+    ),
+    _transient(
+        "DnsUnavailable",
+        "No server of the domain's zone answered.",
+        "Wait; if it stays so, check the name servers of the zone.",
+    ),
+    _transient(
+        "ApiUnreachable",
+        "Enclaves do not reach the API, which checks keys and signs certificates.",
+        "Wait; if it stays so, ask the administrator, who reads more on the Host.",
+    ),
+    _transient(
+        "ClusterUnavailable",
+        "The API server did not answer.",
+        "Wait; if it stays so, ask the administrator.",
+    ),
+    _transient(
+        "InternalError",
+        "The operator met an error of its own.",
+        "Wait; if it stays so, send the administrator the message: the operator's log has more.",
+    ),
+    _transient(
+        "ImagePull",
+        "The node cannot pull an image.",
+        "Read the message; check that the image still exists and may be pulled.",
+    ),
+    _transient(
+        "Unschedulable",
+        "No node has room for the enclave.",
+        "Wait for room, stop another container, or ask the administrator for nodes.",
+    ),
+    _transient("PodLost", "The Pod of the enclave vanished or ended.", "Nothing; it is replaced."),
+    _transient("Evicted", "The node or the scheduler evicted the Pod.", "Nothing; it is replaced."),
+    _transient("NodeLost", "The node of the Pod is gone.", "Nothing; it is replaced."),
+    _transient(
+        "HostNotReady",
+        "The Host is not ready.",
+        "Wait, or ask the administrator what its conditions say.",
+    ),
+    _transient(
+        "NoResolver",
+        "No name server for the networks of enclaves is known.",
+        "Set enclaveNetwork.resolvers of the operator, or make the Service kube-dns in "
+        "kube-system.",
+    ),
+    _transient(
+        "RouteRefused",
+        "The gateway does not lead a host name here.",
+        "Ask the administrator to correct the listener of the Gateway, as the message says.",
+    ),
+    _transient(
+        "RuntimeClassMissing",
+        "The RuntimeClass that the Host names does not exist.",
+        "Install the runtime that brings it, or correct runtimeClassName of the Host.",
+    ),
+    _transient("NamespaceMissing", "The namespace of the Organization is being made.", "Wait."),
+    _transient(
+        "NamespaceDeleting",
+        "The namespace of the Organization is being deleted.",
+        "Wait; it is made again when it is gone.",
+    ),
+    _transient(
+        "SecretValueMissing",
+        "The core Secret of a secret, or the key in it, does not exist.",
+        "Create the core Secret that the csec's secretRef names.",
+    ),
+)
+
+_FINAL = (
+    _final(
+        "RepositoryNotFound",
+        "There is no such repository, or it is private.",
+        "Correct spec.repo, or make the repository public.",
+    ),
+    _final("TagNotFound", "The repository has no such tag.", "Push the tag or correct spec.tag."),
+    _final(
+        "ReleaseNotPublished",
+        "The tag exists and has no published release.",
+        "Publish the release of the tag.",
+    ),
+    _final(
+        "ConfigFileNotFound",
+        "The repository has no configuration file at the tag.",
+        "Add service-config.yml at the root of the repository and tag a new release.",
+    ),
+    _final(
+        "ConfigFileTooLarge",
+        "The configuration file is larger than may be deployed.",
+        "Make the file smaller and tag a new release.",
+    ),
+    _final(
+        "ConfigFileNotRegular",
+        "The name of the configuration file belongs to something that is not a file.",
+        "Commit the file itself, not a link or a directory, and tag a new release.",
+    ),
+    _final(
+        "NameInvalid",
+        "The repository or the tag has a name that cannot be.",
+        "Correct spec.repo or spec.tag.",
+    ),
+    _final(
+        "SourceRefused",
+        "The source of repositories refused, or leads to where it must not.",
+        "Read the message and ask the administrator.",
+    ),
+    _final(
+        "TagMoved",
+        "The tag points to another commit than the one that is pinned.",
+        "Set spec.commit to the commit you have checked, or tag a new release.",
+    ),
+    _final(
+        "InvalidConfig",
+        "The configuration file has errors.",
+        "Correct the fields that the message names and tag a new release.",
+    ),
+    _final(
+        "ImageNotFound",
+        "The registry has no such image.",
+        "Push the image, or correct its digest in the file and tag a new release.",
+    ),
+    _final(
+        "RegistryUnauthorized",
+        "The registry wants credentials for the image.",
+        "Make the image public, or give the organization credentials of the registry.",
+    ),
+    _final(
+        "RegistryRefused",
+        "The registry refused, or leads to where it must not.",
+        "Read the message and ask the administrator.",
+    ),
+    _final(
+        "ReferenceInvalid",
+        "The text is no reference of an image.",
+        "Correct the image in the file and tag a new release.",
+    ),
+    _final(
+        "PlatformMissing",
+        "The image does not exist for the platform of the Host.",
+        "Build the image for linux/amd64 and tag a new release.",
+    ),
+    _final(
+        "ManifestInvalid",
+        "What the registry has is no image that can be run.",
+        "Push the image again and tag a new release.",
+    ),
+    _final(
+        "TeeOfTheNode",
+        "The TEE is that of the nodes and cannot be switched off for one enclave.",
+        "Leave disableConfidential out, or name a Host without TEE.",
+    ),
+    _final(
+        "SharedNetworkNotAccepted",
+        "The Host cannot keep the containers of the file apart on the network.",
+        "Set spec.acceptSharedNetwork, or name a Host with networkIsolation Container.",
+    ),
+    _final(
+        "UserNotMapped",
+        "A container wants a user that the user namespace of its Pod does not have.",
+        "Take a user and group up to 65535 in the file and tag a new release.",
+    ),
+    _final(
+        "BootFailed",
+        "A container of the enclave ended with an error while it started.",
+        "Read the exit code and the message, correct the release or its variables, and relaunch.",
+    ),
+    _final(
+        "ModelInvalid",
+        "The weights of a model are not those that the file names.",
+        "Read the message: put the right image into the model store, or correct the model's mpk "
+        "and repo in the file, and relaunch.",
+    ),
+    _final(
+        "HealthcheckFailed",
+        "A container became unhealthy while the enclave started.",
+        "Read the output, correct the release or its healthcheck, and relaunch.",
+    ),
+    _final(
+        "ProgressDeadlineExceeded",
+        "The enclave was not ready within the deadline.",
+        "Read the message for what it waited for, correct that, and relaunch.",
+    ),
+    _final(
+        "AttemptsExhausted",
+        "The enclave was lost too often before it was ever ready.",
+        "Read the message for what became of it, correct that, and relaunch.",
+    ),
+    _final("UpdateFailed", "The update failed; the release before it serves.", "Read the message."),
+)
+
+_OPEN = (
+    _open(
+        "NamespaceNotOurs",
+        "The namespace that the Organization names is not its own.",
+        "Label the namespace as the message says, or make an Organization with another one.",
+        recheck=True,
+    ),
+    _open(
+        "NamespaceRefused",
+        "The namespace that the Organization names belongs to the cluster.",
+        "Make an Organization with another namespace.",
+    ),
+    _open(
+        "OrganizationNotFound",
+        "No Organization owns the namespace.",
+        "Create the Container in the namespace of an Organization.",
+    ),
+    _open(
+        "SubscriptionRequired",
+        "The organization has no container subscription.",
+        "Subscribe; what serves goes on.",
+    ),
+    _open(
+        "LimitReached",
+        "The organization has as many containers as it may have.",
+        "Delete a container, or ask the administrator for a higher limit.",
+        recheck=True,
+    ),
+    _open(
+        "ApiAddressMissing",
+        "The file wants API keys, and enclaves do not know where these are checked.",
+        "Ask the administrator to set apiAddress in the operator's settings.",
+    ),
+    _open(
+        "EntitlementRequired",
+        "The organization may not use this.",
+        "Leave out the field that the message names, or ask the administrator.",
+    ),
+    _open(
+        "InvalidName",
+        "The name cannot stand in a host name.",
+        "Use up to 64 lowercase letters, digits and hyphens, none of these at the ends.",
+    ),
+    _open(
+        "HostnameTaken",
+        "Another container holds the host name.",
+        "Choose another name, or delete the other container.",
+        recheck=True,
+    ),
+    _open(
+        "KeyNotBound",
+        "The TLS key of enclaves would not be bound into the evidence of the Host's TEE.",
+        "Ask the administrator to set signedCertificates of the operator; leave tls-mode out of "
+        "the file.",
+    ),
+    _open("HostNotFound", "There is no such Host.", "Correct spec.host."),
+    _open(
+        "NoDefaultHost",
+        "No Host is the default one and spec names none.",
+        "Set spec.host, or ask the administrator to mark a Host as default.",
+    ),
+    _open(
+        "ResourcesNotAllowed",
+        "The file asks for more than the organization may have.",
+        "Change cpus, memory or gpus in the file, or ask the administrator.",
+    ),
+    _open(
+        "NoModelStore",
+        "The Host has no store of model weights.",
+        "Name a Host with a model store, or ask the administrator for one.",
+    ),
+    _open(
+        "ModelNotFound",
+        "The model store of the Host does not have the weights of a model.",
+        "Correct the model's mpk in the file, or ask the administrator to add the weights; "
+        "relaunch when an enclave had found out.",
+    ),
+    _open(
+        "GpusNotAvailable",
+        "The Host cannot give the GPUs that are asked for.",
+        "Read the message; change gpus, or name another Host.",
+    ),
+    _open(
+        "StagingNotPossible",
+        "An update with more than one GPU stops the present release and cannot be staged.",
+        "Set spec.staging to false.",
+    ),
+    _open(
+        "Replaced",
+        "Another Container has taken over from this one, whose enclaves have ended.",
+        "Delete this Container.",
+    ),
+    _open(
+        "DeviceNotAvailable",
+        "The Host does not offer a device of the file.",
+        "Take the device out of the file, name another Host, or ask the administrator.",
+    ),
+    _open(
+        "SecretNotFound",
+        "The file or spec names a secret that cannot be found.",
+        "Create the csec, and bind an organization secret in spec.secrets.",
+    ),
+    _open(
+        "DomainNotFound",
+        "The organization has no such custom domain.",
+        "Create a Domain with that name and its DNS records, or leave out spec.customDomain.",
+    ),
+    _open(
+        "DomainNotVerified",
+        "The records of the custom domain were not seen.",
+        "Create the TXT and the CNAME record that the Domain's status names.",
+    ),
+    _open(
+        "DomainLost",
+        "The TXT record of the custom domain is gone; what serves goes on for a time.",
+        "Create the TXT record again before the time that the message names.",
+    ),
+    _open(
+        "DomainDropped",
+        "The TXT record of the custom domain is gone for too long; it is no longer served.",
+        "Create the TXT record again, or set another spec.customDomain.",
+    ),
+    _open(
+        "DomainsNotConfigured",
+        "The installation has no settings for custom domains.",
+        "Ask the administrator to set domains in the operator's settings.",
+    ),
+    _open(
+        "CredentialsInvalid",
+        "The core Secret of the credentials holds none that can be used.",
+        "Write a docker configuration for the registry into it, as the message says.",
+    ),
+    _open(
+        "CredentialsExpired",
+        "The registry refused the credentials when they were last used.",
+        "Write new credentials into the core Secret.",
+    ),
+    _open(
+        "SSHKeyNotFound",
+        "spec names an SSHKey that cannot be found.",
+        "Create the SSHKey, or take its name out of spec.sshKeys.",
+    ),
+    _open(
+        "SSHKeyInvalid",
+        "The public key cannot be used.",
+        "Read the message, and make another SSHKey from the whole line of the .pub file.",
+    ),
+)
+
+REASONS: dict[str, Reason] = {
+    reason.word: reason for reason in (*_STATES, *_TRANSIENT, *_FINAL, *_OPEN)
+}
+"""Every reason by its word."""
+
+
+def reason_for(code: str) -> Reason:
+    """Answer the reason of a problem.
+
+    Parameters
+    ----------
+    code
+        Code of a problem; those of the configuration file are many and all mean ``InvalidConfig``.
+    """
+    return REASONS.get(code, REASONS["InvalidConfig"])
+
+
+def is_transient(word: str) -> bool:
+    """Tell whether something failed for a reason that may pass by itself.
+
+    Parameters
+    ----------
+    word
+        A word of the table.
+    """
+    return reason_for(word).kind is Kind.TRANSIENT
+
+
+def is_final(word: str) -> bool:
+    """Tell whether only a new request helps.
+
+    Parameters
+    ----------
+    word
+        A word of the table.
+    """
+    return reason_for(word).final

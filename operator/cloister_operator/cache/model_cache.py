@@ -1,0 +1,48 @@
+"""Reads entries of the store as models of the contract, each version of each object once."""
+
+from collections import OrderedDict
+from typing import TypeVar
+
+from cloister_crds.kinds.meta import Resource
+from cloister_operator.cache.store import Entry
+
+__all__ = ["Models"]
+
+R = TypeVar("R", bound=Resource)
+
+_KEPT = 8192
+"""Models that are kept; the ones unused for longest go first."""
+
+
+class Models:
+    """A bounded cache of parsed objects."""
+
+    def __init__(self, kept: int = _KEPT) -> None:
+        self._kept = kept
+        self._models: OrderedDict[str, tuple[int, Resource]] = OrderedDict()
+
+    def read(self, kind: type[R], entry: Entry) -> R:
+        """Answer the model of an entry.
+
+        Parameters
+        ----------
+        kind
+            Its class.
+        entry
+            Entry of the store.
+
+        Raises
+        ------
+        pydantic.ValidationError
+            When the object breaks a rule of its kind, which the server refuses.
+        """
+        kept = self._models.get(entry.uid)
+        if kept is not None and kept[0] == entry.version and isinstance(kept[1], kind):
+            self._models.move_to_end(entry.uid)
+            return kept[1]
+        model = kind.read(entry.read())
+        self._models[entry.uid] = (entry.version, model)
+        self._models.move_to_end(entry.uid)
+        while len(self._models) > self._kept:
+            self._models.popitem(last=False)
+        return model

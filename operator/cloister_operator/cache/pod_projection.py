@@ -1,0 +1,154 @@
+"""Reads the projection of a Pod into the facts that a judgement needs.
+
+Used by the passes of Enclaves and Containers; pure.
+"""
+
+import json
+from collections.abc import Collection, Mapping
+from datetime import datetime
+from typing import Any
+
+from cloister_crds.config import object_name
+from cloister_crds.kinds.enclave import ContainerStateName
+from cloister_operator.enclave.guest_config.measurement import (
+    INITDATA_ANNOTATION,
+    MEASUREMENT_ANNOTATION,
+)
+from cloister_operator.enclave.pod.pod import SKIPPED_ANNOTATION
+from cloister_operator.enclave.sidecars import AGENT, SHIM, names_of_ours
+from cloister_operator.rollout.pod_facts import PodContainer, PodFacts, PodPhase
+
+__all__ = ["node_is_gone", "read_pod"]
+
+_RESTARTING = {"Always", "OnFailure"}
+_STATES = {
+    "waiting": ContainerStateName.WAITING,
+    "running": ContainerStateName.RUNNING,
+    "terminated": ContainerStateName.TERMINATED,
+}
+
+
+def read_pod(
+    body: Mapping[str, Any], containers: Collection[str], *, node_gone: bool = False
+) -> PodFacts:
+    """Read a Pod.
+
+    Parameters
+    ----------
+    body
+        Projection of the Pod.
+    containers
+        Names of the file's containers, in its order; the others are ours.
+    node_gone
+        Whether the Pod's node is gone (`node_is_gone`).
+    """
+    metadata, spec, status = body["metadata"], body.get("spec", {}), body.get("status", {})
+    told = (*status.get("initContainerStatuses", ()), *status.get("containerStatuses", ()))
+    statuses = {each["name"]: each for each in told}
+    specs = {each["name"]: each for each in spec.get("containers", ())}
+    names = {object_name(name): name for name in containers}
+    ours = {name: car for name, car in names_of_ours(containers).items() if name in specs}
+    read = {
+        name: _container(names.get(name, name), each, statuses.get(name, {}))
+        for name, each in specs.items()
+    }
+    conditions = {each["type"]: each for each in status.get("conditions", ())}
+    return PodFacts(
+        uid=metadata["uid"],
+        phase=PodPhase(status.get("phase") or PodPhase.PENDING),
+        reason=status.get("reason", ""),
+        message=status.get("message", ""),
+        deleting="deletionTimestamp" in metadata,
+        node=spec.get("nodeName", ""),
+        node_gone=node_gone,
+        measurement=metadata.get("annotations", {}).get(MEASUREMENT_ANNOTATION, ""),
+        initdata=metadata.get("annotations", {}).get(INITDATA_ANNOTATION, ""),
+        address=_address(status),
+        unschedulable=_unschedulable(conditions.get("PodScheduled", {})),
+        disruption=_disruption(conditions.get("DisruptionTarget", {})),
+        containers=tuple(read[name] for name in names if name in read),
+        shim=next((read[name] for name, car in ours.items() if car is SHIM), None),
+        agent=next((read[name] for name, car in ours.items() if car is AGENT), None),
+        skipped_stages=_skipped_stages(metadata),
+        side_cars=tuple(read[name] for name, car in ours.items() if car not in {SHIM, AGENT}),
+    )
+
+
+def node_is_gone(pod: Mapping[str, Any], node: Mapping[str, Any] | None) -> bool:
+    """Tell whether the node of a Pod is lost, and the Pod with it.
+
+    Parameters
+    ----------
+    pod
+        Projection of the Pod.
+    node
+        Projection of its node; None = there is no such node.
+
+    Returns
+    -------
+    bool
+        True when the Pod is bound to a node that does not exist, or that is not ready while the
+        Pod is being deleted (the taint manager gave it up; Kubernetes, "Nodes").
+    """
+    if not pod.get("spec", {}).get("nodeName"):
+        return False
+    if node is None:
+        return True
+    conditions = node.get("status", {}).get("conditions", ())
+    ready = any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+    return not ready and "deletionTimestamp" in pod["metadata"]
+
+
+def _skipped_stages(metadata: Mapping[str, Any]) -> frozenset[str]:
+    """Read the annotation that `build_pod` wrote; none for Pods that somebody else made."""
+    text = metadata.get("annotations", {}).get(SKIPPED_ANNOTATION, "[]")
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return frozenset()
+    return frozenset(str(each) for each in found) if isinstance(found, list) else frozenset()
+
+
+def _container(name: str, spec: Mapping[str, Any], status: Mapping[str, Any]) -> PodContainer:
+    """Read one container; without a status it waits."""
+    state = status.get("state") or {"waiting": {}}
+    word = next(iter(state))
+    detail = state[word] or {}
+    last = (status.get("lastState") or {}).get("terminated") or {}
+    end = detail if word == "terminated" else last
+    started = detail.get("startedAt") or last.get("startedAt")
+    ended = end.get("finishedAt")
+    return PodContainer(
+        name=name,
+        state=_STATES.get(word, ContainerStateName.WAITING),
+        reason=detail.get("reason", ""),
+        message=detail.get("message", ""),
+        started_at=datetime.fromisoformat(started) if started else None,
+        ended_at=datetime.fromisoformat(ended) if ended else None,
+        exit_code=end.get("exitCode"),
+        exit_reason=end.get("reason", ""),
+        exit_message=end.get("message", ""),
+        restart_count=status.get("restartCount", 0),
+        restarts=spec.get("restartPolicy", "") in _RESTARTING,
+        ready=bool(status.get("ready")),
+        checked="readinessProbe" in spec,
+    )
+
+
+def _address(status: Mapping[str, Any]) -> str:
+    """Answer the first IPv4 address."""
+    addresses = [each["ip"] for each in status.get("podIPs", ()) if "ip" in each]
+    every = [*addresses, status.get("podIP", "")]
+    return next((each for each in every if each and ":" not in each), "")
+
+
+def _unschedulable(condition: Mapping[str, Any]) -> str:
+    """Answer why the scheduler finds no node; empty = it does, or has not tried."""
+    if condition.get("status") == "False" and condition.get("reason") == "Unschedulable":
+        return str(condition.get("message") or "no node fits")
+    return ""
+
+
+def _disruption(condition: Mapping[str, Any]) -> str:
+    """Answer why the Pod is being disrupted (Kubernetes, "Pod disruption conditions")."""
+    return str(condition.get("reason") or "") if condition.get("status") == "True" else ""

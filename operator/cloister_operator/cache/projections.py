@@ -1,0 +1,289 @@
+"""Which kinds are watched, and which part of each object is kept: projections, never whole bodies.
+
+`handlers` registers a handler for each, `relist` compares each with the server, `store` keeps them.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from cloister_clients.kube.kinds import ENDPOINT_SLICE, NAMESPACE, NODE, POD, SERVICE, KindRef, of
+from cloister_crds.kinds import (
+    Container,
+    Deployment,
+    Domain,
+    Enclave,
+    Host,
+    HostnameClaim,
+    Organization,
+    RegistryCredential,
+    Secret,
+    SSHKey,
+)
+from cloister_crds.lifecycle.admission.limits import Place, place_of
+from cloister_crds.names import (
+    CONTAINER_ANNOTATION,
+    ENCLAVE_LABEL,
+    MANAGED_BY,
+    MANAGED_BY_LABEL,
+)
+
+__all__ = [
+    "CLAIM",
+    "CONTAINER",
+    "DEPLOYMENT",
+    "DOMAIN",
+    "ENCLAVE",
+    "HOST",
+    "ORGANIZATION",
+    "REGISTRY_CREDENTIAL",
+    "SECRET_KIND",
+    "SSH_KEY",
+    "WATCHED",
+    "Body",
+    "Watched",
+    "project",
+    "watched_kinds",
+]
+
+Body = Mapping[str, Any]
+"""An object of the API as JSON data."""
+
+CONTAINER = of(Container)
+ENCLAVE = of(Enclave)
+ORGANIZATION = of(Organization)
+HOST = of(Host)
+DEPLOYMENT = of(Deployment)
+CLAIM = of(HostnameClaim)
+SECRET_KIND = of(Secret)
+DOMAIN = of(Domain)
+REGISTRY_CREDENTIAL = of(RegistryCredential)
+SSH_KEY = of(SSHKey)
+
+_METADATA = (
+    "name",
+    "namespace",
+    "uid",
+    "resourceVersion",
+    "generation",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "labels",
+    "ownerReferences",
+    "finalizers",
+)
+_OUR_ANNOTATIONS = "cloister.dev/"
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """A kind that is watched."""
+
+    ref: KindRef
+    """The kind."""
+    keep: Callable[[Body], dict[str, Any]]
+    """Which part beside the metadata is kept."""
+    label_selector: str | None = None
+    """Only objects with these labels; None = all."""
+    indexes: tuple[tuple[str, Callable[[Body], str]], ...] = ()
+    """Indexes of the store over this kind: name, and what gives an object's value in it."""
+    place: Callable[[Body], Place | None] | None = None
+    """What gives an object's place in an order, to be compared without reading it; None = none."""
+
+
+def project(watched: Watched, body: Body) -> dict[str, Any]:
+    """Answer the part of an object that is kept.
+
+    Parameters
+    ----------
+    watched
+        The kind.
+    body
+        The object as the server sent it.
+
+    Returns
+    -------
+    dict[str, Any]
+        Its metadata without what nobody reads (managed fields, annotations of others), and what
+        the kind keeps.
+    """
+    metadata = body.get("metadata") or {}
+    kept = {name: metadata[name] for name in _METADATA if metadata.get(name)}
+    annotations = {
+        name: value
+        for name, value in (metadata.get("annotations") or {}).items()
+        if name.startswith(_OUR_ANNOTATIONS)
+    }
+    if annotations:
+        kept["annotations"] = annotations
+    return {"metadata": kept, **watched.keep(body)}
+
+
+def _own_kind(body: Body) -> dict[str, Any]:
+    """Keep spec and status: our own kinds hold nothing that is not read."""
+    return {part: body[part] for part in ("spec", "status") if body.get(part) is not None}
+
+
+def _nothing(_body: Body) -> dict[str, Any]:
+    """Keep the metadata alone."""
+    return {}
+
+
+def _pod(body: Body) -> dict[str, Any]:
+    """Keep what the judgement of a Pod needs (`cloister_operator.cache.pod_projection`)."""
+    spec, status = body.get("spec") or {}, body.get("status") or {}
+    containers = [
+        {
+            name: each[name]
+            for name in ("name", "restartPolicy", "readinessProbe")
+            if each.get(name) is not None
+        }
+        for each in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ()))
+    ]
+    kept = (
+        *("phase", "reason", "message", "podIP", "podIPs", "conditions", "containerStatuses"),
+        "initContainerStatuses",
+    )
+    return {
+        "spec": {"nodeName": spec.get("nodeName", ""), "containers": containers},
+        "status": {name: status[name] for name in kept if status.get(name) is not None},
+    }
+
+
+def _service(body: Body) -> dict[str, Any]:
+    """Keep where a Service routes to, and its port on the nodes; 0 = it has none."""
+    spec = body.get("spec") or {}
+    ports = [each["nodePort"] for each in spec.get("ports") or () if each.get("nodePort")]
+    port = ports[0] if ports else 0
+    return {"spec": {"selector": dict(spec.get("selector") or {}), "nodePort": port}}
+
+
+def _endpoint_slice(body: Body) -> dict[str, Any]:
+    """Keep the addresses."""
+    endpoints = [{"addresses": list(each["addresses"])} for each in body.get("endpoints") or ()]
+    return {"endpoints": endpoints}
+
+
+def _route(body: Body) -> dict[str, Any]:
+    """Keep where a TLSRoute leads, and what the gateways say about it."""
+    spec, status = body.get("spec") or {}, body.get("status") or {}
+    return {"spec": spec, "status": {"parents": list(status.get("parents") or ())}}
+
+
+def _node(body: Body) -> dict[str, Any]:
+    """Keep whether the node can run Pods, and which addresses are its and its Pods'."""
+    spec, status = body.get("spec") or {}, body.get("status") or {}
+    ready = [
+        {"type": each["type"], "status": each["status"]}
+        for each in status.get("conditions") or ()
+        if each["type"] == "Ready"
+    ]
+    addresses = [each["address"] for each in status.get("addresses") or ()]
+    return {
+        "spec": {
+            "unschedulable": bool(spec.get("unschedulable")),
+            "podCIDRs": list(spec.get("podCIDRs") or ()),
+        },
+        "status": {"conditions": ready, "addresses": addresses},
+        "nodeLabels": dict((body.get("metadata") or {}).get("labels") or {}),
+    }
+
+
+def _namespace_of_organization(body: Body) -> str:
+    """Answer the namespace of an Organization."""
+    return str(body["spec"]["namespace"])
+
+
+def _container_of_enclave(body: Body) -> str:
+    """Answer the Container of an Enclave as ``namespace/name``."""
+    return f"{body['metadata']['namespace']}/{body['spec']['container']['name']}"
+
+
+def _holder(body: Body) -> str:
+    """Answer the holder of a claim as ``namespace/name``."""
+    holder = body["spec"]["holder"]
+    return f"{holder['namespace']}/{holder['name']}"
+
+
+def _node_of_pod(body: Body) -> str:
+    """Answer the node that a Pod is bound to; empty = none."""
+    return str((body.get("spec") or {}).get("nodeName") or "")
+
+
+def _host_of_container(body: Body) -> str:
+    """Answer the Host that a Container names or runs on; empty = none."""
+    running = (body.get("status") or {}).get("host") or {}
+    return str(body["spec"].get("host") or running.get("name") or "")
+
+
+def _replaces(body: Body) -> str:
+    """Answer the namespace of a Container that takes over from another one; empty = it does not."""
+    return str(body["metadata"]["namespace"]) if body["spec"].get("replaces") else ""
+
+
+def _counted(body: Body) -> Place | None:
+    """Answer the place of a Container among those that count; None = it is being deleted."""
+    metadata = body["metadata"]
+    if metadata.get("deletionTimestamp"):
+        return None
+    created = metadata.get("creationTimestamp")
+    return place_of(datetime.fromisoformat(created) if created else None, metadata["uid"])
+
+
+def _repo(body: Body) -> str:
+    """Answer the repository of a Container or Deployment as ``namespace/owner/name``."""
+    return f"{body['metadata']['namespace']}/{body['spec']['repo']}"
+
+
+def _service_of_slice(body: Body) -> str:
+    """Answer the Service of an EndpointSlice as ``namespace/name``."""
+    metadata = body["metadata"]
+    name = (metadata.get("labels") or {}).get("kubernetes.io/service-name", "")
+    return f"{metadata['namespace']}/{name}"
+
+
+def _container_of_route(body: Body) -> str:
+    """Answer the Container of a TLSRoute as ``namespace/name``; empty = it names none."""
+    return str((body["metadata"].get("annotations") or {}).get(CONTAINER_ANNOTATION, ""))
+
+
+_OURS = f"{MANAGED_BY_LABEL}={MANAGED_BY}"
+
+WATCHED: tuple[Watched, ...] = (
+    Watched(ORGANIZATION, _own_kind, indexes=(("namespace", _namespace_of_organization),)),
+    Watched(HOST, _own_kind),
+    Watched(
+        CONTAINER,
+        _own_kind,
+        indexes=(("host", _host_of_container), ("repo", _repo), ("replaces", _replaces)),
+        place=_counted,
+    ),
+    Watched(ENCLAVE, _own_kind, indexes=(("container", _container_of_enclave),)),
+    Watched(DEPLOYMENT, _own_kind, indexes=(("repo", _repo),)),
+    Watched(SECRET_KIND, _own_kind),
+    Watched(DOMAIN, _own_kind),
+    Watched(REGISTRY_CREDENTIAL, _own_kind),
+    Watched(SSH_KEY, _own_kind),
+    Watched(CLAIM, _own_kind, indexes=(("holder", _holder),)),
+    Watched(POD, _pod, f"{_OURS},{ENCLAVE_LABEL}", (("node", _node_of_pod),)),
+    Watched(SERVICE, _service, _OURS),
+    Watched(ENDPOINT_SLICE, _endpoint_slice, _OURS, (("service", _service_of_slice),)),
+    Watched(NAMESPACE, _nothing),
+    Watched(NODE, _node),
+)
+"""Every kind that is watched in every cluster. Namespaces are watched as a whole, so that one that
+exists without our label is seen before anything is written into it."""
+
+
+def watched_kinds(route: KindRef | None) -> tuple[Watched, ...]:
+    """Answer every kind that is watched in a certain cluster.
+
+    Parameters
+    ----------
+    route
+        TLSRoute as the cluster serves it; None = routes are not made.
+    """
+    if route is None:
+        return WATCHED
+    return (*WATCHED, Watched(route, _route, _OURS, (("container", _container_of_route),)))

@@ -1,0 +1,1 @@
+"""Builders of one container of the file: its document, environment, devices, probe."""

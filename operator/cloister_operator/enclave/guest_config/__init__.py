@@ -1,0 +1,1 @@
+"""Builders of the documents by which the guest's side-cars run."""

@@ -1,0 +1,203 @@
+"""The agent of an enclave: the side-car that knows what runs, and the document that it runs by.
+
+The document's fields are those of the guest's package `agent`; docs/enclave.md tells what it does.
+"""
+
+from typing import Any
+
+from cloister_crds.config import ContainerSpec, ServiceConfig
+from cloister_crds.kinds.host import TEE
+from cloister_operator.enclave.guest_config.certificate import (
+    CHAIN_FILE,
+    FINGERPRINT_FILE,
+    is_signed,
+)
+from cloister_operator.enclave.guest_config.measurement import attestation_document
+from cloister_operator.enclave.guest_config.models import STATUS_FILE
+from cloister_operator.enclave.guest_config.network import KEEPER_SOCKET, NETWORK_STATUS
+from cloister_operator.enclave.network.ports import SHIM_PORT
+from cloister_operator.enclave.plan import BuildSettings, EnclavePlan
+from cloister_operator.enclave.sidecars import AGENT, isolates, name_of, side_car, unprivileged
+from cloister_operator.rollout.pod_facts import boot_allowance
+
+__all__ = [
+    "AGENT_DIRECTORY",
+    "AGENT_KEY",
+    "DOCUMENT_DIRECTORY",
+    "METRICS_DIRECTORY",
+    "METRICS_SECRET",
+    "REPORT_DIRECTORY",
+    "SERVICE_DIRECTORY",
+    "agent_container",
+    "agent_document",
+    "skipped_stages",
+]
+
+AGENT_KEY = "agent.json"
+"""Key of the document in the ConfigMap."""
+DOCUMENT_DIRECTORY = "/etc/cloister-agent"
+"""Where the agent finds its document and the configuration file."""
+AGENT_DIRECTORY = "/run/cloister/agent"
+"""The agent's own directory: its socket for the shim, its state, the mark of a completed boot."""
+REPORT_DIRECTORY = "/run/cloister/report"
+"""Directory with one directory for each container, with its report socket."""
+SERVICE_DIRECTORY = "/run/cloister/service"
+"""What the containers have as their service mount, where the agent writes it."""
+METRICS_DIRECTORY = "/etc/cloister-metrics"
+"""Where the agent finds the token of the metrics."""
+METRICS_SECRET = "METRICS_TOKEN"  # noqa: S105 - the name of a secret
+"""A secret of this name that a container of the file names is the bearer token of the metrics."""
+_VERSION = 1
+_TERMINATION_FILE = "/dev/termination-log"
+_MEBI = 1024 * 1024
+_UP = {"periodSeconds": 1, "timeoutSeconds": 10, "failureThreshold": 120}
+_READY = {"periodSeconds": 3, "timeoutSeconds": 10, "failureThreshold": 1, "successThreshold": 1}
+
+
+def agent_document(plan: EnclavePlan, settings: BuildSettings) -> dict[str, Any]:
+    """Write what the agent is to know.
+
+    Parameters
+    ----------
+    plan
+        The Enclave, its file and its Host.
+    settings
+        What the administrator says about every enclave.
+
+    Returns
+    -------
+    dict[str, Any]
+        The document of ``guest agent``.
+    """
+    return {
+        "version": _VERSION,
+        "service": settings.service,
+        "socketDirectory": REPORT_DIRECTORY,
+        "directory": AGENT_DIRECTORY,
+        "serviceDirectory": SERVICE_DIRECTORY,
+        "config": {
+            "source": f"{DOCUMENT_DIRECTORY}/config.yml",
+            "digest": plan.enclave.spec.config_digest,
+        },
+        "keeperSocket": KEEPER_SOCKET,
+        "shim": f"127.0.0.1:{SHIM_PORT}",
+        "stages": _stages(plan),
+        "containers": [_container(plan, each) for each in plan.config.containers],
+        "attestation": attestation_document(plan, settings, DOCUMENT_DIRECTORY),
+        "metrics": _metrics(plan),
+        "terminationFile": _TERMINATION_FILE,
+    }
+
+
+def skipped_stages(plan: EnclavePlan) -> list[str]:
+    """Answer the stages of the boot in which nothing is to be done.
+
+    Parameters
+    ----------
+    plan
+        The Enclave, its file and its Host.
+    """
+    return sorted(name for name, rule in _stages(plan).items() if "skipped" in rule)
+
+
+def agent_container(
+    plan: EnclavePlan, settings: BuildSettings, mounts: list[dict[str, Any]]
+) -> dict[str, Any]:
+    """Build the side-car. Its readiness is the enclave's.
+
+    Parameters
+    ----------
+    plan
+        The Enclave and its file.
+    settings
+        Names the image.
+    mounts
+        Its ``volumeMounts``.
+    """
+    return {
+        **side_car(settings, mounts),
+        "name": name_of(AGENT, plan.names),
+        "command": ["/guest", "agent", "-spec", f"{DOCUMENT_DIRECTORY}/{AGENT_KEY}"],
+        "readinessProbe": {
+            "exec": {"command": ["/guest", "agent", "-check", AGENT_DIRECTORY]},
+            **_READY,
+        },
+        "securityContext": unprivileged(AGENT),
+        "startupProbe": {"exec": {"command": ["/guest", "agent", "-up", AGENT_DIRECTORY]}, **_UP},
+        "terminationMessagePath": _TERMINATION_FILE,
+    }
+
+
+def _container(plan: EnclavePlan, container: ContainerSpec) -> dict[str, Any]:
+    """Write one container of the file."""
+    allowance = boot_allowance(container.healthcheck)
+    return {
+        "name": container.name,
+        "image": plan.facts(container).image,
+        "restart": str(container.restart),
+        "healthWithinMillis": 0 if allowance is None else int(allowance.total_seconds() * 1000),
+    }
+
+
+def _metrics(plan: EnclavePlan) -> dict[str, Any]:
+    """Write what the metrics tell besides what is measured."""
+    spec = plan.enclave.spec
+    gpu = plan.host.spec.gpu
+    names = spec.served_names
+    return {
+        "id": spec.container.uid,
+        "domain": names[0] if names else "",
+        "image": f"{spec.repo}@{spec.tag}",
+        "cpus": plan.config.cpus,
+        "memoryBytes": plan.config.memory * _MEBI,
+        "cpuType": plan.host.spec.cpu_type or "",
+        "gpuType": (gpu.type if gpu is not None and spec.summary.gpus else "") or "",
+        "tokenFile": f"{METRICS_DIRECTORY}/token" if METRICS_SECRET in plan.secrets else "",
+    }
+
+
+def _stages(plan: EnclavePlan) -> dict[str, dict[str, Any]]:
+    """Say for each stage that the agent does not see itself how it is known to be over."""
+    config = plan.config
+    has_tee = plan.host.spec.tee is not TEE.NONE
+    signed = is_signed(plan)
+    evidence = {"evidence": True}
+    network: dict[str, Any] = {"network": NETWORK_STATUS}
+    if not isolates(plan.host):
+        network = _skipped("The containers share the network of the Pod.")
+    return {
+        "network": network,
+        "firewall": network,
+        "identity": {"file": FINGERPRINT_FILE}
+        if signed
+        else _skipped("The shim makes its key itself."),
+        "certificate": {"file": CHAIN_FILE}
+        if signed
+        else _skipped("The shim makes its certificate itself."),
+        "cpu-attestation": evidence
+        if has_tee
+        else _skipped("There is no trusted execution environment: nothing is confidential."),
+        "gpu-attestation": evidence
+        if has_tee and plan.enclave.spec.summary.gpus
+        else _skipped("The enclave has no confidential graphics processor."),
+        "secrets": _launched(_with_secrets(config), "The file names no secret."),
+        "registry-auth": _skipped("Images are pulled outside the enclave, by their digests."),
+        "models": {"models": STATUS_FILE}
+        if config.models
+        else _skipped("The file names no model."),
+    }
+
+
+def _with_secrets(config: ServiceConfig) -> list[str]:
+    """Answer the containers that have secrets: the runtime starts them with these alone."""
+    return [each.name for each in config.containers if each.secrets]
+
+
+def _launched(containers: list[str], else_skipped: str) -> dict[str, Any]:
+    """Answer a stage that is over when containers are launched; skipped when there are none."""
+    return {"launched": containers} if containers else _skipped(else_skipped)
+
+
+def _skipped(reason: str) -> dict[str, Any]:
+    """Answer a stage in which nothing is to be done."""
+    return {"skipped": reason}

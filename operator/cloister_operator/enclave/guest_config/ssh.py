@@ -1,0 +1,160 @@
+"""SSH into debug enclaves: the document of ``guest ssh``, its container, its Service.
+
+An enclave has none of this unless it is a debug one that some keys may log in to: then every
+container gets a socket of its own, and the guest stays its first process (docs/enclave.md).
+"""
+
+from typing import Any
+
+from cloister_crds.kinds import Container
+from cloister_crds.names import (
+    CONTAINER_LABEL,
+    ENCLAVE_LABEL,
+    MANAGED_BY,
+    MANAGED_BY_LABEL,
+    ORGANIZATION_LABEL,
+    host_label,
+    service_name,
+    shells_service_name,
+)
+from cloister_operator.enclave.container.document import SHELL_SOCKET
+from cloister_operator.enclave.network.ports import SSH_PORT
+from cloister_operator.enclave.plan import BuildSettings, EnclavePlan
+from cloister_operator.enclave.sidecars import SSH, name_of, unprivileged
+
+__all__ = [
+    "HOST_KEY_DIRECTORY",
+    "PUBLIC_DIRECTORY",
+    "SHELLS_DIRECTORY",
+    "SHELLS_KEY",
+    "SSH_CONFIG_DIRECTORY",
+    "build_shells_service",
+    "host_key_route",
+    "shells_document",
+    "ssh_container",
+]
+
+SHELLS_KEY = "ssh.json"
+"""Key of the document in the ConfigMap."""
+SSH_CONFIG_DIRECTORY = "/etc/cloister-ssh"
+"""Where ``guest ssh`` finds its document."""
+SHELLS_DIRECTORY = "/run/cloister/shells"
+"""Where ``guest ssh`` has the sockets of all containers, a directory for each."""
+HOST_KEY_DIRECTORY = "/run/cloister/ssh"
+"""Memory of ``guest ssh`` alone, with the private host key."""
+PUBLIC_DIRECTORY = "/run/cloister/ssh-public"
+"""Memory that ``guest ssh`` writes and the shim reads, with the public host key."""
+_VERSION = 1
+_PUBLIC_KEY = "host-key.pub"
+
+
+def shells_document(plan: EnclavePlan) -> dict[str, Any]:
+    """Write who may log in, and where to.
+
+    Parameters
+    ----------
+    plan
+        The Enclave and its file.
+
+    Returns
+    -------
+    dict[str, Any]
+        The document of ``guest ssh``.
+    """
+    return {
+        "version": _VERSION,
+        "port": SSH_PORT,
+        "hostKeyFile": f"{HOST_KEY_DIRECTORY}/host-key",
+        "publicKeyFile": f"{PUBLIC_DIRECTORY}/{_PUBLIC_KEY}",
+        "keys": [
+            {"name": each.name, "publicKey": each.public_key} for each in plan.enclave.spec.ssh_keys
+        ],
+        "containers": [
+            {"name": name, "socket": f"{SHELLS_DIRECTORY}/{name}/{SHELL_SOCKET}"}
+            for name in plan.names
+        ],
+    }
+
+
+def ssh_container(
+    plan: EnclavePlan, settings: BuildSettings, mounts: list[dict[str, Any]]
+) -> dict[str, Any]:
+    """Build the SSH server, without any right.
+
+    Parameters
+    ----------
+    plan
+        The Enclave and its file.
+    settings
+        Names the image.
+    mounts
+        Its ``volumeMounts``.
+    """
+    return {
+        "name": name_of(SSH, plan.names),
+        "image": settings.guest_image,
+        "imagePullPolicy": "IfNotPresent",
+        "command": ["/guest", "ssh", "-spec", f"{SSH_CONFIG_DIRECTORY}/{SHELLS_KEY}"],
+        "ports": [{"name": "ssh", "containerPort": SSH_PORT, "protocol": "TCP"}],
+        "restartPolicy": "Always",
+        "securityContext": unprivileged(SSH),
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "volumeMounts": mounts,
+    }
+
+
+def host_key_route(service: str) -> dict[str, Any]:
+    """Build the shim's route at which the public host key is read, over the enclave's TLS.
+
+    Parameters
+    ----------
+    service
+        Name of the service in the well-known path.
+    """
+    return {
+        "match": [{"path": [f"/.well-known/{service}-ssh-host-key"]}],
+        "handle": [
+            {"handler": "rewrite", "uri": f"/{_PUBLIC_KEY}"},
+            {"handler": "file_server", "root": PUBLIC_DIRECTORY},
+        ],
+        "terminal": True,
+    }
+
+
+def build_shells_service(container: Container, organization: str, enclave: str) -> dict[str, Any]:
+    """Build the Service by which the SSH server of an Enclave is reached from outside.
+
+    Parameters
+    ----------
+    container
+        The Container; it owns the Service.
+    organization
+        Slug of the Organization.
+    enclave
+        Name of the Enclave.
+
+    Returns
+    -------
+    dict[str, Any]
+        Manifest for server-side apply; the cluster chooses the port of the nodes.
+    """
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {
+            "name": shells_service_name(container.metadata.name),
+            "namespace": container.metadata.namespace,
+            "labels": {
+                MANAGED_BY_LABEL: MANAGED_BY,
+                ORGANIZATION_LABEL: host_label(organization),
+                CONTAINER_LABEL: service_name(container.metadata.name),
+            },
+            "ownerReferences": [container.owner_reference()],
+        },
+        "spec": {
+            "type": "NodePort",
+            "publishNotReadyAddresses": True,
+            "selector": {ENCLAVE_LABEL: enclave},
+            "ports": [{"name": "ssh", "port": 22, "targetPort": SSH_PORT, "protocol": "TCP"}],
+        },
+    }

@@ -1,0 +1,1 @@
+"""Builders of the network around an enclave: addresses, policy, Service, TLSRoute."""

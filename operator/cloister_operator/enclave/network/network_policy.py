@@ -1,0 +1,140 @@
+"""The NetworkPolicy of an organization's enclaves: the fence around their Pods.
+
+In: the shim's port alone. Out: names, public addresses, and Cloister's API. It is the second
+fence; the first is the guest's, where a Host isolates containers. A cluster whose network plug-in
+enforces no policies has none: `docs/operator.md` says so.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from cloister_crds.names import (
+    ENCLAVE_LABEL,
+    MANAGED_BY,
+    MANAGED_BY_LABEL,
+    ORGANIZATION_LABEL,
+    SHELLS_LABEL,
+    host_label,
+)
+from cloister_operator.enclave.network.cluster_network import ApiPlace, Resolver
+from cloister_operator.enclave.network.ports import SHIM_PORT, SSH_PORT
+
+__all__ = ["NETWORK_POLICY_NAME", "build_network_policy", "build_shells_policy"]
+
+NETWORK_POLICY_NAME = "cloister-enclaves"
+"""Name of the policy in each organization's namespace."""
+
+_SHELLS_POLICY_NAME = "cloister-shells"
+_DNS_PORT = 53
+_NOT_PUBLIC_V4 = (
+    "0.0.0.0/8",
+    "10.0.0.0/8",
+    "100.64.0.0/10",
+    "127.0.0.0/8",
+    "169.254.0.0/16",
+    "172.16.0.0/12",
+    "192.0.0.0/24",
+    "192.168.0.0/16",
+    "198.18.0.0/15",
+    "224.0.0.0/4",
+    "240.0.0.0/4",
+)
+_NOT_PUBLIC_V6 = ("::1/128", "64:ff9b::/96", "fc00::/7", "fe80::/10", "ff00::/8")
+"""Blocks that are not public, or hide an IPv4 address (RFC 6890, RFC 6052)."""
+
+
+def build_network_policy(
+    organization: str,
+    namespace: str,
+    resolvers: Sequence[Resolver] = (),
+    api: ApiPlace | None = None,
+) -> dict[str, Any]:
+    """Build the policy for all enclave Pods of a namespace.
+
+    Parameters
+    ----------
+    organization
+        Slug of the Organization.
+    namespace
+        Its namespace.
+    resolvers
+        Name servers that the administrator named; the cluster's own is let through without.
+    api
+        Where the API is; None = enclaves have no way to it.
+
+    Returns
+    -------
+    dict[str, Any]
+        Manifest for server-side apply.
+    """
+    dns = [{"port": _DNS_PORT, "protocol": protocol} for protocol in ("UDP", "TCP")]
+    cluster_dns = {
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}}
+    }
+    public = [
+        {"ipBlock": {"cidr": "0.0.0.0/0", "except": list(_NOT_PUBLIC_V4)}},
+        {"ipBlock": {"cidr": "::/0", "except": list(_NOT_PUBLIC_V6)}},
+    ]
+    named = [
+        {
+            "to": [{"ipBlock": {"cidr": f"{each.address}/32"}}],
+            "ports": [{"port": each.port, "protocol": protocol} for protocol in ("UDP", "TCP")],
+        }
+        for each in resolvers
+    ]
+    door = [
+        {
+            "to": [{"ipBlock": {"cidr": f"{address}/32"}} for address in api.addresses],
+            "ports": [{"port": api.port, "protocol": "TCP"}],
+        }
+        for api in ([api] if api and api.addresses else [])
+    ]
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": {
+            "name": NETWORK_POLICY_NAME,
+            "namespace": namespace,
+            "labels": {MANAGED_BY_LABEL: MANAGED_BY, ORGANIZATION_LABEL: host_label(organization)},
+        },
+        "spec": {
+            "podSelector": {"matchExpressions": [{"key": ENCLAVE_LABEL, "operator": "Exists"}]},
+            "policyTypes": ["Ingress", "Egress"],
+            "ingress": [{"ports": [{"port": SHIM_PORT, "protocol": "TCP"}]}],
+            "egress": [{"to": [cluster_dns], "ports": dns}, *named, *door, {"to": public}],
+        },
+    }
+
+
+def build_shells_policy(organization: str, namespace: str) -> dict[str, Any]:
+    """Build the policy that lets SSH in to the debug enclaves of a namespace, and to no other.
+
+    Parameters
+    ----------
+    organization
+        Slug of the Organization.
+    namespace
+        Its namespace.
+
+    Returns
+    -------
+    dict[str, Any]
+        Manifest for server-side apply.
+    """
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": {
+            "name": _SHELLS_POLICY_NAME,
+            "namespace": namespace,
+            "labels": {
+                MANAGED_BY_LABEL: MANAGED_BY,
+                ORGANIZATION_LABEL: host_label(organization),
+            },
+        },
+        "spec": {
+            "podSelector": {"matchExpressions": [{"key": SHELLS_LABEL, "operator": "Exists"}]},
+            "policyTypes": ["Ingress"],
+            "ingress": [{"ports": [{"port": SSH_PORT, "protocol": "TCP"}]}],
+        },
+    }

@@ -1,0 +1,1 @@
+"""Builders of an enclave's Pod."""

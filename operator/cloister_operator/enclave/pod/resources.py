@@ -1,0 +1,79 @@
+"""How much an enclave Pod gets: pod-level resources, and the limits of single containers."""
+
+from typing import Any
+
+from cloister_crds.config import ContainerSpec, ServiceConfig
+from cloister_crds.kinds import Host
+from cloister_operator.enclave.guest_config.models import weights_memory
+
+__all__ = ["container_resources", "pod_resources"]
+
+_MILLI = 1000
+_MEBI = 1024 * 1024
+_FULL = 100
+
+
+def pod_resources(config: ServiceConfig, host: Host) -> dict[str, Any]:
+    """Answer the resources of the whole Pod (Kubernetes, "Pod-level resources").
+
+    Parameters
+    ----------
+    config
+        The parsed file: what its containers get together.
+    host
+        Its sizing is added for our own side-cars; its overcommit lowers the requests.
+
+    Returns
+    -------
+    dict[str, Any]
+        ``requests`` and ``limits``; equal without overcommit, so that the Pod is Guaranteed.
+    """
+    sizing, overcommit = host.spec.sizing, host.spec.overcommit
+    cpu_share = overcommit.cpu_percent if overcommit else _FULL
+    memory_share = overcommit.memory_percent if overcommit else _FULL
+    cpu = config.cpus * _MILLI
+    # Weights lie in memory beside what the file asks for, and are never overcommitted.
+    beside = sizing.overhead_memory_mb + weights_memory(config) // _MEBI
+    return {
+        "limits": {
+            "cpu": f"{cpu + sizing.overhead_cpu_milli}m",
+            "memory": f"{config.memory + beside}Mi",
+        },
+        "requests": {
+            "cpu": f"{_share(cpu, cpu_share) + sizing.overhead_cpu_milli}m",
+            "memory": f"{_share(config.memory, memory_share) + beside}Mi",
+        },
+    }
+
+
+def container_resources(spec: ContainerSpec, devices: dict[str, str]) -> dict[str, Any]:
+    """Answer the resources of one container of the file.
+
+    Parameters
+    ----------
+    spec
+        A container of the file.
+    devices
+        Its device resources (`cloister_operator.enclave.container.devices.granted`).
+
+    Returns
+    -------
+    dict[str, Any]
+        Its limits, with requests of zero: the Pod as a whole requests, and requests that
+        followed the limits could add up to more than it does, which the API server refuses.
+        Empty when the file limits nothing.
+    """
+    limits: dict[str, str] = {}
+    if spec.cpus is not None:
+        limits["cpu"] = f"{max(1, round(spec.cpus * _MILLI))}m"
+    if spec.memory is not None:
+        limits["memory"] = str(spec.memory)
+    requests = dict.fromkeys(limits, "0")
+    limits |= devices
+    parts = {"limits": limits, "requests": requests}
+    return {name: amounts for name, amounts in parts.items() if amounts}
+
+
+def _share(amount: int, percent: int) -> int:
+    """Answer that many percent of an amount, rounded up."""
+    return -(-amount * percent // _FULL)

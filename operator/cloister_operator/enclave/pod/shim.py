@@ -1,0 +1,58 @@
+"""The shim's container: Caddy, without any privilege, as the only way into the enclave."""
+
+from typing import Any
+
+from cloister_operator.enclave.config_map import SHIM_KEY
+from cloister_operator.enclave.network.ports import SHIM_PORT
+from cloister_operator.enclave.plan import BuildSettings, EnclavePlan
+from cloister_operator.enclave.pod.volumes import SHIM_CONFIG_PATH, SHIM_DATA_PATH
+from cloister_operator.enclave.sidecars import SHIM, name_of, unprivileged
+
+__all__ = ["shim_container"]
+
+
+def shim_container(
+    plan: EnclavePlan, settings: BuildSettings, mounts: list[dict[str, Any]]
+) -> dict[str, Any]:
+    """Build the container.
+
+    Parameters
+    ----------
+    plan
+        The Enclave and its file.
+    settings
+        Names the image.
+    mounts
+        ``volumeMounts`` of the shim.
+
+    Returns
+    -------
+    dict[str, Any]
+        An entry of ``spec.containers``. It is always restarted, and ready once it listens, which
+        it does when its certificates are made. NET_BIND_SERVICE is there because published
+        images of Caddy carry it as a file capability, without which the kernel refuses to run
+        the program.
+    """
+    return {
+        "name": name_of(SHIM, plan.names),
+        "image": settings.shim_image,
+        "imagePullPolicy": "IfNotPresent",
+        "command": ["caddy", "run", "--config", f"{SHIM_CONFIG_PATH}/{SHIM_KEY}"],
+        "env": [
+            {"name": "HOME", "value": SHIM_DATA_PATH},
+            {"name": "XDG_CONFIG_HOME", "value": SHIM_DATA_PATH},
+            {"name": "XDG_DATA_HOME", "value": SHIM_DATA_PATH},
+        ],
+        "ports": [{"name": "https", "containerPort": SHIM_PORT, "protocol": "TCP"}],
+        "readinessProbe": {
+            "tcpSocket": {"port": SHIM_PORT},
+            "periodSeconds": 2,
+            "timeoutSeconds": 2,
+        },
+        "restartPolicy": "Always",
+        "securityContext": {
+            **unprivileged(SHIM),
+            "capabilities": {"add": ["NET_BIND_SERVICE"], "drop": ["ALL"]},
+        },
+        "volumeMounts": mounts,
+    }

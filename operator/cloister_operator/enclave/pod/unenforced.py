@@ -1,0 +1,61 @@
+"""What of a file an Enclave cannot enforce: said openly, never passed over.
+
+The list stands in ``status.unenforced`` of the Container, by field of the file.
+"""
+
+from collections.abc import Iterator
+
+from cloister_crds.config import ContainerSpec, Restart, ServiceConfig
+from cloister_operator.enclave.container.devices import VISIBLE_DEVICES
+from cloister_operator.enclave.container.readiness_probe import is_rounded
+from cloister_operator.enclave.pod.pod import grace_period
+
+__all__ = ["MOST", "unenforced"]
+
+MOST = 64
+"""Most entries that the status of a Container has room for."""
+_DEFAULT_PIDS = 65536
+
+
+def unenforced(config: ServiceConfig) -> tuple[str, ...]:
+    """List the fields that no enclave enforces; the Host may add more (`networks`).
+
+    Parameters
+    ----------
+    config
+        The parsed file.
+
+    Returns
+    -------
+    tuple[str, ...]
+        Fields such as ``containers[0].pids_limit``, in the order of the file, at most `MOST`;
+        where there are more, the last one says how many.
+    """
+    grace = grace_period(config.containers)
+    fields = [
+        f"containers[{index}].{name}"
+        for index, container in enumerate(config.containers)
+        for name in _of_container(container, grace=grace)
+    ]
+    if len(fields) > MOST:
+        return (*fields[: MOST - 1], f"and {len(fields) - MOST + 1} more")
+    return tuple(fields)
+
+
+def _of_container(container: ContainerSpec, *, grace: int) -> Iterator[str]:
+    """Go through the fields of one container in the order of the specification."""
+    if any(each.name == VISIBLE_DEVICES for each in container.env):
+        yield f"env.{VISIBLE_DEVICES}"
+    if container.pid is not None:
+        yield "pid"
+    if container.pids_limit != _DEFAULT_PIDS:
+        yield "pids_limit"
+    check = container.healthcheck
+    if check is not None and not check.disabled and is_rounded(check):
+        yield "healthcheck"
+    if container.restart is Restart.ON_FAILURE and container.restart_limit is not None:
+        yield "restart"
+    # A program that ignores its signal lives until the end of the Pod's time: nothing in a process
+    # namespace may kill its first process.
+    if container.stop_timeout is not None and container.stop_timeout != grace:
+        yield "stop_timeout"

@@ -1,0 +1,433 @@
+"""Volumes of an enclave Pod: the service mount, scratch space in memory, the guest's own places."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from cloister_crds.config import ContainerSpec, Ipc, object_name, secret_is_file
+from cloister_crds.kinds.host import DOCUMENT_FILE, TEEUnit
+from cloister_crds.measurement import INITDATA_FILE
+from cloister_operator.enclave.config_map import CONFIG_KEY, SHIM_KEY
+from cloister_operator.enclave.container.document import (
+    GUEST_DIRECTORY,
+    REPORT_PLACE,
+    SHELL_DIRECTORY,
+    SPEC_DIRECTORY,
+    STATE_DIRECTORY,
+    WIRING_DIRECTORY,
+    document_key,
+)
+from cloister_operator.enclave.guest_config.agent import (
+    AGENT_DIRECTORY,
+    AGENT_KEY,
+    DOCUMENT_DIRECTORY,
+    METRICS_DIRECTORY,
+    METRICS_SECRET,
+    REPORT_DIRECTORY,
+    SERVICE_DIRECTORY,
+)
+from cloister_operator.enclave.guest_config.certificate import (
+    AUTHORITIES_KEY,
+    CERTIFICATE_DIRECTORY,
+    CERTIFICATE_DOCUMENT_DIRECTORY,
+    CERTIFICATE_KEY,
+    TOKEN_DIRECTORY,
+    TOKEN_FILE,
+    is_signed,
+)
+from cloister_operator.enclave.guest_config.key_gate import (
+    GATE_CONFIG_DIRECTORY,
+    GATE_DIRECTORY,
+    GATE_KEY,
+)
+from cloister_operator.enclave.guest_config.measurement import node_socket
+from cloister_operator.enclave.guest_config.models import (
+    MODELS_DOCUMENT_DIRECTORY,
+    MODELS_KEY,
+    STATUS_DIRECTORY,
+    STORE_DIRECTORY,
+    TARGET_DIRECTORY,
+    store_volume,
+    weights_memory,
+)
+from cloister_operator.enclave.guest_config.network import (
+    KEEPER_DIRECTORY,
+    NETWORK_DIRECTORY,
+    NETWORK_KEY,
+    PLAN_DIRECTORY,
+)
+from cloister_operator.enclave.guest_config.ssh import (
+    HOST_KEY_DIRECTORY,
+    PUBLIC_DIRECTORY,
+    SHELLS_DIRECTORY,
+    SHELLS_KEY,
+    SSH_CONFIG_DIRECTORY,
+)
+from cloister_operator.enclave.plan import EnclavePlan
+from cloister_operator.enclave.sidecars import (
+    AGENT,
+    CERTIFICATE,
+    GATE,
+    INSTALL,
+    KEEP,
+    MODELS,
+    NET,
+    SHIM,
+    SSH,
+    SideCar,
+    isolates,
+    needs_gate,
+)
+from cloister_operator.enclave.snapshot import TOKEN_KEY
+
+__all__ = ["SHIM_CONFIG_PATH", "SHIM_DATA_PATH", "PodVolumes", "pod_volumes"]
+
+SHIM_CONFIG_PATH = "/etc/cloister-shim"
+"""Where the shim finds its configuration."""
+SHIM_DATA_PATH = "/data"
+"""Where the shim keeps the keys of its own certificate authority; memory, gone with the Pod."""
+
+_SHM_PATH = "/dev/shm"  # noqa: S108 - the mount point of shared memory
+_SHM_SHARED = "shm-host"
+_GUEST_VOLUME = "guest"
+_SPEC_VOLUME = "guest-spec"
+_STATE_VOLUME = "guest-state"
+_PLAN_VOLUME = "network-plan"
+_NETWORK_VOLUME = "network"
+_KEEPER_VOLUME = "keeper"
+_AGENT_VOLUME = "agent"
+_AGENT_DOCUMENT_VOLUME = "agent-document"
+_ATTESTATION_VOLUME = "attestation"
+_REPORT_VOLUME = "report"
+_METRICS_VOLUME = "metrics-token"
+_SECRETS_VOLUME = "secrets"
+_SHELLS_VOLUME = "shells"
+_SSH_VOLUME = "ssh"
+_SSH_CONFIG_VOLUME = "ssh-config"
+_PUBLIC_VOLUME = "ssh-public"
+_GATE_CONFIG_VOLUME = "gate-config"
+_GATE_VOLUME = "gate"
+_MOUNT_POINTS = "mount-points"
+_CERTIFICATE_VOLUME = "certificate"
+_CERTIFICATE_DOCUMENT_VOLUME = "certificate-document"
+_TOKEN_VOLUME = "token"  # noqa: S105 - a name
+_SMALL_BYTES = 16 * 1024 * 1024
+_SERVICE_VOLUME = "service"
+_MODELS_VOLUME = "models"
+_MODELS_DOCUMENT_VOLUME = "models-document"
+_MODELS_STATUS_VOLUME = "models-status"
+_MODELS_STORE_VOLUME = "models-store"
+_SHIM_CONFIG_VOLUME = "shim-config"
+_SHIM_DATA_VOLUME = "shim-data"
+_SHIM_DATA_BYTES = 32 * 1024 * 1024
+_MEBI = 1024 * 1024
+_READABLE = 0o444
+
+
+@dataclass(slots=True)
+class PodVolumes:
+    """Volumes of a Pod and where each container has them."""
+
+    volumes: list[dict[str, Any]] = field(default_factory=list)
+    """``spec.volumes`` of the Pod."""
+    mounts: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    """``volumeMounts`` by name of the container in the file."""
+    ours: dict[SideCar, list[dict[str, Any]]] = field(default_factory=dict)
+    """``volumeMounts`` of our own containers."""
+
+    def mount(
+        self, container: str, volume: str, path: str, *, read_only: bool, part: str = ""
+    ) -> None:
+        """Mount a volume, or a part of it, where a container of the file has nothing yet."""
+        mounts = self.mounts.setdefault(container, [])
+        if all(each["mountPath"] != path for each in mounts):
+            mounts.append(_mount(volume, path, read_only=read_only, part=part))
+
+    def mount_ours(self, car: SideCar, volume: str, path: str, *, read_only: bool) -> None:
+        """Mount a volume into one of our own containers."""
+        self.ours.setdefault(car, []).append(_mount(volume, path, read_only=read_only))
+
+
+def pod_volumes(plan: EnclavePlan, service: str) -> PodVolumes:
+    """Build the volumes of a Pod.
+
+    Parameters
+    ----------
+    plan
+        The Enclave and its file.
+    service
+        Name of the mount that every container has.
+
+    Returns
+    -------
+    PodVolumes
+        All scratch space is memory with a limit and counts in the Pod's memory (Kubernetes,
+        "emptyDir"); what the file mounts at ``/dev/shm`` replaces ours.
+    """
+    result = PodVolumes()
+    _add_service(result, plan, f"/{service}")
+    _add_models(result, plan, f"/{service}/mpk")
+    _add_scratch(result, plan)
+    _add_mount_points(result, plan)
+    _add_shared_memory(result, plan)
+    _add_guest(result, plan)
+    _add_agent(result, plan)
+    if isolates(plan.host):
+        _add_network(result, plan)
+    if needs_gate(plan.config.shim):
+        _add_gate(result, plan)
+    _add_shim(result, plan)
+    if plan.lets_people_in:
+        _add_shells(result, plan)
+    if is_signed(plan):
+        _add_certificate(result, plan)
+    return result
+
+
+def _add_service(result: PodVolumes, plan: EnclavePlan, path: str) -> None:
+    """Mount what the agent writes, read-only; secrets that are files go to those that name them."""
+    result.volumes.append(_memory(_SERVICE_VOLUME, _SMALL_BYTES))
+    result.mount_ours(AGENT, _SERVICE_VOLUME, SERVICE_DIRECTORY, read_only=False)
+    for index, container in enumerate(plan.config.containers):
+        result.mount(container.name, _SERVICE_VOLUME, path, read_only=True)
+        files = [secret for secret in container.secrets if secret_is_file(secret)]
+        if files:
+            volume = f"{_SECRETS_VOLUME}-{index}"
+            result.volumes.append(_of_snapshot(volume, plan, {name: name for name in files}))
+            result.mount(container.name, volume, f"{path}/secrets", read_only=True)
+
+
+def _add_models(result: PodVolumes, plan: EnclavePlan, path: str) -> None:
+    """Give every container the verified weights, read-only, and who verifies them the store."""
+    store = plan.host.spec.models
+    if not plan.config.models or store is None:
+        return
+    result.volumes += [
+        _of_config_map(_MODELS_DOCUMENT_VOLUME, plan, [MODELS_KEY]),
+        store_volume(_MODELS_STORE_VOLUME, store),
+        _memory(_MODELS_VOLUME, weights_memory(plan.config)),
+        _memory(_MODELS_STATUS_VOLUME, _SMALL_BYTES),
+    ]
+    result.mount_ours(MODELS, _MODELS_DOCUMENT_VOLUME, MODELS_DOCUMENT_DIRECTORY, read_only=True)
+    result.mount_ours(MODELS, _MODELS_STORE_VOLUME, STORE_DIRECTORY, read_only=True)
+    result.mount_ours(MODELS, _MODELS_VOLUME, TARGET_DIRECTORY, read_only=False)
+    result.mount_ours(MODELS, _MODELS_STATUS_VOLUME, STATUS_DIRECTORY, read_only=False)
+    result.mount_ours(AGENT, _MODELS_STATUS_VOLUME, STATUS_DIRECTORY, read_only=True)
+    for container in plan.config.containers:
+        result.mount(container.name, _MODELS_VOLUME, path, read_only=True)
+
+
+def _add_scratch(result: PodVolumes, plan: EnclavePlan) -> None:
+    """Make one volume for each source that containers of the file name."""
+    names: dict[str, str] = {}
+    for container in plan.config.containers:
+        for volume in container.volumes:
+            if volume.source not in names:
+                names[volume.source] = f"scratch-{len(names)}"
+                size = plan.config.memory * _MEBI
+                result.volumes.append(_memory(names[volume.source], size))
+            result.mount(
+                container.name, names[volume.source], volume.path, read_only=volume.read_only
+            )
+
+
+def _add_mount_points(result: PodVolumes, plan: EnclavePlan) -> None:
+    """Make the directories that the guest lays a container's own file systems over.
+
+    They are empty and cannot be written, so what is not laid over is not there either: shared
+    memory of a container with ``ipc: none``.
+    """
+    places = [(each.name, tmpfs.path) for each in plan.config.containers for tmpfs in each.tmpfs]
+    places += [(each.name, _SHM_PATH) for each in plan.config.containers if each.ipc is Ipc.NONE]
+    if places:
+        result.volumes.append(_memory(_MOUNT_POINTS, _SMALL_BYTES))
+    for container, path in places:
+        result.mount(container, _MOUNT_POINTS, path, read_only=True)
+
+
+def _add_shared_memory(result: PodVolumes, plan: EnclavePlan) -> None:
+    """Give each container its own /dev/shm, or the one of all that say ``ipc: host``.
+
+    Without that, all containers of a Pod would share one of 64 MiB.
+    """
+    shared = [each for each in plan.config.containers if each.ipc is Ipc.HOST]
+    if shared:
+        size = max(_shm_size(plan, each) for each in shared)
+        result.volumes.append(_memory(_SHM_SHARED, size))
+    for index, container in _without_own_shm(result, plan):
+        name = _SHM_SHARED
+        if container.ipc is not Ipc.HOST:
+            name = f"shm-{index}"
+            result.volumes.append(_memory(name, _shm_size(plan, container)))
+        result.mount(container.name, name, _SHM_PATH, read_only=False)
+
+
+def _without_own_shm(result: PodVolumes, plan: EnclavePlan) -> Iterator[tuple[int, ContainerSpec]]:
+    """Go through the containers for which the file mounts nothing at /dev/shm."""
+    for index, container in enumerate(plan.config.containers):
+        mounts = result.mounts.get(container.name, [])
+        if all(each["mountPath"] != _SHM_PATH for each in mounts):
+            yield index, container
+
+
+def _shm_size(plan: EnclavePlan, container: ContainerSpec) -> int:
+    """Answer the bytes of /dev/shm: half of the container's limit, else of the enclave's."""
+    if container.shm_size is not None:
+        return container.shm_size
+    return (container.memory or plan.config.memory * _MEBI) // 2
+
+
+def _add_guest(result: PodVolumes, plan: EnclavePlan) -> None:
+    """Give every container the guest, the documents, and a place for the state of its health."""
+    result.volumes.append(_memory(_GUEST_VOLUME, 4 * _SMALL_BYTES))
+    result.mount_ours(INSTALL, _GUEST_VOLUME, GUEST_DIRECTORY, read_only=False)
+    keys = [document_key(index) for index in range(len(plan.config.containers))]
+    result.volumes.append(_of_config_map(_SPEC_VOLUME, plan, keys))
+    checked = {
+        each.name
+        for each in plan.config.containers
+        if each.healthcheck is not None and not each.healthcheck.disabled
+    }
+    if checked:
+        result.volumes.append(_memory(_STATE_VOLUME, _SMALL_BYTES))
+    for container in plan.config.containers:
+        name = container.name
+        result.mount(name, _GUEST_VOLUME, GUEST_DIRECTORY, read_only=True)
+        result.mount(name, _SPEC_VOLUME, SPEC_DIRECTORY, read_only=True)
+        if name in checked:
+            part = object_name(name)
+            result.mount(name, _STATE_VOLUME, STATE_DIRECTORY, read_only=False, part=part)
+
+
+def _add_agent(result: PodVolumes, plan: EnclavePlan) -> None:
+    """Give the agent its documents and places, and each container the socket of its own."""
+    result.volumes += [
+        _of_config_map(_AGENT_DOCUMENT_VOLUME, plan, _agent_keys(plan)),
+        _memory(_AGENT_VOLUME, _SMALL_BYTES),
+        _memory(_REPORT_VOLUME, _SMALL_BYTES),
+        _memory(_KEEPER_VOLUME, _SMALL_BYTES),
+    ]
+    result.mount_ours(KEEP, _KEEPER_VOLUME, KEEPER_DIRECTORY, read_only=False)
+    result.mount_ours(AGENT, _KEEPER_VOLUME, KEEPER_DIRECTORY, read_only=True)
+    result.mount_ours(AGENT, _AGENT_DOCUMENT_VOLUME, DOCUMENT_DIRECTORY, read_only=True)
+    result.mount_ours(AGENT, _AGENT_VOLUME, AGENT_DIRECTORY, read_only=False)
+    result.mount_ours(AGENT, _REPORT_VOLUME, REPORT_DIRECTORY, read_only=False)
+    socket = node_socket(plan)
+    if socket is not None:
+        source = {"path": socket, "type": "Socket"}
+        result.volumes.append({"name": _ATTESTATION_VOLUME, "hostPath": source})
+        result.mount_ours(AGENT, _ATTESTATION_VOLUME, socket, read_only=True)
+    if METRICS_SECRET in plan.secrets:
+        result.volumes.append(_of_snapshot(_METRICS_VOLUME, plan, {METRICS_SECRET: "token"}))
+        result.mount_ours(AGENT, _METRICS_VOLUME, METRICS_DIRECTORY, read_only=True)
+    for container in plan.config.containers:
+        # The directory and not the socket in it: an agent that starts anew makes another socket.
+        part = container.name
+        result.mount(container.name, _REPORT_VOLUME, REPORT_PLACE, read_only=True, part=part)
+
+
+def _agent_keys(plan: EnclavePlan) -> list[str]:
+    """Answer the entries of the ConfigMap that are for the agent."""
+    initdata = [INITDATA_FILE] if plan.host.spec.tee_unit is TEEUnit.POD else []
+    return [AGENT_KEY, CONFIG_KEY, DOCUMENT_FILE, *initdata]
+
+
+def _add_network(result: PodVolumes, plan: EnclavePlan) -> None:
+    """Give the network its document and sockets, and each container the socket of its own."""
+    result.volumes += [
+        _of_config_map(_PLAN_VOLUME, plan, [NETWORK_KEY]),
+        _memory(_NETWORK_VOLUME, _SMALL_BYTES),
+    ]
+    result.mount_ours(NET, _PLAN_VOLUME, PLAN_DIRECTORY, read_only=True)
+    result.mount_ours(NET, _NETWORK_VOLUME, NETWORK_DIRECTORY, read_only=False)
+    result.mount_ours(NET, _KEEPER_VOLUME, KEEPER_DIRECTORY, read_only=True)
+    result.mount_ours(AGENT, _NETWORK_VOLUME, NETWORK_DIRECTORY, read_only=True)
+    for container in plan.config.containers:
+        # The directory and not the socket in it: a network that starts anew makes another socket.
+        part = f"wiring/{container.name}"
+        result.mount(container.name, _NETWORK_VOLUME, WIRING_DIRECTORY, read_only=True, part=part)
+
+
+def _add_shells(result: PodVolumes, plan: EnclavePlan) -> None:
+    """Give the SSH server its document and keys, and each container a socket's directory."""
+    result.volumes += [
+        _of_config_map(_SSH_CONFIG_VOLUME, plan, [SHELLS_KEY]),
+        *(_memory(name, _SMALL_BYTES) for name in (_SHELLS_VOLUME, _SSH_VOLUME, _PUBLIC_VOLUME)),
+    ]
+    result.mount_ours(SSH, _SSH_CONFIG_VOLUME, SSH_CONFIG_DIRECTORY, read_only=True)
+    result.mount_ours(SSH, _SHELLS_VOLUME, SHELLS_DIRECTORY, read_only=True)
+    result.mount_ours(SSH, _SSH_VOLUME, HOST_KEY_DIRECTORY, read_only=False)
+    for car in (SSH, SHIM):
+        result.mount_ours(car, _PUBLIC_VOLUME, PUBLIC_DIRECTORY, read_only=car is SHIM)
+    for container in plan.config.containers:
+        name = container.name
+        result.mount(name, _SHELLS_VOLUME, SHELL_DIRECTORY, read_only=False, part=name)
+
+
+def _add_shim(result: PodVolumes, plan: EnclavePlan) -> None:
+    """Give the shim its configuration and a place for its keys."""
+    result.volumes.append(_of_config_map(_SHIM_CONFIG_VOLUME, plan, [SHIM_KEY]))
+    result.volumes.append(_memory(_SHIM_DATA_VOLUME, _SHIM_DATA_BYTES))
+    result.mount_ours(SHIM, _SHIM_CONFIG_VOLUME, SHIM_CONFIG_PATH, read_only=True)
+    result.mount_ours(SHIM, _SHIM_DATA_VOLUME, SHIM_DATA_PATH, read_only=False)
+    result.mount_ours(SHIM, _AGENT_VOLUME, AGENT_DIRECTORY, read_only=True)
+
+
+def _add_certificate(result: PodVolumes, plan: EnclavePlan) -> None:
+    """Give the side-car of certificates its documents, the token and a place for the key.
+
+    The shim reads the place. The agent reads the fingerprint of the key there: the key itself is
+    for the shim's group alone.
+    """
+    token = [{"key": TOKEN_KEY, "path": TOKEN_FILE, "mode": _READABLE}]
+    keys = [CERTIFICATE_KEY, AUTHORITIES_KEY]
+    result.volumes += [
+        _of_config_map(_CERTIFICATE_DOCUMENT_VOLUME, plan, keys),
+        {"name": _TOKEN_VOLUME, "secret": {"secretName": plan.snapshot, "items": token}},
+        _memory(_CERTIFICATE_VOLUME, _SMALL_BYTES),
+    ]
+    result.mount_ours(
+        CERTIFICATE, _CERTIFICATE_DOCUMENT_VOLUME, CERTIFICATE_DOCUMENT_DIRECTORY, read_only=True
+    )
+    result.mount_ours(CERTIFICATE, _TOKEN_VOLUME, TOKEN_DIRECTORY, read_only=True)
+    for car in (CERTIFICATE, SHIM, AGENT):
+        result.mount_ours(
+            car, _CERTIFICATE_VOLUME, CERTIFICATE_DIRECTORY, read_only=car is not CERTIFICATE
+        )
+
+
+def _add_gate(result: PodVolumes, plan: EnclavePlan) -> None:
+    """Give the gate its document, and a directory for its socket that the shim sees."""
+    keys = [GATE_KEY, AUTHORITIES_KEY]
+    result.volumes.append(_of_config_map(_GATE_CONFIG_VOLUME, plan, keys))
+    result.volumes.append(_memory(_GATE_VOLUME, _SMALL_BYTES))
+    result.mount_ours(GATE, _GATE_CONFIG_VOLUME, GATE_CONFIG_DIRECTORY, read_only=True)
+    result.mount_ours(GATE, _GATE_VOLUME, GATE_DIRECTORY, read_only=False)
+    result.mount_ours(SHIM, _GATE_VOLUME, GATE_DIRECTORY, read_only=True)
+
+
+def _mount(volume: str, path: str, *, read_only: bool, part: str = "") -> dict[str, Any]:
+    """Answer an entry of ``volumeMounts``."""
+    entry: dict[str, Any] = {"name": volume, "mountPath": path}
+    if part:
+        entry["subPath"] = part
+    return {**entry, "readOnly": True} if read_only else entry
+
+
+def _of_config_map(name: str, plan: EnclavePlan, keys: list[str]) -> dict[str, Any]:
+    """Answer a volume with some documents of the Enclave's ConfigMap."""
+    items = [{"key": key, "path": key} for key in keys]
+    source = {"name": plan.config_map, "defaultMode": _READABLE, "items": items}
+    return {"name": name, "configMap": source}
+
+
+def _of_snapshot(name: str, plan: EnclavePlan, files: dict[str, str]) -> dict[str, Any]:
+    """Answer a volume with some values of the Enclave's snapshot, by the names of the files."""
+    items = [{"key": key, "path": path} for key, path in files.items()]
+    source = {"secretName": plan.snapshot, "defaultMode": _READABLE, "items": items}
+    return {"name": name, "secret": source}
+
+
+def _memory(name: str, size: int) -> dict[str, Any]:
+    """Answer a volume in memory of at most so many bytes."""
+    return {"name": name, "emptyDir": {"medium": "Memory", "sizeLimit": str(size)}}

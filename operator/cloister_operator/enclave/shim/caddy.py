@@ -1,0 +1,237 @@
+"""The shim's configuration: JSON for Caddy, made from the ``shim`` section of the file.
+
+Order of the rules: CORS first (a refused origin, a preflight), then what the agent answers, then
+the paths, then keys and rates (`cloister_operator.enclave.guest_config.key_gate`), then the
+upstream. Source: the manual's page on the way in (docs/operator.md, "The shim"); Caddy, "JSON
+Config Structure". Whatever comes from the file stands in matchers and never in a place where Caddy
+would expand placeholders in it.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from cloister_crds.config import Shim
+from cloister_operator.enclave.guest_config.agent import AGENT_DIRECTORY
+from cloister_operator.enclave.guest_config.key_gate import ASKED, GATE_SOCKET, gate_routes
+from cloister_operator.enclave.network.ports import SHIM_PORT
+from cloister_operator.enclave.path_rules import ALL_PATHS, DOT_SEGMENTS, path_pattern
+from cloister_operator.enclave.shim.well_known import booting, is_well_known, well_known_routes
+from cloister_operator.enclave.shim_tls import tls_app
+
+__all__ = ["shim_config"]
+
+_TARGET = "{http.request.uri}"
+_ORIGIN = "{http.request.header.Origin}"
+_METHODS = "GET, PUT, POST, HEAD, DELETE, OPTIONS, PATCH"
+_ANY_ORIGIN = "*"
+_NO_HEADERS_YET = "30s"
+_AWAY = "The enclave's agent is starting; ask again in a moment."
+_UPSTREAM_DOWN = (502, 503, 504)
+_ENCODER = {
+    "format": "filter",
+    "wrap": {"format": "json"},
+    "fields": {"request": {"filter": "delete"}},
+}
+"""Nothing that a client sent stands in the shim's log, which the host of the enclave can read."""
+_CLEANED = {
+    "handler": "headers",
+    "request": {
+        "delete": [
+            "*forwarded*",
+            "X-Original-*",
+            "X_Original_*",
+            "X-Rewrite-*",
+            "X_Rewrite_*",
+            "*Real-IP*",
+            "*Real_IP*",
+        ]
+    },
+}
+"""Headers by which servers believe a proxy and which a client must not choose: who asks, for which
+host, and for which path. Some servers read an underscore as a hyphen."""
+
+
+def shim_config(
+    shim: Shim,
+    hostnames: Sequence[str],
+    *,
+    port: int = SHIM_PORT,
+    upstream: str = "127.0.0.1",
+    before: Sequence[dict[str, Any]] = (),
+    service: str = "cloister",
+    agent: str = AGENT_DIRECTORY,
+    storage: str | None = None,
+    gate: str = GATE_SOCKET,
+) -> dict[str, Any]:
+    """Build the configuration.
+
+    Parameters
+    ----------
+    shim
+        The section of the parsed file.
+    hostnames
+        Host names of the enclave, the public one first: certificates are for these, and a client
+        that names none gets the first one's.
+    port
+        Port to listen on.
+    upstream
+        Address of the upstream container: its own on `shim-net`, or the loopback address where all
+        containers share the Pod's namespace.
+    before
+        Routes of ours that come before the paths of the file.
+    service
+        Name of the service in the well-known paths.
+    agent
+        The agent's directory.
+    storage
+        Where certificates are found (`cloister_operator.enclave.shim_tls`); None = Caddy signs by
+        an authority of its own.
+    gate
+        Socket of `guest gate`, for a file that asks for keys or rates.
+
+    Returns
+    -------
+    dict[str, Any]
+        The whole configuration: no administration endpoint, nothing written but keys.
+    """
+    server = {
+        "listen": [f":{port}"],
+        "protocols": ["h1", "h2"],
+        "read_header_timeout": _NO_HEADERS_YET,
+        "automatic_https": {"disable": True},
+        "tls_connection_policies": [{"default_sni": hostnames[0]} if hostnames else {}],
+        "routes": [
+            *_cors_routes(shim.origins),
+            *well_known_routes(service, agent),
+            *before,
+            *_path_routes(shim.paths),
+            *gate_routes(shim, gate),
+            {"handle": [_CLEANED, _upstream(f"{upstream}:{shim.upstream_port}")]},
+        ],
+        "errors": {"routes": _error_routes(service, agent)},
+    }
+    return {
+        "admin": {"disabled": True, "config": {"persist": False}},
+        "logging": {"logs": {"default": {"encoder": _ENCODER}}},
+        "apps": {
+            "http": {"servers": {"shim": server}},
+            "pki": {"certificate_authorities": {"local": {"install_trust": False}}},
+            "tls": tls_app(hostnames, storage),
+        },
+    }
+
+
+def _cors_routes(origins: Sequence[str] | None) -> list[dict[str, Any]]:
+    """Answer what happens to requests with an Origin header, and only to those."""
+    with_origin: dict[str, Any] = {"header": {"Origin": ["*"]}}
+    routes: list[dict[str, Any]] = []
+    if origins is not None and _ANY_ORIGIN not in origins:
+        allowed = [{"vars": {_ORIGIN: list(origins)}}] if origins else []
+        refused = {**with_origin, "not": allowed} if allowed else with_origin
+        body = _error("CORS origin not allowed.", "invalid_request_error")
+        routes.append(_final([refused], 403, body))
+    wanted = {"header": {"Access-Control-Request-Headers": ["*"]}}
+    routes.append(
+        {
+            "match": [with_origin],
+            "handle": [
+                {
+                    "handler": "headers",
+                    "response": {
+                        "add": {"Vary": ["Origin"]},
+                        "set": {
+                            "Access-Control-Allow-Origin": [_ORIGIN],
+                            "Access-Control-Allow-Credentials": ["true"],
+                            "Access-Control-Allow-Methods": [_METHODS],
+                        },
+                    },
+                }
+            ],
+        }
+    )
+    echoed = "{http.request.header.Access-Control-Request-Headers}"
+    routes.append(
+        {
+            "match": [{"header": {**with_origin["header"], **wanted["header"]}}],
+            "handle": [
+                {
+                    "handler": "headers",
+                    "response": {"set": {"Access-Control-Allow-Headers": [echoed]}},
+                }
+            ],
+        }
+    )
+    routes.append(_final([{**with_origin, "method": ["OPTIONS"]}], 204, None))
+    return routes
+
+
+def _path_routes(paths: Sequence[str]) -> list[dict[str, Any]]:
+    """Answer the refusal of every path that is not listed, and of targets that are no path."""
+    refused = [{"not": [_target("^/")]}]
+    if ALL_PATHS not in paths:
+        listed = [_target(path_pattern(path)) for path in paths]
+        refused = [_target(DOT_SEGMENTS), {"not": listed}]
+    return [_final(refused, 404, _error("Not found.", "invalid_request_error"))]
+
+
+def _target(pattern: str) -> dict[str, Any]:
+    """Match path and query as they were sent."""
+    return {"vars_regexp": {_TARGET: {"pattern": pattern}}}
+
+
+def _upstream(address: str) -> dict[str, Any]:
+    """Answer the forwarding: at once in both directions, with the original host named."""
+    return {
+        "handler": "reverse_proxy",
+        "upstreams": [{"dial": address}],
+        "flush_interval": -1,
+        "headers": {
+            "request": {
+                "set": {
+                    "Forwarded": ['host="{http.request.hostport}";proto={http.request.scheme}'],
+                    "X-Forwarded-Host": ["{http.request.hostport}"],
+                    "X-Forwarded-Proto": ["{http.request.scheme}"],
+                }
+            },
+            "response": {"delete": ["Access-Control-*"]},
+        },
+    }
+
+
+def _error_routes(service: str, agent: str) -> list[dict[str, Any]]:
+    """Answer what is said when agent, gate or upstream do not answer, and for anything else."""
+    away = _error(_AWAY, "server_error")
+    early = _error(_AWAY, "server_error", {"status": "pending"}, boot={"stages": []})
+    closed = _error("The request cannot be checked at the moment: try again.", "server_error")
+    down = _error("The container does not answer.", "server_error")
+    broken = _error("The request could not be handled.", "server_error")
+    statuses = " || ".join(f"{{http.error.status_code}} == {each}" for each in _UPSTREAM_DOWN)
+    return [
+        _final([is_well_known(service)], 503, away),
+        _final([booting(agent)], 503, early),
+        _final([ASKED], 503, closed, {"Retry-After": ["1"]}),
+        _final([{"expression": statuses}], 502, down),
+        _final([], "{http.error.status_code}", broken),
+    ]
+
+
+def _final(
+    match: list[dict[str, Any]],
+    status: int | str,
+    body: str | None,
+    headers: dict[str, list[str]] | None = None,
+) -> dict[str, Any]:
+    """Answer a route that ends the request."""
+    response: dict[str, Any] = {"handler": "static_response", "status_code": str(status)}
+    if body is not None:
+        headers = {"Content-Type": ["application/json"], **(headers or {})}
+        response |= {"body": body, "headers": headers}
+    route: dict[str, Any] = {"handle": [response], "terminal": True}
+    return {"match": match, **route} if match else route
+
+
+def _error(message: str, kind: str, more: Mapping[str, str] | None = None, **beside: Any) -> str:
+    """Write an error of the API as JSON, its braces escaped from Caddy's placeholders."""
+    text = json.dumps({"error": {"message": message, "type": kind, **(more or {})}, **beside})
+    return text.replace("{", "\\{").replace("}", "\\}")

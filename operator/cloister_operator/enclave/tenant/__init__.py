@@ -1,0 +1,1 @@
+"""Builders of an organization's namespace and of what guards it."""

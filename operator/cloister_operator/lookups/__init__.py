@@ -1,0 +1,1 @@
+"""Lookups outside the informer cache: releases, images, cluster addresses, API versions."""

@@ -1,0 +1,125 @@
+"""Reads what the networks of enclaves must know of the cluster: its addresses and name servers.
+
+Nodes come from the store. The rest is read from the API server and kept for a minute: it changes
+with the cluster's set-up alone.
+"""
+
+import logging
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from ipaddress import AddressValueError, IPv4Address, IPv4Network, NetmaskValueError
+
+from cloister_clients.clock import Clock
+from cloister_clients.kube import KubeClient, NotFound
+from cloister_clients.kube.kinds import ENDPOINT_SLICE, NODE, SERVICE, SERVICE_CIDR
+from cloister_operator.cache.store import Store
+from cloister_operator.enclave.network.cluster_network import Resolver, Surroundings
+from cloister_operator.lookups.api_endpoint import ApiPlaceReader
+from cloister_operator.settings import EnclaveNetworkSettings
+
+__all__ = ["SurroundingsReader"]
+
+logger = logging.getLogger(__name__)
+
+_KEPT = timedelta(minutes=1)
+_DNS = ("kube-dns", "kube-system")
+"""Service of the cluster's DNS: its name is fixed for compatibility (Kubernetes, "DNS for Services
+and Pods")."""
+_API_SERVER = "kubernetes.io/service-name=kubernetes"
+_DEFAULT_NAMESPACE = "default"
+
+
+class SurroundingsReader:
+    """What is known of the cluster around enclaves."""
+
+    def __init__(
+        self,
+        client: KubeClient,
+        store: Store,
+        settings: EnclaveNetworkSettings,
+        clock: Clock,
+        api: ApiPlaceReader | None = None,
+    ) -> None:
+        self._api = api
+        self._client = client
+        self._store = store
+        self._settings = settings
+        self._clock = clock
+        self._read_at: datetime | None = None
+        self._told: tuple[frozenset[str], tuple[Resolver, ...]] = (frozenset(), ())
+
+    async def read(self) -> Surroundings:
+        """Answer what is around.
+
+        Raises
+        ------
+        KubeError
+            When the server refuses or cannot be reached.
+        """
+        now = self._clock()
+        if self._read_at is None or now - self._read_at > _KEPT:
+            self._told = (frozenset(await self._ranges()), await self._resolvers())
+            self._read_at = now
+        ranges, resolvers = self._told
+        denied = {*ranges, *self._of_nodes(), *map(str, self._settings.denied)}
+        return Surroundings(
+            denied=tuple(sorted(denied)),
+            resolvers=resolvers,
+            refused_domains=self._settings.cluster_domains,
+            api=await self._api.read() if self._api else None,
+        )
+
+    async def api(self) -> tuple[str | None, str]:
+        """Answer the setting ``apiAddress`` (None = not set) and why nobody answers there."""
+        return (None, "") if self._api is None else (self._api.url, await self._api.trouble())
+
+    def _of_nodes(self) -> Iterator[str]:
+        """Go through the addresses of nodes and their Pods."""
+        for entry in self._store.entries(NODE):
+            node = entry.read()
+            for text in (*node["status"]["addresses"], *node["spec"]["podCIDRs"]):
+                yield from _range(text)
+
+    async def _ranges(self) -> list[str]:
+        """Read where Services and the API server are."""
+        found: list[str] = []
+        for each in (await self._client.list(SERVICE_CIDR)).items:
+            for text in each["spec"]["cidrs"]:
+                found += _range(text)
+        slices = await self._client.list(
+            ENDPOINT_SLICE, _DEFAULT_NAMESPACE, label_selector=_API_SERVER
+        )
+        for each in slices.items:
+            for endpoint in each.get("endpoints") or ():
+                for text in endpoint["addresses"]:
+                    found += _range(text)
+        return found
+
+    async def _resolvers(self) -> tuple[Resolver, ...]:
+        """Answer the name servers: those of the settings, else the cluster's own."""
+        named = self._settings.named_resolvers()
+        if named:
+            return named
+        try:
+            service = await self._client.get(SERVICE, *_DNS)
+        except NotFound:
+            return ()
+        addresses = (service["spec"].get("clusterIP", ""), *service["spec"].get("clusterIPs", ()))
+        return tuple(dict.fromkeys(Resolver(each) for each in addresses if _is_address(each)))
+
+
+def _range(text: str) -> Iterator[str]:
+    """Go through the IPv4 range of a text, none for anything else: IPv6 passes nowhere."""
+    try:
+        yield str(IPv4Network(text, strict=False))
+    except (AddressValueError, NetmaskValueError):
+        logger.debug("%s is no IPv4 range", text)
+
+
+def _is_address(text: str) -> bool:
+    """Tell whether a text is an IPv4 address; that of a headless Service is ``None``."""
+    try:
+        IPv4Address(text)
+    except AddressValueError:
+        return False
+    return True

@@ -1,0 +1,153 @@
+"""Workers: take a key, run the pass of its kind, and say when to look again."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+
+from pydantic import ValidationError
+
+from cloister_clients.kube import Conflict, KindRef, KubeError
+from cloister_operator.cache.projections import (
+    CLAIM,
+    CONTAINER,
+    DEPLOYMENT,
+    DOMAIN,
+    ENCLAVE,
+    HOST,
+    ORGANIZATION,
+    REGISTRY_CREDENTIAL,
+    SECRET_KIND,
+    SSH_KEY,
+)
+from cloister_operator.context import ProcessContext
+from cloister_operator.reconcile.children import ChildrenMissing
+from cloister_operator.reconcile.container import reconcile_container
+from cloister_operator.reconcile.deployment import reconcile_deployment
+from cloister_operator.reconcile.domain import reconcile_domain
+from cloister_operator.reconcile.enclave import reconcile_enclave
+from cloister_operator.reconcile.host import reconcile_host
+from cloister_operator.reconcile.hostname_claims import reconcile_claim
+from cloister_operator.reconcile.organization import reconcile_organization
+from cloister_operator.reconcile.registry_credential import reconcile_credential
+from cloister_operator.reconcile.result import Result
+from cloister_operator.reconcile.route import reconcile_route
+from cloister_operator.reconcile.secret import reconcile_secret
+from cloister_operator.reconcile.ssh_key import reconcile_ssh_key
+from cloister_operator.workqueue.keys import Key
+from cloister_operator.writer.writer import LeadershipLost
+
+__all__ = ["PASSES", "all_keys", "resync", "work"]
+
+logger = logging.getLogger(__name__)
+
+PASSES: dict[str, Callable[[ProcessContext, Key], Awaitable[Result]]] = {
+    "Container": reconcile_container,
+    "Deployment": reconcile_deployment,
+    "Domain": reconcile_domain,
+    "Enclave": reconcile_enclave,
+    "Host": reconcile_host,
+    "HostnameClaim": reconcile_claim,
+    "Organization": reconcile_organization,
+    "RegistryCredential": reconcile_credential,
+    "SSHKey": reconcile_ssh_key,
+    "Secret": reconcile_secret,
+    "TLSRoute": reconcile_route,
+}
+"""The pass of each kind."""
+
+_KINDS = {
+    "Organization": ORGANIZATION,
+    "Host": HOST,
+    "Container": CONTAINER,
+    "Enclave": ENCLAVE,
+    "Deployment": DEPLOYMENT,
+    "HostnameClaim": CLAIM,
+    "Secret": SECRET_KIND,
+    "SSHKey": SSH_KEY,
+    "RegistryCredential": REGISTRY_CREDENTIAL,
+    "Domain": DOMAIN,
+}
+_AFTER_CONFLICT = 0.2
+"""Seconds until a pass that met a newer object is repeated."""
+
+
+async def work(context: ProcessContext) -> None:
+    """Run passes, one after the other, for ever."""
+    while True:
+        key = await context.queue.take()
+        began = time.monotonic()
+        result = await _attempt(context, key)
+        context.metrics.add("passes_total", kind=key.kind, result=result)
+        context.metrics.add("pass_seconds_total", time.monotonic() - began, kind=key.kind)
+        context.progress.sign("workers")
+
+
+async def _attempt(context: ProcessContext, key: Key) -> str:
+    """Run one pass and put its key where it belongs; answer a word for the metrics."""
+    try:
+        await context.writer.settle(key)
+        result = await PASSES[key.kind](context, key)
+    except Conflict as conflict:
+        logger.info("%s: %s; looking again", key.text, conflict.message)
+        await _refresh(context, key)
+        context.queue.done(key)
+        context.queue.add(key, after=_AFTER_CONFLICT)
+        return "conflict"
+    except LeadershipLost as lost:
+        logger.warning("%s: %s", key.text, lost)
+        context.queue.failed(key)
+        return "fenced"
+    except (KubeError, ChildrenMissing) as error:
+        delay = context.queue.failed(key)
+        logger.warning("%s: %s; again in %.1f s", key.text, error, delay)
+        return "error"
+    except ValidationError as error:
+        delay = context.queue.failed(key)
+        logger.error(  # noqa: TRY400 - the trace says nothing about the object
+            "%s breaks the rules of its kind: %d problems, the first at %s; again in %.1f s",
+            key.text,
+            error.error_count(),
+            ".".join(str(part) for part in error.errors(include_input=False)[0]["loc"]),
+            delay,
+        )
+        return "invalid"
+    except Exception:
+        delay = context.queue.failed(key)
+        logger.exception("%s: the pass failed; again in %.1f s", key.text, delay)
+        return "error"
+    context.queue.done(key)
+    if result.look_again is not None:
+        context.queue.add(key, after=max(0.1, result.look_again.total_seconds()))
+    return "wrote" if result.wrote else "idle"
+
+
+async def _refresh(context: ProcessContext, key: Key) -> None:
+    """Read the object of a key live: the store is behind."""
+    try:
+        await context.writer.refresh(_kinds(context)[key.kind], key.namespace, key.name)
+    except KubeError as error:
+        logger.info("%s cannot be read: %s", key.text, error)
+
+
+def _kinds(context: ProcessContext) -> dict[str, KindRef]:
+    """Answer the kinds that have a pass, owners first."""
+    return _KINDS | ({"TLSRoute": context.gateway.route} if context.gateway else {})
+
+
+def all_keys(context: ProcessContext) -> list[Key]:
+    """Answer the keys of all objects that have a pass, owners first."""
+    return [
+        Key(kind, entry.namespace, entry.name)
+        for kind, ref in _kinds(context).items()
+        for entry in context.store.entries(ref)
+    ]
+
+
+async def resync(context: ProcessContext) -> None:
+    """Look at everything again from time to time: what nobody told is found that way."""
+    while True:
+        await asyncio.sleep(context.settings.resync_seconds)
+        context.applied.clear()
+        for key in all_keys(context):
+            context.queue.add(key, behind=True)

@@ -1,0 +1,142 @@
+"""The thin side of the framework that watches: events go into the store, changes into the queue.
+
+The registry is explicit, so that importing this module has no effect. Nothing is decided here, and
+the framework writes nothing: no high-level handler, no finalizer, no posted event.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
+
+import aiohttp
+import kopf
+
+from cloister_clients.kube import KubeConfig
+from cloister_operator.cache.projections import Watched
+from cloister_operator.cache.store import Change
+from cloister_operator.context import USER_AGENT, ProcessContext
+from cloister_operator.process.kopf_storage import NoDiffs, NoProgress
+from cloister_operator.workqueue.triggers import concerned, may_wait
+
+__all__ = ["framework_settings", "make_registry"]
+
+logger = logging.getLogger(__name__)
+
+_LIST_CHUNK = 500
+
+
+def make_registry(context: ProcessContext) -> kopf.OperatorRegistry:
+    """Register an event handler for each watched kind, and how to log in.
+
+    Parameters
+    ----------
+    context
+        The process.
+    """
+    registry = kopf.OperatorRegistry()
+    context.store.listen(lambda change: _wake(context, change))
+    kopf.on.login(registry=registry)(_login(context.kube))
+    for watched in context.watched:
+        ref = watched.ref
+        handler = _on_event(context, watched)
+        kopf.on.event(ref.group, ref.version, ref.plural, registry=registry, id=ref.plural)(handler)
+    return registry
+
+
+def framework_settings(kinds: Iterable[Watched]) -> kopf.OperatorSettings:
+    """Answer the framework's settings: each one that matters is set, none is left to a default.
+
+    Parameters
+    ----------
+    kinds
+        What is watched.
+    """
+    settings = kopf.OperatorSettings()
+    settings.posting.enabled = False
+    settings.posting.loggers = False
+    settings.scanning.disabled = True
+    settings.peering.standalone = True
+    settings.peering.mandatory = False
+    settings.queueing.worker_limit = None
+    settings.queueing.idle_timeout = 0.5
+    settings.queueing.exit_timeout = 1.0
+    settings.queueing.error_delays = (1, 2, 5, 10, 30, 60)
+    settings.networking.request_timeout = 30.0
+    settings.networking.connect_timeout = 10.0
+    settings.networking.error_backoffs = (0.5, 1, 2, 3, 5, 8, 13, 21)
+    settings.watching.server_timeout = 300
+    settings.watching.client_timeout = 330
+    settings.watching.connect_timeout = 10.0
+    settings.watching.reconnect_backoff = 0.1
+    settings.watching.inactivity_timeout = 90.0
+    settings.watching.chunk_size = _LIST_CHUNK
+    settings.process.ultimate_exiting_timeout = 15.0
+    settings.persistence.finalizer = "cloister.dev/unused"
+    settings.persistence.diffbase_storage = NoDiffs()
+    settings.persistence.progress_storage = NoProgress()
+    for watched in kinds:
+        if watched.label_selector is not None:
+            place = (watched.ref.group, watched.ref.version, watched.ref.plural)
+            settings.watching.label_selectors[place] = watched.label_selector
+    return settings
+
+
+def _wake(context: ProcessContext, change: Change) -> None:
+    """Put the keys that a change concerns into the queue."""
+    for key, after in concerned(change, context.store):
+        context.queue.add(key, after=after, behind=may_wait(change, key))
+
+
+def _on_event(context: ProcessContext, watched: Watched) -> Callable[..., Awaitable[None]]:
+    """Make the handler of one kind."""
+    kind = watched.ref.kind
+
+    async def handle(event: kopf.RawEvent, **_: Any) -> None:
+        context.metrics.add("events_total", kind=kind)
+        body = event["object"]
+        metadata = body["metadata"]
+        if event["type"] == "DELETED":
+            context.store.remove(
+                watched.ref,
+                metadata.get("namespace") or "",
+                metadata["name"],
+                int(metadata["resourceVersion"]),
+            )
+            return
+        context.store.put(watched.ref, body)
+        if event["type"] is None:
+            context.relister.request(watched.ref)
+
+    return handle
+
+
+def _login(kube: KubeConfig) -> Callable[..., Awaitable[kopf.AiohttpSession]]:
+    """Make the login handler: a session with our trust, our certificate and our token."""
+
+    async def login(**_: Any) -> kopf.AiohttpSession:
+        kube.credentials.forget()
+
+        async def authorize(
+            request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
+        ) -> aiohttp.ClientResponse:
+            token = await kube.credentials.token()
+            if token is not None:
+                request.headers["Authorization"] = f"Bearer {token}"
+            return await handler(request)
+
+        session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, ssl=kube.tls or True),
+            headers={"User-Agent": USER_AGENT, **_impersonation(kube)},
+            middlewares=(authorize,),
+            proxy=kube.proxy,
+        )
+        return kopf.AiohttpSession(
+            server=kube.server, aiohttp_session=session, default_namespace=kube.namespace
+        )
+
+    return login
+
+
+def _impersonation(kube: KubeConfig) -> dict[str, str]:
+    """Answer the headers of impersonation; one value each is what this session can send."""
+    return {name: values[0] for name, values in kube.impersonate.items() if values}

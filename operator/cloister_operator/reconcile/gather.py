@@ -1,0 +1,236 @@
+"""Gathers what decisions depend on from the store: no request but for what must be confirmed."""
+
+from datetime import datetime
+
+from cloister_clients.kube.kinds import ENDPOINT_SLICE, NAMESPACE, NODE, POD, SERVICE
+from cloister_crds.kinds import (
+    Container,
+    Deployment,
+    Domain,
+    Enclave,
+    Host,
+    HostnameClaim,
+    Organization,
+    RegistryCredential,
+    Secret,
+    SSHKey,
+)
+from cloister_crds.lifecycle.admission.limits import rank
+from cloister_crds.lifecycle.metering import has_departed
+from cloister_crds.lifecycle.names.hostnames import wanted_hostnames
+from cloister_crds.lifecycle.replacement import inherits, successor
+from cloister_crds.lifecycle.state.observed import Observed, RouteFacts, ServiceFacts
+from cloister_crds.names import (
+    ENCLAVE_LABEL,
+    ORGANIZATION_LABEL,
+    host_label,
+    preview_service_name,
+    service_name,
+    shells_service_name,
+)
+from cloister_operator.cache.pod_projection import node_is_gone, read_pod
+from cloister_operator.cache.projections import (
+    CLAIM,
+    CONTAINER,
+    DEPLOYMENT,
+    DOMAIN,
+    ENCLAVE,
+    HOST,
+    ORGANIZATION,
+    REGISTRY_CREDENTIAL,
+    SECRET_KIND,
+    SSH_KEY,
+)
+from cloister_operator.cache.tls_route_projection import read_route
+from cloister_operator.context import ProcessContext
+from cloister_operator.rollout.enclave_status import judge
+from cloister_operator.rollout.pod_facts import PodFacts
+
+__all__ = ["judged", "observe", "organization_of", "pod_facts"]
+
+
+def observe(context: ProcessContext, container: Container, now: datetime) -> Observed:
+    """Gather everything that a decision about a Container depends on.
+
+    Parameters
+    ----------
+    context
+        The process.
+    container
+        The Container, as the store has it.
+    now
+        The time.
+    """
+    store, models = context.store, context.models
+    namespace, name = container.metadata.namespace or "", container.metadata.name
+    organization = organization_of(context, namespace)
+    everything = [
+        models.read(Enclave, entry)
+        for entry in store.marked(ENCLAVE, "container", f"{namespace}/{name}")
+    ]
+    departed = tuple(each for each in everything if _has_departed(context, each))
+    enclaves = [each for each in everything if each not in departed]
+    deployments = store.marked(DEPLOYMENT, "repo", f"{namespace}/{container.spec.repo}")
+    deployment = min(deployments, key=lambda each: each.name, default=None)
+    related = _related(context, container)
+    places = (each.place for each in store.entries(CONTAINER, namespace) if each.place)
+    return Observed(
+        container=container,
+        settings=context.decision,
+        organization=organization,
+        hosts=tuple(models.read(Host, entry) for entry in store.entries(HOST)),
+        enclaves=tuple(judged(context, each, now) for each in enclaves),
+        departed=departed,
+        pods=frozenset(
+            each.metadata.name
+            for each in enclaves
+            if store.get(POD, namespace, each.metadata.name) is not None
+        ),
+        cordoned=frozenset(each.metadata.name for each in enclaves if _is_cordoned(context, each)),
+        incomplete=frozenset(
+            each.metadata.name for each in enclaves if each.metadata.uid in context.incomplete
+        ),
+        claims=_claims(context, container, organization),
+        successor=successor(container, related),
+        inherits=inherits(container, related),
+        rank=rank(container, places, related),
+        secrets=tuple(
+            models.read(Secret, entry) for entry in store.entries(SECRET_KIND, namespace)
+        ),
+        domains=tuple(models.read(Domain, entry) for entry in store.entries(DOMAIN, namespace)),
+        credentials=tuple(
+            models.read(RegistryCredential, entry)
+            for entry in store.entries(REGISTRY_CREDENTIAL, namespace)
+        ),
+        ssh_keys=tuple(models.read(SSHKey, entry) for entry in store.entries(SSH_KEY, namespace)),
+        deployment=models.read(Deployment, deployment) if deployment else None,
+        service=_service(context, namespace, service_name(name)),
+        shells=_service(context, namespace, shells_service_name(name)),
+        preview=_service(context, namespace, preview_service_name(name)),
+        routes=_routes(context, namespace, name),
+        answers=context.resolver.answers,
+    )
+
+
+def _related(context: ProcessContext, container: Container) -> tuple[Container, ...]:
+    """Gather a Container and all of its namespace that take over from another one or give way.
+
+    Nobody else matters for that, and few take over: so a large namespace is not read as a whole.
+    """
+    store, namespace = context.store, container.metadata.namespace or ""
+    heirs = store.marked(CONTAINER, "replaces", namespace)
+    read = [context.models.read(Container, entry) for entry in heirs]
+    found = {container.metadata.name: container} | {each.metadata.name: each for each in read}
+    for name in {each.spec.replaces for each in found.values()} - found.keys():
+        entry = store.get(CONTAINER, namespace, name) if name else None
+        if entry is not None:
+            found[entry.name] = context.models.read(Container, entry)
+    return tuple(found.values())
+
+
+def organization_of(context: ProcessContext, namespace: str) -> Organization | None:
+    """Answer the Organization that owns a namespace.
+
+    Parameters
+    ----------
+    context
+        The process.
+    namespace
+        The namespace.
+
+    Returns
+    -------
+    Organization | None
+        None when no Organization names it, or it does not carry the label of the one that does:
+        naming somebody else's namespace gives no right to it.
+    """
+    entry = context.store.get(NAMESPACE, "", namespace)
+    if entry is None:
+        return None
+    label = entry.read()["metadata"].get("labels", {}).get(ORGANIZATION_LABEL)
+    for each in context.store.marked(ORGANIZATION, "namespace", namespace):
+        if host_label(each.name) == label:
+            return context.models.read(Organization, each)
+    return None
+
+
+def pod_facts(context: ProcessContext, enclave: Enclave) -> PodFacts | None:
+    """Read the Pod of an Enclave; None = it is not known, or is another's of the same name."""
+    namespace = enclave.metadata.namespace or ""
+    entry = context.store.get(POD, namespace, enclave.metadata.name)
+    if entry is None:
+        return None
+    body = entry.read()
+    owners = body["metadata"].get("ownerReferences", ())
+    if all(owner["uid"] != enclave.metadata.uid for owner in owners):
+        return None
+    node = context.store.get(NODE, "", body["spec"]["nodeName"])
+    gone = node_is_gone(body, node.read() if node else None)
+    return read_pod(body, enclave.spec.summary.containers, node_gone=gone)
+
+
+def _has_departed(context: ProcessContext, enclave: Enclave) -> bool:
+    """Tell whether nothing is left of an Enclave but the finalizer of metering."""
+    pod = context.store.get(POD, enclave.metadata.namespace or "", enclave.metadata.name)
+    return has_departed(enclave, has_pod=pod is not None)
+
+
+def _is_cordoned(context: ProcessContext, enclave: Enclave) -> bool:
+    """Tell whether the Pod of an Enclave is on a node that takes no new Pods."""
+    pod = context.store.get(POD, enclave.metadata.namespace or "", enclave.metadata.name)
+    node = context.store.get(NODE, "", pod.read()["spec"]["nodeName"]) if pod else None
+    return node is not None and bool(node.read()["spec"]["unschedulable"])
+
+
+def judged(context: ProcessContext, enclave: Enclave, now: datetime) -> Enclave:
+    """Answer an Enclave with what its Pod says now as its status."""
+    lacks = context.shortages.get(enclave.metadata.uid, "")
+    status = judge(enclave, pod_facts(context, enclave), now, context.decision, lacks=lacks)
+    return enclave.model_copy(update={"status": status})
+
+
+def _claims(
+    context: ProcessContext, container: Container, organization: Organization | None
+) -> dict[str, HostnameClaim]:
+    """Gather the claims of the host names that are wanted, and those that are held."""
+    store = context.store
+    namespace, name = container.metadata.namespace, container.metadata.name
+    wanted = wanted_hostnames(container, organization, context.decision.containers_domain)
+    found = (store.get(CLAIM, "", hostname) for hostname in wanted)
+    entries = (*found, *store.marked(CLAIM, "holder", f"{namespace}/{name}"))
+    return {
+        entry.name: context.models.read(HostnameClaim, entry)
+        for entry in entries
+        if entry is not None
+    }
+
+
+def _routes(context: ProcessContext, namespace: str, name: str) -> dict[str, RouteFacts]:
+    """Gather the TLSRoutes of a Container, by host name."""
+    if context.gateway is None:
+        return {}
+    place = context.settings.operator_namespace
+    return {
+        entry.name: read_route(entry.read(), namespace)
+        for entry in context.store.marked(context.gateway.route, "container", f"{namespace}/{name}")
+        if entry.namespace == place
+    }
+
+
+def _service(context: ProcessContext, namespace: str, name: str) -> ServiceFacts | None:
+    """Gather where a Service of a Container routes to; None = there is none."""
+    entry = context.store.get(SERVICE, namespace, name)
+    if entry is None:
+        return None
+    slices = context.store.marked(ENDPOINT_SLICE, "service", f"{namespace}/{name}")
+    return ServiceFacts(
+        selects=entry.read()["spec"]["selector"].get(ENCLAVE_LABEL, ""),
+        addresses=frozenset(
+            address
+            for each in slices
+            for endpoint in each.read()["endpoints"]
+            for address in endpoint["addresses"]
+        ),
+        uid=entry.read()["metadata"]["uid"],
+        node_port=entry.read()["spec"]["nodePort"],
+    )

@@ -1,0 +1,99 @@
+"""The pass over a HostnameClaim: one whose holder is gone is released; the operator alone does so.
+
+Claims of a Container that exists are released by the decision about it.
+"""
+
+import logging
+from datetime import timedelta
+
+from cloister_clients.kube import NotFound
+from cloister_clients.kube.kinds import POD
+from cloister_crds.kinds import Enclave, HostnameClaim
+from cloister_crds.kinds.meta import PAUSED_ANNOTATION
+from cloister_operator.cache.projections import CLAIM, CONTAINER, ENCLAVE
+from cloister_operator.context import ProcessContext
+from cloister_operator.reconcile.grace_period import wait_for_age
+from cloister_operator.reconcile.result import DONE, Result
+from cloister_operator.workqueue.keys import Key
+
+__all__ = ["reconcile_claim"]
+
+_SERVED_PAUSE = timedelta(seconds=5)
+"""Pause until another look at a claim whose last Pod is ending."""
+
+logger = logging.getLogger(__name__)
+
+
+async def reconcile_claim(context: ProcessContext, key: Key) -> Result:
+    """Look at a claim and release it when nobody holds it any more.
+
+    Parameters
+    ----------
+    context
+        The process.
+    key
+        The claim.
+
+    Raises
+    ------
+    KubeError
+        When a write or a confirming read fails; the pass is then repeated.
+    """
+    entry = context.store.get(CLAIM, "", key.name)
+    claim = context.models.read(HostnameClaim, entry) if entry else None
+    if claim is None or _is_held(context, claim):
+        return DONE
+    wait = wait_for_age(
+        claim.metadata.creation_timestamp, context.settings.claim_age_seconds, context.clock()
+    )
+    if wait is not None:
+        return Result(wait)
+    if _served(context, claim):
+        return Result(_SERVED_PAUSE)
+    if not await _holder_is_gone(context, claim):
+        return DONE
+    live = await context.writer.refresh(CLAIM, "", key.name)
+    if live is None or live["metadata"]["uid"] != claim.metadata.uid:
+        return DONE
+    logger.info("%s: its holder is gone", key.text)
+    await context.writer.delete(
+        key,
+        CLAIM,
+        "",
+        key.name,
+        uid=claim.metadata.uid,
+        resource_version=live["metadata"]["resourceVersion"],
+    )
+    return Result(wrote=True)
+
+
+def _is_held(context: ProcessContext, claim: HostnameClaim) -> bool:
+    """Tell whether the holder exists, or somebody asked to leave the claim alone."""
+    holder = claim.spec.holder
+    paused = claim.metadata.annotations.get(PAUSED_ANNOTATION) == "true"
+    return paused or context.store.get(CONTAINER, holder.namespace, holder.name) is not None
+
+
+def _served(context: ProcessContext, claim: HostnameClaim) -> bool:
+    """Tell whether an Enclave of the former holder still has a Pod under the host name."""
+    holder = f"{claim.spec.holder.namespace}/{claim.spec.holder.name}"
+    enclaves = (
+        context.models.read(Enclave, entry)
+        for entry in context.store.marked(ENCLAVE, "container", holder)
+    )
+    return any(
+        claim.metadata.name in each.spec.hostnames
+        and context.store.get(POD, each.metadata.namespace or "", each.metadata.name) is not None
+        for each in enclaves
+    )
+
+
+async def _holder_is_gone(context: ProcessContext, claim: HostnameClaim) -> bool:
+    """Ask live whether the holder is gone; one that is there comes into the store."""
+    holder = claim.spec.holder
+    try:
+        body = await context.client.get(CONTAINER, holder.name, holder.namespace)
+    except NotFound:
+        return True
+    context.store.put(CONTAINER, body)
+    return False

@@ -1,0 +1,109 @@
+"""Values that nobody names: core Secrets that an interrupted request of the facade left.
+
+The facade writes a value before the object that shows it, so that nobody sees one without its
+value (`cloister_api.services.core_secrets`). Where the API server died in between, the core Secret
+has neither an owner nor anybody who names it, and is deleted here once no request can still be
+under way.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any
+
+from cloister_clients.kube import Conflict, KubeError
+from cloister_clients.kube.kinds import SECRET
+from cloister_crds.names import VALUE_LABEL
+from cloister_operator.cache.projections import REGISTRY_CREDENTIAL, SECRET_KIND, Body
+from cloister_operator.context import ProcessContext
+from cloister_operator.reconcile.grace_period import wait_for_age
+from cloister_operator.workqueue.keys import Key
+from cloister_operator.writer.writer import LeadershipLost
+
+__all__ = ["abandoned", "keep_swept", "sweep_values"]
+
+logger = logging.getLogger(__name__)
+
+AGES = 5
+"""How many times the age of an unused claim a value must have: a request that hangs may still want
+it, and values cannot be made again."""
+SHORTEST_PAUSE = 1.0
+"""Seconds between two looks at least."""
+
+
+async def keep_swept(context: ProcessContext) -> None:
+    """Look for abandoned values from time to time, until cancelled."""
+    while True:
+        try:
+            await sweep_values(context)
+        except (KubeError, LeadershipLost) as error:
+            logger.warning("abandoned values were not looked for: %s", error)
+        await asyncio.sleep(max(SHORTEST_PAUSE, context.settings.claim_age_seconds))
+
+
+async def sweep_values(context: ProcessContext) -> None:
+    """Delete every abandoned value.
+
+    Raises
+    ------
+    KubeError
+        When a read or a write fails.
+    LeadershipLost
+        When this process no longer leads.
+    """
+    age = AGES * context.settings.claim_age_seconds
+    page = await context.client.list(SECRET, label_selector=VALUE_LABEL, metadata_only=True)
+    left = abandoned(page.items, age, context.now())
+    for namespace in sorted({each["metadata"]["namespace"] for each in left}):
+        named = await _named(context, namespace)
+        for each in left:
+            metadata = each["metadata"]
+            if metadata["namespace"] == namespace and metadata["name"] not in named:
+                await _delete(context, metadata)
+
+
+def abandoned(items: Iterable[Body], age: float, now: datetime) -> list[Body]:
+    """Answer the core Secrets without an owner that have an age; somebody may still name them.
+
+    Parameters
+    ----------
+    items
+        Core Secrets of the facade, with their metadata.
+    age
+        Age to have, in seconds.
+    now
+        The present, in UTC.
+    """
+    found = []
+    for each in items:
+        metadata = each["metadata"]
+        created = datetime.fromisoformat(metadata["creationTimestamp"])
+        if not metadata.get("ownerReferences") and wait_for_age(created, age, now) is None:
+            found.append(each)
+    return found
+
+
+async def _named(context: ProcessContext, namespace: str) -> set[str]:
+    """Ask live which core Secrets a namespace's objects name."""
+    named = set()
+    for kind in (SECRET_KIND, REGISTRY_CREDENTIAL):
+        page = await context.client.list(kind, namespace)
+        named |= {str(each["spec"]["secretRef"]["name"]) for each in page.items}
+    return named
+
+
+async def _delete(context: ProcessContext, metadata: Mapping[str, Any]) -> None:
+    namespace, name = metadata["namespace"], metadata["name"]
+    logger.info("core Secret %s/%s: nobody names it", namespace, name)
+    try:
+        await context.writer.delete(
+            Key("core Secret", namespace, name),
+            SECRET,
+            namespace,
+            name,
+            uid=metadata["uid"],
+            resource_version=metadata["resourceVersion"],
+        )
+    except Conflict:
+        logger.info("core Secret %s/%s was written meanwhile and stays", namespace, name)

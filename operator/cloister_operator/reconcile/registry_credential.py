@@ -1,0 +1,183 @@
+"""The pass over a RegistryCredential: whether it can be used, and whether it was refused."""
+
+from base64 import b64decode
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+
+from cloister_clients.kube import NotFound
+from cloister_clients.kube.kinds import SECRET
+from cloister_clients.registry import CredentialsInvalid, PrivateRegistry, credentials_in
+from cloister_crds.kinds import Organization, RegistryCredential
+from cloister_crds.kinds.meta import PAUSED_ANNOTATION
+from cloister_crds.kinds.registrycredential import RegistryCredentialStatus
+from cloister_crds.lifecycle.state.conditions import Finding, merge
+from cloister_operator.cache.projections import REGISTRY_CREDENTIAL, Body
+from cloister_operator.context import ProcessContext
+from cloister_operator.reconcile.gather import organization_of
+from cloister_operator.reconcile.result import DONE, Result
+from cloister_operator.reconcile.secret import written_at
+from cloister_operator.workqueue.keys import Key
+from cloister_operator.writer.merge_patch import merge_patch
+
+__all__ = ["Judged", "judge_credential", "reconcile_credential"]
+
+CONFIG_KEY = ".dockerconfigjson"
+"""Key that the kubelet reads (Kubernetes, "Pull an Image from a Private Registry")."""
+CONFIG_TYPE = "kubernetes.io/dockerconfigjson"
+"""Type that the core Secret must have for it."""
+_RECHECK = timedelta(minutes=1)
+"""Time until another look at what is not usable: nothing tells of core Secrets."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What is so about credentials."""
+
+    finding: Finding
+    """The condition Ready."""
+    username: str = ""
+    """User name; empty = none was seen."""
+
+
+async def reconcile_credential(context: ProcessContext, key: Key) -> Result:
+    """Look at a RegistryCredential and say how it is. The value is read and dropped at once.
+
+    Parameters
+    ----------
+    context
+        The process.
+    key
+        The RegistryCredential.
+
+    Raises
+    ------
+    KubeError
+        When a read or the write fails; the pass is then repeated.
+    """
+    entry = context.store.get(REGISTRY_CREDENTIAL, key.namespace, key.name)
+    if entry is None:
+        return DONE
+    credential = context.models.read(RegistryCredential, entry)
+    if credential.metadata.annotations.get(PAUSED_ANNOTATION) == "true":
+        return DONE
+    secret = credential.spec.secret_ref.name
+    try:
+        core = await context.client.get(SECRET, secret, key.namespace)
+    except NotFound:
+        core = None
+    expired = _is_expired(context, credential, core)
+    judged = judge_credential(
+        credential,
+        organization_of(context, key.namespace),
+        core,
+        expired=expired,
+        further=context.settings.registry.private_hosts,
+    )
+    status = _status(context, credential, core, judged, expired=expired)
+    patch = merge_patch(credential.status.wire(), status.wire())
+    if patch:
+        await context.writer.patch_status(
+            key, REGISTRY_CREDENTIAL, key.namespace, key.name, {"status": patch}
+        )
+    return Result(None if judged.finding.status else _RECHECK, wrote=bool(patch))
+
+
+def judge_credential(
+    credential: RegistryCredential,
+    organization: Organization | None,
+    core: Body | None,
+    *,
+    expired: bool,
+    further: Mapping[PrivateRegistry, tuple[str, ...]],
+) -> Judged:
+    """Say whether credentials can be used.
+
+    Parameters
+    ----------
+    credential
+        The RegistryCredential.
+    organization
+        Its Organization; None = nobody owns the namespace.
+    core
+        The core Secret; None = there is none.
+    expired
+        Whether the registry refused them.
+    further
+        Hosts beside the registries' own that credentials may be for.
+    """
+    reference, registry = credential.spec.secret_ref, credential.spec.registry.value
+    if organization is None or not organization.spec.entitlements.private_registries:
+        who = organization.metadata.name if organization is not None else "none"
+        return _wrong(
+            "EntitlementRequired",
+            "Credentials of registries need the entitlement privateRegistries, which organization "
+            f"{who} does not have; ask the administrator.",
+        )
+    if core is None or reference.key not in (core.get("data") or {}):
+        return _wrong(
+            "SecretValueMissing",
+            f"There is no core Secret {reference.name} with the key {reference.key}; create it.",
+        )
+    if core.get("type") != CONFIG_TYPE or reference.key != CONFIG_KEY:
+        return _wrong(
+            "CredentialsInvalid",
+            f"Nodes read credentials from the key {CONFIG_KEY} of a core Secret of type "
+            f"{CONFIG_TYPE} alone; make {reference.name} one and set secretRef.key.",
+        )
+    chosen = PrivateRegistry(registry)
+    try:
+        document = b64decode(core["data"][reference.key])
+        found = credentials_in(chosen, document, further.get(chosen, ()))
+    except CredentialsInvalid as error:
+        return _wrong("CredentialsInvalid", f"Core Secret {reference.name}: {error}.")
+    username = found[0].username
+    if expired:
+        text = f"The registry {registry} refused the credentials of {username}; write new ones."
+        return _wrong("CredentialsExpired", text, username)
+    text = f"Images of {registry} are looked up and pulled as {username}."
+    return Judged(Finding("Ready", status=True, reason="CredentialsUsable", message=text), username)
+
+
+def _wrong(reason: str, message: str, username: str = "") -> Judged:
+    return Judged(Finding("Ready", status=False, reason=reason, message=message), username)
+
+
+def _is_expired(context: ProcessContext, credential: RegistryCredential, core: Body | None) -> bool:
+    """Tell whether the registry refused the present value: as heard now, else as status says."""
+    if core is None:
+        return False
+    metadata, before = core["metadata"], credential.status
+    said = context.pulls.refused(
+        metadata["namespace"], metadata["name"], metadata["resourceVersion"]
+    )
+    if said is not None:
+        return said
+    return before.expired and before.value_updated_at == written_at(core)
+
+
+def _status(
+    context: ProcessContext,
+    credential: RegistryCredential,
+    core: Body | None,
+    judged: Judged,
+    *,
+    expired: bool,
+) -> RegistryCredentialStatus:
+    """Make the next status."""
+    generation = credential.metadata.generation
+    findings = [judged.finding]
+    if not judged.finding.status:
+        stalled = judged.finding
+        findings.append(Finding("Stalled", True, stalled.reason, stalled.message))
+    return credential.status.model_copy(
+        update={
+            "observed_generation": generation,
+            "username": judged.username,
+            "expired": expired,
+            "value_updated_at": written_at(core) if core is not None else None,
+            "conditions": merge(
+                credential.status.conditions, findings, generation=generation, now=context.now()
+            ),
+        }
+    )

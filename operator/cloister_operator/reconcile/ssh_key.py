@@ -1,0 +1,41 @@
+"""The pass over an SSHKey: its type, whether it can be used, which Containers name it."""
+
+from cloister_crds.kinds import Container, SSHKey
+from cloister_crds.kinds.meta import PAUSED_ANNOTATION
+from cloister_crds.lifecycle.admission.ssh_keys import judge_key
+from cloister_operator.cache.projections import CONTAINER, SSH_KEY
+from cloister_operator.context import ProcessContext
+from cloister_operator.reconcile.result import DONE, Result
+from cloister_operator.reconcile.status_counts import write_counts
+from cloister_operator.workqueue.keys import Key
+
+__all__ = ["reconcile_ssh_key"]
+
+
+async def reconcile_ssh_key(context: ProcessContext, key: Key) -> Result:
+    """Look at an SSHKey and say how it is.
+
+    Parameters
+    ----------
+    context
+        The process.
+    key
+        The SSHKey.
+
+    Raises
+    ------
+    KubeError
+        When the write fails; the pass is then repeated.
+    """
+    entry = context.store.get(SSH_KEY, key.namespace, key.name)
+    if entry is None:
+        return DONE
+    found = context.models.read(SSHKey, entry)
+    if found.metadata.annotations.get(PAUSED_ANNOTATION) == "true":
+        return DONE
+    containers = [
+        context.models.read(Container, each)
+        for each in context.store.entries(CONTAINER, key.namespace)
+    ]
+    status = judge_key(found, containers, context.now())
+    return await write_counts(context, key, SSH_KEY, found.status.wire(), status.wire())

@@ -1,0 +1,72 @@
+"""What guards the Pods of an organization's namespace: it stands before the first of them does."""
+
+import json
+from typing import Any
+
+from cloister_clients.kube import KindRef
+from cloister_clients.kube.kinds import NETWORK_POLICY, POD_DISRUPTION_BUDGET
+from cloister_crds.kinds import Organization
+from cloister_crds.kinds.meta import PAUSED_ANNOTATION
+from cloister_operator.context import ProcessContext
+from cloister_operator.enclave.network.network_policy import (
+    build_network_policy,
+    build_shells_policy,
+)
+from cloister_operator.enclave.network.tls_route import build_reference_grant
+from cloister_operator.enclave.tenant.pod_disruption_budget import build_disruption_budget
+from cloister_operator.workqueue.keys import Key
+
+__all__ = ["ensure_fence"]
+
+
+async def ensure_fence(context: ProcessContext, key: Key, organization: Organization) -> None:
+    """Apply what guards the namespace's Pods when it is not known to be so.
+
+    The pass over the Organization asks for it, and whoever makes a Pod: which of them comes first
+    is chance, and a Pod that runs before its network policy is reachable by everyone. The fence of
+    a paused Organization is left as it is.
+
+    Parameters
+    ----------
+    context
+        The process.
+    key
+        What it is done for.
+    organization
+        The Organization; its namespace exists.
+
+    Raises
+    ------
+    KubeError
+        When the server refuses or cannot be reached.
+    """
+    if organization.metadata.annotations.get(PAUSED_ANNOTATION) == "true":
+        return
+    for kind, body in await _guards(context, organization):
+        name = f"{kind.kind} {body['metadata']['name']}"
+        text, place = json.dumps(body, sort_keys=True), f"{name} {organization.metadata.uid}"
+        if context.applied.get(place) != text:
+            await context.writer.apply(key, kind, body)
+            context.applied[place] = text
+
+
+async def _guards(
+    context: ProcessContext, organization: Organization
+) -> list[tuple[KindRef, dict[str, Any]]]:
+    """Build the guards of a namespace."""
+    slug, namespace = organization.metadata.name, organization.spec.namespace
+    resolvers = context.settings.enclave_network.named_resolvers()
+    api = (await context.surroundings.read()).api
+    guards: list[tuple[KindRef, dict[str, Any]]] = [
+        (NETWORK_POLICY, build_network_policy(slug, namespace, resolvers, api)),
+        (NETWORK_POLICY, build_shells_policy(slug, namespace)),
+        (POD_DISRUPTION_BUDGET, build_disruption_budget(slug, namespace)),
+    ]
+    gateway = context.gateway
+    if gateway is not None:
+        operator = context.settings.operator_namespace
+        grant = build_reference_grant(
+            gateway.grant, slug, namespace, routes=gateway.route, operator_namespace=operator
+        )
+        guards.append((gateway.grant, grant))
+    return guards

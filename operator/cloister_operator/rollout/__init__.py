@@ -1,0 +1,1 @@
+"""Rollout decisions: blue-green, Recreate strategy, rollback, node drain, cleanup. Pure."""

@@ -1,0 +1,1 @@
+"""What the process reports of itself: health, liveness, metrics, logs."""

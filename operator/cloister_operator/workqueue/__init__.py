@@ -1,0 +1,1 @@
+"""The work queue: keys, the triggers that enqueue them, backoff, status throttle."""

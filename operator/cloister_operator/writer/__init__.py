@@ -1,0 +1,1 @@
+"""Every write of the operator: fencing, merge patches, Events."""

@@ -1,0 +1,1 @@
+"""Builders of objects for tests."""

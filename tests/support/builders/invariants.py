@@ -1,0 +1,115 @@
+"""What must hold of every decision about a Container: the promises of the lifecycle.
+
+`tests.support.builders.world.World` holds each decision against them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cloister_crds.kinds.container import ContainerPhase, ContainerStatus, DesiredState
+from cloister_crds.kinds.enclave import Enclave, EnclavePhase
+from cloister_crds.lifecycle import request as requests
+from cloister_crds.lifecycle.state.conditions import condition, holds
+from cloister_crds.lifecycle.state.decision import Action, CreateEnclave, Decision, EndEnclave
+from cloister_crds.lifecycle.state.observed import Observed
+
+if TYPE_CHECKING:
+    from tests.support.builders.world import World
+
+__all__ = ["check"]
+
+
+def check(world: World, observed: Observed, decision: Decision) -> None:
+    """Hold a decision against the promises of the lifecycle."""
+    status = decision.status
+    before = observed.container.status
+    if status.active_enclave != before.active_enclave and status.active_enclave:
+        taking_over = world.enclaves[status.active_enclave]
+        assert taking_over.status.phase is EnclavePhase.READY
+        promoted_holds(world, before, taking_over)
+    assert condition(status.conditions, "Ready") is not None
+    generation = observed.container.metadata.generation
+    assert status.observed_generation == generation
+    assert all(each.observed_generation == generation for each in status.conditions)
+    both = holds(status.conditions, "Reconciling") and holds(status.conditions, "Stalled")
+    assert not both, "reconciling and stalled"
+    if holds(status.conditions, "Ready"):
+        ready_holds(world, status)
+    if status.phase is ContainerPhase.READY and before.phase is not ContainerPhase.READY:
+        reached_holds(world, status)
+    made_holds(world, observed, decision.actions)
+    ended_holds(world, status, decision.actions)
+
+
+def ready_holds(world: World, status: ContainerStatus) -> None:
+    if world.container.spec.state is DesiredState.STOPPED:
+        assert not any(not each.deleting for each in world.pods.values())
+        return
+    waits = world.reason_of(status) == "AwaitingPromotion"
+    wanted = world.enclaves[status.candidate if waits else status.active_enclave]
+    latest = status.latest_release
+    followed = latest.tag if latest is not None and latest.followed else None
+    asked = requests.record(world.container.spec, followed_tag=followed)
+    assert requests.same(wanted.spec.request, asked)
+    assert wanted.status.phase is EnclavePhase.READY
+    reached_holds(world, status)
+
+
+def promoted_holds(world: World, before: ContainerStatus, taking_over: Enclave) -> None:
+    """Hold that where updates are staged another request takes over only when promoted."""
+    spec = world.container.spec
+    default = world.deployment is not None and world.deployment.spec.default_staging
+    served = world.enclaves.get(before.active_enclave)
+    if not (default if spec.staging is None else spec.staging) or served is None:
+        return
+    if not requests.same(served.spec.request, taking_over.spec.request):
+        assert spec.promote == taking_over.spec.revision
+
+
+def reached_holds(world: World, status: ContainerStatus) -> None:
+    active = world.enclaves[status.active_enclave]
+    assert active.status.phase is EnclavePhase.READY
+    assert world.service is not None
+    assert world.service.selects == status.active_enclave
+    assert active.status.address in world.service.addresses
+
+
+def made_holds(world: World, observed: Observed, actions: tuple[Action, ...]) -> None:
+    """Hold that no attempt is made without need: one of a request is on its way or serves."""
+    for made in (each for each in actions if isinstance(each, CreateEnclave)):
+        if made.name in world.enclaves:
+            assert made.name in world.incomplete
+            continue
+        assert world.container.spec.state is DesiredState.RUNNING
+        for other in world.enclaves.values():
+            over = other.status.phase in {EnclavePhase.FAILED, EnclavePhase.ENDED}
+            leaving = other.metadata.deletion_timestamp is not None
+            moves = other.metadata.name in observed.cordoned
+            moves = moves or other.status.demoted_at is not None
+            if not over and not leaving and not moves:
+                assert not requests.same(other.spec.request, made.spec.request)
+        assert all(each in world.claims for each in made.spec.hostnames)
+
+
+def ended_holds(world: World, status: ContainerStatus, actions: tuple[Action, ...]) -> None:
+    """Hold that what serves ends only when told to stop or when its successor is reached.
+
+    The successor may be another Container that replaces this one.
+    """
+    ending = {each.name for each in actions if isinstance(each, EndEnclave)}
+    if world.container.spec.state is DesiredState.STOPPED:
+        return
+    if world.successor is not None and world.reason_of(status) == "Replaced":
+        return
+    candidate = world.enclaves.get(status.candidate)
+    if candidate is not None and candidate.spec.stop_first and not status.active_enclave:
+        assert status.candidate in world.pods, "nobody waits for the GPUs yet"
+        return
+    assert status.active_enclave not in ending
+    before = world.container.status.active_enclave
+    old = world.enclaves.get(before)
+    if old is not None and before in ending and old.status.phase is EnclavePhase.READY:
+        successor = world.enclaves[status.active_enclave]
+        assert world.service is not None
+        assert successor.status.address in world.service.addresses

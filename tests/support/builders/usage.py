@@ -1,0 +1,143 @@
+"""Usage for tests: keys in a ledger, events, signed reports, and a writer that may be killed."""
+
+import contextlib
+import hashlib
+import random
+from datetime import datetime, timedelta
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from sqlalchemy import make_url
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from cloister_api.ledger.database import Place, open_writer
+from cloister_api.ledger.keys.api_keys import ApiKey, ApiKeys
+from cloister_api.ledger.keys.key_material import Material, Sealing
+from cloister_api.usage.events import Counted, judged, read_report
+from cloister_api.usage.ingest import PATH
+from cloister_api.usage.signature import Signed, signature_of
+from cloister_api.usage.writer import Delivery, Outcome, Writer
+
+__all__ = [
+    "delivery",
+    "event",
+    "key_in",
+    "report",
+    "sign",
+    "some_events",
+    "write_until_killed",
+    "written",
+]
+
+
+async def key_in(
+    engine: AsyncEngine, material: Sealing, name: str, now: datetime, organization: str = "acme"
+) -> tuple[ApiKey, str]:
+    """Make a key in a ledger."""
+    return await ApiKeys(engine, material).create(
+        organization=organization,
+        organization_id=f"id-{organization}",
+        user="ada",
+        name=name,
+        now=now,
+    )
+
+
+def event(event_id: str, at: datetime, /, **more: Any) -> dict[str, Any]:
+    """Make an event as a router reports it; None leaves a field out."""
+    made = {
+        "event_id": event_id,
+        "occurred_at": at.isoformat(),
+        "operation": {"service": "router", "name": "model_request"},
+        "customer_requests": 1,
+        "meters": [
+            {"name": "input_tokens", "quantity": 100},
+            {"name": "output_tokens", "quantity": 10},
+        ],
+        "attributes": {"model": "north"},
+        **more,
+    }
+    return {name: value for name, value in made.items() if value is not None}
+
+
+def some_events(seed: int, count: int, keys: list[str], now: datetime) -> list[dict[str, Any]]:
+    """Make events that differ in everything, most of the last seconds, some much older."""
+    chosen = random.Random(seed)
+    found = []
+    for number in range(count):
+        back = chosen.choice([1.0, 5.0, 5.0, 600.0, 90_000.0, 7_000_000.0])
+        given = chosen.randrange(1_000)
+        found.append(
+            event(
+                f"{seed}-{number}",
+                now - timedelta(seconds=chosen.random() * back),
+                api_key=chosen.choice(keys),
+                customer_requests=chosen.randrange(2),
+                attributes={"model": f"model-{chosen.randrange(3)}"},
+                meters=[
+                    {"name": "input_tokens", "quantity": given},
+                    {"name": "output_tokens", "quantity": chosen.randrange(1_000)},
+                    {"name": "cached_input_tokens", "quantity": chosen.randrange(given + 1)},
+                ],
+            )
+        )
+    return found
+
+
+def report(nonce: str, events: list[dict[str, Any]]) -> bytes:
+    """Make the body of a report."""
+    return msgspec.json.encode({"delivery_id": nonce, "events": events})
+
+
+def sign(
+    secret: str, nonce: str, body: bytes, at: datetime, reporter: str = "router-1"
+) -> dict[str, str]:
+    """Answer the headers of a report."""
+    stamp = at.isoformat().replace("+00:00", "Z")
+    unsigned = Signed(reporter, stamp, nonce, "")
+    digest = hashlib.sha256(body).hexdigest()
+    return {
+        "x-cloister-reporter-id": reporter,
+        "x-cloister-timestamp": stamp,
+        "x-cloister-nonce": nonce,
+        "x-cloister-signature": signature_of(secret.encode(), "POST", PATH, unsigned, digest),
+    }
+
+
+def delivery(nonce: str, events: list[dict[str, Any]], now: datetime) -> Delivery:
+    """Make a report whose signature was right."""
+    body = report(nonce, events)
+    received = round(now.timestamp() * 1_000_000)
+    taken, rejected = judged(read_report(body), received)
+    assert rejected == []
+    counted: list[Counted] = taken
+    return Delivery("router-1", nonce, hashlib.sha256(body).digest(), received, counted)
+
+
+def written(place: Place, material: Sealing, *deliveries: Delivery) -> list[Outcome]:
+    """Write reports in one transaction."""
+    engine = open_writer(place)
+    try:
+        return Writer(engine, material).write(deliveries)
+    finally:
+        engine.dispose()
+
+
+def write_until_killed(
+    place: str, keys: str, deliveries: list[Delivery], together: int, pipe: Connection
+) -> None:
+    """Write reports one transaction after the other, and tell each that is committed.
+
+    The body of a process that a test kills.
+    """
+    where: Place = make_url(place) if place.startswith("postgresql") else Path(place)
+    writer = Writer(open_writer(where), Material.read(Path(keys)))
+    with contextlib.suppress(BrokenPipeError):
+        pipe.send("ready")
+        for begin in range(0, len(deliveries), together):
+            part = deliveries[begin : begin + together]
+            writer.write(part)
+            pipe.send([one.nonce for one in part])
+        pipe.send("done")

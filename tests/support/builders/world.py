@@ -1,0 +1,464 @@
+"""A world for decisions: what the cluster and the outside do with what `decide` and `judge` say.
+
+No cluster: objects in memory, time that a test moves. `World.work` is one pass of an operator,
+the other methods are what may happen between two passes.
+"""
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from cloister_crds.kinds import (
+    Container,
+    Deployment,
+    Domain,
+    Enclave,
+    HostnameClaim,
+    Organization,
+    SSHKey,
+)
+from cloister_crds.kinds.container import (
+    ContainerStatus,
+    LatestRelease,
+)
+from cloister_crds.kinds.enclave import ContainerStateName
+from cloister_crds.kinds.host import Host
+from cloister_crds.kinds.meta import ObjectMeta
+from cloister_crds.lifecycle.rollout_state import Scene
+from cloister_crds.lifecycle.state.conditions import condition
+from cloister_crds.lifecycle.state.decision import (
+    Action,
+    ClaimHostname,
+    CreateEnclave,
+    Decision,
+    EndEnclave,
+    EndPreview,
+    EndRoute,
+    EndShells,
+    EnsureDeployment,
+    PassHostname,
+    RecordDemoted,
+    RecordServing,
+    ReleaseHostname,
+    RouteHostname,
+    RoutePreview,
+    RouteShells,
+    RouteTo,
+)
+from cloister_crds.lifecycle.state.observed import (
+    Answer,
+    DecisionSettings,
+    Failed,
+    Known,
+    Need,
+    NeedImage,
+    NeedLatest,
+    NeedRelease,
+    NewestRelease,
+    Observed,
+    RouteFacts,
+    RouteStanding,
+    SecretValues,
+    ServiceFacts,
+)
+from cloister_operator.rollout.decide import decide
+from cloister_operator.rollout.enclave_status import PodNeed, judge, judge_again, pod_need
+from cloister_operator.rollout.pod_facts import PodContainer, PodFacts, PodPhase
+from tests.support.builders.invariants import check
+from tests.support.builders.resources import (
+    NOW,
+    SETTINGS,
+    claim_of,
+    container_of,
+    deployment_of,
+    host_of,
+    image_of,
+    organization_of,
+    release_of,
+    subspec,
+)
+
+__all__ = ["UNHEALTHY", "World"]
+
+UNHEALTHY = "HealthcheckFailed: Container web is unhealthy. Its last output: refused"
+"""Termination message of the agent of an enclave whose container is unhealthy."""
+
+
+class World:
+    """One Container of one organization and all that belongs to it."""
+
+    def __init__(self, settings: DecisionSettings = SETTINGS) -> None:
+        self.settings: DecisionSettings = settings
+        self.now: datetime = NOW
+        self.container: Container = container_of(status=ContainerStatus())
+        self.organization: Organization = organization_of()
+        self.hosts: tuple[Host, ...] = (host_of(),)
+        self.enclaves: dict[str, Enclave] = {}
+        self.pods: dict[str, PodFacts] = {}
+        self.incomplete: set[str] = set()
+        self.cordoned: set[str] = set()
+        self.claims: dict[str, HostnameClaim] = {}
+        self.successor: Container | None = None
+        self.inherits: bool = False
+        self.domains: tuple[Domain, ...] = ()
+        self.deployment: Deployment | None = None
+        self.service: ServiceFacts | None = None
+        self.preview: ServiceFacts | None = None
+        self.shells: ServiceFacts | None = None
+        self.routes: dict[str, RouteFacts] = {}
+        self.ssh_keys: tuple[SSHKey, ...] = ()
+        self.answers: dict[Need, Answer] = {}
+        self.source_is_up: bool = True
+        self.bad_tags: set[str] = set()
+        self.published: dict[str, datetime] = {"v1.0.0": NOW - timedelta(days=1)}
+        self.interrupt_next: bool = False
+        self.wake_at: datetime | None = None
+        self.decisions: list[Decision] = []
+        self._count: int = 0
+
+    # What the operator does.
+
+    def observed(self) -> Observed:
+        """Gather what one pass sees."""
+        return Observed(
+            container=self.container,
+            settings=self.settings,
+            organization=self.organization,
+            hosts=self.hosts,
+            enclaves=tuple(self.enclaves.values()),
+            pods=frozenset(self.pods),
+            cordoned=frozenset(n for n, pod in self.pods.items() if pod.node in self.cordoned),
+            incomplete=frozenset(self.incomplete),
+            claims=dict(self.claims),
+            successor=self.successor,
+            inherits=self.inherits,
+            rank=0,
+            domains=self.domains,
+            deployment=self.deployment,
+            service=self.service,
+            preview=self.preview,
+            shells=self.shells,
+            ssh_keys=self.ssh_keys,
+            routes=dict(self.routes),
+            answers=dict(self.answers),
+        )
+
+    def work(self) -> Decision:
+        """Do one pass: judge, look after Pods, decide, check, act, report."""
+        waits = []
+        for name, enclave in list(self.enclaves.items()):
+            status = judge(enclave, self.pods.get(name), self.now, self.settings)
+            judged = enclave.model_copy(update={"status": status})
+            self.enclaves[name] = judged
+            self._tend_pod(judged)
+            waits.append(judge_again(judged, self.pods.get(name), self.now, self.settings))
+        observed = self.observed()
+        decision = decide(observed, self.now)
+        check(self, observed, decision)
+        for action in decision.actions:
+            self.act(action)
+        self.container = self.container.model_copy(update={"status": decision.status})
+        for need in decision.needs:
+            self.answers[need] = self._answer(need)
+        waits.append(decision.look_again)
+        known = [wait for wait in waits if wait is not None]
+        self.wake_at = self.now + min(known) if known else None
+        self.decisions.append(decision)
+        promoted = [
+            each
+            for each in self.enclaves.values()
+            if each.status.promoted_at is not None and each.status.demoted_at is None
+        ]
+        assert len(promoted) <= 1, "two enclaves serve"
+        return decision
+
+    def _tend_pod(self, enclave: Enclave) -> None:
+        name = enclave.metadata.name
+        pod = self.pods.get(name)
+        match pod_need(enclave, pod):
+            case PodNeed.CREATE if name not in self.incomplete:
+                self._count += 1
+                web = PodContainer(name="web", checked=True)
+                self.pods[name] = PodFacts(
+                    uid=f"pod-{self._count}",
+                    containers=(web,),
+                    shim=PodContainer(name="shim"),
+                    agent=PodContainer(name="agent"),
+                )
+            case PodNeed.DELETE if pod is not None:
+                self.pods[name] = replace(pod, deleting=True)
+            case _:
+                pass
+
+    def act(self, action: Action) -> None:
+        """Carry one action out as the API server would."""
+        match action:
+            case CreateEnclave():
+                self._create(action)
+            case EndEnclave(name=name):
+                self._delete_enclave(name)
+            case ClaimHostname() | PassHostname() | ReleaseHostname():
+                self._hold(action)
+            case RouteTo() | RoutePreview() | EndPreview() | RouteShells() | EndShells():
+                self._route(action)
+            case RouteHostname() | EndRoute():
+                self._route_hostname(action)
+            case EnsureDeployment(repo=repo):
+                self.deployment = deployment_of(repo)
+            case RecordServing(enclave=name, at=at):
+                self._patch(name, promoted_at=at)
+            case RecordDemoted(enclave=name, at=at):
+                self._patch(name, demoted_at=at)
+
+    def _hold(self, action: ClaimHostname | PassHostname | ReleaseHostname) -> None:
+        mine = claim_of(action.hostname, holder=self.container.metadata.name)
+        match action:
+            case ClaimHostname(hostname=hostname):
+                self.claims.setdefault(hostname, mine)
+            case PassHostname(hostname=hostname):
+                assert self.claims[hostname].spec.holder.name == self.container.spec.replaces
+                self.claims[hostname] = mine
+            case ReleaseHostname(hostname=hostname):
+                del self.claims[hostname]
+
+    def _route(self, action: RouteTo | RoutePreview | EndPreview | RouteShells | EndShells) -> None:
+        match action:
+            case RouteTo(enclave=name):
+                before = self.service.addresses if self.service else frozenset()
+                self.service = ServiceFacts(selects=name, addresses=before)
+            case RoutePreview(enclave=name):
+                self.preview = ServiceFacts(selects=name, uid="preview")
+            case EndPreview(uid=uid):
+                assert self.preview is not None
+                assert uid == self.preview.uid
+                self.preview = None
+            case RouteShells(enclave=name):
+                self.shells = ServiceFacts(selects=name, uid="shells", node_port=30022)
+            case EndShells(uid=uid):
+                assert self.shells is not None
+                assert uid == self.shells.uid
+                self.shells = None
+
+    def _route_hostname(self, action: RouteHostname | EndRoute) -> None:
+        match action:
+            case RouteHostname(hostname=hostname, service=service):
+                gateway = self.settings.gateway
+                self.routes[hostname] = RouteFacts((hostname,), service, gateway, "route", "1")
+            case EndRoute(hostname=hostname):
+                del self.routes[hostname]
+
+    def _create(self, action: CreateEnclave) -> None:
+        if action.name in self.enclaves:
+            self.incomplete.discard(action.name)
+            return
+        self._count += 1
+        self.enclaves[action.name] = Enclave(
+            metadata=ObjectMeta(
+                name=action.name,
+                uid=f"uid-{self._count}",
+                resource_version="1",
+                generation=1,
+                creation_timestamp=self.now,
+            ),
+            spec=action.spec,
+        )
+        if self.interrupt_next:
+            self.interrupt_next = False
+            self.incomplete.add(action.name)
+
+    def _patch(self, name: str, **status: datetime) -> None:
+        enclave = self.enclaves.get(name)
+        if enclave is not None:
+            changed = enclave.status.model_copy(update=status)
+            self.enclaves[name] = enclave.model_copy(update={"status": changed})
+
+    def _delete_enclave(self, name: str) -> None:
+        enclave = self.enclaves[name]
+        metadata = enclave.metadata.model_copy(update={"deletion_timestamp": self.now})
+        self.enclaves[name] = enclave.model_copy(update={"metadata": metadata})
+        if name in self.pods:
+            self.pods[name] = replace(self.pods[name], deleting=True)
+
+    def _answer(self, need: Need) -> Answer:
+        if isinstance(need, NeedRelease | NeedLatest) and not self.source_is_up:
+            wait = self.now + timedelta(seconds=10)
+            return Failed("SourceUnavailable", "no answer", True, self.now, wait)
+        match need:
+            case NeedRelease() if need.tag in self.bad_tags:
+                return Failed("TagNotFound", "no such tag", False, self.now)
+            case NeedRelease():
+                return Known(release_of(tag=need.tag), self.now)
+            case NeedLatest():
+                return Known(self._newest(need), self.now)
+            case NeedImage():
+                return Known(image_of(need.image), self.now)
+            case _:
+                return Known(SecretValues(), self.now)
+
+    def _newest(self, need: NeedLatest) -> NewestRelease:
+        if not self.published:
+            return NewestRelease(newest=None)
+        tag = max(self.published, key=lambda each: self.published[each])
+        newest = LatestRelease(tag=tag, commit=40 * "c", published_at=self.published[tag])
+        compared = need.than is not None and need.than != tag
+        than = self.published.get(need.than or "") if compared else None
+        return NewestRelease(newest, than)
+
+    # What may happen between two passes.
+
+    def publish_release(self, tag: str) -> None:
+        """Publish a release now; every repository of the world is one."""
+        self.published[tag] = self.now
+
+    def ask(self, **spec: Any) -> None:
+        """Change spec as a user does; nothing happens when nothing changes."""
+        if any(getattr(self.container.spec, name) != value for name, value in spec.items()):
+            self.container = subspec(self.container, **spec)
+
+    def let(self, seconds: float) -> None:
+        """Let time pass."""
+        self.now += timedelta(seconds=seconds)
+
+    def start(self, name: str) -> None:
+        """Let the Pod of an Enclave come up."""
+        pod = self.pods.get(name)
+        if pod is None or pod.phase is not PodPhase.PENDING or pod.deleting:
+            return
+        free = [each for each in ("node-1", "node-2") if each not in self.cordoned]
+        if not free or self.enclaves[name].spec.summary.gpus > self._free_gpus():
+            return
+        self._count += 1
+        running: dict[str, Any] = {"state": ContainerStateName.RUNNING, "started_at": self.now}
+        self.pods[name] = replace(
+            pod,
+            phase=PodPhase.RUNNING,
+            node=free[0],
+            address=f"10.0.0.{self._count}",
+            containers=tuple(replace(each, **running) for each in pod.containers),
+            shim=PodContainer(name="shim", ready=True, **running),
+            agent=PodContainer(name="agent", **running),
+        )
+
+    def _free_gpus(self) -> int:
+        """Answer how many of the eight GPUs no Pod has."""
+        bound = (self.enclaves.get(name) for name, pod in self.pods.items() if pod.node)
+        return 8 - sum(each.spec.summary.gpus for each in bound if each is not None)
+
+    def heal(self, name: str, *, well: bool = True) -> None:
+        """Let the health check of an Enclave pass or not."""
+        pod = self.pods.get(name)
+        if pod is not None and pod.phase is PodPhase.RUNNING and not pod.deleting:
+            healed = tuple(replace(each, ready=well) for each in pod.containers)
+            told: dict[str, Any] = {} if well else {"exit_code": 1, "exit_message": UNHEALTHY}
+            agent = replace(pod.agent or PodContainer(name="agent"), ready=well, **told)
+            self.pods[name] = replace(pod, containers=healed, agent=agent)
+
+    def crash(self, name: str) -> None:
+        """Let the container of an Enclave end with an error."""
+        pod = self.pods.get(name)
+        if pod is not None and pod.phase is PodPhase.RUNNING and not pod.deleting:
+            ended = tuple(
+                replace(each, state=ContainerStateName.TERMINATED, exit_code=3, ready=False)
+                for each in pod.containers
+            )
+            self.pods[name] = replace(pod, containers=ended)
+
+    def cordon(self, *nodes: str) -> None:
+        """Take these nodes, and no others, out of scheduling."""
+        self.cordoned = set(nodes)
+
+    def lose(self, name: str) -> None:
+        """Take the Pod of an Enclave away."""
+        self.pods.pop(name, None)
+
+    def remove(self, name: str) -> None:
+        """Delete an Enclave by hand."""
+        if name in self.enclaves:
+            self._delete_enclave(name)
+
+    def collect(self) -> None:
+        """Let what is being deleted go."""
+        for name in [name for name, pod in self.pods.items() if pod.deleting]:
+            del self.pods[name]
+        for name, enclave in list(self.enclaves.items()):
+            if enclave.metadata.deletion_timestamp is not None and name not in self.pods:
+                del self.enclaves[name]
+                self.incomplete.discard(name)
+
+    def publish(self) -> None:
+        """Let the EndpointSlice follow the Service."""
+        if self.service is not None:
+            pod = self.pods.get(self.service.selects)
+            address = pod.address if pod is not None and not pod.deleting else ""
+            addresses = frozenset({address} if address else ())
+            self.service = ServiceFacts(selects=self.service.selects, addresses=addresses)
+
+    def say(self, standing: RouteStanding, message: str = "") -> None:
+        """Let the gateway say the same of every route."""
+        self.routes = {
+            name: replace(each, standing=standing, message=message)
+            for name, each in self.routes.items()
+        }
+
+    def settle(self, *, passes: int = 400) -> None:
+        """Let everything that can go well go well until nothing more happens."""
+        quiet = 0
+        for _ in range(passes):
+            for name in list(self.pods):
+                self.start(name)
+                self.heal(name)
+            self.publish()
+            self.collect()
+            before = (self.container.status, dict(self.enclaves), dict(self.pods), self.service)
+            decision = self.work()
+            same = before == (self.container.status, self.enclaves, self.pods, self.service)
+            quiet = quiet + 1 if same and not decision.actions and not decision.needs else 0
+            # Questions for later releases never cease; tests let their interval pass by hand.
+            following = Scene(self.observed(), self.now).following.look_at
+            if quiet > 2 and self.wake_at in {None, following}:
+                return
+            if quiet > 2:
+                waited = self.wake_at or self.now
+                self.now = max(waited, self.now + timedelta(seconds=1))
+                if quiet > 20:
+                    return
+        raise AssertionError(f"no rest after {passes} passes: {self.decisions[-1]}")
+
+    # What tests ask and do in one go.
+
+    def reason(self, kind: str = "Ready") -> str | None:
+        """Answer the reason of a condition of the Container; None = it is not there."""
+        return self.reason_of(self.container.status, kind)
+
+    def reason_of(self, status: ContainerStatus, kind: str = "Ready") -> str | None:
+        """Answer the reason of a condition in a status; None = it is not there."""
+        found = condition(status.conditions, kind)
+        return found.reason if found else None
+
+    def promote(self) -> None:
+        """Promote the update that is on its way, as a user does who has read its revision."""
+        if self.container.status.update is not None:
+            self.ask(promote=self.container.status.update.revision)
+
+    def made(self) -> list[CreateEnclave]:
+        """Answer every Enclave that was made since the decisions were cleared."""
+        actions = [action for decision in self.decisions for action in decision.actions]
+        return [action for action in actions if isinstance(action, CreateEnclave)]
+
+    def step(self) -> None:
+        """Do one pass after the Service has settled and what ended is gone."""
+        self.publish()
+        self.collect()
+        self.work()
+
+    def fail_candidate(self) -> None:
+        """Let the candidate start, and its container end with an error."""
+        while self.container.status.candidate not in self.pods:
+            self.step()
+        self.step()
+        name = self.container.status.candidate
+        self.start(name)
+        self.step()
+        self.crash(name)
+        for _ in range(4):
+            self.step()

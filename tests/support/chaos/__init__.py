@@ -1,0 +1,1 @@
+"""Chaos runs: plan, actions, convergence."""

@@ -1,0 +1,425 @@
+"""Carries out the actions of a chaos run: users at all doors, and trouble of all kinds.
+
+What a state forbids is refused by the API or the server, which is as good an answer as any.
+"""
+
+import itertools
+import os
+import random
+import signal
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import httpx
+
+from cloister_clients.kube.kinds import NODE, POD, of
+from cloister_crds.kinds import Container, Domain, Secret
+from dev import cluster as local
+from tests.support.chaos.plan import BROKEN, DOMAINS, NODES, REPOS, TAGS, Act, is_broken, plan
+from tests.support.cluster.direct_client import Direct
+from tests.support.faults.faults import Loss, Unreliable
+from tests.support.faults.faulty_proxy import FaultyApi
+from tests.support.programs.operator import Installation, OperatorProcess, file_text, manifest
+from tests.support.servers.git import Repository
+from tests.support.servers.nameserver import NameServer
+from tests.support.stand_ins.nodes import READY, PlayedNodes, PodFate
+from tests.support.waiting import until_sync
+
+__all__ = ["KEY", "SECRETS", "Chaos", "Crew", "carry_out", "fate_of"]
+
+SECRETS = {"token": "TOKEN", "spare": "SPARE"}
+"""Secrets of the organization: name of the object -> name in files; files need the first."""
+KEY = "me"
+"""Name of the SSHKey that debug enclaves are given."""
+_FIRST = 1_700_000_000
+"""When the first release was published, in seconds."""
+
+
+def fate_of(pod: dict[str, Any]) -> PodFate:
+    """Answer the fate of a Pod: that of a broken release ends with an error, others run."""
+    env = [each for car in pod["spec"]["containers"] for each in car.get("env", ())]
+    broken = any(each["name"] == "FATE" and is_broken(each["value"]) for each in env)
+    return PodFate(code=3) if broken else READY
+
+
+@dataclass
+class Crew:
+    """Two operators behind doors of the proxy; one that ends is started anew, as in a cluster."""
+
+    installation: Installation
+    """The installation."""
+    proxy: FaultyApi
+    """The proxy."""
+    members: dict[str, OperatorProcess] = field(default_factory=dict)
+    """Door -> the process that has it."""
+    starts: int = 0
+    """How often one was started."""
+
+    def tend(self) -> None:
+        """Start what does not run."""
+        for name in ("red", "blue"):
+            member = self.members.get(name)
+            if member is None or not member.running:
+                doors = {each.name: each for each in self.proxy.doors.values()}
+                door = doors.get(name) or self.proxy.door(name)
+                self.members[name] = self.installation.operator(kubeconfig=door.kubeconfig)
+                self.starts += 1
+
+    def kill(self, which: int) -> None:
+        """Kill one without a warning."""
+        member = list(self.members.values())[which % len(self.members)]
+        if member.running:
+            member.send(signal.SIGKILL)
+            member.wait()
+        self.tend()
+
+
+@dataclass
+class Chaos:
+    """Carries actions out on a cluster of its own."""
+
+    cluster: local.Cluster
+    """The cluster; its API server is restarted."""
+    installation: Installation
+    """The installation."""
+    direct: Direct
+    """The server itself, as a user with kubectl reaches it."""
+    nodes: PlayedNodes
+    """The nodes, which play."""
+    crew: Crew
+    """The operators."""
+    rest: httpx.Client
+    """The API, with an admin key."""
+    zone: NameServer
+    """The zone of the custom domains."""
+    image: str
+    """Image of all releases."""
+    newest: dict[str, str] = field(default_factory=dict)
+    """Repository -> its newest release."""
+    releases: int = 0
+    """How many releases were published."""
+    done: list[str] = field(default_factory=list)
+    """Each action and what was answered."""
+
+    def prepare(self) -> None:
+        """Publish the first releases, and make what Containers name."""
+        for repo in REPOS:
+            self.installation.repository(repo)
+            for tag in (BROKEN, *TAGS):
+                self._publish(repo, tag)
+        for name in SECRETS:
+            self._make_secret(name)
+        for domain in DOMAINS:
+            self._make_domain(domain)
+        self.crew.tend()
+        for domain in DOMAINS:
+            until_sync(partial(self._find_record, domain), what="records to make")
+
+    def act(self, act: Act) -> None:
+        """Carry one action out; whatever it meets, the next one follows."""
+        self.crew.tend()
+        method: Callable[..., str] = getattr(self, f"_{act.verb}")
+        try:
+            answer = method(act.name, **act.value)
+        except (httpx.HTTPError, AssertionError) as error:
+            answer = f"failed: {error}"[:200]
+        self.done.append(f"{act.text}: {answer}")
+
+    def calm(self) -> None:
+        """End all trouble: everything runs, and every node is there."""
+        self._behave("")
+        until_sync(self._server_answers, within=120, what="the API server")
+        for name in NODES:
+            self._find_node(name)
+            self._uncordon(name)
+        self.crew.tend()
+        self._make_secret("")
+        for domain in DOMAINS:
+            self._make_domain(domain)
+            until_sync(partial(self._find_record, domain), what="records to make")
+
+    def containers(self) -> list[Container]:
+        """Read all Containers."""
+        namespace = self.installation.namespace
+        return [Container.read(each) for each in self.direct.listed(of(Container), namespace)]
+
+    # Users of the REST API.
+
+    def _create(self, name: str, **fields: Any) -> str:
+        return _told(self.rest.post("/api/containers", json={"name": name, **_asked(fields)}))
+
+    def _replace(self, name: str, *, old: str, **fields: Any) -> str:
+        """Let a new container take over from the first one of a name."""
+        every = self._named(old)
+        if not every:
+            return "no such container"
+        body = {"name": name, "replace_container_id": every[0], **_asked(fields)}
+        return _told(self.rest.post("/api/containers", json=body))
+
+    def _relaunch(self, name: str, **fields: Any) -> str:
+        return self._post(name, "relaunch", _asked(fields))
+
+    def _follow(self, name: str, *, auto: bool) -> str:
+        return self._post(name, "auto-update", {"auto_update": auto})
+
+    def _new_value(self, name: str, *, value: str) -> str:
+        del name
+        return _told(self.rest.put("/api/secrets/TOKEN", json={"value": value}))
+
+    def _stop(self, name: str) -> str:
+        return self._post(name, "stop")
+
+    def _start(self, name: str) -> str:
+        return self._post(name, "start", {})
+
+    def _accept(self, name: str) -> str:
+        return self._post(name, "update/accept")
+
+    def _cancel(self, name: str) -> str:
+        return self._post(name, "update/cancel")
+
+    def _delete(self, name: str) -> str:
+        return self._post(name, "", method="DELETE")
+
+    def _post(self, name: str, path: str, body: Any = None, *, method: str = "POST") -> str:
+        """Ask for something of each container of a name; production and debug may share it."""
+        told = [
+            _told(
+                self.rest.request(method, f"/api/containers/{each}/{path}".rstrip("/"), json=body)
+            )
+            for each in self._named(name)
+        ]
+        return " ".join(told) or "no such container"
+
+    def _named(self, name: str) -> list[str]:
+        """Answer the identifiers of the containers of a name."""
+        every = self.rest.get("/api/containers").raise_for_status().json()
+        return [each["id"] for each in every if each["name"] == name]
+
+    # Users of kubectl and GitOps.
+
+    def _apply(self, name: str, *, replaces: str | None, **fields: Any) -> str:
+        spec = _specified(fields)
+        namespace = self.installation.namespace
+        told = {key: each for key, each in spec.items() if each is not None}
+        told |= {"replaces": replaces} if replaces is not None else {}
+        body = manifest("Container", name, told, namespace)
+        answer = self.direct.ask("POST", of(Container).path(namespace), body)
+        if answer.status_code != httpx.codes.CONFLICT:
+            return _told(answer)
+        return self._patch(name, {key: each for key, each in spec.items() if key != "repo"})
+
+    def _edit(self, name: str, **fields: Any) -> str:
+        return self._patch(name, _specified(fields))
+
+    def _patch(self, name: str, spec: dict[str, Any]) -> str:
+        """Change a spec; the commit that the API pinned goes with the tag that it belongs to."""
+        pin = {"commit": None} if "tag" in spec else {}
+        namespace = self.installation.namespace
+        return _told(self.direct.patch(of(Container), name, {"spec": spec | pin}, namespace))
+
+    def _remove(self, name: str) -> str:
+        return _told(self.direct.delete(of(Container), name, self.installation.namespace))
+
+    def _make_secret(self, name: str) -> str:
+        """Make the Secrets that are not there; their values were never lost."""
+        del name
+        return " ".join(
+            self._post_object(Secret, each, {"name": known, "secretRef": {"name": f"{each}-value"}})
+            for each, known in SECRETS.items()
+        )
+
+    def _drop_secret(self, name: str) -> str:
+        del name
+        return _told(self.direct.delete(of(Secret), "token", self.installation.namespace))
+
+    def _make_domain(self, name: str) -> str:
+        return self._post_object(Domain, name, {"domain": name})
+
+    def _drop_domain(self, name: str) -> str:
+        return _told(self.direct.delete(of(Domain), name, self.installation.namespace))
+
+    def _post_object(self, kind: type[Domain | Secret], name: str, spec: dict[str, Any]) -> str:
+        namespace = self.installation.namespace
+        body = manifest(kind.INFO.kind, name, spec, namespace)
+        return _told(self.direct.ask("POST", of(kind).path(namespace), body))
+
+    def _release(self, name: str, *, broken: bool) -> str:
+        """Publish a release that is later than all others."""
+        self._publish(name, f"v{10 + self.releases}{'-' + BROKEN if broken else ''}")
+        return self.newest[name]
+
+    def _publish(self, repo: str, tag: str) -> None:
+        self.releases += 1
+        text = file_text(self.image, env=["GREETING", {"FATE": tag}], secrets=["TOKEN"])
+        repository = Repository(self.installation.repositories.path / f"{repo}.git")
+        repository.release(tag, text, when=_FIRST + 60 * self.releases)
+        self.newest[repo] = tag
+
+    # Trouble.
+
+    def _find_record(self, name: str) -> str:
+        """Make the records that a Domain asks for; empty = it does not say them yet."""
+        body = self.direct.get(of(Domain), name, self.installation.namespace)
+        records = (body or {}).get("status", {}).get("records")
+        if records is None:
+            return ""
+        self.zone.put(records["txtName"], "TXT", f'"{records["txtValue"]}"')
+        self.zone.put(name, "CNAME", f"{records['cnameTarget']}.")
+        return "found"
+
+    def _lose_record(self, name: str) -> str:
+        """Take the TXT record of a Domain away; its name is that of the first look."""
+        body = self.direct.get(of(Domain), name, self.installation.namespace)
+        records = (body or {}).get("status", {}).get("records")
+        if records is None:
+            return "no such record"
+        self.zone.drop(records["txtName"], "TXT")
+        return "lost"
+
+    def _kill_operator(self, name: str, *, which: int) -> str:
+        del name
+        self.crew.kill(which)
+        return "killed"
+
+    def _fail_pod(self, name: str, *, which: int) -> str:
+        pod = self._a_pod(name, which)
+        status = {"status": {"phase": "Failed", "reason": "Chaos", "message": "made to fail"}}
+        namespace = self.installation.namespace
+        return _told(self.direct.patch(POD, pod, status, namespace, "status")) if pod else "no Pod"
+
+    def _delete_pod(self, name: str, *, which: int) -> str:
+        pod = self._a_pod(name, which)
+        return _told(self.direct.delete(POD, pod, self.installation.namespace)) if pod else "no Pod"
+
+    def _a_pod(self, name: str, which: int) -> str:
+        """Choose a Pod of a Container; empty = it has none."""
+        pods = self.direct.listed(POD, self.installation.namespace)
+        names = sorted(each["metadata"]["name"] for each in pods)
+        mine = [each for each in names if each.startswith(name)]
+        return mine[which % len(mine)] if mine else ""
+
+    def _drain(self, name: str) -> str:
+        """Let no Pod come to a node, and evict those that are there; a budget may say no."""
+        told = [_told(self.direct.patch(NODE, name, {"spec": {"unschedulable": True}}))]
+        namespace = self.installation.namespace
+        for pod in self.direct.listed(POD, namespace, fieldSelector=f"spec.nodeName={name}"):
+            metadata = {"name": pod["metadata"]["name"], "namespace": namespace}
+            body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata}
+            path = POD.path(namespace, metadata["name"], "eviction")
+            told.append(_told(self.direct.ask("POST", path, body)))
+        return " ".join(told)
+
+    def _uncordon(self, name: str) -> str:
+        return _told(self.direct.patch(NODE, name, {"spec": {"unschedulable": None}}))
+
+    def _lose_node(self, name: str) -> str:
+        if self.nodes.nodes == [name]:
+            return "it is the last one"
+        self.nodes.nodes = [each for each in self.nodes.nodes if each != name]
+        return _told(self.direct.delete(NODE, name))
+
+    def _find_node(self, name: str) -> str:
+        if name in self.nodes.nodes:
+            return "it is there"
+        answer = self.direct.ask("POST", NODE.path(), _node(name))
+        if answer.is_success or answer.status_code == httpx.codes.CONFLICT:
+            self.nodes.nodes.append(name)
+        return _told(answer)
+
+    def _misbehave(self, name: str, *, share: float) -> str:
+        del name
+        losses = (Loss.REQUEST, Loss.ANSWER)
+        self.crew.proxy.faults = [Unreliable(random.Random(0), share, losses=losses)]
+        return "misbehaves"
+
+    def _behave(self, name: str) -> str:
+        del name
+        self.crew.proxy.faults = []
+        return "behaves"
+
+    def _restart_server(self, name: str) -> str:
+        """Kill the API server and start it again."""
+        del name
+        pid = self.cluster.components["kube-apiserver"]
+        if pid is not None:
+            os.kill(pid, signal.SIGKILL)
+            until_sync(
+                lambda: self.cluster.components["kube-apiserver"] != pid, what="the server's end"
+            )
+        local.up(self.cluster.name, node=False)
+        return "restarted"
+
+    def _server_answers(self) -> bool:
+        try:
+            return self.direct.ask("GET", "/readyz").is_success
+        except httpx.HTTPError:
+            return False
+
+
+def _node(name: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}
+
+
+def _asked(fields: dict[str, Any]) -> dict[str, Any]:
+    """Write what a user asks for as the REST API takes it; an empty domain takes one away."""
+    body = dict(fields)
+    if "text" in body:
+        body["variables"] = {"GREETING": body.pop("text")}
+    if "domain" in body:
+        domain = body.pop("domain")
+        # A create takes no empty domain.
+        body |= {"custom_domain": domain} if domain else {}
+    if "secrets" in body:
+        body["secrets"] = list(body["secrets"])
+    if "debug" in body:
+        body["ssh_keys"] = [KEY] if body["debug"] else []
+    return body
+
+
+def _specified(fields: dict[str, Any]) -> dict[str, Any]:
+    """Write what a user asks for as a spec has it; None takes a field away."""
+    spec = dict(fields)
+    if "text" in spec:
+        spec["variables"] = [{"name": "GREETING", "value": spec.pop("text")}]
+    if "domain" in spec:
+        spec["customDomain"] = spec.pop("domain")
+    if "debug" in spec:
+        spec["sshKeys"] = [KEY] if spec["debug"] else []
+    return spec
+
+
+def _told(answer: httpx.Response) -> str:
+    """Answer the status."""
+    return str(answer.status_code)
+
+
+def carry_out(chaos: Chaos, seed: int, *, seconds: float, most: int | None) -> list[str]:
+    """Carry out the actions of a seed; answer what was done.
+
+    Parameters
+    ----------
+    chaos
+        Who carries them out.
+    seed
+        Which ones.
+    seconds
+        For how long; does not count where there is a number.
+    most
+        How many; None = until the time is over.
+    """
+    over, pause = threading.Event(), threading.Event()
+    timer = threading.Timer(seconds, over.set)
+    timer.daemon = True
+    if most is None:
+        timer.start()
+    for act in itertools.islice(plan(seed), most):
+        if over.is_set():
+            break
+        chaos.act(act)
+        # The pauses are a part of what is random: an operator killed at once, or after a while.
+        pause.wait(act.pause)
+    return chaos.done

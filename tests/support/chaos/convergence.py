@@ -1,0 +1,228 @@
+"""Whether a cluster is as its Containers ask for, and whether anything else is there."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from cloister_clients.kube.kinds import POD, SERVICE, of
+from cloister_crds.kinds import Container, Deployment, Enclave, HostnameClaim, Organization
+from cloister_crds.kinds.container import ContainerPhase, DesiredState
+from cloister_crds.lifecycle.names.hostnames import is_held_by, wanted_hostnames
+from cloister_crds.lifecycle.replacement import has_taken_over, successor
+from cloister_crds.lifecycle.request import record
+from cloister_crds.names import preview_service_name, service_name, shells_service_name
+from tests.support.chaos.plan import is_broken
+from tests.support.cluster.direct_client import Direct
+from tests.support.programs.operator import CONTAINERS_DOMAIN, Installation
+from tests.support.stand_ins.gateway_controller import ROUTE
+
+__all__ = ["End", "superfluous", "unfulfilled"]
+
+
+@dataclass(frozen=True)
+class End:
+    """What is there of an organization."""
+
+    namespace: str
+    """Its namespace."""
+    system: str
+    """Namespace of the operator, where the routes are."""
+    organization: Organization
+    """The Organization."""
+    containers: list[Container]
+    """Its Containers."""
+    enclaves: list[Enclave]
+    """Its Enclaves."""
+    claims: dict[str, HostnameClaim]
+    """All claims by host name."""
+    newest: Mapping[str, str]
+    """Repository -> its newest release."""
+
+    @classmethod
+    def read(
+        cls, direct: Direct, installation: Installation, *, newest: Mapping[str, str]
+    ) -> "End":
+        """Read what is there now.
+
+        Parameters
+        ----------
+        direct
+            The server.
+        installation
+            The installation.
+        newest
+            Repository -> its newest release.
+        """
+        namespace = installation.namespace
+        claims = [HostnameClaim.read(each) for each in direct.listed(of(HostnameClaim))]
+        organization = direct.get(of(Organization), installation.slug)
+        assert organization is not None
+        return cls(
+            namespace=namespace,
+            system=installation.system,
+            organization=Organization.read(organization),
+            containers=[Container.read(each) for each in direct.listed(of(Container), namespace)],
+            enclaves=[Enclave.read(each) for each in direct.listed(of(Enclave), namespace)],
+            claims={each.metadata.name: each for each in claims},
+            newest=newest,
+        )
+
+    def hostnames(self, container: Container) -> tuple[str, ...]:
+        """Answer the host names that a Container asks for.
+
+        Parameters
+        ----------
+        container
+            The Container.
+        """
+        return wanted_hostnames(container, self.organization, CONTAINERS_DOMAIN)
+
+
+def unfulfilled(container: Container, end: End) -> str:
+    """Say in what a Container is not as its spec asks; empty = it is.
+
+    Parameters
+    ----------
+    container
+        The Container.
+    end
+        What is there. Of a release that cannot start, of a missing secret, and of a host name that
+        another Container has, the status must say so.
+    """
+    spec, status = container.spec, container.status
+    found = {each.type: each for each in status.conditions}
+    if status.observed_generation != container.metadata.generation or "Ready" not in found:
+        return "its spec was not looked at"
+    ready = found["Ready"]
+    heir = successor(container, end.containers)
+    replaced = heir is not None and has_taken_over(heir)
+    if spec.state is DesiredState.STOPPED or replaced:
+        return _still_there(container, end, "Replaced" if replaced else "Stopped")
+    stalled = found.get("Stalled")
+    failed = ready.status == "False" and stalled is not None and stalled.status == "True"
+    if "TOKEN" not in spec.secrets or _is_taken(container, end):
+        return "" if failed else f"cannot run: {ready.reason} {ready.message}"
+    if is_broken(_tag(container, end)):
+        return "" if failed else f"a release that cannot start: {ready.reason} {ready.message}"
+    if ready.status != "True":
+        return f"not ready: {ready.reason} {ready.message}"
+    return _astray(container, end)
+
+
+def _still_there(container: Container, end: End, reason: str) -> str:
+    """Say what is there of a Container that is to have nothing."""
+    mine = [each for each in end.enclaves if _is_of(each, container)]
+    ready = next(each for each in container.status.conditions if each.type == "Ready")
+    phase = container.status.phase
+    if phase is ContainerPhase.STOPPED and ready.reason == reason and not mine:
+        return ""
+    return f"{phase} {ready.reason} with {len(mine)} Enclaves instead of stopped, {reason}"
+
+
+def _is_taken(container: Container, end: End) -> bool:
+    """Tell whether another Container that asks for it, or serves there, has a host name of this."""
+    return any(
+        (claim := end.claims.get(host)) is not None
+        and is_held_by(claim, other)
+        and (host in end.hostnames(other) or _serves_at(other, host, end))
+        for host in end.hostnames(container)
+        for other in end.containers
+        if other is not container
+    )
+
+
+def _serves_at(container: Container, host: str, end: End) -> bool:
+    return any(_is_of(each, container) and host in each.spec.hostnames for each in end.enclaves)
+
+
+def _tag(container: Container, end: End) -> str:
+    """Answer the tag that a Container is to serve."""
+    spec = container.spec
+    return end.newest[spec.repo] if spec.auto_update else spec.tag
+
+
+def _astray(container: Container, end: End) -> str:
+    """Say in what a ready Container does not serve what is asked for; empty = it does."""
+    status = container.status
+    tag = _tag(container, end)
+    wanted = status.update.enclave if status.update is not None else status.active_enclave
+    one = next((each for each in end.enclaves if each.metadata.name == wanted), None)
+    followed = tag if tag != container.spec.tag else None
+    if one is None or one.spec.request != record(container.spec, followed_tag=followed):
+        return f"ready with {wanted}, which was made from another request"
+    hosts = end.hostnames(container)
+    missing = [each for each in hosts if each not in end.claims]
+    if missing or (status.update is None and status.domain != hosts[0]):
+        return f"ready at {status.domain} instead of {hosts}; without claims: {missing}"
+    return ""
+
+
+def superfluous(direct: Direct, end: End) -> list[str]:
+    """Name what is there although no Container asks for it.
+
+    Parameters
+    ----------
+    direct
+        The server.
+    end
+        What is there.
+    """
+    namespace, containers = end.namespace, end.containers
+    known = {name for each in containers for name in _enclaves_of(each, end)}
+    left = [
+        f"Enclave {each.metadata.name}" for each in end.enclaves if each.metadata.name not in known
+    ]
+    left += [f"Pod {name}" for name in _names(direct.listed(POD, namespace)) if name not in known]
+    services = {name for each in containers for name in _services_of(each)}
+    found = _names(direct.listed(SERVICE, namespace))
+    left += [f"Service {name}" for name in found if name not in services]
+    repos = {each.spec.repo for each in containers}
+    for body in direct.listed(of(Deployment), namespace):
+        if body["spec"]["repo"] not in repos:
+            left.append(f"Deployment {body['metadata']['name']}")
+    return left + _superfluous_hostnames(direct, end)
+
+
+def _superfluous_hostnames(direct: Direct, end: End) -> list[str]:
+    """Name the claims and routes that nobody asks for or serves."""
+    served = {each for enclave in end.enclaves for each in enclave.spec.hostnames}
+    holders = {(end.namespace, each.metadata.name) for each in end.containers}
+    asked = {host for each in end.containers for host in end.hostnames(each)}
+    left = [
+        f"HostnameClaim {name}"
+        for name, claim in end.claims.items()
+        if claim.spec.holder.namespace == end.namespace
+        and ((end.namespace, claim.spec.holder.name) not in holders or name not in asked | served)
+    ]
+    previews = {each.spec.preview for each in end.enclaves}
+    routes = _names(direct.listed(ROUTE, end.system))
+    return left + [f"TLSRoute {name}" for name in routes if name not in served | previews]
+
+
+def _is_of(enclave: Enclave, container: Container) -> bool:
+    return enclave.spec.container.name == container.metadata.name
+
+
+def _names(bodies: list[dict[str, Any]]) -> list[str]:
+    return [each["metadata"]["name"] for each in bodies]
+
+
+def _enclaves_of(container: Container, end: End) -> set[str]:
+    """Answer the Enclaves that a Container may have: of failed ones the last, to be looked at."""
+    status = container.status
+    update = status.update.enclave if status.update is not None else ""
+    mine = [each for each in end.enclaves if _is_of(each, container)]
+    last = max(mine, key=_age, default=None) if status.phase is ContainerPhase.FAILED else None
+    return {status.active_enclave, status.candidate, update, last.metadata.name if last else ""}
+
+
+def _age(enclave: Enclave) -> tuple[str, int]:
+    return str(enclave.metadata.creation_timestamp), enclave.spec.attempt
+
+
+def _services_of(container: Container) -> set[str]:
+    """Answer the Services that a Container may have now."""
+    name, status = container.metadata.name, container.status
+    staged = {preview_service_name(name)} if status.update is not None else set()
+    shells = {shells_service_name(name)} if container.spec.debug else set()
+    return {service_name(name), *staged, *shells}

@@ -1,0 +1,1 @@
+"""Clients and judges of what programs answer."""

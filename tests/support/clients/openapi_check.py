@@ -1,0 +1,95 @@
+"""Whether answers of the facade are what its OpenAPI document says.
+
+Every answer that a test gets from a facade is compared. Fields that the document does not name
+are refused here, although clients tolerate them: the document is to be whole.
+"""
+
+import copy
+import re
+from functools import lru_cache
+from typing import Any
+
+import httpx
+from jsonschema import Draft202012Validator, FormatChecker
+
+from cloister_api.main import ROUTERS
+from cloister_api.openapi.document import document, operations
+
+__all__ = ["check_answer", "described", "operation_of"]
+
+FORMS = "#/components/schemas/"
+GATE = {401, 403, 404, 405, 429, 501, 503}
+"""Statuses that paths and methods which are in no document may answer."""
+
+
+@lru_cache(maxsize=1)
+def described() -> dict[str, Any]:
+    """Answer the document."""
+    return document(ROUTERS)
+
+
+@lru_cache(maxsize=1)
+def strict() -> dict[str, Any]:
+    """Answer the document with closed objects."""
+    closed = copy.deepcopy(described())
+    for form in closed["components"]["schemas"].values():
+        if form.get("type") == "object" and "properties" in form:
+            form.setdefault("additionalProperties", False)
+    return closed
+
+
+@lru_cache(maxsize=1)
+def patterns() -> list[tuple[re.Pattern[str], str]]:
+    """Answer what matches each path of the document; those without parameters come first."""
+    paths = sorted({path for path, _, _ in operations(described())}, key=lambda path: "{" in path)
+    return [(re.compile(re.sub(r"\{[a-z_]+\}", "[^/]+", path) + "$"), path) for path in paths]
+
+
+def operation_of(method: str, path: str) -> dict[str, Any] | None:
+    """Answer the operation of a request; None = the document has none."""
+    for pattern, template in patterns():
+        if pattern.match(path):
+            found: dict[str, Any] | None = strict()["paths"][template].get(method.lower())
+            return found
+    return None
+
+
+async def check_answer(answer: httpx.Response) -> None:
+    """Fail when an answer is not what the document says of it.
+
+    Parameters
+    ----------
+    answer
+        The answer; a hook of httpx.
+    """
+    method, path = answer.request.method, answer.request.url.raw_path.decode().split("?")[0]
+    await answer.aread()
+    assert answer.headers.get("x-request-id"), f"{method} {path}: no X-Request-Id"
+    operation = operation_of(method, path)
+    if operation is None:
+        assert answer.status_code in GATE or not path.startswith("/api"), f"{method} {path}"
+        return
+    status = str(answer.status_code)
+    told = f"{method} {path}: {status}"
+    assert status in operation["responses"], f"{told} is not in the document: {answer.text}"
+    said = operation["responses"][status]
+    if "$ref" in said:
+        said = strict()["components"]["responses"][said["$ref"].split("/")[-1]]
+    for name, header in said.get("headers", {}).items():
+        form = strict()["components"]["headers"][header["$ref"].split("/")[-1]]
+        assert name in answer.headers or not form.get("required"), f"{told} has no {name}"
+    if "content" not in said:
+        assert not answer.content, f"{told} has a body"
+        return
+    kind = answer.headers["content-type"].partition(";")[0]
+    assert kind in said["content"], f"{told} is {kind}"
+    if kind == "application/json":
+        check_form(said["content"][kind]["schema"], answer.json(), told)
+
+
+def check_form(form: dict[str, Any], value: Any, told: str) -> None:
+    """Fail when a value does not have a form of the document."""
+    whole = {"components": strict()["components"], **form}
+    validator = Draft202012Validator(whole, format_checker=FormatChecker())
+    for error in validator.iter_errors(value):
+        raise AssertionError(f"{told} {error.json_path}: {error.message}")

@@ -1,0 +1,1 @@
+"""Clusters that tests share, and clients of their API servers."""

@@ -1,0 +1,40 @@
+"""Cloister's admission policies at a real API server, as they are published."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.support.cluster.api_server import ApiServer
+
+__all__ = ["MANIFESTS", "install_policies", "remove_policies"]
+
+MANIFESTS = Path(__file__).resolve().parents[3] / "crds" / "manifests"
+"""Folder of all manifests."""
+PATHS = {
+    "ValidatingAdmissionPolicy": "/apis/admissionregistration.k8s.io/v1"
+    "/validatingadmissionpolicies/{name}",
+    "ValidatingAdmissionPolicyBinding": "/apis/admissionregistration.k8s.io/v1"
+    "/validatingadmissionpolicybindings/{name}",
+}
+"""Where objects of a kind live."""
+
+
+def _documents() -> Iterator[tuple[str, dict[str, Any]]]:
+    """Answer path and body of every policy and binding."""
+    for file in sorted((MANIFESTS / "policies").glob("*.yaml")):
+        for document in yaml.safe_load_all(file.read_text(encoding="utf-8")):
+            yield PATHS[document["kind"]].format(**document["metadata"]), document
+
+
+async def install_policies(server: ApiServer) -> None:
+    """Install the admission policies; they work some moments later."""
+    for path, document in _documents():
+        await server.apply(document, path)
+
+
+async def remove_policies(server: ApiServer) -> None:
+    """Take the admission policies away, so that others may use the server as they like."""
+    for path, _ in _documents():
+        await server.delete(path)

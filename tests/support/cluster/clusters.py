@@ -1,0 +1,216 @@
+"""The clusters that tests share: one control plane, one with a real node, one that simulates it.
+
+Each is there once per session. They are brought up after the collection, when a collected test asks
+for them: building their programs may take longer than a test may. With several workers each asks,
+and the first one's call does the work. The controlling process ends them after the last test.
+``CLOISTER_TEST_CLUSTER`` names them, ``CLOISTER_KEEP_CLUSTER=1`` keeps them for the next session.
+
+Only one test at a time runs an operator on a cluster (`tests.support.programs.operator.turn`). With
+``CLOISTER_OWN_CLUSTERS=1`` each worker has clusters of its own, so that they need not wait.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import uuid
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from cloister_clients.kube import KubeConfig
+from dev import cluster as local
+from dev.cluster.binaries import ensure
+from dev.cluster.requirements import docker_answers
+
+__all__ = [
+    "administrator",
+    "api_cluster",
+    "cluster",
+    "install_crds",
+    "namespace",
+    "node_namespace",
+    "pytest_collection_finish",
+    "pytest_configure",
+    "pytest_runtest_logreport",
+    "pytest_sessionfinish",
+    "session_name",
+    "simulated_cluster",
+    "unique",
+]
+
+ROOT = Path(__file__).parents[3]
+"""The checkout."""
+SUFFIX = {"api_cluster": "-api", "cluster": "", "simulated_cluster": "-sim"}
+"""Fixture -> end of its cluster's name."""
+MARKS = "CLOISTER_TEST_SESSION"
+"""Variable that names the session's folder: which clusters it brought up, what failed."""
+
+
+def unique(prefix: str) -> str:
+    """Answer a name that no other test has."""
+    return f"{prefix}-{uuid.uuid4().hex[:8]}"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make the session's folder; workers inherit its name, and may have names of their own."""
+    if not hasattr(config, "workerinput"):
+        os.environ[MARKS] = tempfile.mkdtemp(prefix="cloister-tests-")
+    elif os.environ.get("CLOISTER_OWN_CLUSTERS") == "1":
+        os.environ["CLOISTER_TEST_CLUSTER"] = (
+            f"{session_name()}-{os.environ['PYTEST_XDIST_WORKER']}"
+        )
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Build programs and bring up clusters of collected tests, outside of any test's time limit."""
+    if session.config.option.collectonly:
+        return
+    asked = {name for item in session.items for name in getattr(item, "fixturenames", ())}
+    marks = [mark for item in session.items for mark in item.iter_markers("programs")]
+    programs = {name for mark in marks for name in mark.args}
+    if "cluster" in asked and not _no_node():
+        programs.add("caddy")
+    try:
+        ensure(sorted(programs))
+    except local.Trouble as trouble:
+        # The test that needs it fails with the same words.
+        sys.stderr.write(f"\n{trouble}\n")
+    for fixture in sorted(asked & SUFFIX.keys()):
+        if fixture == "cluster" and _no_node():
+            continue
+        try:
+            _bring_up(fixture)
+        except local.Trouble as trouble:
+            # The fixture fails with the same words, in the tests that need it.
+            sys.stderr.write(f"\n{trouble}\n")
+
+
+@pytest.fixture(scope="session")
+def api_cluster() -> local.Cluster:
+    """Give a control plane without node, with Cloister's CRDs."""
+    return _bring_up("api_cluster")
+
+
+@pytest.fixture(scope="session")
+def cluster() -> local.Cluster:
+    """Give a cluster with a real node, with Cloister's CRDs."""
+    if reason := _no_node():
+        pytest.skip(reason)
+    return _bring_up("cluster")
+
+
+@pytest.fixture(scope="session")
+def simulated_cluster() -> local.Cluster:
+    """Give a cluster whose nodes only pretend, with Cloister's CRDs."""
+    return _bring_up("simulated_cluster")
+
+
+@pytest.fixture
+def namespace(api_cluster: local.Cluster) -> str:
+    """Give a namespace of the control plane for one test; it stays until the cluster ends.
+
+    Its deletion would be some two hundred requests of the controller manager: more work than most
+    tests are.
+    """
+    return _namespace(api_cluster)
+
+
+@pytest.fixture
+def node_namespace(cluster: local.Cluster) -> Iterator[str]:
+    """Give a namespace of the cluster with a node for one test; its Pods end with it."""
+    name = _namespace(cluster)
+    yield name
+    cluster.kubectl("delete", "namespace", name, "--wait=false", check=False)
+
+
+def install_crds(cluster: local.Cluster) -> None:
+    """Apply the CRDs and wait until the server serves them; harmless when it does."""
+    folder = ROOT / "crds" / "manifests" / "crds"
+    if not folder.is_dir():
+        return
+    cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(folder))
+    cluster.kubectl("wait", "--for=condition=Established", "--timeout=60s", "-f", str(folder))
+
+
+@cache
+def administrator(kubeconfig: Path) -> KubeConfig:
+    """Read a kubeconfig once for all tests."""
+    return KubeConfig.load(kubeconfig)
+
+
+def _no_node() -> str:
+    """Say why no real node can run here; empty when one can."""
+    if docker_answers():
+        return ""
+    if sys.platform != "linux":
+        return "a real node needs Linux, or Docker with kind"
+    return "" if os.geteuid() == 0 else "a real node needs root on Linux, or Docker with kind"
+
+
+def _bring_up(fixture: str) -> local.Cluster:
+    name = session_name() + SUFFIX[fixture]
+    _mark(f"used-{name}")
+    simulated = fixture == "simulated_cluster"
+    found = local.up(name, node=fixture == "cluster", simulated=simulated)
+    done = Path(os.environ[MARKS], f"crds-{name}")
+    if not done.exists():
+        install_crds(found)
+        done.touch()
+    return found
+
+
+def session_name() -> str:
+    """Answer how the names of this session's clusters begin."""
+    return os.environ.get("CLOISTER_TEST_CLUSTER", "test")
+
+
+def _mark(name: str) -> None:
+    Path(os.environ[MARKS], name).touch()
+
+
+def _namespace(cluster: local.Cluster) -> str:
+    name = unique("t")
+    cluster.kubectl("create", "namespace", name)
+    return name
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Remember that a test failed, so that the logs are kept, and tell it before the run ends."""
+    if not report.failed:
+        return
+    if MARKS in os.environ:
+        _mark("failed")
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        where = f"{report.nodeid} failed in its {report.when} after {report.duration:.0f} s"
+        sys.stderr.write(f"\n{where}\n{report.longreprtext}\n")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """End the clusters of this session; after a failure keep the logs of their components."""
+    if hasattr(session.config, "workerinput") or MARKS not in os.environ:
+        return
+    marks = Path(os.environ.pop(MARKS))
+    names = {path.name.removeprefix("used-") for path in marks.glob("used-*")}
+    for found in filter(None, (local.find(name) for name in sorted(names))):
+        if (marks / "failed").exists():
+            _keep_logs(found)
+        if os.environ.get("CLOISTER_KEEP_CLUSTER") != "1":
+            local.down(found.name)
+    shutil.rmtree(marks)
+
+
+def _keep_logs(cluster: local.Cluster) -> None:
+    target = Path(tempfile.gettempdir()) / f"cloister-logs-{cluster.name}"
+    shutil.rmtree(target, ignore_errors=True)
+    shutil.copytree(cluster.processes.logs, target)
+    try:
+        objects = cluster.kubectl("get", "all,ctr,encl", "-A", "-o", "yaml", check=False)
+        (target / "objects.yaml").write_text(objects)
+    except (OSError, subprocess.SubprocessError):
+        (target / "objects.yaml").write_text("the API server did not answer\n")
+    sys.stderr.write(f"\nlogs of cluster {cluster.name}: {target}\n")

@@ -1,0 +1,1 @@
+"""Faults between a program and the API server, and programs that die."""

@@ -1,0 +1,184 @@
+"""One call of the facade, cut off at a write: all or nothing is seen, and a retry ends it.
+
+Who dies is the test's choice: the API server (`test_server_dies`) or the facade
+(`test_facade_dies`).
+"""
+
+import json
+import re
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+import yaml
+
+from cloister_clients.kube.kinds import SECRET, of
+from cloister_crds.kinds import (
+    Container,
+    Deployment,
+    Domain,
+    RegistryCredential,
+    SSHKey,
+)
+from cloister_crds.kinds import Secret as Csec
+from cloister_crds.names import VALUE_LABEL
+from dev.cluster import Cluster
+from tests.support.faults.faults import Writes
+from tests.support.faults.faulty_proxy import FaultyApi, faulty_api
+from tests.support.faults.mutations import CALLS, Call, Sent, domains_answered
+from tests.support.programs.facade import World
+from tests.support.waiting import until
+
+__all__ = ["Trial", "entitled", "proxy", "rich", "shaken_settings"]
+
+KINDS = (Csec, RegistryCredential, SSHKey, Domain, Container, Deployment)
+LISTS = ("containers", "deployments", "secrets", "ssh-keys", "domains", "registry-credentials")
+VOLATILE = {"id", "deployment_id", "update_deployment_id", "created_at", "updated_at"} | {
+    f"{each}_count" for each in ("instance", "ready", "failed", "stopped", "deploying")
+}
+"""Fields of records that differ between two objects made alike, or follow from others."""
+Seen = Counter[str]
+
+
+@pytest.fixture(scope="module")
+def proxy(api_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultyApi]:
+    """Give a proxy in front of the API server."""
+    with faulty_api(api_cluster.kubeconfig, tmp_path_factory.mktemp("faulty")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def shaken_settings(proxy: FaultyApi, facade_settings: Path) -> Path:
+    """Give settings of a facade that reaches the cluster through the proxy."""
+    settings = yaml.safe_load(facade_settings.read_text())
+    path = facade_settings.with_name("shaken.yml")
+    path.write_text(
+        yaml.safe_dump({**settings, "kubeconfig": str(proxy.door("facade").kubeconfig)})
+    )
+    return path
+
+
+@pytest.fixture
+async def rich(world: World) -> AsyncIterator[World]:
+    """Give an organization that may do everything, and somebody who answers for its domains."""
+    await world.change_organization(
+        entitlements={"privateRegistries": True, "domainSuffixes": [f"{world.organization}.test"]},
+        limits={"containers": 1000},
+    )
+    async with domains_answered(world):
+        yield world
+
+
+async def records(client: httpx.AsyncClient, name: str) -> Seen:
+    """Answer what a reader of the API sees, without what differs between two names."""
+    found: Seen = Counter()
+    for each in LISTS:
+        answer = await client.get(f"/api/{each}")
+        assert answer.status_code == 200, answer.text
+        body = answer.json()
+        listed = body if isinstance(body, list) else [{**body[key], "of": key} for key in body]
+        for record in listed:
+            kept = {key: value for key, value in record.items() if key not in VOLATILE}
+            found[f"{each} {json.dumps(kept, sort_keys=True)}".replace(name, "NAME")] += 1
+    return found
+
+
+async def objects(world: World, name: str) -> Seen:
+    """Answer what is in the cluster of the organization, without what differs between two names."""
+    found: Seen = Counter()
+    for kind in KINDS:
+        for each in (await world.kube.list(of(kind), world.namespace)).items:
+            if "deletionTimestamp" not in each["metadata"]:
+                found[f"{kind.__name__} {each['metadata']['name']}"] += 1
+    for hostname in await world.claims():
+        found[f"claim {hostname}"] += 1
+    cores = (await world.kube.list(SECRET, world.namespace, label_selector=VALUE_LABEL)).items
+    named = {
+        each["spec"]["secretRef"]["name"]
+        for kind in (Csec, RegistryCredential)
+        for each in (await world.kube.list(of(kind), world.namespace)).items
+    }
+    for each in cores:
+        meta = each["metadata"]
+        if meta.get("ownerReferences") or meta["name"] in named:
+            owned = "owned" if meta.get("ownerReferences") else "nobody's"
+            found[f"core Secret {meta['name']} {owned}"] += 1
+        # One that nobody owns or names is what the operator deletes.
+    return Counter(
+        {
+            re.sub(r"(-[0-9a-f]{16}-)?-[a-z2-7]{10}\b", "-HASH", key.replace(name, "NAME")): count
+            for key, count in found.items()
+        }
+    )
+
+
+def difference(before: Seen, after: Seen) -> tuple[Seen, Seen]:
+    """Answer what was added and what was taken away."""
+    return after - before, before - after
+
+
+class Trial:
+    """One operation that is cut off at its writes."""
+
+    def __init__(
+        self, operation: str, proxy: FaultyApi, world: World, client: httpx.AsyncClient
+    ) -> None:
+        self.call: Call = CALLS[operation]
+        self.stem = operation.replace("_", "-")
+        self.proxy, self.world, self.client = proxy, world, client
+        self.whole: tuple[tuple[Seen, Seen], tuple[Seen, Seen]] | None = None
+        """What the call does: to what a reader sees, and to the cluster."""
+
+    async def undisturbed(self) -> list[str]:
+        """Make the call once as it is, learn what it does, and answer its writes."""
+        name = f"{self.stem}-whole"
+        sent = await self.call.prepare(self.world, self.client, name)
+        shown, there = await self.state(name)
+        writes = Writes()
+        self.proxy.faults = (writes,)
+        answer = await sent.by(self.client)
+        self.proxy.faults = ()
+        assert answer.is_success, answer.text
+        after = await self.state(name)
+        self.whole = difference(shown, after[0]), difference(there, after[1])
+        return writes.done
+
+    async def state(self, name: str) -> tuple[Seen, Seen]:
+        """Answer what a reader sees and what is in the cluster."""
+        return await records(self.client, name), await objects(self.world, name)
+
+    async def ends(self, sent: Sent, name: str, before: tuple[Seen, Seen]) -> None:
+        """Check that a call which was cut off is done or not, and that another try ends it."""
+        shown, there = before
+        assert self.whole is not None
+        seen_whole, made_whole = self.whole
+        nothing: tuple[Seen, Seen] = (Counter(), Counter())
+
+        async def all_or_nothing() -> bool:
+            seen = difference(shown, await records(self.client, name))
+            assert seen in (nothing, seen_whole), f"half is seen: {seen}"
+            return True
+
+        # What the watch has not brought yet may still be on its way.
+        await until(all_or_nothing, within=30, every=0.02, what=f"{name}: all or nothing")
+        again = await sent.by(self.client)
+        assert again.is_success or again.status_code in self.call.again, again.text
+
+        async def is_whole() -> bool:
+            now = await self.state(name)
+            assert difference(shown, now[0]) == seen_whole
+            assert difference(there, now[1]) == made_whole
+            return True
+
+        await until(is_whole, within=30, every=0.05, what=f"{name}: the whole and nothing else")
+
+
+async def entitled(client: httpx.AsyncClient) -> None:
+    """Wait until a facade knows what the organization may do."""
+
+    async def known() -> bool:
+        return (await client.get("/api/registry-credentials")).status_code == 200
+
+    await until(known, what="the entitlements")

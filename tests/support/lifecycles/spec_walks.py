@@ -1,0 +1,174 @@
+"""Containers that are led through the fields of their spec, behind a Gateway that is played.
+
+Each Container goes through one field, so that all fields are walked at the same time. Twins are
+made with the values that others are led to.
+"""
+
+from typing import Any
+
+import httpx
+
+from cloister_clients.kube.kinds import SECRET, of
+from cloister_crds.kinds import Container, Enclave, Host
+from tests.support.builders.schema_values import Field, fields
+from tests.support.lifecycles.end_states import as_wished
+from tests.support.lifecycles.steps import Life
+from tests.support.programs.operator import manifest
+from tests.support.waiting import until_sync
+
+__all__ = ["Walk"]
+
+PATIENCE = 240.0
+"""Seconds until all are at rest."""
+GREETING = {"name": "GREETING", "value": "hello"}
+KNOWN: dict[str, tuple[Any, Any]] = {
+    "name": ("{name}-named", "{name}-renamed"),
+    "repo": ("acme/{name}", "acme/other"),
+    "tag": ("v9-absent", "v2"),
+    "commit": ("a" * 40, "{commit}"),
+    "variables": ([], [GREETING | {"value": "bye"}]),
+    "variables[].name": ("MISSED", "GREETING"),
+    "secrets": ([], ["TOKEN", "SPARE"]),
+    "sshKeys": (["absent"], ["me"]),
+    "customDomain": ("{name}.example.net", "{name}.example.org"),
+    "host": ("absent", "{host}"),
+    "replaces": ("{name}-before", "{name}-elder"),
+}
+"""Valid values that cannot be made up: where there is one that the operator cannot satisfy, first
+that, then one that it can. A new field of the schema may need an entry."""
+TOGETHER: dict[str, dict[str, Any]] = {
+    "sshKeys": {"debug": True},
+    "disableConfidential": {"debug": True},
+}
+"""Field -> what must be set with it."""
+
+
+class Walk:
+    """Containers, each led through one field."""
+
+    def __init__(self, life: Life) -> None:
+        self.life = life
+        self.names = {f"w{at:02}": field for at, field in enumerate(fields("containers", KNOWN))}
+        """Container -> its field."""
+        self._commits: dict[str, str] = {}
+
+    @property
+    def _host(self) -> str:
+        return f"{self.life.installation.host}-other"
+
+    def prepare(self) -> None:
+        """Make what the values name."""
+        life, namespace = self.life, self.life.namespace
+        life.prepare()
+        metadata = {"name": "spare", "namespace": namespace}
+        life.direct.create(SECRET, {"metadata": metadata, "stringData": {"value": "y"}})
+        spare = {"name": "SPARE", "secretRef": {"name": "spare", "key": "value"}}
+        host = life.direct.get(of(Host), life.installation.host)
+        assert host is not None
+        life.installation.apply(
+            manifest("Secret", "spare", spare, namespace),
+            manifest("Host", self._host, host["spec"]),
+        )
+
+    def end(self) -> None:
+        """Remove what is in no namespace."""
+        self.life.direct.delete(of(Host), self._host)
+
+    def create(self, name: str, field: Field | None = None, at: int = 0) -> None:
+        """Make a Container with a repository of its own, and a value of a field; None = neither."""
+        self._commits[name] = self.life.release(name)
+        spec = self._base(name) | (self._change(name, field, field.valid[at]) if field else {})
+        body = manifest("Container", name, spec, self.life.namespace)
+        self.life.direct.create(of(Container), body)
+
+    def twin(self, name: str) -> str:
+        """Name the Container that is made with the second value of another one's field.
+
+        Where that is the first spec again, it is the one that is never touched.
+        """
+        field = self.names[name]
+        change = self._change(name, field, field.valid[1])
+        as_it_was = {**dict.fromkeys(field.path[:1], field.default), **self._base(name)}
+        return (
+            "fresh" if change == {each: as_it_was.get(each) for each in change} else f"t{name[1:]}"
+        )
+
+    def set(self, name: str, at: int) -> httpx.Response:
+        """Give the field of a Container its first or its second value; answer whatever comes."""
+        field = self.names[name]
+        return self.patch(name, self._change(name, field, field.valid[at]))
+
+    def put_back(self, name: str) -> None:
+        """Take the field of a Container back to what it was."""
+        base, changed = self._base(name), self._change(name, self.names[name], None)
+        answer = self.patch(name, {each: base.get(each) for each in changed})
+        assert answer.is_success, answer.text
+
+    def refused(self, name: str) -> list[tuple[str, httpx.Response]]:
+        """Give the field of a Container what it may not be.
+
+        Returns
+        -------
+        list[tuple[str, httpx.Response]]
+            What each refusal must name, and the answer.
+        """
+        field, base = self.names[name], self._base(name)
+        return [
+            (wrong.place, self.patch(name, field.set(base, wrong.value))) for wrong in field.invalid
+        ]
+
+    def patch(self, name: str, spec: dict[str, Any]) -> httpx.Response:
+        """Change the spec of a Container; answer whatever comes."""
+        return self.life.direct.patch(of(Container), name, {"spec": spec}, self.life.namespace)
+
+    def containers(self) -> dict[str, dict[str, Any]]:
+        """Read all Containers."""
+        found = self.life.direct.listed(of(Container), self.life.namespace)
+        return {each["metadata"]["name"]: each for each in found}
+
+    def rest(self) -> None:
+        """Wait until the operator has looked at every spec and has nothing more to say."""
+        last: list[Any] = []
+
+        def quiet() -> bool:
+            before, found = last[:], self.containers()
+            enclaves = self.life.direct.listed(of(Enclave), self.life.namespace)
+            ending = [each for each in enclaves if "deletionTimestamp" in each["metadata"]]
+            assert not ending, [each["metadata"]["name"] for each in ending]
+            last[:] = [each["metadata"]["resourceVersion"] for each in found.values()]
+            moving = {name: each["status"] for name, each in found.items() if _is_moving(each)}
+            assert not moving, moving
+            return before == last
+
+        until_sync(quiet, within=PATIENCE, every=0.7, what="all at rest")
+
+    def state(self, name: str) -> dict[str, Any]:
+        """Answer what is there of a Container, as it follows from its spec alone."""
+        return as_wished(self.life.state(name))
+
+    def _base(self, name: str) -> dict[str, Any]:
+        """Answer the spec that each begins with."""
+        return {
+            "repo": f"acme/{name}", "tag": "v1", "host": self.life.installation.host,
+            "secrets": ["TOKEN"], "variables": [GREETING],
+        }  # fmt: skip
+
+    def _change(self, name: str, field: Field, value: Any) -> dict[str, Any]:
+        """Answer the patch of the first spec that gives a field a value."""
+        if isinstance(value, str):
+            value = value.format(name=name, commit=self._commits.get(name), host=self._host)
+        return field.set(self._base(name), value) | TOGETHER.get(field.text, {})
+
+
+def _is_moving(body: dict[str, Any]) -> bool:
+    """Tell whether more is to come by itself.
+
+    A spec was not looked at, a question is not answered, an enclave or a route is on its way.
+    """
+    status = body["status"]
+    if status.get("observedGeneration") != body["metadata"]["generation"]:
+        return True
+    ready = next(each for each in status["conditions"] if each["type"] == "Ready")
+    on_its_way = bool(status.get("candidate")) and ready["status"] != "True"
+    ending = status["phase"] in {"stopping", "started"}
+    return on_its_way or ending or ready["reason"] in {"Resolving", "RoutePending"}

@@ -1,0 +1,1 @@
+"""Our own programs as processes for tests."""

@@ -1,0 +1,71 @@
+"""The REST door beside an operator: a facade over an installation's repositories and cluster."""
+
+import contextlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import yaml
+
+from dev.plain_http import NO_TRUST
+from tests.support.programs.facade import ADMIN, run_command, start_facade
+from tests.support.programs.operator import CONTAINERS_DOMAIN, Installation
+
+__all__ = ["facade_of"]
+
+
+@contextlib.contextmanager
+def facade_of(installation: Installation, **entitlements: Any) -> Iterator[httpx.Client]:
+    """Run a facade for the organization, and give a client with an admin key.
+
+    Parameters
+    ----------
+    installation
+        A prepared installation with its organization.
+    entitlements
+        What the organization may have beside the choice of a Host.
+    """
+    spec = {
+        "members": [{"user": ADMIN, "role": "Admin"}],
+        "entitlements": {"hostSelection": True, **entitlements},
+    }
+    name = f"organizations.cloister.dev/{installation.slug}"
+    installation.kubectl("patch", name, "--type=merge", "-p", json.dumps({"spec": spec}))
+    config = _settings(installation)
+    key = run_command(
+        *("admin-key", "create", "--organization", installation.slug, "--user", ADMIN),
+        *("--name", "test", "--config", str(config)),
+    ).stdout.strip()
+    headers = {"Authorization": f"Bearer {key}"}
+    with (
+        start_facade(config) as facade,
+        httpx.Client(
+            base_url=facade.base,
+            headers=headers,
+            timeout=60,
+            trust_env=False,
+            verify=NO_TRUST,
+            # Below the five seconds after which the facade closes a connection.
+            limits=httpx.Limits(keepalive_expiry=1),
+        ) as client,
+    ):
+        yield client
+
+
+def _settings(installation: Installation) -> Path:
+    """Write the settings of the facade beside those of the operator."""
+    registry = installation.cluster.registry
+    settings = {
+        "containersDomain": CONTAINERS_DOMAIN,
+        "kubeconfig": str(installation.cluster.kubeconfig),
+        "listen": {"port": 0},
+        "ledger": {"path": "ledger.db", "keyMaterial": "keys.json"},
+        "sources": {"kind": "git", "base": str(installation.repositories.path)},
+        "registry": {"allowPrivate": [registry], "plainHttp": [registry]},
+    }
+    path = installation.folder / "api.yml"
+    path.write_text(yaml.safe_dump(settings))
+    run_command("admin-key", "init", "--config", str(path))
+    return path

@@ -1,0 +1,494 @@
+"""The facade as a process, and a world for it: organization, host, releases, images, keys.
+
+Used by `tests/api/facade`. Nothing in it is a stand-in: the API server, git, the registry, the
+ledger and the facade are the real ones. No operator runs there, so a Container's status is absent
+(it reads as ``deploying``) unless a test writes it through `World.report`, as the operator would.
+"""
+
+import contextlib
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import uuid
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import yaml
+from sqlalchemy import delete, update
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from cloister_api.commands.admin_key import create_key, revoke_key
+from cloister_api.ledger.audit import AuditRow, AuditTrail
+from cloister_api.ledger.database import open_ledger, place_of
+from cloister_api.ledger.keys.admin_keys import AdminKey, AdminKeys, count_change
+from cloister_api.ledger.keys.key_material import Material
+from cloister_api.ledger.tables.core import ADMIN_KEYS, AUDIT
+from cloister_api.settings import ApiSettings
+from cloister_clients.kube import KubeClient, NotFound
+from cloister_clients.kube.kinds import NAMESPACE, of
+from cloister_crds.kinds import Container, Domain, Enclave, Host, HostnameClaim, Organization
+from cloister_crds.kinds.container import ContainerSpec
+from cloister_crds.lifecycle.request import record
+from cloister_crds.names import CONTAINER_LABEL, service_name
+from cloister_crds.tokens import token_digest, token_of
+from dev.cluster import Cluster
+from dev.plain_http import NO_TRUST
+from tests.support.clients.openapi_check import check_answer
+from tests.support.cluster.clusters import administrator, unique
+from tests.support.servers.git import Repositories, Repository
+from tests.support.servers.registry import Registry, registry
+from tests.support.waiting import until, until_sync
+
+__all__ = [
+    "ADMIN",
+    "DOMAIN",
+    "WEBHOOK_SECRET",
+    "Facade",
+    "World",
+    "config_file",
+    "facade",
+    "facade_registry",
+    "facade_settings",
+    "other_world",
+    "run_command",
+    "start_facade",
+    "world",
+]
+
+DOMAIN = "containers.test"
+"""Domain of generated host names in these tests."""
+WEBHOOK_SECRET = "made-up-secret-of-webhooks"
+"""What signs release webhooks."""
+COMMAND = Path(sys.executable).parent / "cloister"
+"""The command that is tested."""
+ADMIN = "ada@example.test"
+"""Administrator of every organization of these tests."""
+
+
+def config_file(image: str, *, extra: Mapping[str, Any] | None = None) -> bytes:
+    """Answer a valid configuration file with one container."""
+    document: dict[str, Any] = {
+        "cvm-version": "0.10.0",
+        "cpus": 2,
+        "memory": 8192,
+        "containers": [{"name": "web", "image": image, "env": ["GREETING"]}],
+        "shim": {"upstream-port": 8080, "paths": ["/*"]},
+    }
+    return yaml.safe_dump({**document, **(extra or {})}, sort_keys=False).encode()
+
+
+@dataclass
+class Facade:
+    """A running facade."""
+
+    process: subprocess.Popen[bytes]
+    """The process."""
+    base: str
+    """Its address."""
+    log: Path
+    """What it wrote."""
+
+    def client(self, key: str | None = None) -> httpx.AsyncClient:
+        """Answer a client with an admin key; its answers are compared with the OpenAPI document."""
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        return httpx.AsyncClient(
+            base_url=self.base,
+            headers=headers,
+            timeout=60,
+            verify=NO_TRUST,
+            # Well below the five seconds after which the facade closes a connection: a request on
+            # one that is being closed at this moment would be lost.
+            limits=httpx.Limits(keepalive_expiry=1),
+            event_hooks={"response": [check_answer]},
+        )
+
+    def kill(self) -> None:
+        """End it as kill -9 does."""
+        self.process.kill()
+        self.process.wait(30)
+
+    def stop(self) -> int:
+        """End it as an administrator does, and answer its exit status."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(60)
+
+
+def run_command(
+    *arguments: str, check: bool = True, environment: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run ``cloister`` with arguments."""
+    done = subprocess.run(
+        [str(COMMAND), *arguments],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, **(environment or {})},
+    )
+    if check:
+        assert done.returncode == 0, f"cloister {' '.join(arguments)}: {done.stderr}"
+    return done
+
+
+@contextlib.contextmanager
+def start_facade(settings: Path) -> Iterator[Facade]:
+    """Run ``cloister api`` until the block ends; its log is shown when it fails."""
+    log = settings.parent / f"{unique('api')}.log"
+    with log.open("wb") as sink:
+        process = subprocess.Popen(
+            [str(COMMAND), "api", "--config", str(settings)],
+            stdout=sink,
+            stderr=subprocess.STDOUT,
+        )
+    try:
+        base = until_sync(lambda: announced(process, log), within=60, what="the facade's address")
+        ready = Facade(process, base, log)
+        until_sync(lambda: answers(ready), within=60, what="the facade to be ready")
+        yield ready
+    except BaseException:
+        sys.stderr.write(f"\n--- {log} ---\n{log.read_text()[-8000:]}\n")
+        raise
+    finally:
+        process.kill()
+        process.wait(30)
+
+
+def announced(process: subprocess.Popen[bytes], log: Path) -> str:
+    """Answer the address that the facade printed; empty = not yet."""
+    refuse_ended(process)
+    for line in log.read_text().splitlines():
+        if line.startswith("listening on "):
+            return line.removeprefix("listening on ")
+    return ""
+
+
+def refuse_ended(process: subprocess.Popen[bytes]) -> None:
+    """Fail at once when the process has ended: waiting will not help."""
+    if process.poll() is not None:
+        raise RuntimeError(f"the facade ended with {process.returncode}")
+
+
+def answers(facade: Facade) -> bool:
+    """Answer whether the facade is ready."""
+    refuse_ended(facade.process)
+    with contextlib.suppress(httpx.TransportError):
+        return httpx.get(f"{facade.base}/readyz", timeout=5, verify=NO_TRUST).is_success
+    return False
+
+
+@dataclass
+class World:
+    """An organization and what it works with; its names are unique to the test."""
+
+    kube: KubeClient
+    """Client with all rights."""
+    organization: str
+    """Slug."""
+    host: str
+    """Default Host that runs without the guest."""
+    registry: Registry
+    """The registry."""
+    image: str
+    """Reference of an image in the registry, with digest."""
+    settings: Path
+    """Settings file of the facade."""
+    key: str = field(default="", repr=False)
+    """Admin key of the organization."""
+
+    @property
+    def namespace(self) -> str:
+        """Namespace of the organization."""
+        return f"org-{self.organization}"
+
+    @property
+    def repo(self) -> str:
+        """Repository with the releases v1.0.0 and v1.1.0."""
+        return f"{self.organization}/web"
+
+    @property
+    def repository(self) -> Repository:
+        """The same, to be written to."""
+        return Repository(self.settings.parent / "repositories" / f"{self.repo}.git")
+
+    async def build(self) -> None:
+        """Make everything."""
+        repository = Repositories(self.settings.parent / "repositories").create(self.repo)
+        repository.release("v1.0.0", config_file(self.image))
+        repository.release("v1.1.0", config_file(self.image))
+        await self.kube.create(NAMESPACE, {"metadata": {"name": self.namespace}})
+        host = {"tee": "None", "networkIsolation": "Container", "default": True}
+        await self.kube.create(of(Host), {"metadata": {"name": self.host}, "spec": host})
+        spec = {
+            "namespace": self.namespace,
+            "members": [{"user": ADMIN, "role": "Admin"}],
+            "billing": {"containerSubscription": True},
+        }
+        body = {"metadata": {"name": self.organization}, "spec": spec}
+        await self.kube.create(of(Organization), body)
+        self.key = await self.new_key()
+
+    async def shown_by(self, facade: Facade) -> None:
+        """Wait until the copy of a facade that runs already shows what was made."""
+        async with facade.client(self.key) as client:
+
+            async def shown() -> bool:
+                answer = await client.get("/api/containers/hosts")
+                assert answer.status_code == 200, answer.text
+                return self.host in {each["name"] for each in answer.json()}
+
+            await until(shown, every=0.02, what=f"the Host {self.host}")
+
+    async def sweep(self) -> None:
+        """Delete what facades work on; the rest stays with its namespace (see `namespace`)."""
+        await self.kube.delete(of(Host), self.host)
+        with contextlib.suppress(NotFound):
+            await self.kube.delete(of(Organization), self.organization)
+        for kind in (Container, Enclave, Domain):
+            for item in (await self.kube.list(of(kind), self.namespace)).items:
+                with contextlib.suppress(NotFound):
+                    await self.kube.delete(of(kind), item["metadata"]["name"], self.namespace)
+        for item in (await self.kube.list(of(HostnameClaim))).items:
+            if item["spec"]["holder"]["namespace"] == self.namespace:
+                await self.kube.delete(of(HostnameClaim), item["metadata"]["name"])
+
+    async def new_key(self, *, user: str = ADMIN, days: int | None = None) -> str:
+        """Create an admin key as the command does."""
+        settings = ApiSettings.read(self.settings)
+        return await create_key(settings, self.organization, user, "test", days)
+
+    async def claims(self) -> list[str]:
+        """Answer the host names that containers of the organization hold."""
+        items = (await self.kube.list(of(HostnameClaim))).items
+        return sorted(
+            item["metadata"]["name"]
+            for item in items
+            if item["spec"]["holder"]["namespace"] == self.namespace
+        )
+
+    def body(self, name: str, **more: Any) -> dict[str, Any]:
+        """Answer the body of a create."""
+        return {"name": name, "repo": self.repo, "tag": "v1.0.0", **more}
+
+    async def containers(self) -> list[dict[str, Any]]:
+        """Answer the Containers of the organization as the server has them."""
+        return list((await self.kube.list(of(Container), self.namespace)).items)
+
+    async def container(self, name: str) -> dict[str, Any] | None:
+        """Answer a Container as the server has it; None = there is none."""
+        try:
+            return await self.kube.get(of(Container), name, self.namespace)
+        except NotFound:
+            return None
+
+    async def report(self, name: str, **status: Any) -> None:
+        """Write a Container's status as the operator does: for its present generation."""
+        present = await self.kube.get(of(Container), name, self.namespace)
+        seen = {"observedGeneration": present["metadata"]["generation"], **status}
+        await self.kube.merge_patch(
+            of(Container), name, {"status": seen}, self.namespace, subresource="status"
+        )
+
+    async def enclave(
+        self, container: str, *, name: str = "", finalizers: Sequence[str] = ()
+    ) -> str:
+        """Make an Enclave of a Container's present request, as the operator does."""
+        present = await self.kube.get(of(Container), container, self.namespace)
+        owner = Container.read(present)
+        name = name or f"{container}-a-1"
+        metadata = {
+            "labels": {CONTAINER_LABEL: service_name(container)},
+            "finalizers": list(finalizers),
+            "ownerReferences": [owner.owner_reference()],
+        }
+        spec = {
+            "container": {"name": container, "uid": owner.metadata.uid},
+            "request": record(owner.spec).wire(),
+            "tag": owner.spec.tag,
+            "commit": owner.spec.commit,
+        }
+        return await self._create_enclave(name, metadata, spec)
+
+    async def enclave_with_token(self, name: str, *hostnames: str) -> str:
+        """Make an Enclave with host names, by default the generated one, and answer its token."""
+        token = token_of(self.namespace, name, secrets.token_urlsafe(32))
+        request = {"repo": self.repo, "tag": "v1.0.0"}
+        spec = {
+            "container": {"name": name, "uid": str(uuid.uuid4())},
+            "request": record(ContainerSpec.model_validate({"name": name, **request})).wire(),
+            "tag": "v1.0.0",
+            "commit": "0" * 40,
+            "hostnames": list(hostnames) or [f"{name}.{self.organization}.{DOMAIN}"],
+            "tokenDigest": token_digest(token),
+        }
+        await self._create_enclave(name, {}, spec)
+        return token
+
+    async def _create_enclave(
+        self, name: str, metadata: dict[str, Any], spec: dict[str, Any]
+    ) -> str:
+        """Create an Enclave; what every one of these tests has is added."""
+        always = {
+            "revision": "a",
+            "attempt": 1,
+            "repo": self.repo,
+            "configDigest": f"sha256:{'0' * 64}",
+            "configFile": "service-config.yml",
+            "summary": {"cpus": 2, "memoryMB": 8192},
+            "host": self.host,
+        }
+        body = {"metadata": {"name": name, **metadata}, "spec": {**always, **spec}}
+        await self.kube.create(of(Enclave), body, self.namespace)
+        return name
+
+    async def report_enclave(self, name: str, **status: Any) -> None:
+        """Write an Enclave's status as the operator does."""
+        patch = {"status": status}
+        await self.kube.merge_patch(of(Enclave), name, patch, self.namespace, subresource="status")
+
+    async def end_enclave(self, name: str) -> None:
+        """End an Enclave, finalizers and all; no garbage collector runs here."""
+        patch: dict[str, Any] = {"metadata": {"finalizers": None}}
+        await self.kube.merge_patch(of(Enclave), name, patch, self.namespace)
+        with contextlib.suppress(NotFound):
+            await self.kube.delete(of(Enclave), name, self.namespace)
+
+    async def apply_as(self, manager: str, body: dict[str, Any]) -> None:
+        """Apply a Container as another field manager."""
+        async with self.as_manager(manager) as kube:
+            await kube.apply(of(Container), body, self.namespace)
+
+    def as_manager(self, manager: str) -> KubeClient:
+        """Answer a client with all rights that writes under another name."""
+        return KubeClient(self.kube.config, field_manager=manager, user_agent="tests")
+
+    @contextlib.asynccontextmanager
+    async def ledger(self) -> AsyncIterator[AsyncEngine]:
+        """Open the facade's ledger."""
+        engine = open_ledger(place_of(ApiSettings.read(self.settings).ledger))
+        try:
+            yield engine
+        finally:
+            await engine.dispose()
+
+    async def audit(self) -> list[AuditRow]:
+        """Answer the audit trail of the organization."""
+        async with self.ledger() as engine:
+            return await AuditTrail(engine).of(self.organization)
+
+    async def forget_answer(self, target: str) -> None:
+        """Make the ledger what it is when the facade is killed just before its answer."""
+        async with self.ledger() as engine, engine.begin() as connection:
+            await connection.execute(delete(AUDIT).where(AUDIT.c.target == target))
+
+    async def record_of(self, key: str) -> AdminKey:
+        """Answer the ledger's record of a key."""
+        settings = ApiSettings.read(self.settings)
+        material = Material.read(settings.ledger.key_material)
+        async with self.ledger() as engine:
+            keys = await AdminKeys(engine, material).all(self.organization)
+        return next(one for one in keys if one.index == material.index(key))
+
+    async def is_revoked(self, key: str) -> bool:
+        """Answer whether the ledger holds a key as revoked."""
+        return (await self.record_of(key)).revoked_at is not None
+
+    async def expire(self, key: str) -> None:
+        """Let a key's time be over, in the ledger."""
+        found = await self.record_of(key)
+        async with self.ledger() as engine, engine.begin() as connection:
+            await count_change(connection)
+            past = found.created_at - timedelta(days=1)
+            change = update(ADMIN_KEYS).where(ADMIN_KEYS.c.id == found.id)
+            await connection.execute(change.values(expires_at=past))
+
+    async def revoke(self, key: str) -> None:
+        """Revoke a key as the command does."""
+        found = await self.record_of(key)
+        assert await revoke_key(ApiSettings.read(self.settings), found.id)
+
+    async def change_organization(self, **spec: Any) -> None:
+        """Change keys of the Organization's spec."""
+        await self.kube.merge_patch(of(Organization), self.organization, {"spec": spec})
+
+
+@pytest.fixture(scope="session")
+def facade_registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Registry, str]]:
+    """Give a registry with one image, and the image's reference."""
+    with registry(tmp_path_factory.mktemp("registry")) as running:
+        pushed = running.image("team/web", config={"Entrypoint": ["/web"]})
+        yield running, f"{running.host}/team/web:v1@{pushed.digest}"
+
+
+@pytest.fixture(scope="session")
+def facade_settings(
+    api_cluster: Cluster,
+    facade_registry: tuple[Registry, str],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Path:
+    """Give the settings file of a facade with an empty ledger."""
+    folder = tmp_path_factory.mktemp("facade")
+    host = facade_registry[0].host
+    settings = {
+        "containersDomain": DOMAIN,
+        "kubeconfig": str(api_cluster.kubeconfig),
+        "listen": {"port": 0},
+        "stop": {"drainSeconds": 0},
+        "ledger": {"path": "ledger.db", "keyMaterial": "keys.json"},
+        "sources": {"kind": "git", "base": str(folder / "repositories")},
+        "registry": {"allowPrivate": [host], "plainHttp": [host]},
+        "gitopsManagers": ["kustomize-controller"],
+        "webhooks": {"releaseSecretFile": str(folder / "release-webhooks")},
+    }
+    (folder / "release-webhooks").write_text(WEBHOOK_SECRET)
+    path = folder / "api.yml"
+    path.write_text(yaml.safe_dump(settings))
+    run_command("admin-key", "init", "--config", str(path))
+    return path
+
+
+@pytest.fixture(scope="session")
+def facade(facade_settings: Path) -> Iterator[Facade]:
+    """Give a running facade; tests that end it start one of their own."""
+    with start_facade(facade_settings) as running:
+        yield running
+
+
+@pytest.fixture
+async def world(request: pytest.FixtureRequest, facade_settings: Path) -> AsyncIterator[World]:
+    """Give an organization with a host, a repository with two releases, and an admin key."""
+    async with a_world(request, facade_settings) as made:
+        yield made
+
+
+@pytest.fixture
+async def other_world(
+    request: pytest.FixtureRequest, facade_settings: Path
+) -> AsyncIterator[World]:
+    """Give a second organization at the same facade."""
+    async with a_world(request, facade_settings) as made:
+        yield made
+
+
+@contextlib.asynccontextmanager
+async def a_world(request: pytest.FixtureRequest, settings: Path) -> AsyncIterator[World]:
+    """Make an organization and all it works with; the test's facade, if it has one, knows it."""
+    cluster: Cluster = request.getfixturevalue("api_cluster")
+    registry, image = request.getfixturevalue("facade_registry")
+    config = administrator(cluster.kubeconfig)
+    async with KubeClient(config, field_manager="tests", user_agent="tests") as kube:
+        slug, host = unique("acme"), unique("host")
+        made = World(kube, slug, host, registry, image, settings)
+        await made.build()
+        try:
+            if "facade" in request.fixturenames:
+                await made.shown_by(request.getfixturevalue("facade"))
+            yield made
+        finally:
+            await made.sweep()

@@ -1,0 +1,426 @@
+"""The operator as a process of its own, and a small installation around it.
+
+`OperatorProcess` starts ``cloister operator``, keeps its log and ends it by its id. `Installation`
+holds what it needs: settings, git repositories, the kinds and a Lease namespace on a cluster.
+Operators look at a whole cluster, so `turn` lets one test at a time run one on each.
+"""
+
+import contextlib
+import fcntl
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import yaml
+
+from cloister_crds.kinds import KINDS, Container, Enclave
+from dev.plain_http import NO_TRUST
+from tests.support.servers.git import Repositories, Repository
+from tests.support.waiting import until_sync
+
+__all__ = ["Installation", "OperatorProcess", "condition_of", "file_text", "manifest", "turn"]
+
+CONTAINERS_DOMAIN = "containers.example"
+"""Domain of generated host names in tests."""
+NO_IMAGE = "registry.invalid/ours@sha256:" + "0" * 64
+"""An image of ours for tests whose Pods never run."""
+
+
+@contextlib.contextmanager
+def turn(cluster: str) -> Iterator[None]:
+    """Wait until no other test runs an operator on that cluster.
+
+    What others take is no part of a test's own time: its timer (pytest-timeout) stands still.
+    """
+    path = Path(tempfile.gettempdir()) / f"cloister-operator-{cluster}.lock"
+    with path.open("w") as lock:
+        left, _ = signal.setitimer(signal.ITIMER_REAL, 0)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, left)
+        yield
+
+
+@dataclass
+class OperatorProcess:
+    """One ``cloister operator``."""
+
+    config: Path
+    """Its settings."""
+    log: Path
+    """Where it writes its log."""
+    environment: dict[str, str] = field(default_factory=dict)
+    """What is added to its environment."""
+    process: subprocess.Popen[bytes] | None = None
+    """The process; None before its start."""
+
+    def start(self) -> "OperatorProcess":
+        """Start it; it may be started again after its end."""
+        program = str(Path(sys.executable).with_name("cloister"))
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [program, "operator", "--config", self.config],
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, "PYTHONWARNINGS": "default", **self.environment},
+            )
+        return self
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        assert self.process is not None
+        return self.process.pid
+
+    @property
+    def text(self) -> str:
+        """What it has logged."""
+        return self.log.read_text() if self.log.exists() else ""
+
+    def send(self, number: signal.Signals) -> None:
+        """Send it a signal."""
+        os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """End it without a chance to do anything more."""
+        self.send(signal.SIGKILL)
+        self.wait()
+
+    def stop(self, *, within: float = 30.0) -> int:
+        """Tell it to end and wait for that; answer its exit code."""
+        self.send(signal.SIGTERM)
+        return self.wait(within=within)
+
+    def wait(self, *, within: float = 30.0) -> int:
+        """Wait for its end; answer its exit code."""
+        assert self.process is not None
+        return self.process.wait(within)
+
+    @property
+    def running(self) -> bool:
+        """Whether it runs."""
+        return self.process is not None and self.process.poll() is None
+
+    def end(self) -> None:
+        """End it however it is, frozen or not."""
+        if self.running:
+            self.send(signal.SIGCONT)
+            self.send(signal.SIGTERM)
+            try:
+                self.wait(within=20.0)
+            except subprocess.TimeoutExpired:
+                self.kill()
+
+    def wait_until_it_leads(self, *, within: float = 60.0) -> None:
+        """Wait until it works on the cluster.
+
+        Raises
+        ------
+        RuntimeError
+            When it ends; with the end of its log.
+        AssertionError
+            When it takes too long.
+        """
+        seen = self.text.count("the cluster is known")
+
+        def leads() -> bool:
+            if not self.running:
+                raise RuntimeError(f"the operator ended:\n{self.text[-4000:]}")
+            return self.text.count("the cluster is known") > seen or self.ask("/readyz") == (
+                200,
+                "working\n",
+            )
+
+        until_sync(leads, within=within, what="an operator that leads")
+
+    @property
+    def port(self) -> int:
+        """Port of health and metrics; 0 = not known yet."""
+        found = re.findall(r"health and metrics on [^ ]+:(\d+)", self.text)
+        return int(found[-1]) if found else 0
+
+    def ask(self, path: str) -> tuple[int, str]:
+        """Ask its health server; ``(0, "")`` when it does not answer."""
+        if not self.port:
+            return 0, ""
+        try:
+            answer = httpx.get(
+                f"http://127.0.0.1:{self.port}{path}", timeout=5, trust_env=False, verify=NO_TRUST
+            )
+        except httpx.HTTPError:
+            return 0, ""
+        return answer.status_code, answer.text
+
+
+@dataclass
+class Installation:
+    """Settings, repositories and operators on one cluster, for one test or module."""
+
+    cluster: Any
+    """The cluster: ``name``, ``kubeconfig``, ``registry``, ``kubectl``."""
+    folder: Path
+    """Files of this installation."""
+    settings: dict[str, Any] = field(default_factory=dict)
+    """Settings of the operator beside the usual ones."""
+    processes: list[OperatorProcess] = field(default_factory=list)
+    """Operators that were started."""
+    slug: str = field(default_factory=lambda: f"o{uuid.uuid4().hex[:8]}")
+    """Slug of the Organization; its namespace is ``org-<slug>``."""
+    host: str = ""
+    """Name of the Host; set by `create_organization`."""
+
+    @property
+    def namespace(self) -> str:
+        """Namespace of the Organization."""
+        return f"org-{self.slug}"
+
+    @property
+    def system(self) -> str:
+        """Namespace of the operator's Lease."""
+        return f"system-{self.slug}"
+
+    @property
+    def repositories(self) -> Repositories:
+        """Git repositories that the operator reads."""
+        return Repositories(self.folder / "repositories")
+
+    def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
+        """Run kubectl as the administrator."""
+        done: str = self.cluster.kubectl(*arguments, stdin=stdin)
+        return done
+
+    def prepare(self) -> None:
+        """Install the kinds and the Lease's namespace, and make the folder of repositories."""
+        self.repositories.path.mkdir(parents=True, exist_ok=True)
+        names = [f"crd/{kind.INFO.crd_name}" for kind in KINDS]
+        folder = Path(__file__).parents[3] / "crds" / "manifests" / "crds"
+        self.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(folder))
+        self.kubectl("wait", "--for=condition=Established", "--timeout=60s", *names)
+        self.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.system}})
+
+    def create_organization(self, *, host: dict[str, Any] | None = None) -> None:
+        """Create the Organization with its namespace, which the operator adopts, and a Host."""
+        labels = {"cloister.dev/organization": self.slug}
+        namespace = {"name": self.namespace, "labels": labels}
+        self.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": namespace})
+        self.host = f"host-{self.slug}"
+        spec = {
+            "networkIsolation": "Container",
+            "overcommit": {"cpuPercent": 1, "memoryPercent": 1},
+            **(host or {}),
+        }
+        self.apply(manifest("Host", self.host, spec))
+        organization = {
+            "namespace": self.namespace,
+            "billing": {"containerSubscription": True},
+            "entitlements": {"hostSelection": True},
+            "limits": {"containers": 1000},
+        }
+        self.apply(manifest("Organization", self.slug, organization))
+
+    def repository(self, repo: str) -> Repository:
+        """Make a repository."""
+        return self.repositories.create(repo)
+
+    def apply(self, *manifests: dict[str, Any]) -> None:
+        """Apply manifests as a user with kubectl does."""
+        text = yaml.safe_dump_all(manifests)
+        self.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=text)
+
+    def create_container(self, name: str, **spec: Any) -> None:
+        """Create or change a Container on this installation's Host."""
+        body = manifest("Container", name, {"host": self.host, **spec}, self.namespace)
+        self.apply(body)
+
+    def write_settings(self, kubeconfig: Path | None = None) -> Path:
+        """Write the settings of the next operator, which reaches the server by that kubeconfig."""
+        usual = {
+            "containersDomain": CONTAINERS_DOMAIN,
+            "shimImage": NO_IMAGE,
+            "guestImage": NO_IMAGE,
+            "enclaveNetwork": {"resolvers": self.cluster.resolvers},
+            "kubeconfig": str(kubeconfig or self.cluster.kubeconfig),
+            "operatorNamespace": self.system,
+            "drainSeconds": 1,
+            "sources": {"kind": "git", "base": str(self.repositories.path)},
+            "registry": {
+                "plain_http": [self.cluster.registry],
+                "allow_private": [self.cluster.registry],
+            },
+        }
+        path = self.folder / f"operator-{len(self.processes)}.yaml"
+        path.write_text(yaml.safe_dump(usual | self.settings))
+        return path
+
+    def operator(
+        self, *, environment: dict[str, str] | None = None, kubeconfig: Path | None = None
+    ) -> OperatorProcess:
+        """Start an operator, which reaches the server by the cluster's kubeconfig or that one."""
+        log = self.folder / f"operator-{len(self.processes)}.log"
+        process = OperatorProcess(self.write_settings(kubeconfig), log, environment or {})
+        self.processes.append(process)
+        return process.start()
+
+    def kill_operator(self) -> None:
+        """Kill the last operator and take its Lease away, so that the next one need not wait."""
+        self.processes[-1].kill()
+        self.kubectl("delete", "lease/cloister-operator", "-n", self.system, "--ignore-not-found")
+
+    def end(self) -> None:
+        """End the operators, then remove what was made on the cluster."""
+        for process in self.processes:
+            process.end()
+        with contextlib.suppress(Exception):
+            remove = ("delete", "--ignore-not-found", "--wait=false")
+            self.kubectl(*remove, "containers.cloister.dev", "--all", "-n", self.namespace)
+            self.kubectl(*remove, f"organization/{self.slug}", f"host/host-{self.slug}")
+            self.kubectl(*remove, f"namespace/{self.namespace}", f"namespace/{self.system}")
+            self._release_claims()
+            self._release_enclaves()
+
+    def _release_enclaves(self) -> None:
+        """Take finalizers off Enclaves: no operator runs that would write when they ended."""
+        for enclave in self.enclaves():
+            if enclave.metadata.finalizers:
+                patch = '{"metadata":{"finalizers":null}}'
+                place = ("-n", self.namespace, enclave.metadata.name)
+                self.kubectl("patch", "encl", *place, "--type=merge", "-p", patch)
+
+    def _release_claims(self) -> None:
+        """Delete the claims of this Organization: no operator runs that would."""
+        for claim in self.objects("hostnameclaims.cloister.dev", every=True):
+            if claim["spec"]["holder"]["namespace"] == self.namespace:
+                name = claim["metadata"]["name"]
+                self.kubectl("delete", "--ignore-not-found", f"hostnameclaim/{name}")
+
+    def logs(self) -> str:
+        """Answer the ends of all logs, for the message of a failed test."""
+        return "\n".join(f"--- {each.log.name}\n{each.text[-6000:]}" for each in self.processes)
+
+    def objects(self, kind: str, *, every: bool = False) -> list[dict[str, Any]]:
+        """List objects of the Organization's namespace, or all of the cluster."""
+        where = ("-A",) if every else ("-n", self.namespace)
+        items: list[dict[str, Any]] = yaml.safe_load(
+            self.kubectl("get", kind, *where, "-o", "json")
+        )["items"]
+        return items
+
+    def container(self, name: str) -> Container | None:
+        """Read a Container; None = there is none."""
+        found = [
+            each
+            for each in self.objects("containers.cloister.dev")
+            if each["metadata"]["name"] == name
+        ]
+        return Container.read(found[0]) if found else None
+
+    def enclaves(self, container: str | None = None) -> list[Enclave]:
+        """Read the Enclaves, of one Container or all."""
+        everything = (Enclave.read(each) for each in self.objects("enclaves.cloister.dev"))
+        return [each for each in everything if container in (None, each.spec.container.name)]
+
+    def wait_for(
+        self, name: str, condition: str, *, reason: str = "", within: float = 120.0
+    ) -> Container:
+        """Wait until a condition of a Container is True, for this generation of its spec.
+
+        Parameters
+        ----------
+        name
+            The Container.
+        condition
+            The condition.
+        reason
+            Reason that it must have; empty = any.
+        within
+            Seconds until the wait fails.
+
+        Raises
+        ------
+        AssertionError
+            When it does not come; with the last status and the logs.
+        """
+
+        def holds() -> Container | None:
+            container = self.container(name)
+            assert container is not None
+            found = condition_of(container, condition)
+            current = container.status.observed_generation == container.metadata.generation
+            fits = found is not None and found["status"] == "True"
+            if found is None or not current or not fits or reason not in ("", found["reason"]):
+                raise AssertionError(container.status.wire())
+            return container
+
+        try:
+            found = until_sync(holds, within=within, every=0.3, what=f"{name} {condition} {reason}")
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.logs()}") from error
+        assert found is not None
+        return found
+
+
+def condition_of(container: Container, kind: str) -> dict[str, Any] | None:
+    """Answer a condition of a Container as JSON data; None = it has none of that type."""
+    for each in container.status.conditions:
+        if each.type == kind:
+            return each.wire()
+    return None
+
+
+def manifest(
+    kind: str, name: str, spec: dict[str, Any], namespace: str | None = None
+) -> dict[str, Any]:
+    """Write an object of ours."""
+    metadata = {"name": name, **({"namespace": namespace} if namespace else {})}
+    return {
+        "apiVersion": "cloister.dev/v1alpha1",
+        "kind": kind,
+        "metadata": metadata,
+        "spec": spec,
+    }
+
+
+def file_text(
+    image: str,
+    *,
+    command: Sequence[str] = (),
+    paths: Sequence[str] = ("/",),
+    shim: Mapping[str, Any] | None = None,
+    **container: Any,
+) -> bytes:
+    """Write a configuration file with one container ``web`` on port 8080.
+
+    Parameters
+    ----------
+    image
+        Image with digest.
+    command
+        Its command; empty = the image's own.
+    paths
+        Paths that the shim lets through.
+    shim
+        Further keys of the shim.
+    container
+        Further keys of the container.
+    """
+    entry: dict[str, Any] = {"name": "web", "image": image, **container}
+    if command:
+        entry["command"] = list(command)
+    document = {
+        "cvm-version": "0.10.0",
+        "cpus": 2,
+        "memory": 8192,
+        "containers": [entry],
+        "shim": {"upstream-port": 8080, "paths": list(paths), **(shim or {})},
+    }
+    return yaml.safe_dump(document, sort_keys=False).encode()

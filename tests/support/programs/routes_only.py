@@ -1,0 +1,114 @@
+"""The facade's routes and the gate in front of them, with nothing behind: for tests of requests.
+
+What a route would ask of a service answers `REACHED`: the request came through every check that
+follows from the request alone.
+"""
+
+from typing import Any, NoReturn
+
+import httpx
+from fastapi import FastAPI
+
+from cloister_api.auth.authenticator import Principal
+from cloister_api.errors import ApiError
+from cloister_api.main import create_app
+from cloister_api.settings import ApiSettings
+from cloister_clients.clock import utc_now
+from cloister_crds.kinds import Organization
+
+__all__ = ["CODES", "REACHED", "bare_app", "bare_client", "told"]
+
+REACHED = "came through to the services"
+"""Message of the answer to a request that came through."""
+KEY = "Bearer good"
+"""Header of the holder of a key."""
+CODES = {
+    400: "BAD_REQUEST",
+    401: "UNAUTHORIZED",
+    402: "PAYMENT_REQUIRED",
+    403: "FORBIDDEN",
+    404: "NOT_FOUND",
+    405: "METHOD_NOT_ALLOWED",
+    409: "CONFLICT",
+    413: "PAYLOAD_TOO_LARGE",
+    415: "UNSUPPORTED_MEDIA_TYPE",
+    429: "RATE_LIMITED",
+    500: "INTERNAL_ERROR",
+    503: "UNAVAILABLE",
+}
+"""Codes of the specification and of the client contract."""
+PRINCIPAL = Principal(
+    "k1",
+    "ada@example.test",
+    Organization.read({"metadata": {"name": "acme"}, "spec": {"namespace": "org-acme"}}),
+)
+
+
+class Beyond:
+    """Stands for every service: what is called answers that the request came through."""
+
+    def __getattr__(self, name: str) -> "Beyond":
+        return self
+
+    def __call__(self, *_: Any, **__: Any) -> NoReturn:
+        raise ApiError(404, "NOT_FOUND", REACHED)
+
+
+class Trail:
+    """An audit trail that keeps nothing."""
+
+    async def add(self, row: Any) -> None:
+        """Take a row."""
+
+
+class Bare:
+    """A context without services."""
+
+    views = type("Views", (), {"ready": True})()
+    audit = Trail()
+    clock = staticmethod(utc_now)
+
+    async def authenticate(self, authorization: str | None) -> Principal:
+        """Let the one key in."""
+        if authorization != KEY:
+            raise ApiError(401, "UNAUTHORIZED", "the key is unknown")
+        return PRINCIPAL
+
+    def __getattr__(self, name: str) -> Beyond:
+        return Beyond()
+
+
+def bare_app() -> FastAPI:
+    """Make the application."""
+    settings = ApiSettings.model_validate(
+        {
+            "containersDomain": "containers.test",
+            "ledger": {"path": "/nowhere/ledger.db", "keyMaterial": "/nowhere/keys.json"},
+            "sources": {"kind": "git", "base": "/nowhere"},
+        }
+    )
+    app = create_app(settings, lambda: None)
+    app.state.context = Bare()
+    return app
+
+
+def bare_client(app: FastAPI, *, key: str | None = KEY) -> httpx.AsyncClient:
+    """Answer a client of the application; it holds the key unless that is None."""
+    headers = {} if key is None else {"authorization": key}
+    transport = httpx.ASGITransport(app=app)
+    return httpx.AsyncClient(transport=transport, base_url="http://facade.test", headers=headers)
+
+
+def told(answer: httpx.Response, status: int) -> dict[str, Any]:
+    """Check the form that every refusal has, and answer it."""
+    body: dict[str, Any] = answer.json()
+    assert answer.status_code == status, body
+    assert body["code"] == CODES[status]
+    assert body["error"]
+    assert body["request_id"] == answer.headers["x-request-id"]
+    assert body.keys() <= {"error", "code", "request_id", "details", "used_by"}
+    for detail in body.get("details", ()):
+        assert detail.keys() == {"field", "code", "message"}
+        assert detail["message"]
+    assert not [name for name in answer.headers if name.startswith("access-control")]
+    return body

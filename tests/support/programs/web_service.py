@@ -1,0 +1,100 @@
+"""A small web service for enclaves on a real node: an image, its files, and visits to it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from dev.cluster.images import busybox_image, guest_image, push, shim_image
+from dev.demo.visit import Page, visit
+from tests.support.programs.operator import Installation, file_text
+
+__all__ = ["HEALTHCHECK", "PageServices", "page_file"]
+
+HEALTHCHECK = {
+    "test": ["CMD-SHELL", "wget -q -O /dev/null http://127.0.0.1:8080/"],
+    "interval": "1s",
+    "timeout": "5s",
+    "retries": 20,
+}
+"""A healthcheck that asks the page itself."""
+
+
+def page_file(
+    image: str, text: str, *, shim: Mapping[str, Any] | None = None, **container: Any
+) -> bytes:
+    """Write a configuration file whose one container serves a page.
+
+    Parameters
+    ----------
+    image
+        A busybox with httpd.
+    text
+        The page.
+    shim
+        Further keys of the shim.
+    container
+        Further keys of the container.
+    """
+    script = (
+        f"mkdir -p /tmp/w && echo '{text}' > /tmp/w/index.html && exec httpd -f -p 8080 -h /tmp/w"
+    )
+    keys: dict[str, Any] = {
+        "command": ["sh", "-c", script],
+        "tmpfs": {"/tmp": "size=8m"},
+        "healthcheck": HEALTHCHECK,
+        **container,
+    }
+    return file_text(image, shim=shim, **keys)
+
+
+class PageServices:
+    """Images on a cluster's registry, and visits through its Services."""
+
+    def __init__(self, cluster: Any) -> None:
+        self.web = push(busybox_image(), cluster.registry, "tests/web")
+        """Image of the page."""
+        self.shim = push(shim_image(), cluster.registry, "tests/shim")
+        """Image of the shim."""
+        self.guest = push(guest_image(), cluster.registry, "tests/guest")
+        """Image of the guest."""
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Settings of an operator that uses these images."""
+        return {"shimImage": self.shim, "guestImage": self.guest}
+
+    def visit(
+        self,
+        installation: Installation,
+        name: str,
+        path: str = "/",
+        *,
+        authority: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Page | None:
+        """Fetch a path of a Container through its Service; None = nobody answers.
+
+        Parameters
+        ----------
+        installation
+            Where it runs.
+        name
+            The Container.
+        path
+            The path.
+        authority
+            Certificate that its own must lead to, PEM; None = it is not verified.
+        headers
+            Further headers.
+        """
+        container = installation.container(name)
+        services = installation.objects("services")
+        addresses = [
+            each["spec"]["clusterIP"] for each in services if each["metadata"]["name"] == name
+        ]
+        if container is None or not addresses:
+            return None
+        try:
+            host = container.status.domain
+            return visit(addresses[0], 443, host, path, authority=authority, headers=headers)
+        except OSError:
+            return None

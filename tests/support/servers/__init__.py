@@ -1,0 +1,1 @@
+"""Real servers for tests: registry, git, PostgreSQL, DNS, ACME, Envoy, the shim."""

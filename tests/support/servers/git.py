@@ -1,0 +1,203 @@
+"""Real git repositories, and git's own HTTP server behind a small one in Python.
+
+`Repositories` makes repositories with the program git; `git_server` serves them over HTTP through
+``git http-backend``, as a real server does, on a free port of the loopback.
+"""
+
+import base64
+import contextlib
+import os
+import ssl
+import subprocess
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.support.stand_ins.http_server import Reply, Request, Served, serve
+
+__all__ = ["GitServer", "Repositories", "Repository", "git_server"]
+
+
+def _exec_path() -> Path:
+    """Answer where git keeps its programs."""
+    done = subprocess.run(["git", "--exec-path"], check=True, capture_output=True, text=True)
+    return Path(done.stdout.strip())
+
+
+BACKEND = _exec_path() / "git-http-backend"
+
+
+@dataclass
+class Repository:
+    """One bare repository, written to with plumbing commands alone."""
+
+    path: Path
+    """The bare repository."""
+
+    def git(self, *arguments: str, data: bytes = b"", when: int = 1_700_000_000) -> str:
+        """Run git in the repository and answer its output as text without white space around."""
+        return self.raw(*arguments, data=data, when=when).decode().strip()
+
+    def raw(self, *arguments: str, data: bytes = b"", when: int = 1_700_000_000) -> bytes:
+        """Run git in the repository, as a fixed person at a fixed time (seconds)."""
+        environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(self.path),
+            "GIT_CONFIG_NOSYSTEM": "1",
+            "GIT_AUTHOR_NAME": "a",
+            "GIT_AUTHOR_EMAIL": "a@example.test",
+            "GIT_COMMITTER_NAME": "c",
+            "GIT_COMMITTER_EMAIL": "c@example.test",
+            "GIT_AUTHOR_DATE": f"@{when} +0000",
+            "GIT_COMMITTER_DATE": f"@{when} +0000",
+        }
+        done = subprocess.run(
+            ["git", "-C", str(self.path), *arguments],
+            input=data,
+            check=True,
+            capture_output=True,
+            env=environment,
+        )
+        return done.stdout
+
+    def blob(self, content: bytes) -> str:
+        """Write a blob and answer its id."""
+        return self.git("hash-object", "-w", "--stdin", data=content)
+
+    def commit(
+        self,
+        files: Mapping[str, bytes],
+        *,
+        links: Mapping[str, str] | None = None,
+        submodules: Mapping[str, str] | None = None,
+        when: int = 1_700_000_000,
+    ) -> str:
+        """Write a commit with these files at its root and answer its id."""
+        lines = [f"100644 blob {self.blob(content)}\t{name}" for name, content in files.items()]
+        for name, target in (links or {}).items():
+            lines.append(f"120000 blob {self.blob(target.encode())}\t{name}")
+        for name, identity in (submodules or {}).items():
+            lines.append(f"160000 commit {identity}\t{name}")
+        tree = self.git("mktree", "--missing", data="\n".join(lines).encode() + b"\n")
+        return self.git("commit-tree", "-m", "commit", tree, when=when)
+
+    def tag(self, name: str, target: str, *, annotated: bool = False, when: int = 0) -> None:
+        """Set a tag, moving one that exists."""
+        if annotated:
+            self.git("tag", "-f", "-a", "-m", "tag", name, target, when=when or 1_700_000_000)
+        else:
+            self.git("update-ref", f"refs/tags/{name}", target)
+
+    def release(self, tag: str, content: bytes, *, when: int = 1_700_000_000) -> str:
+        """Commit a configuration file, tag the commit and answer its id."""
+        commit = self.commit({"service-config.yml": content}, when=when)
+        self.tag(tag, commit)
+        return commit
+
+
+@dataclass
+class Repositories:
+    """A directory of repositories, ``owner/name.git``."""
+
+    path: Path
+    """The directory."""
+
+    def create(self, repo: str, *options: str) -> Repository:
+        """Make an empty bare repository; it may be fetched from with filters."""
+        path = self.path / f"{repo}.git"
+        path.mkdir(parents=True)
+        repository = Repository(path)
+        repository.git("init", "--quiet", "--bare", *options)
+        repository.git("config", "uploadpack.allowFilter", "true")
+        return repository
+
+
+@dataclass
+class GitServer:
+    """A running server; its fields may be changed while it runs."""
+
+    root: Path
+    """Directory of repositories."""
+    served: Served | None = None
+    """The server; None before it runs."""
+    password: str | None = None
+    """Password that every request needs; None: none does."""
+    status: int | None = None
+    """Status with which every request is answered instead; None: git answers."""
+    location: str | None = None
+    """Address to which every request is redirected; None: none is."""
+    hold: threading.Event | None = None
+    """Requests wait for it; None: they do not."""
+
+    @property
+    def base(self) -> str:
+        """Address below which the repositories lie."""
+        assert self.served is not None
+        return self.served.base
+
+    @property
+    def requests(self) -> list[Request]:
+        """What it was asked, in order."""
+        assert self.served is not None
+        return self.served.requests
+
+    def answer(self, request: Request) -> Reply:
+        """Answer as the fields say, else through git."""
+        if self.hold is not None:
+            self.hold.wait(60)
+        if self.location is not None:
+            return Reply(302, headers={"Location": self.location + request.path})
+        if self.status is not None:
+            return Reply(self.status, b"no\n")
+        if self._refused(request):
+            return Reply(401, b"no\n", {"WWW-Authenticate": 'Basic realm="git"'})
+        return self._backend(request)
+
+    def _refused(self, request: Request) -> bool:
+        """Answer whether the credentials of a request are missing or wrong."""
+        if self.password is None:
+            return False
+        kind, _, value = request.headers.get("authorization", "").partition(" ")
+        wanted = f":{self.password}".encode()
+        return kind != "Basic" or not base64.b64decode(value).endswith(wanted)
+
+    def _backend(self, request: Request) -> Reply:
+        """Pass a request to ``git http-backend`` by the rules of CGI (RFC 3875)."""
+        environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(self.root),
+            "GIT_PROJECT_ROOT": str(self.root),
+            "GIT_HTTP_EXPORT_ALL": "1",
+            "GIT_PROTOCOL": request.headers.get("git-protocol", ""),
+            "PATH_INFO": request.path,
+            "QUERY_STRING": request.query,
+            "REQUEST_METHOD": request.method,
+            "CONTENT_TYPE": request.headers.get("content-type", ""),
+            "CONTENT_LENGTH": str(len(request.body)),
+            "HTTP_CONTENT_ENCODING": request.headers.get("content-encoding", ""),
+            "REMOTE_ADDR": "127.0.0.1",
+        }
+        done = subprocess.run(
+            [str(BACKEND)], input=request.body, env=environment, capture_output=True, check=False
+        )
+        head, _, content = done.stdout.partition(b"\r\n\r\n")
+        answered: dict[str, str] = {}
+        for line in head.decode().split("\r\n"):
+            key, _, value = line.partition(": ")
+            answered[key] = value
+        status = int(answered.pop("Status", "200 OK").split(" ")[0])
+        return Reply(status, content, answered)
+
+
+@contextlib.contextmanager
+def git_server(root: Path, *, tls: ssl.SSLContext | None = None) -> Iterator[GitServer]:
+    """Serve a directory of repositories over HTTP, until the block ends."""
+    server = GitServer(root)
+    with serve(server.answer, tls=tls) as served:
+        server.served = served
+        try:
+            yield server
+        finally:
+            if server.hold is not None:
+                server.hold.set()

@@ -1,0 +1,100 @@
+"""The real ``guest gate`` as a process on this machine, for `tests.support.servers.shim`."""
+
+import contextlib
+import json
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from cloister_crds.config import Shim
+from cloister_operator.enclave.guest_config.key_gate import gate_document
+from cloister_operator.enclave.network.cluster_network import ApiPlace
+from dev.cluster.guest import guest_binary
+from tests.support.builders.enclave_plans import SETTINGS, WEB, config_of, plan_of
+from tests.support.servers.shim import HOSTNAME
+from tests.support.waiting import until_sync
+
+__all__ = ["RunningGate", "running_gate"]
+
+
+@dataclass
+class RunningGate:
+    """A gate that can be killed and started anew."""
+
+    folder: Path
+    """Where its document, socket and log lie."""
+    process: "subprocess.Popen[bytes] | None" = None
+    """The process while it runs."""
+
+    @property
+    def socket(self) -> Path:
+        """Its socket."""
+        return self.folder / "g"
+
+    @property
+    def log(self) -> str:
+        """All that it has written."""
+        return (self.folder / "gate.log").read_text()
+
+    def start(self) -> None:
+        """Start it and wait until it answers."""
+        with (self.folder / "gate.log").open("ab") as stream:
+            self.process = subprocess.Popen(
+                [guest_binary(), "gate", "-spec", self.folder / "gate.json"],
+                stdout=stream,
+                stderr=subprocess.STDOUT,
+            )
+        until_sync(self._answers, within=60, what="a gate")
+
+    def _answers(self) -> bool:
+        assert self.process is not None
+        assert self.process.poll() is None, self.log
+        check = [str(guest_binary()), "gate", "-check", str(self.socket)]
+        return subprocess.run(check, capture_output=True, check=False, timeout=30).returncode == 0
+
+    def kill(self) -> None:
+        """End it as a crash would; harmless when it does not run."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait(20)
+            self.process = None
+
+
+@contextlib.contextmanager
+def running_gate(
+    folder: Path,
+    shim: Shim,
+    api: str | None,
+    *,
+    cache_seconds: float = 1,
+    domain: str = HOSTNAME,
+) -> Iterator[RunningGate]:
+    """Run a gate as an enclave of this file would have it.
+
+    Parameters
+    ----------
+    folder
+        For its document, socket and log; short, since it holds a socket.
+    shim
+        The shim of the file.
+    api
+        Base address of the API; None for a file that asks for no keys.
+    cache_seconds
+        The operator's setting.
+    domain
+        Public host name of the enclave.
+    """
+    place = None if api is None else ApiPlace(api, ("127.0.0.1",))
+    plan = plan_of(config=config_of(WEB, shim=shim))
+    document = gate_document(plan, replace(SETTINGS, key_cache_seconds=cache_seconds), place)
+    document["socket"] = str(folder / "g")
+    if "keys" in document:
+        document["keys"]["domain"] = domain
+    (folder / "gate.json").write_text(json.dumps(document))
+    gate = RunningGate(folder)
+    gate.start()
+    try:
+        yield gate
+    finally:
+        gate.kill()

@@ -1,0 +1,203 @@
+"""The real Caddy with a configuration of ours, in front of a real upstream, on this machine.
+
+Caddy listens on a Unix socket and on a port that it is handed, so that none has to be guessed; TLS
+is as in an enclave.
+"""
+
+import contextlib
+import http.client
+import json
+import socket
+import ssl
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cloister_crds.config import Shim
+from cloister_operator.enclave.shim.caddy import shim_config
+from dev.cluster.binaries import binary
+from tests.support.stand_ins.upstream import Upstream
+from tests.support.waiting import until_sync
+
+__all__ = ["HOSTNAME", "Answer", "RunningShim", "running_shim"]
+
+HOSTNAME = "web.acme.containers.example"
+"""Host name of the enclave."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a client got."""
+
+    status: int
+    """HTTP status."""
+    headers: http.client.HTTPMessage
+    """Headers."""
+    body: bytes
+    """Body."""
+
+    @property
+    def data(self) -> Any:
+        """The body as JSON."""
+        return json.loads(self.body)
+
+    def header(self, name: str) -> str | None:
+        """Answer a header; several are joined by commas."""
+        values = self.headers.get_all(name)
+        return None if values is None else ", ".join(values)
+
+
+@dataclass(frozen=True)
+class RunningShim:
+    """A shim that answers on a Unix socket."""
+
+    path: Path
+    """The socket."""
+    upstream: Upstream
+    """What it forwards to."""
+    agent: Path
+    """The agent's directory, with the mark of a completed boot; nobody answers there."""
+    spec: Shim
+    """The file's ``shim`` section."""
+    port: int
+    """Port on 127.0.0.1."""
+    pid: int
+    """Caddy's process."""
+
+    @property
+    def log(self) -> str:
+        """All that Caddy has written."""
+        return (self.path.parent / "shim.log").read_text()
+
+    def connect(
+        self,
+        hostname: str | None = HOSTNAME,
+        *,
+        source: str | None = None,
+        protocols: Sequence[str] = (),
+    ) -> ssl.SSLSocket:
+        """Open a TLS connection.
+
+        Parameters
+        ----------
+        hostname
+            Host name in the handshake; None: none.
+        source
+            Address on the loopback to come from; None: over the Unix socket.
+        protocols
+            Protocols to offer (ALPN); none: HTTP/1.1.
+        """
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+        if protocols:
+            context.set_alpn_protocols(list(protocols))
+        plain = socket.socket(socket.AF_UNIX if source is None else socket.AF_INET)
+        plain.settimeout(60)
+        try:
+            if source is None:
+                plain.connect(str(self.path))
+            else:
+                plain.bind((source, 0))
+                plain.connect(("127.0.0.1", self.port))
+            return context.wrap_socket(plain, server_hostname=hostname)
+        except OSError:
+            plain.close()
+            raise
+
+    def ask(
+        self,
+        target: str,
+        *,
+        method: str = "GET",
+        headers: Mapping[str, str] | None = None,
+        source: str | None = None,
+    ) -> Answer:
+        """Send a request with exactly this target."""
+        connection = http.client.HTTPConnection(HOSTNAME)
+        with contextlib.closing(self.connect(source=source)) as secure:
+            connection.sock = secure
+            connection.putrequest(
+                method, target, skip_accept_encoding=True, skip_host="Host" in (headers or {})
+            )
+            for name, value in (headers or {}).items():
+                connection.putheader(name, value)
+            connection.endheaders()
+            answer = connection.getresponse()
+            return Answer(answer.status, answer.headers, answer.read())
+
+
+@contextlib.contextmanager
+def running_shim(
+    folder: Path,
+    *,
+    storage: str | None = None,
+    within: float = 60,
+    header_timeout: str | None = None,
+    **shim: Any,
+) -> Iterator[RunningShim]:
+    """Run an upstream and a shim in front of it.
+
+    Parameters
+    ----------
+    folder
+        For configuration, keys and log; short, since it holds a socket. A gate's socket is `g`.
+    storage
+        Where its certificates are found; None: it signs by itself.
+    within
+        Seconds that it may take until it shakes hands.
+    header_timeout
+        How long a client may take for its headers; None: as in an enclave.
+    shim
+        Fields of the file's ``shim`` section.
+    """
+    upstream = Upstream()
+    upstream.start()
+    spec = Shim.model_validate(
+        {"upstream_container": "web", "upstream_port": upstream.port, "paths": ("/*",), **shim}
+    )
+    agent = folder / "agent"
+    agent.mkdir()
+    (agent / "booted").touch()
+    gate = str(folder / "g")
+    config = shim_config(spec, [HOSTNAME], storage=storage, agent=str(agent), gate=gate)
+    server = config["apps"]["http"]["servers"]["shim"]
+    if header_timeout is not None:
+        server["read_header_timeout"] = header_timeout
+    path = folder / "s"
+    listener = socket.create_server(("127.0.0.1", 0))
+    server["listen"] = [f"unix/{path}", f"fd/{listener.fileno()}"]
+    file = folder / "shim.json"
+    file.write_text(json.dumps(config))
+    log = folder / "shim.log"
+    with log.open("wb") as stream:
+        process = subprocess.Popen(
+            [binary("caddy"), "run", "--config", str(file)],
+            env={"HOME": str(folder), "XDG_DATA_HOME": str(folder), "XDG_CONFIG_HOME": str(folder)},
+            stdout=stream,
+            stderr=subprocess.STDOUT,
+            pass_fds=[listener.fileno()],
+        )
+        port = listener.getsockname()[1]
+        running = RunningShim(path, upstream, agent, spec, port, process.pid)
+        listener.close()
+        try:
+            until_sync(lambda: _answers(running, process, log), within=within, what="a shim")
+            yield running
+        finally:
+            process.terminate()
+            process.wait(20)
+            upstream.stop()
+
+
+def _answers(shim: RunningShim, process: "subprocess.Popen[bytes]", log: Path) -> bool:
+    """Tell whether the shim shakes hands."""
+    if process.poll() is not None:
+        raise RuntimeError(f"Caddy ended:\n{log.read_text()[-4000:]}")
+    try:
+        shim.connect().close()
+    except OSError:
+        return False
+    return True

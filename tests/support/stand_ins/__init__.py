@@ -1,0 +1,1 @@
+"""Stand-ins for what cannot be had on a test machine."""

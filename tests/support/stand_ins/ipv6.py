@@ -1,0 +1,125 @@
+"""IPv6 laid by hand through a node and an enclave, so that nothing but the packet filter is left.
+
+A cluster of one family gives Pods no IPv6. Here both an ordinary Pod and an enclave get an address
+and a route, and the container inside as well: what an administrator's node with both families, or
+somebody with rights over the Pod's network, could bring about.
+"""
+
+import contextlib
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from tests.support.stand_ins.internet import Internet
+
+__all__ = ["connect_pod", "lay_through", "process_of", "run_in", "without_filter"]
+
+_NODE = "2001:4860:4860::"
+"""The prefix of Pods; its first address is the node's."""
+_INNER = "2001:4860:4861::"
+"""The prefix of an enclave's networks."""
+_GATEWAY = "fe80::1"
+
+
+def process_of(pod: dict[str, Any], *command: bytes) -> int:
+    """Find a process of a Pod among those of this machine.
+
+    Parameters
+    ----------
+    pod
+        The Pod, as the API server has it.
+    command
+        How its command begins.
+
+    Raises
+    ------
+    AssertionError
+        When there is none.
+    """
+    uid = pod["metadata"]["uid"]
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            words = (folder / "cmdline").read_bytes().split(b"\0")
+            groups = (folder / "cgroup").read_text().replace("_", "-")
+            if words[: len(command)] == list(command) and uid in groups:
+                return int(folder.name)
+    raise AssertionError(f"no {command} in {pod['metadata']['name']}")
+
+
+def run_in(process: int, *command: str) -> str:
+    """Run a command of this machine in the network namespace of a process.
+
+    Parameters
+    ----------
+    process
+        The process.
+    command
+        The command.
+
+    Returns
+    -------
+    str
+        What it wrote.
+    """
+    enter = ("nsenter", f"--target={process}", "--net", "--")
+    done = subprocess.run([*enter, *command], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{command}: {done.stderr}"
+    return done.stdout
+
+
+def connect_pod(internet: Internet, process: int, number: int) -> None:
+    """Give a Pod a way to the emulated internet, as a node with both families would.
+
+    Parameters
+    ----------
+    internet
+        The internet.
+    process
+        A process in the Pod's network namespace.
+    number
+        The last part of its address, at least 2 and another one for each Pod.
+    """
+    internet.ip("address", "replace", f"{_NODE}1/64", "dev", "cni0", "nodad")
+    ip = ("ip", "-6")
+    run_in(process, *ip, "address", "replace", f"{_NODE}{number:x}/64", "dev", "eth0", "nodad")
+    run_in(process, *ip, "route", "replace", "default", "via", f"{_NODE}1")
+    internet.ip("route", "replace", f"{_INNER}/64", "via", f"{_NODE}{number:x}")
+
+
+def lay_through(net: int, container: int) -> None:
+    """Lay a way from a container through the Pod, with everything that forwarding needs.
+
+    Parameters
+    ----------
+    net
+        A process in the Pod's network namespace.
+    container
+        A process in the container's, which has a default route over IPv4.
+    """
+    (route,) = json.loads(run_in(container, "ip", "-json", "route", "show", "default"))
+    device = route["dev"]
+    links = json.loads(run_in(net, "ip", "-json", "-4", "address", "show"))
+    (bridge,) = [
+        each
+        for each in links
+        if any(found["local"] == route["gateway"] for found in each["addr_info"])
+    ]
+    ip, name = ("ip", "-6"), bridge["ifname"]
+    run_in(net, *ip, "address", "replace", f"{_GATEWAY}/64", "dev", name, "nodad")
+    run_in(net, *ip, "route", "replace", f"{_INNER}/64", "dev", name)
+    run_in(net, "sysctl", "-qw", "net.ipv6.conf.all.forwarding=1")
+    run_in(container, *ip, "address", "replace", "fe80::2/64", "dev", device, "nodad")
+    run_in(container, *ip, "address", "replace", f"{_INNER}2/64", "dev", device, "nodad")
+    run_in(container, *ip, "route", "replace", "default", "via", _GATEWAY, "dev", device)
+
+
+def without_filter(net: int) -> None:
+    """Take the packet filter of an enclave away; nothing of the enclave can.
+
+    Parameters
+    ----------
+    net
+        A process in the Pod's network namespace.
+    """
+    run_in(net, "nft", "flush", "ruleset")

@@ -1,0 +1,202 @@
+"""Plays the nodes of a cluster that has none: Pods are bound, run, fail and end by their fate.
+
+The API server and the controllers are real, and so are the Pods as objects; nothing of them runs.
+It is a thread, so that a test may kill an operator while Pods go on. One Pod gets one fate, from
+the function that the test gives; usually it runs and is ready.
+"""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+
+from cloister_clients.clock import utc_now
+from cloister_clients.kube.kinds import NODE, POD
+from cloister_crds.names import ENCLAVE_LABEL
+from tests.support.cluster.direct_client import Direct
+
+__all__ = ["READY", "PlayedNodes", "PodFate"]
+
+_STARTED = "2026-01-01T00:00:00Z"
+_PAUSE = 0.1
+"""Seconds between two looks at all Pods."""
+_HEARTBEAT = 5.0
+"""Seconds between two signs of life of the nodes."""
+
+
+@dataclass(frozen=True)
+class PodFate:
+    """What becomes of a Pod."""
+
+    code: int | None = None
+    """Exit code of its first container; None = all run and are ready."""
+    starts: bool = True
+    """Whether it starts at all; False = it stays Pending."""
+
+
+READY = PodFate()
+"""It runs and is ready."""
+
+
+class PlayedNodes:
+    """Plays nodes until `stop`."""
+
+    def __init__(
+        self,
+        direct: Direct,
+        *,
+        nodes: tuple[str, ...] = (),
+        fate: Callable[[dict[str, Any]], PodFate] = lambda _: READY,
+    ) -> None:
+        self.nodes = list(nodes)
+        """Nodes that Pods are bound to; none = Pods run without being bound."""
+        self.fate = fate
+        """Answers the fate of a Pod when it is first seen."""
+        self.dead: set[str] = set()
+        """Nodes on which nothing runs any more: nobody there says anything, or ends a Pod."""
+        self._direct = direct
+        self._done: set[str] = set()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="played nodes", daemon=True)
+        self._beat = 0.0
+        self.trouble = ""
+        """What went wrong at last; empty = nothing."""
+
+    def start(self) -> None:
+        """Make the nodes and begin."""
+        for name in self.nodes:
+            self._direct.create(NODE, {"metadata": {"name": name}})
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End, and take the nodes away."""
+        self._stop.set()
+        self._thread.join(30)
+        for name in self.nodes:
+            self._direct.delete(NODE, name)
+
+    def add(self, name: str) -> None:
+        """Make another node."""
+        self._direct.create(NODE, {"metadata": {"name": name}})
+        self.nodes.append(name)
+        self._beat = 0.0
+
+    def kill(self, name: str) -> None:
+        """Let a node die; its kubelet says so at last, which saves the wait for its silence."""
+        self.dead.add(name)
+        self._say_ready(name, "False")
+
+    def _run(self) -> None:
+        """Look at all Pods again and again; a server that is away is asked later."""
+        while not self._stop.wait(_PAUSE):
+            try:
+                self._heartbeat()
+                for pod in self._direct.listed(POD, labelSelector=ENCLAVE_LABEL):
+                    self._look(pod)
+            except (httpx.HTTPError, AssertionError) as error:
+                self.trouble = str(error)
+
+    def _heartbeat(self) -> None:
+        """Say that the nodes are ready, as kubelets do."""
+        now = utc_now()
+        if now.timestamp() - self._beat < _HEARTBEAT:
+            return
+        self._beat = now.timestamp()
+        for name in tuple(self.nodes):
+            if name not in self.dead:
+                self._say_ready(name, "True")
+
+    def _say_ready(self, name: str, status: str) -> None:
+        told = utc_now().isoformat(timespec="seconds").replace("+00:00", "Z")
+        ready = {
+            "type": "Ready", "status": status, "reason": "Played", "message": "",
+            "lastHeartbeatTime": told, "lastTransitionTime": _STARTED,
+        }  # fmt: skip
+        self._direct.patch(NODE, name, {"status": {"conditions": [ready]}}, None, "status")
+
+    def _look(self, pod: dict[str, Any]) -> None:
+        """Bind, start or end one Pod."""
+        metadata, uid = pod["metadata"], pod["metadata"]["uid"]
+        if pod["spec"].get("nodeName") in self.dead:
+            return
+        if "deletionTimestamp" in metadata:
+            self._direct.delete(POD, metadata["name"], metadata["namespace"], grace=0)
+        elif self.nodes and not pod["spec"].get("nodeName"):
+            self._bind(pod)
+        elif uid not in self._done:
+            fate = self.fate(pod)
+            answer = self._tell(pod, fate)
+            if answer is None or answer.is_success:
+                self._done.add(uid)
+
+    def _bind(self, pod: dict[str, Any]) -> None:
+        """Bind a Pod to the first node that may take it, as a scheduler does."""
+        metadata = pod["metadata"]
+        free = [
+            each["metadata"]["name"]
+            for each in self._direct.listed(NODE)
+            if each["metadata"]["name"] in self.nodes
+            and each["metadata"]["name"] not in self.dead
+            and not each["spec"].get("unschedulable")
+        ]
+        if not free:
+            return
+        target = {"apiVersion": "v1", "kind": "Node", "name": free[0]}
+        path = POD.path(metadata["namespace"], metadata["name"], "binding")
+        body = {
+            "apiVersion": "v1", "kind": "Binding", "target": target,
+            "metadata": {"name": metadata["name"]},
+        }  # fmt: skip
+        self._direct.ask("POST", path, body)
+
+    def _tell(self, pod: dict[str, Any], fate: PodFate) -> httpx.Response | None:
+        """Write the status of a Pod; None = there is nothing to say."""
+        if not fate.starts:
+            return None
+        spec, metadata = pod["spec"], pod["metadata"]
+        containers = [running(each) for each in spec["containers"]]
+        if fate.code is not None:
+            containers[0] = ended(spec["containers"][0], fate.code)
+        number = int(metadata["uid"][:4], 16) % 60_000
+        address = f"10.99.{number // 250}.{number % 250 + 1}"
+        status = {
+            "phase": "Running",
+            "containerStatuses": containers,
+            "initContainerStatuses": [running(each) for each in spec.get("initContainers", ())],
+            "podIP": address,
+            "podIPs": [{"ip": address}],
+        }
+        return self._direct.patch(
+            POD, metadata["name"], {"status": status}, metadata["namespace"], "status"
+        )
+
+
+def running(container: dict[str, Any]) -> dict[str, Any]:
+    """Answer the status of a container that runs and is ready; one that prepares has ended."""
+    runs = {"running": {"startedAt": _STARTED}}
+    return {
+        **_common(container),
+        "ready": True,
+        "started": True,
+        "state": runs if container.get("restartPolicy") else {"terminated": _end(0, "Completed")},
+    }
+
+
+def ended(container: dict[str, Any], code: int) -> dict[str, Any]:
+    """Answer the status of a container that ended with an exit code."""
+    return {**_common(container), "ready": False, "state": {"terminated": _end(code, "Error")}}
+
+
+def _common(container: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "name": container["name"],
+        "image": container["image"],
+        "imageID": "",
+        "restartCount": 0,
+    }
+
+
+def _end(code: int, reason: str) -> dict[str, Any]:
+    return {"exitCode": code, "reason": reason, "startedAt": _STARTED, "finishedAt": _STARTED}

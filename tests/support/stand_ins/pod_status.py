@@ -1,0 +1,89 @@
+"""Writes the status of Pods as a kubelet would, where there is none.
+
+Tests on an API server without a node use it: the Pod is real, nothing of it runs. Everything else
+(scheduling, leases, garbage collection) stays undone.
+"""
+
+from typing import Any
+
+import yaml
+
+from tests.support.programs.operator import Installation
+from tests.support.waiting import until_sync
+
+__all__ = ["fail_pod", "run_pod"]
+
+_STARTED = "2026-01-01T00:00:00Z"
+
+
+def run_pod(installation: Installation, name: str, *, within: float = 60.0) -> None:
+    """Wait for a Pod and say that all its containers run and are ready."""
+    pod = _pod(installation, name, within=within)
+    statuses = {
+        kind: [_running(each) for each in pod["spec"].get(kind, ())]
+        for kind in ("initContainers", "containers")
+    }
+    told = {
+        "containerStatuses": statuses["containers"],
+        "initContainerStatuses": statuses["initContainers"],
+    }
+    _patch(installation, name, {"phase": "Running", **told})
+
+
+def _running(container: dict[str, Any]) -> dict[str, Any]:
+    """Answer the status of a container that runs and is ready; one that prepares has ended."""
+    ended = {"exitCode": 0, "reason": "Completed", "startedAt": _STARTED, "finishedAt": _STARTED}
+    running = {"running": {"startedAt": _STARTED}}
+    return {
+        "name": container["name"],
+        "image": container["image"],
+        "imageID": "",
+        "ready": True,
+        "started": True,
+        "restartCount": 0,
+        "state": running if container.get("restartPolicy") else {"terminated": ended},
+    }
+
+
+def fail_pod(installation: Installation, name: str, *, code: int, within: float = 60.0) -> None:
+    """Wait for a Pod and say that its first container ended with an exit code."""
+    pod = _pod(installation, name, within=within)
+    first = pod["spec"]["containers"][0]
+    ended = {
+        "exitCode": code,
+        "reason": "Error",
+        "startedAt": _STARTED,
+        "finishedAt": _STARTED,
+    }
+    status = {
+        "name": first["name"],
+        "image": first["image"],
+        "imageID": "",
+        "ready": False,
+        "restartCount": 0,
+        "state": {"terminated": ended},
+    }
+    _patch(installation, name, {"phase": "Running", "containerStatuses": [status]})
+
+
+def _pod(installation: Installation, name: str, *, within: float) -> dict[str, Any]:
+    """Wait for a Pod."""
+
+    def found() -> dict[str, Any] | None:
+        pods = (each for each in installation.objects("pods") if each["metadata"]["name"] == name)
+        return next(pods, None)
+
+    pod = until_sync(found, within=within, what=f"the Pod {name}")
+    assert pod is not None
+    return pod
+
+
+def _patch(installation: Installation, name: str, status: dict[str, Any]) -> None:
+    """Write the status, with an address that no other Pod has."""
+    number = sum(name.encode()) % 250 + 1
+    address = {"podIP": f"10.99.0.{number}", "podIPs": [{"ip": f"10.99.0.{number}"}]}
+    text = yaml.safe_dump({"status": {**status, **address}})
+    installation.kubectl(
+        "patch", "pod", name, "-n", installation.namespace, "--subresource=status",
+        "--type=merge", "-p", text,
+    )  # fmt: skip

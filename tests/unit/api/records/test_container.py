@@ -1,0 +1,219 @@
+"""From a Container to its record, in every state and between two looks of the operator."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from cloister_api.cache import HeldContainer, hold
+from cloister_api.records.container import host_record, record, standing, update_record
+from cloister_api.records.encoder import Encoder
+from cloister_crds.kinds import Deployment, Host, Organization
+
+ORGANIZATION = Organization.read({"metadata": {"name": "acme"}, "spec": {"namespace": "org-acme"}})
+
+
+def held(
+    spec: dict[str, Any] | None = None,
+    status: dict[str, Any] | None = None,
+    *,
+    generation: int = 1,
+    **meta: Any,
+) -> HeldContainer:
+    return hold(
+        {
+            "metadata": {
+                "name": "web",
+                "namespace": "org-acme",
+                "uid": "u1",
+                "resourceVersion": "5",
+                "generation": generation,
+                "creationTimestamp": "2026-11-22T04:00:00Z",
+                "managedFields": [
+                    {
+                        "manager": "flux",
+                        "time": "2026-11-22T05:00:00Z",
+                        "fieldsV1": {"f:spec": {"f:tag": {}, "f:repo": {}}},
+                    },
+                    {
+                        "manager": "cloister-operator",
+                        "subresource": "status",
+                        "time": "2026-11-22T06:00:00Z",
+                        "fieldsV1": {"f:status": {}},
+                    },
+                ],
+                **meta,
+            },
+            "spec": {"repo": "team/web", "tag": "v1", **(spec or {})},
+            "status": {"observedGeneration": 1, **(status or {})},
+        }
+    )
+
+
+def shown(one: HeldContainer, deployment: Deployment | None = None) -> dict[str, Any]:
+    return record(one, ORGANIZATION, deployment, containers_domain="c.test")
+
+
+def test_metadata_is_read_for_what_the_record_needs() -> None:
+    one = held()
+    assert one.id == "u1"
+    assert held(annotations={"cloister.dev/id": "before"}).id == "before"
+    assert one.updated_at == "2026-11-22T06:00:00Z"
+    assert one.owners == {"tag": frozenset({"flux"}), "repo": frozenset({"flux"})}
+    assert not one.going
+    assert held(deletionTimestamp="2026-11-22T07:00:00Z").going
+
+
+def test_a_fresh_container_deploys() -> None:
+    fields = shown(held())
+    assert fields["status"] == "deploying"
+    assert fields["current_tag"] == "v1"
+    assert fields["domain"] == fields["internal_domain"] == "web.acme.c.test"
+    assert fields["created_at"] == "2026-11-22T04:00:00Z"
+    absent = {"update_tag", "update_status", "update_type", "error_message", "ssh_port"}
+    assert not absent & set(fields)
+
+
+def test_the_domain_is_the_custom_one_and_the_generated_one_stays() -> None:
+    fields = shown(held({"customDomain": "www.example.test"}))
+    assert fields["domain"] == "www.example.test"
+    assert fields["internal_domain"] == "web.acme.c.test"
+    assert shown(held({"debug": True}))["domain"] == "web.debug.acme.c.test"
+
+
+def test_staging_is_the_deployments_unless_said() -> None:
+    deployment = Deployment.read(
+        {
+            "metadata": {"name": "d", "namespace": "org-acme", "uid": "d1"},
+            "spec": {"repo": "team/web", "defaultStaging": True},
+        }
+    )
+    assert shown(held(), deployment)["staging"] is True
+    assert shown(held({"staging": False}), deployment)["staging"] is False
+    assert shown(held(), deployment)["deployment_id"] == "d1"
+
+
+def test_resources_are_the_operators_then_those_of_the_create() -> None:
+    asked = {"cloister.dev/asked-resources": '{"cpus": 2, "memoryMB": 8192, "gpus": 0}'}
+    assert shown(held(annotations=asked))["memory_mb"] == 8192
+    told = {"resources": {"cpus": 4, "memoryMB": 16384, "gpus": 0}}
+    assert shown(held(status=told, annotations=asked))["cpus"] == 4
+    for broken in ("", "x", '{"cpus": "many"}'):
+        spoilt = {"cloister.dev/asked-resources": broken}
+        assert shown(held(annotations=spoilt))["cpus"] == 0
+
+
+@pytest.mark.parametrize(
+    ("state", "phase", "word", "update"),
+    [
+        ("Running", None, "deploying", None),
+        ("Running", "pending", "pending", None),
+        ("Running", "deploying", "deploying", None),
+        ("Running", "started", "started", None),
+        ("Running", "ready", "ready", "pending"),
+        ("Running", "failed", "failed", "deploying"),
+        ("Running", "stopping", "deploying", None),
+        ("Running", "stopped", "deploying", None),
+        ("Stopped", None, "stopping", None),
+        ("Stopped", "ready", "stopping", None),
+        ("Stopped", "failed", "stopping", None),
+        ("Stopped", "stopping", "stopping", None),
+        ("Stopped", "stopped", "stopped", None),
+    ],
+)
+def test_a_change_shows_before_the_operator_has_looked(
+    state: str, phase: str | None, word: str, update: str | None
+) -> None:
+    status = {"phase": phase} if phase else {}
+    one = held({"state": state}, status, generation=2)
+    where = standing(one.container)
+    assert where.phase.value == word
+    assert (where.update.status.value if where.update else None) == update
+    settled = held({"state": state}, {**status, "observedGeneration": 2}, generation=2)
+    assert standing(settled.container).phase.value == (phase or "deploying")
+
+
+def test_a_failed_update_is_remembered_and_not_in_progress() -> None:
+    update = {
+        "enclave": "e",
+        "uid": "e1",
+        "revision": "r",
+        "tag": "v2",
+        "status": "failed",
+        "type": "blue_green",
+        "message": "unhealthy: exit 1",
+    }
+    one = held(status={"phase": "ready", "update": update})
+    assert not standing(one.container).updating
+    fields = shown(one)
+    assert fields["error_message"] == "unhealthy: exit 1"
+    assert fields["update_type"] == "blue_green"
+    assert update_record(one.container) == {
+        "has_update": True,
+        "update_deployment_id": "e1",
+        "update_tag": "v2",
+        "update_status": "failed",
+    }
+    assert update_record(held().container) == {"has_update": False}
+
+
+def test_hosts_show_their_gpu_counts() -> None:
+    host = Host.read(
+        {
+            "metadata": {"name": "h"},
+            "spec": {"gpu": {"resource": "nvidia.com/gpu", "counts": [8, 1]}},
+        }
+    )
+    assert host_record(host, default=True) == {
+        "name": "h",
+        "is_default": True,
+        "available_gpu_values": [1, 8],
+    }
+
+
+def test_records_are_encoded_once_and_anew_when_anything_changes() -> None:
+    encoder, one, two = Encoder("c.test"), held(), held(uid="u2", name="other")
+    listed = encoder.records([(one, ORGANIZATION, None), (two, ORGANIZATION, None)])
+    assert msgspec.json.decode(listed) == [shown(one), shown(two)]
+    assert encoder.records([]) == b"[]"
+    assert encoder.record(one, ORGANIZATION, None) is encoder.record(one, ORGANIZATION, None)
+    changed = held({"tag": "v2"})
+    assert b'"v2"' in encoder.record(changed, ORGANIZATION, None)
+    deployment = Deployment.read(
+        {
+            "metadata": {"name": "d", "namespace": "org-acme", "uid": "d1"},
+            "spec": {"repo": "team/web"},
+        }
+    )
+    assert b'"d1"' in encoder.record(changed, ORGANIZATION, deployment)
+    renamed = ORGANIZATION.model_copy(
+        update={"metadata": ORGANIZATION.metadata.model_copy(update={"name": "globex"})}
+    )
+    assert b"web.globex.c.test" in encoder.record(changed, renamed, deployment)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "update"), [(1, ("pending", "blue_green")), (8, ("deploying", "replace"))]
+)
+def test_with_several_gpus_an_update_stops_what_serves_first(
+    gpus: int, update: tuple[str, str]
+) -> None:
+    resources = {"cpus": 2, "memoryMB": 8192, "gpus": gpus}
+    status = {"phase": "ready", "resources": resources}
+    asked = standing(held({"tag": "v2"}, status, generation=2).container).update
+    assert asked is not None
+    assert (asked.status.value, asked.type.value) == update
+
+
+def test_what_is_available_is_shown() -> None:
+    host = {"name": "h1", "gpuType": "H100", "cpuType": "EPYC"}
+    status = {"phase": "ready", "sshPort": 2222, "host": host, "currentTag": "v1"}
+    fields = shown(held({"debug": True}, status))
+    assert fields["ssh_port"] == 2222
+    assert fields["host_name"] == "h1"
+    assert (fields["host_gpu_type"], fields["host_cpu_type"]) == ("H100", "EPYC")
+    assert fields["current_tag"] == "v1"
+
+
+def test_before_the_first_is_ready_the_tag_is_the_requested_one() -> None:
+    assert shown(held({"tag": "v7"}, {"phase": "started"}))["current_tag"] == "v7"

@@ -1,0 +1,228 @@
+"""From objects beside containers to their records, and updates of all containers in each state."""
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from cloister_api.auth.authenticator import Principal
+from cloister_api.cache import Held, HeldContainer
+from cloister_api.errors import ApiError
+from cloister_api.records.resources import (
+    deployment_record,
+    domain_record,
+    key_record,
+    registry_record,
+    secret_record,
+)
+from cloister_api.schemas.containers import Changes
+from cloister_api.services.container_updater import Changed, Changing
+from cloister_api.services.deployments import Deployments
+from cloister_api.services.validation import Validation
+from cloister_crds.kinds import Deployment, Domain, Organization, RegistryCredential, Secret, SSHKey
+from tests.unit.api.records.test_container import held
+
+META = {"namespace": "org-acme", "uid": "u1", "creationTimestamp": "2026-11-22T04:00:00Z"}
+DEPLOYMENT = Deployment.read(
+    {"metadata": {**META, "name": "d"}, "spec": {"repo": "team/web", "defaultStaging": True}}
+)
+HELD = Held(DEPLOYMENT, "2026-11-22T05:00:00Z", {})
+ORGANIZATION = Organization.read({"metadata": {"name": "acme"}, "spec": {"namespace": "org-acme"}})
+UPDATE = {
+    "enclave": "e",
+    "uid": "e1",
+    "revision": "r",
+    "tag": "v2",
+    "type": "blue_green",
+}
+
+
+@pytest.mark.parametrize(
+    ("phase", "count"),
+    [
+        (None, "deploying_count"),
+        ("pending", "deploying_count"),
+        ("deploying", "deploying_count"),
+        ("started", "deploying_count"),
+        ("ready", "ready_count"),
+        ("failed", "failed_count"),
+        ("stopping", "stopped_count"),
+        ("stopped", "stopped_count"),
+    ],
+)
+def test_each_status_has_its_count(phase: str | None, count: str) -> None:
+    one = held(status={"phase": phase} if phase else {}).container
+    other = held({"repo": "team/other"}, {"phase": "ready"}).container
+    record = deployment_record(HELD, [one, other])
+    counts = {key: value for key, value in record.items() if key.endswith("_count")}
+    assert counts == {
+        "ready_count": 0,
+        "failed_count": 0,
+        "stopped_count": 0,
+        "deploying_count": 0,
+        "instance_count": 1,
+        count: 1,
+    }
+    assert record.keys() - counts.keys() == {
+        *("id", "repo", "default_staging", "created_at", "updated_at")
+    }
+
+
+def test_a_secret_shows_everything_but_its_value() -> None:
+    spec = {"name": "API_KEY", "secretRef": {"name": "core"}}
+    status = {"valueUpdatedAt": "2026-11-22T05:00:00Z"}
+    secret = Secret.read({"metadata": {**META, "name": "s"}, "spec": spec, "status": status})
+    assert secret_record(secret, ("web",)) == {
+        "id": "u1",
+        "name": "API_KEY",
+        "created_at": "2026-11-22T04:00:00Z",
+        "updated_at": "2026-11-22T05:00:00Z",
+        "used_by": ["web"],
+    }
+
+
+def test_an_ssh_key_shows_its_type() -> None:
+    spec = {"publicKey": "ssh-ed25519 AAAA ada"}
+    key = SSHKey.read({"metadata": {**META, "name": "ada"}, "spec": spec})
+    assert key_record(key, ()) == {
+        "id": "u1",
+        "name": "ada",
+        "key_type": "ssh-ed25519",
+        "created_at": "2026-11-22T04:00:00Z",
+        "used_by": [],
+    }
+
+
+@pytest.mark.parametrize("configured", [None, False, True])
+def test_a_domain_shows_its_records_and_null_where_nothing_is_known(
+    configured: object,
+) -> None:
+    records = {
+        "txtName": "_cloister.api.example.test",
+        "txtValue": "cloister-verification=api.example.test:abc",
+        "cnameTarget": "0123.dns.test",
+    }
+    status = {"records": records, "cnameConfigured": configured}
+    body = {
+        "metadata": {**META, "name": "d"},
+        "spec": {"domain": "api.example.test"},
+        "status": status,
+    }
+    assert domain_record(Domain.read(body), ()) == {
+        "id": "u1",
+        "domain": "api.example.test",
+        "verification_nonce": "abc",
+        "cname_hash": "0123",
+        "verified": False,
+        "verified_at": None,
+        "created_at": "2026-11-22T04:00:00Z",
+        "used_by": [],
+        "txt_record_host": "_cloister.api.example.test",
+        "txt_record_value": "cloister-verification=api.example.test:abc",
+        "cname_target": "0123.dns.test",
+        "cname_configured": configured,
+    }
+
+
+@pytest.mark.parametrize("expired", [False, True])
+def test_credentials_tell_whether_they_are_there_and_expired(expired: object) -> None:
+    assert registry_record(None) == {"has_credentials": False, "expired": False}
+    spec = {"registry": "ghcr", "secretRef": {"name": "core", "key": ".dockerconfigjson"}}
+    status = {
+        "expired": expired,
+        "username": "ada",
+        "valueUpdatedAt": "2026-11-22T05:00:00Z",
+    }
+    body = {"metadata": {**META, "name": "ghcr"}, "spec": spec, "status": status}
+    assert registry_record(RegistryCredential.read(body)) == {
+        "has_credentials": True,
+        "username": "ada",
+        "updated_at": "2026-11-22T05:00:00Z",
+        "expired": expired,
+    }
+
+
+class Relaunching:
+    """Takes relaunches, or refuses them."""
+
+    def __init__(self, error: ApiError | None = None) -> None:
+        self.error = error
+        self.changes: list[Changes] = []
+
+    async def relaunch(self, _: Principal, one: HeldContainer, body: Changes) -> Changed:
+        """Take one."""
+        if self.error is not None:
+            raise self.error
+        self.changes.append(body)
+        return Changed(one, "6")
+
+
+async def updated(one: HeldContainer, changing: Relaunching) -> dict[str, Any]:
+    service = Deployments(
+        client=cast("Any", None),
+        views=cast("Any", None),
+        resolution=cast("Any", None),
+        changing=cast("Changing", changing),
+        containers_domain="c.test",
+        gitops_managers=(),
+        write_wait=0,
+    )
+    body = Changes(tag="v2", staging=True)
+    principal = Principal("k", "ada", ORGANIZATION)
+    return await service._update_one(principal, DEPLOYMENT, one, body)
+
+
+@pytest.mark.parametrize(
+    ("status", "word", "error"),
+    [
+        ({}, "skipped", "instance is not running"),
+        ({"phase": "pending"}, "skipped", "instance is not running"),
+        ({"phase": "deploying"}, "skipped", "instance is not running"),
+        ({"phase": "started"}, "skipped", "instance is not running"),
+        ({"phase": "stopping"}, "skipped", "instance is not running"),
+        ({"phase": "stopped"}, "skipped", "instance is not running"),
+        ({"phase": "ready"}, "updating", None),
+        ({"phase": "failed"}, "updating", None),
+        (
+            {"phase": "ready", "update": {**UPDATE, "status": "started"}},
+            "skipped",
+            "update already in progress",
+        ),
+        (
+            {"phase": "ready", "update": {**UPDATE, "status": "ready"}},
+            "skipped",
+            "update already in progress",
+        ),
+        ({"phase": "ready", "update": {**UPDATE, "status": "failed"}}, "updating", None),
+    ],
+)
+async def test_an_update_of_all_takes_those_that_are_ready_or_failed(
+    status: dict[str, Any], word: str, error: str | None
+) -> None:
+    changing = Relaunching()
+    result = await updated(held(status=status), changing)
+    assert (result["container_id"], result["name"]) == ("u1", "web")
+    assert (result["status"], result.get("error")) == (word, error)
+    assert ("container" in result) is (word == "updating")
+    assert len(changing.changes) == (word == "updating")
+
+
+async def test_an_instance_that_is_refused_has_failed_with_the_reason() -> None:
+    refusing = Relaunching(ApiError(409, "CONFLICT", "flux manages tag"))
+    result = await updated(held(status={"phase": "ready"}), refusing)
+    assert (result["status"], result["error"]) == ("failed", "flux manages tag")
+    assert "container" not in result
+
+
+def test_without_hosts_the_list_is_empty() -> None:
+    """Clients use it as their log-in check, so it answers all the same."""
+    views = SimpleNamespace(host_list=lambda: ())
+    nothing = cast("Any", None)
+    service = Validation(
+        views=cast("Any", views),
+        reading=nothing,
+        resolution=nothing,
+        claims=nothing,
+        containers_domain="c.test",
+    )
+    assert service.hosts() == []

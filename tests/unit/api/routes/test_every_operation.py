@@ -1,0 +1,296 @@
+"""What holds for every operation, whatever it does: bodies, types, methods, paths, one form.
+
+The operations come from the OpenAPI document, so that a new one cannot be forgotten.
+"""
+
+import json
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import FastAPI
+
+from cloister_api.http.json_duplicates import names_twice
+from cloister_api.http.middleware import MAX_BODY
+from cloister_api.openapi.document import operations
+from tests.support.clients.openapi_check import described
+from tests.support.programs.routes_only import REACHED, bare_app, bare_client, told
+
+FORMS = described()["components"]["schemas"]
+IGNORED = {"group_name": "old", "group_order": 1, "display_order": "x"}
+"""Names that old clients send (client contract, general rules)."""
+VALUES = {
+    "{container_id}": "0b6d7f0e-3a4c-4f0e-9d55-0c1f2e3d4a5b",
+    "{deployment_id}": "0b6d7f0e-3a4c-4f0e-9d55-0c1f2e3d4a5b",
+    "{name}": "some-name",
+    "{domain}": "api.example.com",
+    "{registry}": "ghcr",
+    "{key}": "tk_made-up",
+}
+METHODS = {"GET", "POST", "PUT", "PATCH", "DELETE"}
+ADMIN = [
+    (method.upper(), path)
+    for path, method, operation in operations(described())
+    if operation["security"] == [{"adminKey": []}]
+]
+"""Every operation for holders of an admin key."""
+READ_WITH_QUERY = {"/api/billing/time-series": {"time": "5m"}}
+
+
+@cache
+def one_app() -> FastAPI:
+    """Answer the application, which keeps nothing between requests."""
+    return bare_app()
+
+
+def form_of(method: str, path: str) -> str:
+    """Answer the name of the form of an operation's body; empty = it takes none."""
+    operation = described()["paths"][path][method.lower()]
+    content = operation.get("requestBody", {}).get("content", {}).get("application/json")
+    if content is None:
+        return ""
+    form = content["schema"]
+    form = next((each for each in form.get("anyOf", ()) if "$ref" in each), form)
+    return str(form["$ref"].rsplit("/", 1)[-1])
+
+
+WITH_BODY = [(method, path, form_of(method, path)) for method, path in ADMIN if method != "GET"]
+WITH_BODY = [each for each in WITH_BODY if each[2]]
+
+
+@pytest.fixture
+def client() -> httpx.AsyncClient:
+    """Answer a client with a key."""
+    return bare_client(one_app())
+
+
+def filled(path: str) -> str:
+    """Answer a path with values for its parameters."""
+    for parameter, value in VALUES.items():
+        path = path.replace(parameter, value)
+    assert "{" not in path
+    return path
+
+
+def example(form: str) -> dict[str, Any]:
+    """Answer the example of a form."""
+    found: dict[str, Any] = FORMS[form]["examples"][0]
+    return dict(found)
+
+
+def fields(form: str) -> dict[str, Any]:
+    """Answer the fields of a form that are read."""
+    named = FORMS[form].get("properties", {})
+    return {name: shape for name, shape in named.items() if name not in IGNORED}
+
+
+def types(shape: dict[str, Any]) -> set[str]:
+    """Answer the JSON types that a field takes."""
+    shapes = shape.get("anyOf", [shape])
+    return {each.get("type", "") for each in shapes} - {"null"}
+
+
+async def came_through(client: httpx.AsyncClient, method: str, path: str, **more: Any) -> None:
+    """Check that a request reaches the services."""
+    answer = await client.request(method, filled(path), **more)
+    assert told(answer, 404)["error"] == REACHED
+
+
+@pytest.mark.parametrize(("method", "path"), ADMIN)
+async def test_the_example_comes_through_and_without_a_key_nothing_does(
+    client: httpx.AsyncClient, method: str, path: str
+) -> None:
+    form = form_of(method, path)
+    more: dict[str, Any] = {"json": example(form)} if form else {}
+    more["params"] = READ_WITH_QUERY.get(path)
+    await came_through(client, method, path, **more)
+    async with bare_client(one_app(), key=None) as stranger:
+        told(await stranger.request(method, filled(path), **more), 401)
+
+
+@pytest.mark.parametrize(("method", "path", "form"), WITH_BODY)
+async def test_an_unknown_field_is_named_and_an_old_one_ignored(
+    client: httpx.AsyncClient, method: str, path: str, form: str
+) -> None:
+    body = {**example(form), "colour": "red", "Größe": 1}
+    refused = told(await client.request(method, filled(path), json=body), 400)
+    assert {(each["field"], each["code"]) for each in refused["details"]} == {
+        ("colour", "UnknownField"),
+        ("Größe", "UnknownField"),
+    }
+    await came_through(client, method, path, json={**example(form), **IGNORED})
+
+
+@pytest.mark.parametrize(("method", "path", "form"), WITH_BODY)
+async def test_null_is_left_out_and_what_is_missing_is_named_at_once(
+    client: httpx.AsyncClient, method: str, path: str, form: str
+) -> None:
+    required = set(FORMS[form].get("required", ()))
+    absent = dict.fromkeys(fields(form).keys() - required)
+    given = {**absent, **example(form)}
+    await came_through(client, method, path, json=given)
+    for body in ({}, dict.fromkeys(required)):
+        answer = await client.request(method, filled(path), json=body)
+        if required:
+            refused = told(answer, 400)
+            assert {each["field"] for each in refused["details"]} == required
+        elif form != "Connection":
+            assert told(answer, 404)["error"] == REACHED
+
+
+@pytest.mark.parametrize(("method", "path", "form"), WITH_BODY)
+async def test_fields_of_another_type_are_named_at_once(
+    client: httpx.AsyncClient, method: str, path: str, form: str
+) -> None:
+    shapes = fields(form)
+    wrong = {name: True if "integer" in types(shape) else 5 for name, shape in shapes.items()}
+    answer = await client.request(method, filled(path), json=wrong)
+    if wrong:
+        refused = told(answer, 400)
+        assert {each["field"] for each in refused["details"]} == shapes.keys()
+
+
+def not_objects() -> Iterator[bytes]:
+    """Answer bodies that are no JSON objects."""
+    yield from (b"{", b"[]", b"[{}]", b'"text"', b"5", b"true", b"\xff\xfe{}", b"[" * 100_000)
+    yield b'{"a": 1} {"a": 2}'
+
+
+@pytest.mark.parametrize(("method", "path", "form"), WITH_BODY)
+async def test_what_is_no_object_is_refused(
+    client: httpx.AsyncClient, method: str, path: str, form: str
+) -> None:
+    headers = {"content-type": "application/json"}
+    for content in not_objects():
+        answer = await client.request(method, filled(path), content=content, headers=headers)
+        told(answer, 400)
+    empty = await client.request(method, filled(path), headers=headers)
+    if FORMS[form].get("required") or form in {"Connection", "RegistryLogin"}:
+        told(empty, 400)
+    else:
+        assert told(empty, 404)["error"] == REACHED
+
+
+@pytest.mark.parametrize(("method", "path", "form"), WITH_BODY)
+async def test_text_that_is_no_unicode_breaks_nothing(
+    client: httpx.AsyncClient, method: str, path: str, form: str
+) -> None:
+    half = "half of a character: \ud800"
+    for name, shape in fields(form).items():
+        nested: Any = {"a": half} if types(shape) == {"object"} else [half]
+        value = nested if types(shape) & {"object", "array"} else half
+        content = json.dumps({**example(form), name: value})
+        headers = {"content-type": "application/json"}
+        answer = await client.request(method, filled(path), content=content, headers=headers)
+        assert answer.status_code in {400, 404}, (name, answer.text)
+
+
+@pytest.mark.parametrize(("method", "path", "form"), WITH_BODY)
+async def test_bodies_are_json_by_their_name_and_bounded(
+    client: httpx.AsyncClient, method: str, path: str, form: str
+) -> None:
+    content = json.dumps(example(form)).encode()
+    for name in ("text/plain", "application/x-www-form-urlencoded", "application/json5", ""):
+        answer = await client.request(
+            method, filled(path), content=content, headers={"content-type": name}
+        )
+        told(answer, 415)
+    headers = {"content-type": "application/json; charset=utf-8"}
+    await came_through(client, method, path, content=content, headers=headers)
+    whole = content + b" " * (MAX_BODY - len(content))
+    await came_through(client, method, path, content=whole, headers=headers)
+    larger = await client.request(method, filled(path), content=whole + b" ", headers=headers)
+    told(larger, 413)
+
+
+@pytest.mark.parametrize("path", sorted({path for _, path in ADMIN}))
+async def test_other_methods_and_longer_paths_are_refused_in_the_same_form(
+    client: httpx.AsyncClient, path: str
+) -> None:
+    known = {method.upper() for method in described()["paths"][path] if method.upper() in METHODS}
+    for method in sorted(METHODS - known):
+        answer = await client.request(method, filled(path))
+        told(answer, 405)
+        assert answer.headers["allow"] == ", ".join(sorted(known))
+    for more in ("/", "/no/such/path", "//"):
+        told(await client.get(filled(path) + more), 404)
+
+
+@pytest.mark.parametrize("path", sorted({path for _, path in ADMIN}))
+async def test_browsers_of_other_sites_are_told_nothing(
+    client: httpx.AsyncClient, path: str
+) -> None:
+    """No CORS under /api (client contract, general rules)."""
+    asking = {
+        "origin": "https://elsewhere.test",
+        "access-control-request-method": "POST",
+        "access-control-request-headers": "authorization",
+    }
+    told(await client.options(filled(path), headers=asking), 405)
+    told(await client.get(filled(path) + "/no/such", headers=asking), 404)
+
+
+@pytest.mark.parametrize(("method", "path"), ADMIN)
+async def test_parameters_of_the_query_are_read_or_refused(
+    client: httpx.AsyncClient, method: str, path: str
+) -> None:
+    form = form_of(method, path)
+    more: dict[str, Any] = {"json": example(form)} if form else {}
+    known = {
+        each["name"]
+        for each in described()["paths"][path][method.lower()].get("parameters", ())
+        if each.get("in") == "query"
+    }
+    wrong = (("colour", "red"), ("Größe", "1"))
+    refused = told(await client.request(method, filled(path), params=wrong, **more), 400)
+    assert {(each["field"], each["code"]) for each in refused["details"]} == {
+        ("colour", "UnknownParameter"),
+        ("Größe", "UnknownParameter"),
+    }
+    assert all(name in refused["details"][0]["message"] for name in known)
+    for name in known:
+        twice = ((name, "5m"), (name, "24h"))
+        refused = told(await client.request(method, filled(path), params=twice, **more), 400)
+        assert [(each["field"], each["code"]) for each in refused["details"]] == [
+            (name, "Duplicate")
+        ]
+
+
+@pytest.mark.parametrize(("method", "path", "form"), WITH_BODY)
+async def test_a_field_that_stands_twice_is_named(
+    client: httpx.AsyncClient, method: str, path: str, form: str
+) -> None:
+    headers = {"content-type": "application/json"}
+    pairs = [*example(form).items(), ("group_name", {"a": [{"b": 1}]})]
+    whole = [f"{json.dumps(name)}: {json.dumps(value)}" for name, value in pairs]
+    content = f"{{{', '.join(whole)}}}"
+    await came_through(client, method, path, content=content, headers=headers)
+    for (name, _), pair in zip(pairs, whole, strict=True):
+        answer = await client.request(
+            method, filled(path), content=f"{{{', '.join([*whole, pair])}}}", headers=headers
+        )
+        (refused,) = told(answer, 400)["details"]
+        assert (refused["field"], refused["code"]) == (name, "Duplicate")
+    inside = content.replace('{"b": 1}', '{"b": 1, "b": 1}')
+    answer = await client.request(method, filled(path), content=inside, headers=headers)
+    (refused,) = told(answer, 400)["details"]
+    assert (refused["field"], refused["code"]) == ("group_name.a.0.b", "Duplicate")
+
+
+@pytest.mark.parametrize(
+    ("body", "names"),
+    [
+        (b'{"a": 1, "b": {"a": 2}, "c": [{"a": 1}, {"a": 1}]}', []),
+        (b'{"a": 1, "a": 1, "b": {"c": 1, "c": {"d": 1, "d": 2}}}', ["a", "b.c", "b.c.d"]),
+        (b'{"\\u0061": 1, "a": 2}', ["a"]),
+        (b'[{"a": 1, "a": 2}, {"a": 1}]', ["0.a"]),
+        (b'{"a": 1, "a": 2', []),
+        (b"\xff\xfe", []),
+        (b"[" * 100_000, []),
+        (b"5", []),
+    ],
+)
+def test_names_that_stand_twice_have_paths(body: bytes, names: list[str]) -> None:
+    assert names_twice(body) == names

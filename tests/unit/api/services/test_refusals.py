@@ -1,0 +1,253 @@
+"""From problems and exceptions to the answers of the API."""
+
+from datetime import UTC, datetime
+
+import msgspec
+import pytest
+from fastapi.exceptions import RequestValidationError
+from pydantic import ValidationError
+from starlette.exceptions import HTTPException
+
+from cloister_api.errors import (
+    ApiError,
+    error_response,
+    from_framework,
+    from_kube,
+    from_validation,
+    in_use,
+    problems_of_file,
+    unavailable,
+)
+from cloister_api.schemas.containers import Changes, Create
+from cloister_api.services.refusals import refusal, to_wire
+from cloister_api.services.resolution import refusal_of_source
+from cloister_api.services.specs import changed_keys, restored, spec_of
+from cloister_clients.kube import Forbidden, Unavailable
+from cloister_clients.sources import RateLimited, RepositoryNotFound, TagNotFound
+from cloister_crds.kinds.container import ContainerSpec
+from cloister_crds.lifecycle.request import record
+from cloister_crds.lifecycle.state.observed import Failed
+from cloister_crds.problems import Problem, Severity
+
+NOW = datetime(2026, 11, 22, tzinfo=UTC)
+BODY = {"name": "web", "repo": "team/web", "tag": "v1"}
+
+
+def problem(code: str, field: str = "cpus") -> Problem:
+    return Problem(field, code, f"{field} has {code}")
+
+
+def test_money_comes_before_rights_before_mistakes() -> None:
+    everything = [
+        problem("Wrong"),
+        problem("EntitlementRequired"),
+        problem("SubscriptionRequired"),
+    ]
+    found = [refusal(everything[:place]) for place in range(4)]
+    assert [one.status if one else None for one in found] == [None, 400, 403, 402]
+    limit = refusal([Problem("", "LimitReached", "quota reached: no more")])
+    assert limit is not None
+    assert (limit.status, limit.message) == (403, "quota reached: no more")
+
+
+def test_warnings_refuse_nothing() -> None:
+    assert refusal([Problem("a", "Unused", "b", severity=Severity.WARNING)]) is None
+
+
+def test_all_problems_are_told_and_counted() -> None:
+    error = problems_of_file([problem("A"), problem("B", "memory"), problem("C")])
+    assert error.message == "cpus: cpus has A (and 2 more, see details)"
+    assert [detail.code for detail in error.details] == ["A", "B", "C"]
+    assert error.code == "BAD_REQUEST"
+
+
+def test_a_registry_that_is_away_is_told_from_a_wrong_file() -> None:
+    away = Failed("RegistryUnavailable", "no answer", transient=True, at=NOW)
+    image = problem("RegistryUnavailable", "containers[0].image")
+    only = refusal([image], [away])
+    assert only is not None
+    assert (only.status, only.code) == (503, "UNAVAILABLE")
+    assert only.message.startswith("containers[0].image: ")
+    both = refusal([image, problem("Wrong")], [away])
+    assert both is not None
+    assert both.status == 400
+
+
+@pytest.mark.parametrize(
+    ("field", "wire"),
+    [
+        ("spec.host", "host_name"),
+        ("host.tee", "host_name"),
+        ("spec.secrets[3]", "secrets[3]"),
+        ("spec.sshKeys", "ssh_keys"),
+        ("containers[0].image", "containers[0].image"),
+        ("spec.hostname", "spec.hostname"),
+        ("", ""),
+    ],
+)
+def test_fields_have_the_names_of_the_api(field: str, wire: str) -> None:
+    assert to_wire(problem("A", field)).field == wire
+
+
+def test_sources_name_the_field_they_are_about() -> None:
+    tag = refusal_of_source(TagNotFound("a/b", "v1"))
+    repo = refusal_of_source(RepositoryNotFound("a/b"))
+    assert [tag.details[0].field, repo.details[0].field] == ["tag", "repo"]
+    away = refusal_of_source(RateLimited("busy", retry_after=17))
+    assert (away.status, away.retry_after) == (503, 17)
+
+
+def test_what_is_wrong_with_request_and_release_is_told_at_once() -> None:
+    early = [problem("SecretNotFound", "spec.secrets[0]"), problem("DomainNotFound", "tag")]
+    error = refusal_of_source(TagNotFound("a/b", "v1"), early)
+    assert (error.status, error.code) == (400, "BAD_REQUEST")
+    assert [detail.field for detail in error.details] == ["secrets[0]", "tag", "tag"]
+    assert error.details[2].code == "TagNotFound"
+    busy = refusal_of_source(RateLimited("busy", retry_after=17), early)
+    assert (busy.status, len(busy.details)) == (400, 2)
+    noted = [Problem("a", "Unused", "b", severity=Severity.WARNING)]
+    assert refusal_of_source(RateLimited("busy", retry_after=17), noted).status == 503
+
+
+def test_what_the_cluster_says_stays_inside() -> None:
+    hidden = from_kube(Forbidden(403, "Forbidden", "pods of kube-system"))
+    assert hidden.status == 500
+    assert "kube-system" not in hidden.message
+    assert from_kube(Unavailable(429, "", "busy", retry_after=3)).retry_after == 3
+
+
+def test_answers_have_one_form() -> None:
+    response = error_response(unavailable("later", retry_after=0.2), "r1")
+    assert msgspec.json.decode(response.body) == {
+        "error": "later",
+        "code": "UNAVAILABLE",
+        "request_id": "r1",
+    }
+    assert response.headers["retry-after"] == "1"
+    assert error_response(ApiError(401, "UNAUTHORIZED", "no"), "r").headers["www-authenticate"]
+    assert from_framework(HTTPException(404)).code == "NOT_FOUND"
+    assert from_framework(HTTPException(405)).code == "METHOD_NOT_ALLOWED"
+    assert from_framework(HTTPException(400, "unreadable")).message == "unreadable"
+
+
+@pytest.mark.parametrize(
+    ("kind", "location", "field", "words"),
+    [
+        ("json_invalid", ("body", 5), "", "not JSON"),
+        ("extra_forbidden", ("body", "colour"), "colour", "unknown field"),
+        ("missing", ("body", "tag"), "tag", "required field is missing"),
+        ("missing", ("body",), "", "JSON object is needed"),
+        ("model_attributes_type", ("body",), "", "must be a JSON object"),
+        ("string_type", ("body", "variables", "A"), "variables.A", "text"),
+    ],
+)
+def test_what_the_framework_finds_is_named(
+    kind: str, location: tuple[str | int, ...], field: str, words: str
+) -> None:
+    found = {"type": kind, "loc": location, "msg": "text", "ctx": {"error": "x"}}
+    error = from_validation(RequestValidationError([found]))
+    assert (error.status, error.details[0].field) == (400, field)
+    assert words in error.message
+
+
+def test_bodies_leave_out_null_and_legacy_names() -> None:
+    body = Create.model_validate({
+        **BODY, "gpus": None, "group_name": "a", "group_order": 1, "display_order": 2,
+    })  # fmt: skip
+    assert body.gpus is None
+    with pytest.raises(ValidationError, match="colour"):
+        Create.model_validate({**BODY, "colour": "red"})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"debug": "yes"}, {"debug": 1}, {"gpus": True}, {"gpus": -1}, {"name": "a" * 65},
+        {"variables": {"1A": "x"}}, {"variables": {"A": "\x00"}}, {"variables": {"A": None}},
+        {"secrets": ["A", "A"]}, {"secrets": [""]}, {"custom_domain": "nodots"},
+        {"host_name": "UPPER"}, {"repo": "a/b/c"}, {"tag": "a\x00"},
+    ],
+)  # fmt: skip
+def test_wrong_bodies_are_refused(change: dict[str, object]) -> None:
+    with pytest.raises(ValidationError):
+        Create.model_validate({**BODY, **change})
+
+
+def test_rules_between_fields_are_the_kinds() -> None:
+    body = Create.model_validate({**BODY, "ssh_keys": ["mine"]})
+    with pytest.raises(ApiError) as caught:
+        spec_of(body)
+    assert caught.value.status == 400
+    assert "debug" in caught.value.message
+
+
+def test_a_relaunch_patches_what_changes_and_nothing_else() -> None:
+    spec = spec_of(Create.model_validate({**BODY, "variables": {"A": "1", "B": "2"}}))
+    body = Changes.model_validate({
+        "tag": "v1", "variables": {"A": "1"}, "custom_domain": "", "debug": False,
+    })  # fmt: skip
+    assert changed_keys(spec, body) == {"variables": [{"name": "A", "value": "1"}]}
+    assert changed_keys(spec, Changes.model_validate({"tag": "v2"})) == {"tag": "v2"}
+    assert changed_keys(spec, Changes.model_validate({"host_name": "h"})) == {"host": "h"}
+    named = spec.model_copy(update={"custom_domain": "www.example.test"})
+    back = Changes.model_validate({"custom_domain": ""})
+    assert changed_keys(named, back) == {"customDomain": None}
+
+
+WRITTEN = {
+    "variables": ({"A": "1"}, {"variables": [{"name": "A", "value": "1"}]}),
+    "secrets": (["API_KEY"], {"secrets": ["API_KEY"]}),
+    "ssh_keys": (["ada"], {"sshKeys": ["ada"]}),
+    "debug": (True, {"debug": True}),
+    "staging": (True, {"staging": True}),
+    "custom_domain": ("api.example.test", {"customDomain": "api.example.test"}),
+    "host_name": ("h1", {"host": "h1"}),
+    "gpus": (8, {"gpus": 8}),
+    "disable_cc_mode": (True, {"disableConfidential": True}),
+    "tag": ("v2", {"tag": "v2"}),
+    "name": ("other", {"name": "other"}),
+    "repo": ("team/other", {"repo": "team/other"}),
+}
+"""Field of a body -> value, and what of spec says it."""
+DEBUG_ALONE = {"ssh_keys", "disable_cc_mode"}
+"""Fields that debug containers alone have."""
+
+
+@pytest.mark.parametrize("field", sorted(Create.model_fields.keys() - {"replace_container_id"}))
+def test_every_field_of_a_create_reaches_the_spec(field: str) -> None:
+    value, written = WRITTEN[field]
+    base = {**BODY, "debug": True} if field in DEBUG_ALONE else BODY
+    before = spec_of(Create.model_validate(base)).wire()
+    after = spec_of(Create.model_validate({**base, field: value})).wire()
+    assert {key: after[key] for key in after if after[key] != before.get(key)} == written
+
+
+def test_the_container_that_is_replaced_reaches_the_spec() -> None:
+    assert spec_of(Create.model_validate(BODY), replaces="old").replaces == "old"
+
+
+@pytest.mark.parametrize("field", sorted(Changes.model_fields))
+def test_every_field_of_a_relaunch_reaches_the_spec(field: str) -> None:
+    value, written = WRITTEN[field]
+    base = {**BODY, "debug": True} if field in DEBUG_ALONE else BODY
+    spec = spec_of(Create.model_validate(base))
+    assert changed_keys(spec, Changes.model_validate({field: value})) == written
+    assert changed_keys(spec, Changes()) == {}
+
+
+def test_what_is_used_names_its_users() -> None:
+    error = in_use("the secret API_KEY", ("api", "web"))
+    body = msgspec.json.decode(error_response(error, "r1").body)
+    assert (error.status, body["code"], body["used_by"]) == (409, "CONFLICT", ["api", "web"])
+    assert "api, web" in body["error"]
+
+
+def test_cancel_writes_back_what_the_update_changed() -> None:
+    earlier = ContainerSpec.model_validate({"repo": "a/b", "tag": "v1", "commit": "a" * 40})
+    later = earlier.model_copy(update={"tag": "v2", "commit": "b" * 40, "relaunch": "x"})
+    assert restored(record(earlier), later) == {
+        "tag": "v1",
+        "commit": "a" * 40,
+        "relaunch": None,
+    }
+    assert restored(record(earlier), earlier) == {}

@@ -1,0 +1,96 @@
+"""``cloister``: commands are found in the installed packages."""
+
+import subprocess
+import sys
+from importlib.metadata import EntryPoint, EntryPoints
+
+import pytest
+from click.testing import CliRunner
+
+from cloister_cli import main as module
+from cloister_cli.main import main
+
+
+@pytest.fixture
+def plugged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let three commands be installed: one that is there, one without its extra, one broken."""
+    found = EntryPoints(
+        [
+            EntryPoint("config", "cloister_cli.config:config", module.GROUP),
+            EntryPoint("api", "cloister_api:nothing", module.GROUP),
+            EntryPoint("serve", "cloister_api_without_extra.serve:api", module.GROUP),
+            EntryPoint("gone", "cloister_cli.gone:gone", module.GROUP),
+            EntryPoint("number", "cloister_cli.config:INVALID", module.GROUP),
+        ]
+    )
+    monkeypatch.setattr(module, "entry_points", found.select)
+
+
+def test_help_lists_the_commands_that_are_installed() -> None:
+    result = CliRunner().invoke(main, ["--help"])
+    assert result.exit_code == 0
+    for name in ("api", "config", "crds", "operator", "org", "admin-key"):
+        assert f"\n  {name} " in result.output
+
+
+def test_version() -> None:
+    result = CliRunner().invoke(main, ["--version"])
+    assert result.exit_code == 0
+    assert result.output.startswith("cloister ")
+
+
+@pytest.mark.usefixtures("plugged")
+def test_a_command_runs() -> None:
+    result = CliRunner().invoke(main, ["config", "--help"])
+    assert result.exit_code == 0
+    assert "validate" in result.output
+
+
+@pytest.mark.usefixtures("plugged")
+def test_help_survives_commands_that_cannot_be_loaded() -> None:
+    result = CliRunner().invoke(main, ["--help"])
+    assert result.exit_code == 0
+    assert "Validate, explain and measure" in result.output
+    assert "Broken." in result.output
+
+
+@pytest.mark.usefixtures("plugged")
+@pytest.mark.parametrize("words", [["gone"], ["gone", "--help"], ["gone", "a", "--b", "c"]])
+def test_a_broken_command_says_what_is_missing(words: list[str]) -> None:
+    result = CliRunner().invoke(main, words)
+    assert result.exit_code == 1
+    assert "cloister_cli.gone" in result.output
+
+
+@pytest.mark.usefixtures("plugged")
+@pytest.mark.parametrize("name", ["unknown", "number"])
+def test_a_command_that_is_none(name: str) -> None:
+    result = CliRunner().invoke(main, [name])
+    assert result.exit_code == 2
+    assert name in result.output
+
+
+@pytest.mark.parametrize(
+    ("package", "extra", "library"),
+    [("cloister_api", "api", "fastapi"), ("cloister_operator", "operator", "kopf")],
+)
+def test_a_missing_extra_is_named(package: str, extra: str, library: str) -> None:
+    entry = EntryPoint("thing", f"{package}.commands.thing:thing", module.GROUP)
+    missing = ModuleNotFoundError(f"No module named {library!r}", name=library)
+    result = CliRunner().invoke(module._missing(entry, missing), ["--any", "word"])
+    assert result.exit_code == 1
+    assert f"needs the extra {extra!r}" in result.output
+    assert f"pip install 'cloister[{extra}]'" in result.output
+    assert library in result.output
+
+
+def test_the_command_line_loads_neither_program() -> None:
+    code = (
+        "import sys; from cloister_cli.main import main\n"
+        "try: main(['config', 'validate', '/dev/null'])\n"
+        "except SystemExit: pass\n"
+        "print([name for name in sys.modules if name.split('.')[0] in "
+        "('cloister_api', 'cloister_operator', 'fastapi', 'kopf', 'httpx')])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"

@@ -1,0 +1,188 @@
+"""The comparison with the server: what vanished goes, what is newer stays, a dead watch is told."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from cloister_clients.kube import KindRef, Page
+from cloister_operator.cache.projections import CONTAINER, WATCHED
+from cloister_operator.cache.relist import Relister
+from cloister_operator.cache.store import Store
+from cloister_operator.telemetry.liveness import Progress
+from cloister_operator.telemetry.metrics import Metrics
+
+
+def body(name: str, version: int, uid: str = "") -> dict[str, Any]:
+    return {
+        "metadata": {
+            "name": name,
+            "namespace": "ns",
+            "uid": uid or name,
+            "resourceVersion": str(version),
+        },
+        "spec": {"repo": "a/b", "tag": "v1"},
+    }
+
+
+class Lists:
+    """Answers lists as the test wants."""
+
+    def __init__(self) -> None:
+        self.items: tuple[dict[str, Any], ...] = ()
+        self.version = 0
+        self.asked = 0
+
+    async def list(self, ref: KindRef, **_: object) -> Page:
+        """Answer the list."""
+        assert ref == CONTAINER
+        self.asked += 1
+        return Page(self.items, str(self.version))
+
+
+@pytest.fixture
+def parts() -> tuple[Lists, Store, Progress, Relister]:
+    lists, store, progress = Lists(), Store(), Progress(stale=1000)
+    relister = Relister(lists, store, Metrics(), progress, every=300)  # type: ignore[arg-type]  # lists alone
+    return lists, store, progress, relister
+
+
+def names(store: Store) -> list[str]:
+    return sorted(each.name for each in store.entries(CONTAINER))
+
+
+async def test_what_vanished_is_taken_out(parts: tuple[Lists, Store, Progress, Relister]) -> None:
+    lists, store, _, relister = parts
+    for name in ("one", "two"):
+        store.put(CONTAINER, body(name, 5))
+    lists.items, lists.version = (body("two", 5),), 9
+    assert await relister.compare(CONTAINER) == 1
+    assert names(store) == ["two"]
+
+
+async def test_what_was_made_after_the_list_stays(
+    parts: tuple[Lists, Store, Progress, Relister],
+) -> None:
+    lists, store, _, relister = parts
+    store.put(CONTAINER, body("new", 12))
+    lists.version = 9
+    assert await relister.compare(CONTAINER) == 0
+    assert names(store) == ["new"]
+
+
+async def test_one_of_the_same_name_is_another_one(
+    parts: tuple[Lists, Store, Progress, Relister],
+) -> None:
+    lists, store, _, relister = parts
+    store.put(CONTAINER, body("web", 5, uid="first"))
+    lists.items, lists.version = (body("web", 8, uid="second"),), 9
+    assert await relister.compare(CONTAINER) == 1
+    assert names(store) == []
+
+
+async def test_a_watch_that_stays_behind_is_told(
+    parts: tuple[Lists, Store, Progress, Relister],
+) -> None:
+    lists, store, progress, relister = parts
+    lists.items, lists.version = (body("web", 8),), 9
+    await relister.compare(CONTAINER)
+    assert progress.complaint() == ""
+    await relister.compare(CONTAINER)
+    assert progress.complaint() == "the watch of containers is 1 objects behind"
+    store.put(CONTAINER, body("web", 8))
+    await relister.compare(CONTAINER)
+    assert progress.complaint() == ""
+
+
+def test_signs_grow_old() -> None:
+    now = 0.0
+    progress = Progress(stale=10, clock=lambda: now)
+    progress.sign("workers")
+    progress.sign("comparison", stale=100)
+    now = 11.0
+    assert progress.complaint() == "workers silent for 11 s"
+    progress.sign("workers")
+    assert progress.complaint() == ""
+
+
+def test_labels_of_figures() -> None:
+    metrics = Metrics()
+    metrics.add("writes_total", verb="create", kind="Pod")
+    metrics.add("writes_total", 2, verb="status", kind="Pod")
+    values: Mapping[str, float] = {"": 3.0}
+    metrics.gauge("queue_due", lambda: dict(values))
+    assert metrics.total("writes_total", kind="Pod") == 3
+    text = metrics.text()
+    assert 'cloister_operator_writes_total{kind="Pod",verb="create"} 1\n' in text
+    assert "cloister_operator_queue_due 3\n" in text
+
+
+async def test_at_the_start_the_server_is_asked_once_while_the_store_fills(
+    parts: tuple[Lists, Store, Progress, Relister],
+) -> None:
+    lists, store, progress, _ = parts
+    watched = tuple(each for each in WATCHED if each.ref == CONTAINER)
+    relister = Relister(lists, store, Metrics(), progress, every=300, watched=watched)  # type: ignore[arg-type]  # lists alone
+    lists.items, lists.version = (body("one", 5), body("two", 6)), 9
+    store.put(CONTAINER, body("one", 5))
+    syncing = asyncio.create_task(relister.sync())
+    done, _ = await asyncio.wait({syncing}, timeout=0.3)
+    assert not done
+    store.put(CONTAINER, body("two", 6))
+    await asyncio.wait_for(syncing, 30)
+    assert relister.synced
+    assert lists.asked == 1
+
+
+async def test_while_something_comes_the_server_is_not_asked_again(
+    parts: tuple[Lists, Store, Progress, Relister], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A large cluster takes longer to read than patience lasts for one object."""
+    lists, store, progress, _ = parts
+    watched = tuple(each for each in WATCHED if each.ref == CONTAINER)
+    relister = Relister(lists, store, Metrics(), progress, every=300, watched=watched)  # type: ignore[arg-type]  # lists alone
+    bodies = [body(name, 5) for name in ("one", "two", "three", "four")]
+    lists.items, lists.version = tuple(bodies), 9
+    patience, looks, pause = 50, 0, asyncio.sleep
+
+    async def look(_: float) -> None:
+        nonlocal looks
+        looks += 1
+        if looks % (patience - 10) == 0:
+            store.put(CONTAINER, bodies.pop(0))
+        await pause(0)
+
+    monkeypatch.setattr(asyncio, "sleep", look)
+    await relister.sync()
+    assert looks > 2 * patience
+    assert lists.asked == 1
+
+
+async def test_what_vanished_before_we_lead_is_taken_out(
+    parts: tuple[Lists, Store, Progress, Relister],
+) -> None:
+    lists, store, progress, _ = parts
+    watched = tuple(each for each in WATCHED if each.ref == CONTAINER)
+    relister = Relister(lists, store, Metrics(), progress, every=300, watched=watched)  # type: ignore[arg-type]  # lists alone
+    for name in ("one", "gone"):
+        store.put(CONTAINER, body(name, 5))
+    lists.items, lists.version = (body("one", 5),), 9
+    await asyncio.wait_for(relister.sync(), 30)
+    assert names(store) == ["one"]
+
+
+async def test_what_is_deleted_meanwhile_is_not_waited_for(
+    parts: tuple[Lists, Store, Progress, Relister], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lists, store, progress, _ = parts
+    monkeypatch.setattr("cloister_operator.cache.relist._PATIENCE", 0.2)
+    watched = tuple(each for each in WATCHED if each.ref == CONTAINER)
+    relister = Relister(lists, store, Metrics(), progress, every=300, watched=watched)  # type: ignore[arg-type]  # lists alone
+    lists.items, lists.version = (body("gone", 5),), 9
+    syncing = asyncio.create_task(relister.sync())
+    done, _ = await asyncio.wait({syncing}, timeout=0.05)
+    assert not done
+    lists.items = ()
+    await asyncio.wait_for(syncing, 30)
+    assert lists.asked > 1

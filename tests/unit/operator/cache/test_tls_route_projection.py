@@ -1,0 +1,98 @@
+"""What is read from a TLSRoute, and what its controllers say."""
+
+from copy import deepcopy
+from typing import Any
+
+import pytest
+
+from cloister_crds.lifecycle.state.observed import Gateway, RouteStanding
+from cloister_operator.cache.tls_route_projection import read_route
+
+PARENT = {"name": "public", "namespace": "gateways", "sectionName": "tls"}
+
+
+def route(*conditions: dict[str, Any], parent: dict[str, Any] = PARENT) -> dict[str, Any]:
+    """Build a route with the conditions of one controller."""
+    told = [{"parentRef": parent, "controllerName": "c", "conditions": list(conditions)}]
+    backend = {"name": "web", "namespace": "org-acme", "port": 443}
+    return {
+        "metadata": {
+            "name": "web.example",
+            "namespace": "cloister-system",
+            "uid": "1",
+            "resourceVersion": "7",
+            "generation": 2,
+        },
+        "spec": {
+            "parentRefs": [PARENT],
+            "hostnames": ["web.example"],
+            "rules": [{"backendRefs": [backend]}],
+        },
+        "status": {"parents": told if conditions else []},
+    }
+
+
+def says(kind: str, status: str, *, generation: int = 2, reason: str = "Why") -> dict[str, Any]:
+    """Build a condition."""
+    message = f"{kind} is {status}"
+    return {
+        "type": kind,
+        "status": status,
+        "observedGeneration": generation,
+        "reason": reason,
+        "message": message,
+    }
+
+
+def test_where_a_route_leads() -> None:
+    facts = read_route(route(), "org-acme")
+    assert facts.hostnames == ("web.example",)
+    assert facts.service == "web"
+    assert facts.gateway == Gateway("public", "gateways", "tls")
+    assert (facts.uid, facts.resource_version) == ("1", "7")
+
+
+def test_a_service_of_another_namespace_is_not_ours() -> None:
+    assert not read_route(route(), "org-other").service
+
+
+def test_a_second_parent_or_backend_is_not_as_we_write_it() -> None:
+    body = deepcopy(route())
+    body["spec"]["parentRefs"].append({"name": "other"})
+    body["spec"]["rules"][0]["backendRefs"].append({"name": "other"})
+    facts = read_route(body, "org-acme")
+    assert (facts.gateway, facts.service) == (None, "")
+
+
+@pytest.mark.parametrize(
+    ("body", "standing", "message"),
+    [
+        (route(), RouteStanding.PENDING, ""),
+        (route(says("Accepted", "True")), RouteStanding.ACCEPTED, ""),
+        (
+            route(says("Accepted", "True"), says("ResolvedRefs", "True")),
+            RouteStanding.ACCEPTED,
+            "",
+        ),
+        (route(says("Accepted", "False")), RouteStanding.REFUSED, "Why: Accepted is False"),
+        (
+            route(
+                says("Accepted", "True"), says("ResolvedRefs", "False", reason="RefNotPermitted")
+            ),
+            RouteStanding.REFUSED,
+            "RefNotPermitted: ResolvedRefs is False",
+        ),
+        (route(says("Accepted", "Unknown")), RouteStanding.PENDING, ""),
+        (route(says("Accepted", "True", generation=1)), RouteStanding.PENDING, ""),
+        (route(says("Accepted", "False", generation=1)), RouteStanding.PENDING, ""),
+        (route(says("Shiny", "False")), RouteStanding.PENDING, ""),
+        (
+            route(says("Accepted", "True"), parent=PARENT | {"name": "other"}),
+            RouteStanding.PENDING,
+            "",
+        ),
+    ],
+)
+def test_what_the_gateway_says(body: dict[str, Any], standing: RouteStanding, message: str) -> None:
+    facts = read_route(body, "org-acme")
+    assert (facts.standing, facts.message) == (standing, message)

@@ -1,0 +1,36 @@
+"""Where the API is, and whether anybody answers there."""
+
+import asyncio
+
+from cloister_operator.lookups.api_endpoint import ApiPlaceReader
+
+
+def reader(url: str) -> ApiPlaceReader:
+    found = ApiPlaceReader.of(url, None)
+    assert found is not None
+    return found
+
+
+async def test_an_api_that_takes_connections_is_no_trouble() -> None:
+    server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        place = reader(f"http://127.0.0.1:{port}")
+        assert await place.trouble() == ""
+        assert (await place.read()).addresses == ("127.0.0.1",)
+    assert await place.trouble() == "", "it is not tried again at once"
+    said = await reader(f"http://127.0.0.1:{port}").trouble()
+    assert f"Nobody answers at apiAddress http://127.0.0.1:{port} (127.0.0.1: " in said
+    assert said.endswith("or correct apiAddress in the operator's settings.")
+
+
+async def test_a_name_without_an_address_is_said() -> None:
+    place = reader("https://api.invalid")
+    assert (await place.read()).addresses == ()
+    said = await place.trouble()
+    assert "api.invalid has no IPv4 address" in said
+    assert "Correct apiAddress" in said
+
+
+def test_without_the_setting_there_is_none() -> None:
+    assert ApiPlaceReader.of(None, None) is None

@@ -1,0 +1,25 @@
+"""What the framework of watches is told: it works nothing out and notes nothing."""
+
+import kopf
+
+from cloister_operator.cache.projections import WATCHED
+from cloister_operator.process.kopf_handlers import framework_settings
+
+BODY = kopf.Body({"metadata": {"name": "web", "labels": {"a": "b"}}, "spec": {"x": 1}})
+
+
+def test_no_object_differs_from_what_was_noted() -> None:
+    storage = framework_settings(WATCHED).persistence.diffbase_storage
+    assert storage.fetch(body=BODY) is None
+    assert storage.build(body=BODY) == {}
+
+
+def test_nothing_is_ever_written_into_an_object() -> None:
+    persistence = framework_settings(WATCHED).persistence
+    patch = kopf.Patch()
+    persistence.diffbase_storage.store(body=BODY, patch=patch, essence=kopf.BodyEssence())
+    progress = persistence.progress_storage
+    progress.touch(body=BODY, patch=patch, value="now")
+    progress.store(key=kopf.HandlerId("x"), record={}, body=BODY, patch=patch)
+    progress.purge(key=kopf.HandlerId("x"), body=BODY, patch=patch)
+    assert not patch

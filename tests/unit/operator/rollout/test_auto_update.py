@@ -1,0 +1,193 @@
+"""Automatic updates: which release is wanted, and when the source is asked."""
+
+from datetime import timedelta
+
+import pytest
+
+from cloister_crds.kinds.container import ContainerPhase, DesiredState
+from cloister_crds.kinds.meta import REQUESTED_AT_ANNOTATION
+from cloister_crds.lifecycle.state.conditions import holds
+from cloister_crds.lifecycle.state.observed import NeedLatest
+from tests.support.builders.resources import SETTINGS
+from tests.support.builders.world import World
+
+INTERVAL = SETTINGS.follow_interval
+
+
+@pytest.fixture
+def following(serving: World) -> World:
+    """Answer a world in which v1.0.0 serves and later releases are followed."""
+    serving.ask(auto_update=True)
+    serving.settle()
+    serving.decisions.clear()
+    return serving
+
+
+def asked(world: World) -> list[NeedLatest]:
+    """Answer the questions for the newest release since the decisions were cleared."""
+    needs = (need for decision in world.decisions for need in decision.needs)
+    return [need for need in needs if isinstance(need, NeedLatest)]
+
+
+def pass_an_interval(world: World) -> None:
+    """Let the next interval begin, and everything come to rest."""
+    world.now += INTERVAL
+    world.settle()
+
+
+def test_nothing_later_changes_nothing(following: World) -> None:
+    active = following.container.status.active_enclave
+    pass_an_interval(following)
+    status = following.container.status
+    assert (status.active_enclave, status.current_tag) == (active, "v1.0.0")
+    assert status.latest_release is not None
+    assert (status.latest_release.tag, status.latest_release.followed) == ("v1.0.0", False)
+    assert following.reason() == "Serving"
+
+
+def test_a_later_release_is_deployed_and_spec_is_left_alone(following: World) -> None:
+    following.publish_release("v1.1.0")
+    pass_an_interval(following)
+    status = following.container.status
+    assert status.current_tag == "v1.1.0"
+    assert holds(status.conditions, "Ready")
+    assert following.container.spec.tag == "v1.0.0"
+    assert status.latest_release is not None
+    assert (status.latest_release.compared_to, status.latest_release.followed) == ("v1.0.0", True)
+
+
+def test_the_source_is_asked_once_an_interval(following: World) -> None:
+    for _ in range(20):
+        following.work()
+    assert not asked(following)
+    following.now += INTERVAL
+    for _ in range(20):
+        following.work()
+    assert len(asked(following)) == 1
+    decision = following.work()
+    assert decision.look_again is not None
+    assert decision.look_again <= INTERVAL
+
+
+def test_a_request_to_look_now_asks_at_once(following: World) -> None:
+    following.publish_release("v1.1.0")
+    deployment = following.deployment
+    assert deployment is not None
+    meta = deployment.metadata.model_copy(update={"annotations": {REQUESTED_AT_ANNOTATION: "now"}})
+    following.deployment = deployment.model_copy(update={"metadata": meta})
+    following.settle()
+    status = following.container.status
+    assert status.current_tag == "v1.1.0"
+    assert status.latest_release is not None
+    assert status.latest_release.request == "now"
+
+
+def test_an_earlier_tag_in_spec_does_not_go_back(following: World) -> None:
+    following.publish_release("v1.1.0")
+    pass_an_interval(following)
+    following.published["v0.9.0"] = following.published["v1.0.0"] - timedelta(days=1)
+    following.ask(tag="v0.9.0")
+    following.settle()
+    assert following.container.status.current_tag == "v1.1.0"
+
+
+def test_a_tag_that_is_later_than_what_was_found_is_deployed(following: World) -> None:
+    following.publish_release("v1.1.0")
+    pass_an_interval(following)
+    following.now += timedelta(seconds=5)
+    following.publish_release("v2.0.0")
+    following.ask(tag="v2.0.0")
+    following.settle()
+    assert following.container.status.current_tag == "v2.0.0"
+
+
+def test_while_it_is_not_known_what_to_follow_nothing_changes(following: World) -> None:
+    following.publish_release("v1.1.0")
+    pass_an_interval(following)
+    active = following.container.status.active_enclave
+    following.source_is_up = False
+    following.ask(tag="v0.9.0")
+    for _ in range(8):
+        following.step()
+    status = following.container.status
+    assert (status.active_enclave, status.phase) == (active, ContainerPhase.READY)
+    assert following.reason() == "SourceUnavailable"
+    assert list(following.enclaves) == [active]
+
+
+def test_a_source_that_is_away_changes_nothing(following: World) -> None:
+    following.publish_release("v1.1.0")
+    pass_an_interval(following)
+    following.source_is_up = False
+    pass_an_interval(following)
+    assert following.container.status.current_tag == "v1.1.0"
+    assert following.reason() == "Serving"
+
+
+def test_a_restart_does_not_go_back(following: World) -> None:
+    following.publish_release("v1.1.0")
+    pass_an_interval(following)
+    following.answers.clear()
+    following.decisions.clear()
+    following.settle()
+    assert following.made() == []
+    assert following.container.status.current_tag == "v1.1.0"
+
+
+def test_a_withdrawn_release_is_not_gone_back_from(following: World) -> None:
+    following.publish_release("v1.1.0")
+    pass_an_interval(following)
+    del following.published["v1.1.0"]
+    pass_an_interval(following)
+    assert following.container.status.current_tag == "v1.1.0"
+
+
+def test_a_bad_release_fails_and_the_next_one_is_tried(following: World) -> None:
+    following.bad_tags = {"v1.1.0"}
+    following.publish_release("v1.1.0")
+    pass_an_interval(following)
+    status = following.container.status
+    assert (status.current_tag, following.reason("Stalled")) == ("v1.0.0", "UpdateFailed")
+    following.publish_release("v1.2.0")
+    pass_an_interval(following)
+    assert following.container.status.current_tag == "v1.2.0"
+    assert holds(following.container.status.conditions, "Ready")
+
+
+def test_what_is_stopped_asks_nothing_and_starts_with_what_it_followed(following: World) -> None:
+    following.publish_release("v1.1.0")
+    pass_an_interval(following)
+    following.ask(state=DesiredState.STOPPED)
+    following.settle()
+    following.decisions.clear()
+    pass_an_interval(following)
+    assert not asked(following)
+    following.ask(state=DesiredState.RUNNING)
+    following.settle()
+    assert following.container.status.current_tag == "v1.1.0"
+
+
+def test_switching_it_off_goes_back_to_the_tag_of_spec(following: World) -> None:
+    following.publish_release("v1.1.0")
+    pass_an_interval(following)
+    following.ask(auto_update=False)
+    following.settle()
+    status = following.container.status
+    assert (status.current_tag, status.latest_release) == ("v1.0.0", None)
+
+
+def test_a_wrong_tag_in_a_new_container_is_told(world: World) -> None:
+    world.bad_tags = {"v9"}
+    world.ask(tag="v9", auto_update=True)
+    world.settle()
+    assert world.reason() == "TagNotFound"
+
+
+def test_staged_followed_releases_wait(following: World) -> None:
+    following.ask(staging=True)
+    following.publish_release("v1.1.0")
+    pass_an_interval(following)
+    assert following.reason() == "AwaitingPromotion"
+    following.promote()
+    following.settle()
+    assert following.container.status.current_tag == "v1.1.0"

@@ -1,0 +1,109 @@
+"""What serves leaves a node that is drained."""
+
+from cloister_crds.kinds.container import ContainerPhase
+from cloister_crds.lifecycle.state.conditions import holds
+from cloister_crds.lifecycle.state.decision import EndEnclave
+from tests.support.builders.world import World
+
+
+def test_what_serves_moves_to_another_node(serving: World) -> None:
+    old = serving.container.status.active_enclave
+    serving.cordon("node-1")
+    for _ in range(12):
+        serving.step()
+        for name in serving.enclaves:
+            serving.start(name)
+            serving.heal(name)
+        status = serving.container.status
+        assert status.phase is ContainerPhase.READY
+        assert holds(status.conditions, "Available")
+        assert status.update is None
+    serving.settle()
+    status = serving.container.status
+    assert status.active_enclave != old
+    assert list(serving.enclaves) == [status.active_enclave]
+    assert serving.pods[status.active_enclave].node == "node-2"
+    (made,) = serving.made()
+    assert made.copy_from == old
+    assert made.spec.losses == 0
+
+
+def test_the_old_one_stays_until_the_new_one_is_reached(serving: World) -> None:
+    old = serving.container.status.active_enclave
+    serving.cordon("node-1")
+    ended_at = None
+    for number in range(14):
+        decision = serving.work()
+        if any(isinstance(each, EndEnclave) and each.name == old for each in decision.actions):
+            ended_at = number
+            assert serving.service is not None
+            active = serving.container.status.active_enclave
+            assert serving.service.selects == active != old
+            assert serving.enclaves[active].status.address in serving.service.addresses
+        for name in serving.enclaves:
+            serving.start(name)
+            serving.heal(name)
+        serving.publish()
+    assert ended_at is not None
+
+
+def test_without_another_node_it_serves_on(serving: World) -> None:
+    old = serving.container.status.active_enclave
+    serving.cordon("node-1", "node-2")
+    for _ in range(6):
+        serving.step()
+    status = serving.container.status
+    assert status.active_enclave == old
+    assert holds(status.conditions, "Ready")
+    assert len(serving.enclaves) == 2
+
+    serving.cordon()
+    serving.settle()
+    assert list(serving.enclaves) == [old]
+    assert serving.container.status.active_enclave == old
+
+
+def test_a_successor_that_fails_for_good_is_not_made_again(serving: World) -> None:
+    old = serving.container.status.active_enclave
+    serving.cordon("node-1")
+    serving.fail_candidate()
+    serving.let(3600)
+    serving.step()
+    assert serving.container.status.active_enclave == old
+    assert len(serving.made()) == 1
+    assert "exit code 3" in condition_message(serving)
+
+
+def test_a_successor_that_is_lost_is_made_again(serving: World) -> None:
+    old = serving.container.status.active_enclave
+    serving.cordon("node-1")
+    serving.step()
+    (first,) = serving.made()
+    serving.step()
+    serving.start(first.name)
+    serving.step()
+    serving.lose(first.name)
+    serving.step()
+    serving.step()
+    assert len(serving.made()) == 1
+    serving.let(11)
+    serving.step()
+    assert len(serving.made()) == 2
+    assert serving.container.status.active_enclave == old
+
+
+def test_a_new_request_during_the_move_goes_its_own_way(serving: World) -> None:
+    serving.cordon("node-1")
+    serving.step()
+    serving.ask(tag="v1.1.0")
+    serving.settle()
+    status = serving.container.status
+    assert status.current_tag == "v1.1.0"
+    assert serving.pods[status.active_enclave].node == "node-2"
+    assert list(serving.enclaves) == [status.active_enclave]
+
+
+def condition_message(world: World) -> str:
+    """Answer the message of Ready."""
+    found = next(each for each in world.container.status.conditions if each.type == "Ready")
+    return found.message

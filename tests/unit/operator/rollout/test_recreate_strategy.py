@@ -1,0 +1,179 @@
+"""Updates with more than one GPU: the successor's Pod waits first, then what serves ends."""
+
+import pytest
+
+from cloister_crds.kinds.container import ContainerPhase, DesiredState, UpdatePhase, UpdateType
+from cloister_crds.kinds.host import Gpu
+from cloister_crds.kinds.organization import Entitlements, Limits
+from cloister_crds.lifecycle.state.conditions import holds
+from tests.support.builders.resources import deployment_of, host_of, organization_of
+from tests.support.builders.world import World
+
+
+@pytest.fixture
+def world() -> World:
+    """Give a Container with eight GPUs, all that there are, that serves."""
+    made = World()
+    made.organization = organization_of(
+        entitlements=Entitlements(gpu=True), limits=Limits(gpus=(1, 8))
+    )
+    made.hosts = (host_of(gpu=Gpu(resource="nvidia.com/gpu")),)
+    made.ask(gpus=8)
+    made.settle()
+    assert made.reason() == "Serving"
+    return made
+
+
+def underway(world: World) -> str:
+    """Answer the name of the successor once there is one."""
+    while not world.container.status.candidate:
+        world.step()
+    return world.container.status.candidate
+
+
+def test_the_successor_waits_before_what_serves_ends(world: World) -> None:
+    old = world.container.status.active_enclave
+    world.ask(tag="v1.1.0")
+    new = underway(world)
+    status = world.container.status
+    assert (status.phase, status.active_enclave) == (ContainerPhase.READY, old)
+    assert world.enclaves[new].spec.stop_first
+    assert world.enclaves[new].spec.preview == ""
+    assert status.update is not None
+    assert (status.update.status, status.update.type) == (
+        UpdatePhase.DEPLOYING,
+        UpdateType.REPLACE,
+    )
+    assert new not in world.pods, "nobody waits for the GPUs yet"
+    world.work()
+    world.start(new)
+    assert world.pods[new].node == "", "the GPUs are not free"
+    status = world.container.status
+    assert (status.phase, status.active_enclave) == (ContainerPhase.DEPLOYING, "")
+    assert world.reason("Available") == "StopFirst"
+    assert not holds(status.conditions, "Available")
+    assert status.current_tag == "v1.0.0", "it is what served last"
+    world.settle()
+    status = world.container.status
+    assert (status.phase, status.current_tag, status.active_enclave) == (
+        ContainerPhase.READY,
+        "v1.1.0",
+        new,
+    )
+    assert status.update is None
+    assert list(world.enclaves) == [new]
+    phases = [each.status.phase for each in world.decisions]
+    assert ContainerPhase.FAILED not in phases
+
+
+def test_updates_that_cannot_start_stop_nothing(world: World) -> None:
+    old = world.container.status.active_enclave
+    world.bad_tags = {"v9"}
+    world.ask(tag="v9")
+    world.settle()
+    status = world.container.status
+    assert (status.phase, status.active_enclave) == (ContainerPhase.READY, old)
+    assert status.update is not None
+    assert (status.update.status, status.update.type) == (UpdatePhase.FAILED, UpdateType.REPLACE)
+    assert world.reason("Stalled") == "UpdateFailed"
+
+
+def test_one_that_fails_leaves_the_container_failed(world: World) -> None:
+    world.ask(tag="v1.1.0")
+    new = underway(world)
+    while world.pods.keys() != {new}:
+        world.step()
+    world.start(new)
+    world.step()
+    world.crash(new)
+    for _ in range(4):
+        world.step()
+    status = world.container.status
+    assert (status.phase, status.active_enclave, status.update) == (
+        ContainerPhase.FAILED,
+        "",
+        None,
+    )
+    assert world.reason("Stalled") == "BootFailed"
+    world.ask(tag="v1.2.0")
+    world.settle()
+    assert world.container.status.current_tag == "v1.2.0"
+
+
+def test_spec_put_back_before_the_stop_keeps_what_serves(world: World) -> None:
+    old = world.container.status.active_enclave
+    world.ask(tag="v1.1.0")
+    underway(world)
+    world.ask(tag="v1.0.0")
+    world.settle()
+    assert world.container.status.active_enclave == old
+    assert list(world.enclaves) == [old]
+
+
+def test_spec_put_back_after_the_stop_starts_it_anew(world: World) -> None:
+    old = world.container.status.active_enclave
+    world.ask(tag="v1.1.0")
+    new = underway(world)
+    while world.container.status.active_enclave:
+        world.work()
+    assert new in world.pods
+    world.ask(tag="v1.0.0")
+    world.settle()
+    status = world.container.status
+    assert (status.phase, status.current_tag) == (ContainerPhase.READY, "v1.0.0")
+    assert status.active_enclave not in {old, new}
+
+
+@pytest.mark.parametrize(("before", "after"), [(8, 1), (1, 8)])
+def test_it_is_enough_that_one_of_the_two_has_several(before: int, after: int) -> None:
+    world = World()
+    world.organization = organization_of(
+        entitlements=Entitlements(gpu=True), limits=Limits(gpus=(1, 8))
+    )
+    world.hosts = (host_of(gpu=Gpu(resource="nvidia.com/gpu")),)
+    world.ask(gpus=before)
+    world.settle()
+    world.ask(gpus=after)
+    assert world.enclaves[underway(world)].spec.stop_first
+    world.settle()
+    (enclave,) = world.enclaves.values()
+    assert enclave.spec.summary.gpus == after
+    assert world.reason() == "Serving"
+
+
+def test_a_lost_pod_of_what_is_replaced_is_not_waited_for(world: World) -> None:
+    old = world.container.status.active_enclave
+    world.ask(tag="v1.1.0")
+    new = underway(world)
+    world.lose(old)
+    world.settle()
+    assert world.container.status.active_enclave == new
+
+
+def test_it_is_stopped_and_started_as_any_other(world: World) -> None:
+    world.ask(state=DesiredState.STOPPED)
+    world.settle()
+    world.ask(state=DesiredState.RUNNING, tag="v1.1.0")
+    world.settle()
+    (enclave,) = world.enclaves.values()
+    assert not enclave.spec.stop_first, "nothing ran before it"
+    assert world.reason() == "Serving"
+
+
+@pytest.mark.parametrize("by", ["spec", "deployment"])
+def test_nothing_is_staged(world: World, by: str) -> None:
+    old = world.container.status.active_enclave
+    if by == "spec":
+        world.ask(staging=True, tag="v1.1.0")
+    else:
+        world.deployment = deployment_of(default_staging=True)
+        world.ask(tag="v1.1.0")
+    world.settle()
+    assert world.container.status.active_enclave == old
+    assert world.reason() == "StagingNotPossible"
+    assert world.reason("Stalled") == "UpdateFailed"
+    assert "staging to false" in world.container.status.message
+    world.ask(staging=False)
+    world.settle()
+    assert world.container.status.current_tag == "v1.1.0"
+    assert world.reason() == "Serving"

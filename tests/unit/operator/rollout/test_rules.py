@@ -1,0 +1,404 @@
+"""Each rule of a Container's life alone: when it answers, and when it must not."""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from cloister_crds.kinds.container import (
+    Container,
+    ContainerPhase,
+    ContainerStatus,
+    DesiredState,
+)
+from cloister_crds.kinds.enclave import Enclave, EnclavePhase
+from cloister_crds.lifecycle.replacement import (
+    hostnames_pass_to_the_ready_successor,
+    replaced_container_ends_its_enclaves,
+)
+from cloister_crds.lifecycle.rollout_state import Scene
+from cloister_crds.lifecycle.state.conditions import Finding, merge
+from cloister_crds.lifecycle.state.decision import ClaimHostname, CreateEnclave
+from cloister_crds.lifecycle.state.observed import NeedRelease, Observed, ServiceFacts
+from cloister_operator.rollout.admission import Admission, Admitted, Asking, Refused, Waiting
+from cloister_operator.rollout.node_drain import served_enclave_leaves_a_cordoned_node
+from cloister_operator.rollout.recreate_strategy import present_release_ends_for_its_successor
+from cloister_operator.rollout.rules import (
+    ADMISSION_RULES,
+    RULES,
+    AdmissionRule,
+    Rule,
+    admitted_request_gets_an_enclave,
+    failed_request_waits_for_a_new_one,
+    free_hostname_is_claimed,
+    lost_attempt_is_repeated,
+    ready_candidate_takes_over,
+    refused_request_is_stalled,
+    release_to_follow_is_looked_up,
+    staged_candidate_awaits_promotion,
+    staged_update_with_several_gpus_is_refused,
+    starting_candidate_is_awaited,
+    stopped_container_ends_its_enclaves,
+    taken_hostname_stalls,
+    unasked_question_is_asked,
+    unavailable_answer_is_asked_again,
+    wanted_request_serves,
+)
+from tests.support.builders.resources import (
+    COMMIT,
+    DOMAIN,
+    IMAGE,
+    NOW,
+    SETTINGS,
+    claim_of,
+    container_of,
+    enclave_of,
+    file_of,
+    host_of,
+    image_of,
+    organization_of,
+    release_of,
+    subspec,
+)
+
+HOSTNAME = f"web.acme.{DOMAIN}"
+OLD = container_of()
+NEW = subspec(OLD, tag="v1.1.0")
+
+
+def served(container: Container, **status: Any) -> ContainerStatus:
+    """Build the status of a Container whose first attempt serves."""
+    given = {"phase": ContainerPhase.READY, "active_enclave": enclave_of(container).metadata.name}
+    return ContainerStatus.model_validate({**given, **status})
+
+
+def scene_of(container: Container, *enclaves: Enclave, now: datetime = NOW, **fields: Any) -> Scene:
+    """Build a scene in which everything is well outside."""
+    given: dict[str, Any] = {
+        "container": container,
+        "settings": SETTINGS,
+        "organization": organization_of(),
+        "hosts": (host_of(),),
+        "enclaves": enclaves,
+        "pods": frozenset(each.metadata.name for each in enclaves),
+        "claims": {HOSTNAME: claim_of(HOSTNAME)},
+        "rank": 0,
+        **fields,
+    }
+    return Scene(Observed(**given), now)
+
+
+def routed(enclave: Enclave) -> ServiceFacts:
+    """Build a Service that shows an Enclave."""
+    return ServiceFacts(
+        selects=enclave.metadata.name, addresses=frozenset({enclave.status.address})
+    )
+
+
+def with_status(container: Container, status: ContainerStatus) -> Container:
+    """Give a Container a status."""
+    return container.model_copy(update={"status": status})
+
+
+READY = enclave_of(OLD)
+STARTING = enclave_of(OLD, phase=EnclavePhase.STARTED)
+LOST = enclave_of(OLD, phase=EnclavePhase.FAILED, reason="PodLost", message="The Pod is gone.")
+BROKEN = enclave_of(OLD, phase=EnclavePhase.FAILED, reason="BootFailed", message="exit code 1")
+SERVING = with_status(OLD, served(OLD))
+UPDATING = with_status(NEW, served(OLD))
+STOPPED = subspec(SERVING, state=DesiredState.STOPPED)
+WAITING = enclave_of(NEW, generation=2, phase=EnclavePhase.PENDING)
+WAITING = WAITING.model_copy(update={"spec": WAITING.spec.model_copy(update={"stop_first": True})})
+HEIR = container_of(replaces="old")
+PASSING = {HOSTNAME: claim_of(HOSTNAME, holder="old")}
+CANDIDATE = enclave_of(NEW, generation=2, address="10.0.0.2")
+
+SCENES: dict[str, tuple[Rule | None, Scene]] = {
+    "fresh": (None, scene_of(OLD)),
+    "fresh, stopped": (
+        stopped_container_ends_its_enclaves,
+        scene_of(subspec(OLD, state=DesiredState.STOPPED)),
+    ),
+    "stopped, still there": (
+        stopped_container_ends_its_enclaves,
+        scene_of(STOPPED, READY, service=routed(READY)),
+    ),
+    "on its way": (starting_candidate_is_awaited, scene_of(OLD, STARTING)),
+    "first ready": (ready_candidate_takes_over, scene_of(OLD, READY)),
+    "first ready and shown": (
+        ready_candidate_takes_over,
+        scene_of(OLD, READY, service=routed(READY)),
+    ),
+    "it is not known what to follow": (
+        release_to_follow_is_looked_up,
+        scene_of(subspec(SERVING, auto_update=True), READY, service=routed(READY)),
+    ),
+    "serves": (wanted_request_serves, scene_of(SERVING, READY, service=routed(READY))),
+    "serves on a node that is drained": (
+        served_enclave_leaves_a_cordoned_node,
+        scene_of(SERVING, READY, service=routed(READY), cordoned=frozenset({READY.metadata.name})),
+    ),
+    "serves, Service gone": (wanted_request_serves, scene_of(SERVING, READY)),
+    "another request wanted": (None, scene_of(UPDATING, READY, service=routed(READY))),
+    "candidate beside": (
+        starting_candidate_is_awaited,
+        scene_of(
+            UPDATING,
+            READY,
+            enclave_of(NEW, generation=2, phase=EnclavePhase.PENDING),
+            service=routed(READY),
+        ),
+    ),
+    "candidate ready": (
+        ready_candidate_takes_over,
+        scene_of(UPDATING, READY, CANDIDATE, service=routed(READY)),
+    ),
+    "candidate ready, staged": (
+        staged_candidate_awaits_promotion,
+        scene_of(subspec(UPDATING, staging=True), READY, CANDIDATE, service=routed(READY)),
+    ),
+    "candidate ready, staged and promoted": (
+        ready_candidate_takes_over,
+        scene_of(
+            subspec(UPDATING, staging=True, promote=CANDIDATE.spec.revision),
+            READY,
+            CANDIDATE,
+            service=routed(READY),
+        ),
+    ),
+    "candidate waits for the GPUs of what serves": (
+        present_release_ends_for_its_successor,
+        scene_of(UPDATING, READY, WAITING, service=routed(READY)),
+    ),
+    "lost before it was ready": (lost_attempt_is_repeated, scene_of(OLD, LOST)),
+    "lost while it served": (lost_attempt_is_repeated, scene_of(SERVING, LOST)),
+    "deleted while it served": (
+        lost_attempt_is_repeated,
+        scene_of(SERVING, enclave_of(OLD, deleting=True)),
+    ),
+    "deleted before it served": (None, scene_of(OLD, enclave_of(OLD, deleting=True))),
+    "gone while it served": (None, scene_of(SERVING)),
+    "broken": (failed_request_waits_for_a_new_one, scene_of(OLD, BROKEN)),
+    "broken, next attempt ready": (
+        ready_candidate_takes_over,
+        scene_of(OLD, BROKEN, enclave_of(OLD, attempt=2, at=NOW)),
+    ),
+    "broken, another request wanted": (None, scene_of(NEW, BROKEN)),
+    "lost too often": (
+        failed_request_waits_for_a_new_one,
+        scene_of(
+            OLD,
+            enclave_of(OLD, attempt=11, phase=EnclavePhase.FAILED, reason="Evicted", losses=10),
+        ),
+    ),
+    "lost often, but it has served": (
+        lost_attempt_is_repeated,
+        scene_of(
+            SERVING,
+            enclave_of(OLD, phase=EnclavePhase.FAILED, reason="PodLost", promoted=True),
+            enclave_of(
+                OLD, attempt=12, phase=EnclavePhase.FAILED, reason="Evicted", losses=11, at=NOW
+            ),
+        ),
+    ),
+    "ready, its name still with the one that it replaces": (
+        hostnames_pass_to_the_ready_successor,
+        scene_of(HEIR, READY, service=routed(READY), inherits=True, claims=PASSING),
+    ),
+    "ready and not reached yet, its name still with another one": (
+        ready_candidate_takes_over,
+        scene_of(HEIR, READY, inherits=True, claims=PASSING),
+    ),
+    "serves, its successor is on its way": (
+        wanted_request_serves,
+        scene_of(SERVING, READY, service=routed(READY), successor=HEIR),
+    ),
+    "another Container has taken over": (
+        replaced_container_ends_its_enclaves,
+        scene_of(SERVING, READY, service=routed(READY), successor=with_status(HEIR, served(OLD))),
+    ),
+    "enclaves of an earlier Container of that name": (
+        None,
+        scene_of(container_of(uid="ctr-2"), READY),
+    ),
+}
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+@pytest.mark.parametrize(("want", "scene"), SCENES.values(), ids=SCENES)
+def test_each_rule_answers_its_own_scenes_first(
+    rule: Rule, want: Rule | None, scene: Scene
+) -> None:
+    first = next((each for each in RULES if each(scene) is not None), None)
+    assert first is want
+    if rule is not want and (want is None or RULES.index(rule) < RULES.index(want)):
+        assert rule(scene) is None
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+def test_each_rule_has_a_scene_of_its_own_and_one_that_is_not(rule: Rule) -> None:
+    assert any(want is rule for want, _ in SCENES.values())
+    assert any(rule(scene) is None for _, scene in SCENES.values())
+
+
+NEED = NeedRelease(repo="acme/site", tag="v1.0.0", commit=None, request="x")
+ADMITTED = Admitted(
+    release=release_of(),
+    config=file_of(),
+    host=host_of(),
+    images=(("web", image_of(IMAGE)),),
+    secrets=(),
+)
+FREE = scene_of(OLD, claims={})
+HELD = scene_of(OLD)
+TAKEN = scene_of(OLD, claims={HOSTNAME: claim_of(HOSTNAME, holder="other")})
+LEAVING = scene_of(OLD, claims={HOSTNAME: claim_of(HOSTNAME, deleting=True)})
+ADMISSIONS: dict[str, tuple[AdmissionRule, Scene, Admission]] = {
+    "refused": (refused_request_is_stalled, HELD, Refused("TagNotFound", "no such tag")),
+    "waiting": (
+        unavailable_answer_is_asked_again,
+        HELD,
+        Waiting("SourceUnavailable", "no answer", NOW),
+    ),
+    "asking": (unasked_question_is_asked, HELD, Asking((NEED,))),
+    "taken": (taken_hostname_stalls, TAKEN, ADMITTED),
+    "free": (free_hostname_is_claimed, FREE, ADMITTED),
+    "being given back": (free_hostname_is_claimed, LEAVING, ADMITTED),
+    "several GPUs, staged": (
+        staged_update_with_several_gpus_is_refused,
+        scene_of(subspec(UPDATING, staging=True, gpus=8), READY, service=routed(READY)),
+        ADMITTED,
+    ),
+    "admitted": (admitted_request_gets_an_enclave, HELD, ADMITTED),
+}
+
+
+@pytest.mark.parametrize("rule", ADMISSION_RULES, ids=lambda rule: rule.__name__)
+@pytest.mark.parametrize(("want", "scene", "admission"), ADMISSIONS.values(), ids=ADMISSIONS)
+def test_each_admission_rule_answers_its_own_admission(
+    rule: AdmissionRule, want: AdmissionRule, scene: Scene, admission: Admission
+) -> None:
+    place, wanted = ADMISSION_RULES.index(rule), ADMISSION_RULES.index(want)
+    if place <= wanted:
+        assert (rule(scene, admission) is not None) == (rule is want)
+
+
+@pytest.mark.parametrize("rule", ADMISSION_RULES, ids=lambda rule: rule.__name__)
+def test_each_admission_rule_has_an_admission_that_is_not_its_own(rule: AdmissionRule) -> None:
+    assert any(rule(scene, admission) is None for _, scene, admission in ADMISSIONS.values())
+
+
+def test_the_last_rule_makes_the_enclave() -> None:
+    verdict = admitted_request_gets_an_enclave(HELD, ADMITTED)
+    assert verdict is not None
+    (made,) = verdict.actions
+    assert isinstance(made, CreateEnclave)
+    assert made.name == f"web-{HELD.revision}-1"
+    assert made.file == release_of().raw
+    assert made.copy_from is None
+    spec = made.spec
+    assert (spec.attempt, spec.losses, spec.commit) == (1, 0, COMMIT)
+    assert spec.config_digest == release_of().digest
+    assert spec.hostnames == (HOSTNAME,)
+    assert spec.images[0].cmd == ("/serve",)
+    assert spec.summary.upstream == "web"
+    assert spec.host == "plain"
+
+
+def test_a_free_name_is_claimed_and_one_that_leaves_is_waited_for() -> None:
+    claimed = free_hostname_is_claimed(FREE, ADMITTED)
+    assert claimed is not None
+    assert claimed.actions == (ClaimHostname(HOSTNAME),)
+    waited = free_hostname_is_claimed(LEAVING, ADMITTED)
+    assert waited is not None
+    assert waited.actions == ()
+
+
+def test_a_taken_name_is_looked_at_every_minute() -> None:
+    verdict = taken_hostname_stalls(TAKEN, ADMITTED)
+    assert verdict is not None
+    assert (verdict.stalled, verdict.reason) == (True, "HostnameTaken")
+    assert verdict.retry_at == NOW + timedelta(minutes=1)
+
+
+def test_attempts_count_those_of_an_earlier_container_of_that_name() -> None:
+    other = enclave_of(container_of(uid="ctr-0"), attempt=4)
+    verdict = admitted_request_gets_an_enclave(scene_of(OLD, other), ADMITTED)
+    assert verdict is not None
+    assert verdict.candidate.endswith("-5")
+
+
+def test_a_repetition_copies_what_was_resolved() -> None:
+    lost = enclave_of(OLD, phase=EnclavePhase.FAILED, reason="PodLost", promoted=True, losses=2)
+    scene = scene_of(SERVING, lost, now=NOW + timedelta(minutes=5))
+    verdict = lost_attempt_is_repeated(scene)
+    assert verdict is not None
+    (made,) = verdict.actions
+    assert isinstance(made, CreateEnclave)
+    assert (made.copy_from, made.file) == (lost.metadata.name, None)
+    assert made.name == f"web-{lost.spec.revision}-2"
+    assert made.spec == lost.spec.model_copy(update={"attempt": 2, "losses": 3})
+    assert lost.metadata.name in verdict.keep
+
+
+@pytest.mark.parametrize(
+    ("losses", "was_ready", "wait"),
+    [(0, False, 10), (1, False, 20), (9, False, 300), (0, True, 0), (1, True, 10), (2, True, 20)],
+)
+def test_repetitions_wait_longer_each_time(losses: int, was_ready: bool, wait: int) -> None:  # noqa: FBT001 - a column of the table
+    lost = enclave_of(
+        OLD,
+        phase=EnclavePhase.FAILED,
+        reason="NodeLost",
+        losses=losses,
+        ready_at=NOW - timedelta(seconds=20) if was_ready else None,
+    )
+    due = NOW + timedelta(seconds=wait)
+    if wait:
+        early = lost_attempt_is_repeated(scene_of(OLD, lost, now=due - timedelta(seconds=1)))
+        assert early is not None
+        assert early.actions == ()
+        assert early.retry_at == due
+        assert early.reason == "NodeLost"
+    late = lost_attempt_is_repeated(scene_of(OLD, lost, now=due))
+    assert late is not None
+    assert len(late.actions) == 1
+
+
+def test_what_was_ready_for_long_is_repeated_at_once_and_counted_anew() -> None:
+    lost = enclave_of(
+        OLD,
+        phase=EnclavePhase.FAILED,
+        reason="PodLost",
+        losses=7,
+        ready_at=NOW - timedelta(minutes=5),
+    )
+    verdict = lost_attempt_is_repeated(scene_of(SERVING, lost))
+    assert verdict is not None
+    (made,) = verdict.actions
+    assert isinstance(made, CreateEnclave)
+    assert made.spec.losses == 0
+
+
+def test_a_repetition_without_its_host_stalls() -> None:
+    verdict = lost_attempt_is_repeated(scene_of(SERVING, LOST, hosts=()))
+    assert verdict is not None
+    assert (verdict.reason, verdict.stalled, verdict.actions) == ("HostNotFound", True, ())
+
+
+def test_a_known_failure_stands_while_its_question_is_asked_again() -> None:
+    findings = [
+        Finding("Ready", status=False, reason="SecretNotFound", message="no A"),
+        Finding("Stalled", status=True, reason="SecretNotFound", message="no A"),
+    ]
+    conditions = merge((), findings, generation=1, now=NOW)
+    scene = scene_of(with_status(OLD, ContainerStatus(conditions=conditions)))
+    verdict = unasked_question_is_asked(scene, Asking((NEED,)))
+    assert verdict is not None
+    assert (verdict.stalled, verdict.reason, verdict.message) == (True, "SecretNotFound", "no A")
+    assert verdict.needs == (NEED,)
+
+    newer = scene_of(subspec(scene.container, tag="v2"))
+    fresh = unasked_question_is_asked(newer, Asking((NEED,)))
+    assert fresh is not None
+    assert (fresh.stalled, fresh.reason) == (False, "Resolving")

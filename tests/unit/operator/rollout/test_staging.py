@@ -1,0 +1,149 @@
+"""Updates that wait for promotion."""
+
+import pytest
+
+from cloister_crds.kinds.container import ContainerPhase, DesiredState, UpdatePhase, UpdateType
+from cloister_crds.lifecycle.state.conditions import holds
+from cloister_crds.lifecycle.state.decision import EndPreview, RoutePreview
+from tests.support.builders.resources import DOMAIN, deployment_of
+from tests.support.builders.world import World
+
+HOSTNAME = f"web.acme.{DOMAIN}"
+PREVIEW = f"web.preview.acme.{DOMAIN}"
+
+
+@pytest.fixture
+def staged(serving: World) -> World:
+    """Answer a world in which v1.1.0 is ready and waits beside v1.0.0."""
+    serving.ask(staging=True, tag="v1.1.0")
+    serving.settle()
+    return serving
+
+
+def revision_of(world: World) -> str:
+    """Answer the revision that a promotion has to name."""
+    update = world.container.status.update
+    assert update is not None
+    return update.revision
+
+
+def test_a_staged_update_waits_at_its_preview(staged: World) -> None:
+    status = staged.container.status
+    assert (status.phase, status.current_tag) == (ContainerPhase.READY, "v1.0.0")
+    assert holds(status.conditions, "Ready")
+    assert holds(status.conditions, "Available")
+    assert not holds(status.conditions, "Reconciling")
+    assert staged.reason() == "AwaitingPromotion"
+    update = status.update
+    assert update is not None
+    assert (update.tag, update.status, update.type) == (
+        "v1.1.0",
+        UpdatePhase.READY,
+        UpdateType.BLUE_GREEN,
+    )
+    assert update.preview == PREVIEW
+    assert staged.preview is not None
+    assert staged.preview.selects == update.enclave
+    assert staged.service is not None
+    assert staged.service.selects == status.active_enclave != update.enclave
+    assert staged.enclaves[update.enclave].spec.served_names == (HOSTNAME, PREVIEW)
+
+
+def test_promotion_by_its_revision_lets_it_take_over(staged: World) -> None:
+    waiting = staged.container.status.candidate
+    staged.ask(promote=revision_of(staged))
+    staged.settle()
+    status = staged.container.status
+    assert (status.active_enclave, status.current_tag) == (waiting, "v1.1.0")
+    assert (status.update, status.internal_domain) == (None, HOSTNAME)
+    assert list(staged.enclaves) == [waiting]
+    assert staged.preview is None
+
+
+def test_a_stale_promotion_promotes_nothing(staged: World) -> None:
+    stale = revision_of(staged)
+    staged.ask(tag="v1.2.0", promote=stale)
+    staged.settle()
+    assert staged.reason() == "AwaitingPromotion"
+    assert staged.container.status.current_tag == "v1.0.0"
+    assert revision_of(staged) != stale
+
+    staged.ask(tag="v1.0.0")
+    staged.settle()
+    staged.ask(tag="v1.1.0")
+    staged.settle()
+    assert revision_of(staged) != stale
+    assert staged.container.status.current_tag == "v1.0.0"
+
+
+def test_putting_spec_back_ends_what_waits(staged: World) -> None:
+    active = staged.container.status.active_enclave
+    staged.ask(tag="v1.0.0")
+    staged.settle()
+    assert list(staged.enclaves) == [active]
+    assert staged.preview is None
+    assert staged.container.status.update is None
+
+
+def test_without_staging_what_waits_takes_over(staged: World) -> None:
+    staged.ask(staging=False)
+    staged.settle()
+    assert staged.container.status.current_tag == "v1.1.0"
+
+
+def test_the_deployments_default_holds_where_spec_says_nothing(serving: World) -> None:
+    serving.deployment = deployment_of(default_staging=True)
+    serving.ask(tag="v1.1.0")
+    serving.settle()
+    assert serving.reason() == "AwaitingPromotion"
+
+    serving.ask(staging=False)
+    serving.settle()
+    assert serving.container.status.current_tag == "v1.1.0"
+
+
+def test_the_first_release_does_not_wait(world: World) -> None:
+    world.ask(staging=True)
+    world.settle()
+    assert holds(world.container.status.conditions, "Ready")
+    assert world.reason() == "Serving"
+    (enclave,) = world.enclaves.values()
+    assert enclave.spec.preview == ""
+
+
+def test_what_serves_is_brought_back_while_another_waits(staged: World) -> None:
+    status = staged.container.status
+    active, waiting = status.active_enclave, status.candidate
+    staged.lose(active)
+    staged.step()
+    lost = staged.container.status
+    assert lost.phase is ContainerPhase.DEPLOYING
+    assert lost.active_enclave != waiting
+    assert not holds(lost.conditions, "Ready")
+
+    staged.settle()
+    status = staged.container.status
+    assert (status.phase, status.current_tag, status.candidate) == (
+        ContainerPhase.READY,
+        "v1.0.0",
+        waiting,
+    )
+    assert status.active_enclave not in {active, waiting}
+    assert staged.reason() == "AwaitingPromotion"
+
+
+def test_stopping_ends_both(staged: World) -> None:
+    staged.ask(state=DesiredState.STOPPED)
+    staged.settle()
+    assert staged.container.status.phase is ContainerPhase.STOPPED
+    assert (staged.enclaves, staged.preview) == ({}, None)
+
+
+def test_the_preview_follows_a_newer_candidate(staged: World) -> None:
+    staged.decisions.clear()
+    staged.ask(tag="v1.2.0")
+    staged.settle()
+    actions = [each for decision in staged.decisions for each in decision.actions]
+    waiting = staged.container.status.candidate
+    assert [each.enclave for each in actions if isinstance(each, RoutePreview)] == [waiting]
+    assert len([each for each in actions if isinstance(each, EndPreview)]) == 1

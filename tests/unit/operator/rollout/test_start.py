@@ -1,0 +1,119 @@
+"""Decisions on the way to the first ready, and when it stops and starts again."""
+
+from cloister_crds.kinds.container import ContainerPhase, DesiredState
+from cloister_crds.lifecycle.state.conditions import condition, holds
+from cloister_crds.lifecycle.state.observed import (
+    Known,
+    NeedRelease,
+)
+from tests.support.builders.resources import (
+    DOMAIN,
+    NOW,
+    release_of,
+)
+from tests.support.builders.world import World
+
+HOSTNAME = f"web.acme.{DOMAIN}"
+
+
+def test_ready_is_there_from_the_first_write(world: World) -> None:
+    status = world.work().status
+    assert status.observed_generation == 1
+    assert status.phase is ContainerPhase.DEPLOYING
+    assert world.reason() == "Resolving"
+    assert status.domain == HOSTNAME
+    assert status.current_tag == "v1.0.0"
+
+
+def test_the_words_follow_the_enclave(world: World) -> None:
+    words = []
+    for _ in range(12):
+        world.step()
+        for name in world.enclaves:
+            world.heal(name)
+            world.start(name)
+        words.append(world.container.status.phase)
+    assert list(dict.fromkeys(words)) == [
+        ContainerPhase.DEPLOYING,
+        ContainerPhase.STARTED,
+        ContainerPhase.READY,
+    ]
+
+
+def test_a_container_that_serves_has_all_facts(serving: World) -> None:
+    status = serving.container.status
+    assert status.phase is ContainerPhase.READY
+    assert status.current_tag == "v1.0.0"
+    assert status.domain == status.internal_domain == HOSTNAME
+    assert status.candidate == ""
+    assert status.message == ""
+    assert status.resources is not None
+    assert (status.resources.cpus, status.resources.memory_mb) == (2, 8192)
+    assert status.host is not None
+    assert status.host.name == "plain"
+    assert serving.reason() == "Serving"
+    assert serving.reason("Available") == "Serving"
+    assert serving.reason("Reconciling") is None
+    assert serving.reason("Stalled") is None
+    assert serving.reason("Confidential") == "NoTee"
+    assert serving.reason("NetworkIsolated") == "SharedNetwork"
+    assert serving.reason("Unenforced") is None
+    assert serving.deployment is not None
+
+
+def test_what_the_host_cannot_do_is_said(world: World) -> None:
+    need = NeedRelease(repo="acme/site", tag="v1.0.0", commit=None, request=_revision(world))
+    world.answers[need] = Known(release_of(unenforced=("containers[0].pids_limit",)), NOW)
+    world.settle()
+    status = world.container.status
+    assert status.unenforced == ("containers[0].pids_limit",)
+    found = condition(status.conditions, "Unenforced")
+    assert found is not None
+    assert "containers[0].pids_limit" in found.message
+
+
+def _revision(world: World) -> str:
+    world.work()
+    (need,) = [need for need in world.answers if isinstance(need, NeedRelease)]
+    world.answers.clear()
+    return need.request
+
+
+def test_a_stop_waits_for_the_last_pod(serving: World) -> None:
+    serving.ask(state=DesiredState.STOPPED)
+    serving.work()
+    assert serving.container.status.phase is ContainerPhase.STOPPING
+    assert serving.reason() == "Stopping"
+    serving.work()
+    assert serving.container.status.phase is ContainerPhase.STOPPING
+    serving.collect()
+    serving.work()
+    status = serving.container.status
+    assert status.phase is ContainerPhase.STOPPED
+    assert holds(status.conditions, "Ready")
+    assert serving.reason("Available") == "Stopped"
+    assert (status.active_enclave, status.current_tag) == ("", "v1.0.0")
+
+
+def test_a_start_deploys_anew(serving: World) -> None:
+    old = serving.container.status.active_enclave
+    serving.ask(state=DesiredState.STOPPED)
+    serving.settle()
+    serving.decisions.clear()
+    serving.ask(state=DesiredState.RUNNING)
+    serving.settle()
+    (again,) = serving.made()
+    assert again.name != old
+    assert again.copy_from is None
+    assert serving.container.status.phase is ContainerPhase.READY
+
+
+def test_a_stop_during_an_update_ends_both(serving: World) -> None:
+    serving.ask(tag="v1.1.0")
+    for _ in range(4):
+        serving.step()
+    assert len(serving.enclaves) == 2
+    serving.ask(state=DesiredState.STOPPED)
+    serving.settle()
+    assert not serving.enclaves
+    assert serving.container.status.update is None

@@ -1,0 +1,122 @@
+"""The queue: each key once, in order, with delays and back-off; time is a number here."""
+
+import asyncio
+
+from cloister_operator.workqueue.queue import Backoff, Schedule, WorkQueue
+
+
+def taken(schedule: Schedule[str], now: float = 0.0) -> list[str]:
+    keys = []
+    while (key := schedule.take(now)) is not None:
+        keys.append(key)
+    return keys
+
+
+def test_a_key_is_given_out_once() -> None:
+    schedule = Schedule[str]()
+    for key in ("a", "b", "a"):
+        schedule.add(key)
+    assert taken(schedule) == ["a", "b"]
+
+
+def test_what_comes_during_the_work_makes_it_due_again() -> None:
+    schedule = Schedule[str]()
+    schedule.add("a")
+    assert schedule.take(0) == "a"
+    schedule.add("a")
+    assert schedule.take(0) is None
+    schedule.done("a")
+    assert schedule.take(0) == "a"
+    schedule.done("a")
+    assert schedule.take(0) is None
+
+
+def test_a_delayed_key_is_due_at_its_time() -> None:
+    schedule = Schedule[str]()
+    schedule.add_at("a", 5)
+    schedule.add_at("b", 3)
+    assert schedule.next_due() == 3
+    assert taken(schedule, 4) == ["b"]
+    assert taken(schedule, 5) == ["a"]
+    assert schedule.next_due() is None
+
+
+def test_the_earliest_of_several_times_counts() -> None:
+    schedule = Schedule[str]()
+    for when in (5, 2, 9):
+        schedule.add_at("a", when)
+    assert schedule.delayed == 1
+    assert taken(schedule, 2) == ["a"]
+    schedule.done("a")
+    assert taken(schedule, 10) == []
+
+
+def test_an_event_comes_before_a_delay() -> None:
+    schedule = Schedule[str]()
+    schedule.add_at("a", 100)
+    schedule.add("a")
+    assert taken(schedule, 0) == ["a"]
+    schedule.done("a")
+    assert taken(schedule, 100) == []
+
+
+def test_what_may_wait_stands_behind_the_rest() -> None:
+    schedule = Schedule[str]()
+    schedule.add("new", behind=True)
+    schedule.add("begun")
+    assert len(schedule) == 2
+    assert taken(schedule) == ["begun", "new"]
+
+
+def test_a_key_that_somebody_waits_for_leaves_the_second_line() -> None:
+    schedule = Schedule[str]()
+    for key in ("a", "b"):
+        schedule.add(key, behind=True)
+    schedule.add("b")
+    schedule.add("b", behind=True)
+    schedule.add_at("a", 100)
+    assert taken(schedule) == ["b", "a"]
+    assert schedule.delayed == 0
+
+
+def test_the_second_line_moves_while_the_first_is_never_empty() -> None:
+    schedule = Schedule[str]()
+    schedule.add("new", behind=True)
+    for round_ in range(100):
+        schedule.add("busy")
+        key = schedule.take(0)
+        if key == "new":
+            assert round_ > 10
+            return
+        assert key == "busy"
+        schedule.done("busy")
+    raise AssertionError("the second line never moved")
+
+
+def test_failures_wait_longer_each_time_and_success_forgets_them() -> None:
+    schedule = Schedule[str](Backoff(first=1, longest=4))
+    delays = []
+    for _ in range(4):
+        schedule.add("a")
+        assert schedule.take(0) == "a"
+        delays.append(schedule.failed("a", 0))
+    assert [round(delay / 0.75) for delay in delays[:1]] == [1]
+    assert all(
+        0.75 * base <= delay <= base for delay, base in zip(delays, (1, 2, 4, 4), strict=True)
+    )
+    schedule.add("a")
+    schedule.take(0)
+    schedule.done("a")
+    schedule.add("a")
+    schedule.take(0)
+    assert schedule.failed("a", 0) <= 1
+
+
+async def test_a_worker_waits_for_a_key_and_for_its_time() -> None:
+    queue = WorkQueue[str]()
+    waiting = asyncio.create_task(queue.take())
+    await asyncio.sleep(0)
+    queue.add("later", after=0.05)
+    queue.add("now")
+    assert await waiting == "now"
+    assert await asyncio.wait_for(queue.take(), 5) == "later"
