@@ -65,7 +65,7 @@ test-cluster: venv ## Tests on a real node, where Pods really run (root, Linux)
 .PHONY: test-enclave
 test-enclave: venv ## The inside of enclaves in full: packets over 30 files and 40 plans, every door (root, Linux)
 	@cd operator/guest && go test -count=1 . -plans 40
-	@CLOISTER_MATRIX_FILES=30 $(BIN)/pytest tests/cluster/test_guest_networks.py tests/cluster/test_guest_doors.py tests/cluster/test_guest_containers.py tests/cluster/test_guest_restarts.py -q
+	@CLOISTER_MATRIX_FILES=30 $(BIN)/pytest tests/cluster/test_guest_networks.py tests/cluster/test_guest_escapes.py tests/cluster/test_guest_containers.py tests/cluster/test_guest_restarts.py -q
 
 .PHONY: test-gateway
 test-gateway: venv ## Ten updates in a row through a real gateway, without a lost request (root, Linux)

@@ -21,8 +21,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"cloister.dev/guest/internal/agent"
-	"cloister.dev/guest/internal/plan"
-	"cloister.dev/guest/internal/spec"
+	"cloister.dev/guest/internal/containerspec"
+	"cloister.dev/guest/internal/netplan"
 )
 
 const (
@@ -43,7 +43,7 @@ type agentPod struct {
 // accepts connections once openShim was called.
 func newAgentPod(t *testing.T, containers ...agent.Container) *agentPod {
 	t.Helper()
-	made := &agentPod{pod: newPod(t, true, plan.Plan{})}
+	made := &agentPod{pod: newPod(t, true, netplan.Plan{})}
 	for _, name := range []string{"reports", "agent", "service"} {
 		must(t, os.Mkdir(made.path(name), 0o777))
 		must(t, os.Chmod(made.path(name), 0o777))
@@ -120,7 +120,7 @@ func (p *agentPod) killAgent() {
 // openShim makes the shim's port accept connections, in the Pod's network.
 func (p *agentPod) openShim() {
 	p.t.Helper()
-	shim := p.enter(filepath.Join(tools, "trial"), "serve", p.path("agent", "shim"), "8443")
+	shim := p.enter(filepath.Join(tools, "testprogram"), "serve", p.path("agent", "shim"), "8443")
 	shim.Stderr = os.Stderr
 	must(p.t, shim.Start())
 	p.t.Cleanup(func() {
@@ -130,17 +130,17 @@ func (p *agentPod) openShim() {
 }
 
 // reporting is a container's document whose launcher and probe report.
-func reporting(name string, check *spec.Health, arguments ...string) spec.Container {
+func reporting(name string, check *containerspec.Health, arguments ...string) containerspec.Container {
 	about := document(name, arguments...)
-	about.Network, about.LowPorts, about.IPC = nil, false, spec.IPCShared
+	about.Network, about.LowPorts, about.IPC = nil, false, containerspec.IPCShared
 	about.GuestPaths = []string{"/guest", "/report"}
-	about.Agent = &spec.Agent{Socket: "/report/report.sock", DeadlineSeconds: 60}
+	about.Agent = &containerspec.Agent{Socket: "/report/report.sock", DeadlineSeconds: 60}
 	about.Health = check
 	return about
 }
 
-func healthCheck(words ...string) *spec.Health {
-	return &spec.Health{Test: append([]string{"CMD"}, words...), IntervalMillis: 1, TimeoutMillis: 20_000, Retries: 2, StateFile: "/state/health"}
+func healthCheck(words ...string) *containerspec.Health {
+	return &containerspec.Health{Test: append([]string{"CMD"}, words...), IntervalMillis: 1, TimeoutMillis: 20_000, Retries: 2, StateFile: "/state/health"}
 }
 
 // get asks the agent as the shim does.
@@ -218,7 +218,7 @@ func (c *container) probe() (string, int) {
 // does, and returns how a process enters them.
 func makeGroup(t *testing.T, directory string) func(process int) {
 	t.Helper()
-	name := fmt.Sprintf("guest-trial-%d-%d", os.Getpid(), time.Now().UnixNano())
+	name := fmt.Sprintf("guest-test-%d-%d", os.Getpid(), time.Now().UnixNano())
 	groups := []string{}
 	must(t, os.Mkdir(directory, 0o755))
 	if exists("/sys/fs/cgroup/cgroup.controllers") {

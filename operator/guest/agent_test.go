@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"cloister.dev/guest/internal/agent"
-	"cloister.dev/guest/internal/keep"
+	"cloister.dev/guest/internal/fdstore"
 )
 
 func TestAgentFollowsABoot(t *testing.T) {
@@ -27,7 +27,7 @@ func TestAgentFollowsABoot(t *testing.T) {
 	if status != http.StatusServiceUnavailable || !strings.Contains(text, `"status":"pending"`) || !strings.Contains(text, `"boot":{"stages":[{"name":"config","status":"ok"`) {
 		t.Errorf("while it boots: %d %s", status, text)
 	}
-	web := p.start(reporting("web", healthCheck("/bin/trial", "alive", "1"), "pause"))
+	web := p.start(reporting("web", healthCheck("/bin/testprogram", "alive", "1"), "pause"))
 	until(t, "web runs", func() bool { return p.state("web").Status == "running" })
 	if err := agent.Check(p.about.Directory); err == nil || !strings.Contains(err.Error(), "container web") {
 		t.Errorf("ready before web is healthy: %v", err)
@@ -109,7 +109,7 @@ func TestAgentIsTakenOver(t *testing.T) {
 	keeper = p.startKeeper()
 	must(t, os.Chmod(p.document.KeeperSocket, 0o666))
 	until(t, "the new keeper has web", func() bool {
-		files, err := keep.Fetch(p.document.KeeperSocket, keep.Containers+"web/")
+		files, err := fdstore.Fetch(p.document.KeeperSocket, fdstore.Containers+"web/")
 		for _, file := range files {
 			file.Close()
 		}
@@ -129,7 +129,7 @@ func TestAgentFailsABoot(t *testing.T) {
 	t.Parallel()
 	p := newAgentPod(t, agent.Container{Name: "web", Image: "web@sha256:1", Restart: "always", HealthWithinMillis: 600_000})
 	p.startAgent()
-	web := p.start(reporting("web", healthCheck("/bin/trial", "fail"), "pause"))
+	web := p.start(reporting("web", healthCheck("/bin/testprogram", "fail"), "pause"))
 	until(t, "the checks have failed", func() bool {
 		_, code := web.probe()
 		return code == 1 && exists(p.path("termination")) && ended(p.ended)
@@ -233,7 +233,7 @@ func TestATenantSpeaksOfItselfAlone(t *testing.T) {
 		{hostile, "0", []string{"failed", "/report/report.sock", "process", "pid:1"}, "refused \"failed\" begins no conversation"},
 		{hostile, "0", []string{"health", "/report/report.sock", "process", "pid:1"}, "heard"},
 	} {
-		output := one.who.as(one.user, append([]string{"/bin/trial", "claim"}, one.claim...)...)
+		output := one.who.as(one.user, append([]string{"/bin/testprogram", "claim"}, one.claim...)...)
 		if !strings.HasPrefix(output, one.want) {
 			t.Errorf("%s as %s: %v: got %q, want %q", one.who.name, one.user, one.claim, output, one.want)
 		}

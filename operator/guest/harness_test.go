@@ -18,9 +18,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"cloister.dev/guest/internal/plan"
-	"cloister.dev/guest/internal/program"
-	"cloister.dev/guest/internal/spec"
+	"cloister.dev/guest/internal/containerspec"
+	"cloister.dev/guest/internal/entrypoint"
+	"cloister.dev/guest/internal/netplan"
 )
 
 // Capabilities that the containers of a Pod start with.
@@ -56,7 +56,7 @@ func TestMain(m *testing.M) {
 			return 1
 		}
 		tools = directory
-		for name, source := range map[string]string{"guest": ".", "trial": "./internal/trial"} {
+		for name, source := range map[string]string{"guest": ".", "testprogram": "./testprogram"} {
 			build := exec.Command("go", "build", "-trimpath", "-o", filepath.Join(directory, name), source)
 			build.Env = append(os.Environ(), "CGO_ENABLED=0")
 			if output, err := build.CombinedOutput(); err != nil {
@@ -76,7 +76,7 @@ type pod struct {
 	users     bool
 	holder    int
 	world     int
-	document  plan.Plan
+	document  netplan.Plan
 	network   *exec.Cmd
 	log       *bytes.Buffer
 	// binds are further read-only mounts of containers, by container and place inside.
@@ -96,7 +96,7 @@ func needNamespaces(t *testing.T) {
 
 // newPod makes a Pod's network namespace, in a user namespace when asked, with an
 // uplink into an emulated internet.
-func newPod(t *testing.T, users bool, document plan.Plan) *pod {
+func newPod(t *testing.T, users bool, document netplan.Plan) *pod {
 	t.Helper()
 	needNamespaces(t)
 	made := &pod{t: t, users: users, directory: openTempDir(t)}
@@ -110,7 +110,7 @@ func newPod(t *testing.T, users bool, document plan.Plan) *pod {
 	}
 	made.holder = made.hold(attributes)
 	made.connectWorld()
-	document.Version, document.Uplink = plan.Version, "eth0"
+	document.Version, document.Uplink = netplan.Version, "eth0"
 	document.SocketDirectory, document.StatusFile = made.path("sockets"), made.path("status.json")
 	for _, name := range []string{"sockets", "containers", "shells"} {
 		must(t, os.Mkdir(made.path(name), 0o777))
@@ -138,7 +138,7 @@ func openTempDir(t *testing.T) string {
 
 // hold starts a process that keeps namespaces, and returns its id.
 func (p *pod) hold(attributes *syscall.SysProcAttr) int {
-	command := exec.Command(filepath.Join(tools, "trial"), "pause")
+	command := exec.Command(filepath.Join(tools, "testprogram"), "pause")
 	command.SysProcAttr = attributes
 	must(p.t, command.Start())
 	p.t.Cleanup(func() {
@@ -164,7 +164,7 @@ func (p *pod) startNetwork() {
 		must(p.t, os.Chown(p.directory, userBase, userBase))
 	}
 	_ = os.Remove(p.path("status.json"))
-	p.network = p.enter(filepath.Join(tools, "trial"), "confined", numbers(networkCapabilities), filepath.Join(tools, "guest"), "net", "-plan", p.path("plan.json"))
+	p.network = p.enter(filepath.Join(tools, "testprogram"), "confined", numbers(networkCapabilities), filepath.Join(tools, "guest"), "net", "-plan", p.path("plan.json"))
 	p.log = &bytes.Buffer{}
 	p.network.Stderr = p.log
 	must(p.t, p.network.Start())
@@ -227,11 +227,11 @@ type container struct {
 }
 
 // document is a container's document with what the tests need of it.
-func document(name string, arguments ...string) spec.Container {
-	return spec.Container{
-		Version: spec.Version, Name: name, Hostname: strings.ReplaceAll(strings.ToLower(name), "_", "-"), IPC: spec.IPCPrivate,
-		Network:    &spec.Network{Socket: "/wire/wiring.sock", DeadlineSeconds: 60},
-		Image:      spec.Image{Words: program.Words{Entrypoint: []string{"/bin/trial"}, Command: arguments}},
+func document(name string, arguments ...string) containerspec.Container {
+	return containerspec.Container{
+		Version: containerspec.Version, Name: name, Hostname: strings.ReplaceAll(strings.ToLower(name), "_", "-"), IPC: containerspec.IPCPrivate,
+		Network:    &containerspec.Network{Socket: "/wire/wiring.sock", DeadlineSeconds: 60},
+		Image:      containerspec.Image{Words: entrypoint.Words{Entrypoint: []string{"/bin/testprogram"}, Command: arguments}},
 		GuestPaths: []string{"/guest", "/wire"}, User: "1000:1000", LowPorts: true,
 	}
 }
@@ -239,7 +239,7 @@ func document(name string, arguments ...string) spec.Container {
 func (p *pod) root(name string) string { return p.path("containers", name, "root") }
 
 // prepare lays out a container's root file system and its document.
-func (p *pod) prepare(about spec.Container) {
+func (p *pod) prepare(about containerspec.Container) {
 	p.t.Helper()
 	for _, one := range []string{"bin", "etc", "proc", "sys", "dev", "dev/mqueue", "dev/pts", "shell", "guest", "wire", "report", "tmp", "data", "state"} {
 		must(p.t, os.MkdirAll(filepath.Join(p.root(about.Name), one), 0o755))
@@ -273,7 +273,7 @@ func (p *pod) prepare(about spec.Container) {
 }
 
 // start starts a container as a runtime does, with launch capabilities in the Pod's namespaces.
-func (p *pod) start(about spec.Container, extra ...uint) *container {
+func (p *pod) start(about containerspec.Container, extra ...uint) *container {
 	p.t.Helper()
 	p.prepare(about)
 	return p.launch(about.Name, []string{"/guest/guest", "exec", "-spec", "/guest/spec.json"}, extra...)
@@ -294,7 +294,7 @@ func (p *pod) launch(name string, arguments []string, extra ...uint) *container 
 	})
 	must(p.t, err)
 	made := &container{pod: p, name: name, ended: make(chan struct{}), output: &bytes.Buffer{}, problem: &bytes.Buffer{}}
-	made.command = p.enter(filepath.Join(tools, "trial"), "container", string(order))
+	made.command = p.enter(filepath.Join(tools, "testprogram"), "container", string(order))
 	made.command.Stdout, made.command.Stderr = made.output, made.problem
 	must(p.t, made.command.Start())
 	go func() {
@@ -372,7 +372,7 @@ func (c *container) exec(podNetwork bool, arguments ...string) (string, int) {
 	if c.pod.users {
 		line = append(line, "-U", "-S", "0", "-G", "0")
 	}
-	line = append(line, "--", "/bin/trial", "confined", numbers(launchCapabilities))
+	line = append(line, "--", "/bin/testprogram", "confined", numbers(launchCapabilities))
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	command := exec.CommandContext(ctx, "nsenter", append(line, arguments...)...)

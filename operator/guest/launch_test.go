@@ -9,8 +9,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"cloister.dev/guest/internal/plan"
-	"cloister.dev/guest/internal/spec"
+	"cloister.dev/guest/internal/containerspec"
+	"cloister.dev/guest/internal/netplan"
 )
 
 // sight is what the stand-in program shows of itself.
@@ -25,14 +25,14 @@ type sight struct {
 }
 
 // onePlan has one closed network with the given containers on it.
-func onePlan(names ...string) plan.Plan {
-	document := plan.Plan{
-		Networks: []plan.Network{{Name: "inner", Egress: plan.EgressClosed, Subnet: netip.MustParsePrefix("172.30.0.0/24")}},
+func onePlan(names ...string) netplan.Plan {
+	document := netplan.Plan{
+		Networks: []netplan.Network{{Name: "inner", Egress: netplan.EgressClosed, Subnet: netip.MustParsePrefix("172.30.0.0/24")}},
 		Inbound:  []uint16{shimPort},
 	}
 	for index, name := range names {
-		document.Namespaces = append(document.Namespaces, plan.Namespace{Name: name, Containers: []string{name},
-			Attachments: []plan.Attachment{{Network: "inner", Address: netip.AddrFrom4([4]byte{172, 30, 0, byte(10 + index)})}}})
+		document.Namespaces = append(document.Namespaces, netplan.Namespace{Name: name, Containers: []string{name},
+			Attachments: []netplan.Attachment{{Network: "inner", Address: netip.AddrFrom4([4]byte{172, 30, 0, byte(10 + index)})}}})
 	}
 	return document
 }
@@ -40,7 +40,7 @@ func onePlan(names ...string) plan.Plan {
 func seen(t *testing.T, started *container) sight {
 	t.Helper()
 	var shown sight
-	must(t, json.Unmarshal([]byte(started.file("tmp/look")), &shown))
+	must(t, json.Unmarshal([]byte(started.file("tmp/inspect")), &shown))
 	return shown
 }
 
@@ -48,11 +48,11 @@ func TestLauncherGivesTheProgramItsIdentity(t *testing.T) {
 	t.Parallel()
 	run := newPod(t, false, onePlan("app"))
 	run.startNetwork()
-	about := document("app", "look", "/tmp/look")
+	about := document("app", "inspect", "/tmp/inspect")
 	about.Image.User, about.User, about.Groups = "app", "", []int{2000}
 	about.WorkingDir = "/work/deep"
 	about.Tmpfs = map[string]string{"/data": "size=1m,mode=0700,uid=1234,gid=1235"}
-	about.Limits = map[string]spec.Limit{"nofile": {Soft: 512, Hard: 1024}}
+	about.Limits = map[string]containerspec.Limit{"nofile": {Soft: 512, Hard: 1024}}
 	started := run.start(about)
 	if code := started.wait(); code != 0 {
 		t.Fatalf("ended with %d: %s", code, started.problem)
@@ -93,7 +93,7 @@ func TestLauncherGivesTheProgramItsIdentity(t *testing.T) {
 func seenEnded(t *testing.T, started *container) sight {
 	t.Helper()
 	var shown sight
-	must(t, json.Unmarshal(readFile(t, started.pod.root(started.name)+"/tmp/look"), &shown))
+	must(t, json.Unmarshal(readFile(t, started.pod.root(started.name)+"/tmp/inspect"), &shown))
 	return shown
 }
 
@@ -119,7 +119,7 @@ func TestLauncherKeepsOnlyTheNamedCapability(t *testing.T) {
 	run := newPod(t, false, onePlan("user", "root"))
 	run.startNetwork()
 	for name, user := range map[string]string{"user": "1000", "root": "0"} {
-		about := document(name, "look", "/tmp/look")
+		about := document(name, "inspect", "/tmp/inspect")
 		about.User, about.Capabilities, about.LowPorts = user, []string{"NET_BIND_SERVICE"}, false
 		started := run.start(about, unix.CAP_NET_BIND_SERVICE)
 		if code := started.wait(); code != 0 {

@@ -39,18 +39,18 @@ import (
 
 	"cloister.dev/guest/internal/agent"
 	"cloister.dev/guest/internal/certificate"
-	"cloister.dev/guest/internal/ending"
-	"cloister.dev/guest/internal/files"
-	"cloister.dev/guest/internal/first"
-	"cloister.dev/guest/internal/gate"
-	"cloister.dev/guest/internal/gateway"
+	"cloister.dev/guest/internal/entrypoint"
+	"cloister.dev/guest/internal/fdstore"
+	"cloister.dev/guest/internal/forwardauth"
 	"cloister.dev/guest/internal/health"
 	"cloister.dev/guest/internal/install"
-	"cloister.dev/guest/internal/keep"
 	"cloister.dev/guest/internal/launch"
 	"cloister.dev/guest/internal/models"
-	"cloister.dev/guest/internal/plan"
-	"cloister.dev/guest/internal/program"
+	"cloister.dev/guest/internal/netplan"
+	"cloister.dev/guest/internal/network"
+	"cloister.dev/guest/internal/pid1"
+	"cloister.dev/guest/internal/prestop"
+	"cloister.dev/guest/internal/sftpserver"
 	"cloister.dev/guest/internal/shell"
 	"cloister.dev/guest/internal/sshd"
 	_ "cloister.dev/guest/internal/undumpable" // acts when it is imported
@@ -70,17 +70,17 @@ var commands = map[string]command{
 	"install":           {by: map[string]func(string) error{"": install.Run}},
 	"exec":              {by: map[string]func(string) error{"spec": launch.Run}},
 	"probe":             {by: map[string]func(string) error{"spec": health.Probe}},
-	"stop":              {by: map[string]func(string) error{"spec": ending.Run}},
-	"net":               {by: map[string]func(string) error{"plan": network, "check": gateway.Check}},
-	"keep":              {by: map[string]func(string) error{"socket": keeper, "check": keep.Check}},
+	"stop":              {by: map[string]func(string) error{"spec": prestop.Run}},
+	"net":               {by: map[string]func(string) error{"plan": runNetwork, "check": network.Check}},
+	"keep":              {by: map[string]func(string) error{"socket": runFDStore, "check": fdstore.Check}},
 	"agent":             {by: map[string]func(string) error{"spec": runAgent, "up": agent.Up, "check": agent.Check}},
-	"certificate":       {by: map[string]func(string) error{"spec": keepCertificate, "check": certificate.Check}},
-	"gate":              {by: map[string]func(string) error{"spec": gatekeeper, "check": gate.Check}},
-	"models":            {by: map[string]func(string) error{"spec": layModels}},
-	"ssh":               {by: map[string]func(string) error{"spec": serveShells}},
+	"certificate":       {by: map[string]func(string) error{"spec": runCertificate, "check": certificate.Check}},
+	"gate":              {by: map[string]func(string) error{"spec": runForwardAuth, "check": forwardauth.Check}},
+	"models":            {by: map[string]func(string) error{"spec": runModels}},
+	"ssh":               {by: map[string]func(string) error{"spec": runSSH}},
 	health.CheckCommand: {by: map[string]func(string) error{"spec": health.Check}},
-	first.FilesCommand:  {by: map[string]func(string) error{"directory": files.Serve}},
-	shell.FirstCommand:  {with: []string{"spec", "socket"}, internal: stayFirst},
+	pid1.FilesCommand:   {by: map[string]func(string) error{"directory": sftpserver.Serve}},
+	shell.FirstCommand:  {with: []string{"spec", "socket"}, internal: runPID1},
 }
 
 func main() {
@@ -103,7 +103,7 @@ func exitCode(err error) int {
 	if code := models.ExitCode(err); code != 0 {
 		return code
 	}
-	return program.ExitOf(err)
+	return entrypoint.ExitOf(err)
 }
 
 func run(arguments []string) error {
@@ -158,24 +158,24 @@ func parse(name string, known, arguments []string) (map[string]string, error) {
 	return values, nil
 }
 
-func stayFirst(values map[string]string) error {
+func runPID1(values map[string]string) error {
 	socket, err := strconv.Atoi(values["socket"])
 	if err != nil {
 		return fmt.Errorf("socket: %w", err)
 	}
-	return first.Run(values["spec"], socket)
+	return pid1.Run(values["spec"], socket)
 }
 
-func network(path string) error {
-	document, err := plan.Read(path)
+func runNetwork(path string) error {
+	document, err := netplan.Read(path)
 	if err != nil {
 		return err
 	}
-	return untilEnded(func(ctx context.Context) error { return gateway.Run(ctx, document, logger()) })
+	return untilTerminated(func(ctx context.Context) error { return network.Run(ctx, document, logger()) })
 }
 
-func keeper(path string) error {
-	return untilEnded(func(ctx context.Context) error { return keep.Run(ctx, path) })
+func runFDStore(path string) error {
+	return untilTerminated(func(ctx context.Context) error { return fdstore.Run(ctx, path) })
 }
 
 func runAgent(path string) error {
@@ -183,45 +183,45 @@ func runAgent(path string) error {
 	if err != nil {
 		return err
 	}
-	return untilEnded(func(ctx context.Context) error { return agent.Run(ctx, document, logger()) })
+	return untilTerminated(func(ctx context.Context) error { return agent.Run(ctx, document, logger()) })
 }
 
-func gatekeeper(path string) error {
-	document, err := gate.Read(path)
+func runForwardAuth(path string) error {
+	document, err := forwardauth.Read(path)
 	if err != nil {
 		return err
 	}
-	return untilEnded(func(ctx context.Context) error { return gate.Run(ctx, document, logger()) })
+	return untilTerminated(func(ctx context.Context) error { return forwardauth.Run(ctx, document, logger()) })
 }
 
-func serveShells(path string) error {
+func runSSH(path string) error {
 	document, err := sshd.Read(path)
 	if err != nil {
 		return err
 	}
-	return untilEnded(func(ctx context.Context) error { return sshd.Run(ctx, document, logger()) })
+	return untilTerminated(func(ctx context.Context) error { return sshd.Run(ctx, document, logger()) })
 }
 
-func layModels(path string) error {
+func runModels(path string) error {
 	document, err := models.Read(path)
 	if err != nil {
 		return err
 	}
-	return untilEnded(func(ctx context.Context) error { return models.Run(ctx, document, logger()) })
+	return untilTerminated(func(ctx context.Context) error { return models.Run(ctx, document, logger()) })
 }
 
 func logger() *slog.Logger { return slog.New(slog.NewJSONHandler(os.Stderr, nil)) }
 
-func keepCertificate(path string) error {
+func runCertificate(path string) error {
 	document, err := certificate.Read(path)
 	if err != nil {
 		return err
 	}
 	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
-	return untilEnded(func(ctx context.Context) error { return certificate.Run(ctx, document, log) })
+	return untilTerminated(func(ctx context.Context) error { return certificate.Run(ctx, document, log) })
 }
 
-func untilEnded(work func(context.Context) error) error {
+func untilTerminated(work func(context.Context) error) error {
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT)
 	defer stop()
 	return work(ctx)

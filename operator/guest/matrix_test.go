@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"cloister.dev/guest/internal/plan"
+	"cloister.dev/guest/internal/netplan"
 )
 
 var matrixPlans = flag.Int("plans", 6, "number of random plans of the packet matrix")
@@ -29,40 +29,40 @@ type target struct {
 }
 
 // randomPlan makes a plan with up to four networks and five containers; the first container is the shim's target.
-func randomPlan(random *rand.Rand) plan.Plan {
-	document := plan.Plan{
-		Networks: []plan.Network{{Name: plan.ShimNetwork, Egress: plan.EgressClosed, Subnet: netip.MustParsePrefix("172.31.255.0/30")}},
+func randomPlan(random *rand.Rand) netplan.Plan {
+	document := netplan.Plan{
+		Networks: []netplan.Network{{Name: netplan.ShimNetwork, Egress: netplan.EgressClosed, Subnet: netip.MustParsePrefix("172.31.255.0/30")}},
 		Inbound:  []uint16{shimPort},
-		Resolver: plan.Resolver{Upstream: []netip.AddrPort{netip.MustParseAddrPort(upstream + ":53")}, Refused: []string{"cluster.local"}},
+		Resolver: netplan.Resolver{Upstream: []netip.AddrPort{netip.MustParseAddrPort(upstream + ":53")}, Refused: []string{"cluster.local"}},
 	}
 	for _, text := range deniedRanges {
 		document.Denied = append(document.Denied, netip.MustParsePrefix(text))
 	}
-	egresses := []string{plan.EgressClosed, plan.EgressAllowlist, plan.EgressOpen}
+	egresses := []string{netplan.EgressClosed, netplan.EgressAllowlist, netplan.EgressOpen}
 	for index := range 1 + random.IntN(4) {
-		network := plan.Network{Name: fmt.Sprintf("network-%d", index), Egress: egresses[random.IntN(3)],
+		network := netplan.Network{Name: fmt.Sprintf("network-%d", index), Egress: egresses[random.IntN(3)],
 			Subnet: netip.PrefixFrom(netip.AddrFrom4([4]byte{172, 30, byte(index), 0}), 24)}
-		if network.Egress == plan.EgressAllowlist {
+		if network.Egress == netplan.EgressAllowlist {
 			network.Allow = []string{"allowed.example"}
 		}
 		document.Networks = append(document.Networks, network)
 	}
 	for index := range 2 + random.IntN(4) {
-		namespace := plan.Namespace{Name: fmt.Sprintf("c%d", index), Containers: []string{fmt.Sprintf("c%d", index)}, Attachments: []plan.Attachment{}}
+		namespace := netplan.Namespace{Name: fmt.Sprintf("c%d", index), Containers: []string{fmt.Sprintf("c%d", index)}, Attachments: []netplan.Attachment{}}
 		if index == 0 {
-			namespace.Attachments = append(namespace.Attachments, plan.Attachment{Network: plan.ShimNetwork, Address: netip.MustParseAddr("172.31.255.2")})
-			document.SideCars = []plan.SideCar{{Name: "shim", UID: shimUID, Destinations: []plan.Destination{
+			namespace.Attachments = append(namespace.Attachments, netplan.Attachment{Network: netplan.ShimNetwork, Address: netip.MustParseAddr("172.31.255.2")})
+			document.SideCars = []netplan.SideCar{{Name: "shim", UID: shimUID, Destinations: []netplan.Destination{
 				{Address: netip.MustParseAddr("172.31.255.2"), Port: appPort}, {Address: netip.MustParseAddr("10.244.0.9"), Port: 443}}}}
 		}
 		exits := 0
 		for number, network := range document.Networks[1:] {
-			if random.IntN(2) == 0 || (network.Egress != plan.EgressClosed && exits > 0) {
+			if random.IntN(2) == 0 || (network.Egress != netplan.EgressClosed && exits > 0) {
 				continue
 			}
-			if network.Egress != plan.EgressClosed {
+			if network.Egress != netplan.EgressClosed {
 				exits++
 			}
-			namespace.Attachments = append(namespace.Attachments, plan.Attachment{Network: network.Name,
+			namespace.Attachments = append(namespace.Attachments, netplan.Attachment{Network: network.Name,
 				Address: netip.AddrFrom4([4]byte{172, 30, byte(number), byte(10 + index)})})
 		}
 		document.Namespaces = append(document.Namespaces, namespace)
@@ -71,7 +71,7 @@ func randomPlan(random *rand.Rand) plan.Plan {
 }
 
 // targetsOf lists everything a container may try, with what the specification says about it.
-func targetsOf(document plan.Plan, asking plan.Namespace) []target {
+func targetsOf(document netplan.Plan, asking netplan.Namespace) []target {
 	targets := []target{}
 	add := func(open bool, what, address string, port int) {
 		for _, network := range []string{"tcp4", "udp4"} {
@@ -98,13 +98,13 @@ func targetsOf(document plan.Plan, asking plan.Namespace) []target {
 			add(false, "the Pod on "+network.Name, network.Gateway().Addr().String(), port)
 		}
 	}
-	for _, address := range []string{podIP, plan.Nameserver.String()} {
+	for _, address := range []string{podIP, netplan.Nameserver.String()} {
 		add(false, "the Pod", address, shimPort)
 		add(false, "the Pod", address, otherTCP)
 	}
 	exit, hasExit := document.Exit(asking)
 	for _, address := range publicAddresses {
-		isOpen := hasExit && (exit.Egress == plan.EgressOpen || address == publicAddresses[0])
+		isOpen := hasExit && (exit.Egress == netplan.EgressOpen || address == publicAddresses[0])
 		add(isOpen, "the internet", address, 80)
 		add(isOpen, "the internet", address, 443)
 	}
@@ -121,7 +121,7 @@ func tryTargets(t *testing.T, process int, from string, targets []target, extra 
 	t.Helper()
 	order, err := json.Marshal(targets)
 	must(t, err)
-	line := append([]string{"-t", strconv.Itoa(process), "-n", "--", tools + "/trial", "reach", string(order)}, extra...)
+	line := append([]string{"-t", strconv.Itoa(process), "-n", "--", tools + "/testprogram", "reach", string(order)}, extra...)
 	output, err := exec.Command("nsenter", line...).Output()
 	must(t, err)
 	var reached []bool
@@ -183,7 +183,7 @@ func tryPod(t *testing.T, run *pod) int {
 	for _, namespace := range run.document.Namespaces {
 		for _, attachment := range namespace.Attachments {
 			address := attachment.Address.String() + ":" + strconv.Itoa(appPort)
-			isTarget := attachment.Network == plan.ShimNetwork
+			isTarget := attachment.Network == netplan.ShimNetwork
 			shim = append(shim, target{Network: "tcp4", Address: address, Milliseconds: chosen(isTarget), open: isTarget, what: "container"})
 			other = append(other, target{Network: "tcp4", Address: address, Milliseconds: unreachable, what: "container"})
 		}
@@ -202,7 +202,7 @@ func tryPod(t *testing.T, run *pod) int {
 		{Network: "tcp4", Address: podIP + ":" + strconv.Itoa(otherTCP), Milliseconds: unreachable, what: "another port of the Pod"},
 		{Network: "tcp4", Address: podIP + ":53", Milliseconds: unreachable, what: "the name server"},
 	}
-	route := exec.Command("nsenter", "-t", strconv.Itoa(run.world), "-n", tools+"/trial", "route", "172.16.0.0/12", podIP)
+	route := exec.Command("nsenter", "-t", strconv.Itoa(run.world), "-n", tools+"/testprogram", "route", "172.16.0.0/12", podIP)
 	must(t, route.Run())
 	for _, namespace := range run.document.Namespaces {
 		for _, attachment := range namespace.Attachments {
@@ -221,10 +221,10 @@ func chosen(open bool) int {
 
 func TestContainersOfAnOldFileShareOneNamespace(t *testing.T) {
 	t.Parallel()
-	shared := plan.Plan{
-		Networks: []plan.Network{{Name: "tenant", Egress: plan.EgressOpen, Subnet: netip.MustParsePrefix("172.30.0.0/24")}},
-		Namespaces: []plan.Namespace{{Name: "tenant", Containers: []string{"one", "two", "three"},
-			Attachments: []plan.Attachment{{Network: "tenant", Address: netip.MustParseAddr("172.30.0.2")}}}},
+	shared := netplan.Plan{
+		Networks: []netplan.Network{{Name: "tenant", Egress: netplan.EgressOpen, Subnet: netip.MustParsePrefix("172.30.0.0/24")}},
+		Namespaces: []netplan.Namespace{{Name: "tenant", Containers: []string{"one", "two", "three"},
+			Attachments: []netplan.Attachment{{Network: "tenant", Address: netip.MustParseAddr("172.30.0.2")}}}},
 		Inbound: []uint16{shimPort},
 	}
 	run := newPod(t, false, shared)

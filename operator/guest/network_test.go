@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"cloister.dev/guest/internal/plan"
+	"cloister.dev/guest/internal/netplan"
 )
 
 type found struct {
@@ -18,7 +18,7 @@ type found struct {
 // ask asks the enclave's name server from a container.
 func ask(t *testing.T, from *container, network, name, kind string) found {
 	t.Helper()
-	output, code := from.exec(false, "/bin/trial", "lookup", network, plan.Nameserver.String()+":53", name, kind)
+	output, code := from.exec(false, "/bin/testprogram", "lookup", network, netplan.Nameserver.String()+":53", name, kind)
 	if code != 0 {
 		t.Fatalf("lookup of %s ended with %d: %s", name, code, output)
 	}
@@ -29,24 +29,24 @@ func ask(t *testing.T, from *container, network, name, kind string) found {
 }
 
 // mixedPlan has a network of each kind.
-func mixedPlan() plan.Plan {
-	at := func(network, address string) plan.Attachment {
-		return plan.Attachment{Network: network, Address: netip.MustParseAddr(address)}
+func mixedPlan() netplan.Plan {
+	at := func(network, address string) netplan.Attachment {
+		return netplan.Attachment{Network: network, Address: netip.MustParseAddr(address)}
 	}
-	return plan.Plan{
-		Networks: []plan.Network{
-			{Name: "inner", Egress: plan.EgressClosed, Subnet: netip.MustParsePrefix("172.30.0.0/24")},
-			{Name: "some", Egress: plan.EgressAllowlist, Allow: []string{"allowed.example", "alias.example", "rebind.example"}, Subnet: netip.MustParsePrefix("172.30.1.0/24")},
-			{Name: "all", Egress: plan.EgressOpen, Subnet: netip.MustParsePrefix("172.30.2.0/24")},
+	return netplan.Plan{
+		Networks: []netplan.Network{
+			{Name: "inner", Egress: netplan.EgressClosed, Subnet: netip.MustParsePrefix("172.30.0.0/24")},
+			{Name: "some", Egress: netplan.EgressAllowlist, Allow: []string{"allowed.example", "alias.example", "rebind.example"}, Subnet: netip.MustParsePrefix("172.30.1.0/24")},
+			{Name: "all", Egress: netplan.EgressOpen, Subnet: netip.MustParsePrefix("172.30.2.0/24")},
 		},
-		Namespaces: []plan.Namespace{
-			{Name: "closed", Containers: []string{"closed"}, Attachments: []plan.Attachment{at("inner", "172.30.0.2")}},
-			{Name: "Listed_1", Containers: []string{"Listed_1"}, Attachments: []plan.Attachment{at("inner", "172.30.0.3"), at("some", "172.30.1.3")}},
-			{Name: "open", Containers: []string{"open"}, Attachments: []plan.Attachment{at("all", "172.30.2.4")}},
-			{Name: "none", Containers: []string{"none"}, Attachments: []plan.Attachment{}},
+		Namespaces: []netplan.Namespace{
+			{Name: "closed", Containers: []string{"closed"}, Attachments: []netplan.Attachment{at("inner", "172.30.0.2")}},
+			{Name: "Listed_1", Containers: []string{"Listed_1"}, Attachments: []netplan.Attachment{at("inner", "172.30.0.3"), at("some", "172.30.1.3")}},
+			{Name: "open", Containers: []string{"open"}, Attachments: []netplan.Attachment{at("all", "172.30.2.4")}},
+			{Name: "none", Containers: []string{"none"}, Attachments: []netplan.Attachment{}},
 		},
 		Denied:   []netip.Prefix{netip.MustParsePrefix("192.0.2.2/32")},
-		Resolver: plan.Resolver{Upstream: []netip.AddrPort{netip.MustParseAddrPort(upstream + ":53")}, Refused: []string{"cluster.example"}},
+		Resolver: netplan.Resolver{Upstream: []netip.AddrPort{netip.MustParseAddrPort(upstream + ":53")}, Refused: []string{"cluster.example"}},
 		Inbound:  []uint16{shimPort}, RefreshSeconds: 1,
 	}
 }

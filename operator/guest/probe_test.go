@@ -9,15 +9,15 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"cloister.dev/guest/internal/containerspec"
 	"cloister.dev/guest/internal/health"
-	"cloister.dev/guest/internal/spec"
 )
 
 var probeLine = []string{"/guest/guest", "probe", "-spec", "/guest/spec.json"}
 
-func withCheck(name string, test ...string) spec.Container {
+func withCheck(name string, test ...string) containerspec.Container {
 	about := document(name, "trap", "/tmp/ready")
-	about.Health = &spec.Health{Test: append([]string{"CMD", "/bin/trial"}, test...),
+	about.Health = &containerspec.Health{Test: append([]string{"CMD", "/bin/testprogram"}, test...),
 		IntervalMillis: 1, TimeoutMillis: 60000, Retries: 2, StateFile: "/state/health"}
 	return about
 }
@@ -36,7 +36,7 @@ func TestProbeRunsTheCheckAsTheContainer(t *testing.T) {
 			t.Parallel()
 			run := newPod(t, users, onePlan("app"))
 			run.startNetwork()
-			started := run.start(withCheck("app", "look", "/tmp/look"))
+			started := run.start(withCheck("app", "inspect", "/tmp/inspect"))
 			started.file("tmp/ready")
 			// As a runtime that was faster than the launcher: from the Pod's own namespaces.
 			if output, code := started.exec(true, probeLine...); code != 0 {
@@ -57,7 +57,7 @@ func TestProbeRunsTheCheckAsTheContainer(t *testing.T) {
 func TestProbeWaitsForTheLauncher(t *testing.T) {
 	t.Parallel()
 	run := newPod(t, false, onePlan("app"))
-	started := run.start(withCheck("app", "look", "/tmp/look"))
+	started := run.start(withCheck("app", "inspect", "/tmp/inspect"))
 	until(t, "the launcher runs", func() bool {
 		if started.isEnded() {
 			t.Fatalf("the launcher ended: %s", started.problem)
@@ -111,7 +111,7 @@ func TestProbeEndsACheckThatTakesTooLong(t *testing.T) {
 	}
 	process := strings.TrimSpace(started.file("tmp/orphan"))
 	until(t, "the check is gone", func() bool {
-		_, code := started.exec(false, "/bin/trial", "alive", process)
+		_, code := started.exec(false, "/bin/testprogram", "alive", process)
 		return code == 1
 	})
 }
@@ -121,7 +121,7 @@ func TestStopSignalsAndKillsWhatIsLeft(t *testing.T) {
 	run := newPod(t, false, onePlan("polite", "stubborn"))
 	run.startNetwork()
 	polite := document("polite", "trap", "/tmp/ready")
-	polite.Stop = &spec.Stop{Signal: "SIGUSR1", TimeoutMillis: 60000}
+	polite.Stop = &containerspec.Stop{Signal: "SIGUSR1", TimeoutMillis: 60000}
 	started := run.start(polite)
 	started.file("tmp/ready")
 	started.exec(false, "/guest/guest", "stop", "-spec", "/guest/spec.json")
@@ -129,13 +129,13 @@ func TestStopSignalsAndKillsWhatIsLeft(t *testing.T) {
 		t.Errorf("ended with %d", code)
 	}
 	stubborn := document("stubborn", "parent", "/tmp/child")
-	stubborn.Stop = &spec.Stop{Signal: "TERM", TimeoutMillis: 200}
+	stubborn.Stop = &containerspec.Stop{Signal: "TERM", TimeoutMillis: 200}
 	started = run.start(stubborn)
 	child := strings.TrimSpace(started.file("tmp/child"))
 	if output, code := started.exec(false, "/guest/guest", "stop", "-spec", "/guest/spec.json"); code != 0 {
 		t.Fatalf("stop ended with %d: %s", code, output)
 	}
-	if _, code := started.exec(false, "/bin/trial", "alive", child); code != 1 {
+	if _, code := started.exec(false, "/bin/testprogram", "alive", child); code != 1 {
 		t.Error("a child outlived the stop timeout")
 	}
 }

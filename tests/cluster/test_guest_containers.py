@@ -9,7 +9,7 @@ import pytest
 from cloister_crds.kinds.container import ContainerPhase
 from dev.cluster import Cluster
 from dev.cluster.images import push
-from tests.support.programs.guest_test_program import Inside, container_file, trial_image
+from tests.support.programs.guest_test_program import Inside, container_file, guest_test_image
 from tests.support.programs.operator import Installation, condition_of, turn
 from tests.support.programs.web_service import PageServices
 from tests.support.servers.git import Repository
@@ -40,7 +40,7 @@ def installation(
 
 @pytest.fixture(scope="module")
 def image(cluster: Cluster) -> str:
-    return push(trial_image(user="app", working_dir="/home"), cluster.registry, "tests/trial-app")
+    return push(guest_test_image(user="app", working_dir="/home"), cluster.registry, "tests/guest-testprogram-app")
 
 
 def release(installation: Installation, name: str, tag: str, *containers: Any, **more: Any) -> None:
@@ -61,11 +61,11 @@ def test_a_program_sees_itself_as_its_image_says(installation: Installation, ima
     """Entrypoint and command, user and groups by name, home, and nothing of the Pod."""
     target = {"name": "target", "image": image}
     tmpfs = {"/tmp": "size=1m,mode=0750,uid=1234,exec"}
-    looking = {"name": "Looking_1", "image": image, "command": ["look"], "tmpfs": tmpfs}
-    inside = deploy(installation, "look", target, looking)
+    looking = {"name": "Looking_1", "image": image, "command": ["inspect"], "tmpfs": tmpfs}
+    inside = deploy(installation, "inspect", target, looking)
     seen = inside.told("looking-1")
     status = seen["Status"]
-    assert (seen["Pid"], seen["Arguments"]) == (1, ["/bin/trial", "look"])
+    assert (seen["Pid"], seen["Arguments"]) == (1, ["/bin/testprogram", "inspect"])
     assert status["Uid"].split() == ["1234"] * 4
     assert status["Gid"].split() == ["1235"] * 4
     assert set(status["Groups"].split()) == {"1300"}
@@ -165,7 +165,7 @@ def test_names_and_packets_stay_on_shared_networks(installation: Installation, i
     def reaches(source: str, target: str, *, within: int) -> bool:
         order = {"Network": "tcp4", "Address": f"{target}:8080", "Milliseconds": within}
         answers: list[bool] = json.loads(
-            inside.run(source, "/bin/trial", "reach", json.dumps([order]))
+            inside.run(source, "/bin/testprogram", "reach", json.dumps([order]))
         )
         return answers == [True]
 

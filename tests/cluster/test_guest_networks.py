@@ -19,7 +19,7 @@ from dev.cluster.guest import guest_binary
 from dev.cluster.images import push
 from dev.cluster.layout import Form
 from tests.support.builders.network_matrix import ALLOWED_NAME, GeneratedFile, generate
-from tests.support.programs.guest_test_program import Inside, container_file, trial_image
+from tests.support.programs.guest_test_program import Inside, container_file, guest_test_image
 from tests.support.programs.operator import Installation, turn
 from tests.support.programs.web_service import PageServices
 from tests.support.stand_ins.internet import (
@@ -107,7 +107,7 @@ class World:
         order = json.dumps([each.wire() for each in paths])
         where = ("-n", self.installation.system, "plain")
         answers: list[bool] = json.loads(
-            self.cluster.kubectl("exec", *where, "--", "/bin/trial", "reach", order)
+            self.cluster.kubectl("exec", *where, "--", "/bin/testprogram", "reach", order)
         )
         return answers
 
@@ -117,7 +117,7 @@ def world(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     if cluster.form is not Form.NODE:
         pytest.skip("the emulated internet needs the node's network namespace on this machine")
     folder = tmp_path_factory.mktemp("matrix")
-    image = push(trial_image(), cluster.registry, "tests/trial")
+    image = push(guest_test_image(), cluster.registry, "tests/guest-testprogram")
     with turn(cluster.name), emulated_internet(cluster, folder) as internet:
         installed = _installed(cluster, folder, internet)
         try:
@@ -164,7 +164,7 @@ def test_nothing_of_an_enclave_goes_out_over_ipv6(world: World) -> None:
     wanted = [Path("IPv6", each, f"[{IPV6}]:80", open=True) for each in ("tcp6", "udp6")]
     shut = [replace(each, open=False) for each in wanted]
     words = ("get", "pod", "plain", "-n", world.installation.system, "-ojson")
-    plain = process_of(json.loads(world.cluster.kubectl(*words)), b"/bin/trial", b"serve")
+    plain = process_of(json.loads(world.cluster.kubectl(*words)), b"/bin/testprogram", b"serve")
     connect_pod(world.internet, plain, 2)
     assert world.from_plain(wanted) == [True, True], "the emulated internet answers over IPv6"
     one = {"name": "one", "image": world.image, "command": ["serve", "", "8080"]}
@@ -175,7 +175,7 @@ def test_nothing_of_an_enclave_goes_out_over_ipv6(world: World) -> None:
     pod = Inside(world.installation, enclave).pod()
     net, container = (
         process_of(pod, b"/guest", b"net"),
-        process_of(pod, b"/bin/trial", b"serve"),
+        process_of(pod, b"/bin/testprogram", b"serve"),
     )
     connect_pod(world.internet, net, 3)
     lay_through(net, container)
@@ -193,8 +193,8 @@ def test_nothing_of_an_enclave_goes_out_over_ipv6(world: World) -> None:
 def _reached(process: int, paths: Sequence[Path], *user: str) -> list[bool]:
     """Try targets in the network namespace of a process, as a user of this machine."""
     order = json.dumps([each.wire() for each in paths])
-    trial = str(guest_binary("trial", "./internal/trial"))
-    answers: list[bool] = json.loads(run_in(process, trial, "reach", order, *user))
+    program = str(guest_binary("testprogram", "./testprogram"))
+    answers: list[bool] = json.loads(run_in(process, program, "reach", order, *user))
     return answers
 
 
@@ -230,7 +230,7 @@ def _unexpected(world: World, file: GeneratedFile, inside: Inside) -> Iterator[s
         paths += _public(file, source)
         paths += world.outside
         order = json.dumps([each.wire() for each in paths])
-        answers = json.loads(inside.run(source, "/bin/trial", "reach", order))
+        answers = json.loads(inside.run(source, "/bin/testprogram", "reach", order))
         for path, seen in zip(paths, answers, strict=True):
             if seen != path.open:
                 yield f"{source} -> {path.what} {path.network} {path.address}: reached {seen}"
@@ -259,7 +259,7 @@ def _names(file: GeneratedFile, inside: Inside, source: str) -> dict[str, list[s
     asked += ("kubernetes.default.svc.cluster.local",)
 
     def answered() -> dict[str, Any] | None:
-        found: dict[str, Any] = json.loads(inside.run(source, "/bin/trial", "lookups", *asked))
+        found: dict[str, Any] = json.loads(inside.run(source, "/bin/testprogram", "lookups", *asked))
         # An allowlist is known a moment after the start.
         waits = file.may_reach_public(source, allowed=True) and not found[ALLOWED_NAME]
         return None if waits else found

@@ -12,14 +12,19 @@ import yaml
 from dev.cluster import Cluster
 from dev.cluster.images import push
 from dev.cluster.layout import Form
-from tests.support.programs.guest_test_program import Inside, container_file, trial_image
+from tests.support.programs.guest_test_program import Inside, container_file, guest_test_image
 from tests.support.programs.operator import Installation, turn
 from tests.support.programs.web_service import PageServices, page_file
 from tests.support.waiting import until_sync
 
 pytestmark = [pytest.mark.node, pytest.mark.timeout(600)]
 
-PARTS = {"net": "guest\0net", "keep": "guest\0keep", "shim": "caddy\0run", "other": "trial\0serve"}
+PARTS = {
+    "net": "guest\0net",
+    "keep": "guest\0keep",
+    "shim": "caddy\0run",
+    "other": "testprogram\0serve",
+}
 """Part -> what its command line holds."""
 
 
@@ -67,7 +72,7 @@ def test_every_part_comes_back_and_leaves_the_rest(
     installation: Installation, cluster: Cluster
 ) -> None:
     pages = PageServices(cluster)
-    image = push(trial_image(), cluster.registry, "tests/trial")
+    image = push(guest_test_image(), cluster.registry, "tests/guest-testprogram")
     page = page_file(pages.web, "here", networks=["inner"], restart="always")
     (web,) = yaml.safe_load(page)["containers"]
     other = {
@@ -90,7 +95,7 @@ def test_every_part_comes_back_and_leaves_the_rest(
         order = [
             {"Network": "tcp4", "Address": "web:8080", "Milliseconds": 20_000, "Connect": True}
         ]
-        reached = inside.run("other", "/bin/trial", "reach", json.dumps(order))
+        reached = inside.run("other", "/bin/testprogram", "reach", json.dumps(order))
         return seen is not None and seen.body == "here\n" and json.loads(reached) == [True]
 
     until_sync(works, within=60, what="the enclave")

@@ -1,6 +1,6 @@
 """The program of the guest's own tests, as a tenant's image on a cluster, and what it answers.
 
-``operator/guest/internal/trial`` is honest or hostile, as it is told. Its image also has a shell
+``operator/guest/testprogram`` is honest or hostile, as it is told. Its image also has a shell
 and the usual programs, and a user by name, so that more than a uid is resolved.
 """
 
@@ -16,7 +16,7 @@ from dev.cluster.images import Image, busybox_image
 from tests.support.programs.operator import Installation
 from tests.support.waiting import until_sync
 
-__all__ = ["GUEST_PLACES", "Inside", "container_file", "trial_image"]
+__all__ = ["GUEST_PLACES", "Inside", "container_file", "guest_test_image"]
 
 PASSWD = b"root:x:0:0:root:/root:/bin/sh\napp:x:1234:1235:App:/home/app:/bin/sh\n"
 GROUP = b"root:x:0:\ndisk:x:6:root\napp:x:1235:\nextra:x:1300:app\n"
@@ -29,7 +29,7 @@ GUEST_PLACES = (
 """The guest's places in the second container of a file."""
 
 
-def trial_image(**changes: Any) -> Image:
+def guest_test_image(**changes: Any) -> Image:
     """Describe the image.
 
     Parameters
@@ -38,14 +38,14 @@ def trial_image(**changes: Any) -> Image:
         What of the image is to be otherwise, such as its user.
     """
     plain = busybox_image()
-    program = guest_binary("trial", "./internal/trial")
+    program = guest_binary("testprogram", "./testprogram")
     files = {
         **plain.files,
-        "/bin/trial": program,
+        "/bin/testprogram": program,
         "/etc/passwd": PASSWD,
         "/etc/group": GROUP,
     }
-    given = {"entrypoint": ("/bin/trial",), "command": ("pause",), **changes}
+    given = {"entrypoint": ("/bin/testprogram",), "command": ("pause",), **changes}
     return replace(plain, files=files, **given)
 
 

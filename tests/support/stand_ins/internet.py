@@ -79,7 +79,7 @@ def emulated_internet(cluster: Cluster, folder: Path) -> Iterator[Internet]:
         answering = (*addresses, cluster.record.node_address)
         made.ip("address", "replace", f"{IPV6}/128", "dev", "lo", "nodad")
         places = [f"{each}:{port}" for each in (*answering, f"[{IPV6}]") for port in (80, 443)]
-        made.start(str(guest_binary("trial", "./internal/trial")), "serve", "", *places)
+        made.start(str(guest_binary("testprogram", "./testprogram")), "serve", "", *places)
         hosts = "".join(
             f"        {address} {name}\n" for name, found in NAMES.items() for address in found
         )

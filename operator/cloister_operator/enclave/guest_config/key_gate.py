@@ -128,7 +128,7 @@ def gate_document(
     Returns
     -------
     dict[str, Any]
-        The document; ``operator/guest/internal/gate`` documents it.
+        The document; ``operator/guest/internal/forwardauth`` documents it.
     """
     shim = plan.config.shim
     document: dict[str, Any] = {"version": _VERSION, "socket": GATE_SOCKET}

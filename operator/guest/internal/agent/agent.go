@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"cloister.dev/guest/internal/attestation"
-	"cloister.dev/guest/internal/keep"
+	"cloister.dev/guest/internal/fdstore"
 )
 
 const (
@@ -213,7 +213,7 @@ func (a *agent) takeOver() {
 	if a.document.KeeperSocket == "" {
 		return
 	}
-	files, err := keep.Fetch(a.document.KeeperSocket, keep.Containers)
+	files, err := fdstore.Fetch(a.document.KeeperSocket, fdstore.Containers)
 	if err != nil {
 		a.log.Warn("the keeper has nothing to hand back", "error", err)
 		return
@@ -277,7 +277,7 @@ func (a *agent) keep(name string, one *life) {
 		return
 	}
 	for kind, file := range one.handles {
-		if err := keep.Put(a.document.KeeperSocket, keep.Containers+name+"/"+kind, file); err != nil {
+		if err := fdstore.Put(a.document.KeeperSocket, fdstore.Containers+name+"/"+kind, file); err != nil {
 			a.log.Warn("the keeper does not take a process", "container", name, "error", err)
 			return
 		}

@@ -41,6 +41,12 @@ func TestManyReportAtOnce(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- Run(ctx, document, slog.New(slog.DiscardHandler)) }()
+	// The report sockets are served before the HTTP sockets listen.
+	for deadline := time.Now().Add(time.Minute); Up(document.Directory) != nil; {
+		if time.Now().After(deadline) {
+			t.Fatal("the agent does not come up")
+		}
+	}
 	socket := filepath.Join(document.SocketDirectory, "web", report.SocketName)
 	launch, err := report.Begin(socket, time.Now().Add(time.Minute))
 	if err != nil {

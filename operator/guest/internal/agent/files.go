@@ -12,9 +12,9 @@ import (
 	"path/filepath"
 	"time"
 
-	"cloister.dev/guest/internal/gateway"
 	"cloister.dev/guest/internal/models"
-	"cloister.dev/guest/internal/strict"
+	"cloister.dev/guest/internal/network"
+	"cloister.dev/guest/internal/strictjson"
 )
 
 // Names of the agent's files.
@@ -39,7 +39,7 @@ type state struct {
 
 // readState reads what a predecessor knew, or begins a boot when there was none.
 func readState(document Document, now time.Time) (state, error) {
-	known, err := strict.DecodeFile[state](filepath.Join(document.Directory, stateName))
+	known, err := strictjson.DecodeFile[state](filepath.Join(document.Directory, stateName))
 	if errors.Is(err, fs.ErrNotExist) {
 		known = state{Version: Version, Boot: boot{StartedAt: now}}
 	} else if err != nil {
@@ -72,7 +72,7 @@ func (a *agent) layService() error {
 	}
 	about, err := os.Stat(a.document.Config.Source)
 	if err == nil && about.Size() > maxConfig {
-		err = strict.ErrTooLarge
+		err = strictjson.ErrTooLarge
 	}
 	if err != nil {
 		return fmt.Errorf("the configuration file: %w", err)
@@ -152,7 +152,7 @@ func (a *agent) outsideStages() map[string]outcome {
 				seen[stage] = outcome{Status: statusOK}
 			}
 		case rule.Network != "":
-			status, err := gateway.ReadStatus(rule.Network)
+			status, err := network.ReadStatus(rule.Network)
 			if err != nil || !status.Ready {
 				continue
 			}
@@ -166,7 +166,7 @@ func (a *agent) outsideStages() map[string]outcome {
 	return seen
 }
 
-func networkOutcome(stage string, status gateway.Status) outcome {
+func networkOutcome(stage string, status network.Status) outcome {
 	if stage != "firewall" {
 		return outcome{Status: statusOK}
 	}

@@ -11,10 +11,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/miekg/dns"
+	miekgdns "github.com/miekg/dns"
 
-	"cloister.dev/guest/internal/names"
-	"cloister.dev/guest/internal/plan"
+	"cloister.dev/guest/internal/dns"
+	"cloister.dev/guest/internal/netplan"
 )
 
 const (
@@ -27,15 +27,15 @@ const (
 // Filter puts a network's addresses in force, all at once.
 type Filter interface {
 	// Allow replaces the set.
-	Allow(network plan.Network, addresses []netip.Addr) error
+	Allow(network netplan.Network, addresses []netip.Addr) error
 	// Allowed reads the set.
-	Allowed(network plan.Network) ([]netip.Addr, error)
+	Allowed(network netplan.Network) ([]netip.Addr, error)
 }
 
 // Keeper keeps the sets of all allowlist networks of a plan.
 type Keeper struct {
-	document plan.Plan
-	upstream names.Asker
+	document netplan.Plan
+	upstream dns.Asker
 	filter   Filter
 	now      func() time.Time
 
@@ -45,7 +45,7 @@ type Keeper struct {
 
 // set is what one network reaches.
 type set struct {
-	network plan.Network
+	network netplan.Network
 	// hosts maps host -> address -> when it is forgotten, unless seen again.
 	hosts map[string]map[netip.Addr]time.Time
 	// adopted are addresses of a predecessor; they go when every host was resolved once.
@@ -59,10 +59,10 @@ type set struct {
 }
 
 // New makes a keeper, with the addresses that the filter has from a predecessor.
-func New(document plan.Plan, upstream names.Asker, filter Filter, now func() time.Time) (*Keeper, error) {
+func New(document netplan.Plan, upstream dns.Asker, filter Filter, now func() time.Time) (*Keeper, error) {
 	keeper := &Keeper{document: document, upstream: upstream, filter: filter, now: now, sets: map[string]*set{}}
 	for _, network := range document.Networks {
-		if network.Egress != plan.EgressAllowlist {
+		if network.Egress != netplan.EgressAllowlist {
 			continue
 		}
 		present, err := filter.Allowed(network)
@@ -81,7 +81,7 @@ func New(document plan.Plan, upstream names.Asker, filter Filter, now func() tim
 }
 
 // Learn adds addresses of a host that a container has looked up; they are in force when it returns.
-func (k *Keeper) Learn(network plan.Network, host string, addresses []netip.Addr, ttl time.Duration) error {
+func (k *Keeper) Learn(network netplan.Network, host string, addresses []netip.Addr, ttl time.Duration) error {
 	k.mutex.Lock()
 	defer k.mutex.Unlock()
 	one, found := k.sets[network.Name]
@@ -105,7 +105,7 @@ func (k *Keeper) Refresh(ctx context.Context) error {
 				one.failing[host] = true
 				continue
 			}
-			addresses, ttl := names.Clean(k.document, answer)
+			addresses, ttl := dns.Clean(k.document, answer)
 			k.forget(one, host)
 			k.see(one, host, addresses, time.Duration(ttl)*time.Second)
 			one.resolved[host] = true
@@ -142,17 +142,17 @@ func (k *Keeper) State() map[string]State {
 }
 
 // resolveAll asks for all hosts; nil stands for a failure.
-func (k *Keeper) resolveAll(ctx context.Context, hosts []string) map[string]*dns.Msg {
+func (k *Keeper) resolveAll(ctx context.Context, hosts []string) map[string]*miekgdns.Msg {
 	var mutex sync.Mutex
 	var group sync.WaitGroup
-	answers, slots := map[string]*dns.Msg{}, make(chan struct{}, parallel)
+	answers, slots := map[string]*miekgdns.Msg{}, make(chan struct{}, parallel)
 	for _, host := range hosts {
 		slots <- struct{}{}
 		group.Go(func() {
 			defer func() { <-slots }()
 			bounded, cancel := context.WithTimeout(ctx, hostTimeout)
 			defer cancel()
-			answer, err := k.upstream.Exchange(bounded, host, dns.TypeA)
+			answer, err := k.upstream.Exchange(bounded, host, miekgdns.TypeA)
 			if err != nil {
 				answer = nil
 			}

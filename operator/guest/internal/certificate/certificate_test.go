@@ -19,7 +19,7 @@ import (
 	"testing"
 	"time"
 
-	"cloister.dev/guest/internal/facade"
+	"cloister.dev/guest/internal/apiclient"
 )
 
 func TestTheFirstCertificate(t *testing.T) {
@@ -280,7 +280,7 @@ func TestCheckTellsTheReason(t *testing.T) {
 
 func TestDocument(t *testing.T) {
 	valid := func() Document {
-		return Document{Version: 1, API: facade.Address{URL: "http://192.0.2.1"}, TokenFile: "/t", Hostnames: []string{host}, Directory: "/d"}
+		return Document{Version: 1, API: apiclient.Address{URL: "http://192.0.2.1"}, TokenFile: "/t", Hostnames: []string{host}, Directory: "/d"}
 	}
 	for name, change := range map[string]func(*Document){
 		"version":         func(d *Document) { d.Version = 2 },

@@ -23,7 +23,7 @@ import (
 	"testing"
 	"time"
 
-	"cloister.dev/guest/internal/facade"
+	"cloister.dev/guest/internal/apiclient"
 )
 
 const (
@@ -152,14 +152,14 @@ func newTrial(t *testing.T, server *api) *trial {
 	document := Document{
 		Version: Version, TokenFile: write("token", token+"\n"), Hostnames: []string{host}, Directory: place,
 		TerminationFile: filepath.Join(folder, "ended"),
-		API: facade.Address{URL: strings.Replace(server.URL, "127.0.0.1", "example.com", 1),
+		API: apiclient.Address{URL: strings.Replace(server.URL, "127.0.0.1", "example.com", 1),
 			ConnectTo: []netip.Addr{netip.MustParseAddr("127.0.0.1")}, CAFile: write("ca.pem", ca)},
 	}
 	document.ShimStore = filepath.Join(place, "shim", "issuer")
 	if err := document.Validate(); err != nil {
 		t.Fatal(err)
 	}
-	client, err := facade.NewClient(document.API)
+	client, err := apiclient.NewClient(document.API)
 	if err != nil {
 		t.Fatal(err)
 	}

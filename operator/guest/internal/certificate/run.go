@@ -12,8 +12,8 @@ import (
 	"os"
 	"time"
 
-	"cloister.dev/guest/internal/facade"
-	"cloister.dev/guest/internal/strict"
+	"cloister.dev/guest/internal/apiclient"
+	"cloister.dev/guest/internal/strictjson"
 )
 
 const (
@@ -58,7 +58,7 @@ var errPatience = errors.New("no certificate yet")
 // the reason. It does so once for each reason. Only a refusal of the API is a
 // failure.
 func Run(ctx context.Context, document Document, log *slog.Logger) error {
-	client, err := facade.NewClient(document.API)
+	client, err := apiclient.NewClient(document.API)
 	if err != nil {
 		return err
 	}
@@ -87,7 +87,7 @@ func (r *runner) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if status, err := strict.DecodeFile[Status](r.place.path(StatusFile)); err == nil {
+	if status, err := strictjson.DecodeFile[Status](r.place.path(StatusFile)); err == nil {
 		r.told = status.Told
 	}
 	if r.document.ShimStore != "" {
@@ -249,7 +249,7 @@ func Check(file string) error {
 	if _, err = place.current(key, document.Hostnames, time.Now()); err == nil {
 		return nil
 	}
-	if status, failed := strict.DecodeFile[Status](place.path(StatusFile)); failed == nil && status.Message != "" {
+	if status, failed := strictjson.DecodeFile[Status](place.path(StatusFile)); failed == nil && status.Message != "" {
 		return fmt.Errorf("%w: %s", err, status.Message)
 	}
 	return err

@@ -17,7 +17,7 @@ import (
 	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
 
-	"cloister.dev/guest/internal/plan"
+	"cloister.dev/guest/internal/netplan"
 )
 
 // Table is the name of the tables, inet and bridge.
@@ -31,13 +31,13 @@ const setDenied = "denied"
 
 // Firewall is the filter of one Pod, in the network namespace of the process.
 type Firewall struct {
-	document plan.Plan
+	document netplan.Plan
 	// bridges tells whether the kernel filters on bridges too.
 	bridges bool
 }
 
 // New makes a filter for a plan; nothing is in force before Apply.
-func New(document plan.Plan) *Firewall { return &Firewall{document: document} }
+func New(document netplan.Plan) *Firewall { return &Firewall{document: document} }
 
 // FiltersBridges tells whether frames between containers of one network are
 // checked for forged senders as well. It needs a kernel with NF_TABLES_BRIDGE;
@@ -49,7 +49,7 @@ func (f *Firewall) FiltersBridges() bool { return f.bridges }
 func (f *Firewall) Apply() error {
 	present := map[string][]netip.Addr{}
 	for _, network := range f.document.Networks {
-		if network.Egress == plan.EgressAllowlist {
+		if network.Egress == netplan.EgressAllowlist {
 			addresses, err := f.Allowed(network)
 			if err != nil {
 				return err
@@ -69,7 +69,7 @@ func (f *Firewall) Apply() error {
 }
 
 // Allow replaces the addresses that an allowlist network reaches.
-func (f *Firewall) Allow(network plan.Network, addresses []netip.Addr) error {
+func (f *Firewall) Allow(network netplan.Network, addresses []netip.Addr) error {
 	connection, err := nftables.New()
 	if err != nil {
 		return err
@@ -86,7 +86,7 @@ func (f *Firewall) Allow(network plan.Network, addresses []netip.Addr) error {
 }
 
 // Allowed reads the addresses that an allowlist network reaches now.
-func (f *Firewall) Allowed(network plan.Network) ([]netip.Addr, error) {
+func (f *Firewall) Allowed(network netplan.Network) ([]netip.Addr, error) {
 	connection, err := nftables.New()
 	if err != nil {
 		return nil, err
@@ -167,7 +167,7 @@ func (f *Firewall) addSets(connection *nftables.Conn, table *nftables.Table, pre
 	}
 	sets := map[string]*nftables.Set{setDenied: denied}
 	for _, network := range f.document.Networks {
-		if network.Egress != plan.EgressAllowlist {
+		if network.Egress != netplan.EgressAllowlist {
 			continue
 		}
 		set := &nftables.Set{Table: table, Name: network.AllowSet(), KeyType: nftables.TypeIPAddr}
@@ -188,7 +188,7 @@ func (f *Firewall) input() []match {
 	for _, network := range f.document.Networks {
 		for _, protocol := range []byte{unix.IPPROTO_UDP, unix.IPPROTO_TCP} {
 			rules = append(rules, slices.Concat(from(network.Bridge()), family(unix.NFPROTO_IPV4),
-				address(offsetDestination, expr.CmpOpEq, plan.Nameserver), port(protocol, 53), accept()))
+				address(offsetDestination, expr.CmpOpEq, netplan.Nameserver), port(protocol, 53), accept()))
 		}
 	}
 	for _, number := range f.document.Inbound {
@@ -234,9 +234,9 @@ func (f *Firewall) forward(sets map[string]*nftables.Set) []match {
 	for _, network := range f.document.Networks {
 		out := slices.Concat(family(unix.NFPROTO_IPV4), from(network.Bridge()), to(f.document.Uplink))
 		switch network.Egress {
-		case plan.EgressOpen:
+		case netplan.EgressOpen:
 			rules = append(rules, slices.Concat(out, accept()))
-		case plan.EgressAllowlist:
+		case netplan.EgressAllowlist:
 			rules = append(rules, slices.Concat(out, within(offsetDestination, sets[network.Name]), accept()))
 		}
 	}
@@ -257,7 +257,7 @@ func (f *Firewall) forgeries() []match {
 func (f *Firewall) leave() []match {
 	rules := []match{}
 	for _, network := range f.document.Networks {
-		if network.Egress != plan.EgressClosed {
+		if network.Egress != netplan.EgressClosed {
 			rules = append(rules, slices.Concat(family(unix.NFPROTO_IPV4), to(f.document.Uplink),
 				prefix(offsetSource, expr.CmpOpEq, network.Subnet), match{&expr.Masq{}}))
 		}

@@ -15,11 +15,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"cloister.dev/guest/internal/confine"
+	"cloister.dev/guest/internal/containerspec"
 	"cloister.dev/guest/internal/launch"
+	"cloister.dev/guest/internal/netattach"
+	"cloister.dev/guest/internal/privileges"
 	"cloister.dev/guest/internal/report"
-	"cloister.dev/guest/internal/spec"
-	"cloister.dev/guest/internal/wiring"
 )
 
 // CheckCommand is the guest's command that runs the test itself, in a process of its own.
@@ -43,7 +43,7 @@ var errHeld = errors.New("the check is held by another process")
 // when the container is healthy. The process itself keeps its rights and runs
 // nothing of the tenant's; the test runs in a child that drops them first.
 func Probe(path string) error {
-	container, err := spec.Read(path)
+	container, err := containerspec.Read(path)
 	if err != nil {
 		return err
 	}
@@ -52,7 +52,7 @@ func Probe(path string) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), waitFirst)
 	defer cancel()
-	if _, err := confine.WaitFirst(ctx); err != nil {
+	if _, err := privileges.WaitFirst(ctx); err != nil {
 		return err
 	}
 	first, startedAt, err := firstStart()
@@ -84,7 +84,7 @@ func Probe(path string) error {
 // Check runs the test in the place of this process, in the namespaces and with
 // the rights of the container. It returns only on an error.
 func Check(path string) error {
-	container, err := spec.Read(path)
+	container, err := containerspec.Read(path)
 	if err != nil {
 		return err
 	}
@@ -98,7 +98,7 @@ func Check(path string) error {
 	runtime.LockOSThread()
 	ctx, cancel := context.WithTimeout(context.Background(), waitFirst)
 	defer cancel()
-	if _, err := confine.WaitFirst(ctx); err != nil {
+	if _, err := privileges.WaitFirst(ctx); err != nil {
 		return err
 	}
 	if err := join(container); err != nil {
@@ -112,20 +112,20 @@ func Check(path string) error {
 }
 
 // join enters the container's namespaces when it has some of its own.
-func join(container spec.Container) error {
+func join(container containerspec.Container) error {
 	if container.Network == nil {
-		if container.IPC != spec.IPCPrivate {
+		if container.IPC != containerspec.IPCPrivate {
 			return nil
 		}
-		return confine.JoinFirst(nil)
+		return privileges.JoinFirst(nil)
 	}
-	return confine.JoinFirst(func() (*os.File, error) {
-		return wiring.Namespace(container.Network.Socket, time.Now().Add(askDeadline))
+	return privileges.JoinFirst(func() (*os.File, error) {
+		return netattach.Namespace(container.Network.Socket, time.Now().Add(askDeadline))
 	})
 }
 
 // run runs the test in a child and returns how it ended.
-func run(path string, container spec.Container) Result {
+func run(path string, container containerspec.Container) Result {
 	check := container.Health
 	output := &bounded{}
 	ctx, cancel := context.WithTimeout(context.Background(), check.Timeout())
@@ -178,7 +178,7 @@ func runBounded(command *exec.Cmd, limit time.Duration) error {
 
 // killGroup kills the child and what it started, as root and as the container's
 // user: without the capability KILL, root may not kill another user's process.
-func killGroup(group int, container spec.Container) error {
+func killGroup(group int, container containerspec.Container) error {
 	err := unix.Kill(-group, unix.SIGKILL)
 	user, errUser := launch.Who(container)
 	if errUser != nil {

@@ -9,9 +9,9 @@ import (
 	"path/filepath"
 	"time"
 
+	"cloister.dev/guest/internal/containerspec"
 	"cloister.dev/guest/internal/report"
-	"cloister.dev/guest/internal/spec"
-	"cloister.dev/guest/internal/strict"
+	"cloister.dev/guest/internal/strictjson"
 )
 
 // States of a container's health.
@@ -57,7 +57,7 @@ type Result struct {
 
 // NewState is the state of a container that has just started.
 func NewState(first uint64, startedAt time.Time) State {
-	return State{Version: spec.Version, First: first, StartedAt: startedAt, Status: Starting}
+	return State{Version: containerspec.Version, First: first, StartedAt: startedAt, Status: Starting}
 }
 
 // report is the state as the enclave's agent is told.
@@ -71,7 +71,7 @@ func (s State) report() report.Health {
 
 // Due tells whether the next check is to run: at once for the first, then one
 // interval after the last one ended.
-func Due(state State, check spec.Health, now time.Time) bool {
+func Due(state State, check containerspec.Health, now time.Time) bool {
 	return state.Last == nil || !now.Before(state.Last.End.Add(check.Interval()))
 }
 
@@ -81,7 +81,7 @@ func Due(state State, check spec.Health, now time.Time) bool {
 // is still starting and the check began within the start period, or within the
 // first interval: container engines run their first check after one interval,
 // this one is run at once but must not count against a container earlier.
-func Next(state State, check spec.Health, result Result) State {
+func Next(state State, check containerspec.Health, result Result) State {
 	state.Last = &result
 	if result.ExitCode == 0 {
 		state.Status, state.FailingStreak = Healthy, 0
@@ -102,9 +102,9 @@ func Next(state State, check spec.Health, result Result) State {
 // it is a new state. The file may lie where the tenant can write: whatever cannot
 // be read counts as absent.
 func ReadState(path string, first uint64, startedAt time.Time) State {
-	state, err := strict.DecodeFile[State](path)
+	state, err := strictjson.DecodeFile[State](path)
 	known := state.Status == Starting || state.Status == Healthy || state.Status == Unhealthy
-	if err != nil || state.First != first || state.Version != spec.Version || !known || state.FailingStreak < 0 {
+	if err != nil || state.First != first || state.Version != containerspec.Version || !known || state.FailingStreak < 0 {
 		return NewState(first, startedAt)
 	}
 	return state

@@ -4,12 +4,12 @@ import (
 	"testing"
 	"time"
 
-	"cloister.dev/guest/internal/spec"
+	"cloister.dev/guest/internal/containerspec"
 )
 
 func TestNextAsContainerEnginesCount(t *testing.T) {
 	began := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	check := spec.Health{IntervalMillis: 10_000, StartPeriodMillis: 30_000, Retries: 2}
+	check := containerspec.Health{IntervalMillis: 10_000, StartPeriodMillis: 30_000, Retries: 2}
 	state := NewState(1, began)
 	for index, step := range []struct {
 		at     time.Duration
@@ -50,7 +50,7 @@ func TestNextAsContainerEnginesCount(t *testing.T) {
 
 func TestStateSurvivesAndIsOfOneLife(t *testing.T) {
 	path, began := t.TempDir()+"/health", time.Now().UTC()
-	state := Next(NewState(7, began), spec.Health{Retries: 1}, Result{Output: "ok"})
+	state := Next(NewState(7, began), containerspec.Health{Retries: 1}, Result{Output: "ok"})
 	if err := WriteState(path, state); err != nil {
 		t.Fatal(err)
 	}

@@ -11,23 +11,23 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"cloister.dev/guest/internal/containerspec"
 	"cloister.dev/guest/internal/link"
+	"cloister.dev/guest/internal/netattach"
 	"cloister.dev/guest/internal/netns"
-	"cloister.dev/guest/internal/ramdisk"
-	"cloister.dev/guest/internal/spec"
-	"cloister.dev/guest/internal/wiring"
+	"cloister.dev/guest/internal/tmpfs"
 )
 
 // deviceLists show the devices of the namespace in which /sys was mounted, the Pod's.
 var deviceLists = []string{"/sys/class/net", "/sys/devices/virtual/net"}
 
 // isolate gives the calling thread the container's own namespaces and mounts.
-func isolate(container spec.Container) error {
+func isolate(container containerspec.Container) error {
 	flags := 0
 	if container.Hostname != "" {
 		flags |= unix.CLONE_NEWUTS
 	}
-	if container.IPC == spec.IPCPrivate {
+	if container.IPC == containerspec.IPCPrivate {
 		flags |= unix.CLONE_NEWIPC
 	}
 	if container.Network != nil {
@@ -43,8 +43,8 @@ func isolate(container spec.Container) error {
 			return fmt.Errorf("the host name cannot be set: %w", err)
 		}
 	}
-	if container.IPC == spec.IPCPrivate {
-		if err := overExisting("/dev/mqueue", ramdisk.MountQueues); err != nil {
+	if container.IPC == containerspec.IPCPrivate {
+		if err := overExisting("/dev/mqueue", tmpfs.MountQueues); err != nil {
 			return err
 		}
 	}
@@ -54,11 +54,11 @@ func isolate(container spec.Container) error {
 		}
 	}
 	for _, target := range sortedKeys(container.Tmpfs) {
-		options, err := ramdisk.ParseOptions(container.Tmpfs[target])
+		options, err := tmpfs.ParseOptions(container.Tmpfs[target])
 		if err != nil {
 			return err
 		}
-		if err := ramdisk.Mount(target, options); err != nil {
+		if err := tmpfs.Mount(target, options); err != nil {
 			return err
 		}
 	}
@@ -67,14 +67,14 @@ func isolate(container spec.Container) error {
 
 // connect hands the new network namespace over, sets up what it is given, and
 // returns when the wiring is in force.
-func connect(container spec.Container) error {
+func connect(container containerspec.Container) error {
 	deadline := deadlineOf(container.Network.DeadlineSeconds)
 	fresh, err := netns.Own("net")
 	if err != nil {
 		return err
 	}
 	defer fresh.Close()
-	answer, join, confirm, err := wiring.Wire(container.Network.Socket, fresh, deadline)
+	answer, join, confirm, err := netattach.Wire(container.Network.Socket, fresh, deadline)
 	if err != nil {
 		return err
 	}
@@ -105,11 +105,11 @@ func connect(container spec.Container) error {
 
 // openLowPorts makes ports below 1024 free for every user of the new namespace,
 // as container engines do.
-func openLowPorts(container spec.Container) error {
+func openLowPorts(container containerspec.Container) error {
 	if !container.LowPorts {
 		return nil
 	}
-	err := ramdisk.WriteKernelSetting("net/ipv4/ip_unprivileged_port_start", "0")
+	err := tmpfs.WriteKernelSetting("net/ipv4/ip_unprivileged_port_start", "0")
 	if err != nil && slices.Contains(container.Capabilities, "NET_BIND_SERVICE") {
 		return nil // the capability does the same
 	}
@@ -120,7 +120,7 @@ func openLowPorts(container spec.Container) error {
 }
 
 func hide(target string) error {
-	return ramdisk.Mount(target, ramdisk.Options{Mode: 0o555, Bytes: 4096,
+	return tmpfs.Mount(target, tmpfs.Options{Mode: 0o555, Bytes: 4096,
 		Attributes: unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOEXEC | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV})
 }
 
@@ -137,10 +137,10 @@ func layFile(target, content string) error {
 	if about, err := os.Lstat(target); err != nil || !about.Mode().IsRegular() {
 		return nil //nolint:nilerr // nothing of the Pod's is there to be replaced
 	}
-	return ramdisk.MountFile(target, []byte(content))
+	return tmpfs.MountFile(target, []byte(content))
 }
 
-func hosts(container spec.Container, answer wiring.Answer) string {
+func hosts(container containerspec.Container, answer netattach.Answer) string {
 	var text strings.Builder
 	text.WriteString("127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n")
 	names := container.Hostname

@@ -19,17 +19,17 @@ import (
 
 	"cloister.dev/guest/internal/account"
 	"cloister.dev/guest/internal/capability"
-	"cloister.dev/guest/internal/confine"
-	"cloister.dev/guest/internal/program"
+	"cloister.dev/guest/internal/containerspec"
+	"cloister.dev/guest/internal/entrypoint"
+	"cloister.dev/guest/internal/privileges"
 	"cloister.dev/guest/internal/report"
 	"cloister.dev/guest/internal/shell"
-	"cloister.dev/guest/internal/spec"
 )
 
 // Run starts the container that a document describes. It returns only when that
 // failed; nothing of the tenant's has run then.
 func Run(document string) error {
-	container, err := spec.Read(document)
+	container, err := containerspec.Read(document)
 	if err != nil {
 		return err
 	}
@@ -43,12 +43,12 @@ func Run(document string) error {
 		return err
 	}
 	err = start(document, container)
-	told.Failed(err, program.ExitOf(err))
+	told.Failed(err, entrypoint.ExitOf(err))
 	return err
 }
 
 // start isolates the calling, locked thread and becomes the container's program.
-func start(document string, container spec.Container) error {
+func start(document string, container containerspec.Container) error {
 	for _, place := range container.GuestPaths {
 		if err := checkFixed(place); err != nil {
 			return err
@@ -82,7 +82,7 @@ func start(document string, container spec.Container) error {
 
 // stay keeps the guest as process 1 of a debug container: with the rights of the
 // tenant's program, which it then starts as its child.
-func stay(path string, container spec.Container, user account.User) error {
+func stay(path string, container containerspec.Container, user account.User) error {
 	socket, err := shell.Listen(container.Shells.Socket)
 	if err != nil {
 		return err
@@ -122,7 +122,7 @@ func checkFixed(target string) error {
 
 // secureState keeps other users than root from the health state: volumes of the
 // node may be written by everybody.
-func secureState(check *spec.Health) error {
+func secureState(check *containerspec.Health) error {
 	if check == nil {
 		return nil
 	}
@@ -133,7 +133,7 @@ func secureState(check *spec.Health) error {
 }
 
 // Who resolves the container's user by the files of its image.
-func Who(container spec.Container) (account.User, error) {
+func Who(container containerspec.Container) (account.User, error) {
 	passwd, err := account.ReadFile("/etc/passwd")
 	if err != nil {
 		return account.User{}, err
@@ -154,7 +154,7 @@ func Who(container spec.Container) (account.User, error) {
 // Become drops the calling, locked thread's rights and executes a program of the
 // tenant's in the place of this process. It returns only on an error. Nothing
 // stays open for the program but the standard streams and what is to be left to it.
-func Become(container spec.Container, user account.User, arguments []string, left ...uintptr) error {
+func Become(container containerspec.Container, user account.User, arguments []string, left ...uintptr) error {
 	kept, err := capability.ParseKept(container.Capabilities)
 	if err != nil {
 		return err
@@ -168,30 +168,30 @@ func Become(container spec.Container, user account.User, arguments []string, lef
 		}
 	}
 	environment := Environment(os.Environ(), container, user)
-	if err := confine.Drop(confine.Identity{UID: user.UID, GID: user.GID, Groups: user.Groups, Kept: kept}); err != nil {
+	if err := privileges.Drop(privileges.Identity{UID: user.UID, GID: user.GID, Groups: user.Groups, Kept: kept}); err != nil {
 		return err
 	}
 	// From here on the tenant's rights decide what can be reached.
 	if err := os.Chdir(container.Directory()); err != nil {
-		return fmt.Errorf("%w: the working directory: %w", program.ErrCannotRun, err)
+		return fmt.Errorf("%w: the working directory: %w", entrypoint.ErrCannotRun, err)
 	}
-	search, _ := program.Value(environment, "PATH")
-	file, err := program.Find(arguments[0], search)
+	search, _ := entrypoint.Value(environment, "PATH")
+	file, err := entrypoint.Find(arguments[0], search)
 	if err != nil {
 		return err
 	}
 	err = syscall.Exec(file, arguments, environment)
-	return fmt.Errorf("%q: %w: %w", file, program.ErrCannotRun, err)
+	return fmt.Errorf("%q: %w: %w", file, entrypoint.ErrCannotRun, err)
 }
 
 // Environment is what the program sees: the container's, with a PATH, and with
 // the HOME of its user unless the file or image set one.
-func Environment(present []string, container spec.Container, user account.User) []string {
-	if _, found := program.Value(present, "PATH"); !found {
-		present = program.WithValue(present, "PATH", program.DefaultPath)
+func Environment(present []string, container containerspec.Container, user account.User) []string {
+	if _, found := entrypoint.Value(present, "PATH"); !found {
+		present = entrypoint.WithValue(present, "PATH", entrypoint.DefaultPath)
 	}
 	if !container.KeepHome {
-		present = program.WithValue(present, "HOME", user.Home)
+		present = entrypoint.WithValue(present, "HOME", user.Home)
 	}
 	return present
 }
@@ -209,11 +209,11 @@ func makeDirectory(directory string, user account.User) error {
 	return nil
 }
 
-func setLimits(limits map[string]spec.Limit) error {
+func setLimits(limits map[string]containerspec.Limit) error {
 	for name, limit := range limits {
 		value := syscall.Rlimit{Cur: uint64(limit.Soft), Max: uint64(limit.Hard)}
 		// Package syscall's, since it knows that the file limit is not to be restored at execve.
-		if err := syscall.Setrlimit(spec.LimitNumber(name), &value); err != nil {
+		if err := syscall.Setrlimit(containerspec.LimitNumber(name), &value); err != nil {
 			return fmt.Errorf("limits[%s]: cannot be set to %d:%d: %w", name, limit.Soft, limit.Hard, err)
 		}
 	}

@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"cloister.dev/guest/internal/strict"
+	"cloister.dev/guest/internal/strictjson"
 	"cloister.dev/guest/internal/verity"
 )
 
@@ -185,7 +185,7 @@ func openImage(path string) (source, error) {
 }
 
 // ReadStatus reads a status file.
-func ReadStatus(path string) (Status, error) { return strict.DecodeFile[Status](path) }
+func ReadStatus(path string) (Status, error) { return strictjson.DecodeFile[Status](path) }
 
 // write replaces the status file.
 func (s Status) write(path string) error {

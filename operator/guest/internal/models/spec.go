@@ -15,7 +15,7 @@ import (
 	"regexp"
 	"slices"
 
-	"cloister.dev/guest/internal/strict"
+	"cloister.dev/guest/internal/strictjson"
 	"cloister.dev/guest/internal/verity"
 )
 
@@ -55,10 +55,10 @@ var (
 )
 
 // Read reads and validates the document at a path.
-func Read(file string) (Document, error) { return strict.Read[Document](file) }
+func Read(file string) (Document, error) { return strictjson.Read[Document](file) }
 
 // Parse reads and validates the document.
-func Parse(data []byte) (Document, error) { return strict.Parse[Document](data) }
+func Parse(data []byte) (Document, error) { return strictjson.Parse[Document](data) }
 
 // Validate names every field that is wrong.
 func (d Document) Validate() error {

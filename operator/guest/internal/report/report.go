@@ -17,7 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"cloister.dev/guest/internal/wiring"
+	"cloister.dev/guest/internal/fdpass"
 )
 
 // SocketName is the name of the socket in a container's directory.
@@ -113,7 +113,7 @@ func Heard() Answer { return Answer{Answer: answerHeard} }
 func Refused(reason error) Answer { return Answer{Answer: answerRefused, Reason: reason.Error()} }
 
 // Launch is the conversation about one launch.
-type Launch struct{ conn wiring.Conn }
+type Launch struct{ conn fdpass.Conn }
 
 // Begin tells the agent that process 1 of this container, the caller, is about to
 // become the container's program. The agent may be starting: Begin tries until
@@ -121,7 +121,7 @@ type Launch struct{ conn wiring.Conn }
 // would show something false.
 func Begin(socket string, deadline time.Time) (*Launch, error) {
 	for {
-		conn, err := wiring.DialUntil(socket, deadline)
+		conn, err := fdpass.DialUntil(socket, deadline)
 		if err != nil {
 			return nil, fmt.Errorf("the enclave's agent cannot be reached: %w", err)
 		}
@@ -150,7 +150,7 @@ func (l *Launch) Failed(failure error, exitCode int) {
 // Check tells the agent how the health check stands. The process told about is
 // process 1, so that an agent that missed its launch learns of it here.
 func Check(socket string, health Health) error {
-	conn, err := wiring.Dial(socket, time.Now().Add(conversation))
+	conn, err := fdpass.Dial(socket, time.Now().Add(conversation))
 	if err != nil {
 		return fmt.Errorf("the enclave's agent cannot be reached: %w", err)
 	}
@@ -159,7 +159,7 @@ func Check(socket string, health Health) error {
 }
 
 // tell sends a message with process 1 and the counters, and waits for the answer.
-func tell(conn wiring.Conn, message Message) error {
+func tell(conn fdpass.Conn, message Message) error {
 	files, err := open(&message)
 	if err != nil {
 		return err
@@ -172,7 +172,7 @@ func tell(conn wiring.Conn, message Message) error {
 	if err := conn.Send(message, files...); err != nil {
 		return fmt.Errorf("the enclave's agent cannot be told: %w", err)
 	}
-	answer, _, err := wiring.Receive[Answer](conn)
+	answer, _, err := fdpass.Receive[Answer](conn)
 	if err != nil {
 		return fmt.Errorf("the enclave's agent did not answer: %w", err)
 	}

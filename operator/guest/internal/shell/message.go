@@ -18,9 +18,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"cloister.dev/guest/internal/spec"
-	"cloister.dev/guest/internal/strict"
-	"cloister.dev/guest/internal/wiring"
+	"cloister.dev/guest/internal/containerspec"
+	"cloister.dev/guest/internal/fdpass"
+	"cloister.dev/guest/internal/strictjson"
 )
 
 // SocketName is the name of the socket in a container's shell directory.
@@ -114,7 +114,7 @@ func (r Request) Check() error {
 	case r.Ask == AskStart && r.Start != nil && r.Signal == "" && r.Size == nil:
 		return r.Start.check()
 	case r.Ask == AskSignal && r.Signal != "" && r.Start == nil && r.Size == nil:
-		_, err := spec.ParseSignal(r.Signal)
+		_, err := containerspec.ParseSignal(r.Signal)
 		return err
 	case r.Ask == AskSize && r.Size != nil && r.Start == nil && r.Signal == "":
 		return r.Size.check()
@@ -219,7 +219,7 @@ func Receive[T any](c Conn) (T, []*os.File, error) {
 	if err != nil {
 		return zero, nil, err
 	}
-	files, err := wiring.ParseRights(rights[:rightsCount])
+	files, err := fdpass.ParseRights(rights[:rightsCount])
 	if err != nil {
 		return zero, nil, err
 	}
@@ -239,7 +239,7 @@ func decode[T any](data []byte, files, flags int) (T, error) {
 	if len(data) == 0 && files == 0 {
 		return zero, errors.New("the other side of the shell socket has gone")
 	}
-	message, err := strict.Decode[T](data)
+	message, err := strictjson.Decode[T](data)
 	if err != nil {
 		return zero, fmt.Errorf("a message of the shell socket cannot be read: %w", err)
 	}

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"cloister.dev/guest/internal/strict"
+	"cloister.dev/guest/internal/strictjson"
 )
 
 func TestCheck(t *testing.T) {
@@ -52,9 +52,9 @@ func FuzzRequestAndAnswer(f *testing.F) {
 	f.Add([]byte(`{"ask":"signal","signal":"TERM"}`))
 	f.Add([]byte(`{"answer":"ended","code":3}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if request, err := strict.Decode[Request](data); err == nil && request.Check() == nil && request.Ask == "" {
+		if request, err := strictjson.Decode[Request](data); err == nil && request.Check() == nil && request.Ask == "" {
 			t.Errorf("%+v", request)
 		}
-		_, _ = strict.Decode[Answer](data)
+		_, _ = strictjson.Decode[Answer](data)
 	})
 }

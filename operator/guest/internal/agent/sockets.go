@@ -1,0 +1,201 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"cloister.dev/guest/internal/fdpass"
+	"cloister.dev/guest/internal/report"
+)
+
+const (
+	firstMessage = 5 * time.Second
+	// maxTalks is the number of conversations of one container at a time.
+	maxTalks  = 8
+	maxError  = 2048
+	maxOutput = 4096
+)
+
+// fileNames are the names of the files that a life may have.
+var fileNames = []string{report.Process, report.CPU, report.Memory, report.MemoryDetail, report.OOM}
+
+var idPattern = regexp.MustCompile(`^[0-9a-f]{64}$`)
+
+// listen makes the report socket of a container.
+func (a *agent) listen(name string) (*net.UnixListener, error) {
+	directory := filepath.Join(a.document.SocketDirectory, name)
+	if err := os.MkdirAll(directory, 0o755); err != nil {
+		return nil, err
+	}
+	return listenAt(filepath.Join(directory, report.SocketName), "unixpacket", 0o111)
+}
+
+// listenAt makes a socket anew, with a mask on its rights from the first moment.
+func listenAt(path, kind string, mask int) (*net.UnixListener, error) {
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	previous := unix.Umask(mask)
+	listener, err := net.ListenUnix(kind, &net.UnixAddr{Name: path, Net: kind})
+	unix.Umask(previous)
+	if err != nil {
+		return nil, err
+	}
+	listener.SetUnlinkOnClose(false)
+	return listener, nil
+}
+
+// serveReports answers at one container's socket.
+func (a *agent) serveReports(ctx context.Context, about Container, listener *net.UnixListener) error {
+	talks := make(chan struct{}, maxTalks)
+	for {
+		socket, err := listener.AcceptUnix()
+		if err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			return fmt.Errorf("container %s: %w", about.Name, err)
+		}
+		select {
+		case talks <- struct{}{}:
+		default:
+			socket.Close() // its own conversations are in the way
+			continue
+		}
+		go func() {
+			defer func() { <-talks }()
+			a.converse(about, fdpass.NewConn(socket))
+		}()
+	}
+}
+
+// converse handles one conversation. Only a launcher or a probe is heard: they are
+// root of the Pod's users, which a program of the tenant's is only when its image or file says so.
+func (a *agent) converse(about Container, conn fdpass.Conn) {
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(firstMessage)); err != nil {
+		return
+	}
+	message, files, err := fdpass.ReceiveAll[report.Message](conn, report.MaxFiles)
+	if err != nil {
+		return
+	}
+	opened, err := newHandles(message.Files, files)
+	if user, errUser := conn.PeerUser(); errUser != nil || user != 0 {
+		err = errors.New("only the container's launcher and probe report")
+	}
+	if err != nil {
+		for _, file := range files {
+			file.Close()
+		}
+		_ = conn.Send(report.Refused(err))
+		return
+	}
+	one := &life{handles: opened}
+	begun, err := a.hear(about, message, one)
+	if err != nil {
+		opened.close()
+		_ = conn.Send(report.Refused(err))
+		return
+	}
+	a.signal()
+	_ = conn.Send(report.Heard())
+	if message.Say == report.SayLaunch {
+		a.await(about.Name, conn, one)
+	} else {
+		_ = conn.Close()
+	}
+	if !begun {
+		opened.close()
+		return
+	}
+	a.keep(about.Name, one)
+	a.watch(about.Name, one)
+}
+
+// hear takes the first message of a conversation into the record. It tells
+// whether the life that came with it is a new one, to be watched.
+func (a *agent) hear(about Container, message report.Message, one *life) (bool, error) {
+	id := message.ContainerID
+	if !idPattern.MatchString(id) {
+		id = ""
+	}
+	process, now := one.handles.identity(), time.Now().UTC()
+	a.mutex.Lock()
+	defer a.mutex.Unlock()
+	known, present := a.state.Containers[about.Name], a.lives[about.Name]
+	alive := present != nil && !present.handles.ended(0)
+	same := alive && process == present.handles.identity()
+	switch message.Say {
+	case report.SayLaunch:
+		if alive {
+			return false, errors.New("the container runs already")
+		}
+		known.launch(process, id, now)
+	case report.SayHealth:
+		if err := checkHealth(about, message.Health); err != nil {
+			return false, err
+		}
+		if alive && !same {
+			return false, errors.New("another process of the container is its first one")
+		}
+		if !alive && one.handles.ended(0) {
+			return false, errors.New("the container has ended")
+		}
+		if !alive {
+			known.adopt(process, id, now)
+		}
+		known.check(*message.Health, now)
+		if alive {
+			return false, nil
+		}
+	default:
+		return false, fmt.Errorf("%q begins no conversation", message.Say)
+	}
+	a.lives[about.Name] = one
+	return true, nil
+}
+
+// await follows a launch until its launcher has become the program, which closes
+// the conversation, or has told why it could not.
+func (a *agent) await(name string, conn fdpass.Conn, one *life) {
+	_ = conn.SetDeadline(time.Time{})
+	message, files, err := fdpass.ReceiveAll[report.Message](conn, 0)
+	for _, file := range files {
+		file.Close()
+	}
+	now := time.Now().UTC()
+	a.mutex.Lock()
+	known := a.state.Containers[name]
+	if a.lives[name] == one {
+		if err == nil && message.Say == report.SayFailed {
+			text := strings.ToValidUTF8(message.Error[:min(len(message.Error), maxError)], "\uFFFD")
+			known.fail(text, message.ExitCode)
+		} else {
+			known.start(now)
+		}
+	}
+	a.mutex.Unlock()
+	_ = conn.Close()
+	a.signal()
+}
+
+func checkHealth(about Container, health *report.Health) error {
+	if !about.checked() || health == nil {
+		return errors.New("there is no health check to report")
+	}
+	known := health.Status == healthStarting || health.Status == healthHealthy || health.Status == healthUnhealthy
+	if !known || health.FailingStreak < 0 || len(health.Output) > maxOutput+64 {
+		return errors.New("the health check's state cannot be read")
+	}
+	return nil
+}

@@ -1,0 +1,248 @@
+// Package agent is `guest agent`: the side-car that knows what runs in an enclave.
+// It writes the files of the service directory, keeps the boot stages, serves the
+// well-known paths and is the enclave's readiness.
+//
+// It has no right but to read what it is told: launchers and probes report to it,
+// see package report. What it cannot know it leaves out.
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"cloister.dev/guest/internal/attestation"
+	"cloister.dev/guest/internal/strictjson"
+)
+
+// Version is the version of the document that this guest reads.
+const Version = 1
+
+// Restart policies of the configuration file.
+const (
+	restartNo     = "no"
+	restartAlways = "always"
+	restartStop   = "unless-stopped"
+	restartFail   = "on-failure"
+)
+
+// Document tells the agent about its enclave. It holds no secret.
+type Document struct {
+	// Version is Version.
+	Version int `json:"version"`
+	// Service names the well-known paths.
+	Service string `json:"service"`
+	// SocketDirectory has one directory with a report socket for each container.
+	SocketDirectory string `json:"socketDirectory"`
+	// Directory is where the agent's HTTP socket, its state and the mark of a
+	// completed boot are. The shim has it read-only.
+	Directory string `json:"directory"`
+	// ServiceDirectory is what the containers have read-only as their service mount.
+	ServiceDirectory string `json:"serviceDirectory"`
+	// Config is the configuration file.
+	Config Config `json:"config"`
+	// KeeperSocket is the socket of `guest keep`; empty means that a restart of the
+	// agent forgets which containers run until they are probed or started again.
+	KeeperSocket string `json:"keeperSocket,omitempty"`
+	// Shim is the address at which the shim accepts connections.
+	Shim netip.AddrPort `json:"shim"`
+	// Stages says how each stage of the boot is known to be over, but for config,
+	// containers and shim, which the agent sees itself.
+	Stages map[string]Rule `json:"stages"`
+	// Containers are those of the configuration file, in its order.
+	Containers []Container `json:"containers"`
+	// Attestation is what attestation documents are made from; null = there are none.
+	Attestation *attestation.Settings `json:"attestation,omitempty"`
+	// Metrics is what the metrics tell besides what is measured.
+	Metrics Metrics `json:"metrics"`
+	// TerminationFile is where the kubelet reads why the agent ended.
+	TerminationFile string `json:"terminationFile"`
+}
+
+// Config is the configuration file of the enclave.
+type Config struct {
+	// Source is where the Pod has it.
+	Source string `json:"source"`
+	// Digest is `sha256:` and the hash of its bytes; other bytes fail the boot.
+	Digest string `json:"digest"`
+}
+
+// Rule says how a stage is known to be over; exactly one field is set.
+type Rule struct {
+	// Skipped says why there is nothing to do.
+	Skipped string `json:"skipped,omitempty"`
+	// File is made by the side-car whose work the stage is, once it is done.
+	File string `json:"file,omitempty"`
+	// Launched are containers: the runtime has done the work before it starts them.
+	Launched []string `json:"launched,omitempty"`
+	// Network is the status file of `guest net`.
+	Network string `json:"network,omitempty"`
+	// Models is the status file of `guest models`: what it fails with fails the boot. It is
+	// for the stage of models alone.
+	Models string `json:"models,omitempty"`
+	// Evidence tells that the agent asks the machine for evidence, or sees that there is none
+	// to ask for. It is for the two stages of attestation alone.
+	Evidence bool `json:"evidence,omitempty"`
+}
+
+// Container is one container of the configuration file.
+type Container struct {
+	// Name is its name in the file.
+	Name string `json:"name"`
+	// Image is the reference that runs, with digest.
+	Image string `json:"image"`
+	// Restart is the policy of the file.
+	Restart string `json:"restart"`
+	// HealthWithinMillis is the time from its start within which its health check
+	// must have been run at least once; 0 means that it has none.
+	HealthWithinMillis int64 `json:"healthWithinMillis"`
+}
+
+// checked tells whether the container has a health check.
+func (c Container) checked() bool { return c.HealthWithinMillis > 0 }
+
+// restarts tells whether the policy starts the container again after an exit code.
+func (c Container) restarts(exitCode *int) bool {
+	switch c.Restart {
+	case restartAlways, restartStop:
+		return true
+	case restartFail:
+		return exitCode != nil && *exitCode != 0
+	}
+	return false
+}
+
+// Metrics is what the metrics tell besides what is measured.
+type Metrics struct {
+	// ID is the id of the Container in the API.
+	ID string `json:"id"`
+	// Domain is its public host name.
+	Domain string `json:"domain"`
+	// Image is `owner/name@tag`.
+	Image string `json:"image"`
+	// CPUs and MemoryBytes are what the file gives the enclave.
+	CPUs        int   `json:"cpus"`
+	MemoryBytes int64 `json:"memoryBytes"`
+	// CPUType and GPUType are the Host's words; empty where it says nothing.
+	CPUType string `json:"cpuType"`
+	GPUType string `json:"gpuType"`
+	// TokenFile holds the bearer token of the metrics; empty means they are open.
+	TokenFile string `json:"tokenFile,omitempty"`
+}
+
+var (
+	servicePattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
+	namePattern    = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,62}$`)
+	digestPattern  = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
+)
+
+// ReadDocument reads and validates the document at a path.
+func ReadDocument(path string) (Document, error) { return strictjson.Read[Document](path) }
+
+// ParseDocument reads and validates the document.
+func ParseDocument(data []byte) (Document, error) { return strictjson.Parse[Document](data) }
+
+// Validate names every field that is wrong.
+func (d Document) Validate() error {
+	var problems []error
+	wrong := func(field, format string, values ...any) {
+		problems = append(problems, fmt.Errorf(field+": "+format, values...))
+	}
+	if d.Version != Version {
+		wrong("version", "%d, this guest reads %d; the operator and the guest are of different releases", d.Version, Version)
+	}
+	if !servicePattern.MatchString(d.Service) {
+		wrong("service", "%q is no name of a service", d.Service)
+	}
+	for field, value := range map[string]string{
+		"socketDirectory": d.SocketDirectory, "directory": d.Directory, "serviceDirectory": d.ServiceDirectory,
+		"config.source": d.Config.Source, "terminationFile": d.TerminationFile,
+	} {
+		if !path.IsAbs(value) || path.Clean(value) != value {
+			wrong(field, "%q is no absolute, clean path", value)
+		}
+	}
+	for field, value := range map[string]string{"keeperSocket": d.KeeperSocket, "metrics.tokenFile": d.Metrics.TokenFile} {
+		if value != "" && !path.IsAbs(value) {
+			wrong(field, "%q is not absolute", value)
+		}
+	}
+	if !digestPattern.MatchString(d.Config.Digest) {
+		wrong("config.digest", "%q is not sha256: and 64 hexadecimal digits", d.Config.Digest)
+	}
+	if !d.Shim.IsValid() || d.Shim.Port() == 0 {
+		wrong("shim", "%s is no address with a port", d.Shim)
+	}
+	if d.Metrics.CPUs < 1 || d.Metrics.MemoryBytes < 1 {
+		wrong("metrics", "cpus and memoryBytes are at least 1")
+	}
+	if d.Attestation != nil {
+		problems = append(problems, d.Attestation.Validate())
+	}
+	return errors.Join(append(problems, d.validateContainers(), d.validateStages())...)
+}
+
+func (d Document) validateContainers() error {
+	var problems []error
+	seen := map[string]bool{}
+	for index, one := range d.Containers {
+		field := fmt.Sprintf("containers[%d]", index)
+		if !namePattern.MatchString(one.Name) || seen[one.Name] {
+			problems = append(problems, fmt.Errorf("%s.name: %q is no container name, or stands there twice", field, one.Name))
+		}
+		seen[one.Name] = true
+		if one.HealthWithinMillis < 0 {
+			problems = append(problems, fmt.Errorf("%s.healthWithinMillis: %d is negative", field, one.HealthWithinMillis))
+		}
+		if !slices.Contains([]string{restartNo, restartAlways, restartStop, restartFail}, one.Restart) {
+			problems = append(problems, fmt.Errorf("%s.restart: %q is no policy", field, one.Restart))
+		}
+	}
+	if len(d.Containers) == 0 || len(d.Containers) > maxContainers {
+		problems = append(problems, fmt.Errorf("containers: %d, between 1 and %d", len(d.Containers), maxContainers))
+	}
+	return errors.Join(problems...)
+}
+
+func (d Document) validateStages() error {
+	var problems []error
+	for _, name := range stageOrder {
+		_, given := d.Stages[name]
+		if own := slices.Contains(ownStages, name); own == given {
+			problems = append(problems, fmt.Errorf("stages.%s: needs a rule, unless the agent sees the stage itself", name))
+		}
+	}
+	for name, rule := range d.Stages {
+		if !slices.Contains(stageOrder, name) {
+			problems = append(problems, fmt.Errorf("stages.%s: is no stage", name))
+		}
+		given := 0
+		if rule.Evidence {
+			given++
+			if d.Attestation == nil || (name != stageCPU && name != stageGPU) {
+				problems = append(problems, fmt.Errorf("stages.%s.evidence: is for the stages of attestation, with attestation", name))
+			}
+		}
+		if rule.Models != "" && name != stageModels {
+			problems = append(problems, fmt.Errorf("stages.%s.models: is for the stage of models", name))
+		}
+		for _, text := range []string{rule.Skipped, rule.File, rule.Network, rule.Models, strings.Join(rule.Launched, ",")} {
+			if text != "" {
+				given++
+			}
+		}
+		if given != 1 {
+			problems = append(problems, fmt.Errorf("stages.%s: exactly one of skipped, file, launched, network, models and evidence is given", name))
+		}
+		for _, container := range rule.Launched {
+			if !slices.ContainsFunc(d.Containers, func(one Container) bool { return one.Name == container }) {
+				problems = append(problems, fmt.Errorf("stages.%s.launched: there is no container %q", name, container))
+			}
+		}
+	}
+	return errors.Join(problems...)
+}

@@ -1,0 +1,139 @@
+package apiclient
+
+import (
+	"encoding/pem"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestValidate(t *testing.T) {
+	for _, text := range []string{
+		"", "api.example.com", "ftp://192.0.2.1", "https://", "https://user:word@192.0.2.1", "https://192.0.2.1/api",
+		"https://192.0.2.1/?a=b", "https://192.0.2.1/#a", "://", "https://[192.0.2.1",
+	} {
+		if (Address{URL: text}).Validate() == nil {
+			t.Errorf("%q is accepted", text)
+		}
+	}
+	for _, address := range []Address{
+		{URL: "http://192.0.2.1:8080"}, {URL: "https://192.0.2.1/"},
+		{URL: "https://api.example.com", ConnectTo: []netip.Addr{netip.MustParseAddr("192.0.2.1")}, CAFile: "/ca.crt"},
+	} {
+		if err := address.Validate(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestAt(t *testing.T) {
+	for _, base := range []string{"http://192.0.2.1:81", "http://192.0.2.1:81/"} {
+		if got := (Address{URL: base}).At("/api/x"); got != "http://192.0.2.1:81/api/x" {
+			t.Errorf("got %s", got)
+		}
+	}
+}
+
+// testAddress names a test server by a host name that no name server knows.
+func testAddress(t *testing.T, server *httptest.Server, host string) Address {
+	t.Helper()
+	base, err := url.Parse(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := Address{URL: base.Scheme + "://" + net.JoinHostPort(host, base.Port()), ConnectTo: []netip.Addr{netip.MustParseAddr("127.0.0.1")}}
+	if base.Scheme == "https" {
+		address.CAFile = filepath.Join(t.TempDir(), "ca.crt")
+		certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+		if err := os.WriteFile(address.CAFile, certificate, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return address
+}
+
+func TestThePrivateAuthorityAndTheNameAreChecked(t *testing.T) {
+	server := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer server.Close()
+	server.Config.ErrorLog = nil
+	for host, good := range map[string]bool{"example.com": true, "other.test": false} {
+		address := testAddress(t, server, host)
+		client, err := NewClient(address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := client.Get(address.At("/"))
+		if (err == nil) != good {
+			t.Errorf("%s: %v", host, err)
+		}
+		if err == nil {
+			answer.Body.Close()
+		}
+		address.CAFile = ""
+		if client, err = NewClient(address); err != nil {
+			t.Fatal(err)
+		}
+		if answer, err = client.Get(address.At("/")); err == nil {
+			answer.Body.Close()
+			t.Error("a certificate of nobody's is accepted")
+		}
+	}
+}
+
+func TestNoRedirectIsFollowed(t *testing.T) {
+	elsewhere := 0
+	server := httptest.NewServer(http.HandlerFunc(func(writer http.ResponseWriter, request *http.Request) {
+		if request.URL.Path != "/" {
+			elsewhere++
+		}
+		http.Redirect(writer, request, "/elsewhere", http.StatusTemporaryRedirect)
+	}))
+	defer server.Close()
+	address := testAddress(t, server, "api.test")
+	client, err := NewClient(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := client.Post(address.At("/"), "text/plain", strings.NewReader("key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer.Body.Close()
+	if answer.StatusCode != http.StatusTemporaryRedirect || elsewhere != 0 {
+		t.Errorf("got %d, %d elsewhere", answer.StatusCode, elsewhere)
+	}
+}
+
+func TestAnAddressThatDoesNotAnswerIsPassedOver(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer server.Close()
+	address := testAddress(t, server, "api.test")
+	address.ConnectTo = []netip.Addr{netip.MustParseAddr("127.0.0.9"), address.ConnectTo[0]}
+	client, err := NewClient(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := client.Get(address.At("/"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer.Body.Close()
+}
+
+func TestAuthoritiesThatAreNoneAreRefused(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ca.crt")
+	for _, write := range []func() error{func() error { return nil }, func() error { return os.WriteFile(path, []byte("none"), 0o600) }} {
+		if err := write(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := NewClient(Address{URL: "https://192.0.2.1", CAFile: path}); err == nil {
+			t.Error("accepted")
+		}
+	}
+}

@@ -1,9 +1,0 @@
-package callfilter
-
-import "golang.org/x/sys/unix"
-
-// tables are the architectures whose programs this kernel runs; x32 is refused.
-var tables = []table{
-	{audit: unix.AUDIT_ARCH_X86_64, numbers: numbersAmd64, x32: true},
-	{audit: unix.AUDIT_ARCH_I386, numbers: numbers386},
-}

@@ -1,9 +1,0 @@
-package callfilter
-
-import "golang.org/x/sys/unix"
-
-// tables are the architectures whose programs this kernel runs.
-var tables = []table{
-	{audit: unix.AUDIT_ARCH_AARCH64, numbers: numbersArm64},
-	{audit: unix.AUDIT_ARCH_ARM, numbers: numbersArm},
-}

@@ -1,0 +1,95 @@
+// Package certificate is `guest certificate`: it makes the enclave's TLS key,
+// has certificates for it signed by way of Cloister's API, and renews them.
+//
+// The key is made here, once in the life of a Pod, and lies in a directory in
+// memory that the shim alone can read beside this side-car. What leaves the
+// enclave is a signing request; what comes back is checked before the shim sees
+// it.
+package certificate
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"regexp"
+	"strings"
+
+	"cloister.dev/guest/internal/apiclient"
+	"cloister.dev/guest/internal/strictjson"
+)
+
+// Version is the version of the document that this guest reads.
+const Version = 1
+
+const (
+	maxHostnames = 8
+	maxToken     = 1024
+)
+
+var hostname = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?(\.[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)+$`)
+
+// Document is what the operator tells `guest certificate`.
+type Document struct {
+	// Version is Version.
+	Version int `json:"version"`
+	// API is where certificates are asked for.
+	API apiclient.Address `json:"api"`
+	// TokenFile holds the enclave's token.
+	TokenFile string `json:"tokenFile"`
+	// Hostnames are the host names of the certificate, the public one first.
+	Hostnames []string `json:"hostnames"`
+	// Directory is where key and certificate lie, in memory.
+	Directory string `json:"directory"`
+	// ShimStore is where the shim looks for the files of each name (NAME/NAME.crt, .key and .json), within
+	// Directory; empty means that it does not.
+	ShimStore string `json:"shimStore,omitempty"`
+	// TerminationFile is where the kubelet reads why the side-car ended; empty means that it is not told.
+	TerminationFile string `json:"terminationFile,omitempty"`
+	// PatienceSeconds is how long a start may fail until the side-car ends, so that the reason is seen; 0 means 20.
+	PatienceSeconds int `json:"patienceSeconds,omitempty"`
+}
+
+// Read reads and checks a document.
+func Read(file string) (Document, error) { return strictjson.Read[Document](file) }
+
+// Validate names every field that is wrong.
+func (d Document) Validate() error {
+	var problems []error
+	add := func(condition bool, format string, values ...any) {
+		if condition {
+			problems = append(problems, fmt.Errorf(format, values...))
+		}
+	}
+	add(d.Version != Version, "version: %d, this guest reads %d", d.Version, Version)
+	if err := d.API.Validate(); err != nil {
+		add(true, "api.%w", err)
+	}
+	for name, value := range map[string]string{"tokenFile": d.TokenFile, "directory": d.Directory} {
+		add(!path.IsAbs(value), "%s: needs an absolute path", name)
+	}
+	add(d.ShimStore != "" && !strings.HasPrefix(path.Clean(d.ShimStore), path.Clean(d.Directory)+"/"), "shimStore: must lie in directory")
+	add(d.TerminationFile != "" && !path.IsAbs(d.TerminationFile), "terminationFile: needs an absolute path")
+	add(len(d.Hostnames) == 0 || len(d.Hostnames) > maxHostnames, "hostnames: %d, needs 1 to %d", len(d.Hostnames), maxHostnames)
+	seen := map[string]bool{}
+	for index, name := range d.Hostnames {
+		add(!hostname.MatchString(name) || len(name) > 253, "hostnames[%d]: %q is no host name in lower case", index, name)
+		add(seen[name], "hostnames[%d]: %q is given twice", index, name)
+		seen[name] = true
+	}
+	add(d.PatienceSeconds < 0, "patienceSeconds: must not be negative")
+	return errors.Join(problems...)
+}
+
+// token reads the enclave's token.
+func (d Document) token() (string, error) {
+	data, err := os.ReadFile(d.TokenFile)
+	if err != nil {
+		return "", fmt.Errorf("the enclave's token cannot be read: %w", err)
+	}
+	token := strings.TrimSpace(string(data))
+	if token == "" || len(data) > maxToken {
+		return "", fmt.Errorf("%s holds no token", d.TokenFile)
+	}
+	return token, nil
+}

@@ -1,0 +1,282 @@
+// Package containerspec is the document that tells the guest about one container. `guest
+// exec`, `probe` and `stop` of a container read the same file, which the Pod
+// mounts read-only.
+//
+// The document holds no secret: the tenant can read it.
+package containerspec
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"cloister.dev/guest/internal/capability"
+	"cloister.dev/guest/internal/entrypoint"
+	"cloister.dev/guest/internal/strictjson"
+	"cloister.dev/guest/internal/tmpfs"
+)
+
+// Version is the version of the document that this guest reads.
+const Version = 1
+
+// Kinds of IPC namespaces.
+const (
+	// IPCPrivate is a namespace of the container's own.
+	IPCPrivate = "private"
+	// IPCShared is the Pod's: the containers that share one, and containers
+	// of a Host without isolation.
+	IPCShared = "shared"
+)
+
+// Container is the document.
+type Container struct {
+	// Version is Version.
+	Version int `json:"version"`
+	// Name is the container's name in the configuration file.
+	Name string `json:"name"`
+	// Hostname is its host name, in a UTS namespace of its own; empty leaves the Pod's.
+	Hostname string `json:"hostname,omitempty"`
+	// Network says how it gets its network; null leaves the Pod's network.
+	Network *Network `json:"network,omitempty"`
+	// Agent says whom to tell about starts and health checks; null means nobody.
+	Agent *Agent `json:"agent,omitempty"`
+	// IPC is IPCPrivate or IPCShared.
+	IPC string `json:"ipc"`
+	// Image is what the image says.
+	Image Image `json:"image"`
+	// Entrypoint and Command are the file's; null means the image's.
+	Entrypoint []string `json:"entrypoint,omitempty"`
+	Command    []string `json:"command,omitempty"`
+	// WorkingDir is the file's; empty means the image's.
+	WorkingDir string `json:"workingDir,omitempty"`
+	// User is the file's; empty means the image's.
+	User string `json:"user,omitempty"`
+	// Groups are supplementary groups that the Pod adds.
+	Groups []int `json:"groups,omitempty"`
+	// KeepHome leaves HOME as it is; else it is the user's home directory.
+	KeepHome bool `json:"keepHome,omitempty"`
+	// Capabilities are those that stay, without the prefix CAP_.
+	Capabilities []string `json:"capabilities,omitempty"`
+	// LowPorts lets every user listen on ports below 1024 of the container's network.
+	LowPorts bool `json:"lowPorts,omitempty"`
+	// Tmpfs maps directories to the options of the tmpfs laid over them.
+	Tmpfs map[string]string `json:"tmpfs,omitempty"`
+	// Limits maps names of resource limits (nofile, nproc, memlock, core, stack) to values.
+	Limits map[string]Limit `json:"limits,omitempty"`
+	// GuestPaths are directories of the guest, where nothing may be laid over.
+	GuestPaths []string `json:"guestPaths"`
+	// Health is the health check; null means none.
+	Health *Health `json:"health,omitempty"`
+	// Stop says how the container is asked to end; null means TERM and ten seconds.
+	Stop *Stop `json:"stop,omitempty"`
+	// Shells lets people in; null, as in every enclave but a debug one, means that nobody gets in.
+	Shells *Shells `json:"shells,omitempty"`
+}
+
+// Shells is the way of `guest ssh` into the container. With it the guest stays process 1.
+type Shells struct {
+	// Socket is the path of the container's shell socket.
+	Socket string `json:"socket"`
+	// Client is the user of `guest ssh`, the only one that is served.
+	Client uint32 `json:"client"`
+}
+
+// Network is the way to `guest net`.
+type Network struct {
+	// Socket is the path of the container's wiring socket.
+	Socket string `json:"socket"`
+	// DeadlineSeconds bounds the wait for the wiring; 1 to 600.
+	DeadlineSeconds int `json:"deadlineSeconds"`
+}
+
+// Agent is the way to `guest agent`.
+type Agent struct {
+	// Socket is the path of the container's report socket.
+	Socket string `json:"socket"`
+	// DeadlineSeconds bounds the launcher's wait for an answer; 1 to 600.
+	DeadlineSeconds int `json:"deadlineSeconds"`
+}
+
+// Image is the part of an image's configuration that a container starts from.
+type Image struct {
+	entrypoint.Words
+	// WorkingDir is the image's; empty means the root directory.
+	WorkingDir string `json:"workingDir,omitempty"`
+	// User is the image's; empty means root.
+	User string `json:"user,omitempty"`
+}
+
+// Limit is a resource limit, setrlimit(2); -1 means without limit.
+type Limit struct {
+	Soft int64 `json:"soft"`
+	Hard int64 `json:"hard"`
+}
+
+// Health is a health check as container engines know it.
+type Health struct {
+	// Test is the check: first CMD and the words, or CMD-SHELL and one line for /bin/sh.
+	Test []string `json:"test"`
+	// IntervalMillis is the time between two checks.
+	IntervalMillis int64 `json:"intervalMillis"`
+	// TimeoutMillis is the longest time that one check may take.
+	TimeoutMillis int64 `json:"timeoutMillis"`
+	// StartPeriodMillis is the time in which failures do not count.
+	StartPeriodMillis int64 `json:"startPeriodMillis"`
+	// Retries is the number of failures in a row that make a container unhealthy.
+	Retries int `json:"retries"`
+	// StateFile holds the state between two checks, in a memory volume.
+	StateFile string `json:"stateFile"`
+}
+
+// Stop says how a container is asked to end.
+type Stop struct {
+	// Signal is a name with or without SIG, or a number.
+	Signal string `json:"signal"`
+	// TimeoutMillis is the time to wait before what is left is killed.
+	TimeoutMillis int64 `json:"timeoutMillis"`
+}
+
+// Limits by name, setrlimit(2).
+var limitNumbers = map[string]int{
+	"core": unix.RLIMIT_CORE, "memlock": unix.RLIMIT_MEMLOCK, "nofile": unix.RLIMIT_NOFILE,
+	"nproc": unix.RLIMIT_NPROC, "stack": unix.RLIMIT_STACK,
+}
+
+// LimitNumber returns the number of a resource limit that Validate accepted.
+func LimitNumber(name string) int { return limitNumbers[name] }
+
+var (
+	namePattern = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,62}$`)
+	hostPattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
+)
+
+// Read reads and validates the document at a path.
+func Read(path string) (Container, error) { return strictjson.Read[Container](path) }
+
+// Parse reads and validates the document.
+func Parse(data []byte) (Container, error) { return strictjson.Parse[Container](data) }
+
+// Validate names every field that is wrong.
+func (c Container) Validate() error {
+	var problems []error
+	wrong := func(field, format string, values ...any) {
+		problems = append(problems, fmt.Errorf(field+": "+format, values...))
+	}
+	if c.Version != Version {
+		wrong("version", "%d, this guest reads %d; the operator and the guest are of different releases", c.Version, Version)
+	}
+	if !namePattern.MatchString(c.Name) {
+		wrong("name", "%q is no container name", c.Name)
+	}
+	if c.Hostname != "" && !hostPattern.MatchString(c.Hostname) {
+		wrong("hostname", "%q is no host name", c.Hostname)
+	}
+	if c.IPC != IPCPrivate && c.IPC != IPCShared {
+		wrong("ipc", "%q, expected %s or %s", c.IPC, IPCPrivate, IPCShared)
+	}
+	if _, err := c.Arguments(); err != nil {
+		wrong("command", "%w", err)
+	}
+	if _, err := capability.ParseKept(c.Capabilities); err != nil {
+		problems = append(problems, err)
+	}
+	if directory := c.Directory(); !path.IsAbs(directory) || strings.ContainsRune(directory, 0) {
+		wrong("workingDir", "%q is not absolute", directory)
+	}
+	if len(c.GuestPaths) == 0 || slices.ContainsFunc(c.GuestPaths, func(one string) bool { return !path.IsAbs(one) || path.Clean(one) != one || one == "/" }) {
+		wrong("guestPaths", "must list the absolute, clean directories of the guest")
+	}
+	if c.Shells != nil && (!path.IsAbs(c.Shells.Socket) || c.Shells.Client == 0) {
+		wrong("shells", "needs the absolute path of a socket and a client other than root")
+	}
+	problems = append(problems, c.validateNetwork(), c.validateAgent(), c.validateMounts(), c.validateTimes())
+	return errors.Join(problems...)
+}
+
+func (c Container) validateNetwork() error {
+	if c.Network == nil {
+		if c.LowPorts {
+			return errors.New("lowPorts: needs a network of the container's own; the Pod's is not changed")
+		}
+		return nil
+	}
+	switch {
+	case !path.IsAbs(c.Network.Socket):
+		return fmt.Errorf("network.socket: %q is not absolute", c.Network.Socket)
+	case c.Network.DeadlineSeconds < 1 || c.Network.DeadlineSeconds > 600:
+		return fmt.Errorf("network.deadlineSeconds: %d is not in 1 to 600", c.Network.DeadlineSeconds)
+	case c.Hostname == "":
+		return errors.New("hostname: needed with a network of the container's own")
+	}
+	return nil
+}
+
+func (c Container) validateAgent() error {
+	switch {
+	case c.Agent == nil:
+		return nil
+	case !path.IsAbs(c.Agent.Socket):
+		return fmt.Errorf("agent.socket: %q is not absolute", c.Agent.Socket)
+	case c.Agent.DeadlineSeconds < 1 || c.Agent.DeadlineSeconds > 600:
+		return fmt.Errorf("agent.deadlineSeconds: %d is not in 1 to 600", c.Agent.DeadlineSeconds)
+	}
+	return nil
+}
+
+func (c Container) validateMounts() error {
+	var problems []error
+	if len(c.Tmpfs) > 64 {
+		problems = append(problems, fmt.Errorf("tmpfs: %d entries, at most 64", len(c.Tmpfs)))
+	}
+	for target, options := range c.Tmpfs {
+		if err := tmpfs.CheckPath(target, c.GuestPaths...); err != nil {
+			problems = append(problems, fmt.Errorf("tmpfs: %w", err))
+		}
+		if _, err := tmpfs.ParseOptions(options); err != nil {
+			problems = append(problems, fmt.Errorf("tmpfs[%s]: %w", target, err))
+		}
+	}
+	for name, limit := range c.Limits {
+		if _, known := limitNumbers[name]; !known {
+			problems = append(problems, fmt.Errorf("limits: %q is not known", name))
+		}
+		if limit.Soft < -1 || limit.Hard < -1 || (limit.Hard >= 0 && (limit.Soft < 0 || limit.Soft > limit.Hard)) {
+			problems = append(problems, fmt.Errorf("limits[%s]: soft %d must lie within hard %d", name, limit.Soft, limit.Hard))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+func (c Container) validateTimes() error {
+	var problems []error
+	if health := c.Health; health != nil {
+		if _, err := health.Arguments(); err != nil {
+			problems = append(problems, err)
+		}
+		if health.IntervalMillis < 1 || health.TimeoutMillis < 1 || health.StartPeriodMillis < 0 ||
+			max(health.IntervalMillis, health.TimeoutMillis, health.StartPeriodMillis) > (365*24*time.Hour).Milliseconds() {
+			problems = append(problems, errors.New("health: interval and timeout are at least 1 ms, the start period not negative, all at most a year"))
+		}
+		if health.Retries < 1 {
+			problems = append(problems, fmt.Errorf("health.retries: %d, at least 1", health.Retries))
+		}
+		if !path.IsAbs(health.StateFile) {
+			problems = append(problems, fmt.Errorf("health.stateFile: %q is not absolute", health.StateFile))
+		}
+	}
+	if stop := c.Stop; stop != nil {
+		if _, err := ParseSignal(stop.Signal); err != nil {
+			problems = append(problems, fmt.Errorf("stop.signal: %w", err))
+		}
+		if stop.TimeoutMillis < 0 || stop.TimeoutMillis > (24*time.Hour).Milliseconds() {
+			problems = append(problems, fmt.Errorf("stop.timeoutMillis: %d is not in 0 to a day", stop.TimeoutMillis))
+		}
+	}
+	return errors.Join(problems...)
+}

@@ -1,0 +1,165 @@
+// Package dns is the name server of an enclave: it answers the names of
+// containers on networks that asker and container share, and public names as far
+// as the asker's egress goes.
+//
+// Who asks is told by the source address, which the packet filter has checked.
+package dns
+
+import (
+	"net/netip"
+	"strings"
+
+	"github.com/miekg/dns"
+
+	"cloister.dev/guest/internal/netplan"
+)
+
+// Verdict is what becomes of a question.
+type Verdict int
+
+const (
+	// Absent: no such name for this asker (NXDOMAIN).
+	Absent Verdict = iota
+	// Local: the addresses of a container.
+	Local
+	// Empty: the name may exist, but not with records of this type (no data).
+	Empty
+	// Forward: a public name, to be asked upstream.
+	Forward
+	// Stranger: the asker is no container (REFUSED).
+	Stranger
+)
+
+// Decision is a verdict and what it needs.
+type Decision struct {
+	Verdict Verdict
+	// Addresses are those of a container, for Local.
+	Addresses []netip.Addr
+	// Exit is the network through which the asker reaches the name, for Forward.
+	Exit netplan.Network
+	// Name is the name in lower case without the last dot.
+	Name string
+}
+
+// forwardable are the record types that an open network may ask for. Addresses
+// of IPv6 are not among them: it is dropped, and a program would wait for it.
+var forwardable = map[uint16]bool{
+	dns.TypeA: true, dns.TypeCAA: true, dns.TypeCNAME: true, dns.TypeMX: true, dns.TypeNS: true,
+	dns.TypeSOA: true, dns.TypeSRV: true, dns.TypeTXT: true,
+}
+
+// Decide tells what becomes of a question from an address.
+func Decide(document netplan.Plan, asker netip.Addr, name string, kind uint16) Decision {
+	decision := Decision{Name: strings.ToLower(strings.TrimSuffix(name, "."))}
+	namespace, found := document.NamespaceAt(asker)
+	if !found {
+		decision.Verdict = Stranger
+		return decision
+	}
+	if addresses, isContainer := containerAddresses(document, namespace, decision.Name); isContainer {
+		decision.Addresses = addresses
+		switch {
+		case len(addresses) == 0:
+			decision.Verdict = Absent
+		case kind == dns.TypeA || kind == dns.TypeANY:
+			decision.Verdict = Local
+		default:
+			decision.Verdict = Empty
+		}
+		return decision
+	}
+	exit, hasExit := document.Exit(namespace)
+	if !hasExit || !isPublic(document, decision.Name) {
+		return decision
+	}
+	if exit.Egress == netplan.EgressAllowlist && !isAllowed(exit, decision.Name) {
+		return decision
+	}
+	decision.Exit = exit
+	decision.Verdict = Empty
+	if kind == dns.TypeA || (exit.Egress == netplan.EgressOpen && forwardable[kind]) {
+		decision.Verdict = Forward
+	}
+	return decision
+}
+
+// containerAddresses returns a container's addresses on the networks that it
+// shares with a namespace, and whether a container has that name at all.
+func containerAddresses(document netplan.Plan, asking netplan.Namespace, name string) ([]netip.Addr, bool) {
+	for _, namespace := range document.Namespaces {
+		for _, container := range namespace.Containers {
+			if !strings.EqualFold(container, name) {
+				continue
+			}
+			addresses := []netip.Addr{}
+			for _, theirs := range namespace.Attachments {
+				for _, ours := range asking.Attachments {
+					if theirs.Network == ours.Network && theirs.Network != netplan.ShimNetwork {
+						addresses = append(addresses, theirs.Address)
+					}
+				}
+			}
+			if namespace.Name == asking.Name && len(addresses) == 0 && len(namespace.Attachments) > 0 {
+				addresses = append(addresses, namespace.Attachments[0].Address)
+			}
+			return addresses, true
+		}
+	}
+	return nil, false
+}
+
+// isPublic refuses names without a dot, reverse zones and the cluster's own domains.
+func isPublic(document netplan.Plan, name string) bool {
+	if !strings.Contains(name, ".") || len(name) > 253 {
+		return false
+	}
+	for _, domain := range append([]string{"arpa", "localhost", "local", "internal"}, document.Resolver.Refused...) {
+		if name == domain || strings.HasSuffix(name, "."+domain) {
+			return false
+		}
+	}
+	return true
+}
+
+func isAllowed(network netplan.Network, name string) bool {
+	for _, host := range network.Allow {
+		if host == name {
+			return true
+		}
+	}
+	return false
+}
+
+// Clean takes from an upstream's answer what a container must not get: addresses
+// that no network reaches (a public name that leads inside), addresses of IPv6,
+// hints, and sections beside the answer. It returns the addresses that are left
+// and the smallest time to live of the answer in seconds.
+func Clean(document netplan.Plan, answer *dns.Msg) ([]netip.Addr, uint32) {
+	kept, addresses, ttl := []dns.RR{}, []netip.Addr{}, uint32(maxTTL)
+	for _, record := range answer.Answer {
+		if record == nil || record.Header() == nil || !forwardable[record.Header().Rrtype] {
+			continue
+		}
+		if one, isAddress := record.(*dns.A); isAddress {
+			address, valid := netip.AddrFromSlice(one.A.To4())
+			if !valid || document.Denies(address) {
+				continue
+			}
+			addresses = append(addresses, address)
+		}
+		record.Header().Ttl = min(record.Header().Ttl, maxTTL)
+		ttl = min(ttl, record.Header().Ttl)
+		kept = append(kept, record)
+	}
+	authority := []dns.RR{}
+	for _, record := range answer.Ns {
+		if _, isStart := record.(*dns.SOA); isStart && len(kept) == 0 {
+			authority = append(authority, record)
+		}
+	}
+	answer.Answer, answer.Ns, answer.Extra = kept, authority, nil
+	return addresses, ttl
+}
+
+// maxTTL is the longest time in seconds for which a container may keep an answer.
+const maxTTL = 60

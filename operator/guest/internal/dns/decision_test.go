@@ -1,0 +1,71 @@
+package dns
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/miekg/dns"
+
+	"cloister.dev/guest/internal/netplan"
+)
+
+var document = netplan.Plan{
+	Networks: []netplan.Network{
+		{Name: "in", Egress: netplan.EgressClosed, Subnet: netip.MustParsePrefix("172.30.0.0/24")},
+		{Name: "out", Egress: netplan.EgressOpen, Subnet: netip.MustParsePrefix("172.30.1.0/24")},
+	},
+	Namespaces: []netplan.Namespace{
+		{Name: "a", Containers: []string{"a"}, Attachments: []netplan.Attachment{{Network: "in", Address: netip.MustParseAddr("172.30.0.2")}}},
+		{Name: "b", Containers: []string{"b"}, Attachments: []netplan.Attachment{{Network: "out", Address: netip.MustParseAddr("172.30.1.3")}}},
+	},
+}
+
+func TestDecide(t *testing.T) {
+	closed, open := netip.MustParseAddr("172.30.0.2"), netip.MustParseAddr("172.30.1.3")
+	for _, one := range []struct {
+		asker netip.Addr
+		name  string
+		kind  uint16
+		want  Verdict
+	}{
+		{closed, "A.", dns.TypeA, Local}, {closed, "a", dns.TypeMX, Empty}, {closed, "b", dns.TypeA, Absent}, {closed, "x.example", dns.TypeA, Absent},
+		{open, "x.example", dns.TypeA, Forward}, {open, "x.example", dns.TypeAAAA, Empty}, {open, "x.example", dns.TypeTXT, Forward},
+		{open, "x.local", dns.TypeA, Absent}, {open, "1.0.0.10.in-addr.arpa", dns.TypePTR, Absent}, {open, "localhost", dns.TypeA, Absent},
+		{netip.MustParseAddr("172.30.1.9"), "x.example", dns.TypeA, Stranger},
+	} {
+		if got := Decide(document, one.asker, one.name, one.kind); got.Verdict != one.want {
+			t.Errorf("%s asks for %s %s: %d, want %d", one.asker, one.name, dns.TypeToString[one.kind], got.Verdict, one.want)
+		}
+	}
+}
+
+// FuzzAnswer gives the server messages as they come from the wire, and lets an
+// upstream answer with the same bytes: nothing forbidden may come out.
+func FuzzAnswer(f *testing.F) {
+	question := new(dns.Msg)
+	question.SetQuestion("x.example.", dns.TypeA)
+	packed, err := question.Pack()
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(packed)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		message := new(dns.Msg)
+		if message.Unpack(data) != nil {
+			return
+		}
+		server := NewServer(document, Upstream{}, nil)
+		if answer := server.Answer(netip.MustParseAddr("172.30.0.2"), message); answer == nil {
+			t.Error("no answer")
+		}
+		addresses, ttl := Clean(document, message)
+		for _, address := range addresses {
+			if document.Denies(address) {
+				t.Errorf("%s came through", address)
+			}
+		}
+		if ttl > maxTTL {
+			t.Errorf("time to live %d", ttl)
+		}
+	})
+}

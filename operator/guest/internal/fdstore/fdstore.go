@@ -1,0 +1,161 @@
+// Package fdstore is `guest keep`: a process without any right that holds files of
+// our other side-cars while those start anew: the network namespaces of the
+// containers for `guest net`, their processes and counters for `guest agent`.
+//
+// None of these has a name outside the container that it belongs to, where the
+// side-cars may open nothing. The keeper's socket is reached by our own side-cars only; the socket
+// directory is mounted in no tenant's container.
+package fdstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"cloister.dev/guest/internal/fdpass"
+)
+
+const (
+	conversation = 5 * time.Second
+	maxKept      = 512
+)
+
+// Words of the keeper's conversation.
+const (
+	askPut     = "put"
+	askFetch   = "fetch"
+	answerKept = "kept"
+	answerEnd  = "end"
+)
+
+// message is a request or an answer.
+type message struct {
+	Word string `json:"word"`
+	// Name is what is put, or the beginning of the names that are fetched.
+	Name string `json:"name,omitempty"`
+}
+
+// Namespaces begins the names of what `guest net` puts, Containers of what `guest agent` puts.
+const (
+	Namespaces = "namespace/"
+	Containers = "container/"
+)
+
+// Run keeps files until the context ends.
+func Run(ctx context.Context, path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	// Root without the capability to override permissions, `guest net`, must reach it too.
+	previous := unix.Umask(0o111)
+	listener, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})
+	unix.Umask(previous)
+	if err != nil {
+		return fmt.Errorf("the keeper cannot listen: %w", err)
+	}
+	stop := context.AfterFunc(ctx, func() { listener.Close() })
+	defer stop()
+	kept := map[string]*os.File{}
+	for {
+		socket, err := listener.AcceptUnix()
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("the keeper cannot listen: %w", err)
+		}
+		// One broken conversation is that side's problem; it closes and the next is served.
+		_ = converse(fdpass.NewConn(socket), kept)
+	}
+}
+
+// Check is the side-car's start-up probe: nil when the keeper listens.
+func Check(path string) error {
+	conn, err := fdpass.Dial(path, time.Now().Add(conversation))
+	if err != nil {
+		return fmt.Errorf("the keeper does not listen: %w", err)
+	}
+	return conn.Close()
+}
+
+func converse(conn fdpass.Conn, kept map[string]*os.File) error {
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(conversation)); err != nil {
+		return err
+	}
+	request, file, err := fdpass.Receive[message](conn)
+	if err != nil {
+		return err
+	}
+	switch {
+	case request.Word == askPut && file != nil && (kept[request.Name] != nil || len(kept) < maxKept):
+		if previous := kept[request.Name]; previous != nil {
+			previous.Close()
+		}
+		kept[request.Name] = file
+		return conn.Send(message{Word: answerKept}, nil)
+	case request.Word == askFetch && file == nil:
+		for name, one := range kept {
+			if !strings.HasPrefix(name, request.Name) {
+				continue
+			}
+			if err := conn.Send(message{Word: answerKept, Name: name}, one); err != nil {
+				return err
+			}
+		}
+		return conn.Send(message{Word: answerEnd}, nil)
+	}
+	if file != nil {
+		file.Close()
+	}
+	return errors.New("a request that is not understood")
+}
+
+// Put hands a file to the keeper, in the place of what it had under the name.
+func Put(path, name string, file *os.File) error {
+	conn, err := fdpass.Dial(path, time.Now().Add(conversation))
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if err := conn.Send(message{Word: askPut, Name: name}, file); err != nil {
+		return err
+	}
+	answer, _, err := fdpass.Receive[message](conn)
+	if err == nil && answer.Word != answerKept {
+		err = fmt.Errorf("the keeper answered %q", answer.Word)
+	}
+	return err
+}
+
+// Fetch returns what the keeper holds under names with a beginning, by the rest of
+// the name. The caller closes the files.
+func Fetch(path, beginning string) (map[string]*os.File, error) {
+	conn, err := fdpass.Dial(path, time.Now().Add(conversation))
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	if err := conn.Send(message{Word: askFetch, Name: beginning}, nil); err != nil {
+		return nil, err
+	}
+	files := map[string]*os.File{}
+	for {
+		answer, file, err := fdpass.Receive[message](conn)
+		if err != nil {
+			return nil, err
+		}
+		if answer.Word == answerEnd {
+			return files, nil
+		}
+		if file != nil && answer.Name != "" {
+			files[strings.TrimPrefix(answer.Name, beginning)] = file
+		}
+	}
+}

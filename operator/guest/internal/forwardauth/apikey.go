@@ -1,0 +1,108 @@
+package forwardauth
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"cloister.dev/guest/internal/apiclient"
+)
+
+const (
+	validatePath = "/api/shim/validate-key"
+	// askTimeout bounds one question to the API.
+	askTimeout = 3 * time.Second
+	// maxAnswer is how much of an answer's body is read, so that its connection can serve again.
+	maxAnswer = 1 << 16
+	// maxPath and maxHost bound what is told to the API of a request.
+	maxPath = 2048
+	maxHost = 253
+)
+
+// question is what the API is asked about one request.
+type question struct {
+	Key    string `json:"api_key"`
+	Domain string `json:"domain"`
+	Host   string `json:"requested_host,omitempty"`
+	Path   string `json:"path,omitempty"`
+}
+
+// verdict is whether a request may pass: the status that says why not, or 200.
+type verdict struct {
+	status int
+	wait   time.Duration
+}
+
+// asker asks the API; an error means that it cannot be reached.
+type asker func(context.Context, question) (verdict, error)
+
+// newAsker makes the asker for an address.
+func newAsker(address apiclient.Address) (asker, error) {
+	client, err := apiclient.NewClient(address)
+	if err != nil {
+		return nil, err
+	}
+	target := address.At(validatePath)
+	return func(ctx context.Context, asked question) (verdict, error) {
+		ctx, cancel := context.WithTimeout(ctx, askTimeout)
+		defer cancel()
+		body, err := json.Marshal(asked)
+		if err != nil {
+			return verdict{}, err
+		}
+		request, err := http.NewRequestWithContext(ctx, http.MethodPost, target, bytes.NewReader(body))
+		if err != nil {
+			return verdict{}, err
+		}
+		request.Header.Set("Content-Type", "application/json")
+		request.Header.Set("User-Agent", "cloister-gate")
+		// Asking twice does no harm: net/http may send it again when the API closed an idle connection.
+		request.Header["X-Idempotency-Key"] = nil
+		answer, err := client.Do(request)
+		if err != nil {
+			return verdict{}, err
+		}
+		defer answer.Body.Close()
+		if _, err := io.Copy(io.Discard, io.LimitReader(answer.Body, maxAnswer)); err != nil && ctx.Err() != nil {
+			return verdict{}, fmt.Errorf("the answer does not end: %w", err)
+		}
+		return judge(answer)
+	}, nil
+}
+
+// judge reads an answer: only its status counts. Any other than those of the
+// contract comes from something that is not the API, or from an API that fails.
+func judge(answer *http.Response) (verdict, error) {
+	switch answer.StatusCode {
+	case http.StatusOK, http.StatusUnauthorized, http.StatusPaymentRequired, http.StatusForbidden:
+		return verdict{status: answer.StatusCode}, nil
+	case http.StatusTooManyRequests:
+		return verdict{status: answer.StatusCode, wait: retryAfter(answer.Header.Get("Retry-After"))}, nil
+	}
+	return verdict{}, fmt.Errorf("it answers %d, which says nothing about a key", answer.StatusCode)
+}
+
+// retryAfter reads a Retry-After in seconds; anything else means one second.
+func retryAfter(text string) time.Duration {
+	if value, err := strconv.Atoi(text); err == nil && value > 0 && value <= 24*3600 {
+		return time.Duration(value) * time.Second
+	}
+	return time.Second
+}
+
+// hostOf answers a host name as names are compared: in lower case, without the root's dot.
+func hostOf(asked string) string {
+	return strings.ToLower(strings.TrimSuffix(asked[:min(len(asked), maxHost)], "."))
+}
+
+// pathOf answers the path of a request target, without the query, which may hold secrets.
+func pathOf(target string) string {
+	path, _, _ := strings.Cut(target, "?")
+	return path[:min(len(path), maxPath)]
+}

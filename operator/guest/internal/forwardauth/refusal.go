@@ -1,0 +1,59 @@
+package forwardauth
+
+import (
+	"encoding/json"
+	"math"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// refusal is what a client reads when its request does not pass.
+type refusal struct {
+	message string
+	kind    string
+	code    string
+}
+
+// Types of errors, as clients of inference APIs know them.
+const (
+	kindRequest = "invalid_request_error"
+	kindQuota   = "insufficient_quota"
+	kindRate    = "rate_limit_error"
+	kindServer  = "server_error"
+)
+
+var refusals = map[int]refusal{
+	http.StatusUnauthorized:       {"The API key is not valid: it is unknown, expired or disabled.", kindRequest, "invalid_api_key"},
+	http.StatusPaymentRequired:    {"The API key has no quota left: raise its limit or settle the organization's billing.", kindQuota, "insufficient_quota"},
+	http.StatusForbidden:          {"The API key is not for this domain.", kindRequest, "domain_not_allowed"},
+	http.StatusTooManyRequests:    {"Too many requests: try again later.", kindRate, "rate_limit_exceeded"},
+	http.StatusServiceUnavailable: {"The API key cannot be checked at the moment: try again later.", kindServer, "key_check_unavailable"},
+}
+
+var noKey = refusal{"No API key: send it as \"Authorization: Bearer <key>\".", kindRequest, "invalid_api_key"}
+
+// refuse answers a request that does not pass.
+func refuse(writer http.ResponseWriter, answer verdict) {
+	refuseAs(writer, answer, refusals[answer.status])
+}
+
+func refuseAs(writer http.ResponseWriter, answer verdict, said refusal) {
+	header := writer.Header()
+	header.Set("Content-Type", "application/json")
+	header.Set("Cache-Control", "no-store")
+	if answer.status == http.StatusUnauthorized {
+		header.Set("WWW-Authenticate", "Bearer")
+	}
+	if answer.wait > 0 {
+		header.Set("Retry-After", wholeSeconds(answer.wait))
+	}
+	writer.WriteHeader(answer.status)
+	body := map[string]any{"error": map[string]string{"message": said.message, "type": said.kind, "code": said.code}}
+	_ = json.NewEncoder(writer).Encode(body) // the shim may be gone
+}
+
+// wholeSeconds writes a time rounded up, at least one second.
+func wholeSeconds(wait time.Duration) string {
+	return strconv.FormatInt(int64(math.Max(1, math.Ceil(wait.Seconds()))), 10)
+}

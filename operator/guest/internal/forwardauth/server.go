@@ -1,0 +1,200 @@
+package forwardauth
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+)
+
+// What the shim asks: one path for each question.
+const (
+	// PathKey asks whether the request's key may pass, and counts the request.
+	PathKey = "/key"
+	// PathRate counts a request that needs no key.
+	PathRate = "/rate"
+	// PathHealth is the start-up probe's.
+	PathHealth = "/health"
+)
+
+// Headers in which the shim tells of a request; it replaces all that the client sent.
+const (
+	HeaderAddress = "X-Gate-Address"
+	HeaderHost    = "X-Gate-Host"
+	HeaderTarget  = "X-Gate-Target"
+)
+
+const (
+	readTimeout = 10 * time.Second
+	// answerTimeout is above two questions to the API, the most that one request waits for.
+	answerTimeout = 2*askTimeout + 4*time.Second
+	// idleTimeout is above the shim's, so that the shim is the one who closes connections.
+	idleTimeout  = 5 * time.Minute
+	checkTimeout = 2 * time.Second
+	maxKey       = 512
+	// maxHeaders is above the shim's own limit for a request.
+	maxHeaders = 1 << 21
+)
+
+// gate answers the shim.
+type gate struct {
+	keys  *keys
+	rates *rates
+}
+
+// Run answers on the document's socket until the context ends.
+func Run(ctx context.Context, document Document, logger *slog.Logger) error {
+	server := &gate{rates: newRates(document.Rate, maxCallers)}
+	if document.Keys != nil {
+		ask, err := newAsker(document.Keys.API)
+		if err != nil {
+			return fmt.Errorf("keys.api.%w", err)
+		}
+		server.keys = newKeys(*document.Keys, ask, logger)
+	}
+	listener, err := listen(document.Socket)
+	if err != nil {
+		return err
+	}
+	return serve(ctx, listener, server.handler())
+}
+
+// listen makes the socket. Only containers that its directory is mounted in reach it: the shim.
+func listen(path string) (net.Listener, error) {
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("the socket of a gate before this one cannot be removed: %w", err)
+	}
+	listener, err := net.Listen("unix", path)
+	if err != nil {
+		return nil, fmt.Errorf("the gate cannot listen: %w", err)
+	}
+	if err := os.Chmod(path, 0o666); err != nil {
+		listener.Close()
+		return nil, err
+	}
+	return listener, nil
+}
+
+func serve(ctx context.Context, listener net.Listener, handler http.Handler) error {
+	server := &http.Server{
+		Handler: handler, ReadTimeout: readTimeout, WriteTimeout: answerTimeout, IdleTimeout: idleTimeout,
+		MaxHeaderBytes: maxHeaders,
+		ErrorLog:       log.New(io.Discard, "", 0), // what net/http says of a connection may quote what was sent
+	}
+	stop := context.AfterFunc(ctx, func() {
+		bounded, cancel := context.WithTimeout(context.Background(), answerTimeout)
+		defer cancel()
+		_ = server.Shutdown(bounded) // what is under way after that is cut
+	})
+	defer stop()
+	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+func (g *gate) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET "+PathKey, g.checkKey)
+	mux.HandleFunc("GET "+PathRate, g.countOnly)
+	mux.HandleFunc("GET "+PathHealth, func(http.ResponseWriter, *http.Request) {})
+	return mux
+}
+
+// countOnly counts a request against its address.
+func (g *gate) countOnly(writer http.ResponseWriter, request *http.Request) {
+	g.pass(writer, callerAt(request.Header.Get(HeaderAddress)))
+}
+
+// checkKey asks for the key and counts the request: one that passes against the
+// key, one that does not against the address, so that guessing has a rate too.
+func (g *gate) checkKey(writer http.ResponseWriter, request *http.Request) {
+	address := callerAt(request.Header.Get(HeaderAddress))
+	key, sent := bearer(request.Header.Values("Authorization"))
+	if key == "" || g.keys == nil {
+		said := refusals[http.StatusUnauthorized]
+		if !sent {
+			said = noKey
+		}
+		g.turnAway(writer, address, verdict{status: http.StatusUnauthorized}, said)
+		return
+	}
+	host := hostOf(request.Header.Get(HeaderHost))
+	who := g.keys.markOf(key, host)
+	if wait := g.rates.look(address, time.Now()); wait > 0 && !g.keys.isKnown(who) {
+		refuse(writer, verdict{status: http.StatusTooManyRequests, wait: wait})
+		return
+	}
+	asked := question{Key: key, Domain: g.keys.domain, Host: host, Path: pathOf(request.Header.Get(HeaderTarget))}
+	switch answer := g.keys.check(request.Context(), who, asked); answer.status {
+	case http.StatusOK:
+		g.pass(writer, "key "+string(who[:]))
+	case http.StatusServiceUnavailable:
+		refuse(writer, answer)
+	default:
+		g.turnAway(writer, address, answer, refusals[answer.status])
+	}
+}
+
+// pass lets a request through that its caller's rate has room for.
+func (g *gate) pass(writer http.ResponseWriter, caller string) {
+	if wait := g.rates.take(caller, time.Now()); wait > 0 {
+		refuse(writer, verdict{status: http.StatusTooManyRequests, wait: wait})
+		return
+	}
+	writer.WriteHeader(http.StatusOK)
+}
+
+// turnAway counts a request without a good key and says why, or that there are too many.
+func (g *gate) turnAway(writer http.ResponseWriter, address string, answer verdict, said refusal) {
+	if wait := g.rates.take(address, time.Now()); wait > 0 {
+		refuse(writer, verdict{status: http.StatusTooManyRequests, wait: wait})
+		return
+	}
+	refuseAs(writer, answer, said)
+}
+
+// bearer reads the key of a request; it is empty when there is none that could
+// be valid, and sent tells whether anything was sent.
+func bearer(values []string) (key string, sent bool) {
+	if len(values) == 0 || strings.TrimSpace(strings.Join(values, "")) == "" {
+		return "", false
+	}
+	scheme, token, found := strings.Cut(strings.TrimSpace(values[0]), " ")
+	token = strings.TrimLeft(token, " ")
+	if len(values) > 1 || !found || !strings.EqualFold(scheme, "bearer") || token == "" || len(token) > maxKey {
+		return "", true
+	}
+	for _, character := range []byte(token) {
+		if character <= ' ' || character > '~' || character == ',' {
+			return "", true
+		}
+	}
+	return token, true
+}
+
+// Check is the side-car's start-up probe: nil when a gate answers on the socket.
+func Check(path string) error {
+	client := http.Client{Timeout: checkTimeout, Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", path)
+		},
+	}}
+	answer, err := client.Get("http://gate" + PathHealth)
+	if err != nil {
+		return fmt.Errorf("the gate is not ready: %w", err)
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		return fmt.Errorf("the gate is not ready: it answers %d", answer.StatusCode)
+	}
+	return nil
+}

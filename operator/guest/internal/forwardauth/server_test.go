@@ -1,0 +1,208 @@
+package forwardauth
+
+import (
+	"bytes"
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+type asking struct {
+	path, key, address string
+	raw                []string
+}
+
+func (a asking) of(server *gate) *httptest.ResponseRecorder {
+	request := httptest.NewRequest(http.MethodGet, a.path, nil)
+	if a.key != "" {
+		request.Header.Set("Authorization", "Bearer "+a.key)
+	}
+	if a.raw != nil {
+		request.Header["Authorization"] = a.raw
+	}
+	request.Header.Set(HeaderAddress, a.address)
+	request.Header.Set(HeaderHost, "web.example")
+	request.Header.Set(HeaderTarget, "/v1/chat/completions?secret=1")
+	recorder := httptest.NewRecorder()
+	server.handler().ServeHTTP(recorder, request)
+	return recorder
+}
+
+func whole(api *api, limits *Rate) *gate {
+	return &gate{keys: checker(api, &bytes.Buffer{}), rates: newRates(limits, 100)}
+}
+
+func TestShapesOfRefusals(t *testing.T) {
+	for status, kind := range map[int]string{
+		http.StatusUnauthorized: "invalid_request_error", http.StatusPaymentRequired: "insufficient_quota",
+		http.StatusForbidden: "invalid_request_error", http.StatusTooManyRequests: "rate_limit_error",
+		0: "server_error",
+	} {
+		answer := asking{path: PathKey, key: "tk_a", address: "192.0.2.1"}.of(whole(&api{status: status}, nil))
+		want := status
+		if status == 0 {
+			want = http.StatusServiceUnavailable
+		}
+		var body struct {
+			Error struct{ Message, Type, Code string }
+		}
+		if err := json.Unmarshal(answer.Body.Bytes(), &body); err != nil {
+			t.Fatal(err)
+		}
+		if answer.Code != want || body.Error.Type != kind || body.Error.Message == "" || body.Error.Code == "" || answer.Header().Get("Content-Type") != "application/json" {
+			t.Errorf("%d: got %d %s", status, answer.Code, answer.Body)
+		}
+		if (answer.Header().Get("WWW-Authenticate") != "") != (want == http.StatusUnauthorized) {
+			t.Errorf("%d: WWW-Authenticate %q", status, answer.Header().Get("WWW-Authenticate"))
+		}
+	}
+}
+
+func TestAMissingKeyIsNotAskedFor(t *testing.T) {
+	for _, values := range [][]string{
+		nil, {""}, {"Basic dTpw"}, {"Bearer"}, {"Bearer "}, {"Bearer a b"}, {"Bearer a,Bearer b"}, {"Bearer a", "Bearer b"},
+		{"Bearer a\x00"}, {"Bearer \u00e9"}, {"Bearer " + strings.Repeat("a", maxKey+1)},
+	} {
+		api := &api{status: http.StatusOK}
+		answer := asking{path: PathKey, raw: values, address: "192.0.2.1"}.of(whole(api, nil))
+		if answer.Code != http.StatusUnauthorized || api.count() != 0 {
+			t.Errorf("%q: got %d after %d questions", values, answer.Code, api.count())
+		}
+	}
+}
+
+func TestTheSchemeIsOfAnyCase(t *testing.T) {
+	for _, value := range []string{"bearer tk_a", "BEARER  tk_a", " Bearer tk_a "} {
+		if answer := (asking{path: PathKey, raw: []string{value}}).of(whole(&api{status: http.StatusOK}, nil)); answer.Code != http.StatusOK {
+			t.Errorf("%q: got %d", value, answer.Code)
+		}
+	}
+}
+
+func TestKeysHaveRatesOfTheirOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := whole(&api{status: http.StatusOK}, &Rate{PerSecond: 0.5, Burst: 2})
+		one, other := asking{path: PathKey, key: "tk_a", address: "192.0.2.1"}, asking{path: PathKey, key: "tk_b", address: "192.0.2.1"}
+		for range 2 {
+			if one.of(server).Code != http.StatusOK || other.of(server).Code != http.StatusOK {
+				t.Fatal("refused within the burst")
+			}
+		}
+		answer := one.of(server)
+		if answer.Code != http.StatusTooManyRequests || answer.Header().Get("Retry-After") != "2" {
+			t.Errorf("got %d, Retry-After %q", answer.Code, answer.Header().Get("Retry-After"))
+		}
+		one.address = "192.0.2.2"
+		if one.of(server).Code != http.StatusTooManyRequests {
+			t.Error("another address gives a key another bucket")
+		}
+		time.Sleep(2 * time.Second)
+		if one.of(server).Code != http.StatusOK {
+			t.Error("refused after the time that it named")
+		}
+	})
+}
+
+func TestAddressesHaveRates(t *testing.T) {
+	server := whole(&api{status: http.StatusOK}, &Rate{PerSecond: 0.001, Burst: 1})
+	first := asking{path: PathRate, address: "192.0.2.1", key: "tk_a"}
+	if first.of(server).Code != http.StatusOK || first.of(server).Code != http.StatusTooManyRequests {
+		t.Error("the rate does not hold")
+	}
+	if (asking{path: PathRate, address: "192.0.2.1", key: "tk_b"}).of(server).Code != http.StatusTooManyRequests {
+		t.Error("a key that nobody asked for has a bucket")
+	}
+	if (asking{path: PathRate, address: "192.0.2.2"}).of(server).Code != http.StatusOK {
+		t.Error("another address waits")
+	}
+}
+
+func TestGuessingHasARate(t *testing.T) {
+	api := &api{status: http.StatusOK}
+	server := whole(api, &Rate{PerSecond: 0.001, Burst: 3})
+	if (asking{path: PathKey, key: "tk_good", address: "192.0.2.1"}).of(server).Code != http.StatusOK {
+		t.Fatal("a good key is refused")
+	}
+	api.set(http.StatusUnauthorized)
+	codes := map[int]int{}
+	for _, guess := range []string{"tk_1", "tk_2", "tk_3", "tk_4", "tk_5"} {
+		codes[asking{path: PathKey, key: guess, address: "192.0.2.1"}.of(server).Code]++
+	}
+	if codes[http.StatusUnauthorized] != 3 || codes[http.StatusTooManyRequests] != 2 || api.count() != 4 {
+		t.Errorf("got %v after %d questions", codes, api.count())
+	}
+	if (asking{path: PathKey, key: "tk_good", address: "192.0.2.1"}).of(server).Code != http.StatusOK {
+		t.Error("the guesses of one end the way of another behind the same address")
+	}
+}
+
+func TestRetryAfterOfTheApi(t *testing.T) {
+	for text, want := range map[string]time.Duration{"7": 7 * time.Second, "": time.Second, "-1": time.Second, "soon": time.Second, "99999999": time.Second} {
+		if got := retryAfter(text); got != want {
+			t.Errorf("%q: got %v", text, got)
+		}
+	}
+}
+
+func TestWhatTheApiIsToldOfARequest(t *testing.T) {
+	if got := hostOf("Web.Example."); got != "web.example" {
+		t.Errorf("got %q", got)
+	}
+	if got := pathOf("/v1/x?key=secret"); got != "/v1/x" {
+		t.Errorf("got %q", got)
+	}
+	if got := pathOf("/" + strings.Repeat("x", 9000)); len(got) != maxPath {
+		t.Errorf("got %d bytes", len(got))
+	}
+}
+
+func TestRunAndCheck(t *testing.T) {
+	document := Document{Version: Version, Socket: filepath.Join(t.TempDir(), "s"), Rate: &Rate{PerSecond: 1, Burst: 1}}
+	if Check(document.Socket) == nil {
+		t.Fatal("nobody is there, and it is ready")
+	}
+	for range 2 { // the second finds what the first left
+		listener, err := listen(document.Socket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		served := make(chan error, 1)
+		go func() { served <- serve(t.Context(), listener, whole(&api{}, nil).handler()) }()
+		if err := Check(document.Socket); err != nil {
+			t.Fatal(err)
+		}
+		listener.Close()
+		<-served
+	}
+	if err := Run(t.Context(), Document{Socket: "/nowhere/s"}, slog.New(slog.DiscardHandler)); err == nil {
+		t.Error("it runs without a socket")
+	}
+}
+
+func FuzzBearer(f *testing.F) {
+	for _, seed := range []string{"Bearer tk_a", "bearer  x", "Bearer", "Bearer a,b", "Bearer \x7f", ""} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, value string) {
+		key, sent := bearer([]string{value})
+		if key != "" && (!sent || len(key) > maxKey || strings.ContainsAny(key, " ,\r\n\t\x00") || !strings.HasSuffix(strings.TrimSpace(value), key)) {
+			t.Errorf("%q gives %q", value, key)
+		}
+	})
+}
+
+func FuzzCallerAt(f *testing.F) {
+	f.Add("192.0.2.1")
+	f.Add("fe80::1%x")
+	f.Fuzz(func(t *testing.T, address string) {
+		if got := callerAt(address); !strings.HasPrefix(got, "address ") || len(got) > 64 {
+			t.Errorf("%q gives %q", address, got)
+		}
+	})
+}

@@ -1,0 +1,95 @@
+// Package forwardauth is `guest gate`: it tells the shim whether a request may pass.
+//
+// The shim asks over a Unix socket before it forwards a request that needs an
+// API key or counts against a rate. The gate sees the key, the caller's address,
+// the host and the path, never a body; what passes goes from the shim to the
+// container directly. Caddy calls this way of asking "forward auth".
+package forwardauth
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"path"
+	"time"
+
+	"cloister.dev/guest/internal/apiclient"
+	"cloister.dev/guest/internal/strictjson"
+)
+
+// Version is the version of the document that this guest reads.
+const Version = 1
+
+const (
+	maxCache  = 60
+	maxOutage = 3600
+	maxBurst  = math.MaxInt32
+)
+
+// Document is what `guest gate` runs by.
+type Document struct {
+	// Version is Version.
+	Version int `json:"version"`
+	// Socket is the path of the Unix socket that the shim asks on.
+	Socket string `json:"socket"`
+	// Keys says how API keys are checked; nil means that no path needs one.
+	Keys *Keys `json:"keys,omitempty"`
+	// Rate is the limit of a caller; nil means none.
+	Rate *Rate `json:"rate,omitempty"`
+}
+
+// Keys says how API keys are checked.
+type Keys struct {
+	// API is where the API is.
+	API apiclient.Address `json:"api"`
+	// Domain is the public host name of the enclave; a key must be allowed for it.
+	Domain string `json:"domain"`
+	// CacheSeconds is how long a key that was accepted is not asked for again; 0 means that each request asks.
+	CacheSeconds float64 `json:"cacheSeconds"`
+	// OutageSeconds is how long after its last acceptance a key goes on while the API cannot be reached; 0 means not at all.
+	OutageSeconds float64 `json:"outageSeconds"`
+}
+
+// Rate is a token bucket for each caller.
+type Rate struct {
+	// PerSecond is how many requests a caller may make in the long run.
+	PerSecond float64 `json:"perSecond"`
+	// Burst is how many requests may come at once.
+	Burst int `json:"burst"`
+}
+
+// Read reads and validates the document at a path.
+func Read(path string) (Document, error) { return strictjson.Read[Document](path) }
+
+// Parse reads and validates a document.
+func Parse(data []byte) (Document, error) { return strictjson.Parse[Document](data) }
+
+// Validate names every field that is wrong.
+func (d Document) Validate() error {
+	var problems []error
+	add := func(condition bool, format string, values ...any) {
+		if condition {
+			problems = append(problems, fmt.Errorf(format, values...))
+		}
+	}
+	add(d.Version != Version, "version: %d, this guest reads %d; the operator and the guest are of different releases", d.Version, Version)
+	add(!path.IsAbs(d.Socket), "socket: %q is not absolute", d.Socket)
+	add(d.Keys == nil && d.Rate == nil, "keys, rate: one is needed, else there is nothing to tell")
+	if keys := d.Keys; keys != nil {
+		if err := keys.API.Validate(); err != nil {
+			problems = append(problems, fmt.Errorf("keys.api.%w", err))
+		}
+		add(keys.Domain == "" || len(keys.Domain) > maxHost, "keys.domain: %q is no host name", keys.Domain)
+		add(!within(keys.CacheSeconds, 0, maxCache), "keys.cacheSeconds: %v is not in 0 to %d", keys.CacheSeconds, maxCache)
+		add(!within(keys.OutageSeconds, 0, maxOutage), "keys.outageSeconds: %v is not in 0 to %d", keys.OutageSeconds, maxOutage)
+	}
+	if rate := d.Rate; rate != nil {
+		add(!(rate.PerSecond > 0), "rate.perSecond: %v is not above 0", rate.PerSecond)
+		add(rate.Burst < 1 || rate.Burst > maxBurst, "rate.burst: %d is not in 1 to %d", rate.Burst, maxBurst)
+	}
+	return errors.Join(problems...)
+}
+
+func within(value, least, most float64) bool { return value >= least && value <= most }
+
+func seconds(value float64) time.Duration { return time.Duration(value * float64(time.Second)) }

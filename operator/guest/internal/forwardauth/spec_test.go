@@ -1,0 +1,72 @@
+package forwardauth
+
+import (
+	"encoding/json"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"cloister.dev/guest/internal/apiclient"
+)
+
+func valid() Document {
+	return Document{
+		Version: Version, Socket: "/run/gate.sock",
+		Keys: &Keys{
+			API:    apiclient.Address{URL: "https://api.example.com", ConnectTo: []netip.Addr{netip.MustParseAddr("192.0.2.1")}},
+			Domain: "web.example.com", CacheSeconds: 1, OutageSeconds: 30,
+		},
+		Rate: &Rate{PerSecond: 2.5, Burst: 5},
+	}
+}
+
+func TestValidate(t *testing.T) {
+	if err := valid().Validate(); err != nil {
+		t.Fatal(err)
+	}
+	for name, change := range map[string]func(*Document){
+		"version:":                     func(d *Document) { d.Version = 2 },
+		"socket:":                      func(d *Document) { d.Socket = "gate.sock" },
+		"keys, rate:":                  func(d *Document) { d.Keys, d.Rate = nil, nil },
+		"keys.api.url:":                func(d *Document) { d.Keys.API.URL = "api.example.com" },
+		"keys.api.connectTo:":          func(d *Document) { d.Keys.API.ConnectTo = nil },
+		"keys.api.connectTo[0]:":       func(d *Document) { d.Keys.API.ConnectTo[0] = netip.MustParseAddr("::1") },
+		"keys.api.caFile:":             func(d *Document) { d.Keys.API.URL, d.Keys.API.CAFile = "http://192.0.2.1", "/ca.crt" },
+		"keys.domain:":                 func(d *Document) { d.Keys.Domain = "" },
+		"keys.cacheSeconds:":           func(d *Document) { d.Keys.CacheSeconds = 61 },
+		"keys.outageSeconds:":          func(d *Document) { d.Keys.OutageSeconds = -1 },
+		"rate.perSecond:":              func(d *Document) { d.Rate.PerSecond = 0 },
+		"rate.burst: 0 is not":         func(d *Document) { d.Rate.Burst = 0 },
+		"rate.perSecond: -1 is not ab": func(d *Document) { d.Rate.PerSecond = -1 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			document := valid()
+			change(&document)
+			if err := document.Validate(); err == nil || !strings.Contains(err.Error(), name) {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	whole, err := json.Marshal(valid())
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(whole)
+	f.Add([]byte(`{"version":1,"socket":"/s","rate":{"perSecond":1e-320,"burst":1}}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		document, err := Parse(data)
+		if err != nil {
+			return
+		}
+		again, err := json.Marshal(document)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Parse(again); err != nil {
+			t.Errorf("%s does not read again: %v", again, err)
+		}
+	})
+}

@@ -1,0 +1,76 @@
+// Package link makes and sets up network devices: bridges and pairs on the
+// Pod's side, addresses and routes on the container's.
+package link
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+
+	"cloister.dev/guest/internal/netattach"
+)
+
+// SetUpInside gives the calling thread's namespace its addresses and routes, as
+// `guest net` has told. It is called by the launcher, before it drops its rights.
+func SetUpInside(interfaces []netattach.Interface, nameserver netip.Addr) error {
+	if err := raise("lo"); err != nil {
+		return err
+	}
+	for index, one := range interfaces {
+		device, err := netlink.LinkByName(one.Name)
+		if err != nil {
+			return fmt.Errorf("device %s: %w", one.Name, err)
+		}
+		if err := netlink.AddrReplace(device, &netlink.Addr{IPNet: ipNet(one.Address)}); err != nil {
+			return fmt.Errorf("device %s: the address %s cannot be set: %w", one.Name, one.Address, err)
+		}
+		if err := raise(one.Name); err != nil {
+			return err
+		}
+		if one.Default {
+			if err := addRoute(device, nil, one.Gateway); err != nil {
+				return err
+			}
+		}
+		if index == 0 && nameserver.IsValid() {
+			if err := addRoute(device, ipNet(netip.PrefixFrom(nameserver, nameserver.BitLen())), one.Gateway); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func raise(name string) error {
+	device, err := netlink.LinkByName(name)
+	if err != nil {
+		return fmt.Errorf("device %s: %w", name, err)
+	}
+	// Without this mode a link-local IPv6 address would appear with the device.
+	if name != "lo" {
+		if err := netlink.LinkSetIP6AddrGenMode(device, nl.IN6_ADDR_GEN_MODE_NONE); err != nil && !errors.Is(err, unix.EAFNOSUPPORT) {
+			return fmt.Errorf("device %s: IPv6 cannot be kept off: %w", name, err)
+		}
+	}
+	if err := netlink.LinkSetUp(device); err != nil {
+		return fmt.Errorf("device %s cannot be set up: %w", name, err)
+	}
+	return nil
+}
+
+func addRoute(device netlink.Link, to *net.IPNet, through netip.Addr) error {
+	route := netlink.Route{LinkIndex: device.Attrs().Index, Dst: to, Gw: through.AsSlice()}
+	if err := netlink.RouteReplace(&route); err != nil {
+		return fmt.Errorf("the route through %s cannot be set: %w", through, err)
+	}
+	return nil
+}
+
+func ipNet(prefix netip.Prefix) *net.IPNet {
+	return &net.IPNet{IP: prefix.Addr().AsSlice(), Mask: net.CIDRMask(prefix.Bits(), prefix.Addr().BitLen())}
+}

@@ -1,0 +1,186 @@
+package link
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+
+	"cloister.dev/guest/internal/netattach"
+	"cloister.dev/guest/internal/netplan"
+)
+
+// Indexes of per-device IPv4 settings, linux/ip.h.
+const (
+	confForwarding    = 1
+	confSendRedirects = 6
+)
+
+// attrInetConf is IFLA_INET_CONF, linux/if_link.h.
+const attrInetConf = 1
+
+// SetUpBridges makes the bridges of a plan that are missing and leaves those that
+// are there, gives the loopback device the name server's address, and turns
+// forwarding on for the bridges and the uplink alone.
+//
+// The packet filter must be in force before.
+func SetUpBridges(document netplan.Plan) error {
+	loopback, err := netlink.LinkByName("lo")
+	if err != nil {
+		return err
+	}
+	if err := netlink.AddrReplace(loopback, &netlink.Addr{IPNet: ipNet(netip.PrefixFrom(netplan.Nameserver, 32)), Scope: unix.RT_SCOPE_HOST}); err != nil {
+		return fmt.Errorf("the name server's address cannot be set: %w", err)
+	}
+	if err := netlink.LinkSetUp(loopback); err != nil {
+		return err
+	}
+	for _, network := range document.Networks {
+		if err := setUpBridge(network); err != nil {
+			return fmt.Errorf("network %s: %w", network.Name, err)
+		}
+	}
+	uplink, err := netlink.LinkByName(document.Uplink)
+	if err != nil {
+		return fmt.Errorf("the uplink %s: %w", document.Uplink, err)
+	}
+	return setConf(uplink, confForwarding, 1)
+}
+
+func setUpBridge(network netplan.Network) error {
+	device, err := netlink.LinkByName(network.Bridge())
+	if errors.As(err, &netlink.LinkNotFoundError{}) {
+		attributes := netlink.NewLinkAttrs()
+		attributes.Name = network.Bridge()
+		attributes.HardwareAddr = network.BridgeMAC()
+		snooping := false
+		if err := netlink.LinkAdd(&netlink.Bridge{LinkAttrs: attributes, MulticastSnooping: &snooping}); err != nil {
+			return fmt.Errorf("the bridge cannot be made (NET_ADMIN is needed): %w", err)
+		}
+		device, err = netlink.LinkByName(network.Bridge())
+	}
+	if err != nil {
+		return err
+	}
+	if err := netlink.AddrReplace(device, &netlink.Addr{IPNet: ipNet(network.Gateway())}); err != nil {
+		return fmt.Errorf("the bridge's address cannot be set: %w", err)
+	}
+	if err := raise(network.Bridge()); err != nil {
+		return err
+	}
+	forwarding := uint32(0)
+	if network.Egress != netplan.EgressClosed {
+		forwarding = 1
+	}
+	return errors.Join(setConf(device, confForwarding, forwarding), setConf(device, confSendRedirects, 0))
+}
+
+// Attach makes the devices of a namespace, one end on its bridge, the other
+// inside, and returns what the launcher has to set up. Devices of a predecessor
+// under the same names go first.
+func Attach(document netplan.Plan, namespace netplan.Namespace, inside *os.File) ([]netattach.Interface, error) {
+	interfaces := Describe(document, namespace)
+	for index, attachment := range namespace.Attachments {
+		network, found := document.Network(attachment.Network)
+		if !found {
+			return nil, fmt.Errorf("network %s is not in the plan", attachment.Network)
+		}
+		if err := attachOne(namespace, network, interfaces[index].Name, inside); err != nil {
+			return nil, fmt.Errorf("network %s: %w", network.Name, err)
+		}
+	}
+	return interfaces, nil
+}
+
+// Describe tells what Attach has made for a namespace, without making anything.
+func Describe(document netplan.Plan, namespace netplan.Namespace) []netattach.Interface {
+	exit, hasExit := document.Exit(namespace)
+	interfaces := []netattach.Interface{}
+	for index, attachment := range namespace.Attachments {
+		network, _ := document.Network(attachment.Network)
+		interfaces = append(interfaces, netattach.Interface{
+			Name:    fmt.Sprintf("eth%d", index),
+			Address: netip.PrefixFrom(attachment.Address, network.Subnet.Bits()),
+			Gateway: network.Gateway().Addr(),
+			Default: hasExit && exit.Name == network.Name,
+		})
+	}
+	return interfaces
+}
+
+func attachOne(namespace netplan.Namespace, network netplan.Network, name string, inside *os.File) error {
+	port := namespace.Port(network.Name)
+	if err := remove(port); err != nil {
+		return err
+	}
+	bridge, err := netlink.LinkByName(network.Bridge())
+	if err != nil {
+		return fmt.Errorf("the bridge: %w", err)
+	}
+	attributes := netlink.NewLinkAttrs()
+	attributes.Name = port
+	attributes.MasterIndex = bridge.Attrs().Index
+	pair := netlink.NewVeth(attributes)
+	pair.PeerName = name
+	pair.PeerHardwareAddr = namespace.PortMAC(network.Name)
+	pair.PeerNamespace = netlink.NsFd(int(inside.Fd()))
+	if err := netlink.LinkAdd(pair); err != nil {
+		return fmt.Errorf("the devices cannot be made: %w", err)
+	}
+	return raise(port)
+}
+
+// Detach removes the devices of a namespace.
+func Detach(namespace netplan.Namespace) error {
+	var problems []error
+	for _, attachment := range namespace.Attachments {
+		problems = append(problems, remove(namespace.Port(attachment.Network)))
+	}
+	return errors.Join(problems...)
+}
+
+// Wired tells whether all devices of a namespace are there and connected.
+func Wired(namespace netplan.Namespace) bool {
+	for _, attachment := range namespace.Attachments {
+		device, err := netlink.LinkByName(namespace.Port(attachment.Network))
+		if err != nil || device.Attrs().RawFlags&unix.IFF_LOWER_UP == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+func remove(name string) error {
+	device, err := netlink.LinkByName(name)
+	if errors.As(err, &netlink.LinkNotFoundError{}) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	err = netlink.LinkDel(device)
+	if errors.Is(err, unix.ENODEV) {
+		return nil // gone with its namespace in between
+	}
+	return err
+}
+
+// setConf sets an IPv4 setting of one device by netlink, since /proc/sys is read-only in a container.
+func setConf(device netlink.Link, index uint16, value uint32) error {
+	request := nl.NewNetlinkRequest(unix.RTM_SETLINK, unix.NLM_F_ACK)
+	message := nl.NewIfInfomsg(unix.AF_UNSPEC)
+	message.Index = int32(device.Attrs().Index)
+	request.AddData(message)
+	family := nl.NewRtAttr(unix.IFLA_AF_SPEC, nil)
+	conf := family.AddRtAttr(unix.AF_INET, nil).AddRtAttr(attrInetConf, nil)
+	conf.AddRtAttr(int(index), nl.Uint32Attr(value))
+	request.AddData(family)
+	if _, err := request.Execute(unix.NETLINK_ROUTE, 0); err != nil {
+		return fmt.Errorf("device %s: IPv4 setting %d cannot be set: %w", device.Attrs().Name, index, err)
+	}
+	return nil
+}

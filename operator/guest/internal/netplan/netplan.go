@@ -1,0 +1,266 @@
+// Package netplan is the document that `guest net` runs by: the networks of one
+// enclave, who is on them with which address, and what may leave.
+//
+// The operator writes it from the configuration file; nothing in it is decided
+// anew here. Parse refuses a plan that contradicts itself, so that the rest of
+// the module can trust it.
+package netplan
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"cloister.dev/guest/internal/strictjson"
+)
+
+// Version is the version of the document that this guest reads.
+const Version = 1
+
+// ShimNetwork is the reserved network between the shim and its target.
+const ShimNetwork = "shim-net"
+
+// Nameserver is the address at which every container asks for names.
+var Nameserver = netip.AddrFrom4([4]byte{169, 254, 20, 53})
+
+// What a network lets out.
+const (
+	EgressClosed    = "closed"
+	EgressAllowlist = "allowlist"
+	EgressOpen      = "open"
+)
+
+// Plan is the document.
+type Plan struct {
+	// Version is Version.
+	Version int `json:"version"`
+	// Uplink is the Pod's device towards the cluster.
+	Uplink string `json:"uplink"`
+	// Networks are the networks of the file, and shim-net.
+	Networks []Network `json:"networks"`
+	// Namespaces are the network namespaces of the containers.
+	Namespaces []Namespace `json:"namespaces"`
+	// Denied are address ranges that no network reaches, beside the special ones
+	// that never are: the node's, the API server's, the cluster's.
+	Denied []netip.Prefix `json:"denied"`
+	// Inbound are the TCP ports of the Pod that are reachable from outside: the shim's, and ssh in debug.
+	Inbound []uint16 `json:"inbound"`
+	// SideCars are the only processes of the Pod's own namespace that may reach something.
+	SideCars []SideCar `json:"sideCars"`
+	// Resolver answers public names.
+	Resolver Resolver `json:"resolver"`
+	// SocketDirectory holds one directory with a wiring socket for each container.
+	SocketDirectory string `json:"socketDirectory"`
+	// StatusFile is where `guest net` tells that it is ready and what is wired.
+	StatusFile string `json:"statusFile"`
+	// KeeperSocket is the socket of `guest keep`, which outlives a restart of `guest net`; empty means none.
+	KeeperSocket string `json:"keeperSocket,omitempty"`
+	// RefreshSeconds is the time between two resolutions of an allowlist; 0 means 60.
+	RefreshSeconds int `json:"refreshSeconds,omitempty"`
+}
+
+// Network is one bridge.
+type Network struct {
+	// Name is the file's name, or ShimNetwork.
+	Name string `json:"name"`
+	// Egress is one of the Egress words.
+	Egress string `json:"egress"`
+	// Allow are the host names of an allowlist.
+	Allow []string `json:"allow,omitempty"`
+	// Subnet is the range; its first address is the Pod's on this network.
+	Subnet netip.Prefix `json:"subnet"`
+}
+
+// Namespace is one network namespace. Containers of a file without networks of
+// their own share one; any other container has its own.
+type Namespace struct {
+	// Name is unique; for a namespace with one container it is the container's.
+	Name string `json:"name"`
+	// Containers are the containers in it, by the names of the file.
+	Containers []string `json:"containers"`
+	// Attachments are its networks; none means no connectivity.
+	Attachments []Attachment `json:"attachments"`
+}
+
+// Attachment is an address on a network.
+type Attachment struct {
+	// Network names a network.
+	Network string `json:"network"`
+	// Address lies in the network's range.
+	Address netip.Addr `json:"address"`
+}
+
+// SideCar is a process of ours in the Pod's namespace, known by its user.
+type SideCar struct {
+	// Name is for messages.
+	Name string `json:"name"`
+	// UID is its user in the Pod.
+	UID uint32 `json:"uid"`
+	// Destinations are all that it may reach.
+	Destinations []Destination `json:"destinations"`
+}
+
+// Destination is where a side-car may connect to, by TCP.
+type Destination struct {
+	// Address is an IPv4 address outside, or a container's.
+	Address netip.Addr `json:"address"`
+	// Port is a TCP port.
+	Port uint16 `json:"port"`
+}
+
+// Resolver says where public names are asked for.
+type Resolver struct {
+	// UID is the user of `guest net` itself.
+	UID uint32 `json:"uid"`
+	// Upstream are name servers, asked in this order; none means that no public name is answered.
+	Upstream []netip.AddrPort `json:"upstream"`
+	// Refused are domains that are never asked upstream: the cluster's own.
+	Refused []string `json:"refused,omitempty"`
+}
+
+var (
+	networkPattern   = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,13}[a-z0-9])?$`)
+	containerPattern = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,62}$`)
+	devicePattern    = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,14}$`)
+	labelPattern     = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
+)
+
+// Read reads and validates the plan at a path.
+func Read(path string) (Plan, error) { return strictjson.Read[Plan](path) }
+
+// Parse reads and validates a plan.
+func Parse(data []byte) (Plan, error) { return strictjson.Parse[Plan](data) }
+
+// Validate names every field that is wrong.
+func (p Plan) Validate() error {
+	var problems []error
+	add := func(condition bool, format string, values ...any) {
+		if condition {
+			problems = append(problems, fmt.Errorf(format, values...))
+		}
+	}
+	add(p.Version != Version, "version: %d, this guest reads %d; the operator and the guest are of different releases", p.Version, Version)
+	add(!devicePattern.MatchString(p.Uplink) || p.Uplink == "lo", "uplink: %q is no device name", p.Uplink)
+	add(!path.IsAbs(p.SocketDirectory), "socketDirectory: %q is not absolute", p.SocketDirectory)
+	add(!path.IsAbs(p.StatusFile), "statusFile: %q is not absolute", p.StatusFile)
+	add(p.KeeperSocket != "" && !path.IsAbs(p.KeeperSocket), "keeperSocket: %q is not absolute", p.KeeperSocket)
+	add(p.RefreshSeconds < 0 || p.RefreshSeconds > 3600, "refreshSeconds: %d is not in 0 to 3600", p.RefreshSeconds)
+	add(len(p.Networks) > 64 || len(p.Namespaces) > 64 || len(p.Denied) > 4096, "networks, namespaces, denied: at most 64, 64 and 4096")
+	for index, prefix := range p.Denied {
+		add(!prefix.IsValid() || prefix.Addr().Is4In6(), "denied[%d]: not a range", index)
+	}
+	add(slices.Contains(p.Inbound, 0), "inbound: 0 is no port")
+	problems = append(problems, p.validateNetworks(), p.validateNamespaces(), p.validateOutside())
+	return errors.Join(problems...)
+}
+
+func (p Plan) validateNetworks() error {
+	var problems []error
+	for index, network := range p.Networks {
+		field := fmt.Sprintf("networks[%d]", index)
+		add := func(condition bool, format string, values ...any) {
+			if condition {
+				problems = append(problems, fmt.Errorf(field+format, values...))
+			}
+		}
+		add(!networkPattern.MatchString(network.Name), ".name: %q is no network name", network.Name)
+		add(!slices.Contains([]string{EgressClosed, EgressAllowlist, EgressOpen}, network.Egress), ".egress: %q is not known", network.Egress)
+		add(network.Egress != EgressAllowlist && len(network.Allow) > 0, ".allow: only with egress allowlist")
+		add(network.Name == ShimNetwork && network.Egress != EgressClosed, ".egress: shim-net is closed")
+		add(len(network.Allow) > 256, ".allow: %d hosts, at most 256", len(network.Allow))
+		for at, host := range network.Allow {
+			add(!IsHost(host), ".allow[%d]: %q is no host name in lower case", at, host)
+		}
+		subnet := network.Subnet
+		if !subnet.IsValid() || !subnet.Addr().Is4() || subnet.Masked() != subnet || subnet.Bits() < 8 || subnet.Bits() > 30 {
+			add(true, ".subnet: %q is no IPv4 range of /8 to /30 without host bits", subnet)
+			continue
+		}
+		add(!subnet.Addr().IsPrivate(), ".subnet: %s is not private", subnet)
+		for before, other := range p.Networks[:index] {
+			add(other.Name == network.Name, ".name: %q is also that of networks[%d]", network.Name, before)
+			add(other.Subnet.IsValid() && other.Subnet.Overlaps(subnet), ".subnet: %s overlaps networks[%d]", subnet, before)
+		}
+	}
+	return errors.Join(problems...)
+}
+
+func (p Plan) validateNamespaces() error {
+	var problems []error
+	names, containers, addresses := map[string]bool{}, map[string]bool{}, map[netip.Addr]bool{}
+	for index, namespace := range p.Namespaces {
+		field := fmt.Sprintf("namespaces[%d]", index)
+		add := func(condition bool, format string, values ...any) {
+			if condition {
+				problems = append(problems, fmt.Errorf(field+format, values...))
+			}
+		}
+		add(!containerPattern.MatchString(namespace.Name) || names[namespace.Name], ".name: %q is no unique name", namespace.Name)
+		names[namespace.Name] = true
+		add(len(namespace.Containers) == 0 || len(namespace.Containers) > 64, ".containers: 1 to 64")
+		for _, container := range namespace.Containers {
+			key := strings.ToLower(container)
+			add(!containerPattern.MatchString(container) || containers[key], ".containers: %q is no unique name", container)
+			containers[key] = true
+		}
+		exits, attached := 0, map[string]bool{}
+		for at, attachment := range namespace.Attachments {
+			network, found := p.Network(attachment.Network)
+			if !found || attached[attachment.Network] {
+				add(true, ".attachments[%d].network: %q is not declared, or listed twice", at, attachment.Network)
+				continue
+			}
+			attached[attachment.Network] = true
+			if network.Egress != EgressClosed {
+				exits++
+			}
+			add(!network.holds(attachment.Address) || addresses[attachment.Address],
+				".attachments[%d].address: %s is no free address of a container in %s", at, attachment.Address, network.Subnet)
+			addresses[attachment.Address] = true
+		}
+		add(exits > 1, ".attachments: more than one network that is not closed")
+	}
+	return errors.Join(problems...)
+}
+
+func (p Plan) validateOutside() error {
+	var problems []error
+	for index, car := range p.SideCars {
+		for at, destination := range car.Destinations {
+			if !destination.Address.Is4() || destination.Port == 0 {
+				problems = append(problems, fmt.Errorf("sideCars[%d].destinations[%d]: needs an IPv4 address and a port", index, at))
+			}
+		}
+	}
+	for index, upstream := range p.Resolver.Upstream {
+		if !upstream.IsValid() || !upstream.Addr().Is4() || upstream.Port() == 0 {
+			problems = append(problems, fmt.Errorf("resolver.upstream[%d]: needs an IPv4 address and a port", index))
+		}
+	}
+	for index, domain := range p.Resolver.Refused {
+		if !IsHost(domain) {
+			problems = append(problems, fmt.Errorf("resolver.refused[%d]: %q is no domain in lower case", index, domain))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// IsHost tells whether a text is a host name, RFC 1123, in lower case and not an address.
+func IsHost(text string) bool {
+	if len(text) == 0 || len(text) > 253 {
+		return false
+	}
+	if _, err := netip.ParseAddr(text); err == nil {
+		return false
+	}
+	for _, label := range strings.Split(text, ".") {
+		if !labelPattern.MatchString(label) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,161 @@
+// Package network is `guest net`: the network of an enclave. It runs in the
+// Pod's own namespaces with NET_ADMIN as its only capability.
+//
+// In this order it puts the packet filter in force, makes the bridges, serves
+// names, listens for launchers and keeps the allowlists. When it starts anew
+// beside containers that run, it takes over what is there.
+package network
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"time"
+
+	"github.com/vishvananda/netlink"
+
+	"cloister.dev/guest/internal/allowlist"
+	"cloister.dev/guest/internal/dns"
+	"cloister.dev/guest/internal/firewall"
+	"cloister.dev/guest/internal/link"
+	"cloister.dev/guest/internal/netplan"
+)
+
+const (
+	namePort        = 53
+	firstResolution = 5 * time.Second
+	statusEvery     = time.Second
+)
+
+// Gateway is a running `guest net`.
+type Network struct {
+	document netplan.Plan
+	filter   *firewall.Firewall
+	lists    *allowlist.Keeper
+	sockets  *sockets
+	log      *slog.Logger
+}
+
+// Run runs the network of a plan until the context ends. Bridges, devices and
+// filter stay when it returns: the containers go on.
+func Run(ctx context.Context, document netplan.Plan, log *slog.Logger) error {
+	gateway := &Network{document: document, filter: firewall.New(document), log: log}
+	if err := gateway.setUp(); err != nil {
+		return err
+	}
+	server := dns.NewServer(document, dns.Upstream{Servers: document.Resolver.Upstream}, gateway.lists)
+	if err := server.Start(netip.AddrPortFrom(netplan.Nameserver, namePort)); err != nil {
+		return err
+	}
+	first, cancel := context.WithTimeout(ctx, firstResolution)
+	err := gateway.lists.Refresh(first)
+	cancel()
+	if err != nil {
+		return err
+	}
+	failed := make(chan error, 2)
+	go func() { failed <- gateway.sockets.serve(ctx) }()
+	go func() { failed <- gateway.refreshForever(ctx) }()
+	err = gateway.report(ctx, failed)
+	return errors.Join(err, server.Stop(), gateway.sockets.close())
+}
+
+// setUp brings filter, bridges and sockets into being.
+func (g *Network) setUp() error {
+	if err := checkUplink(g.document); err != nil {
+		return err
+	}
+	if err := g.filter.Apply(); err != nil {
+		return err
+	}
+	if err := link.SetUpBridges(g.document); err != nil {
+		return err
+	}
+	lists, err := allowlist.New(g.document, dns.Upstream{Servers: g.document.Resolver.Upstream}, g.filter, time.Now)
+	if err != nil {
+		return err
+	}
+	g.lists = lists
+	g.sockets, err = openSockets(g.document, g.log)
+	return err
+}
+
+// checkUplink refuses a plan whose ranges hide where the Pod itself is.
+func checkUplink(document netplan.Plan) error {
+	device, err := netlink.LinkByName(document.Uplink)
+	if err != nil {
+		return fmt.Errorf("uplink %s: %w", document.Uplink, err)
+	}
+	addresses, err := netlink.AddrList(device, netlink.FAMILY_V4)
+	if err != nil {
+		return fmt.Errorf("uplink %s: %w", document.Uplink, err)
+	}
+	for _, address := range addresses {
+		own, valid := netip.AddrFromSlice(address.IP.To4())
+		if !valid {
+			continue
+		}
+		bits, _ := address.Mask.Size()
+		around := netip.PrefixFrom(own, bits).Masked()
+		for index, network := range document.Networks {
+			if network.Subnet.Overlaps(around) {
+				return fmt.Errorf("networks[%d].subnet: %s overlaps %s, in which the Pod is; give the network another range",
+					index, network.Subnet, around)
+			}
+		}
+	}
+	return nil
+}
+
+func (g *Network) refreshForever(ctx context.Context) error {
+	ticker := time.NewTicker(g.document.Refresh())
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+		if err := g.lists.Refresh(ctx); err != nil {
+			return err
+		}
+		g.sockets.keepAgain()
+	}
+}
+
+// report writes the status file when what it says has changed. A failure of any
+// part ends the process: a restart takes over what is there.
+func (g *Network) report(ctx context.Context, failed <-chan error) error {
+	ticker := time.NewTicker(statusEvery)
+	defer ticker.Stop()
+	written := ""
+	for {
+		text, err := g.status().encode()
+		if err != nil {
+			return err
+		}
+		if text != written {
+			if err := writeStatus(g.document.StatusFile, text); err != nil {
+				return err
+			}
+			written = text
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case err := <-failed:
+			if err != nil {
+				return err
+			}
+		case <-g.sockets.changed:
+		case <-ticker.C:
+		}
+	}
+}
+
+func (g *Network) status() Status {
+	return Status{Version: netplan.Version, Ready: true, FiltersBridges: g.filter.FiltersBridges(),
+		Namespaces: g.sockets.states(), Allowlists: g.lists.State()}
+}

@@ -1,0 +1,103 @@
+package privileges
+
+import (
+	"fmt"
+	"os"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"cloister.dev/guest/internal/netns"
+)
+
+const joinPatience = 500 * time.Millisecond
+
+// kinds are the namespaces that a launcher makes, with the flags of setns(2).
+var kinds = []struct {
+	name string
+	flag int
+}{{"ipc", unix.CLONE_NEWIPC}, {"uts", unix.CLONE_NEWUTS}, {"net", unix.CLONE_NEWNET}}
+
+// JoinFirst brings the calling, locked thread into the namespaces of process 1,
+// when it was started in those that the process had before.
+//
+// The namespaces are opened with the user of process 1 as the file system user:
+// the kernel grants that to a process with the same user and at least its
+// capabilities, and asks for no further one. Parameter ask is the other way to the
+// network namespace, for a program that is not readable; nil means there is none.
+func JoinFirst(ask func() (*os.File, error)) error {
+	for _, kind := range kinds {
+		theirs, err := openSoon(kind.name)
+		if err != nil && kind.name == "net" && ask != nil {
+			theirs, err = ask()
+		} else if err != nil && kind.name != "net" {
+			// Not the container's, but not the Pod's either.
+			if err := unix.Unshare(kind.flag); err != nil {
+				return fmt.Errorf("an own %s namespace cannot be made: %w", kind.name, err)
+			}
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("the container's %s namespace cannot be reached: %w", kind.name, err)
+		}
+		err = enter(theirs, kind.name, kind.flag)
+		theirs.Close()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func enter(theirs *os.File, name string, flag int) error {
+	ours, err := netns.Own(name)
+	if err != nil {
+		return err
+	}
+	defer ours.Close()
+	if same, err := netns.Same(ours, theirs); err != nil || same {
+		return err
+	}
+	if err := unix.Setns(int(theirs.Fd()), flag); err != nil {
+		return fmt.Errorf("the container's %s namespace cannot be entered: %w", name, err)
+	}
+	return nil
+}
+
+// openSoon opens a namespace of process 1. The process may be between its drop
+// and its execve, still undumpable; that passes, an unreadable program stays.
+func openSoon(kind string) (*os.File, error) {
+	for end := time.Now().Add(joinPatience); ; time.Sleep(firstPoll) {
+		text, err := os.ReadFile("/proc/1/status")
+		if err != nil {
+			return nil, err
+		}
+		first, err := ParseStatus(string(text))
+		if err != nil {
+			return nil, err
+		}
+		theirs, err := openOf(first, kind)
+		if err == nil || time.Now().After(end) {
+			return theirs, err
+		}
+	}
+}
+
+func openOf(first Status, kind string) (*os.File, error) {
+	gid := setFileID(unix.SYS_SETFSGID, first.GID)
+	uid := setFileID(unix.SYS_SETFSUID, first.UID)
+	defer setFileID(unix.SYS_SETFSGID, gid)
+	defer setFileID(unix.SYS_SETFSUID, uid)
+	descriptor, err := unix.Open("/proc/1/ns/"+kind, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(descriptor), kind), nil
+}
+
+// setFileID sets the file system user or group of this thread and returns the one before.
+func setFileID(call uintptr, id int) int {
+	previous, _, _ := syscall.RawSyscall(call, uintptr(id), 0, 0)
+	return int(previous)
+}

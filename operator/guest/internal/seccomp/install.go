@@ -1,0 +1,28 @@
+package seccomp
+
+import (
+	"fmt"
+	"runtime"
+	"unsafe"
+
+	"golang.org/x/net/bpf"
+	"golang.org/x/sys/unix"
+)
+
+// Install puts a compiled filter on the calling thread for good.
+//
+// The caller has locked its goroutine to the thread and set no-new-privileges;
+// what the thread executes next inherits the filter.
+func Install(program []bpf.RawInstruction) error {
+	filter := make([]unix.SockFilter, len(program))
+	for index, one := range program {
+		filter[index] = unix.SockFilter{Code: one.Op, Jt: one.Jt, Jf: one.Jf, K: one.K}
+	}
+	header := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
+	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, uintptr(unsafe.Pointer(&header)))
+	runtime.KeepAlive(filter)
+	if errno != 0 {
+		return fmt.Errorf("the kernel refused the system call filter: %w", errno)
+	}
+	return nil
+}

@@ -1,0 +1,115 @@
+// Package sshd is `guest ssh`, the SSH server of a debug enclave: a side-car
+// without any right that lets the owners of some public keys start programs in
+// the containers. It starts nothing itself; process 1 of each container does.
+//
+// The login name is the name of the container. Nothing but sessions is served:
+// no forwarding of ports, agents or displays, since that would be a way around
+// the enclave's networks.
+package sshd
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"regexp"
+
+	"golang.org/x/crypto/ssh"
+
+	"cloister.dev/guest/internal/strictjson"
+)
+
+// Version is the version of the document that this guest reads.
+const Version = 1
+
+// maxKeys and maxContainers are those of a Container and of a configuration file.
+const (
+	maxKeys       = 64
+	maxContainers = 64
+	minRSABits    = 2048
+)
+
+// Document tells `guest ssh` what to do. It holds no secret.
+type Document struct {
+	// Version is Version.
+	Version int `json:"version"`
+	// Port is the TCP port of the Pod to listen on; 1 to 65535.
+	Port uint16 `json:"port"`
+	// HostKeyFile keeps the private host key over a restart, in a memory volume of
+	// this side-car alone; it is made when it is absent.
+	HostKeyFile string `json:"hostKeyFile"`
+	// PublicKeyFile is where the public host key is written for the shim, one line as in known_hosts.
+	PublicKeyFile string `json:"publicKeyFile"`
+	// Keys may log in.
+	Keys []Key `json:"keys"`
+	// Containers can be logged in to.
+	Containers []Container `json:"containers"`
+}
+
+// Key is a public key.
+type Key struct {
+	// Name is that of the SSHKey, for the log.
+	Name string `json:"name"`
+	// PublicKey is one line of an OpenSSH public key file.
+	PublicKey string `json:"publicKey"`
+}
+
+// Container is where a session is opened.
+type Container struct {
+	// Name is the name in the configuration file and the login name.
+	Name string `json:"name"`
+	// Socket is the path of its shell socket.
+	Socket string `json:"socket"`
+}
+
+var (
+	keyNamePattern   = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$`)
+	containerPattern = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,62}$`)
+)
+
+// Read reads and validates the document at a path.
+func Read(path string) (Document, error) { return strictjson.Read[Document](path) }
+
+// Validate names every field that is wrong.
+func (d Document) Validate() error {
+	var problems []error
+	add := func(condition bool, format string, values ...any) {
+		if condition {
+			problems = append(problems, fmt.Errorf(format, values...))
+		}
+	}
+	add(d.Version != Version, "version: %d, this guest reads %d; the operator and the guest are of different releases", d.Version, Version)
+	add(d.Port == 0, "port: 0 is no port")
+	for field, file := range map[string]string{"hostKeyFile": d.HostKeyFile, "publicKeyFile": d.PublicKeyFile} {
+		add(!path.IsAbs(file), "%s: %q is not absolute", field, file)
+	}
+	add(len(d.Keys) == 0 || len(d.Keys) > maxKeys, "keys: 1 to %d", maxKeys)
+	add(len(d.Containers) == 0 || len(d.Containers) > maxContainers, "containers: 1 to %d", maxContainers)
+	for index, key := range d.Keys {
+		add(!keyNamePattern.MatchString(key.Name), "keys[%d].name: %q is no object name", index, key.Name)
+		if _, err := parseKey(key.PublicKey); err != nil {
+			add(true, "keys[%d].publicKey (%s): %w", index, key.Name, err)
+		}
+	}
+	names := map[string]bool{}
+	for index, container := range d.Containers {
+		add(!containerPattern.MatchString(container.Name) || names[container.Name], "containers[%d].name: %q is no unique name", index, container.Name)
+		add(!path.IsAbs(container.Socket), "containers[%d].socket: %q is not absolute", index, container.Socket)
+		names[container.Name] = true
+	}
+	return errors.Join(problems...)
+}
+
+// parseKey reads one line of an OpenSSH public key file.
+func parseKey(text string) (ssh.PublicKey, error) {
+	key, _, options, rest, err := ssh.ParseAuthorizedKey([]byte(text))
+	if err != nil {
+		return nil, err
+	}
+	if len(options) > 0 || len(rest) > 0 {
+		return nil, errors.New("more than a type, a key and a comment")
+	}
+	if bits := rsaBits(key); bits > 0 && bits < minRSABits {
+		return nil, fmt.Errorf("an RSA key of %d bits; at least %d are needed", bits, minRSABits)
+	}
+	return key, nil
+}

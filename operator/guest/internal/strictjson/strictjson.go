@@ -1,0 +1,156 @@
+// Package strictjson decodes the JSON documents that the guest is given.
+//
+// Every specification and every message that crosses a border of the enclave
+// goes through Decode. It accepts one document, bounded in size, without
+// unknown fields, without a field given twice and without anything after it: a
+// measured file must not hold text that nothing reads.
+package strictjson
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+)
+
+// MaxDocument is the largest document in bytes that Decode reads.
+const MaxDocument = 1 << 20
+
+const maxDepth = 32
+
+// ErrTooLarge is returned for a document beyond its limit.
+var ErrTooLarge = errors.New("the document is larger than allowed")
+
+// Decode reads one JSON document of type T.
+//
+// It fails, naming the field, when a field is unknown, is given twice, differs
+// in case from its definition, has another type, or when text follows.
+func Decode[T any](data []byte) (T, error) {
+	var value T
+	if len(data) > MaxDocument {
+		return value, fmt.Errorf("%w: %d bytes, at most %d", ErrTooLarge, len(data), MaxDocument)
+	}
+	if err := checkTokens(data); err != nil {
+		return value, err
+	}
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&value); err != nil {
+		var zero T
+		return zero, fmt.Errorf("not a valid document: %w", err)
+	}
+	return value, nil
+}
+
+// DecodeFile reads a file of at most MaxDocument bytes with Decode.
+func DecodeFile[T any](path string) (T, error) {
+	var zero T
+	file, err := os.Open(path)
+	if err != nil {
+		return zero, err
+	}
+	defer file.Close()
+	data, err := io.ReadAll(io.LimitReader(file, MaxDocument+1))
+	if err != nil {
+		return zero, fmt.Errorf("%s: %w", path, err)
+	}
+	value, err := Decode[T](data)
+	if err != nil {
+		return zero, fmt.Errorf("%s: %w", path, err)
+	}
+	return value, nil
+}
+
+// Document is what can say which of its fields are wrong.
+type Document interface {
+	// Validate names every field that is wrong.
+	Validate() error
+}
+
+// Read reads a file with DecodeFile and validates the document in it.
+func Read[T Document](path string) (T, error) {
+	document, err := DecodeFile[T](path)
+	if err != nil {
+		return document, err
+	}
+	if err := document.Validate(); err != nil {
+		var zero T
+		return zero, fmt.Errorf("%s: %w", path, err)
+	}
+	return document, nil
+}
+
+// Parse reads a document with Decode and validates it.
+func Parse[T Document](data []byte) (T, error) {
+	document, err := Decode[T](data)
+	if err != nil {
+		return document, err
+	}
+	return document, document.Validate()
+}
+
+// checkTokens refuses what encoding/json lets pass: repeated keys, keys that
+// differ from a known one in case alone (they are repeated keys to the
+// decoder), great depth and trailing text.
+func checkTokens(data []byte) error {
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.UseNumber()
+	if err := checkValue(decoder, "", 0); err != nil {
+		return err
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("text follows after the document")
+	}
+	return nil
+}
+
+func checkValue(decoder *json.Decoder, path string, depth int) error {
+	if depth > maxDepth {
+		return fmt.Errorf("%s: nested deeper than %d", path, maxDepth)
+	}
+	token, err := decoder.Token()
+	if err != nil {
+		return fmt.Errorf("not JSON: %w", err)
+	}
+	switch token {
+	case json.Delim('{'):
+		return checkObject(decoder, path, depth)
+	case json.Delim('['):
+		for index := 0; decoder.More(); index++ {
+			if err := checkValue(decoder, fmt.Sprintf("%s[%d]", path, index), depth+1); err != nil {
+				return err
+			}
+		}
+		_, err = decoder.Token()
+	}
+	if err != nil {
+		return fmt.Errorf("not JSON: %w", err)
+	}
+	return nil
+}
+
+func checkObject(decoder *json.Decoder, path string, depth int) error {
+	seen := map[string]string{}
+	for decoder.More() {
+		token, err := decoder.Token()
+		if err != nil {
+			return fmt.Errorf("not JSON: %w", err)
+		}
+		key, _ := token.(string)
+		field := strings.TrimPrefix(path+"."+key, ".")
+		if other, found := seen[strings.ToLower(key)]; found {
+			return fmt.Errorf("%s: given twice (as %q and %q)", field, other, key)
+		}
+		seen[strings.ToLower(key)] = key
+		if err := checkValue(decoder, field, depth+1); err != nil {
+			return err
+		}
+	}
+	if _, err := decoder.Token(); err != nil {
+		return fmt.Errorf("not JSON: %w", err)
+	}
+	return nil
+}

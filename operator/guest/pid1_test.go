@@ -1,0 +1,115 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"cloister.dev/guest/internal/containerspec"
+)
+
+func TestDebugContainerEndsAsItsProgram(t *testing.T) {
+	t.Parallel()
+	run := newPod(t, false, shellsPlan("seven", "absent", "trap", "killed", "family", "stopped"))
+	run.startNetwork()
+	seven := run.start(open("seven", "exit", "7"))
+	if code := seven.wait(); code != 7 || seven.output.String() != "to stdout\n" || seven.problem.String() != "to stderr\n" {
+		t.Errorf("ended with %d, wrote %q and %q", code, seven.output, seven.problem)
+	}
+	about := open("absent")
+	about.Entrypoint = []string{"no-such-program"}
+	if code := run.start(about).wait(); code != 127 {
+		t.Errorf("an absent program ended with %d", code)
+	}
+	trapped := run.start(open("trap", "trap", "/tmp/ready"))
+	trapped.file("tmp/ready")
+	must(t, unix.Kill(trapped.first, unix.SIGUSR1))
+	if code := trapped.wait(); code != 100+int(unix.SIGUSR1) {
+		t.Errorf("ended with %d: %s", code, trapped.problem)
+	}
+	killed := run.start(open("killed", "orphan", "/tmp/pid"))
+	killed.file("tmp/pid")
+	process, err := strconv.Atoi(killed.children()[0])
+	must(t, err)
+	must(t, unix.Kill(process, unix.SIGKILL))
+	if code := killed.wait(); code != 137 {
+		t.Errorf("a killed program ended with %d", code)
+	}
+	stopped := open("stopped", "trap", "/tmp/ready")
+	stopped.Stop = &containerspec.Stop{Signal: "USR1", TimeoutMillis: 60000}
+	ending := run.start(stopped)
+	ending.file("tmp/ready")
+	_, _ = ending.exec(false, "/guest/guest", "stop", "-spec", "/guest/spec.json")
+	if code := ending.wait(); code != 100+int(unix.SIGUSR1) {
+		t.Errorf("the stop signal ended it with %d: %s", code, ending.problem)
+	}
+}
+
+// children are the processes whose parent is the container's first, as the outside counts them.
+func (c *container) children() []string {
+	c.pod.t.Helper()
+	var all []string
+	tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", c.first))
+	must(c.pod.t, err)
+	for _, task := range tasks {
+		all = append(all, strings.Fields(string(readFile(c.pod.t, fmt.Sprintf("/proc/%d/task/%s/children", c.first, task.Name()))))...)
+	}
+	return all
+}
+
+func TestNoZombieIsLeft(t *testing.T) {
+	t.Parallel()
+	run := newPod(t, false, shellsPlan("family"))
+	run.startNetwork()
+	started := run.start(open("family", "family", "/tmp/ready"))
+	started.file("tmp/ready")
+	children := started.children()
+	if len(children) < 20 {
+		t.Fatalf("only %d processes came to process 1", len(children))
+	}
+	for _, process := range children {
+		until(t, process+" is reaped", func() bool {
+			stat, err := os.ReadFile("/proc/" + process + "/stat")
+			return err != nil || !strings.Contains(string(stat), ") Z ")
+		})
+	}
+}
+
+func TestProbesActInDebugContainersToo(t *testing.T) {
+	t.Parallel()
+	for name, users := range map[string]bool{"host users": false, "user namespace": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			run := newPod(t, users, shellsPlan("app"))
+			run.startNetwork()
+			about := withCheck("app", "inspect", "/tmp/inspect")
+			about.Shells, about.GuestPaths = open("app").Shells, open("app").GuestPaths
+			started := run.start(about)
+			started.file("tmp/ready")
+			if output, code := started.exec(true, probeLine...); code != 0 {
+				t.Fatalf("the probe ended with %d: %s", code, output)
+			}
+			if shown := seen(t, started); strings.Join(shown.Devices, " ") != "lo eth0" || shown.Hostname != "app" || shown.Status["CapBnd"] != strings.Repeat("0", 16) {
+				t.Errorf("the check saw %+v", shown)
+			}
+		})
+	}
+}
+
+func TestOthersGetNoShell(t *testing.T) {
+	t.Parallel()
+	run := newPod(t, false, shellsPlan("app"))
+	run.startNetwork()
+	run.start(open("app", "trap", "/tmp/ready")).file("tmp/ready")
+	// The tenant itself may connect, and is told that it is not the one who is served.
+	output, err := exec.Command(filepath.Join(tools, "testprogram"), "ask", run.path("shells", "app", "shell.sock")).CombinedOutput()
+	if err != nil || !strings.Contains(string(output), "user 0 may not ask for shells") {
+		t.Errorf("%v: %s", err, output)
+	}
+}

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"cloister.dev/guest/internal/fdpass"
+	"cloister.dev/guest/internal/report"
+)
+
+// claim says something to the agent that a launcher or probe would say, as a
+// hostile program may: what is said, the socket, and for each file its name and
+// what it is: `pid:N`, or a path. It prints the answer.
+func claim(arguments []string) error {
+	conn, err := fdpass.Dial(arguments[1], time.Now().Add(10*time.Second))
+	if err != nil {
+		fmt.Println("unreachable", err)
+		return nil
+	}
+	defer conn.Close()
+	message := report.Message{Say: arguments[0], ContainerID: "../../etc"}
+	if message.Say == report.SayHealth {
+		message.Health = &report.Health{Status: "healthy"}
+	}
+	files := []*os.File{}
+	for index := 2; index+1 < len(arguments); index += 2 {
+		file, err := openClaimed(arguments[index+1])
+		if err != nil {
+			return err
+		}
+		files = append(files, file)
+		message.Files = append(message.Files, arguments[index])
+	}
+	if err := conn.Send(message, files...); err != nil {
+		return err
+	}
+	answer, _, err := fdpass.Receive[report.Answer](conn)
+	if err != nil {
+		return err
+	}
+	fmt.Println(answer.Answer, answer.Reason)
+	return nil
+}
+
+func openClaimed(text string) (*os.File, error) {
+	number, isProcess := 0, false
+	if len(text) > 4 && text[:4] == "pid:" {
+		parsed, err := strconv.Atoi(text[4:])
+		if err != nil {
+			return nil, err
+		}
+		number, isProcess = parsed, true
+	}
+	if !isProcess {
+		return os.Open(text)
+	}
+	if number == 0 {
+		number = os.Getpid()
+	}
+	descriptor, err := unix.PidfdOpen(number, 0)
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(descriptor), "process"), nil
+}

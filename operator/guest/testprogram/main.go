@@ -1,0 +1,123 @@
+// Command testprogram is what the tests of the guest run besides the guest: it stands
+// in for a container runtime, and it is the tenant's program, honest or hostile.
+// It is no part of the product.
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+func main() {
+	if strings.HasPrefix(os.Args[0], "-") || len(os.Args) > 2 && os.Args[1] == "-c" {
+		os.Exit(shell())
+	}
+	commands := map[string]func([]string) error{
+		"pause": pause, "serve": serve, "reach": reach, "container": runContainer, "init": initContainer,
+		"confined": confined, "escapes": escapes, "inspect": inspect, "exit": exit, "trap": trap, "lookup": lookup,
+		"orphan": orphan, "write": write, "fail": fail, "hostile": hostile, "route": route, "alive": alive, "holder": holder, "parent": parent,
+		"copy": copyInput, "ask": ask, "left": left, "lookups": lookups, "family": family, "claim": claim, "busy": busy,
+	}
+	if len(os.Args) < 2 || commands[os.Args[1]] == nil {
+		fmt.Fprintln(os.Stderr, "testprogram: no such command")
+		os.Exit(64)
+	}
+	if err := commands[os.Args[1]](os.Args[2:]); err != nil {
+		fmt.Fprintln(os.Stderr, "testprogram:", err)
+		os.Exit(65)
+	}
+}
+
+// pause lives until it is ended.
+func pause([]string) error {
+	ended := make(chan os.Signal, 1)
+	signal.Notify(ended, unix.SIGTERM)
+	<-ended
+	return nil
+}
+
+// busy keeps a processor at work.
+func busy([]string) error {
+	for number := 0; ; number++ {
+		_ = number
+	}
+}
+
+// exit ends with a code and writes on both streams.
+func exit(arguments []string) error {
+	fmt.Println("to stdout")
+	fmt.Fprintln(os.Stderr, "to stderr")
+	code, err := strconv.Atoi(arguments[0])
+	if err != nil {
+		return err
+	}
+	os.Exit(code)
+	return nil
+}
+
+// fail writes much and fails.
+func fail([]string) error {
+	for range 4096 {
+		fmt.Println("0123456789")
+	}
+	os.Exit(3)
+	return nil
+}
+
+// write writes a line to a file.
+func write(arguments []string) error {
+	return os.WriteFile(arguments[0], []byte(arguments[1]), 0o644)
+}
+
+// trap writes "ready" to a file, and ends with the number of a signal plus 100.
+func trap(arguments []string) error {
+	got := make(chan os.Signal, 1)
+	signal.Notify(got, unix.SIGTERM, unix.SIGUSR1, unix.SIGINT)
+	if err := write([]string{arguments[0], "ready"}); err != nil {
+		return err
+	}
+	number, _ := (<-got).(unix.Signal)
+	os.Exit(100 + int(number))
+	return nil
+}
+
+// orphan ignores the usual signals and lives long.
+func orphan(arguments []string) error {
+	signal.Ignore(unix.SIGTERM, unix.SIGINT, unix.SIGUSR1)
+	if len(arguments) > 0 {
+		if err := write([]string{arguments[0], strconv.Itoa(os.Getpid())}); err != nil {
+			return err
+		}
+	}
+	time.Sleep(time.Hour)
+	return nil
+}
+
+// parent starts an orphan and ignores the usual signals; it leaves no zombie.
+func parent(arguments []string) error {
+	child := exec.Command("/proc/self/exe", "orphan", arguments[0])
+	if err := child.Start(); err != nil {
+		return err
+	}
+	go func() { _ = child.Wait() }()
+	return orphan(nil)
+}
+
+// alive ends with 0 when a process exists and is no zombie, else with 1.
+func alive(arguments []string) error {
+	stat, err := os.ReadFile("/proc/" + arguments[0] + "/stat")
+	if err != nil || strings.Contains(string(stat), ") Z ") {
+		os.Exit(1)
+	}
+	return nil
+}
+
+func show(value any) error { return json.NewEncoder(os.Stdout).Encode(value) }
