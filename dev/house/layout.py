@@ -11,6 +11,10 @@ SOURCE_ROOTS = ("operator", "api", "crds")
 """Folders that hold packages and nothing else; the name of the first is the standard library's."""
 ROOTS = (*SOURCE_ROOTS, "dev", "tests")
 """Folders whose Python is ours."""
+MOST_LOOSE = 8
+"""Modules that may be beside the sub-packages of one package."""
+MOST_FLAT = 24
+"""Modules of a package without sub-packages: one subject, one shape, such as one per route."""
 FORBIDDEN_NAMES = ("utils", "util", "helpers", "helper", "base", "common", "misc", "manager")
 """Names that say nothing about what a file holds."""
 NOT_OURS = ("dev/demo/service",)
@@ -34,7 +38,23 @@ def check(root: Path) -> list[Finding]:
     root
         The checkout.
     """
-    return sorted({*_source_roots(root), *_names(root), *_test_folders(root)})
+    return sorted({*_source_roots(root), *_crowds(root), *_names(root), *_test_folders(root)})
+
+
+def _crowds(root: Path) -> Iterator[Finding]:
+    """Refuse packages with more modules than a reader takes in at one look."""
+    for folder in (*SOURCE_ROOTS, "tests/support"):
+        for package in sorted((root / folder).rglob("__init__.py")):
+            modules = [path for path in package.parent.glob("*.py") if path != package]
+            nested = any(package.parent.glob("*/__init__.py"))
+            most = MOST_LOOSE if nested else MOST_FLAT
+            if len(modules) > most:
+                kind = "beside its sub-packages" if nested else "and no sub-package"
+                yield Finding(
+                    package.parent.relative_to(root),
+                    0,
+                    f"{len(modules)} modules {kind}; {most} at most, sort them into sub-packages",
+                )
 
 
 def _source_roots(root: Path) -> Iterator[Finding]:

@@ -37,6 +37,22 @@ def test_each_misplaced_file_is_named(tmp_path: Path, name: str, word: str) -> N
     assert word in finding.message
 
 
+@pytest.mark.parametrize(
+    ("modules", "nested", "found"),
+    [(8, True, 0), (9, True, 1), (24, False, 0), (25, False, 1)],
+)
+def test_crowded_packages_are_named(
+    tmp_path: Path, modules: int, nested: bool, found: int
+) -> None:
+    grow(tmp_path, "api/cloister_api/__init__.py")
+    grow(tmp_path, *(f"api/cloister_api/noun{number}.py" for number in range(modules)))
+    if nested:
+        grow(tmp_path, "api/cloister_api/routes/__init__.py")
+    findings = check(tmp_path)
+    assert len(findings) == found
+    assert all("sort them into sub-packages" in finding.message for finding in findings)
+
+
 def test_somebody_elses_code_is_left_alone(tmp_path: Path) -> None:
     grow(tmp_path, "dev/demo/service/utils.py")
     assert check(tmp_path) == []

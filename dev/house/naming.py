@@ -1,0 +1,77 @@
+"""What classes and docstrings are called: one name for one class, the field's words for the rest."""
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from dev.house.finding import Finding
+from dev.house.layout import SOURCE_ROOTS, python_files
+
+__all__ = ["check", "check_classes", "check_docstrings"]
+
+FIRST_WORDS: Final = {
+    "Answer": "Return",
+    "Answers": "Return",
+    "Give": "Return",
+    "Tell": "Return or Report",
+    "Tells": "Return or Report",
+    "Say": "Return or Report",
+}
+"""First words of docstrings that describe nothing, and what to write."""
+
+
+def check(root: Path) -> list[Finding]:
+    """Check the names of every Python file of the checkout."""
+    texts = {
+        path.relative_to(root): path.read_text(encoding="utf-8") for path in python_files(root)
+    }
+    found = [*check_classes(texts)]
+    for place, text in texts.items():
+        found += check_docstrings(place, text)
+    return sorted(found)
+
+
+def check_classes(texts: Mapping[Path, str]) -> Iterator[Finding]:
+    """Refuse two public classes of one name in the source packages.
+
+    The two programs share the clients and the contract, so a name that is unique over all source
+    packages is unique in each program.
+
+    Parameters
+    ----------
+    texts
+        Each file's text by its path relative to the checkout.
+    """
+    places: defaultdict[str, list[tuple[Path, int]]] = defaultdict(list)
+    for place, text in texts.items():
+        if place.parts[0] in SOURCE_ROOTS:
+            for node in ast.parse(text).body:
+                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                    places[node.name].append((place, node.lineno))
+    for name, found in places.items():
+        for place, line in found[1:]:
+            first = found[0][0].as_posix()
+            yield Finding(place, line, f"class {name} is also in {first}; rename one of them")
+
+
+def check_docstrings(place: Path, text: str) -> Iterator[Finding]:
+    """Refuse docstrings that begin with a word of `FIRST_WORDS`.
+
+    Parameters
+    ----------
+    place
+        Path relative to the checkout.
+    text
+        The file's text.
+    """
+    documented = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Module)
+    for node in ast.walk(ast.parse(text)):
+        if not isinstance(node, documented):
+            continue
+        docstring = ast.get_docstring(node) or ""
+        first = docstring.split(maxsplit=1)[0] if docstring.strip() else ""
+        if first in FIRST_WORDS:
+            line = node.body[0].lineno
+            yield Finding(place, line, f'docstring begins with "{first}"; {FIRST_WORDS[first]}')

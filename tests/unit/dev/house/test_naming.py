@@ -1,0 +1,43 @@
+"""One name for one public class, and docstrings that begin with the field's words."""
+
+from pathlib import Path
+
+import pytest
+
+from dev.house.naming import check_classes, check_docstrings
+
+
+def test_a_second_public_class_of_one_name_is_found() -> None:
+    texts = {
+        Path("api/cloister_api/one.py"): "class Report: ...\n",
+        Path("crds/cloister_crds/two.py"): "\n\nclass Report: ...\n",
+        Path("crds/cloister_crds/three.py"): "class Other: ...\n",
+    }
+    (finding,) = check_classes(texts)
+    assert (finding.path, finding.line) == (Path("crds/cloister_crds/two.py"), 3)
+    assert "api/cloister_api/one.py" in finding.message
+
+
+def test_private_nested_and_test_classes_may_share_names() -> None:
+    texts = {
+        Path("api/cloister_api/one.py"): "class _Report: ...\nclass A:\n    class Inner: ...\n",
+        Path("api/cloister_api/two.py"): "class _Report: ...\nclass B:\n    class Inner: ...\n",
+        Path("tests/unit/test_one.py"): "class A: ...\n",
+    }
+    assert not list(check_classes(texts))
+
+
+@pytest.mark.parametrize("first", ["Answer", "Answers", "Give", "Tell", "Tells", "Say"])
+def test_docstrings_begin_with_the_words_of_the_field(first: str) -> None:
+    text = f'def f():\n    """{first} the place of a key."""\n'
+    (finding,) = check_docstrings(Path("api/cloister_api/one.py"), text)
+    assert finding.line == 2
+    assert "Return" in finding.message
+
+
+def test_other_docstrings_pass() -> None:
+    text = '"""Answers of the API."""\n\ndef f():\n    """Return the place of a key."""\n'
+    assert len(list(check_docstrings(Path("api/cloister_api/one.py"), text))) == 1
+    assert not list(
+        check_docstrings(Path("api/cloister_api/one.py"), text.replace("Answers", "Responses"))
+    )
