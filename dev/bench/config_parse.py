@@ -32,7 +32,7 @@ def _container(line: str) -> str:
 
 
 def cases() -> Iterator[tuple[str, bytes]]:
-    """Give names and contents of hostile files."""
+    """Return names and contents of hostile files."""
     units = ["[", "{", "{a: ", "- ", "? ", ": ", ":", "- a\n", "#\n", " ", "\n", "'", '"', "a\n"]
     units += ["- &a a\n", "k: *a\n", "- !!str a\n", "a: 1\n", "a: b: ", "---\n", "%YAML 1.1\n"]
     yield "bytes", bytes(range(256)) * 4096

@@ -95,7 +95,7 @@ def command(*, others: int, name: str) -> int:
 
 
 async def measure(cluster: local.Cluster, folder: Path, others: int) -> tuple[Figures, Figures]:
-    """Answer the figures of the organization alone, and of it beside the others."""
+    """Return the figures of the organization alone, and of it beside the others."""
     Installation(cluster, folder).prepare()
     settings = write_settings(cluster, folder)
     config = KubeConfig.from_file(cluster.kubeconfig)

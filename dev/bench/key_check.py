@@ -64,11 +64,11 @@ class Copy:
         self._entries = {one.metadata.name: SimpleNamespace(value=one) for one in values}
 
     def get(self, name: str) -> Any:
-        """Answer an entry."""
+        """Return an entry."""
         return self._entries.get(name)
 
     def all(self) -> list[Any]:
-        """Answer all entries."""
+        """Return all entries."""
         return list(self._entries.values())
 
 
@@ -150,7 +150,7 @@ def serve(listener: socket.socket, place: Place, folder: Path, pipe: Connection)
 
 
 def processor_time() -> float:
-    """Answer the seconds of processor time of this process."""
+    """Return the seconds of processor time of this process."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime + used.ru_stime
 

@@ -75,7 +75,7 @@ def report(number: int, keys: list[str], now: datetime) -> bytes:
 
 
 def sign(secret: bytes, nonce: str, body: bytes, reporter: str = "bench") -> dict[str, str]:
-    """Answer the headers of a report."""
+    """Return the headers of a report."""
     import hashlib  # noqa: PLC0415 - this function alone
 
     stamp = utc_now().isoformat().replace("+00:00", "Z")
@@ -92,7 +92,7 @@ def sign(secret: bytes, nonce: str, body: bytes, reporter: str = "bench") -> dic
 
 @contextlib.contextmanager
 def places() -> Iterator[dict[str, Place]]:
-    """Give the ledgers to measure with."""
+    """Return the ledgers to measure with."""
     from tests.support.servers.postgres import postgres  # noqa: PLC0415 - PostgreSQL may not be there
 
     with contextlib.ExitStack() as stack:
@@ -170,7 +170,7 @@ async def measure(name: str, place: Place, folder: Path) -> float:
 
 
 def processor_time() -> float:
-    """Answer the seconds of processor time of this process."""
+    """Return the seconds of processor time of this process."""
     found = resource.getrusage(resource.RUSAGE_SELF)
     return found.ru_utime + found.ru_stime
 

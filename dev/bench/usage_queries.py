@@ -43,7 +43,7 @@ PAGE: Final = 100_000
 
 
 def organization_of(key: int, organizations: int) -> int:
-    """Answer the number of the organization that a key belongs to."""
+    """Return the number of the organization that a key belongs to."""
     return 1 + (key - 1) * organizations // KEYS
 
 
@@ -106,9 +106,9 @@ async def fill(place: Place, sums: dict[int, dict[Bucket, Sums]], organizations:
             flat = flat if level.by_key else []
             for begin in range(0, len(flat), PAGE):
                 insert_rows(connection, ROLLUPS, columns, flat[begin : begin + PAGE])
-            told = [(size, *bucket[:3], *values) for bucket, values in points.items()]
-            told = told if level.points else []
-            insert_rows(connection, POINTS, (*place_columns, "model", *SUMS), told)
+            reported = [(size, *bucket[:3], *values) for bucket, values in points.items()]
+            reported = reported if level.points else []
+            insert_rows(connection, POINTS, (*place_columns, "model", *SUMS), reported)
     with writing.connect() as connection:
         connection.exec_driver_sql("ANALYZE")
         connection.commit()
@@ -133,9 +133,9 @@ async def measure(name: str, place: Place) -> float:
             if window is not None:
                 await usage.series("id-1", window, NOW)
                 times["series"].append(time.perf_counter() - end)
-        told = {kind: statistics.median(each) * 1000 for kind, each in times.items() if each}
-        worst = max(worst, *told.values())
-        shown = ", ".join(f"{kind} {value:.1f} ms" for kind, value in told.items())
+        reported = {kind: statistics.median(each) * 1000 for kind, each in times.items() if each}
+        worst = max(worst, *reported.values())
+        shown = ", ".join(f"{kind} {value:.1f} ms" for kind, value in reported.items())
         print(f"{name}, {window_name}: {shown}")
     await engine.dispose()
     return worst

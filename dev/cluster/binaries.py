@@ -99,7 +99,7 @@ def _place(name: str) -> Path:
 
 
 def binary(name: str) -> Path:
-    """Give the place of one program, built when it is missing.
+    """Return the place of one program, built when it is missing.
 
     Parameters
     ----------

@@ -38,7 +38,7 @@ def _rule(group: str, resources: list[str], verbs: list[str]) -> dict[str, Any]:
 
 
 def first_objects(record: Record) -> list[tuple[str, dict[str, Any]]]:
-    """Say what is applied to a new cluster.
+    """Return what is applied to a new cluster.
 
     Parameters
     ----------

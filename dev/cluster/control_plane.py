@@ -91,7 +91,7 @@ class Identities:
 def control_plane(
     layout: Layout, record: Record, programs: dict[str, Path], who: Identities
 ) -> list[Component]:
-    """Say how the control plane is started, in its order.
+    """Return how the control plane is started, in its order.
 
     Parameters
     ----------
@@ -285,7 +285,7 @@ def _asked(name: str, argv: tuple[str, ...], port: int, who: Identities) -> Comp
 
 
 def registry(layout: Layout, record: Record, programs: dict[str, Path]) -> list[Component]:
-    """Say how the registry is started.
+    """Return how the registry is started.
 
     It listens on loopback, which is how image references name it; where there is a
     node, a second, reading process on the same storage serves the node.
@@ -346,7 +346,7 @@ def _registry(
 
 
 def answers(url: str) -> bool:
-    """Tell whether a plain HTTP address answers with success."""
+    """Return whether a plain HTTP address answers with success."""
     try:
         return httpx.get(url, timeout=5, trust_env=False, verify=NO_TRUST).is_success
     except httpx.HTTPError:

@@ -24,7 +24,7 @@ SHOWN = 3000
 
 
 def guest_binary(name: str = "guest", package: str = ".") -> Path:
-    """Give the place of the guest, built when these sources were not built before.
+    """Return the place of the guest, built when these sources were not built before.
 
     Parameters
     ----------

@@ -90,7 +90,7 @@ def commands(places: Layout, record: Record) -> list[list[str]]:
 
 
 def runs(name: str) -> bool:
-    """Tell whether the cluster's node runs."""
+    """Return whether the cluster's node runs."""
     container = f"{_cluster(name)}-control-plane"
     answer = _run(["docker", "inspect", container], check=False)
     try:

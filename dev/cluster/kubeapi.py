@@ -18,7 +18,7 @@ def _context(authority: Path, certificate: Path, key: Path) -> ssl.SSLContext:
 
 
 def serves(url: str, authority: Path, certificate: Path, key: Path) -> bool:
-    """Tell whether a health address answers with 200.
+    """Return whether a health address answers with 200.
 
     Parameters
     ----------

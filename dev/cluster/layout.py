@@ -305,7 +305,7 @@ def free_port(taken: set[int]) -> int:
 
 
 def port_is_free(address: str, port: int) -> bool:
-    """Tell whether a port can be listened on."""
+    """Return whether a port can be listened on."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -33,7 +33,7 @@ def cgroup_root(name: str) -> str:
 def node(
     layout: Layout, record: Record, programs: dict[str, Path], who: Identities
 ) -> list[Component]:
-    """Say how the node is started, in its order.
+    """Return how the node is started, in its order.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ def _inside(record: Record) -> tuple[str, ...]:
 
 
 def may_raise_limits() -> bool:
-    """Tell whether this process may make others less likely to be killed (CAP_SYS_RESOURCE)."""
+    """Return whether this process may make others less likely to be killed (CAP_SYS_RESOURCE)."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith("CapEff:"):
             return bool(int(line.split()[1], 16) >> SYS_RESOURCE & 1)

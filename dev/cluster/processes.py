@@ -67,11 +67,11 @@ class Processes:
         return pid if _started(pid) == record["started"] else None
 
     def is_running(self, name: str) -> bool:
-        """Tell whether the process that was started under a name still runs."""
+        """Return whether the process that was started under a name still runs."""
         return self.pid(name) is not None
 
     def is_current(self, name: str, mark: str) -> bool:
-        """Tell whether a process runs that was started with the same `fingerprint`."""
+        """Return whether a process runs that was started with the same `fingerprint`."""
         return self.is_running(name) and self._record(name).get("mark") == mark
 
     def start(

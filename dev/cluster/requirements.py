@@ -41,7 +41,7 @@ BUILD_DISK = 12.0
 
 
 def docker_answers() -> bool:
-    """Tell whether a Docker daemon answers within three seconds."""
+    """Return whether a Docker daemon answers within three seconds."""
     if shutil.which("docker") is None or shutil.which("kind") is None:
         return False
     try:

@@ -114,7 +114,7 @@ class Cluster:
         return bool(self.components) and all(self.components.values())
 
     def bin(self, name: str) -> Path:
-        """Give the place of a program, built now if it never was.
+        """Return the place of a program, built now if it never was.
 
         Parameters
         ----------

@@ -19,7 +19,7 @@ STAGES = Path(__file__).parent / "kwok-stages.yaml"
 
 
 def kwok(record: Record, programs: dict[str, Path], who: Identities) -> Component:
-    """Say how kwok is started.
+    """Return how kwok is started.
 
     Parameters
     ----------

@@ -137,7 +137,7 @@ class Installation:
         return address
 
     def address(self) -> str | None:
-        """Answer the API's base address; None until it listens."""
+        """Return the API's base address; None until it listens."""
         log = self.processes.logs / "api.log"
         found = re.findall(r"listening on (http://\S+)", log.read_text()) if log.exists() else []
         return found[-1] if found else None
@@ -197,7 +197,7 @@ class Installation:
         path.write_text(yaml.safe_dump(document))
 
     def _port(self) -> int:
-        """Answer the API's port: that of an earlier run, else a free one.
+        """Return the API's port: that of an earlier run, else a free one.
 
         It has to be known before the API listens, since enclaves are told where it is.
         """

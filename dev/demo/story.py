@@ -201,15 +201,15 @@ class Story:
 
     def _await_tag(self, identifier: str, tag: str) -> None:
         """Wait until a tag serves, and tell each status on the way."""
-        told: list[str] = []
+        reported: list[str] = []
 
         def serves() -> bool:
             record = self._call("GET", f"/api/containers/{identifier}", quiet=True)
             status = record["status"]
             if record.get("update_status"):
                 status += f", update to {record['update_tag']} {record['update_status']}"
-            if [status] != told[-1:]:
-                told.append(status)
+            if [status] != reported[-1:]:
+                reported.append(status)
                 note(f"status {status}")
             if record["status"] == "failed" or record.get("update_status") == "failed":
                 self._fail(f"the container failed: {record.get('error_message')}")

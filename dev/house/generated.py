@@ -16,7 +16,7 @@ REMEDY = "run `make crds` (python -m dev.house generate) and commit what it writ
 
 
 def files(root: Path) -> dict[Path, str]:
-    """Answer every generated file and what belongs into it.
+    """Return every generated file and what belongs into it.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ def write(root: Path) -> list[Path]:
 
 
 def differences(root: Path) -> list[Finding]:
-    """Answer what `write` would change.
+    """Return what `write` would change.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ def differences(root: Path) -> list[Finding]:
 
 
 def _strangers(root: Path) -> list[Path]:
-    """Answer files in the generated folder that nothing generates, such as a removed kind's."""
+    """Return files in the generated folder that nothing generates, such as a removed kind's."""
     known = files(root)
     return [
         path

@@ -24,7 +24,7 @@ PACKAGES = ("cloister_api", "cloister_clients", "cloister_crds", "cloister_opera
 
 
 def modules(root: Path) -> Iterator[tuple[str, Path]]:
-    """Answer every module of the packages with its file, ``__main__`` left out: it runs."""
+    """Return every module of the packages with its file, ``__main__`` left out: it runs."""
     for folder in SOURCE_ROOTS:
         for path in sorted((root / folder).rglob("*.py")):
             parts = path.relative_to(root / folder).with_suffix("").parts

@@ -22,7 +22,7 @@ NOT_OURS = ("dev/demo/service",)
 
 
 def python_files(root: Path) -> Iterator[Path]:
-    """Answer every Python file of ours, in order."""
+    """Return every Python file of ours, in order."""
     for folder in ROOTS:
         for path in sorted((root / folder).rglob("*.py")):
             relative = path.relative_to(root).as_posix()

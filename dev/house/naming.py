@@ -1,4 +1,4 @@
-"""What classes and docstrings are called: one name for one class, the field's words for the rest."""
+"""Names of classes and first words of docstrings: unique, and in the words of the field."""
 
 import ast
 from collections import defaultdict

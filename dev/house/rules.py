@@ -70,7 +70,7 @@ def _untested(rules: list[dict[str, Any]], root: Path) -> Iterator[str]:
 
 
 def _functions(path: Path) -> set[str]:
-    """Give the names of all functions at the top of a file; none when it is not there."""
+    """Return the names of all functions at the top of a file; none when it is not there."""
     if not path.is_file():
         return set()
     body = ast.parse(path.read_text("utf-8")).body
@@ -106,7 +106,7 @@ def _rows(text: str) -> Iterator[str]:
 
 
 def _slug(cell: str) -> str:
-    """Give a short name of a cell: its words outside parentheses, but for a short remark."""
+    """Return a short name of a cell: its words outside parentheses, but for a short remark."""
     words = re.sub(r"\(([^()]{0,12})\)|\(.*\)", r"\1", cell.replace("`", ""))
     slug = re.sub(r"[^a-z0-9_-]+", "-", words.strip().lower()).strip("-")
     return slug[:MAX_NAME].rstrip("-")

@@ -112,7 +112,7 @@ def prepare(place: Disturbed) -> None:
 
 @pytest.fixture
 def rest(place: Disturbed, tmp_path: Path) -> Iterator[httpx.Client]:
-    """Give the API of the installation, with an admin key."""
+    """Provide the API of the installation, with an admin key."""
     registry = place.installation.cluster.registry
     settings = {
         "containersDomain": CONTAINERS_DOMAIN,
@@ -171,7 +171,7 @@ def test_chaos(chaos: Chaos) -> None:
 
 
 def nothing_left(chaos: Chaos) -> bool:
-    """Tell whether nothing is left of Containers that are gone."""
+    """Return whether nothing is left of Containers that are gone."""
     installation = chaos.installation
     left = left_over(chaos.direct, installation.namespace)
     left += [each["metadata"]["name"] for each in chaos.direct.listed(ROUTE, installation.system)]
@@ -180,7 +180,7 @@ def nothing_left(chaos: Chaos) -> bool:
 
 
 def settled(chaos: Chaos) -> bool:
-    """Tell whether all is as asked for and nothing else is there."""
+    """Return whether all is as asked for and nothing else is there."""
     chaos.crew.tend()
     end = End.read(chaos.direct, chaos.installation, newest=chaos.newest)
     wrong = {
@@ -197,8 +197,8 @@ def table(done: list[str]) -> str:
     answers: dict[str, Counter[str]] = {}
     for line in done:
         action, _, answer = line.partition(": ")
-        told = answer.split() if answer[:3].isdigit() else [answer.partition(":")[0]]
-        answers.setdefault(action.split()[0], Counter()).update(told)
+        reported = answer.split() if answer[:3].isdigit() else [answer.partition(":")[0]]
+        answers.setdefault(action.split()[0], Counter()).update(reported)
     rows = {verb: ", ".join(f"{n} {k}" for k, n in c.most_common()) for verb, c in answers.items()}
     return "\n".join(f"  {verb:15} {row}" for verb, row in sorted(rows.items()))
 

@@ -79,7 +79,7 @@ def pages(cluster: Cluster) -> PageServices:
 
 @pytest.fixture(scope="module")
 def api(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
-    """Give an API that enclaves reach, with an own authority."""
+    """Provide an API that enclaves reach, with an own authority."""
     folder = tmp_path_factory.mktemp("api")
     settings = {
         "containersDomain": CONTAINERS_DOMAIN,
@@ -164,7 +164,7 @@ def renewed(pages: PageServices, installation: Installation, authority: str, ser
 
 
 def side_car(installation: Installation) -> int:
-    """Answer the process id of ``guest certificate`` in the enclave; 0 = none runs."""
+    """Return the process id of ``guest certificate`` in the enclave; 0 = none runs."""
     uid = installation.enclaves("web")[0].status.pod_uid
     for process in Path("/proc").iterdir():
         if not process.name.isdigit():
@@ -230,10 +230,10 @@ def test_the_evidence_binds_the_key_that_is_served(
 def test_key_and_certificate_are_stages_of_the_boot(
     installation: Installation, pages: PageServices
 ) -> None:
-    told = stages(pages, installation, "web")
-    assert (told["identity"]["status"], told["certificate"]["status"]) == ("ok", "ok")
+    reported = stages(pages, installation, "web")
+    assert (reported["identity"]["status"], reported["certificate"]["status"]) == ("ok", "ok")
     # The key is made in a moment; the certificate comes from the API, the containers later.
-    times = [told[each]["duration_ns"] for each in ("identity", "certificate", "containers")]
+    times = [reported[each]["duration_ns"] for each in ("identity", "certificate", "containers")]
     assert times == sorted(times)
     assert times[0] > 0
 
@@ -253,8 +253,11 @@ def test_a_file_may_want_a_certificate_that_nobody_else_signed(
     ours = [each["name"] for each in pod["spec"]["initContainers"]]
     assert "agent" in ours
     assert "certificate" not in ours
-    told = stages(pages, installation, "own")
-    assert (told["identity"]["status"], told["certificate"]["status"]) == ("skipped", "skipped")
+    reported = stages(pages, installation, "own")
+    assert (reported["identity"]["status"], reported["certificate"]["status"]) == (
+        "skipped",
+        "skipped",
+    )
     installation.kubectl("delete", "ctr", "own", "-n", installation.namespace, "--wait=false")
 
 
@@ -353,8 +356,8 @@ def test_only_a_live_enclave_and_only_its_names(installation: Installation, api:
     )
     days = ("--since", "2020-01-01", "--until", "2120-01-01", "--config", str(api.settings))
     lines = run_command("ledger", "runtime", "--organization", installation.slug, *days).stdout
-    (told,) = (one for one in map(json.loads, lines.splitlines()) if one["name"] == "other")
-    assert 0 < told["seconds"] < PATIENCE * 3, "its run time was written before it was let go"
+    (reported,) = (one for one in map(json.loads, lines.splitlines()) if one["name"] == "other")
+    assert 0 < reported["seconds"] < PATIENCE * 3, "its run time was written before it was let go"
 
 
 def test_a_start_without_the_api_says_so_and_goes_on_when_it_is_back(
@@ -364,13 +367,13 @@ def test_a_start_without_the_api_says_so_and_goes_on_when_it_is_back(
     try:
         installation.create_container("late", repo="acme/web", tag="v1.0.0")
 
-        def told() -> bool:
+        def reported() -> bool:
             found = installation.enclaves("late")
             message = found[0].status.message if found else ""
             assert "is not reached" in message, message
             return True
 
-        until_sync(told, within=PATIENCE, what="the reason in the Enclave's status")
+        until_sync(reported, within=PATIENCE, what="the reason in the Enclave's status")
     finally:
         api.start()
     installation.wait_for("late", "Ready", within=PATIENCE)

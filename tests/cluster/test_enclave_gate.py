@@ -42,7 +42,7 @@ class World:
     """The stand-in."""
 
     def status(self, name: str, path: str, key: str | None = None) -> int:
-        """Answer the status of a visit; 0 = nobody answers."""
+        """Return the status of a visit; 0 = nobody answers."""
         headers = {} if key is None else {"Authorization": f"Bearer {key}"}
         page = self.pages.visit(self.installation, name, path, headers=headers)
         return 0 if page is None else page.status
@@ -56,7 +56,7 @@ class World:
         )
 
     def pod(self, name: str) -> dict[str, Any]:
-        """Answer the Pod of a Container that serves."""
+        """Return the Pod of a Container that serves."""
         enclave = self.installation.wait_for(name, "Ready").status.active_enclave
         pods = self.installation.objects("pods")
         return next(pod for pod in pods if pod["metadata"]["name"] == enclave)
@@ -111,8 +111,8 @@ def test_keys_are_checked_and_nobody_else_reaches_the_api(world: World) -> None:
     container = world.installation.container("keyed")
     assert container is not None
     domain = container.status.domain
-    told = {"api_key": "tk_good", "domain": domain, "requested_host": domain, "path": "/keyed/"}
-    assert told in world.check.asked
+    reported = {"api_key": "tk_good", "domain": domain, "requested_host": domain, "path": "/keyed/"}
+    assert reported in world.check.asked
     (gate,) = [each for each in pod["spec"]["initContainers"] if each["name"] == "gate"]
     assert gate["securityContext"]["runAsUser"] == 65004
     assert gate["securityContext"]["capabilities"] == {"drop": ["ALL"]}
@@ -180,7 +180,7 @@ def _gate_process(pod: dict[str, Any]) -> int:
 
 
 def keys_checked(world: World, name: str) -> tuple[str, str, str]:
-    """Answer status, reason and message of what a Container says of its keys."""
+    """Return status, reason and message of what a Container says of its keys."""
     container = world.installation.container(name)
     found = condition_of(container, "KeysChecked") if container is not None else None
     return (found["status"], found["reason"], found["message"]) if found else ("", "", "")
@@ -215,14 +215,14 @@ def test_an_api_that_is_gone_is_told_with_a_remedy(world: World) -> None:
     world.check.stop()
     asked: list[str] = []
 
-    def told() -> bool:
+    def reported() -> bool:
         # A change of the Host has it looked at again at once, instead of after a minute.
         asked.append(f"example.com/look={len(asked)}")
         label = ("label", "--overwrite", f"host/{world.installation.host}", asked[-1])
         world.installation.kubectl(*label)
         return keys_checked(world, "gone")[:2] == ("False", "ApiUnreachable")
 
-    until_sync(told, within=150, every=5, what="that keys are not checked")
+    until_sync(reported, within=150, every=5, what="that keys are not checked")
     message = keys_checked(world, "gone")[2]
     assert "503" in message
     assert message.endswith("Bring the API back, or correct apiAddress in the operator's settings.")

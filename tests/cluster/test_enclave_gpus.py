@@ -45,7 +45,7 @@ def pages(cluster: Cluster) -> PageServices:
 
 @pytest.fixture(scope="module")
 def plugins(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Give the node eight GPUs and two other devices."""
+    """Provide the node eight GPUs and two other devices."""
     gpus = [f"/dev/cloister-gpu{number}" for number in range(8)]
     program = build_plugin(tmp_path_factory.mktemp("plugin"))
     started = [DevicePlugin(program, cluster, GPU, gpus, "-count", "8")]
@@ -106,11 +106,11 @@ def installation(
 
 
 def visible(installation: Installation, enclave: str, container: str) -> tuple[str, list[str]]:
-    """Answer what a container is told of GPUs, and the devices that it has."""
+    """Return what a container is told of GPUs, and the devices that it has."""
     run = ("exec", "-n", installation.namespace, enclave, "-c", container, "--")
-    told = installation.kubectl(*run, "sh", "-c", "echo $NVIDIA_VISIBLE_DEVICES").strip()
+    reported = installation.kubectl(*run, "sh", "-c", "echo $NVIDIA_VISIBLE_DEVICES").strip()
     listed = installation.kubectl(*run, "ls", "/dev").split()
-    return told, [each for each in listed if each.startswith("cloister-")]
+    return reported, [each for each in listed if each.startswith("cloister-")]
 
 
 def test_each_container_has_its_own_gpus(installation: Installation) -> None:
@@ -120,7 +120,7 @@ def test_each_container_has_its_own_gpus(installation: Installation) -> None:
     assert container.status.resources.gpus == 4
     enclave = container.status.active_enclave
     one, two = (visible(installation, enclave, name) for name in ("web", "two"))
-    ids = [told.split(",") for told, _ in (one, two)]
+    ids = [reported.split(",") for reported, _ in (one, two)]
     assert [len(each) for each in ids] == [1, 2]
     assert len({*ids[0], *ids[1]}) == 3, "two containers have the same GPU"
     for (_, devices), names in zip((one, two), ids, strict=True):

@@ -51,13 +51,13 @@ def test_the_rest_stays_as_it_was(inside: InsideView, part: str) -> None:
         assert same is (name != part), f"{name} was restarted when {part} was killed"
     until_sync(lambda: inside.page() == "one", within=120, what=f"the page without {part}")
 
-    def told() -> bool:
+    def reported() -> bool:
         counts = {name: inside.container(name).get("restart_count") for name in restarts}
         running = all(inside.container(name).get("status") == "running" for name in restarts)
         return running and counts == {
             name: count + (name == part) for name, count in restarts.items()
         }
 
-    until_sync(told, within=120, what="what the agent tells of the containers")
+    until_sync(reported, within=120, what="what the agent tells of the containers")
     assert inside.enclave == enclave
     assert inside.well_known("cloister-boot-stages") == boot, "the boot began anew"

@@ -79,8 +79,8 @@ def test_the_containers_are_told(inside: InsideView) -> None:
     first = inside.well_known("cloister-containers")["observed_at"]
 
     def observed_again() -> bool:
-        told = inside.well_known("cloister-containers")
-        return bool(told and told["observed_at"] > first)
+        reported = inside.well_known("cloister-containers")
+        return bool(reported and reported["observed_at"] > first)
 
     until_sync(observed_again, within=30, what="the next observation")
 
@@ -92,10 +92,10 @@ def test_every_container_has_the_same_as_a_file(inside: InsideView) -> None:
 
 
 def test_the_boot_stages_are_told(inside: InsideView, installation: Installation) -> None:
-    told = inside.well_known("cloister-boot-stages")
-    assert ", ".join(f"{each['name']} {each['status']}" for each in told["stages"]) == STAGES
-    assert told["completed_at"] > told["started_at"]
-    (web,) = told["stages"][10]["stages"]
+    reported = inside.well_known("cloister-boot-stages")
+    assert ", ".join(f"{each['name']} {each['status']}" for each in reported["stages"]) == STAGES
+    assert reported["completed_at"] > reported["started_at"]
+    (web,) = reported["stages"][10]["stages"]
     steps = [(each["name"], each["status"]) for each in web["stages"]]
     assert steps == [("pull", "ok"), ("start", "ok"), ("healthy", "ok")]
     assert all(each["duration_ns"] > 0 for each in web["stages"])

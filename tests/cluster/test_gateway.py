@@ -124,15 +124,15 @@ def prove_domain(installation: Installation, zone: NameServer) -> str:
         found = installation.kubectl(
             "get", "cdom", "api", "-n", installation.namespace, "-o", "jsonpath={.status.records}"
         )
-        told: dict[str, str] = json.loads(found or "{}")
-        return told
+        reported: dict[str, str] = json.loads(found or "{}")
+        return reported
 
-    told = until_sync(records, within=60, what="the records of the domain")
-    zone.put(told["txtName"], "TXT", f'"{told["txtValue"]}"')
-    zone.put(CUSTOM, "CNAME", f"{told['cnameTarget']}.")
+    reported = until_sync(records, within=60, what="the records of the domain")
+    zone.put(reported["txtName"], "TXT", f'"{reported["txtValue"]}"')
+    zone.put(CUSTOM, "CNAME", f"{reported['cnameTarget']}.")
     place = ("-n", installation.namespace, "cdom/api")
     installation.kubectl("wait", "--for=condition=Ready", "--timeout=60s", *place)
-    return told["txtName"]
+    return reported["txtName"]
 
 
 @dataclass
@@ -291,10 +291,10 @@ def test_requests_fail_where_the_gateway_learns_later_than_all_drains(
 
 
 def has_failed(visitor: Visitor) -> bool:
-    """Tell whether a visitor's request has failed."""
+    """Return whether a visitor's request has failed."""
     return bool(visitor.failures)
 
 
 def is_seen(visitor: Visitor, page: str) -> bool:
-    """Tell whether a visitor was answered a page."""
+    """Return whether a visitor was answered a page."""
     return visitor.pages[page] > 0

@@ -63,7 +63,7 @@ def test_a_program_sees_itself_as_its_image_says(installation: Installation, ima
     tmpfs = {"/tmp": "size=1m,mode=0750,uid=1234,exec"}
     looking = {"name": "Looking_1", "image": image, "command": ["inspect"], "tmpfs": tmpfs}
     inside = deploy(installation, "inspect", target, looking)
-    seen = inside.told("looking-1")
+    seen = inside.reported("looking-1")
     status = seen["Status"]
     assert (seen["Pid"], seen["Arguments"]) == (1, ["/bin/testprogram", "inspect"])
     assert status["Uid"].split() == ["1234"] * 4
@@ -87,7 +87,7 @@ def test_a_program_sees_itself_as_its_image_says(installation: Installation, ima
     ],
 )
 def test_exit_codes_are_those_of_the_program(
-    installation: Installation, image: str, name: str, keys: dict[str, Any], told: set[str]
+    installation: Installation, image: str, name: str, keys: dict[str, Any], reported: set[str]
 ) -> None:
     """Of a program that cannot be started the agent tells why, the kubelet the code."""
     release(installation, name, "v1", {"name": "web", "image": image, **keys})
@@ -95,7 +95,7 @@ def test_exit_codes_are_those_of_the_program(
     found = installation.wait_for(name, "Stalled", within=240)
     stalled = condition_of(found, "Stalled")
     assert stalled is not None
-    assert any(words in stalled["message"] for words in told), stalled["message"]
+    assert any(words in stalled["message"] for words in reported), stalled["message"]
 
 
 def test_the_stop_signal_of_the_file_ends_the_program(

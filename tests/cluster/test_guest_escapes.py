@@ -76,7 +76,7 @@ def test_every_door_is_shut_for_the_program(installation: Installation, image: s
     for who, rights in (("root", ROOT), ("user", USER)):
         tried = {"name": "tried", "image": image, "command": ESCAPES, **rights}
         inside = deploy(installation, f"escapes-{who}", container_file([target, tried]))
-        check_escapes(inside.told("tried"))
+        check_escapes(inside.reported("tried"))
 
 
 def test_every_door_is_shut_for_a_hostile_health_check(

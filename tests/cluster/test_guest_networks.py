@@ -83,7 +83,7 @@ class World:
 
     @property
     def outside(self) -> tuple[Path, ...]:
-        """Answer what no container may reach, and an ordinary Pod does."""
+        """Return what no container may reach, and an ordinary Pod does."""
         node = self.cluster.record.node_address
         service = self.cluster.record.service_range.rsplit(".", 1)[0] + ".1"
         server = self.cluster.kubectl(

@@ -62,7 +62,7 @@ def kill(uid: str, words: str) -> None:
 
 
 def restarts(inside: Inside) -> dict[str, tuple[int, bool]]:
-    """Answer how often each container was started again, and whether it is ready."""
+    """Return how often each container was started again, and whether it is ready."""
     status = inside.pod()["status"]
     every = [*status["initContainerStatuses"], *status["containerStatuses"]]
     return {each["name"]: (each["restartCount"], each["ready"]) for each in every}

@@ -70,7 +70,7 @@ def body_of(url: str) -> Callable[[], str]:
 
 @pytest.fixture
 def served(cluster: local.Cluster, node_namespace: str, image: str) -> str:
-    """Give the name of a Pod that serves HTTP on 8080, behind a Service of the same name."""
+    """Provide the name of a Pod that serves HTTP on 8080, behind a Service of the same name."""
     resources = {"limits": {"cpu": "500m", "memory": "64Mi"}}
     service = {
         "apiVersion": "v1",
@@ -181,7 +181,7 @@ def test_a_second_up_does_nothing_and_is_quick(cluster: local.Cluster) -> None:
 
 @pytest.fixture(scope="module")
 def second(cluster: local.Cluster) -> Iterator[local.Cluster]:
-    """Give another cluster with a node, beside the session's, that a test may harm."""
+    """Provide another cluster with a node, beside the session's, that a test may harm."""
     name = f"{cluster.name[:12]}-{unique('b')}"
     try:
         found = local.up(name)

@@ -201,6 +201,6 @@ def config_of(installation: Installation, enclave: str) -> str:
 
 
 def web_of(installation: Installation) -> str:
-    """Answer the image of the page."""
+    """Return the image of the page."""
     (enclave,) = installation.enclaves("moves")
     return enclave.spec.images[0].image

@@ -25,7 +25,7 @@ PASSWORD_FILE = "user:$2b$05$cloistertestregistrysOajaVRXcXDYCkWyYxvGUBw4u3lgwsV
 def private(
     cluster: Cluster, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Registry, str]]:
-    """Give a registry with passwords that the node reaches, and an image in it."""
+    """Provide a registry with passwords that the node reaches, and an image in it."""
     folder = tmp_path_factory.mktemp("registry")
     with registry(folder) as open_one:
         digest = push(busybox_image(), open_one.host, "acme/private").rpartition("@")[2]
@@ -38,7 +38,7 @@ def private(
 
 
 def lead_node_to(cluster: Cluster, running: Registry) -> None:
-    """Tell containerd where a registry of this machine is, whose references name the loopback."""
+    """Point containerd at a registry of this machine whose references name the loopback."""
     url = f"http://{cluster.record.host_address}:{running.port}"
     place = cluster.layout.config / "registries" / running.host
     place.mkdir(parents=True)

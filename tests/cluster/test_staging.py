@@ -90,7 +90,7 @@ class Stage:
         assert (record["status"], record["domain"]) == ("ready", host)
 
     def claims(self) -> dict[str, str]:
-        """Answer who holds which host name of the organization."""
+        """Return who holds which host name of the organization."""
         everyone = self.installation.objects("hostnameclaims.cloister.dev", every=True)
         holders = {each["metadata"]["name"]: each["spec"]["holder"] for each in everyone}
         place = self.installation.namespace
@@ -231,8 +231,8 @@ def verified(installation: Installation, zone: NameServer) -> None:
 
     def status() -> dict[str, Any]:
         (found,) = installation.objects("domains.cloister.dev")
-        told: dict[str, Any] = found.get("status", {})
-        return told
+        reported: dict[str, Any] = found.get("status", {})
+        return reported
 
     until_sync(lambda: status().get("records"), within=60, what="the records to create")
     records = status()["records"]

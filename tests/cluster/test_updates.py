@@ -162,7 +162,9 @@ def test_updates(cluster: Cluster, installation: Installation, client: httpx.Cli
 
     # All instances of the repository, of which one does not run.
     stopped = stopped_instance(installation)
-    until_sync(lambda: told(client) == {"web": "ready", stopped: "stopped"}, what="both over REST")
+    until_sync(
+        lambda: reported(client) == {"web": "ready", stopped: "stopped"}, what="both over REST"
+    )
     (record,) = client.get("/api/deployments").json()
     answer = client.post(f"/api/deployments/{record['id']}/update", json={"tag": "v3"})
     results = {each["name"]: each["status"] for each in answer.json()["results"]}
@@ -174,8 +176,8 @@ def test_updates(cluster: Cluster, installation: Installation, client: httpx.Cli
     assert other.spec.tag == "v1"
 
 
-def told(client: httpx.Client) -> dict[str, str]:
-    """Answer the status of each container over REST; with an update on its way none."""
+def reported(client: httpx.Client) -> dict[str, str]:
+    """Return the status of each container over REST; with an update on its way none."""
     listed = client.get("/api/containers").json()
     return {each["name"]: each["status"] for each in listed if "update_status" not in each}
 

@@ -101,15 +101,15 @@ class Enclave:
             check=False,
         )
 
-    def told(self) -> dict[str, Any]:
-        """Answer the status file."""
+    def reported(self) -> dict[str, Any]:
+        """Return the status file."""
         read: dict[str, Any] = json.loads(self.status.read_text())
         return read
 
 
 @pytest.fixture
 def place(tmp_path: Path) -> Iterator[Path]:
-    """Give a directory whose read-only parts can be removed again."""
+    """Provide a directory whose read-only parts can be removed again."""
     yield tmp_path
     for each in tmp_path.rglob("*"):
         if each.is_dir() and not each.is_symlink():
@@ -117,7 +117,7 @@ def place(tmp_path: Path) -> Iterator[Path]:
 
 
 def files_of(root: Path) -> dict[str, bytes | str]:
-    """Answer everything below a directory: contents, and where links lead."""
+    """Return everything below a directory: contents, and where links lead."""
     return {
         str(each.relative_to(root)): str(each.readlink())
         if each.is_symlink()
@@ -139,9 +139,9 @@ def test_what_was_packed_is_what_containers_see(
     assert all(
         not each.is_file() or each.stat().st_mode & 0o777 == 0o444 for each in root.iterdir()
     )
-    told = enclave.told()
-    assert told["state"] == "ok"
-    assert [each["name"] for each in told["models"]] == ["weights"]
+    reported = enclave.reported()
+    assert reported["state"] == "ok"
+    assert [each["name"] for each in reported["models"]] == ["weights"]
 
 
 def test_packing_again_gives_the_same_root_hash(
@@ -182,7 +182,7 @@ def test_any_wrong_bit_stops_the_boot(
     assert done.returncode == 65
     assert "does not lead to the root hash" in done.stderr
     assert list(enclave.target.iterdir()) == []
-    assert enclave.told()["state"] == "failed"
+    assert enclave.reported()["state"] == "failed"
 
 
 def test_another_uuid_or_origin_stops_the_boot(
@@ -220,7 +220,7 @@ def test_compressed_images_are_refused_with_a_remedy(
         ["mkfs.erofs", "-zlz4", str(image), str(weights / "tokenizer")], check=True, env=path
     )
     size = image.stat().st_size
-    told = subprocess.run(
+    reported = subprocess.run(
         [
             "veritysetup",
             "format",
@@ -235,7 +235,7 @@ def test_compressed_images_are_refused_with_a_remedy(
         capture_output=True,
         text=True,
     ).stdout
-    root = told.split("Root hash:")[1].split()[0]
+    root = reported.split("Root hash:")[1].split()[0]
     (place / "store").mkdir()
     image.rename(place / "store" / f"{root}.mpk")
     entry = {"name": "weights", "repo": REPO, "mpk": f"{root}_{size}_{uuid}"}

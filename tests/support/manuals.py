@@ -13,7 +13,7 @@ GO_TEST = re.compile(r"^func (Test\w+)\(", re.MULTILINE)
 
 
 def rows_of(manual: str, *headings: str) -> list[str]:
-    """Answer the rows of the tables of a manual.
+    """Return the rows of the tables of a manual.
 
     Parameters
     ----------
@@ -28,7 +28,7 @@ def rows_of(manual: str, *headings: str) -> list[str]:
 
 
 def named_tests(text: str) -> list[tuple[str, str]]:
-    """Answer file and name of each test that a text names.
+    """Return file and name of each test that a text names.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ def named_tests(text: str) -> list[tuple[str, str]]:
 
 
 def missing_tests(named: list[tuple[str, str]]) -> list[str]:
-    """Answer the tests that do not exist.
+    """Return the tests that do not exist.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ def missing_tests(named: list[tuple[str, str]]) -> list[str]:
 
 @cache
 def found_in(path: str) -> frozenset[str]:
-    """Answer the names of the tests in a file; a file that is not there has none."""
+    """Return the names of the tests in a file; a file that is not there has none."""
     if path.endswith(".go"):
         file = ROOT / "operator" / "guest" / path
         return frozenset(GO_TEST.findall(file.read_text("utf-8"))) if file.exists() else frozenset()

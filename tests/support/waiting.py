@@ -86,7 +86,7 @@ def until_sync(
 
 
 def storage_starts(status: int, text: str) -> bool:
-    """Answer whether an API server refused because the store of a kind is not ready yet.
+    """Return whether an API server refused because the store of a kind is not ready yet.
 
     It says so for a moment after a definition was installed or changed, which another test may
     have done; its clients ask again, and so do ours.

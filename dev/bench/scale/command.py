@@ -146,7 +146,7 @@ async def measure(
 
 
 def _missed(report: Report) -> list[str]:
-    """Say which targets were missed."""
+    """Return which targets were missed."""
     found = [
         (report.writes_each, WRITES, "writes for each Container"),
         (report.ours.controller.peak, MEMORY, "MiB of memory"),

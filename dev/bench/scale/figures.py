@@ -81,16 +81,16 @@ class Readiness:
         return max(self.seen[name] for name in self.asked) - self.began
 
     def each(self) -> list[float]:
-        """Answer the seconds from creation to readiness of each object, shortest first."""
+        """Return the seconds from creation to readiness of each object, shortest first."""
         return sorted(self.seen[name] - asked for name, asked in self.asked.items())
 
     def curve(self) -> list[float]:
-        """Answer the seconds after the first creation at which one more object was ready."""
+        """Return the seconds after the first creation at which one more object was ready."""
         return sorted(self.seen[name] - self.began for name in self.asked)
 
 
 def percentile(values: list[float], part: float) -> float:
-    """Answer the value below which a part of sorted values lies.
+    """Return the value below which a part of sorted values lies.
 
     Parameters
     ----------
@@ -110,7 +110,7 @@ class Audit:
     """Its file."""
 
     def mark(self) -> int:
-        """Answer how long it is now, to count from later."""
+        """Return how long it is now, to count from later."""
         return self.path.stat().st_size
 
     def events(self, since: int) -> Iterable[Object]:

@@ -115,7 +115,7 @@ def _is(reflector: Reflector[None]) -> Callable[[], Awaitable[bool]]:
 
 
 def is_ready(body: dict[str, Any]) -> bool:
-    """Tell whether a Container is Ready for its present spec."""
+    """Return whether a Container is Ready for its present spec."""
     status = body.get("status", {})
     ready = any(
         each["type"] == "Ready" and each["status"] == "True"
@@ -189,14 +189,14 @@ async def take_over(stage: Stage, count: int, *, killed: bool) -> Changeover:
 
 
 async def _answers(operator: OperatorProcess, word: str) -> bool:
-    """Tell whether an operator says that it is at a stage."""
+    """Return whether an operator says that it is at a stage."""
     assert operator.running, operator.text[-4000:]
     _, text = await asyncio.to_thread(operator.ask, "/readyz")
     return word in text
 
 
 async def _knows_as_much(second: OperatorProcess, first: OperatorProcess) -> bool:
-    """Tell whether the copies of two operators have equally many objects of each kind."""
+    """Return whether the copies of two operators have equally many objects of each kind."""
     copies = []
     for operator in (second, first):
         assert operator.running, operator.text[-4000:]
@@ -206,7 +206,7 @@ async def _knows_as_much(second: OperatorProcess, first: OperatorProcess) -> boo
 
 
 async def _has_looked(operator: OperatorProcess, count: int) -> bool:
-    """Tell whether an operator has looked at every Container and Enclave and nothing waits."""
+    """Return whether an operator has looked at every Container and Enclave and nothing waits."""
     assert operator.running, operator.text[-4000:]
     _, text = await asyncio.to_thread(operator.ask, "/metrics")
     figures = dict(re.findall(r"(?m)^cloister_operator_(\S+) (\S+)$", text))

@@ -55,7 +55,7 @@ class Report:
 
 
 def _controllers(side: Side) -> dict[tuple[str, str], int]:
-    """Answer the writes of a side's controller by verb and resource, most first."""
+    """Return the writes of a side's controller by verb and resource, most first."""
     return {
         (verb, resource): number
         for (who, verb, resource), number in side.writes.most_common()
@@ -64,7 +64,7 @@ def _controllers(side: Side) -> dict[tuple[str, str], int]:
 
 
 def as_json(report: Report) -> dict[str, Any]:
-    """Answer the report as JSON data.
+    """Return the report as JSON data.
 
     Parameters
     ----------

@@ -99,7 +99,7 @@ def _bodies(
 
 
 def _is_healthy(body: dict[str, Any]) -> bool:
-    """Tell whether a Rollout is healthy for its present spec."""
+    """Return whether a Rollout is healthy for its present spec."""
     status = body.get("status", {})
     current = status.get("observedGeneration") == str(body["metadata"]["generation"])
     return bool(current and status.get("phase") == "Healthy")
@@ -141,22 +141,22 @@ def _start(stage: Stage, log: Path, health: int, metrics: int) -> "subprocess.Po
 
 
 def _manifests() -> Path:
-    """Answer where the controller's CRDs lie: in its module, which Go keeps."""
+    """Return where the controller's CRDs lie: in its module, which Go keeps."""
     module = load().module_of(PROGRAM)
-    told = subprocess.run(
+    reported = subprocess.run(
         ["go", "mod", "download", "-json", f"{module.requires}@v{module.version}"],
         check=True,
         capture_output=True,
         cwd=module.folder,
     )
-    folder = Path(json.loads(told.stdout)["Dir"]) / "manifests" / "crds"
+    folder = Path(json.loads(reported.stdout)["Dir"]) / "manifests" / "crds"
     if not folder.is_dir():
         raise Trouble(f"{folder} is missing; clean Go's module cache and run this again")
     return folder
 
 
 async def _serves(process: "subprocess.Popen[bytes]", port: int, log: Path) -> bool:
-    """Tell whether the controller answers that it is well."""
+    """Return whether the controller answers that it is well."""
     if process.poll() is not None:
         said = await asyncio.to_thread(log.read_text)
         raise Trouble(f"the controller ended at its start:\n{said[-2000:]}")

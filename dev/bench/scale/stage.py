@@ -54,11 +54,11 @@ class Stage:
         return Audit(self.cluster.layout.audit_log)
 
     def namespace_of(self, number: int) -> str:
-        """Answer the namespace of an object, of which each gets as many."""
+        """Return the namespace of an object, of which each gets as many."""
         return self.namespaces[number % len(self.namespaces)]
 
     def pid(self, component: str) -> int:
-        """Answer the process id of a component of the cluster.
+        """Return the process id of a component of the cluster.
 
         Raises
         ------

@@ -117,16 +117,16 @@ def test_a_good_key_passes_and_the_container_sees_it(world: World) -> None:
 
 def test_the_check_is_told_the_host_that_was_asked(world: World) -> None:
     world.ask("/v1/admin/x", "tk_good", Host="own.example:443")
-    told = world.check.asked[-1]
-    assert (told["domain"], told["requested_host"]) == (HOSTNAME, "own.example")
+    reported = world.check.asked[-1]
+    assert (reported["domain"], reported["requested_host"]) == (HOSTNAME, "own.example")
 
 
 def test_clients_cannot_speak_for_the_shim(world: World) -> None:
     lies = {"X-Gate-Target": "/open", "X-Gate-Host": "x", "X-Gate-Address": "192.0.2.1"}
     assert world.ask("/v1/admin/x", None, **lies).status == 401
     world.ask("/v1/admin/x", "tk_good", **lies)
-    told = world.check.asked[-1]
-    assert (told["path"], told["requested_host"]) == ("/v1/admin/x", HOSTNAME)
+    reported = world.check.asked[-1]
+    assert (reported["path"], reported["requested_host"]) == ("/v1/admin/x", HOSTNAME)
 
 
 @pytest.mark.parametrize(

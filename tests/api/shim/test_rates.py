@@ -44,8 +44,8 @@ def test_a_rate_is_for_each_address_of_a_connection() -> None:
         assert 1 / SLOW - 120 < int(refused.header("Retry-After") or 0) <= 1 / SLOW
         assert len(shim.upstream.asked) == 3
         assert shim.ask("/x", source="127.0.0.3").status == 200
-        told = {"X-Forwarded-For": "127.0.0.3"}
-        assert shim.ask("/x", source="127.0.0.2", headers=told).status == 429
+        reported = {"X-Forwarded-For": "127.0.0.3"}
+        assert shim.ask("/x", source="127.0.0.2", headers=reported).status == 429
 
 
 def test_without_a_burst_it_is_one() -> None:

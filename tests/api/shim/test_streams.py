@@ -53,7 +53,7 @@ def _fresh(shim: RunningShim) -> None:
 
 
 def _highest_memory(shim: RunningShim) -> int:
-    """Answer the most memory in bytes that Caddy has had."""
+    """Return the most memory in bytes that Caddy has had."""
     found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{shim.pid}/status").read_text())
     assert found is not None
     return int(found[1]) * 1024
@@ -184,9 +184,9 @@ def test_a_body_goes_in_as_it_comes_over_http2(shim: RunningShim) -> None:
         request.send(bytes(BLOCK))
         until_sync(lambda: shim.upstream.received == BLOCK, what="the first piece")
         request.send(bytes(BLOCK), ends=True)
-        told = json.loads(request.read_until())
-    assert told["received"] == 2 * BLOCK
-    assert told["headers"]["X-Forwarded-Host"] == HOSTNAME
+        reported = json.loads(request.read_until())
+    assert reported["received"] == 2 * BLOCK
+    assert reported["headers"]["X-Forwarded-Host"] == HOSTNAME
 
 
 @pytest.mark.parametrize("target", ["/x", "//x", "/%2e%2e/x", "/x/../y"])

@@ -93,7 +93,7 @@ LITERAL = re.compile(r"self\.matches\(r'(.*)'\)")
 
 
 def schema_of(kind: type[Resource], part: str) -> dict[str, Any]:
-    """Answer the structural schema of ``spec`` or ``status``; empty where the kind has none."""
+    """Return the structural schema of ``spec`` or ``status``; empty where the kind has none."""
     definition = custom_resource_definition(kind)
     schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     part_schema: dict[str, Any] = schema["properties"].get(part, {})
@@ -162,7 +162,7 @@ def _integer(schema: dict[str, Any], *, clean: bool) -> st.SearchStrategy[int]:
 
 
 def _patterns(schema: dict[str, Any]) -> list[str]:
-    """Answer all expressions that a string must match."""
+    """Return all expressions that a string must match."""
     patterns = [
         found.group(1)
         for rule in schema.get(VALIDATIONS, ())
@@ -172,7 +172,7 @@ def _patterns(schema: dict[str, Any]) -> list[str]:
 
 
 def _good_words(schema: dict[str, Any]) -> list[str]:
-    """Answer the words that fit a string."""
+    """Return the words that fit a string."""
     patterns, shortest = _patterns(schema), schema.get("minLength", 0)
     return [
         word
@@ -231,7 +231,7 @@ def _object(schema: dict[str, Any], *, clean: bool) -> st.SearchStrategy[dict[st
 
 
 def sweep(schema: dict[str, Any], full: Any) -> Iterator[Any]:
-    """Answer copies of a full value with one place of it wrong in each.
+    """Return copies of a full value with one place of it wrong in each.
 
     Parameters
     ----------
@@ -266,7 +266,7 @@ def sweep(schema: dict[str, Any], full: Any) -> Iterator[Any]:
 
 
 def full(schema: dict[str, Any]) -> Any:
-    """Answer a value that has every field and one item in every list, each right by itself."""
+    """Return a value that has every field and one item in every list, each right by itself."""
     if "enum" in schema:
         return schema["enum"][0]
     match schema["type"]:

@@ -32,7 +32,7 @@ class GeneratedFile:
     """Whether the file is older than networks: one namespace for all, with open egress."""
 
     def port(self, container: str) -> int:
-        """Answer the port that a container listens on."""
+        """Return the port that a container listens on."""
         return PORT + (list(self.containers).index(container) if self.old else 0)
 
     def shared(self, one: str, other: str) -> int:
@@ -40,19 +40,19 @@ class GeneratedFile:
         return len(set(self.containers[one]) & set(self.containers[other]))
 
     def egress(self, container: str) -> str:
-        """Answer where a container may go: open, allowlist, or closed."""
+        """Return where a container may go: open, allowlist, or closed."""
         if self.old:
             return "open"
         found = {self.networks[name] for name in self.containers[container]}
         return next((each for each in ("open", "allowlist") if each in found), "closed")
 
     def may_reach_public(self, container: str, *, allowed: bool) -> bool:
-        """Tell whether a container may reach a public address, of the allowed host or another."""
+        """Return whether a container may reach a public address, of the allowed host or another."""
         egress = self.egress(container)
         return egress == "open" or (egress == "allowlist" and allowed)
 
     def has_names(self, container: str) -> bool:
-        """Tell whether a container can ask for names at all: not without any network."""
+        """Return whether a container can ask for names at all: not without any network."""
         return self.old or bool(self.containers[container]) or container == self.target
 
     def entries(self, image: str) -> Iterator[dict[str, Any]]:
@@ -68,7 +68,7 @@ class GeneratedFile:
             yield entry
 
     def sections(self) -> dict[str, Any]:
-        """Answer the keys of the file beside its containers."""
+        """Return the keys of the file beside its containers."""
         shim = {"upstream-port": PORT, "paths": ["/*"], "upstream-container": self.target}
         if self.old:
             first = next(iter(self.containers))

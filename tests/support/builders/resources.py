@@ -126,7 +126,7 @@ def container_of(
 
 
 def subspec(container: Container, *, bump: bool = True, **spec: Any) -> Container:
-    """Answer the Container with changed fields of spec; its generation grows with them."""
+    """Return the Container with changed fields of spec; its generation grows with them."""
     metadata = container.metadata
     if bump:
         metadata = metadata.model_copy(update={"generation": metadata.generation + 1})

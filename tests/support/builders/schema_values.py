@@ -56,7 +56,7 @@ class Field:
         return _text(self.path)
 
     def set(self, spec: Mapping[str, Any], value: Any) -> dict[str, Any]:
-        """Answer the top-level field of a spec that has the value: the patch that sets it."""
+        """Return the top-level field of a spec that has the value: the patch that sets it."""
         changed = copy.deepcopy(dict(spec))
         at: Any = changed
         for name in self.path[:-1]:

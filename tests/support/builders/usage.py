@@ -94,7 +94,7 @@ def report(nonce: str, events: list[dict[str, Any]]) -> bytes:
 def sign(
     secret: str, nonce: str, body: bytes, at: datetime, reporter: str = "router-1"
 ) -> dict[str, str]:
-    """Answer the headers of a report."""
+    """Return the headers of a report."""
     stamp = at.isoformat().replace("+00:00", "Z")
     unsigned = Signed(reporter, stamp, nonce, "")
     digest = hashlib.sha256(body).hexdigest()

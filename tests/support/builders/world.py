@@ -340,7 +340,7 @@ class World:
         )
 
     def _free_gpus(self) -> int:
-        """Answer how many of the eight GPUs no Pod has."""
+        """Return how many of the eight GPUs no Pod has."""
         bound = (self.enclaves.get(name) for name, pod in self.pods.items() if pod.node)
         return 8 - sum(each.spec.summary.gpus for each in bound if each is not None)
 
@@ -349,8 +349,8 @@ class World:
         pod = self.pods.get(name)
         if pod is not None and pod.phase is PodPhase.RUNNING and not pod.deleting:
             healed = tuple(replace(each, ready=well) for each in pod.containers)
-            told: dict[str, Any] = {} if well else {"exit_code": 1, "exit_message": UNHEALTHY}
-            agent = replace(pod.agent or PodContainer(name="agent"), ready=well, **told)
+            reported: dict[str, Any] = {} if well else {"exit_code": 1, "exit_message": UNHEALTHY}
+            agent = replace(pod.agent or PodContainer(name="agent"), ready=well, **reported)
             self.pods[name] = replace(pod, containers=healed, agent=agent)
 
     def crash(self, name: str) -> None:
@@ -427,11 +427,11 @@ class World:
     # What tests ask and do in one go.
 
     def reason(self, kind: str = "Ready") -> str | None:
-        """Answer the reason of a condition of the Container; None = it is not there."""
+        """Return the reason of a condition of the Container; None = it is not there."""
         return self.reason_of(self.container.status, kind)
 
     def reason_of(self, status: ContainerStatus, kind: str = "Ready") -> str | None:
-        """Answer the reason of a condition in a status; None = it is not there."""
+        """Return the reason of a condition in a status; None = it is not there."""
         found = condition(status.conditions, kind)
         return found.reason if found else None
 
@@ -441,7 +441,7 @@ class World:
             self.ask(promote=self.container.status.update.revision)
 
     def made(self) -> list[CreateEnclave]:
-        """Answer every Enclave that was made since the decisions were cleared."""
+        """Return every Enclave that was made since the decisions were cleared."""
         actions = [action for decision in self.decisions for action in decision.actions]
         return [action for action in actions if isinstance(action, CreateEnclave)]
 

@@ -39,7 +39,7 @@ _FIRST = 1_700_000_000
 
 
 def fate_of(pod: dict[str, Any]) -> PodFate:
-    """Answer the fate of a Pod: that of a broken release ends with an error, others run."""
+    """Return the fate of a Pod: that of a broken release ends with an error, others run."""
     env = [each for car in pod["spec"]["containers"] for each in car.get("env", ())]
     broken = any(each["name"] == "FATE" and is_broken(each["value"]) for each in env)
     return PodFate(code=3) if broken else READY
@@ -149,7 +149,7 @@ class Chaos:
     # Users of the REST API.
 
     def _create(self, name: str, **fields: Any) -> str:
-        return _told(self.rest.post("/api/containers", json={"name": name, **_asked(fields)}))
+        return _reported(self.rest.post("/api/containers", json={"name": name, **_asked(fields)}))
 
     def _replace(self, name: str, *, old: str, **fields: Any) -> str:
         """Let a new container take over from the first one of a name."""
@@ -157,7 +157,7 @@ class Chaos:
         if not every:
             return "no such container"
         body = {"name": name, "replace_container_id": every[0], **_asked(fields)}
-        return _told(self.rest.post("/api/containers", json=body))
+        return _reported(self.rest.post("/api/containers", json=body))
 
     def _relaunch(self, name: str, **fields: Any) -> str:
         return self._post(name, "relaunch", _asked(fields))
@@ -167,7 +167,7 @@ class Chaos:
 
     def _new_value(self, name: str, *, value: str) -> str:
         del name
-        return _told(self.rest.put("/api/secrets/TOKEN", json={"value": value}))
+        return _reported(self.rest.put("/api/secrets/TOKEN", json={"value": value}))
 
     def _stop(self, name: str) -> str:
         return self._post(name, "stop")
@@ -186,16 +186,16 @@ class Chaos:
 
     def _post(self, name: str, path: str, body: Any = None, *, method: str = "POST") -> str:
         """Ask for something of each container of a name; production and debug may share it."""
-        told = [
-            _told(
+        reported = [
+            _reported(
                 self.rest.request(method, f"/api/containers/{each}/{path}".rstrip("/"), json=body)
             )
             for each in self._named(name)
         ]
-        return " ".join(told) or "no such container"
+        return " ".join(reported) or "no such container"
 
     def _named(self, name: str) -> list[str]:
-        """Answer the identifiers of the containers of a name."""
+        """Return the identifiers of the containers of a name."""
         every = self.rest.get("/api/containers").raise_for_status().json()
         return [each["id"] for each in every if each["name"] == name]
 
@@ -204,12 +204,12 @@ class Chaos:
     def _apply(self, name: str, *, replaces: str | None, **fields: Any) -> str:
         spec = _specified(fields)
         namespace = self.installation.namespace
-        told = {key: each for key, each in spec.items() if each is not None}
-        told |= {"replaces": replaces} if replaces is not None else {}
-        body = manifest("Container", name, told, namespace)
+        reported = {key: each for key, each in spec.items() if each is not None}
+        reported |= {"replaces": replaces} if replaces is not None else {}
+        body = manifest("Container", name, reported, namespace)
         answer = self.direct.ask("POST", of(Container).path(namespace), body)
         if answer.status_code != httpx.codes.CONFLICT:
-            return _told(answer)
+            return _reported(answer)
         return self._patch(name, {key: each for key, each in spec.items() if key != "repo"})
 
     def _edit(self, name: str, **fields: Any) -> str:
@@ -219,10 +219,10 @@ class Chaos:
         """Change a spec; the commit that the API pinned goes with the tag that it belongs to."""
         pin = {"commit": None} if "tag" in spec else {}
         namespace = self.installation.namespace
-        return _told(self.direct.patch(of(Container), name, {"spec": spec | pin}, namespace))
+        return _reported(self.direct.patch(of(Container), name, {"spec": spec | pin}, namespace))
 
     def _remove(self, name: str) -> str:
-        return _told(self.direct.delete(of(Container), name, self.installation.namespace))
+        return _reported(self.direct.delete(of(Container), name, self.installation.namespace))
 
     def _make_secret(self, name: str) -> str:
         """Make the Secrets that are not there; their values were never lost."""
@@ -234,18 +234,18 @@ class Chaos:
 
     def _drop_secret(self, name: str) -> str:
         del name
-        return _told(self.direct.delete(of(Secret), "token", self.installation.namespace))
+        return _reported(self.direct.delete(of(Secret), "token", self.installation.namespace))
 
     def _make_domain(self, name: str) -> str:
         return self._post_object(Domain, name, {"domain": name})
 
     def _drop_domain(self, name: str) -> str:
-        return _told(self.direct.delete(of(Domain), name, self.installation.namespace))
+        return _reported(self.direct.delete(of(Domain), name, self.installation.namespace))
 
     def _post_object(self, kind: type[Domain | Secret], name: str, spec: dict[str, Any]) -> str:
         namespace = self.installation.namespace
         body = manifest(kind.INFO.kind, name, spec, namespace)
-        return _told(self.direct.ask("POST", of(kind).path(namespace), body))
+        return _reported(self.direct.ask("POST", of(kind).path(namespace), body))
 
     def _release(self, name: str, *, broken: bool) -> str:
         """Publish a release that is later than all others."""
@@ -289,11 +289,17 @@ class Chaos:
         pod = self._a_pod(name, which)
         status = {"status": {"phase": "Failed", "reason": "Chaos", "message": "made to fail"}}
         namespace = self.installation.namespace
-        return _told(self.direct.patch(POD, pod, status, namespace, "status")) if pod else "no Pod"
+        return (
+            _reported(self.direct.patch(POD, pod, status, namespace, "status")) if pod else "no Pod"
+        )
 
     def _delete_pod(self, name: str, *, which: int) -> str:
         pod = self._a_pod(name, which)
-        return _told(self.direct.delete(POD, pod, self.installation.namespace)) if pod else "no Pod"
+        return (
+            _reported(self.direct.delete(POD, pod, self.installation.namespace))
+            if pod
+            else "no Pod"
+        )
 
     def _a_pod(self, name: str, which: int) -> str:
         """Choose a Pod of a Container; empty = it has none."""
@@ -304,23 +310,23 @@ class Chaos:
 
     def _drain(self, name: str) -> str:
         """Let no Pod come to a node, and evict those that are there; a budget may say no."""
-        told = [_told(self.direct.patch(NODE, name, {"spec": {"unschedulable": True}}))]
+        reported = [_reported(self.direct.patch(NODE, name, {"spec": {"unschedulable": True}}))]
         namespace = self.installation.namespace
         for pod in self.direct.listed(POD, namespace, fieldSelector=f"spec.nodeName={name}"):
             metadata = {"name": pod["metadata"]["name"], "namespace": namespace}
             body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata}
             path = POD.path(namespace, metadata["name"], "eviction")
-            told.append(_told(self.direct.ask("POST", path, body)))
-        return " ".join(told)
+            reported.append(_reported(self.direct.ask("POST", path, body)))
+        return " ".join(reported)
 
     def _uncordon(self, name: str) -> str:
-        return _told(self.direct.patch(NODE, name, {"spec": {"unschedulable": None}}))
+        return _reported(self.direct.patch(NODE, name, {"spec": {"unschedulable": None}}))
 
     def _lose_node(self, name: str) -> str:
         if self.nodes.nodes == [name]:
             return "it is the last one"
         self.nodes.nodes = [each for each in self.nodes.nodes if each != name]
-        return _told(self.direct.delete(NODE, name))
+        return _reported(self.direct.delete(NODE, name))
 
     def _find_node(self, name: str) -> str:
         if name in self.nodes.nodes:
@@ -328,7 +334,7 @@ class Chaos:
         answer = self.direct.ask("POST", NODE.path(), _node(name))
         if answer.is_success or answer.status_code == httpx.codes.CONFLICT:
             self.nodes.nodes.append(name)
-        return _told(answer)
+        return _reported(answer)
 
     def _misbehave(self, name: str, *, share: float) -> str:
         del name
@@ -392,8 +398,8 @@ def _specified(fields: dict[str, Any]) -> dict[str, Any]:
     return spec
 
 
-def _told(answer: httpx.Response) -> str:
-    """Answer the status."""
+def _reported(answer: httpx.Response) -> str:
+    """Return the status."""
     return str(answer.status_code)
 
 

@@ -68,7 +68,7 @@ class End:
         )
 
     def hostnames(self, container: Container) -> tuple[str, ...]:
-        """Answer the host names that a Container asks for.
+        """Return the host names that a Container asks for.
 
         Parameters
         ----------
@@ -79,7 +79,7 @@ class End:
 
 
 def unfulfilled(container: Container, end: End) -> str:
-    """Say in what a Container is not as its spec asks; empty = it is.
+    """Return in what a Container is not as its spec asks; empty = it is.
 
     Parameters
     ----------
@@ -110,7 +110,7 @@ def unfulfilled(container: Container, end: End) -> str:
 
 
 def _still_there(container: Container, end: End, reason: str) -> str:
-    """Say what is there of a Container that is to have nothing."""
+    """Return what is there of a Container that is to have nothing."""
     mine = [each for each in end.enclaves if _is_of(each, container)]
     ready = next(each for each in container.status.conditions if each.type == "Ready")
     phase = container.status.phase
@@ -120,7 +120,7 @@ def _still_there(container: Container, end: End, reason: str) -> str:
 
 
 def _is_taken(container: Container, end: End) -> bool:
-    """Tell whether another Container that asks for it, or serves there, has a host name of this."""
+    """Return whether another Container that asks for it, or serves there, has a host name."""
     return any(
         (claim := end.claims.get(host)) is not None
         and is_held_by(claim, other)
@@ -136,13 +136,13 @@ def _serves_at(container: Container, host: str, end: End) -> bool:
 
 
 def _tag(container: Container, end: End) -> str:
-    """Answer the tag that a Container is to serve."""
+    """Return the tag that a Container is to serve."""
     spec = container.spec
     return end.newest[spec.repo] if spec.auto_update else spec.tag
 
 
 def _astray(container: Container, end: End) -> str:
-    """Say in what a ready Container does not serve what is asked for; empty = it does."""
+    """Return in what a ready Container does not serve what is asked for; empty = it does."""
     status = container.status
     tag = _tag(container, end)
     wanted = status.update.enclave if status.update is not None else status.active_enclave
@@ -208,7 +208,7 @@ def _names(bodies: list[dict[str, Any]]) -> list[str]:
 
 
 def _enclaves_of(container: Container, end: End) -> set[str]:
-    """Answer the Enclaves that a Container may have: of failed ones the last, to be looked at."""
+    """Return the Enclaves that a Container may have: of failed ones the last, to be looked at."""
     status = container.status
     update = status.update.enclave if status.update is not None else ""
     mine = [each for each in end.enclaves if _is_of(each, container)]
@@ -221,7 +221,7 @@ def _age(enclave: Enclave) -> tuple[str, int]:
 
 
 def _services_of(container: Container) -> set[str]:
-    """Answer the Services that a Container may have now."""
+    """Return the Services that a Container may have now."""
     name, status = container.metadata.name, container.status
     staged = {preview_service_name(name)} if status.update is not None else set()
     shells = {shells_service_name(name)} if container.spec.debug else set()

@@ -107,7 +107,7 @@ VERBS = frozenset(_WEIGHTS)
 
 
 def is_broken(tag: str) -> bool:
-    """Tell whether the container of a release ends with an error at its start.
+    """Return whether the container of a release ends with an error at its start.
 
     Parameters
     ----------
@@ -138,7 +138,7 @@ def plan(seed: int) -> Iterator[Act]:
 
 
 def _places(verb: str) -> tuple[str, ...]:
-    """Answer what an action may be about."""
+    """Return what an action may be about."""
     if verb in _ON_NODES:
         return NODES
     if verb in _ON_DOMAINS:

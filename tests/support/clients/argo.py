@@ -24,7 +24,7 @@ def _check() -> str:
 
 
 def health_of(body: Mapping[str, Any]) -> tuple[str, str]:
-    """Answer an object's health and the message beside it.
+    """Return an object's health and the message beside it.
 
     Parameters
     ----------

@@ -24,13 +24,13 @@ GATE = {401, 403, 404, 405, 429, 501, 503}
 
 @lru_cache(maxsize=1)
 def described() -> dict[str, Any]:
-    """Answer the document."""
+    """Return the document."""
     return document(ROUTERS)
 
 
 @lru_cache(maxsize=1)
 def strict() -> dict[str, Any]:
-    """Answer the document with closed objects."""
+    """Return the document with closed objects."""
     closed = copy.deepcopy(described())
     for form in closed["components"]["schemas"].values():
         if form.get("type") == "object" and "properties" in form:
@@ -40,13 +40,13 @@ def strict() -> dict[str, Any]:
 
 @lru_cache(maxsize=1)
 def patterns() -> list[tuple[re.Pattern[str], str]]:
-    """Answer what matches each path of the document; those without parameters come first."""
+    """Return what matches each path of the document; those without parameters come first."""
     paths = sorted({path for path, _, _ in operations(described())}, key=lambda path: "{" in path)
     return [(re.compile(re.sub(r"\{[a-z_]+\}", "[^/]+", path) + "$"), path) for path in paths]
 
 
 def operation_of(method: str, path: str) -> dict[str, Any] | None:
-    """Answer the operation of a request; None = the document has none."""
+    """Return the operation of a request; None = the document has none."""
     for pattern, template in patterns():
         if pattern.match(path):
             found: dict[str, Any] | None = strict()["paths"][template].get(method.lower())
@@ -70,26 +70,26 @@ async def check_answer(answer: httpx.Response) -> None:
         assert answer.status_code in GATE or not path.startswith("/api"), f"{method} {path}"
         return
     status = str(answer.status_code)
-    told = f"{method} {path}: {status}"
-    assert status in operation["responses"], f"{told} is not in the document: {answer.text}"
+    reported = f"{method} {path}: {status}"
+    assert status in operation["responses"], f"{reported} is not in the document: {answer.text}"
     said = operation["responses"][status]
     if "$ref" in said:
         said = strict()["components"]["responses"][said["$ref"].split("/")[-1]]
     for name, header in said.get("headers", {}).items():
         form = strict()["components"]["headers"][header["$ref"].split("/")[-1]]
-        assert name in answer.headers or not form.get("required"), f"{told} has no {name}"
+        assert name in answer.headers or not form.get("required"), f"{reported} has no {name}"
     if "content" not in said:
-        assert not answer.content, f"{told} has a body"
+        assert not answer.content, f"{reported} has a body"
         return
     kind = answer.headers["content-type"].partition(";")[0]
-    assert kind in said["content"], f"{told} is {kind}"
+    assert kind in said["content"], f"{reported} is {kind}"
     if kind == "application/json":
-        check_form(said["content"][kind]["schema"], answer.json(), told)
+        check_form(said["content"][kind]["schema"], answer.json(), reported)
 
 
-def check_form(form: dict[str, Any], value: Any, told: str) -> None:
+def check_form(form: dict[str, Any], value: Any, reported: str) -> None:
     """Fail when a value does not have a form of the document."""
     whole = {"components": strict()["components"], **form}
     validator = Draft202012Validator(whole, format_checker=FormatChecker())
     for error in validator.iter_errors(value):
-        raise AssertionError(f"{told} {error.json_path}: {error.message}")
+        raise AssertionError(f"{reported} {error.json_path}: {error.message}")

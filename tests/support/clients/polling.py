@@ -18,7 +18,7 @@ class Asker:
     """What a client that does not cease to ask has seen."""
 
     bodies: list[str] = field(default_factory=list)
-    """Answers in order, one for each change of the body."""
+    """Responses in order, one for each change of the body."""
     failures: list[str] = field(default_factory=list)
     """Requests that were not answered with 200, with what came instead."""
     count: int = 0

@@ -22,7 +22,7 @@ PATHS = {
 
 
 def _documents() -> Iterator[tuple[str, dict[str, Any]]]:
-    """Answer path and body of every policy and binding."""
+    """Return path and body of every policy and binding."""
     for file in sorted((MANIFESTS / "policies").glob("*.yaml")):
         for document in yaml.safe_load_all(file.read_text(encoding="utf-8")):
             yield PATHS[document["kind"]].format(**document["metadata"]), document

@@ -73,17 +73,17 @@ class ApiServer:
 
     @classmethod
     def administrator(cls, kubeconfig: Path) -> Self:
-        """Answer the identity of a kubeconfig with a client certificate."""
+        """Return the identity of a kubeconfig with a client certificate."""
         config = yaml.safe_load(kubeconfig.read_text())
         cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
         return cls(cluster["server"], _trust(cluster, user, kubeconfig.parent))
 
     def bearer(self, token: str) -> "ApiServer":
-        """Answer another identity at the same server, which has a token and no certificate."""
+        """Return another identity at the same server, which has a token and no certificate."""
         return ApiServer(self.address, self._anonymous(), [("Authorization", f"Bearer {token}")])
 
     def impersonating(self, user: str, *groups: str) -> "ApiServer":
-        """Answer another user in whose name this administrator asks."""
+        """Return another user in whose name this administrator asks."""
         headers = [("Impersonate-User", user), *(("Impersonate-Group", group) for group in groups)]
         return ApiServer(self.address, self._trust, headers)
 

@@ -51,7 +51,7 @@ MARKS = "CLOISTER_TEST_SESSION"
 
 
 def unique(prefix: str) -> str:
-    """Answer a name that no other test has."""
+    """Return a name that no other test has."""
     return f"{prefix}-{uuid.uuid4().hex[:8]}"
 
 
@@ -91,13 +91,13 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 @pytest.fixture(scope="session")
 def api_cluster() -> local.Cluster:
-    """Give a control plane without node, with Cloister's CRDs."""
+    """Provide a control plane without node, with Cloister's CRDs."""
     return _bring_up("api_cluster")
 
 
 @pytest.fixture(scope="session")
 def cluster() -> local.Cluster:
-    """Give a cluster with a real node, with Cloister's CRDs."""
+    """Provide a cluster with a real node, with Cloister's CRDs."""
     if reason := _no_node():
         pytest.skip(reason)
     return _bring_up("cluster")
@@ -105,13 +105,13 @@ def cluster() -> local.Cluster:
 
 @pytest.fixture(scope="session")
 def simulated_cluster() -> local.Cluster:
-    """Give a cluster whose nodes only pretend, with Cloister's CRDs."""
+    """Provide a cluster whose nodes only pretend, with Cloister's CRDs."""
     return _bring_up("simulated_cluster")
 
 
 @pytest.fixture
 def namespace(api_cluster: local.Cluster) -> str:
-    """Give a namespace of the control plane for one test; it stays until the cluster ends.
+    """Provide a namespace of the control plane for one test; it stays until the cluster ends.
 
     Its deletion would be some two hundred requests of the controller manager: more work than most
     tests are.
@@ -121,7 +121,7 @@ def namespace(api_cluster: local.Cluster) -> str:
 
 @pytest.fixture
 def node_namespace(cluster: local.Cluster) -> Iterator[str]:
-    """Give a namespace of the cluster with a node for one test; its Pods end with it."""
+    """Provide a namespace of the cluster with a node for one test; its Pods end with it."""
     name = _namespace(cluster)
     yield name
     cluster.kubectl("delete", "namespace", name, "--wait=false", check=False)
@@ -143,7 +143,7 @@ def administrator(kubeconfig: Path) -> KubeConfig:
 
 
 def _no_node() -> str:
-    """Say why no real node can run here; empty when one can."""
+    """Return why no real node can run here; empty when one can."""
     if docker_answers():
         return ""
     if sys.platform != "linux":
@@ -164,7 +164,7 @@ def _bring_up(fixture: str) -> local.Cluster:
 
 
 def session_name() -> str:
-    """Answer how the names of this session's clusters begin."""
+    """Return how the names of this session's clusters begin."""
     return os.environ.get("CLOISTER_TEST_CLUSTER", "test")
 
 

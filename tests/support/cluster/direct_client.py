@@ -51,7 +51,7 @@ class Direct:
         return items
 
     def version(self, ref: KindRef) -> str:
-        """Answer the resourceVersion of the present."""
+        """Return the resourceVersion of the present."""
         body = self._sent("GET", ref.path(), None, {"limit": "1"}).json()
         return str(body["metadata"]["resourceVersion"])
 

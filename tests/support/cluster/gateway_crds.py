@@ -17,7 +17,7 @@ GATEWAY_CRDS = ("gatewayclasses", "gateways", "referencegrants", "tlsroutes")
 
 @cache
 def gateway_crd_files() -> tuple[Path, ...]:
-    """Answer the files of the CRDs; the first call may download them."""
+    """Return the files of the CRDs; the first call may download them."""
     done = subprocess.run(
         ["go", "mod", "download", "-json", "sigs.k8s.io/gateway-api"],
         cwd=_MODULE,

@@ -134,7 +134,7 @@ class Succession:
         self._standby = self._start()
 
     def _leads(self) -> bool:
-        """Tell whether the leader leads, whatever it knows."""
+        """Return whether the leader leads, whatever it knows."""
         return self.leader.ask("/readyz")[1] in {"syncing\n", "working\n"}
 
     def _hand_over(self, *faults: Fault) -> None:

@@ -44,14 +44,14 @@ Seen = Counter[str]
 
 @pytest.fixture(scope="module")
 def proxy(api_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultyApi]:
-    """Give a proxy in front of the API server."""
+    """Provide a proxy in front of the API server."""
     with faulty_api(api_cluster.kubeconfig, tmp_path_factory.mktemp("faulty")) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
 def shaken_settings(proxy: FaultyApi, facade_settings: Path) -> Path:
-    """Give settings of a facade that reaches the cluster through the proxy."""
+    """Provide settings of a facade that reaches the cluster through the proxy."""
     settings = yaml.safe_load(facade_settings.read_text())
     path = facade_settings.with_name("shaken.yml")
     path.write_text(
@@ -62,7 +62,7 @@ def shaken_settings(proxy: FaultyApi, facade_settings: Path) -> Path:
 
 @pytest.fixture
 async def rich(world: World) -> AsyncIterator[World]:
-    """Give an organization that may do everything, and somebody who answers for its domains."""
+    """Provide an organization that may do everything, and somebody who answers for its domains."""
     await world.change_organization(
         entitlements={"privateRegistries": True, "domainSuffixes": [f"{world.organization}.test"]},
         limits={"containers": 1000},
@@ -72,7 +72,7 @@ async def rich(world: World) -> AsyncIterator[World]:
 
 
 async def records(client: httpx.AsyncClient, name: str) -> Seen:
-    """Answer what a reader of the API sees, without what differs between two names."""
+    """Return what a reader of the API sees, without what differs between two names."""
     found: Seen = Counter()
     for each in LISTS:
         answer = await client.get(f"/api/{each}")
@@ -86,7 +86,7 @@ async def records(client: httpx.AsyncClient, name: str) -> Seen:
 
 
 async def objects(world: World, name: str) -> Seen:
-    """Answer what is in the cluster of the organization, without what differs between two names."""
+    """Return what is in the cluster of the organization, without what differs between two names."""
     found: Seen = Counter()
     for kind in KINDS:
         for each in (await world.kube.list(of(kind), world.namespace)).items:
@@ -115,7 +115,7 @@ async def objects(world: World, name: str) -> Seen:
 
 
 def difference(before: Seen, after: Seen) -> tuple[Seen, Seen]:
-    """Answer what was added and what was taken away."""
+    """Return what was added and what was taken away."""
     return after - before, before - after
 
 
@@ -146,7 +146,7 @@ class Trial:
         return writes.done
 
     async def state(self, name: str) -> tuple[Seen, Seen]:
-        """Answer what a reader sees and what is in the cluster."""
+        """Return what a reader sees and what is in the cluster."""
         return await records(self.client, name), await objects(self.world, name)
 
     async def ends(self, sent: Sent, name: str, before: tuple[Seen, Seen]) -> None:

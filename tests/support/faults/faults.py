@@ -100,7 +100,7 @@ class Ask:
 
 
 def _name_in(body: bytes) -> str:
-    """Answer the name of the object in a body; empty = it has none."""
+    """Return the name of the object in a body; empty = it has none."""
     try:
         return str(json.loads(body)["metadata"]["name"])
     except (ValueError, KeyError, TypeError):
@@ -140,7 +140,7 @@ class Fault:
     """What a fault may do; this one does nothing."""
 
     def fate(self, ask: Ask) -> Fate:
-        """Say what becomes of a request, before the server sees it."""
+        """Return what becomes of a request, before the server sees it."""
         del ask
         return PASS
 
@@ -151,7 +151,7 @@ class Fault:
         """Learn what the server answered, before the one who asked does."""
 
     async def event(self, ask: Ask, event: dict[str, Any]) -> bool:
-        """Say whether an event of a watch is delivered; it waits while it takes."""
+        """Return whether an event of a watch is delivered; it waits while it takes."""
         del ask, event
         return True
 
@@ -178,11 +178,11 @@ class CrashPoints(Fault):
         self._gate.open()
 
     def is_cut(self, name: str) -> bool:
-        """Tell whether the process is dead for an object."""
+        """Return whether the process is dead for an object."""
         return len(self.seen[name]) >= self._points[name]
 
     def _about(self, ask: Ask) -> str | None:
-        """Answer which of the objects a write is about; None = none."""
+        """Return which of the objects a write is about; None = none."""
         return next((name for name in self._points if self._concerns(ask, name)), None)
 
     @override
@@ -206,13 +206,13 @@ class CrashPoints(Fault):
 
 
 def is_about(ask: Ask, name: str) -> bool:
-    """Tell whether a request writes an object of a Container: its name begins with that name."""
+    """Return whether a request writes an object of a Container: its name begins with that name."""
     return ask.writes and ask.name.removeprefix("acme-").startswith(name)
 
 
 @dataclass
 class Unreliable(Fault):
-    """Answers a part of the requests with an error, or loses them, by chance with a seed."""
+    """Fails a part of the requests with an error, or loses them, by chance with a seed."""
 
     chance: random.Random
     """Where chance comes from."""
@@ -458,7 +458,7 @@ class Stale(Held):
         """How many lists were of the past."""
 
     def has_shown(self) -> bool:
-        """Tell whether somebody has read all that is watched as it was."""
+        """Return whether somebody has read all that is watched as it was."""
         return self.shown > 10
 
     @override

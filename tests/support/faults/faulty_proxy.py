@@ -83,7 +83,7 @@ class FaultyApi:
         return self._call(self._open_door(name))
 
     def written(self, about: str = "", *, door: str = "") -> list[Write]:
-        """Answer the writes that the server accepted, of objects whose name begins like that."""
+        """Return the writes that the server accepted, of objects whose name begins like that."""
         return [
             each
             for each in tuple(self.writes)
@@ -204,7 +204,7 @@ class FaultyApi:
             pending.put_nowait(None)
 
     async def _judge_event(self, ask: Ask, line: bytes) -> bytes:
-        """Answer the line that is delivered in the place of one; empty = none."""
+        """Return the line that is delivered in the place of one; empty = none."""
         faults = self.faults
         if not faults or not line.strip():
             return line
@@ -259,7 +259,7 @@ _PASSED_BACK = ("Content-Type", "Retry-After", "Warning")
 
 
 def _refusal(fate: Fate) -> web.Response:
-    """Answer as the API server refuses."""
+    """Return as the API server refuses."""
     headers = {"Retry-After": "1"} if fate.status == 429 else {}
     body = {
         "kind": "Status",

@@ -77,8 +77,8 @@ async def container(world: World, client: httpx.AsyncClient, name: str, **status
 
         async def shown() -> bool:
             record = (await client.get(path)).json()
-            told = "update_status" in record
-            return record["status"] == status["phase"] and told is ("update" in status)
+            reported = "update_status" in record
+            return record["status"] == status["phase"] and reported is ("update" in status)
 
         await until(shown, what=f"{name} in its state")
     return path
@@ -121,7 +121,7 @@ async def follow(world: World, client: httpx.AsyncClient, name: str) -> Sent:
 
 
 async def released(world: World, client: httpx.AsyncClient, name: str) -> Sent:
-    """Tell of a release of a repository that a container follows."""
+    """Announce a release of a repository that a container follows."""
     sent = await follow(world, client, name)
     await post(client, sent.path, sent.body)
     body = {"action": "published", "repository": {"full_name": world.repo}}
@@ -203,7 +203,7 @@ def of_secret(method: str, body: Any = None) -> Prepare:
 
 
 def key_body(name: str) -> dict[str, str]:
-    """Answer the body that registers an SSH key."""
+    """Return the body that registers an SSH key."""
     example = described()["components"]["schemas"]["KeyCreate"]["examples"][0]
     return {"name": name, "public_key": example["public_key"]}
 
@@ -220,7 +220,7 @@ async def delete_key(_: World, client: httpx.AsyncClient, name: str) -> Sent:
 
 
 def host_of(world: World, name: str) -> str:
-    """Answer a domain of the organization."""
+    """Return a domain of the organization."""
     return f"{name}.{world.organization}.test"
 
 

@@ -98,7 +98,7 @@ class Everything:
         return cls(namespace, found)
 
     def about(self, name: str) -> dict[str, Any]:
-        """Answer a Container and all that belongs to it, by kind, in a form that can be compared.
+        """Return a Container and all that belongs to it, by kind, in a form that can be compared.
 
         Parameters
         ----------
@@ -129,7 +129,7 @@ class Everything:
         return [each["metadata"]["name"] for each in mine if "demotedAt" in each.get("status", {})]
 
     def _of(self, ref: KindRef, name: str) -> list[dict[str, Any]]:
-        """Answer the objects of a kind that are a Container's."""
+        """Return the objects of a kind that are a Container's."""
         every = self.objects[ref]
         if ref == _CONTAINER:
             return [each for each in every if each["metadata"]["name"] == name]
@@ -191,7 +191,7 @@ def left_over(direct: Direct, namespace: str) -> list[str]:
 
 
 def fences(direct: Direct, namespace: str) -> dict[str, Any]:
-    """Answer what guards a namespace, in a form that can be compared."""
+    """Return what guards a namespace, in a form that can be compared."""
     return {
         ref.plural: [plain(each, namespace) for each in direct.listed(ref, namespace)]
         for ref in _FENCES
@@ -199,7 +199,7 @@ def fences(direct: Direct, namespace: str) -> dict[str, Any]:
 
 
 def _is_about(body: dict[str, Any], name: str) -> bool:
-    """Tell whether an object is the Container's: its own name says so."""
+    """Return whether an object is the Container's: its own name says so."""
     return bool(re.match(rf"(acme-)?{re.escape(name)}(\b|--)", body["metadata"]["name"]))
 
 

@@ -94,7 +94,7 @@ class Walk:
         )
 
     def set(self, name: str, at: int) -> httpx.Response:
-        """Give the field of a Container its first or its second value; answer whatever comes."""
+        """Provide the field of a Container its first or its second value; answer whatever comes."""
         field = self.names[name]
         return self.patch(name, self._change(name, field, field.valid[at]))
 
@@ -105,7 +105,7 @@ class Walk:
         assert answer.is_success, answer.text
 
     def refused(self, name: str) -> list[tuple[str, httpx.Response]]:
-        """Give the field of a Container what it may not be.
+        """Provide the field of a Container what it may not be.
 
         Returns
         -------
@@ -143,25 +143,25 @@ class Walk:
         until_sync(quiet, within=PATIENCE, every=0.7, what="all at rest")
 
     def state(self, name: str) -> dict[str, Any]:
-        """Answer what is there of a Container, as it follows from its spec alone."""
+        """Return what is there of a Container, as it follows from its spec alone."""
         return as_wished(self.life.state(name))
 
     def _base(self, name: str) -> dict[str, Any]:
-        """Answer the spec that each begins with."""
+        """Return the spec that each begins with."""
         return {
             "repo": f"acme/{name}", "tag": "v1", "host": self.life.installation.host,
             "secrets": ["TOKEN"], "variables": [GREETING],
         }  # fmt: skip
 
     def _change(self, name: str, field: Field, value: Any) -> dict[str, Any]:
-        """Answer the patch of the first spec that gives a field a value."""
+        """Return the patch of the first spec that gives a field a value."""
         if isinstance(value, str):
             value = value.format(name=name, commit=self._commits.get(name), host=self._host)
         return field.set(self._base(name), value) | TOGETHER.get(field.text, {})
 
 
 def _is_moving(body: dict[str, Any]) -> bool:
-    """Tell whether more is to come by itself.
+    """Return whether more is to come by itself.
 
     A spec was not looked at, a question is not answered, an enclave or a route is on its way.
     """

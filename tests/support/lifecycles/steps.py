@@ -97,7 +97,7 @@ class Life:
         self.direct.create(of(Container), manifest("Container", name, spec, self.namespace))
 
     def serves(self, name: str, tag: str) -> bool:
-        """Tell whether a Container serves a tag, and what is asked for."""
+        """Return whether a Container serves a tag, and what is asked for."""
         body = self.direct.get(of(Container), name, self.namespace)
         serving = body is not None and body["status"].get("currentTag") == tag
         return serving and self.reached(STEPS[0], name)
@@ -139,7 +139,7 @@ class Life:
         self.delete(heir(name))
 
     def concerns(self, ask: Ask, name: str) -> bool:
-        """Tell whether a request writes an object of a Container or of its heir."""
+        """Return whether a request writes an object of a Container or of its heir."""
         return is_about(ask, name) or is_about(ask, heir(name))
 
     def writes(self, name: str) -> int:
@@ -147,7 +147,7 @@ class Life:
         return sum(self.concerns(each.ask, name) for each in self.proxy.written())
 
     def reached(self, step: Step, name: str) -> bool:
-        """Tell whether a Container has come to the end of a step."""
+        """Return whether a Container has come to the end of a step."""
         body = self.direct.get(of(Container), name, self.namespace)
         if body is None:
             return not any(self.state(name).values())
@@ -163,7 +163,7 @@ class Life:
         return Everything.read(self.direct, self.namespace, routes=routes)
 
     def state(self, name: str, everything: Everything | None = None) -> dict[str, Any]:
-        """Answer everything about a Container and its heir, as it is now or was read."""
+        """Return everything about a Container and its heir, as it is now or was read."""
         everything = everything or self.read()
         inherited = plain(everything.about(heir(name)), name)
         return everything.about(name) | {
@@ -172,7 +172,7 @@ class Life:
 
 
 def condition(body: dict[str, Any], kind: str) -> str:
-    """Answer the reason of a condition that is True; empty = it is not."""
+    """Return the reason of a condition that is True; empty = it is not."""
     found = (each for each in body["status"].get("conditions", ()) if each["type"] == kind)
     return next((each["reason"] for each in found if each["status"] == "True"), "")
 

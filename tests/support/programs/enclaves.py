@@ -37,8 +37,8 @@ class InsideView:
 
     def container(self, name: str) -> dict[str, Any]:
         """Fetch the state of one container, as the enclave tells it; empty = it does not answer."""
-        told = self.well_known("cloister-containers") or {"containers": ()}
-        return next((each for each in told["containers"] if each["name"] == name), {})
+        reported = self.well_known("cloister-containers") or {"containers": ()}
+        return next((each for each in reported["containers"] if each["name"] == name), {})
 
     def page(self, path: str = "/") -> str:
         """Fetch a page; empty = it does not answer with 200."""

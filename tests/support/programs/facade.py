@@ -73,7 +73,7 @@ ADMIN = "ada@example.test"
 
 
 def config_file(image: str, *, extra: Mapping[str, Any] | None = None) -> bytes:
-    """Answer a valid configuration file with one container."""
+    """Return a valid configuration file with one container."""
     document: dict[str, Any] = {
         "cvm-version": "0.10.0",
         "cpus": 2,
@@ -96,7 +96,7 @@ class Facade:
     """What it wrote."""
 
     def client(self, key: str | None = None) -> httpx.AsyncClient:
-        """Answer a client with an admin key; its answers are compared with the OpenAPI document."""
+        """Return a client with an admin key; its answers are compared with the OpenAPI document."""
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         return httpx.AsyncClient(
             base_url=self.base,
@@ -161,7 +161,7 @@ def start_facade(settings: Path) -> Iterator[Facade]:
 
 
 def announced(process: subprocess.Popen[bytes], log: Path) -> str:
-    """Answer the address that the facade printed; empty = not yet."""
+    """Return the address that the facade printed; empty = not yet."""
     refuse_ended(process)
     for line in log.read_text().splitlines():
         if line.startswith("listening on "):
@@ -176,7 +176,7 @@ def refuse_ended(process: subprocess.Popen[bytes]) -> None:
 
 
 def answers(facade: Facade) -> bool:
-    """Answer whether the facade is ready."""
+    """Return whether the facade is ready."""
     refuse_ended(facade.process)
     with contextlib.suppress(httpx.TransportError):
         return httpx.get(f"{facade.base}/readyz", timeout=5, verify=NO_TRUST).is_success
@@ -264,7 +264,7 @@ class World:
         return await create_key(settings, self.organization, user, "test", days)
 
     async def claims(self) -> list[str]:
-        """Answer the host names that containers of the organization hold."""
+        """Return the host names that containers of the organization hold."""
         items = (await self.kube.list(of(HostnameClaim))).items
         return sorted(
             item["metadata"]["name"]
@@ -273,15 +273,15 @@ class World:
         )
 
     def body(self, name: str, **more: Any) -> dict[str, Any]:
-        """Answer the body of a create."""
+        """Return the body of a create."""
         return {"name": name, "repo": self.repo, "tag": "v1.0.0", **more}
 
     async def containers(self) -> list[dict[str, Any]]:
-        """Answer the Containers of the organization as the server has them."""
+        """Return the Containers of the organization as the server has them."""
         return list((await self.kube.list(of(Container), self.namespace)).items)
 
     async def container(self, name: str) -> dict[str, Any] | None:
-        """Answer a Container as the server has it; None = there is none."""
+        """Return a Container as the server has it; None = there is none."""
         try:
             return await self.kube.get(of(Container), name, self.namespace)
         except NotFound:
@@ -365,7 +365,7 @@ class World:
             await kube.apply(of(Container), body, self.namespace)
 
     def as_manager(self, manager: str) -> KubeClient:
-        """Answer a client with all rights that writes under another name."""
+        """Return a client with all rights that writes under another name."""
         return KubeClient(self.kube.config, field_manager=manager, user_agent="tests")
 
     @contextlib.asynccontextmanager
@@ -378,7 +378,7 @@ class World:
             await engine.dispose()
 
     async def audit(self) -> list[AuditRow]:
-        """Answer the audit trail of the organization."""
+        """Return the audit trail of the organization."""
         async with self.ledger() as engine:
             return await AuditTrail(engine).of(self.organization)
 
@@ -388,7 +388,7 @@ class World:
             await connection.execute(delete(AUDIT).where(AUDIT.c.target == target))
 
     async def record_of(self, key: str) -> AdminKey:
-        """Answer the ledger's record of a key."""
+        """Return the ledger's record of a key."""
         settings = ApiSettings.read(self.settings)
         material = Material.read(settings.ledger.key_material)
         async with self.ledger() as engine:
@@ -396,7 +396,7 @@ class World:
         return next(one for one in keys if one.index == material.index(key))
 
     async def is_revoked(self, key: str) -> bool:
-        """Answer whether the ledger holds a key as revoked."""
+        """Return whether the ledger holds a key as revoked."""
         return (await self.record_of(key)).revoked_at is not None
 
     async def expire(self, key: str) -> None:
@@ -420,7 +420,7 @@ class World:
 
 @pytest.fixture(scope="session")
 def facade_registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Registry, str]]:
-    """Give a registry with one image, and the image's reference."""
+    """Provide a registry with one image, and the image's reference."""
     with registry(tmp_path_factory.mktemp("registry")) as running:
         pushed = running.image("team/web", config={"Entrypoint": ["/web"]})
         yield running, f"{running.host}/team/web:v1@{pushed.digest}"
@@ -432,7 +432,7 @@ def facade_settings(
     facade_registry: tuple[Registry, str],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Path:
-    """Give the settings file of a facade with an empty ledger."""
+    """Provide the settings file of a facade with an empty ledger."""
     folder = tmp_path_factory.mktemp("facade")
     host = facade_registry[0].host
     settings = {
@@ -455,14 +455,14 @@ def facade_settings(
 
 @pytest.fixture(scope="session")
 def facade(facade_settings: Path) -> Iterator[Facade]:
-    """Give a running facade; tests that end it start one of their own."""
+    """Provide a running facade; tests that end it start one of their own."""
     with start_facade(facade_settings) as running:
         yield running
 
 
 @pytest.fixture
 async def world(request: pytest.FixtureRequest, facade_settings: Path) -> AsyncIterator[World]:
-    """Give an organization with a host, a repository with two releases, and an admin key."""
+    """Provide an organization with a host, a repository with two releases, and an admin key."""
     async with a_world(request, facade_settings) as made:
         yield made
 
@@ -471,7 +471,7 @@ async def world(request: pytest.FixtureRequest, facade_settings: Path) -> AsyncI
 async def other_world(
     request: pytest.FixtureRequest, facade_settings: Path
 ) -> AsyncIterator[World]:
-    """Give a second organization at the same facade."""
+    """Provide a second organization at the same facade."""
     async with a_world(request, facade_settings) as made:
         yield made
 

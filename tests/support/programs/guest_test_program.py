@@ -87,11 +87,11 @@ class Inside:
         return self.installation.kubectl("exec", *where, "--", *command)
 
     def log(self, container: str) -> str:
-        """Answer what a container has written."""
+        """Return what a container has written."""
         where = ("-n", self.installation.namespace, self.enclave, "-c", container)
         return self.installation.kubectl("logs", *where)
 
-    def told(self, container: str, *, within: float = 120.0) -> Any:
+    def reported(self, container: str, *, within: float = 120.0) -> Any:
         """Wait for the first line of JSON that a container writes, and read it."""
 
         def line() -> str:
@@ -110,7 +110,7 @@ class Inside:
         return found
 
     def ended(self, container: str) -> dict[str, Any] | None:
-        """Answer how a container ended; None = it runs."""
+        """Return how a container ended; None = it runs."""
         for each in self.pod()["status"]["containerStatuses"]:
             if each["name"] == container:
                 ended: dict[str, Any] | None = each["state"].get("terminated")

@@ -97,7 +97,7 @@ class OperatorProcess:
         self.wait()
 
     def stop(self, *, within: float = 30.0) -> int:
-        """Tell it to end and wait for that; answer its exit code."""
+        """Send SIGTERM, wait for the exit and return the exit code."""
         self.send(signal.SIGTERM)
         return self.wait(within=within)
 
@@ -304,7 +304,7 @@ class Installation:
                 self.kubectl("delete", "--ignore-not-found", f"hostnameclaim/{name}")
 
     def logs(self) -> str:
-        """Answer the ends of all logs, for the message of a failed test."""
+        """Return the ends of all logs, for the message of a failed test."""
         return "\n".join(f"--- {each.log.name}\n{each.text[-6000:]}" for each in self.processes)
 
     def objects(self, kind: str, *, every: bool = False) -> list[dict[str, Any]]:
@@ -370,7 +370,7 @@ class Installation:
 
 
 def condition_of(container: Container, kind: str) -> dict[str, Any] | None:
-    """Answer a condition of a Container as JSON data; None = it has none of that type."""
+    """Return a condition of a Container as JSON data; None = it has none of that type."""
     for each in container.status.conditions:
         if each.type == kind:
             return each.wire()

@@ -16,7 +16,7 @@ from cloister_api.settings import ApiSettings
 from cloister_clients.clock import utc_now
 from cloister_crds.kinds import Organization
 
-__all__ = ["CODES", "REACHED", "bare_app", "bare_client", "told"]
+__all__ = ["CODES", "REACHED", "bare_app", "bare_client", "reported"]
 
 REACHED = "came through to the services"
 """Message of the answer to a request that came through."""
@@ -93,13 +93,13 @@ def bare_app() -> FastAPI:
 
 
 def bare_client(app: FastAPI, *, key: str | None = KEY) -> httpx.AsyncClient:
-    """Answer a client of the application; it holds the key unless that is None."""
+    """Return a client of the application; it holds the key unless that is None."""
     headers = {} if key is None else {"authorization": key}
     transport = httpx.ASGITransport(app=app)
     return httpx.AsyncClient(transport=transport, base_url="http://facade.test", headers=headers)
 
 
-def told(answer: httpx.Response, status: int) -> dict[str, Any]:
+def reported(answer: httpx.Response, status: int) -> dict[str, Any]:
     """Check the form that every refusal has, and answer it."""
     body: dict[str, Any] = answer.json()
     assert answer.status_code == status, body

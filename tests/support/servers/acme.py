@@ -38,7 +38,7 @@ KEY_NAME = "updates"
 
 
 def free_port() -> int:
-    """Answer a port that nobody uses for UDP and TCP, for programs that cannot choose one."""
+    """Return a port that nobody uses for UDP and TCP, for programs that cannot choose one."""
     while True:
         with socket.socket(type=socket.SOCK_DGRAM) as udp, socket.socket() as tcp:
             udp.bind(("127.0.0.1", 0))
@@ -92,7 +92,7 @@ class NameServer:
             self.process = None
 
     def texts(self, name: str) -> list[str] | None:
-        """Answer the TXT records of a name; None = it does not answer."""
+        """Return the TXT records of a name; None = it does not answer."""
         return texts(self.port, name)
 
     def add(self, zone: str, name: str, kind: str, value: str) -> None:
@@ -108,7 +108,7 @@ class NameServer:
 
 
 def program(name: str) -> str:
-    """Answer a Debian program, installed when it is not there and that is allowed."""
+    """Return a Debian program, installed when it is not there and that is allowed."""
     install_packages(["dns"], Progress())
     found = shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
     assert found is not None
@@ -157,7 +157,7 @@ def resolver(folder: Path, names: NameServer) -> Iterator[str]:
 
 
 def texts(port: int, name: str) -> list[str] | None:
-    """Answer the TXT records of a name at a server; None = it does not answer."""
+    """Return the TXT records of a name at a server; None = it does not answer."""
     try:
         query = dns.message.make_query(name, "TXT")
         answer = dns.query.tcp(query, "127.0.0.1", port=port, timeout=5)
@@ -257,7 +257,7 @@ class Pebble:
             self.process = None
 
     def authorities(self) -> list[str]:
-        """Answer root and intermediate, PEM."""
+        """Return root and intermediate, PEM."""
         return [
             self._get(f"/{kind}/0", self.management).text for kind in ("roots", "intermediates")
         ]

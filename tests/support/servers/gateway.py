@@ -174,7 +174,7 @@ class Gateway:
 
 
 async def _tell(copy: Reflector[dict[str, Any]], changed: asyncio.Event) -> None:
-    """Say whenever a copy has changed."""
+    """Return whenever a copy has changed."""
     while True:
         seen = copy.version
         if await copy.until(partial(_is_newer, copy, seen), within=3600):
@@ -186,13 +186,13 @@ def _is_newer(copy: Reflector[dict[str, Any]], seen: int) -> bool:
 
 
 def _backend(route: Body) -> tuple[str, str]:
-    """Answer namespace and name of the Service of a route."""
+    """Return namespace and name of the Service of a route."""
     backend = route["spec"]["rules"][0]["backendRefs"][0]
     return backend.get("namespace", route["metadata"]["namespace"]), backend["name"]
 
 
 def _is_granted(route: Body, grants: list[dict[str, Any]]) -> bool:
-    """Tell whether a ReferenceGrant lets a route name its Service."""
+    """Return whether a ReferenceGrant lets a route name its Service."""
     namespace, _ = _backend(route)
     wanted = {
         "group": _ROUTE.group,
@@ -208,7 +208,7 @@ def _is_granted(route: Body, grants: list[dict[str, Any]]) -> bool:
 
 
 def _target(route: Body, slices: list[dict[str, Any]]) -> Target:
-    """Answer where the connections of a route go: the ready endpoints of its Service."""
+    """Return where the connections of a route go: the ready endpoints of its Service."""
     namespace, service = _backend(route)
     mine = (
         each

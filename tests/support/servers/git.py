@@ -20,7 +20,7 @@ __all__ = ["GitServer", "Repositories", "Repository", "git_server"]
 
 
 def _exec_path() -> Path:
-    """Answer where git keeps its programs."""
+    """Return where git keeps its programs."""
     done = subprocess.run(["git", "--exec-path"], check=True, capture_output=True, text=True)
     return Path(done.stdout.strip())
 
@@ -143,7 +143,7 @@ class GitServer:
         return self.served.requests
 
     def answer(self, request: Request) -> Reply:
-        """Answer as the fields say, else through git."""
+        """Return as the fields say, else through git."""
         if self.hold is not None:
             self.hold.wait(60)
         if self.location is not None:
@@ -155,7 +155,7 @@ class GitServer:
         return self._backend(request)
 
     def _refused(self, request: Request) -> bool:
-        """Answer whether the credentials of a request are missing or wrong."""
+        """Return whether the credentials of a request are missing or wrong."""
         if self.password is None:
             return False
         kind, _, value = request.headers.get("authorization", "").partition(" ")

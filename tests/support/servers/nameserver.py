@@ -88,7 +88,7 @@ class NameServer:
             self.process = None
 
     def put(self, name: str, kind: str, value: str) -> None:
-        """Give a name exactly one record of a kind.
+        """Provide a name exactly one record of a kind.
 
         Parameters
         ----------

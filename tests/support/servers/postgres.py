@@ -27,7 +27,7 @@ FASTER = ("fsync=off", "synchronous_commit=off", "full_page_writes=off", "shared
 
 
 def binaries() -> Path:
-    """Answer the directory of the server's programs.
+    """Return the directory of the server's programs.
 
     Raises
     ------
@@ -44,7 +44,7 @@ def binaries() -> Path:
 
 
 def unprivileged() -> str | None:
-    """Answer the user to run as; None = the present one."""
+    """Return the user to run as; None = the present one."""
     if os.geteuid() != 0:
         return None
     import pwd  # noqa: PLC0415 - not on every system
@@ -70,7 +70,7 @@ class Postgres:
     """Database with an empty ledger, to be copied."""
 
     def url(self, database: str) -> URL:
-        """Answer the address of a database as the ledger's settings know it."""
+        """Return the address of a database as the ledger's settings know it."""
         return URL.create(
             "postgresql+psycopg",
             username="tester",
@@ -94,7 +94,7 @@ class Postgres:
         until_sync(self.answers, within=60, what="PostgreSQL to answer")
 
     def answers(self) -> bool:
-        """Answer whether it does."""
+        """Return whether it does."""
         assert self.process is not None
         if self.process.poll() is not None:
             raise RuntimeError(f"PostgreSQL ended: {(self.folder / 'log').read_text()[-2000:]}")

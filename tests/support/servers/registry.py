@@ -40,7 +40,7 @@ OCI_LAYER = "application/vnd.oci.image.layer.v1.tar+gzip"
 
 
 def registry_binary() -> Path:
-    """Answer the registry's program, building it when it is not there yet."""
+    """Return the registry's program, building it when it is not there yet."""
     return binary("registry")
 
 
@@ -56,7 +56,7 @@ class Pushed:
     """Its media type."""
 
     def descriptor(self, **more: Any) -> dict[str, Any]:
-        """Answer a pointer to it, with further fields such as a platform."""
+        """Return a pointer to it, with further fields such as a platform."""
         return {"mediaType": self.media_type, "digest": self.digest, "size": self.size, **more}
 
 
@@ -237,7 +237,7 @@ def registry(
 
 
 def _state(process: subprocess.Popen[bytes], port: int, tls: Certificate | None) -> str:
-    """Answer ``up``, ``ended``, or nothing while it starts."""
+    """Return ``up``, ``ended``, or nothing while it starts."""
     if process.poll() is not None:
         return "ended"
     with contextlib.suppress(httpx.TransportError):

@@ -41,7 +41,7 @@ class TokenServer:
     life: int = 300
     """Life of a token, in seconds."""
     fault: Reply | None = None
-    """Answer of every request; None: the usual ones."""
+    """Return of every request; None: the usual ones."""
     served: Served | None = None
     """The server; None before it runs."""
 
@@ -65,7 +65,7 @@ class TokenServer:
         return self.served.requests
 
     def answer(self, request: Request) -> Reply:
-        """Give a token for what the asker may do."""
+        """Provide a token for what the asker may do."""
         if self.fault is not None:
             return self.fault
         user = self._user(request.headers.get("authorization"))
@@ -81,7 +81,7 @@ class TokenServer:
         return Reply(200, json.dumps({"token": token, "expires_in": self.life}).encode())
 
     def _user(self, authorization: str | None) -> str | None:
-        """Answer who asks: empty for nobody in particular, None for wrong credentials."""
+        """Return who asks: empty for nobody in particular, None for wrong credentials."""
         if authorization is None:
             return ""
         pair = base64.b64decode(authorization.removeprefix("Basic ")).decode()

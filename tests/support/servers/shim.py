@@ -44,7 +44,7 @@ class Answer:
         return json.loads(self.body)
 
     def header(self, name: str) -> str | None:
-        """Answer a header; several are joined by commas."""
+        """Return a header; several are joined by commas."""
         values = self.headers.get_all(name)
         return None if values is None else ", ".join(values)
 
@@ -193,7 +193,7 @@ def running_shim(
 
 
 def _answers(shim: RunningShim, process: "subprocess.Popen[bytes]", log: Path) -> bool:
-    """Tell whether the shim shakes hands."""
+    """Return whether the shim shakes hands."""
     if process.poll() is not None:
         raise RuntimeError(f"Caddy ended:\n{log.read_text()[-4000:]}")
     try:

@@ -68,7 +68,7 @@ class DevicePlugin:
         until_sync(self.offered, within=60, every=0.5, what=f"{resource} on the node")
 
     def offered(self) -> bool:
-        """Tell whether the node has any of its devices."""
+        """Return whether the node has any of its devices."""
         (node,) = self._nodes()
         return int(node["status"]["allocatable"].get(self.resource, "0")) > 0
 
@@ -81,7 +81,7 @@ class DevicePlugin:
             each.unlink(missing_ok=True)
 
     def _nodes(self) -> list[dict[str, Any]]:
-        """Answer the nodes of the cluster."""
+        """Return the nodes of the cluster."""
         found: list[dict[str, Any]] = json.loads(
             self.cluster.kubectl("get", "nodes", "-o", "json")
         )["items"]

@@ -37,7 +37,7 @@ class ForgeStandIn(ABC):
     token: str | None = None
     """Token that every request needs; None: none does."""
     fault: Reply | None = None
-    """Answer of every request; None: the usual ones."""
+    """Return of every request; None: the usual ones."""
     served: Served | None = None
     """The server; None before it runs."""
 
@@ -72,7 +72,7 @@ class ForgeStandIn(ABC):
         self.releases.setdefault(repo, []).append(release)
 
     def answer(self, request: Request) -> Reply:
-        """Answer one request, conditionally where it asks for that."""
+        """Return one request, conditionally where it asks for that."""
         if self.fault is not None:
             return self.fault
         if (
@@ -90,7 +90,7 @@ class ForgeStandIn(ABC):
 
     @abstractmethod
     def route(self, request: Request) -> Reply:
-        """Answer by the path; the two forges differ here."""
+        """Return by the path; the two forges differ here."""
 
     def repository(self, repo: str) -> Repository | None:
         """Find a repository."""
@@ -98,7 +98,7 @@ class ForgeStandIn(ABC):
         return Repository(path) if path.is_dir() else None
 
     def release(self, repo: str, tag: str) -> Reply:
-        """Answer the release of a tag."""
+        """Return the release of a tag."""
         for each in self.releases.get(repo, []):
             if each["tag_name"] == tag:
                 return _json(200, each)
@@ -110,7 +110,7 @@ class GitHubStandIn(ForgeStandIn):
 
     @override
     def route(self, request: Request) -> Reply:
-        """Answer as GitHub does."""
+        """Return as GitHub does."""
         assert request.headers["x-github-api-version"] == "2022-11-28"
         start, owner, name, *rest = request.parts
         repository = self.repository(f"{owner}/{name}")
@@ -141,7 +141,7 @@ class GitHubStandIn(ForgeStandIn):
         return reply
 
     def _latest(self, repo: str) -> Reply:
-        """Answer the newest release that is neither draft nor pre-release."""
+        """Return the newest release that is neither draft nor pre-release."""
         found = [
             each
             for each in self.releases.get(repo, [])
@@ -157,7 +157,7 @@ class GiteaStandIn(ForgeStandIn):
 
     @override
     def route(self, request: Request) -> Reply:
-        """Answer as Gitea does."""
+        """Return as Gitea does."""
         *prefix, start, owner, name = request.parts[:5]
         rest = request.parts[5:]
         repository = self.repository(f"{owner}/{name}")
@@ -179,7 +179,7 @@ class GiteaStandIn(ForgeStandIn):
         return reply
 
     def _listed(self, repo: str, request: Request) -> Reply:
-        """Answer the list of releases, filtered as the query says."""
+        """Return the list of releases, filtered as the query says."""
         listed = self.releases.get(repo, [])
         for parameter, key in (("draft", "draft"), ("pre-release", "prerelease")):
             for wanted in request.parameters.get(parameter, []):
@@ -188,18 +188,18 @@ class GiteaStandIn(ForgeStandIn):
 
 
 def _json(status: int, document: Any) -> Reply:
-    """Answer a document."""
+    """Return a document."""
     content = json.dumps(document).encode()
     return Reply(status, content, {"Content-Type": "application/json"})
 
 
 def _missing() -> Reply:
-    """Answer that there is no such thing, or that one may not see it."""
+    """Return that there is no such thing, or that one may not see it."""
     return _json(404, {"message": "Not Found"})
 
 
 def _object_id(repository: Repository, name: str) -> str | None:
-    """Answer the id that a name leads to."""
+    """Return the id that a name leads to."""
     try:
         return repository.git("rev-parse", "--verify", "--quiet", name)
     except CalledProcessError:
@@ -207,7 +207,7 @@ def _object_id(repository: Repository, name: str) -> str | None:
 
 
 def _github_object(repository: Repository, name: str, more: dict[str, Any]) -> Reply:
-    """Answer what a reference points to."""
+    """Return what a reference points to."""
     identity = _object_id(repository, name)
     if identity is None:
         return _missing()
@@ -216,7 +216,7 @@ def _github_object(repository: Repository, name: str, more: dict[str, Any]) -> R
 
 
 def _github_tag(repository: Repository, identity: str) -> Reply:
-    """Answer what an annotated tag points to, one step."""
+    """Return what an annotated tag points to, one step."""
     head = repository.git("cat-file", "-p", identity).splitlines()
     target, kind = head[0].split(" ")[1], head[1].split(" ")[1]
     return _json(200, {"sha": identity, "object": {"type": kind, "sha": target}})
@@ -236,12 +236,12 @@ def _tree(repository: Repository, identity: str) -> list[dict[str, Any]]:
 
 
 def _blob(repository: Repository, identity: str) -> bytes:
-    """Answer the content of a file."""
+    """Return the content of a file."""
     return repository.raw("cat-file", "blob", identity)
 
 
 def _gitea_tag(repository: Repository, tag: str) -> Reply:
-    """Answer a tag with the commit behind it."""
+    """Return a tag with the commit behind it."""
     commit = _object_id(repository, f"refs/tags/{tag}^{{commit}}")
     if commit is None:
         return _missing()
@@ -249,7 +249,7 @@ def _gitea_tag(repository: Repository, tag: str) -> Reply:
 
 
 def _gitea_content(repository: Repository, path: str, commit: str) -> Reply:
-    """Answer one file of a commit."""
+    """Return one file of a commit."""
     entry = next((each for each in _tree(repository, commit) if each["path"] == path), None)
     if entry is None:
         return _missing()

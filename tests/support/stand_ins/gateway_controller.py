@@ -64,11 +64,11 @@ class PlayedGateway:
                 self.trouble = str(error)
 
     def _look(self, route: dict[str, Any]) -> None:
-        """Say of a route that it is taken, as it is now."""
+        """Return of a route that it is taken, as it is now."""
         parents = route.get("status", {}).get("parents", ())
         generation = route["metadata"]["generation"]
-        told = [condition for each in parents for condition in each["conditions"]]
-        if any(each["observedGeneration"] == generation for each in told):
+        reported = [condition for each in parents for condition in each["conditions"]]
+        if any(each["observedGeneration"] == generation for each in reported):
             return
         parent = {
             "parentRef": route["spec"]["parentRefs"][0],

@@ -126,7 +126,7 @@ def serve(
     tls: ssl.SSLContext | None = None,
     address: str = "127.0.0.1",
 ) -> Iterator[Served]:
-    """Answer requests by a function until the block ends.
+    """Return requests by a function until the block ends.
 
     Parameters
     ----------

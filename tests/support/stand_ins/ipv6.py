@@ -69,7 +69,7 @@ def run_in(process: int, *command: str) -> str:
 
 
 def connect_pod(internet: Internet, process: int, number: int) -> None:
-    """Give a Pod a way to the emulated internet, as a node with both families would.
+    """Provide a Pod a way to the emulated internet, as a node with both families would.
 
     Parameters
     ----------

@@ -25,7 +25,7 @@ class KeyCheck:
     running: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
     """Ends it."""
     answers: dict[str, Reply] = field(default_factory=dict)
-    """Answers by key; a key that is not here is unknown (401)."""
+    """Verdicts by key; a key that is not here is unknown (401)."""
     asked: list[dict[str, Any]] = field(default_factory=list)
     """Bodies that came, in order."""
     broken: bool = False
@@ -53,7 +53,7 @@ class KeyCheck:
         return sum(body["api_key"] == key for body in self.asked)
 
     def answer(self, request: Request) -> Reply:
-        """Answer one question, each on a connection of its own, so that `stop` is felt at once."""
+        """Return one question, each on a connection of its own, so that `stop` is felt at once."""
         if (request.method, request.path) != ("POST", "/api/shim/validate-key"):
             return Reply(404)
         body = json.loads(request.body)
@@ -72,7 +72,7 @@ def running_key_check(
     tls: ssl.SSLContext | None = None,
     address: str = "127.0.0.1",
 ) -> Iterator[KeyCheck]:
-    """Answer on a free port until the block ends.
+    """Return on a free port until the block ends.
 
     Parameters
     ----------

@@ -53,7 +53,7 @@ class PlayedNodes:
         self.nodes = list(nodes)
         """Nodes that Pods are bound to; none = Pods run without being bound."""
         self.fate = fate
-        """Answers the fate of a Pod when it is first seen."""
+        """Decides the fate of a Pod when it is first seen."""
         self.dead: set[str] = set()
         """Nodes on which nothing runs any more: nobody there says anything, or ends a Pod."""
         self._direct = direct
@@ -99,7 +99,7 @@ class PlayedNodes:
                 self.trouble = str(error)
 
     def _heartbeat(self) -> None:
-        """Say that the nodes are ready, as kubelets do."""
+        """Return that the nodes are ready, as kubelets do."""
         now = utc_now()
         if now.timestamp() - self._beat < _HEARTBEAT:
             return
@@ -109,10 +109,10 @@ class PlayedNodes:
                 self._say_ready(name, "True")
 
     def _say_ready(self, name: str, status: str) -> None:
-        told = utc_now().isoformat(timespec="seconds").replace("+00:00", "Z")
+        reported = utc_now().isoformat(timespec="seconds").replace("+00:00", "Z")
         ready = {
             "type": "Ready", "status": status, "reason": "Played", "message": "",
-            "lastHeartbeatTime": told, "lastTransitionTime": _STARTED,
+            "lastHeartbeatTime": reported, "lastTransitionTime": _STARTED,
         }  # fmt: skip
         self._direct.patch(NODE, name, {"status": {"conditions": [ready]}}, None, "status")
 
@@ -174,7 +174,7 @@ class PlayedNodes:
 
 
 def running(container: dict[str, Any]) -> dict[str, Any]:
-    """Answer the status of a container that runs and is ready; one that prepares has ended."""
+    """Return the status of a container that runs and is ready; one that prepares has ended."""
     runs = {"running": {"startedAt": _STARTED}}
     return {
         **_common(container),
@@ -185,7 +185,7 @@ def running(container: dict[str, Any]) -> dict[str, Any]:
 
 
 def ended(container: dict[str, Any], code: int) -> dict[str, Any]:
-    """Answer the status of a container that ended with an exit code."""
+    """Return the status of a container that ended with an exit code."""
     return {**_common(container), "ready": False, "state": {"terminated": _end(code, "Error")}}
 
 

@@ -23,15 +23,15 @@ def run_pod(installation: Installation, name: str, *, within: float = 60.0) -> N
         kind: [_running(each) for each in pod["spec"].get(kind, ())]
         for kind in ("initContainers", "containers")
     }
-    told = {
+    reported = {
         "containerStatuses": statuses["containers"],
         "initContainerStatuses": statuses["initContainers"],
     }
-    _patch(installation, name, {"phase": "Running", **told})
+    _patch(installation, name, {"phase": "Running", **reported})
 
 
 def _running(container: dict[str, Any]) -> dict[str, Any]:
-    """Answer the status of a container that runs and is ready; one that prepares has ended."""
+    """Return the status of a container that runs and is ready; one that prepares has ended."""
     ended = {"exitCode": 0, "reason": "Completed", "startedAt": _STARTED, "finishedAt": _STARTED}
     running = {"running": {"startedAt": _STARTED}}
     return {

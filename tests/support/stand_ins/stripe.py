@@ -51,7 +51,7 @@ class Stripe:
     objects: dict[str, list[Object]] = field(default_factory=dict)
     """Path of a list -> its objects, oldest first."""
     fault: Reply | None = None
-    """Answer of every request; None: the usual ones."""
+    """Return of every request; None: the usual ones."""
     go_on: threading.Event = field(default_factory=threading.Event)
     """What answers wait for; it is set unless a test makes Stripe slow."""
     served: Served | None = None
@@ -146,7 +146,7 @@ class Stripe:
         return charge
 
     def refund(self, charge: Object, amount: int) -> Object:
-        """Give money back."""
+        """Provide money back."""
         charge["amount_refunded"] += amount
         charge["refunded"] = charge["amount_refunded"] == charge["amount"]
         intent = charge["payment_intent"]
@@ -176,7 +176,7 @@ class Stripe:
         )
 
     def asked_about(self, *customers: str) -> list[Request]:
-        """Answer what was asked about customers.
+        """Return what was asked about customers.
 
         A facade asks about every Organization, those of other tests included.
         """
@@ -228,7 +228,7 @@ class Stripe:
         )
 
     def answer(self, request: Request) -> Reply:
-        """Answer one request."""
+        """Return one request."""
         self.go_on.wait(60)
         if self.fault is not None:
             return self.fault
@@ -247,7 +247,7 @@ class Stripe:
         return self.listed(request.path, asked)
 
     def listed(self, path: str, asked: dict[str, str]) -> Reply:
-        """Answer a page of a list."""
+        """Return a page of a list."""
         customer = asked.get("customer")
         if customer is not None and customer not in self.customers:
             message = f"No such customer: '{customer}'"
@@ -270,7 +270,7 @@ class Stripe:
         return json_reply(200, listing(path, page, has_more=len(found) > limit))
 
     def payments_of(self, invoice: Object) -> Object:
-        """Answer the payments that come with an invoice."""
+        """Return the payments that come with an invoice."""
         path = "/v1/invoice_payments"
         asked = {"invoice": invoice["id"]}
         found = [each for each in reversed(self.objects.get(path, [])) if fits(each, asked)]
@@ -278,19 +278,19 @@ class Stripe:
 
 
 def fits(found: Object, asked: dict[str, str]) -> bool:
-    """Answer whether an object is one of those that a list is asked for."""
+    """Return whether an object is one of those that a list is asked for."""
     return all(
         found[name] == asked[name] for name in ("customer", "invoice", "status") if name in asked
     )
 
 
 def listing(path: str, page: list[Object], *, has_more: bool) -> Object:
-    """Answer a list as a document."""
+    """Return a list as a document."""
     return {"object": "list", "url": path, "has_more": has_more, "data": page}
 
 
 def error(status: int, message: str, code: str | None, parameter: str | None = None) -> Reply:
-    """Answer an error."""
+    """Return an error."""
     problem = {"type": "invalid_request_error", "message": message}
     problem |= {"code": code} if code else {}
     problem |= {"param": parameter} if parameter else {}
@@ -298,7 +298,7 @@ def error(status: int, message: str, code: str | None, parameter: str | None = N
 
 
 def json_reply(status: int, document: Object) -> Reply:
-    """Answer a document."""
+    """Return a document."""
     headers = {"Content-Type": "application/json", "Request-Id": "req_made_up"}
     return Reply(status, json.dumps(document).encode(), headers)
 

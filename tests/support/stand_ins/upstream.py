@@ -53,7 +53,7 @@ class Upstream:
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Answers every request with what it was."""
+    """Echoes every request: what it was."""
 
     protocol_version = "HTTP/1.1"
     upstream: Upstream
@@ -67,7 +67,7 @@ class _Handler(BaseHTTPRequestHandler):
         return read
 
     def do_GET(self) -> None:
-        """Answer, stream, or switch protocols."""
+        """Respond, stream, or switch protocols."""
         if self.headers.get("Upgrade", "").lower() == "websocket":
             self._echo()
         elif self.path.startswith("/stream"):
@@ -81,7 +81,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._tell()
 
     def do_OPTIONS(self) -> None:
-        """Answer."""
+        """Respond to one request."""
         self._tell()
 
     def do_POST(self) -> None:
@@ -108,7 +108,7 @@ class _Handler(BaseHTTPRequestHandler):
             yield piece
 
     def _many(self) -> None:
-        """Answer as many bytes as the path's last part says."""
+        """Return as many bytes as the path's last part says."""
         left = int(self.path.rsplit("/", 1)[1])
         self.send_response(200)
         self.send_header("Content-Length", str(left))
@@ -117,13 +117,13 @@ class _Handler(BaseHTTPRequestHandler):
             left -= self.wfile.write(bytes(min(left, BLOCK)))
 
     def _tell(self) -> None:
-        told = {
+        reported = {
             "method": self.command,
             "target": self.path,
             "headers": dict(self.headers),
             "received": self.upstream.received,
         }
-        body = json.dumps(told).encode()
+        body = json.dumps(reported).encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))
         for name, value in self.upstream.headers.items():

@@ -16,7 +16,7 @@ from cloister_api.http.json_duplicates import names_twice
 from cloister_api.http.middleware import MAX_BODY
 from cloister_api.openapi.document import operations
 from tests.support.clients.openapi_check import described
-from tests.support.programs.routes_only import REACHED, bare_app, bare_client, told
+from tests.support.programs.routes_only import REACHED, bare_app, bare_client, reported
 
 FORMS = described()["components"]["schemas"]
 IGNORED = {"group_name": "old", "group_order": 1, "display_order": "x"}
@@ -95,7 +95,7 @@ def types(shape: dict[str, Any]) -> set[str]:
 async def came_through(client: httpx.AsyncClient, method: str, path: str, **more: Any) -> None:
     """Check that a request reaches the services."""
     answer = await client.request(method, filled(path), **more)
-    assert told(answer, 404)["error"] == REACHED
+    assert reported(answer, 404)["error"] == REACHED
 
 
 @pytest.mark.parametrize(("method", "path"), ADMIN)
@@ -107,7 +107,7 @@ async def test_the_example_comes_through_and_without_a_key_nothing_does(
     more["params"] = READ_WITH_QUERY.get(path)
     await came_through(client, method, path, **more)
     async with bare_client(one_app(), key=None) as stranger:
-        told(await stranger.request(method, filled(path), **more), 401)
+        reported(await stranger.request(method, filled(path), **more), 401)
 
 
 @pytest.mark.parametrize(("method", "path", "form"), WITH_BODY)
@@ -115,7 +115,7 @@ async def test_an_unknown_field_is_named_and_an_old_one_ignored(
     client: httpx.AsyncClient, method: str, path: str, form: str
 ) -> None:
     body = {**example(form), "colour": "red", "Größe": 1}
-    refused = told(await client.request(method, filled(path), json=body), 400)
+    refused = reported(await client.request(method, filled(path), json=body), 400)
     assert {(each["field"], each["code"]) for each in refused["details"]} == {
         ("colour", "UnknownField"),
         ("Größe", "UnknownField"),
@@ -134,10 +134,10 @@ async def test_null_is_left_out_and_what_is_missing_is_named_at_once(
     for body in ({}, dict.fromkeys(required)):
         answer = await client.request(method, filled(path), json=body)
         if required:
-            refused = told(answer, 400)
+            refused = reported(answer, 400)
             assert {each["field"] for each in refused["details"]} == required
         elif form != "Connection":
-            assert told(answer, 404)["error"] == REACHED
+            assert reported(answer, 404)["error"] == REACHED
 
 
 @pytest.mark.parametrize(("method", "path", "form"), WITH_BODY)
@@ -148,7 +148,7 @@ async def test_fields_of_another_type_are_named_at_once(
     wrong = {name: True if "integer" in types(shape) else 5 for name, shape in shapes.items()}
     answer = await client.request(method, filled(path), json=wrong)
     if wrong:
-        refused = told(answer, 400)
+        refused = reported(answer, 400)
         assert {each["field"] for each in refused["details"]} == shapes.keys()
 
 
@@ -165,12 +165,12 @@ async def test_what_is_no_object_is_refused(
     headers = {"content-type": "application/json"}
     for content in not_objects():
         answer = await client.request(method, filled(path), content=content, headers=headers)
-        told(answer, 400)
+        reported(answer, 400)
     empty = await client.request(method, filled(path), headers=headers)
     if FORMS[form].get("required") or form in {"Connection", "RegistryLogin"}:
-        told(empty, 400)
+        reported(empty, 400)
     else:
-        assert told(empty, 404)["error"] == REACHED
+        assert reported(empty, 404)["error"] == REACHED
 
 
 @pytest.mark.parametrize(("method", "path", "form"), WITH_BODY)
@@ -196,13 +196,13 @@ async def test_bodies_are_json_by_their_name_and_bounded(
         answer = await client.request(
             method, filled(path), content=content, headers={"content-type": name}
         )
-        told(answer, 415)
+        reported(answer, 415)
     headers = {"content-type": "application/json; charset=utf-8"}
     await came_through(client, method, path, content=content, headers=headers)
     whole = content + b" " * (MAX_BODY - len(content))
     await came_through(client, method, path, content=whole, headers=headers)
     larger = await client.request(method, filled(path), content=whole + b" ", headers=headers)
-    told(larger, 413)
+    reported(larger, 413)
 
 
 @pytest.mark.parametrize("path", sorted({path for _, path in ADMIN}))
@@ -212,10 +212,10 @@ async def test_other_methods_and_longer_paths_are_refused_in_the_same_form(
     known = {method.upper() for method in described()["paths"][path] if method.upper() in METHODS}
     for method in sorted(METHODS - known):
         answer = await client.request(method, filled(path))
-        told(answer, 405)
+        reported(answer, 405)
         assert answer.headers["allow"] == ", ".join(sorted(known))
     for more in ("/", "/no/such/path", "//"):
-        told(await client.get(filled(path) + more), 404)
+        reported(await client.get(filled(path) + more), 404)
 
 
 @pytest.mark.parametrize("path", sorted({path for _, path in ADMIN}))
@@ -228,8 +228,8 @@ async def test_browsers_of_other_sites_are_told_nothing(
         "access-control-request-method": "POST",
         "access-control-request-headers": "authorization",
     }
-    told(await client.options(filled(path), headers=asking), 405)
-    told(await client.get(filled(path) + "/no/such", headers=asking), 404)
+    reported(await client.options(filled(path), headers=asking), 405)
+    reported(await client.get(filled(path) + "/no/such", headers=asking), 404)
 
 
 @pytest.mark.parametrize(("method", "path"), ADMIN)
@@ -244,7 +244,7 @@ async def test_parameters_of_the_query_are_read_or_refused(
         if each.get("in") == "query"
     }
     wrong = (("colour", "red"), ("Größe", "1"))
-    refused = told(await client.request(method, filled(path), params=wrong, **more), 400)
+    refused = reported(await client.request(method, filled(path), params=wrong, **more), 400)
     assert {(each["field"], each["code"]) for each in refused["details"]} == {
         ("colour", "UnknownParameter"),
         ("Größe", "UnknownParameter"),
@@ -252,7 +252,7 @@ async def test_parameters_of_the_query_are_read_or_refused(
     assert all(name in refused["details"][0]["message"] for name in known)
     for name in known:
         twice = ((name, "5m"), (name, "24h"))
-        refused = told(await client.request(method, filled(path), params=twice, **more), 400)
+        refused = reported(await client.request(method, filled(path), params=twice, **more), 400)
         assert [(each["field"], each["code"]) for each in refused["details"]] == [
             (name, "Duplicate")
         ]
@@ -271,11 +271,11 @@ async def test_a_field_that_stands_twice_is_named(
         answer = await client.request(
             method, filled(path), content=f"{{{', '.join([*whole, pair])}}}", headers=headers
         )
-        (refused,) = told(answer, 400)["details"]
+        (refused,) = reported(answer, 400)["details"]
         assert (refused["field"], refused["code"]) == (name, "Duplicate")
     inside = content.replace('{"b": 1}', '{"b": 1, "b": 1}')
     answer = await client.request(method, filled(path), content=inside, headers=headers)
-    (refused,) = told(answer, 400)["details"]
+    (refused,) = reported(answer, 400)["details"]
     assert (refused["field"], refused["code"]) == ("group_name.a.0.b", "Duplicate")
 
 

@@ -17,7 +17,7 @@ GO = shutil.which("go")
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Give the folder of a module ``hello`` that is the only one of the cluster."""
+    """Provide the folder of a module ``hello`` that is the only one of the cluster."""
     if GO is None:
         pytest.skip("no Go here")
     folder = tmp_path / "modules" / "hello"

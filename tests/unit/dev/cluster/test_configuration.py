@@ -50,12 +50,12 @@ class Plan:
         self.components: dict[str, Component] = {one.name: one for one in found}
 
     def flags(self, name: str) -> dict[str, str]:
-        """Give the flags that a component is started with."""
+        """Provide the flags that a component is started with."""
         pairs = (word[2:].partition("=") for word in self.components[name].argv if word[:2] == "--")
         return {flag: value for flag, _, value in pairs}
 
     def read(self, name: str) -> Any:
-        """Give the content of a configuration file."""
+        """Provide the content of a configuration file."""
         return yaml.safe_load((self.layout.config / name).read_text())
 
 

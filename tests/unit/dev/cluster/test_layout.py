@@ -25,7 +25,7 @@ from dev.cluster.trouble import Trouble
 
 @pytest.fixture
 def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Give a state folder with a path short enough for sockets."""
+    """Provide a state folder with a path short enough for sockets."""
     with tempfile.TemporaryDirectory(prefix="cl", dir="/tmp") as folder:
         monkeypatch.setenv("CLOISTER_STATE", folder)
         yield Path(folder)

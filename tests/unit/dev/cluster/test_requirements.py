@@ -25,7 +25,7 @@ from dev.cluster.versions import Versions
 
 @pytest.fixture
 def packages(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """Give a folder: ``libx-dev`` is there when it holds ``x.h``."""
+    """Provide a folder: ``libx-dev`` is there when it holds ``x.h``."""
     table = {
         "node": {"libx-dev": str(tmp_path / "x.h"), "sh-tool": "sh", "nothing": "no-such-tool"}
     }

@@ -17,8 +17,8 @@ def test_missing_changed_and_left_over_files_are_found_and_mended(tmp_path: Path
     (folder / "hosts.yaml").unlink()
     (folder / "secrets.yaml").write_text("kind: Secret\n")
     (folder / "dragons.yaml").write_text("kind: Dragon\n")
-    told = {finding.path.name: finding.message for finding in generated.differences(tmp_path)}
-    assert told.keys() == {"hosts.yaml", "secrets.yaml", "dragons.yaml"}
-    assert all("make crds" in message for message in told.values())
+    reported = {finding.path.name: finding.message for finding in generated.differences(tmp_path)}
+    assert reported.keys() == {"hosts.yaml", "secrets.yaml", "dragons.yaml"}
+    assert all("make crds" in message for message in reported.values())
     generated.write(tmp_path)
     assert generated.differences(tmp_path) == []

@@ -42,7 +42,7 @@ def test_each_misplaced_file_is_named(tmp_path: Path, name: str, word: str) -> N
     [(8, True, 0), (9, True, 1), (24, False, 0), (25, False, 1)],
 )
 def test_crowded_packages_are_named(
-    tmp_path: Path, modules: int, nested: bool, found: int
+    tmp_path: Path, *, modules: int, nested: bool, found: int
 ) -> None:
     grow(tmp_path, "api/cloister_api/__init__.py")
     grow(tmp_path, *(f"api/cloister_api/noun{number}.py" for number in range(modules)))
