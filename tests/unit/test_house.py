@@ -1,6 +1,6 @@
 """The tree that you are looking at keeps the rules of the house."""
 
-from dev.house import generated, imports, layout, naming, sources
+from dev.house import generated, imports, layout, sources
 from dev.house.__main__ import ROOT, main
 
 
@@ -10,10 +10,6 @@ def test_files_stand_where_they_belong() -> None:
 
 def test_files_hold_what_they_should() -> None:
     assert [str(finding) for finding in sources.check(ROOT)] == []
-
-
-def test_names_are_those_of_the_field_and_used_once() -> None:
-    assert [str(finding) for finding in naming.check(ROOT)] == []
 
 
 def test_imports_need_no_environment() -> None:
