@@ -40,7 +40,11 @@ def installation(
 
 @pytest.fixture(scope="module")
 def image(cluster: Cluster) -> str:
-    return push(guest_test_image(user="app", working_dir="/home"), cluster.registry, "tests/guest-testprogram-app")
+    return push(
+        guest_test_image(user="app", working_dir="/home"),
+        cluster.registry,
+        "tests/guest-testprogram-app",
+    )
 
 
 def release(installation: Installation, name: str, tag: str, *containers: Any, **more: Any) -> None:

@@ -82,7 +82,8 @@ def test_every_door_is_shut_for_the_program(installation: Installation, image: s
 def test_every_door_is_shut_for_a_hostile_health_check(
     installation: Installation, image: str
 ) -> None:
-    script = f"/bin/testprogram {' '.join(ESCAPES)} > /tmp/answers.new && mv /tmp/answers.new /tmp/answers"
+    program = f"/bin/testprogram {' '.join(ESCAPES)}"
+    script = f"{program} > /tmp/answers.new && mv /tmp/answers.new /tmp/answers"
     tried = {
         "name": "tried",
         "image": image,

@@ -259,7 +259,9 @@ def _names(file: GeneratedFile, inside: Inside, source: str) -> dict[str, list[s
     asked += ("kubernetes.default.svc.cluster.local",)
 
     def answered() -> dict[str, Any] | None:
-        found: dict[str, Any] = json.loads(inside.run(source, "/bin/testprogram", "lookups", *asked))
+        found: dict[str, Any] = json.loads(
+            inside.run(source, "/bin/testprogram", "lookups", *asked)
+        )
         # An allowlist is known a moment after the start.
         waits = file.may_reach_public(source, allowed=True) and not found[ALLOWED_NAME]
         return None if waits else found
