@@ -240,7 +240,7 @@ def _stale(module: Module, packages: list[str], environment: dict[str, str]) -> 
 
 
 def _default_name(package: str) -> str:
-    """Name what ``go build -o folder/`` calls a program: the last part that is no version."""
+    """Name what ``go build -o folder/`` calls a program: the last part that is not a version."""
     parts = package.split("/")
     if re.fullmatch(r"v\d+", parts[-1]):
         parts.pop()

@@ -131,7 +131,7 @@ def up(
     Raises
     ------
     Trouble
-        When something stands in the way; says what and the remedy.
+        When something is in the way; names it and the remedy.
     """
     progress = progress or Progress()
     since = time.monotonic()

@@ -138,7 +138,7 @@ def up(places: Layout, known: Record | None, progress: Progress) -> Record:
 
 
 def down(record: Record) -> None:
-    """Remove the cluster and its registry; what is gone already is no error."""
+    """Remove the cluster and its registry; what is already gone is not an error."""
     _run(["kind", "delete", "cluster", "--name", _cluster(record.name)], check=False)
     _run(["docker", "rm", "--force", "--volumes", _registry(record.name)], check=False)
 

@@ -227,7 +227,7 @@ def layout(name: str) -> Layout:
     Raises
     ------
     Trouble
-        When the name is none, or its sockets would have too long a path.
+        When the name is invalid, or its sockets would have too long a path.
     """
     if not re.fullmatch(r"[a-z]([a-z0-9-]{0,22}[a-z0-9])?", name):
         raise Trouble(
@@ -235,7 +235,7 @@ def layout(name: str) -> Layout:
             "and not ending with '-'"
         )
     folder = state_folder() / name
-    if len(str(folder)) > 60:  # noqa: PLR2004 - 107 bytes of a socket's path, less what stands below
+    if len(str(folder)) > 60:  # noqa: PLR2004 - 107 bytes of a socket's path, less what is below
         raise Trouble(
             f"the state folder {folder} is too deep for unix sockets; "
             "set CLOISTER_STATE to a shorter one"

@@ -179,7 +179,7 @@ def _dns_rules(record: Record) -> str:
 
 
 def tear_down(name: str) -> None:
-    """Remove the link, the rules and the namespace; what is gone already is no error.
+    """Remove the link, the rules and the namespace; what is already gone is not an error.
 
     Parameters
     ----------

@@ -7,7 +7,7 @@ from typing import TextIO
 __all__ = ["Progress", "duration"]
 
 LINE_EVERY = 15.0
-"""Seconds between two lines where the output is no terminal."""
+"""Seconds between two lines where the output is not a terminal."""
 
 
 class Progress:

@@ -92,7 +92,7 @@ class Cluster:
 
     @property
     def resolvers(self) -> list[str]:
-        """Name servers that Pods may ask and no Service stands for; none on kind."""
+        """Name servers that Pods may query and no Service represents; none on kind."""
         return [] if self.form is Form.KIND else [self.record.host_address]
 
     @property

@@ -199,7 +199,7 @@ class Installation:
     def _port(self) -> int:
         """Return the API's port: that of an earlier run, else a free one.
 
-        It has to be known before the API listens, since enclaves are told where it is.
+        It has to be known before the API listens, since enclaves get its address.
         """
         path = self.folder / "api.yaml"
         before = yaml.safe_load(path.read_text())["listen"]["port"] if path.exists() else 0

@@ -14,7 +14,7 @@ HOST = "laptop"
 def host() -> dict[str, Any]:
     """Return the Host: this machine, without a TEE, requesting a little of what the file asks for.
 
-    The smallest shape of a configuration file is 2 cpus and 8 GB. Overcommit lets two of them stand
+    The smallest shape of a configuration file is 2 cpus and 8 GB. Overcommit lets two of them fit
     on a laptop with two cores; the limits stay those of the file.
     """
     return {

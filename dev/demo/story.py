@@ -171,7 +171,7 @@ class Story:
         )
 
     def _remove_old(self, name: str) -> None:
-        """Delete the container of an earlier run of the demo, so that the story begins anew."""
+        """Delete the container of an earlier run of the demo, so that the story starts afresh."""
         for record in self._call("GET", "/api/containers", quiet=True):
             if record["name"] == name:
                 self._call("DELETE", f"/api/containers/{record['id']}")

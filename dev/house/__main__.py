@@ -28,7 +28,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m dev.house", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("check", help="check the tree against the rules of the house")
-    commands.add_parser("generate", help="write all generated files anew")
+    commands.add_parser("generate", help="regenerate all generated files")
     commands.add_parser("verify", help="fail when a generated file is not what would be written")
     command = parser.parse_args(arguments).command
     if command == "generate":

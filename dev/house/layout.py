@@ -1,4 +1,4 @@
-"""Where files stand and what they are called."""
+"""Where files are and what they are called."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +18,7 @@ MOST_FLAT = 24
 FORBIDDEN_NAMES = ("utils", "util", "helpers", "helper", "base", "common", "misc", "manager")
 """Names that say nothing about what a file holds."""
 NOT_OURS = ("dev/demo/service",)
-"""Folders that stand for somebody else's code, such as the demo's tenant."""
+"""Folders that play somebody else's code, such as the demo's tenant."""
 
 
 def python_files(root: Path) -> Iterator[Path]:

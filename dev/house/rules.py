@@ -1,7 +1,7 @@
 """Whether every rule of the configuration file has its tests.
 
 `RULES` names the rules. Each of its tests must exist. Where the texts that the
-rules come from stand beside the checkout, each row of their tables must have an entry.
+rules come from are beside the checkout, each row of their tables must have an entry.
 """
 
 import ast
@@ -79,10 +79,10 @@ def _functions(path: Path) -> set[str]:
 
 def _differences(entries: set[str], rows: set[str]) -> Iterator[str]:
     for row in sorted(rows - entries):
-        yield f"{row}: stands in the texts and has no entry; add one"
+        yield f"{row}: is in the texts and has no entry; add one"
     for entry in sorted(entries - rows):
         if entry.partition(":")[0] in TABLES:
-            yield f"{entry}: stands in no table of the texts any more"
+            yield f"{entry}: is in no table of the texts any more"
 
 
 def _rows_of_part(text: str) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""What stands in a Python file: its length, its words, its excuses."""
+"""The contents of a Python file: its length, its words, its excuses."""
 
 import ast
 import io
@@ -47,7 +47,7 @@ def check_text(place: Path, text: str) -> list[Finding]:
     place
         Path relative to the checkout; some rules hold in some folders only.
     text
-        What stands in it.
+        Its contents.
     """
     lines = text.count("\n")
     found = []

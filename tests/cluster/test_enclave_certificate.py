@@ -341,7 +341,7 @@ def test_only_a_live_enclave_and_only_its_names(installation: Installation, api:
     (enclave,) = installation.enclaves("other")
     begin = enclave.status.promoted_at
     assert begin is not None
-    # Times in status are whole seconds: less than one is no run time.
+    # Times in status are whole seconds: less than one is not run time.
     until_sync(
         lambda: utc_now() > begin + timedelta(seconds=3), within=PATIENCE, what="some run time"
     )

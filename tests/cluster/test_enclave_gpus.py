@@ -106,7 +106,7 @@ def installation(
 
 
 def visible(installation: Installation, enclave: str, container: str) -> tuple[str, list[str]]:
-    """Return what a container is told of GPUs, and the devices that it has."""
+    """Return the GPUs named to a container, and the devices that it has."""
     run = ("exec", "-n", installation.namespace, enclave, "-c", container, "--")
     reported = installation.kubectl(*run, "sh", "-c", "echo $NVIDIA_VISIBLE_DEVICES").strip()
     listed = installation.kubectl(*run, "ls", "/dev").split()

@@ -60,4 +60,4 @@ def test_the_rest_stays_as_it_was(inside: InsideView, part: str) -> None:
 
     until_sync(reported, within=120, what="what the agent tells of the containers")
     assert inside.enclave == enclave
-    assert inside.well_known("cloister-boot-stages") == boot, "the boot began anew"
+    assert inside.well_known("cloister-boot-stages") == boot, "the boot started again"

@@ -57,9 +57,9 @@ def installation(
 
 @pytest.fixture(scope="module")
 def inside(installation: Installation, pages: PageServices) -> InsideView:
-    installation.create_container("told", repo="acme/web", tag="v1.0.0")
-    installation.wait_for("told", "Ready", within=240)
-    view = InsideView(installation, pages, "told")
+    installation.create_container("status", repo="acme/web", tag="v1.0.0")
+    installation.wait_for("status", "Ready", within=240)
+    view = InsideView(installation, pages, "status")
     until_sync(lambda: view.container("web") != {}, within=60, what="the enclave's own word")
     return view
 
@@ -99,7 +99,7 @@ def test_the_boot_stages_are_told(inside: InsideView, installation: Installation
     steps = [(each["name"], each["status"]) for each in web["stages"]]
     assert steps == [("pull", "ok"), ("start", "ok"), ("healthy", "ok")]
     assert all(each["duration_ns"] > 0 for each in web["stages"])
-    (enclave,) = installation.enclaves("told")
+    (enclave,) = installation.enclaves("status")
     shown = ", ".join(f"{each.name} {each.status}" for each in enclave.status.boot_stages)
     assert shown == STAGES
 
@@ -111,7 +111,7 @@ def test_the_metrics_are_told(inside: InsideView, installation: Installation) ->
 
     metrics = until_sync(measured, within=60, what="two samples")
     assert metrics is not None
-    container = installation.container("told")
+    container = installation.container("status")
     assert container is not None
     assert metrics["id"] == container.metadata.uid
     assert metrics["domain"] == container.status.domain
@@ -133,7 +133,7 @@ def test_a_container_that_falls_ill_later_goes_on(
 
     until_sync(lambda: health() == "unhealthy", within=120, what="the illness")
     assert inside.container("web")["health"]["failing_streak"] >= 3
-    container = installation.container("told")
+    container = installation.container("status")
     assert container is not None
     available = condition_of(container, "Available")
     assert available is not None

@@ -125,7 +125,7 @@ def test_a_later_release_is_followed_without_a_gap(installation: Installation) -
         candidate = wait_for_candidate(installation)
         kill_and_start(installation)
         container = settled(installation, not_in=first)
-    assert container.status.active_enclave == candidate, "the killed operator's work was done anew"
+    assert container.status.active_enclave == candidate, "the killed operator's work was done again"
     assert container.status.current_tag == "v1.1.0"
     assert container.spec.tag == "v1.0.0", "spec is the user's"
     assert asker.bodies == ["one", "two"]
@@ -173,7 +173,7 @@ def test_a_lost_pod_comes_back_while_source_and_registry_are_away(
     installation.repositories.path.rename(away)
     usual = dict(installation.settings)
     try:
-        # Nothing listens there, and the cluster's registry is none that may be asked.
+        # Nothing listens there, and the cluster's registry may not be queried.
         installation.settings |= {"registry": {}}
         kill_and_start(installation)
         installation.kubectl("delete", "pod", lost, "-n", installation.namespace, "--wait=false")

@@ -1,6 +1,6 @@
 """The Go module of the guest binary, tested as `make test` runs it.
 
-The tests themselves stand beside the Go code, in operator/guest; this file vets,
+The tests themselves are beside the Go code, in operator/guest; this file vets,
 runs and builds. Namespace tests need root and skip with a reason elsewhere.
 """
 

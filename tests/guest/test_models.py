@@ -74,7 +74,7 @@ def packed(weights: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Pat
 
 
 class Enclave:
-    """The places that the guest is told of, and what it said."""
+    """The paths that the guest is given, and its output."""
 
     def __init__(self, guest: Path, store: Path, entry: dict[str, str], place: Path) -> None:
         self.guest = guest

@@ -1,4 +1,4 @@
-"""The tree that you are looking at keeps the rules of the house."""
+"""This checkout keeps the rules that `dev.house` checks."""
 
 from dev.house import generated, imports, layout, sources
 from dev.house.__main__ import ROOT, main

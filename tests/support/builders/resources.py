@@ -106,7 +106,7 @@ def container_of(
     **spec: Any,
 ) -> Container:
     """Build a Container of ``acme/site`` at v1.0.0."""
-    # An object name of the facade, such as web.debug.2, is none that can stand in a host name.
+    # An object name of the facade, such as web.debug.2, cannot be part of a host name.
     displayed = name.partition(".")[0] if "." in name else None
     given = {"name": displayed, "repo": "acme/site", "tag": "v1.0.0", **spec}
     return Container(

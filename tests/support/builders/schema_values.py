@@ -1,7 +1,7 @@
 """Values for the fields of a kind, made from its CRD's schema: some that fit and some that do not.
 
 In the manner of Acto: each field of a spec goes through valid values and invalid ones and back. The
-fields are those of the schema, with the fields of what stands in lists. A field for which no valid
+fields are those of the schema, with the fields of list items. A field for which no valid
 values can be made up needs an entry in the test that walks, so that no new one is left out.
 """
 
@@ -40,7 +40,7 @@ class Field:
     """A field of a spec."""
 
     path: tuple[str, ...]
-    """Where it stands; ``[]`` is the first entry of a list."""
+    """Path in the object; ``[]`` is the first entry of a list."""
     valid: tuple[Any, Any]
     """Two values that the schema allows, one after the other."""
     invalid: tuple[Refused, ...]
@@ -87,7 +87,7 @@ def fields(plural: str, known: Mapping[str, tuple[Any, Any]]) -> list[Field]:
     Raises
     ------
     LookupError
-        When a field has no valid values, or a name in ``known`` is no field.
+        When a field has no valid values, or a name in ``known`` is not a field.
     """
     schema = spec_schema(plural)
     found = list(_fields((), schema, known, immutable(schema)))

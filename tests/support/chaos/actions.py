@@ -47,7 +47,7 @@ def fate_of(pod: dict[str, Any]) -> PodFate:
 
 @dataclass
 class Crew:
-    """Two operators behind doors of the proxy; one that ends is started anew, as in a cluster."""
+    """Two operators behind doors of the proxy; one that exits is restarted, as in a cluster."""
 
     installation: Installation
     """The installation."""

@@ -79,7 +79,7 @@ class Visitor:
 class KeptConnection(Visitor):
     """A client that keeps its connection, as browsers and libraries do.
 
-    One that the server has closed between two requests is opened anew, once (RFC 9112, section
+    One that the server has closed between two requests is opened again, once (RFC 9112, section
     9.3.1: a client may repeat what is idempotent).
     """
 

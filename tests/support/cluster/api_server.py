@@ -1,6 +1,6 @@
 """A real API server as tests talk to it: raw requests, as administrator or as a service account.
 
-No client of ours stands between: what is tested with it is the server's own verdict.
+No client of ours is in between: what is tested with it is the server's own verdict.
 """
 
 import base64

@@ -267,7 +267,7 @@ class Slow(Fault):
 
 @dataclass
 class WatchesGone(Fault):
-    """Ends each watch with 410 Gone after some events: whoever watches has to list anew."""
+    """Ends each watch with 410 Gone after some events: whoever watches has to list again."""
 
     events: int
     """Events that come through."""

@@ -164,7 +164,7 @@ def differences(found: Any, wanted: Any, place: str = "") -> list[str]:
     wanted
         What is to be.
     place
-        Where both stand.
+        Where both are.
     """
     if isinstance(found, dict) and isinstance(wanted, dict):
         keys = sorted(found.keys() | wanted.keys())
@@ -219,7 +219,7 @@ def plain(value: Any, name: str) -> Any:
         Name of the object that it is about.
     """
     if isinstance(value, dict):
-        # A message that is over is empty; one that was never told is not there.
+        # A message that is over is empty; one that was never reported is absent.
         kept = {
             key: each
             for key, each in value.items()

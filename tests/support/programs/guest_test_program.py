@@ -1,6 +1,6 @@
 """The program of the guest's own tests, as a tenant's image on a cluster, and what it answers.
 
-``operator/guest/testprogram`` is honest or hostile, as it is told. Its image also has a shell
+``operator/guest/testprogram`` is honest or hostile, as its arguments say. Its image also has a shell
 and the usual programs, and a user by name, so that more than a uid is resolved.
 """
 

@@ -39,7 +39,7 @@ NO_IMAGE = "registry.invalid/ours@sha256:" + "0" * 64
 def turn(cluster: str) -> Iterator[None]:
     """Wait until no other test runs an operator on that cluster.
 
-    What others take is no part of a test's own time: its timer (pytest-timeout) stands still.
+    What others take is no part of a test's own time: its timer (pytest-timeout) is paused.
     """
     path = Path(tempfile.gettempdir()) / f"cloister-operator-{cluster}.lock"
     with path.open("w") as lock:

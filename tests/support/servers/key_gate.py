@@ -20,7 +20,7 @@ __all__ = ["RunningGate", "running_gate"]
 
 @dataclass
 class RunningGate:
-    """A gate that can be killed and started anew."""
+    """A gate that can be killed and restarted."""
 
     folder: Path
     """Where its document, socket and log lie."""

@@ -201,7 +201,7 @@ def registry(
     """
     folder.mkdir(parents=True, exist_ok=True)
     log = folder / "log"
-    # The registry cannot be given a listening socket, so a port is chosen, and chosen anew when
+    # The registry cannot be given a listening socket, so a port is chosen, and chosen again when
     # somebody else took it in between.
     for _ in range(5):
         port = _free_port()

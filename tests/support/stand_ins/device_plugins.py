@@ -50,7 +50,7 @@ class DevicePlugin:
         resource
             Name of the extended resource.
         devices
-            Device files of the node, made anew: they are the kernel's /dev/zero by other names.
+            Device files of the node, made fresh: they are the kernel's /dev/zero by other names.
         options
             Further words of its command line.
         """

@@ -1,6 +1,6 @@
 """An emulated public internet on a cluster's node: addresses that answer, and a name server.
 
-The addresses stand on the loopback device of the node's own network namespace, so that Pods reach
+The addresses are on the loopback device of the node's own network namespace, so that Pods reach
 them as they reach the world, and this machine does not see them.
 """
 

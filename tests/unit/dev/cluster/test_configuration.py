@@ -1,4 +1,4 @@
-"""What the components are told: rights, addresses, certificates. No cluster is started."""
+"""What the components are given: rights, addresses, certificates. No cluster is started."""
 
 import json
 import ssl
