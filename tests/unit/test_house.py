@@ -1,4 +1,4 @@
-"""This checkout keeps the rules that `dev.house` checks."""
+"""The checkout keeps the rules that `dev.house` checks."""
 
 from dev.house import generated, imports, layout, sources
 from dev.house.__main__ import ROOT, main
