@@ -14,26 +14,26 @@ from functools import partial
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from cloister_api.auth.api_keys.cache import KeyBook
-from cloister_api.auth.api_keys.hosts import Hosts
-from cloister_api.auth.token_bucket import Rate
-from cloister_api.cache import Views
+from cloister_api.auth.api_keys.cache import ApiKeyCache
+from cloister_api.auth.api_keys.hosts import HostnameOwners
+from cloister_api.auth.token_bucket import RateLimit
+from cloister_api.cache import ClusterCache
 from cloister_api.catalog import Catalog
 from cloister_api.ledger.audit import AuditTrail
 from cloister_api.ledger.database import open_writer, place_of
 from cloister_api.ledger.keys.api_keys import ApiKeys
-from cloister_api.ledger.keys.key_material import FollowedMaterial, MaterialError
+from cloister_api.ledger.keys.key_material import MaterialError, ReloadingKeyMaterial
 from cloister_api.ledger.keys.reporters import Reporters
 from cloister_api.ledger.replicas import Replicas
-from cloister_api.services.api_keys import Keys
+from cloister_api.services.api_keys import ApiKeyService
 from cloister_api.settings import ApiSettings
 from cloister_api.usage.ingest import Ingest
-from cloister_api.usage.queries import Usage
+from cloister_api.usage.queries import UsageQueries
 from cloister_api.usage.retention import prune
-from cloister_api.usage.writer import Writer
+from cloister_api.usage.writer import UsageWriter
 from cloister_clients.clock import Clock
 
-__all__ = ["Accounts", "accounts"]
+__all__ = ["Accounts", "open_accounts"]
 
 logger = logging.getLogger(__name__)
 
@@ -47,17 +47,17 @@ FOLLOW_SECONDS = 0.5
 class Accounts:
     """Services over the ledger."""
 
-    keys: Keys
+    keys: ApiKeyService
     """Regular keys for administrators."""
-    book: KeyBook
+    key_cache: ApiKeyCache
     """Regular keys in memory."""
-    material: FollowedMaterial
+    material: ReloadingKeyMaterial
     """Key material."""
     catalog: Catalog
     """The model catalog."""
     ingest: Ingest
     """Reports of usage."""
-    usage: Usage
+    usage: UsageQueries
     """Questions about usage."""
     pruning: Callable[[], Coroutine[None, None, None]]
     """Deletes what is too old, until cancelled."""
@@ -66,7 +66,7 @@ class Accounts:
     def loops(self) -> tuple[Coroutine[None, None, None], ...]:
         """What is to run beside."""
         return (
-            self.book.run(),
+            self.key_cache.run(),
             follow(self.material),
             self.catalog.run(),
             self.ingest.run(),
@@ -75,11 +75,11 @@ class Accounts:
 
 
 @contextlib.asynccontextmanager
-async def accounts(
+async def open_accounts(
     settings: ApiSettings,
     engine: AsyncEngine,
-    material: FollowedMaterial,
-    views: Views,
+    material: ReloadingKeyMaterial,
+    cache: ClusterCache,
     clock: Clock,
 ) -> AsyncIterator[Accounts]:
     """Build the services, and write at the end what is not written yet.
@@ -92,7 +92,7 @@ async def accounts(
         The ledger.
     material
         Key material.
-    views
+    cache
         Copies of custom resources.
     clock
         Tells the time.
@@ -104,34 +104,34 @@ async def accounts(
     """
     catalog = Catalog(settings.catalog, settings.service)
     limit = settings.key_check
-    book = KeyBook(
+    key_cache = ApiKeyCache(
         engine,
         material,
-        Hosts(views, settings.containers_domain),
+        HostnameOwners(cache, settings.containers_domain),
         clock,
         Replicas(engine, str(uuid.uuid4())),
-        Rate(limit.rate_per_second, limit.burst) if limit.rate_per_second else None,
+        RateLimit(limit.rate_per_second, limit.burst) if limit.rate_per_second else None,
     )
     writing = open_writer(place_of(settings.ledger))
     reporters = Reporters(engine, material)
-    await book.refresh()
-    await book.beat()
+    await key_cache.refresh()
+    await key_cache.beat()
     try:
         yield Accounts(
-            keys=Keys(ApiKeys(engine, material), material, AuditTrail(engine), clock),
-            book=book,
+            keys=ApiKeyService(ApiKeys(engine, material), material, AuditTrail(engine), clock),
+            key_cache=key_cache,
             material=material,
             catalog=catalog,
-            ingest=Ingest(reporters, Writer(writing, material), settings.service, clock),
-            usage=Usage(engine),
+            ingest=Ingest(reporters, UsageWriter(writing, material), settings.service, clock),
+            usage=UsageQueries(engine),
             pruning=partial(keep_pruned, engine, clock, settings.usage.event_days),
         )
     finally:
-        await book.close()
+        await key_cache.close()
         writing.dispose()
 
 
-async def follow(material: FollowedMaterial) -> None:
+async def follow(material: ReloadingKeyMaterial) -> None:
     """Take over changed key material until cancelled."""
     while True:
         await asyncio.sleep(FOLLOW_SECONDS)

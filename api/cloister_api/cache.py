@@ -27,21 +27,21 @@ from cloister_crds.kinds.enclave import EnclavePhase
 from cloister_crds.kinds.meta import Resource
 
 __all__ = [
-    "Held",
-    "HeldContainer",
-    "HeldEnclave",
-    "Views",
+    "CachedContainer",
+    "CachedEnclave",
+    "CachedResource",
+    "ClusterCache",
     "changed_at",
-    "hold",
-    "hold_enclave",
     "owners_of",
+    "project_container",
+    "project_enclave",
 ]
 
 T = TypeVar("T", bound=Resource)
 
 
 @dataclass(frozen=True, slots=True)
-class HeldContainer:
+class CachedContainer:
     """A Container, and what of its metadata the model does not keep."""
 
     container: Container
@@ -71,7 +71,7 @@ class HeldContainer:
 
 
 @dataclass(frozen=True, slots=True)
-class Held(Generic[T]):
+class CachedResource(Generic[T]):
     """Any other object, and what of its metadata the model does not keep."""
 
     value: T
@@ -82,26 +82,26 @@ class Held(Generic[T]):
     """Wire names of the fields of spec -> managers that set them."""
 
 
-def hold(item: dict[str, Any]) -> HeldContainer:
-    """Make a `HeldContainer` of an object of the API server.
+def project_container(item: dict[str, Any]) -> CachedContainer:
+    """Make a `CachedContainer` of an object of the API server.
 
     Raises
     ------
     pydantic.ValidationError
         When the object breaks a rule of its kind.
     """
-    return HeldContainer(Container.read(item), changed_at(item), owners_of(item))
+    return CachedContainer(Container.read(item), changed_at(item), owners_of(item))
 
 
-def holding(kind: type[T]) -> Callable[[dict[str, Any]], Held[T]]:
-    """Answer what makes a `Held` of an object of a kind.
+def projection_of(kind: type[T]) -> Callable[[dict[str, Any]], CachedResource[T]]:
+    """Answer what makes a `CachedResource` of an object of a kind.
 
     Parameters
     ----------
     kind
         The model.
     """
-    return lambda item: Held(kind.read(item), changed_at(item), owners_of(item))
+    return lambda item: CachedResource(kind.read(item), changed_at(item), owners_of(item))
 
 
 def changed_at(item: dict[str, Any]) -> str:
@@ -131,7 +131,7 @@ def owners_of(item: Mapping[str, Any], part: str = "spec") -> dict[str, frozense
 
 
 @dataclass(frozen=True, slots=True)
-class HeldEnclave:
+class CachedEnclave:
     """What the facade needs of an Enclave."""
 
     namespace: str
@@ -172,8 +172,8 @@ class HeldEnclave:
     """Its resourceVersion."""
 
 
-def hold_enclave(item: dict[str, Any]) -> HeldEnclave:
-    """Make a `HeldEnclave` of an object of the API server.
+def project_enclave(item: dict[str, Any]) -> CachedEnclave:
+    """Make a `CachedEnclave` of an object of the API server.
 
     Raises
     ------
@@ -182,7 +182,7 @@ def hold_enclave(item: dict[str, Any]) -> HeldEnclave:
     """
     enclave = Enclave.read(item)
     meta, phase = enclave.metadata, enclave.status.phase
-    return HeldEnclave(
+    return CachedEnclave(
         namespace=meta.namespace or "",
         name=meta.name,
         uid=meta.uid,
@@ -205,19 +205,19 @@ def hold_enclave(item: dict[str, Any]) -> HeldEnclave:
     )
 
 
-class Views:
+class ClusterCache:
     """All copies."""
 
     def __init__(self, client: KubeClient) -> None:
-        self.containers = Reflector(client, of(Container), hold)
+        self.containers = Reflector(client, of(Container), project_container)
         """Containers of all organizations."""
         self.organizations = Reflector(client, of(Organization), Organization.read)
         """Organizations."""
-        self.enclaves = Reflector(client, of(Enclave), hold_enclave)
+        self.enclaves = Reflector(client, of(Enclave), project_enclave)
         """Enclaves of all organizations."""
         self.hosts = Reflector(client, of(Host), Host.read)
         """Hosts."""
-        self.deployments = Reflector(client, of(Deployment), holding(Deployment))
+        self.deployments = Reflector(client, of(Deployment), projection_of(Deployment))
         """Deployments of all organizations."""
         self.secrets = Reflector(client, of(Secret), Secret.read)
         """Secrets (csec) of all organizations; their values lie elsewhere."""
@@ -255,10 +255,10 @@ class Views:
         hosts = (entry.value for entry in self.hosts.all())
         return tuple(sorted(hosts, key=lambda host: host.metadata.name))
 
-    def containers_of(self, namespace: str) -> list[HeldContainer]:
+    def containers_of(self, namespace: str) -> list[CachedContainer]:
         """Answer the Containers of a namespace that are not on their way out, oldest first."""
         held = (entry.value for entry in self.containers.in_namespace(namespace).values())
-        return sorted((one for one in held if not one.going), key=age)
+        return sorted((one for one in held if not one.going), key=creation_order)
 
     def secrets_of(self, namespace: str) -> tuple[Secret, ...]:
         """Answer the Secrets (csec) of a namespace."""
@@ -277,9 +277,9 @@ class Views:
         """Answer the Domains of a namespace."""
         return tuple(entry.value for entry in self.domains.in_namespace(namespace).values())
 
-    def held_deployments(self, namespace: str) -> dict[str, Held[Deployment]]:
+    def held_deployments(self, namespace: str) -> dict[str, CachedResource[Deployment]]:
         """Answer the Deployments of a namespace by repository; of several the first by name."""
-        found: dict[str, Held[Deployment]] = {}
+        found: dict[str, CachedResource[Deployment]] = {}
         entries = self.deployments.in_namespace(namespace)
         for name in sorted(entries):
             held = entries[name].value
@@ -295,7 +295,7 @@ class Views:
         return self.deployments_of(namespace).get(repo)
 
 
-def age(held: HeldContainer) -> tuple[float, str]:
+def creation_order(held: CachedContainer) -> tuple[float, str]:
     """Answer what orders Containers: creation, then uid."""
     meta = held.container.metadata
     created = meta.creation_timestamp

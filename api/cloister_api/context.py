@@ -12,41 +12,41 @@ from dataclasses import dataclass
 
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from cloister_api.accounts import Accounts, accounts
-from cloister_api.auth.admin_key_cache import KeyRing
+from cloister_api.accounts import Accounts, open_accounts
+from cloister_api.auth.admin_key_cache import AdminKeyCache
 from cloister_api.auth.authenticator import Authenticator
 from cloister_api.auth.organizations import Organizations
-from cloister_api.cache import Views
-from cloister_api.certificates.account import Account
-from cloister_api.certificates.authority import Authority
+from cloister_api.cache import ClusterCache
+from cloister_api.certificates.account import AcmeAccount
+from cloister_api.certificates.authority import CertificateAuthority
 from cloister_api.certificates.challenges import ChallengeRecords
 from cloister_api.certificates.queue import CertificateQueue
 from cloister_api.ledger.audit import AuditTrail
 from cloister_api.ledger.certificates import CertificateOrders
 from cloister_api.ledger.database import migrate, open_ledger, place_of
 from cloister_api.ledger.keys.admin_keys import AdminKeys
-from cloister_api.ledger.keys.key_material import FollowedMaterial, Material
+from cloister_api.ledger.keys.key_material import KeyMaterial, ReloadingKeyMaterial
 from cloister_api.ledger.leases import Lease
 from cloister_api.metering.loop import Metering
 from cloister_api.metering.store import LEASE as RUNTIME
-from cloister_api.metering.store import RuntimeBook
+from cloister_api.metering.store import MeteringStore
 from cloister_api.payments.payments import Payments, payments
 from cloister_api.records.encoder import Encoder
 from cloister_api.services.certificates import Certificates
-from cloister_api.services.claims import Claims
-from cloister_api.services.container_creator import Creation
-from cloister_api.services.container_reader import Reading
-from cloister_api.services.container_updater import Changing
-from cloister_api.services.idempotency import Repetitions
-from cloister_api.services.measurement import Measuring
-from cloister_api.services.related import Related, related
-from cloister_api.services.releases import Releases, read_webhook_secret
+from cloister_api.services.claims import HostnameClaims
+from cloister_api.services.container_creator import ContainerCreator
+from cloister_api.services.container_reader import ContainerReader
+from cloister_api.services.container_updater import ContainerUpdater
+from cloister_api.services.idempotency import IdempotentRequests
+from cloister_api.services.measurement import MeasurementReader
+from cloister_api.services.related import RelatedServices, related_services
+from cloister_api.services.releases import ReleaseWebhooks, read_webhook_secret
 from cloister_api.services.replacements import Replacements
-from cloister_api.services.resolution import PullCredentials, Resolution
+from cloister_api.services.resolution import PullCredentials, ReleaseResolver
 from cloister_api.services.validation import Validation
 from cloister_api.settings import ApiSettings
-from cloister_api.utilization.collector import LEASE, PERIODS, Collector
-from cloister_api.utilization.store import Series
+from cloister_api.utilization.collector import LEASE, PERIODS, UtilizationCollector
+from cloister_api.utilization.store import UtilizationStore
 from cloister_clients.clock import Clock, utc_now
 from cloister_clients.kube import KubeClient, KubeConfig
 from cloister_clients.registry import RegistryClient
@@ -73,9 +73,9 @@ class Context:
     """The administrator's settings."""
     clock: Clock
     """Tells the time."""
-    views: Views
+    cache: ClusterCache
     """Copies of custom resources."""
-    ring: KeyRing
+    admin_keys: AdminKeyCache
     """Admin keys in memory."""
     authenticate: Authenticator
     """Answers who asks."""
@@ -83,13 +83,13 @@ class Context:
     """Audit trail."""
     encoder: Encoder
     """Records as bytes."""
-    reading: Reading
+    reader: ContainerReader
     """Reads of containers."""
-    measuring: Measuring
+    measurements: MeasurementReader
     """Measurements of what serves."""
-    creation: Creation
+    creator: ContainerCreator
     """Creates containers."""
-    changing: Changing
+    updater: ContainerUpdater
     """Changes containers."""
     validation: Validation
     """Questions that change nothing."""
@@ -97,17 +97,17 @@ class Context:
     """Certificates of enclaves."""
     accounts: Accounts
     """Regular keys and usage."""
-    related: Related
+    related: RelatedServices
     """What organizations have beside containers."""
-    releases: Releases
+    release_webhooks: ReleaseWebhooks
     """Release webhooks."""
-    series: Series
+    utilization: UtilizationStore
     """Utilization of containers."""
     payments: Payments
     """The payment processor."""
 
 
-def material_of(settings: ApiSettings) -> Material:
+def material_of(settings: ApiSettings) -> KeyMaterial:
     """Read the key material; in development it is made at the first start.
 
     Raises
@@ -118,11 +118,11 @@ def material_of(settings: ApiSettings) -> Material:
     path = settings.ledger.key_material
     if settings.development and not path.exists():
         logger.warning("development: making new key material in %s", path)
-        return Material.create(path)
-    return Material.read(path)
+        return KeyMaterial.create(path)
+    return KeyMaterial.read(path)
 
 
-def authority_of(settings: ApiSettings) -> Authority | None:
+def authority_of(settings: ApiSettings) -> CertificateAuthority | None:
     """Read the own authority; in development it is made at the first start; None = none signs.
 
     Raises
@@ -135,8 +135,10 @@ def authority_of(settings: ApiSettings) -> Authority | None:
         return None
     if settings.development and not own.key.exists() and not own.certificate.exists():
         logger.warning("development: making a new certificate authority in %s", own.certificate)
-        return Authority.create(own.certificate, own.key, name=AUTHORITY_NAME, now=utc_now())
-    return Authority.read(own.certificate, own.key)
+        return CertificateAuthority.create(
+            own.certificate, own.key, name=AUTHORITY_NAME, now=utc_now()
+        )
+    return CertificateAuthority.read(own.certificate, own.key)
 
 
 def check_issuer(settings: ApiSettings) -> None:
@@ -150,12 +152,12 @@ def check_issuer(settings: ApiSettings) -> None:
     authority_of(settings)
     acme = settings.certificates and settings.certificates.acme
     if acme:
-        Account(acme)
+        AcmeAccount(acme)
         ChallengeRecords(acme.dns)
 
 
 def queue_of(
-    settings: ApiSettings, orders: CertificateOrders, clock: Clock, views: Views
+    settings: ApiSettings, orders: CertificateOrders, clock: Clock, cache: ClusterCache
 ) -> CertificateQueue | None:
     """Make the queue of the ACME account; None = there is none.
 
@@ -169,8 +171,8 @@ def queue_of(
         return None
 
     def wanted(uid: str) -> bool:
-        entry = views.enclaves.by_uid(uid)
-        return not views.enclaves.ready or (entry is not None and entry.value.live)
+        entry = cache.enclaves.by_uid(uid)
+        return not cache.enclaves.ready or (entry is not None and entry.value.live)
 
     return CertificateQueue(acme, orders, clock, wanted)
 
@@ -179,24 +181,24 @@ def collector_of(
     settings: ApiSettings,
     engine: AsyncEngine,
     client: KubeClient,
-    views: Views,
-    series: Series,
+    cache: ClusterCache,
+    utilization: UtilizationStore,
     clock: Clock,
-) -> Collector:
+) -> UtilizationCollector:
     """Make what collects utilization."""
     every = settings.utilization.every_seconds
     lease = Lease(engine, LEASE, str(uuid.uuid4()), PERIODS * every)
-    return Collector(client, views, series, lease, clock, every=every)
+    return UtilizationCollector(client, cache, utilization, lease, clock, every=every)
 
 
-def resolution_of(
-    settings: ApiSettings, client: KubeClient, views: Views, clock: Clock
-) -> Resolution:
+def resolver_of(
+    settings: ApiSettings, client: KubeClient, cache: ClusterCache, clock: Clock
+) -> ReleaseResolver:
     """Make what looks releases and images up."""
-    return Resolution(
+    return ReleaseResolver(
         provider_from(settings.sources),
         RegistryClient(settings.registry),
-        credentials=PullCredentials(client, views, settings.registry.private_hosts),
+        credentials=PullCredentials(client, cache, settings.registry.private_hosts),
         service=settings.service,
         clock=clock,
     )
@@ -204,7 +206,7 @@ def resolution_of(
 
 def certificates_of(
     settings: ApiSettings,
-    views: Views,
+    cache: ClusterCache,
     orders: CertificateOrders,
     audit: AuditTrail,
     clock: Clock,
@@ -218,7 +220,7 @@ def certificates_of(
         When the own authority cannot be used.
     """
     return Certificates(
-        views=views,
+        cache=cache,
         orders=orders,
         audit=audit,
         clock=clock,
@@ -232,15 +234,15 @@ def counting(
     settings: ApiSettings,
     engine: AsyncEngine,
     client: KubeClient,
-    views: Views,
-    series: Series,
+    cache: ClusterCache,
+    utilization: UtilizationStore,
     clock: Clock,
 ) -> Iterator[Coroutine[None, None, None]]:
     """Make the loops that collect utilization and, where it is wanted, meter run time."""
-    yield collector_of(settings, engine, client, views, series, clock).run()
+    yield collector_of(settings, engine, client, cache, utilization, clock).run()
     if settings.metering:
         lease = Lease(engine, RUNTIME, str(uuid.uuid4()), METERING_SECONDS)
-        yield Metering(client, views, RuntimeBook(engine), lease, clock).run()
+        yield Metering(client, cache, MeteringStore(engine), lease, clock).run()
 
 
 @contextlib.asynccontextmanager
@@ -263,7 +265,7 @@ async def running(
     AuthorityError, ConfigError, LedgerError, MaterialError, PaymentsError
         When the facade cannot start.
     """
-    material = FollowedMaterial(settings.ledger.key_material, material_of(settings))
+    material = ReloadingKeyMaterial(settings.ledger.key_material, material_of(settings))
     place = place_of(settings.ledger)
     await asyncio.to_thread(migrate, place)
     async with contextlib.AsyncExitStack() as stack:
@@ -276,66 +278,68 @@ async def running(
         )
         engine = open_ledger(place)
         stack.push_async_callback(engine.dispose)
-        ring = KeyRing(AdminKeys(engine, material), material)
-        await ring.refresh()
-        stack.push_async_callback(ring.write_uses)
-        views = Views(client)
-        resolution = resolution_of(settings, client, views, clock)
-        stack.push_async_callback(resolution.aclose)
+        admin_keys = AdminKeyCache(AdminKeys(engine, material), material)
+        await admin_keys.refresh()
+        stack.push_async_callback(admin_keys.write_uses)
+        cache = ClusterCache(client)
+        resolver = resolver_of(settings, client, cache, clock)
+        stack.push_async_callback(resolver.aclose)
         audit = AuditTrail(engine)
         orders = CertificateOrders(engine)
-        queue = queue_of(settings, orders, clock, views)
-        certificates = certificates_of(settings, views, orders, audit, clock, queue)
-        books = await stack.enter_async_context(accounts(settings, engine, material, views, clock))
-        series = Series(engine)
-        paying = await stack.enter_async_context(
-            payments(settings.stripe, client, views.organizations, audit, clock)
+        queue = queue_of(settings, orders, clock, cache)
+        certificates = certificates_of(settings, cache, orders, audit, clock, queue)
+        accounts = await stack.enter_async_context(
+            open_accounts(settings, engine, material, cache, clock)
         )
-        organizations = Organizations(client, views.organizations, ring, clock)
+        utilization = UtilizationStore(engine)
+        paying = await stack.enter_async_context(
+            payments(settings.stripe, client, cache.organizations, audit, clock)
+        )
+        organizations = Organizations(client, cache.organizations, admin_keys, clock)
         context = build(
             settings,
             clock,
             client,
-            views,
-            ring,
+            cache,
+            admin_keys,
             organizations,
-            resolution,
+            resolver,
             audit,
             certificates,
-            books,
-            series,
+            accounts,
+            utilization,
             paying,
         )
         await stack.enter_async_context(
             background(
                 on_failure,
-                ring.run(),
+                admin_keys.run(),
                 organizations.guard(),
-                context.creation.replacements.run(),
-                *counting(settings, engine, client, views, series, clock),
-                *books.loops,
+                context.creator.replacements.run(),
+                *counting(settings, engine, client, cache, utilization, clock),
+                *accounts.loops,
                 *([queue.run()] if queue else []),
                 *([paying.run()] if paying.set_up else []),
-                *(view.run() for view in views.all),
+                *(view.run() for view in cache.all),
             )
         )
         yield context
 
 
-def changing_of(
+def updater_of(
     settings: ApiSettings,
     client: KubeClient,
-    views: Views,
-    reading: Reading,
-    resolution: Resolution,
-    claims: Claims,
-) -> Changing:
+    cache: ClusterCache,
+    reader: ContainerReader,
+    resolver: ReleaseResolver,
+    claims: HostnameClaims,
+) -> ContainerUpdater:
     """Make what changes containers."""
-    return Changing(
+    return ContainerUpdater(
         client=client,
-        views=views,
-        reading=reading,
-        resolution=resolution,
+        cache=cache,
+        reader=reader,
+        resolver=resolver,
         claims=claims,
         containers_domain=settings.containers_domain,
         gitops_managers=settings.gitops_managers,
@@ -347,56 +351,58 @@ def build(
     settings: ApiSettings,
     clock: Clock,
     client: KubeClient,
-    views: Views,
-    ring: KeyRing,
+    cache: ClusterCache,
+    admin_keys: AdminKeyCache,
     organizations: Organizations,
-    resolution: Resolution,
+    resolver: ReleaseResolver,
     audit: AuditTrail,
     certificates: Certificates,
-    books: Accounts,
-    series: Series,
+    accounts: Accounts,
+    utilization: UtilizationStore,
     paying: Payments,
 ) -> Context:
     """Put the services together."""
-    reading = Reading(client, views, write_wait=settings.write_wait_seconds)
-    repetitions = Repetitions(client, audit)
-    claims = Claims(client, clock)
+    reader = ContainerReader(client, cache, write_wait=settings.write_wait_seconds)
+    idempotency = IdempotentRequests(client, audit)
+    claims = HostnameClaims(client, clock)
     domain = settings.containers_domain
     webhook_secret = read_webhook_secret(settings.webhooks.release_secret_file)
-    changing = changing_of(settings, client, views, reading, resolution, claims)
+    updater = updater_of(settings, client, cache, reader, resolver, claims)
     return Context(
         settings=settings,
         clock=clock,
-        views=views,
-        ring=ring,
-        authenticate=Authenticator(ring, organizations, clock),
+        cache=cache,
+        admin_keys=admin_keys,
+        authenticate=Authenticator(admin_keys, organizations, clock),
         audit=audit,
         encoder=Encoder(domain),
-        reading=reading,
-        measuring=Measuring(client),
-        creation=Creation(
+        reader=reader,
+        measurements=MeasurementReader(client),
+        creator=ContainerCreator(
             client=client,
-            views=views,
-            reading=reading,
-            resolution=resolution,
+            cache=cache,
+            reader=reader,
+            resolver=resolver,
             claims=claims,
-            repetitions=repetitions,
-            replacements=Replacements(client, views, reading, settings.gitops_managers),
+            idempotency=idempotency,
+            replacements=Replacements(client, cache, reader, settings.gitops_managers),
             containers_domain=domain,
         ),
-        changing=changing,
+        updater=updater,
         validation=Validation(
-            views=views,
-            reading=reading,
-            resolution=resolution,
+            cache=cache,
+            reader=reader,
+            resolver=resolver,
             claims=claims,
             containers_domain=domain,
         ),
         certificates=certificates,
-        accounts=books,
-        related=related(settings, clock, client, views, reading, resolution, changing, repetitions),
-        releases=Releases(client, views, webhook_secret, clock),
-        series=series,
+        accounts=accounts,
+        related=related_services(
+            settings, clock, client, cache, reader, resolver, updater, idempotency
+        ),
+        release_webhooks=ReleaseWebhooks(client, cache, webhook_secret, clock),
+        utilization=utilization,
         payments=paying,
     )
 

@@ -10,9 +10,9 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.routing import Match, Route
 
-from cloister_api.auth.admin_rate_limit import AdminRates
+from cloister_api.auth.admin_rate_limit import AdminRateLimit
 from cloister_api.auth.authenticator import Principal
-from cloister_api.auth.token_bucket import Rate
+from cloister_api.auth.token_bucket import RateLimit
 from cloister_api.context import running
 from cloister_api.errors import (
     ApiError,
@@ -94,7 +94,9 @@ def create_app(
     """
     figures, ending = figures or Figures(), ending or Ending()
     limit = settings.admin_keys
-    rates = AdminRates(Rate(limit.rate_per_second, limit.burst) if limit.rate_per_second else None)
+    rates = AdminRateLimit(
+        RateLimit(limit.rate_per_second, limit.burst) if limit.rate_per_second else None
+    )
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -116,16 +118,16 @@ def create_app(
 
     async def authenticate(authorization: str | None) -> Principal:
         context = app.state.context
-        if not context.views.ready:
+        if not context.cache.ready:
             raise unavailable("the facade has not read the cluster yet; try again")
         principal: Principal = await context.authenticate(authorization)
         return principal
 
     def take(principal: Principal) -> tuple[tuple[str, str], ...]:
-        replicas = app.state.context.accounts.book.facades
+        replicas = app.state.context.accounts.key_cache.facades
         return rates.take(principal.key_id, replicas, asyncio.get_running_loop().time())
 
-    figures.follow(lambda: getattr(getattr(app.state, "context", None), "views", None))
+    figures.follow(lambda: getattr(getattr(app.state, "context", None), "cache", None))
     app.state.ending = ending
     app.add_middleware(
         Gate,

@@ -26,12 +26,12 @@ import uvicorn
 from fastapi import FastAPI
 from sqlalchemy import insert
 
-from cloister_api.auth.api_keys.cache import KeyBook
-from cloister_api.auth.api_keys.hosts import Hosts
-from cloister_api.cache import Views
+from cloister_api.auth.api_keys.cache import ApiKeyCache
+from cloister_api.auth.api_keys.hosts import HostnameOwners
+from cloister_api.cache import ClusterCache
 from cloister_api.ledger.database import Place, open_ledger
 from cloister_api.ledger.keys.key_format import REGULAR_PREFIX, generate
-from cloister_api.ledger.keys.key_material import Material
+from cloister_api.ledger.keys.key_material import KeyMaterial
 from cloister_api.ledger.replicas import Replicas
 from cloister_api.ledger.tables.core import API_KEYS
 from cloister_api.main import create_app
@@ -72,9 +72,9 @@ class Copy:
         return list(self._entries.values())
 
 
-async def fill(place: Place, folder: Path) -> tuple[KeyBook, list[str]]:
-    """Put keys into a ledger, and make the book that answers from it."""
-    material = Material.create(folder / "keys.json")
+async def fill(place: Place, folder: Path) -> tuple[ApiKeyCache, list[str]]:
+    """Put keys into a ledger, and make the key_cache that answers from it."""
+    material = KeyMaterial.create(folder / "keys.json")
     engine = open_ledger(place)
     values = [generate(REGULAR_PREFIX) for _ in range(KEYS)]
     rows = [
@@ -96,15 +96,17 @@ async def fill(place: Place, folder: Path) -> tuple[KeyBook, list[str]]:
     ]
     async with engine.begin() as connection:
         await connection.execute(insert(API_KEYS), rows)
-    views = cast("Views", SimpleNamespace(organizations=Copy(ACME), containers=Copy(), ready=True))
-    hosts = Hosts(views, DOMAIN)
-    book = KeyBook(engine, material, hosts, utc_now, Replicas(engine, "bench"), None)
-    await book.refresh()
-    return book, values
+    cache = cast(
+        "ClusterCache", SimpleNamespace(organizations=Copy(ACME), containers=Copy(), ready=True)
+    )
+    hosts = HostnameOwners(cache, DOMAIN)
+    key_cache = ApiKeyCache(engine, material, hosts, utc_now, Replicas(engine, "bench"), None)
+    await key_cache.refresh()
+    return key_cache, values
 
 
-def application(book: KeyBook, folder: Path) -> FastAPI:
-    """Build the facade's application around a book."""
+def application(key_cache: ApiKeyCache, folder: Path) -> FastAPI:
+    """Build the facade's application around a key_cache."""
     settings = ApiSettings.model_validate(
         {
             "containersDomain": DOMAIN,
@@ -113,8 +115,8 @@ def application(book: KeyBook, folder: Path) -> FastAPI:
         }
     )
     app = create_app(settings, lambda: None)
-    views = SimpleNamespace(ready=True)
-    app.state.context = SimpleNamespace(views=views, accounts=SimpleNamespace(book=book))
+    cache = SimpleNamespace(ready=True)
+    app.state.context = SimpleNamespace(cache=cache, accounts=SimpleNamespace(key_cache=key_cache))
     return app
 
 
@@ -123,10 +125,10 @@ def serve(listener: socket.socket, place: Place, folder: Path, pipe: Connection)
     import uvloop  # noqa: PLC0415 - the server's process alone
 
     async def work() -> None:
-        book, values = await fill(place, folder)
-        following = asyncio.create_task(book.run())
+        key_cache, values = await fill(place, folder)
+        following = asyncio.create_task(key_cache.run())
         config = uvicorn.Config(
-            application(book, folder),
+            application(key_cache, folder),
             http="httptools",
             lifespan="off",
             log_config=None,

@@ -23,14 +23,14 @@ from sqlalchemy import func, insert, select
 
 from cloister_api.ledger.database import Place, migrate, open_ledger, open_writer
 from cloister_api.ledger.keys.key_format import REGULAR_PREFIX, generate
-from cloister_api.ledger.keys.key_material import Material
+from cloister_api.ledger.keys.key_material import KeyMaterial
 from cloister_api.ledger.keys.reporters import Reporters
 from cloister_api.ledger.tables.core import API_KEYS, KEY_TOTALS
 from cloister_api.usage.ingest import PATH, Ingest
 from cloister_api.usage.price_lists import import_prices
 from cloister_api.usage.prices import Price
-from cloister_api.usage.signature import Signed, signature_of
-from cloister_api.usage.writer import Writer
+from cloister_api.usage.signature import ReportSignature, signature_of
+from cloister_api.usage.writer import UsageWriter
 from cloister_clients.clock import utc_now
 
 __all__ = ["main", "sign"]
@@ -79,7 +79,7 @@ def sign(secret: bytes, nonce: str, body: bytes, reporter: str = "bench") -> dic
     import hashlib  # noqa: PLC0415 - this function alone
 
     stamp = utc_now().isoformat().replace("+00:00", "Z")
-    unsigned = Signed(reporter, stamp, nonce, "")
+    unsigned = ReportSignature(reporter, stamp, nonce, "")
     value = signature_of(secret, "POST", PATH, unsigned, hashlib.sha256(body).hexdigest())
     head = "x-cloister"
     return {
@@ -108,7 +108,7 @@ def places() -> Iterator[dict[str, Place]]:
 
 async def measure(name: str, place: Place, folder: Path) -> float:
     """Measure one ledger and answer the events a second."""
-    material = Material.create(folder / f"{name}.json")
+    material = KeyMaterial.create(folder / f"{name}.json")
     engine = open_ledger(place)
     writing = open_writer(place)
     now = utc_now()
@@ -134,7 +134,7 @@ async def measure(name: str, place: Place, folder: Path) -> float:
     await import_prices(engine, datetime(2020, 1, 1, tzinfo=UTC), PRICES, now)
     reporters = Reporters(engine, material)
     secret = (await reporters.create("bench", now)).encode()
-    ingest = Ingest(reporters, Writer(writing, material), "cloister", utc_now)
+    ingest = Ingest(reporters, UsageWriter(writing, material), "cloister", utc_now)
     bodies = [report(number, values, now) for number in range(REPORTS)]
     signed = [sign(secret, f"d{number}", body) for number, body in enumerate(bodies)]
     running = asyncio.create_task(ingest.run())

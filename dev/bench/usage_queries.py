@@ -23,7 +23,7 @@ from cloister_api.ledger.tables.core import API_KEYS
 from cloister_api.ledger.tables.usage import NAMES, POINTS, ROLLUPS, SUMS
 from cloister_api.usage.levels import DAY, LEVELS, Sums, add
 from cloister_api.usage.levels import Place as Bucket
-from cloister_api.usage.queries import Usage
+from cloister_api.usage.queries import UsageQueries
 from cloister_api.usage.windows import WINDOWS
 from dev.bench.usage_ingest import places
 
@@ -118,7 +118,7 @@ async def fill(place: Place, sums: dict[int, dict[Bucket, Sums]], organizations:
 async def measure(name: str, place: Place) -> float:
     """Ask, print how long each question took, and answer the longest median."""
     engine = open_ledger(place)
-    usage = Usage(engine)
+    usage = UsageQueries(engine)
     worst = 0.0
     for window_name, window in [("all time", None), *WINDOWS.items()]:
         times: dict[str, list[float]] = {"usage": [], "one key": [], "series": []}

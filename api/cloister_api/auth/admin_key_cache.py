@@ -9,9 +9,9 @@ import logging
 from datetime import datetime
 
 from cloister_api.ledger.keys.admin_keys import AdminKey, AdminKeys
-from cloister_api.ledger.keys.key_material import Sealing
+from cloister_api.ledger.keys.key_material import KeySealer
 
-__all__ = ["KeyRing"]
+__all__ = ["AdminKeyCache"]
 
 logger = logging.getLogger(__name__)
 
@@ -23,10 +23,10 @@ USE_SECONDS = 60.0
 """Seconds between two writes of when keys were last used."""
 
 
-class KeyRing:
+class AdminKeyCache:
     """The keys by their index."""
 
-    def __init__(self, keys: AdminKeys, material: Sealing) -> None:
+    def __init__(self, keys: AdminKeys, material: KeySealer) -> None:
         self._keys = keys
         self._material = material
         self._by_index: dict[bytes, AdminKey] = {}

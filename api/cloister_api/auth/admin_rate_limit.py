@@ -6,13 +6,13 @@ The headers are those of the IETF draft "RateLimit header fields for HTTP" (vers
 
 from math import ceil
 
-from cloister_api.auth.token_bucket import Credit, Rate, spend
+from cloister_api.auth.token_bucket import RateLimit, TokenBucket, consume
 from cloister_api.errors import ApiError
 
-__all__ = ["AdminRates"]
+__all__ = ["AdminRateLimit"]
 
 
-class AdminRates:
+class AdminRateLimit:
     """The credit of every admin key that was used.
 
     Parameters
@@ -21,9 +21,9 @@ class AdminRates:
         The rate over all replicas; None = no limit.
     """
 
-    def __init__(self, rate: Rate | None) -> None:
+    def __init__(self, rate: RateLimit | None) -> None:
         self._rate = rate
-        self._credits: dict[str, Credit] = {}
+        self._credits: dict[str, TokenBucket] = {}
 
     def take(self, key_id: str, replicas: int, now: float) -> tuple[tuple[str, str], ...]:
         """Take one request from a key's credit, and answer the headers that tell of it.
@@ -45,8 +45,8 @@ class AdminRates:
         if self._rate is None:
             return ()
         rate = self._rate.shared(replicas)
-        credit = self._credits.setdefault(key_id, Credit())
-        wait = spend(credit, rate, now)
+        credit = self._credits.setdefault(key_id, TokenBucket())
+        wait = consume(credit, rate, now)
         window = ceil(rate.burst / rate.per_second)
         full = ceil((rate.burst - credit.credit) / rate.per_second)
         headers = (
@@ -54,11 +54,11 @@ class AdminRates:
             ("ratelimit", f'"key";r={int(credit.credit)};t={full}'),
         )
         if wait:
-            raise limited(ceil(wait), headers)
+            raise rate_limited(ceil(wait), headers)
         return headers
 
 
-def limited(wait: int, headers: tuple[tuple[str, str], ...]) -> ApiError:
+def rate_limited(wait: int, headers: tuple[tuple[str, str], ...]) -> ApiError:
     """429 with the time after which to try again."""
     unit = "second" if wait == 1 else "seconds"
     return ApiError(

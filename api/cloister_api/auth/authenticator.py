@@ -8,7 +8,7 @@ organization, is 403, for good.
 import hmac
 from dataclasses import dataclass
 
-from cloister_api.auth.admin_key_cache import KeyRing
+from cloister_api.auth.admin_key_cache import AdminKeyCache
 from cloister_api.auth.organizations import Organizations, administers
 from cloister_api.errors import ApiError, forbidden
 from cloister_api.ledger.keys.admin_keys import AdminKey
@@ -53,8 +53,10 @@ class Principal:
 class Authenticator:
     """Answers who sends a header, from memory."""
 
-    def __init__(self, ring: KeyRing, organizations: Organizations, clock: Clock) -> None:
-        self._ring = ring
+    def __init__(
+        self, admin_keys: AdminKeyCache, organizations: Organizations, clock: Clock
+    ) -> None:
+        self._admin_keys = admin_keys
         self._organizations = organizations
         self._clock = clock
 
@@ -75,7 +77,7 @@ class Authenticator:
         organization = self._organizations.of_key(key)
         if organization is None or not administers(organization, key.created_by):
             organization = await self._organizations.settled(key)
-        self._ring.note_use(key, now)
+        self._admin_keys.note_use(key, now)
         return Principal(key.id, key.created_by, organization)
 
     async def _key(self, authorization: str | None) -> AdminKey:
@@ -85,8 +87,8 @@ class Authenticator:
         value = value.strip()
         if scheme.lower() != "bearer" or not well_formed(value):
             raise UNKNOWN
-        index = self._ring.index(value)
-        key = await self._ring.find(index)
+        index = self._admin_keys.index(value)
+        key = await self._admin_keys.find(index)
         # The look-up compared hashes of secrets, not secrets; this comparison takes one time
         # whatever was found.
         if key is None or not hmac.compare_digest(key.index, index):

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 
-from cloister_api.auth.admin_key_cache import KeyRing
+from cloister_api.auth.admin_key_cache import AdminKeyCache
 from cloister_api.errors import ApiError, forbidden
 from cloister_api.ledger.keys.admin_keys import AdminKey
 from cloister_clients.clock import Clock
@@ -51,12 +51,12 @@ class Organizations:
         self,
         client: KubeClient,
         reflector: Reflector[Organization],
-        ring: KeyRing,
+        admin_keys: AdminKeyCache,
         clock: Clock,
     ) -> None:
         self._client = client
         self._reflector = reflector
-        self._ring = ring
+        self._admin_keys = admin_keys
         self._clock = clock
 
     def of_key(self, key: AdminKey) -> Organization | None:
@@ -89,12 +89,12 @@ class Organizations:
         if administers(organization, key.created_by):
             return organization
         logger.info("admin key %s of %s: %s", key.id, key.organization, DEMOTED)
-        await self._ring.revoke(key, because=DEMOTED, now=self._clock())
+        await self._admin_keys.revoke(key, because=DEMOTED, now=self._clock())
         raise forbidden(f"this admin key was revoked: {DEMOTED}; create another")
 
     async def sweep(self) -> None:
         """Look at all keys that are still valid, and revoke those whose creator lost the role."""
-        for key in self._ring.all():
+        for key in self._admin_keys.all():
             if key.revoked_at is not None:
                 continue
             organization = self.of_key(key)

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from typing import Protocol
 
-__all__ = ["Credit", "Credited", "Rate", "spend"]
+__all__ = ["Bucketed", "RateLimit", "TokenBucket", "consume"]
 
 
-class Credited(Protocol):
+class Bucketed(Protocol):
     """What has credit."""
 
     credit: float
@@ -16,7 +16,7 @@ class Credited(Protocol):
 
 
 @dataclass(slots=True)
-class Credit:
+class TokenBucket:
     """Credit of something that is held elsewhere."""
 
     credit: float = -1.0
@@ -26,7 +26,7 @@ class Credit:
 
 
 @dataclass(frozen=True, slots=True)
-class Rate:
+class RateLimit:
     """A rate."""
 
     per_second: float
@@ -34,7 +34,7 @@ class Rate:
     burst: float
     """Most credit that is kept."""
 
-    def shared(self, replicas: int) -> "Rate":
+    def shared(self, replicas: int) -> "RateLimit":
         """Answer the part of one replica: requests are spread evenly in front of them.
 
         Parameters
@@ -43,10 +43,10 @@ class Rate:
             How many facades are ready; this one is among them.
         """
         count = max(1, replicas)
-        return Rate(self.per_second / count, max(1.0, self.burst / count))
+        return RateLimit(self.per_second / count, max(1.0, self.burst / count))
 
 
-def spend(key: Credited, rate: Rate, now: float) -> float:
+def consume(key: Bucketed, rate: RateLimit, now: float) -> float:
     """Take one use from a key's credit.
 
     Parameters

@@ -18,12 +18,12 @@ from josepy.jwa import ES256, ES384
 from josepy.jwk import JWKEC
 from typing_extensions import override
 
-from cloister_api.certificates.authority import Signed, read_key
+from cloister_api.certificates.authority import SignedCertificate, read_key
 from cloister_api.certificates.challenges import Proof
 from cloister_api.certificates.settings import AcmeSettings
 from cloister_clients.clock import utc_now
 
-__all__ = ["Account", "AcmeError", "OpenOrder"]
+__all__ = ["AcmeAccount", "AcmeError", "OpenOrder"]
 
 TIMEOUT = 30
 """Seconds for one request."""
@@ -65,7 +65,7 @@ class OpenOrder:
         return str(self.resource.uri)
 
 
-class Network(client.ClientNetwork):
+class AcmeNetwork(client.ClientNetwork):
     """The library's HTTP, patient with nonces that the authority refuses.
 
     The library repeats a request once. An authority may refuse several nonces in a row, such as
@@ -91,7 +91,7 @@ class Network(client.ClientNetwork):
         return super().post(*args, **kwargs)
 
 
-class Account:
+class AcmeAccount:
     """The account."""
 
     def __init__(self, settings: AcmeSettings) -> None:
@@ -160,7 +160,7 @@ class Account:
             for challenge in [dns_challenge(authorization)]
         ]
 
-    def finish(self, order: OpenOrder) -> Signed:
+    def finish(self, order: OpenOrder) -> SignedCertificate:
         """Have the proofs checked and the request signed.
 
         Raises
@@ -180,13 +180,13 @@ class Account:
             done = opened.poll_finalization(done, deadline + POLLING)
         chain = str(done.fullchain_pem)
         leaf = x509.load_pem_x509_certificate(chain.encode())
-        return Signed(chain, leaf.not_valid_after_utc)
+        return SignedCertificate(chain, leaf.not_valid_after_utc)
 
     def _open(self) -> client.ClientV2:
         """Answer the client, registered: an account that exists is found by its key."""
         if self._client is not None:
             return self._client
-        net = Network(
+        net = AcmeNetwork(
             self._key,
             alg=self._algorithm,
             user_agent="cloister",

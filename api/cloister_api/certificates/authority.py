@@ -19,7 +19,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from cloister_api.certificates.request import CertificateRequest
 
-__all__ = ["Authority", "AuthorityError", "Signed", "make_key", "read_key"]
+__all__ = ["AuthorityError", "CertificateAuthority", "SignedCertificate", "make_key", "read_key"]
 
 YEARS = timedelta(days=3650)
 """How long an authority's own certificate is good."""
@@ -32,7 +32,7 @@ class AuthorityError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Signed:
+class SignedCertificate:
     """A certificate that was signed."""
 
     chain: str
@@ -42,7 +42,7 @@ class Signed:
 
 
 @dataclass(frozen=True, slots=True)
-class Authority:
+class CertificateAuthority:
     """The authority."""
 
     certificates: tuple[x509.Certificate, ...]
@@ -109,7 +109,9 @@ class Authority:
         """The certificates that clients are to trust, PEM."""
         return "".join(written(one) for one in self.certificates)
 
-    def sign(self, request: CertificateRequest, lifetime: timedelta, now: datetime) -> Signed:
+    def sign(
+        self, request: CertificateRequest, lifetime: timedelta, now: datetime
+    ) -> SignedCertificate:
         """Sign a request whose names were allowed.
 
         Parameters
@@ -154,7 +156,7 @@ class Authority:
             .sign(self.key, hashes.SHA256())
         )
         between = (one for one in self.certificates if one.issuer != one.subject)
-        return Signed("".join(map(written, (leaf, *between))), not_after)
+        return SignedCertificate("".join(map(written, (leaf, *between))), not_after)
 
 
 def self_signed(key: ec.EllipticCurvePrivateKey, name: str, now: datetime) -> x509.Certificate:

@@ -25,7 +25,7 @@ import dns.tsigkeyring
 import dns.update
 
 from cloister_api.certificates.authority import AuthorityError
-from cloister_api.certificates.settings import DnsSettings
+from cloister_api.certificates.settings import ChallengeDnsSettings
 from cloister_crds.names import challenge_name
 
 __all__ = ["ChallengeError", "ChallengeRecords", "Proof"]
@@ -52,7 +52,7 @@ class Proof:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class TxtRecord:
     """A TXT record of ours."""
 
     zone: dns.name.Name
@@ -66,7 +66,7 @@ class Record:
 class ChallengeRecords:
     """Writes and removes the records."""
 
-    def __init__(self, settings: DnsSettings) -> None:
+    def __init__(self, settings: ChallengeDnsSettings) -> None:
         """Read the key of the updates.
 
         Raises
@@ -110,7 +110,7 @@ class ChallengeRecords:
             update.delete(record.owner, "TXT", quoted(record.value))
             await self._send(update, record)
 
-    async def _record(self, proof: Proof) -> Record:
+    async def _record(self, proof: Proof) -> TxtRecord:
         """Answer where the record of a proof lies.
 
         Raises
@@ -121,7 +121,7 @@ class ChallengeRecords:
         owner = dns.name.from_text(f"{PREFIX}.{proof.name}")
         zone = self._zone_of(owner)
         if zone is not None:
-            return Record(zone, owner, proof.value)
+            return TxtRecord(zone, owner, proof.value)
         target = dns.name.from_text(challenge_name(proof.name), self._zones[0])
         found = await self._alias(owner)
         if found != target:
@@ -130,7 +130,7 @@ class ChallengeRecords:
                 f"{proof.name}: its owner has to add the record "
                 f"{owner.to_text(omit_final_dot=True)} CNAME {target.to_text()} ({seen})"
             )
-        return Record(self._zones[0], target, proof.value)
+        return TxtRecord(self._zones[0], target, proof.value)
 
     def _zone_of(self, owner: dns.name.Name) -> dns.name.Name | None:
         """Answer the most specific zone of ours that a name lies in; None = none."""
@@ -160,7 +160,7 @@ class ChallengeRecords:
             raise ChallengeError(f"{owner}: no name server answers ({error})") from error
         return answer[0].target if answer.rrset else None
 
-    def _update(self, record: Record) -> dns.update.UpdateMessage:
+    def _update(self, record: TxtRecord) -> dns.update.UpdateMessage:
         """Answer an empty update of a record's zone."""
         return dns.update.UpdateMessage(
             record.zone,
@@ -169,7 +169,7 @@ class ChallengeRecords:
             keyalgorithm=self._settings.key_algorithm,
         )
 
-    async def _send(self, update: dns.update.UpdateMessage, record: Record) -> None:
+    async def _send(self, update: dns.update.UpdateMessage, record: TxtRecord) -> None:
         """Send an update by TCP.
 
         Raises
@@ -190,7 +190,7 @@ class ChallengeRecords:
                 f"{where} was refused ({word}); look at zone, key and rights of the update"
             )
 
-    async def _served(self, record: Record, server: str) -> None:
+    async def _served(self, record: TxtRecord, server: str) -> None:
         """Wait until a server serves a record.
 
         Raises
@@ -208,7 +208,7 @@ class ChallengeRecords:
                 )
             await asyncio.sleep(EVERY)
 
-    async def _serves(self, record: Record, server: str) -> bool:
+    async def _serves(self, record: TxtRecord, server: str) -> bool:
         """Tell whether a server serves a record now; one that does not answer does not."""
         address, port = split(server)
         query = dns.message.make_query(record.owner, dns.rdatatype.TXT)
@@ -225,7 +225,7 @@ class ChallengeRecords:
         )
 
 
-def keyring_of(settings: DnsSettings) -> dict[dns.name.Name, dns.tsig.Key]:
+def keyring_of(settings: ChallengeDnsSettings) -> dict[dns.name.Name, dns.tsig.Key]:
     """Read the key of the updates.
 
     Raises

@@ -7,7 +7,7 @@ ledger, so that they hold over restarts and replicas.
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
-from cloister_api.certificates.settings import AcmeLimits, Limit
+from cloister_api.certificates.settings import AcmeLimits, RateWindow
 from cloister_api.ledger.certificates import CertificateOrder, Submission
 
 __all__ = ["longest_window", "permitted_at"]
@@ -52,7 +52,7 @@ def permitted_at(
     return when
 
 
-def freed(limit: Limit, times: Sequence[datetime], now: datetime) -> datetime | None:
+def freed(limit: RateWindow, times: Sequence[datetime], now: datetime) -> datetime | None:
     """Answer when a limit lets another one pass; None = now."""
     window = timedelta(seconds=limit.seconds)
     counted = sorted(at for at in times if at > now - window)

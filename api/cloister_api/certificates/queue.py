@@ -11,8 +11,8 @@ import uuid
 from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
 
-from cloister_api.certificates.account import Account, AcmeError
-from cloister_api.certificates.authority import Signed
+from cloister_api.certificates.account import AcmeAccount, AcmeError
+from cloister_api.certificates.authority import SignedCertificate
 from cloister_api.certificates.challenges import ChallengeError, ChallengeRecords
 from cloister_api.certificates.limits import longest_window, permitted_at
 from cloister_api.certificates.settings import AcmeSettings
@@ -70,7 +70,7 @@ class CertificateQueue:
         self._clock = clock
         self._wanted = wanted
         self._records = ChallengeRecords(settings.dns)
-        self._accounts = [Account(settings) for _ in range(WORKERS)]
+        self._accounts = [AcmeAccount(settings) for _ in range(WORKERS)]
         self._woken = asyncio.Event()
 
     def wake(self) -> None:
@@ -84,7 +84,7 @@ class CertificateQueue:
                 group.create_task(self._work(account))
             group.create_task(self._sweep())
 
-    async def _work(self, account: Account) -> None:
+    async def _work(self, account: AcmeAccount) -> None:
         """Take one order after the other."""
         holder = str(uuid.uuid4())
         while True:
@@ -107,7 +107,7 @@ class CertificateQueue:
         left = (due - self._clock()).total_seconds()
         return min(max(left, 0.1), LOOK_SECONDS)
 
-    async def _one(self, account: Account, holder: str) -> bool:
+    async def _one(self, account: AcmeAccount, holder: str) -> bool:
         """Work on the next order; answer whether there was one."""
         now = self._clock()
         limits = self._settings.limits
@@ -134,7 +134,9 @@ class CertificateQueue:
             logger.info("certificate of %s is there, until %s", order.enclave, signed.not_after)
         return True
 
-    async def _process(self, account: Account, order: CertificateOrder, holder: str) -> Signed:
+    async def _process(
+        self, account: AcmeAccount, order: CertificateOrder, holder: str
+    ) -> SignedCertificate:
         """Bring an order to its end.
 
         Raises

@@ -11,10 +11,10 @@ __all__ = [
     "AcmeLimits",
     "AcmeSettings",
     "CertificateSettings",
-    "DnsSettings",
+    "ChallengeDnsSettings",
     "IssuerKind",
-    "Limit",
     "OwnAuthoritySettings",
+    "RateWindow",
 ]
 
 HOUR = 3_600
@@ -56,7 +56,7 @@ Server = Annotated[str, Field(pattern=SERVER)]
 """Address and port of a name server, such as 192.0.2.53:53."""
 
 
-class DnsSettings(Section):
+class ChallengeDnsSettings(Section):
     """Where the proofs of host names are written (RFC 2136, with TSIG)."""
 
     zones: Annotated[tuple[Annotated[str, Field(pattern=DOMAIN)], ...], Field(min_length=1)]
@@ -80,7 +80,7 @@ class DnsSettings(Section):
     """Time to live of the records, in seconds. Default 60."""
 
 
-class Limit(Section):
+class RateWindow(Section):
     """So many within so long."""
 
     count: Annotated[int, Field(ge=1)]
@@ -92,12 +92,12 @@ class Limit(Section):
 class AcmeLimits(Section):
     """Rate limits of the authority. The defaults are those of Let's Encrypt, less a reserve."""
 
-    orders: Limit = Limit(count=270, seconds=3 * HOUR)
+    orders: RateWindow = RateWindow(count=270, seconds=3 * HOUR)
     """Orders of the account. Default 270 in 3 hours (of 300)."""
-    domain: Limit = Limit(count=45, seconds=7 * DAY)
+    domain: RateWindow = RateWindow(count=45, seconds=7 * DAY)
     """Orders for names of one registered domain. Default 45 in 7 days (of 50); ask the authority
     for a higher one for your own domain."""
-    names: Limit = Limit(count=4, seconds=7 * DAY)
+    names: RateWindow = RateWindow(count=4, seconds=7 * DAY)
     """Orders for exactly the same names. Default 4 in 7 days (of 5)."""
 
 
@@ -114,7 +114,7 @@ class AcmeSettings(Section):
     """Addresses that the authority may write to, such as mailto:ops@example.com. Default none."""
     ca_bundle: Path | None = None
     """Certificates that the authority's own must lead to, PEM; unset = the public ones."""
-    dns: DnsSettings
+    dns: ChallengeDnsSettings
     """Where host names are proven."""
     limits: AcmeLimits = Field(default_factory=AcmeLimits)
     """Rate limits of the authority."""

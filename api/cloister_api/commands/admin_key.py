@@ -17,7 +17,7 @@ from cloister_api.context import FIELD_MANAGER, material_of
 from cloister_api.ledger.audit import AuditRow, AuditTrail
 from cloister_api.ledger.database import migrate, open_ledger, place_of
 from cloister_api.ledger.keys.admin_keys import AdminKey, AdminKeys
-from cloister_api.ledger.keys.key_material import Material, MaterialError
+from cloister_api.ledger.keys.key_material import KeyMaterial, MaterialError
 from cloister_api.settings import ApiSettings
 from cloister_clients.clock import utc_now
 from cloister_clients.kube import KubeClient, KubeConfig, NotFound
@@ -76,7 +76,7 @@ def init(config: Path) -> None:
     """Make the key material that admin keys are checked and sealed with."""
     path = settings_of(config).ledger.key_material
     try:
-        Material.create(path)
+        KeyMaterial.create(path)
     except MaterialError as error:
         raise click.ClickException(str(error)) from error
     click.echo(f"key material written to {path}; keep a copy where the ledger's backups are not")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from cloister_api.certificates.authority import Authority, AuthorityError, make_key
+from cloister_api.certificates.authority import AuthorityError, CertificateAuthority, make_key
 from cloister_api.certificates.settings import OwnAuthoritySettings
 from cloister_api.commands.options import config_option, settings_of
 from cloister_clients.clock import utc_now
@@ -24,7 +24,7 @@ def create(name: str, config: Path) -> None:
     """Make the authority that `certificates.own` of the settings names."""
     own = own_of(config)
     try:
-        Authority.create(own.certificate, own.key, name=name, now=utc_now())
+        CertificateAuthority.create(own.certificate, own.key, name=name, now=utc_now())
     except AuthorityError as error:
         raise click.ClickException(str(error)) from error
     click.echo(f"authority written to {own.certificate}; its key to {own.key}, which is secret")
@@ -36,7 +36,7 @@ def show(config: Path) -> None:
     """Print the certificate that clients of enclaves are to trust, PEM."""
     own = own_of(config)
     try:
-        click.echo(Authority.read(own.certificate, own.key).pem, nl=False)
+        click.echo(CertificateAuthority.read(own.certificate, own.key).pem, nl=False)
     except AuthorityError as error:
         raise click.ClickException(str(error)) from error
 

@@ -12,8 +12,8 @@ from cloister_api.auth.organizations import identifier
 from cloister_api.commands.options import config_option, finish, settings_of
 from cloister_api.ledger.database import migrate, open_ledger, open_to_read, place_of
 from cloister_api.ledger.keys import rotation
-from cloister_api.ledger.keys.key_material import Material, MaterialError
-from cloister_api.metering.store import RunTime, RuntimeBook
+from cloister_api.ledger.keys.key_material import KeyMaterial, MaterialError
+from cloister_api.metering.store import MeteringStore, RunTime
 from cloister_api.settings import ApiSettings
 from cloister_api.usage.retention import check
 from cloister_clients.clock import utc_now
@@ -101,7 +101,7 @@ async def runtime(settings: ApiSettings, organization: str, begin: int, end: int
     await asyncio.to_thread(migrate, place)
     engine = open_ledger(place)
     try:
-        return await RuntimeBook(engine).of(identifier(found), begin, end)
+        return await MeteringStore(engine).of(identifier(found), begin, end)
     finally:
         await engine.dispose()
 
@@ -141,7 +141,7 @@ async def rotate(settings: ApiSettings, *, last: bool) -> int:
     try:
         if not last:
             return await rotation.seal_anew(engine, rotation.begin(path))
-        if Material.read(path).previous_key is None:
+        if KeyMaterial.read(path).previous_key is None:
             raise MaterialError(
                 f"{path} holds no previous key: there is nothing to finish; start with "
                 "`cloister ledger rotate-key`"

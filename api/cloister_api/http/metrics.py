@@ -7,7 +7,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 from typing_extensions import override
 
-from cloister_api.cache import Views
+from cloister_api.cache import ClusterCache
 
 __all__ = ["Figures"]
 
@@ -69,22 +69,22 @@ class Figures:
         """Count a request that was refused because of a rate."""
         self._limited.inc()
 
-    def follow(self, views: Callable[[], Views | None]) -> None:
+    def follow(self, cache: Callable[[], ClusterCache | None]) -> None:
         """Tell of copies at each scrape.
 
         Parameters
         ----------
-        views
+        cache
             Answers the copies; None = they are not there yet.
         """
-        self.registry.register(Copies(views))
+        self.registry.register(Copies(cache))
 
 
 class Copies(Collector):
     """What the copies of custom resources hold, looked at when it is asked for."""
 
-    def __init__(self, views: Callable[[], Views | None]) -> None:
-        self._views = views
+    def __init__(self, cache: Callable[[], ClusterCache | None]) -> None:
+        self._cache = cache
 
     @override
     def collect(self) -> Iterator[Metric]:
@@ -95,8 +95,8 @@ class Copies(Collector):
         objects = GaugeMetricFamily(
             "cloister_api_copy_objects", "Objects in a copy.", labels=("kind",)
         )
-        views = self._views()
-        for reflector in views.all if views is not None else ():
+        cache = self._cache()
+        for reflector in cache.all if cache is not None else ():
             ready.add_metric((reflector.kind,), float(reflector.ready))
             objects.add_metric((reflector.kind,), float(reflector.size))
         yield ready

@@ -14,10 +14,10 @@ from datetime import datetime
 from sqlalchemy.exc import SQLAlchemyError
 
 from cloister_api.auth.organizations import identifier
-from cloister_api.cache import HeldEnclave, Views
+from cloister_api.cache import CachedEnclave, ClusterCache
 from cloister_api.ledger.leases import Lease
-from cloister_api.metering.slices import Served, due_until
-from cloister_api.metering.store import RuntimeBook
+from cloister_api.metering.slices import ServedEnclave, due_until
+from cloister_api.metering.store import MeteringStore
 from cloister_clients.clock import Clock
 from cloister_clients.kube import Conflict, KubeClient, KubeError, NotFound
 from cloister_clients.kube.kinds import of
@@ -36,7 +36,12 @@ class Metering:
     """Meters what serves, again and again."""
 
     def __init__(
-        self, client: KubeClient, views: Views, book: RuntimeBook, lease: Lease, clock: Clock
+        self,
+        client: KubeClient,
+        cache: ClusterCache,
+        store: MeteringStore,
+        lease: Lease,
+        clock: Clock,
     ) -> None:
         """Prepare it.
 
@@ -44,9 +49,9 @@ class Metering:
         ----------
         client
             Client whose user may take finalizers off Enclaves.
-        views
+        cache
             Copies of custom resources.
-        book
+        store
             Where run time is written.
         lease
             Says whether this facade is the one that meters.
@@ -54,8 +59,8 @@ class Metering:
             Tells the time.
         """
         self._client = client
-        self._views = views
-        self._book = book
+        self._cache = cache
+        self._store = store
         self._lease = lease
         self._clock = clock
         self._known: dict[str, tuple[int, bool]] = {}
@@ -81,17 +86,17 @@ class Metering:
         KubeError
             When the cluster does not answer.
         """
-        if not self._views.ready or not await self._lease.hold(self._clock()):
+        if not self._cache.ready or not await self._lease.hold(self._clock()):
             # Whoever has the task now writes; what is known here may grow old.
             self._known.clear()
             return
         now = micros(self._clock())
-        enclaves = [entry.value for entry in self._views.enclaves.all()]
+        enclaves = [entry.value for entry in self._cache.enclaves.all()]
         present = {enclave.uid for enclave in enclaves}
         self._known = {uid: state for uid, state in self._known.items() if uid in present}
         organizations = {
             entry.value.spec.namespace: identifier(entry.value)
-            for entry in self._views.organizations.all()
+            for entry in self._cache.organizations.all()
         }
         served = (
             self._served(enclave, enclave.promoted_at, organizations)
@@ -100,17 +105,17 @@ class Metering:
         )
         due = [one for one in served if self._is_due(one, now)]
         if due:
-            self._known |= await self._book.meter(due, now)
+            self._known |= await self._store.meter(due, now)
         for enclave in enclaves:
             if self._is_over(enclave):
                 await self._let_go(enclave)
 
     def _served(
-        self, enclave: HeldEnclave, begin: datetime, organizations: Mapping[str, str]
-    ) -> Served:
+        self, enclave: CachedEnclave, begin: datetime, organizations: Mapping[str, str]
+    ) -> ServedEnclave:
         """Answer what an Enclave served."""
-        container = self._views.containers.by_uid(enclave.container_uid)
-        return Served(
+        container = self._cache.containers.by_uid(enclave.container_uid)
+        return ServedEnclave(
             enclave=enclave.uid,
             organization=organizations.get(enclave.namespace, ""),
             container=container.value.id if container else enclave.container_uid,
@@ -122,7 +127,7 @@ class Metering:
             end=micros(enclave.demoted_at) if enclave.demoted_at else None,
         )
 
-    def _is_due(self, served: Served, now: int) -> bool:
+    def _is_due(self, served: ServedEnclave, now: int) -> bool:
         """Tell whether the ledger may lack something of an enclave."""
         known = self._known.get(served.enclave)
         if known is None:
@@ -130,13 +135,13 @@ class Metering:
         until, closed = known
         return not closed and (served.end is not None or due_until(served, now) > until)
 
-    def _is_over(self, enclave: HeldEnclave) -> bool:
+    def _is_over(self, enclave: CachedEnclave) -> bool:
         """Tell whether an Enclave waits and the ledger has everything of it."""
         if not enclave.deleting or FINALIZER not in enclave.finalizers:
             return False
         return enclave.promoted_at is None or self._known.get(enclave.uid, (0, False))[1]
 
-    async def _let_go(self, enclave: HeldEnclave) -> None:
+    async def _let_go(self, enclave: CachedEnclave) -> None:
         """Take the finalizer off, if the Enclave is still what was looked at."""
         others = [each for each in enclave.finalizers if each != FINALIZER]
         patch = {"metadata": {"resourceVersion": enclave.version, "finalizers": others}}

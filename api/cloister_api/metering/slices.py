@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-__all__ = ["SECONDS", "Served", "Slice", "due_until", "slice_id", "slices_of"]
+__all__ = ["SECONDS", "ServedEnclave", "Slice", "due_until", "slice_id", "slices_of"]
 
 SECONDS = 300
 """Length of a slice."""
@@ -12,7 +12,7 @@ WIDTH = SECONDS * 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class ServedEnclave:
     """An enclave that serves or served."""
 
     enclave: str
@@ -45,7 +45,7 @@ class Slice:
     """How long it served in it; more than 0."""
 
 
-def due_until(served: Served, now: int) -> int:
+def due_until(served: ServedEnclave, now: int) -> int:
     """Answer up to when an enclave is to be metered.
 
     Parameters

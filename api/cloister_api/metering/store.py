@@ -12,13 +12,13 @@ from cloister_api.ledger.tables.metering import RUNTIME_ENCLAVES, RUNTIME_SLICES
 from cloister_api.ledger.tables.utilization import LEASES
 from cloister_api.metering.slices import (
     SECONDS,
-    Served,
+    ServedEnclave,
     due_until,
     slice_id,
     slices_of,
 )
 
-__all__ = ["LEASE", "RunTime", "RuntimeBook", "check_runtime"]
+__all__ = ["LEASE", "MeteringStore", "RunTime", "check_runtime"]
 
 LEASE = "runtime"
 """Name of the task in the ledger."""
@@ -47,13 +47,15 @@ class RunTime:
     """How long it served."""
 
 
-class RuntimeBook:
+class MeteringStore:
     """The tables of run time."""
 
     def __init__(self, engine: AsyncEngine) -> None:
         self._engine = engine
 
-    async def meter(self, everyone: Sequence[Served], now: int) -> dict[str, tuple[int, bool]]:
+    async def meter(
+        self, everyone: Sequence[ServedEnclave], now: int
+    ) -> dict[str, tuple[int, bool]]:
         """Write down how long enclaves served until now; to repeat it changes nothing.
 
         Parameters
@@ -106,7 +108,7 @@ class RuntimeBook:
 
 
 def write(
-    connection: Connection, everyone: Sequence[Served], now: int
+    connection: Connection, everyone: Sequence[ServedEnclave], now: int
 ) -> dict[str, tuple[int, bool]]:
     """Meter enclaves in one transaction."""
     # Facades stand in line here, so that none writes from an older state than another has seen.
@@ -125,7 +127,7 @@ def write(
 
 
 def meter_one(
-    connection: Connection, served: Served, state: tuple[int, bool] | None, now: int
+    connection: Connection, served: ServedEnclave, state: tuple[int, bool] | None, now: int
 ) -> tuple[int, bool]:
     """Meter one enclave, and answer up to when, and whether that is its end."""
     if state is not None and state[1]:

@@ -16,7 +16,7 @@ from cloister_api.openapi.examples import EXAMPLES
 from cloister_api.routes.shim import CHECK_PATH, Question
 from cloister_api.schemas.account_answers import Valid
 from cloister_api.schemas.answers import Error
-from cloister_api.usage.events import Attributes, Event
+from cloister_api.usage.events import Attributes, UsageEvent
 
 __all__ = ["document", "operations"]
 
@@ -252,7 +252,7 @@ def add_plain_paths(made: dict[str, Any]) -> None:
 
 def event_form() -> type[msgspec.Struct]:
     """Answer the form of an event with its attributes, which are read apart from the rest."""
-    rest = [each for each in msgspec.structs.fields(Event) if each.name != "attributes"]
+    rest = [each for each in msgspec.structs.fields(UsageEvent) if each.name != "attributes"]
     return msgspec.defstruct(
         "Event",
         [
@@ -260,7 +260,7 @@ def event_form() -> type[msgspec.Struct]:
             *((each.name, each.type, None) for each in rest if not each.required),
             ("attributes", Attributes | None, None),
         ],
-        namespace={"__doc__": Event.__doc__},
+        namespace={"__doc__": UsageEvent.__doc__},
         forbid_unknown_fields=True,
     )
 

@@ -23,7 +23,7 @@ from cloister_clients.kube.kinds import of
 from cloister_crds.kinds import Organization
 
 if TYPE_CHECKING:
-    from cloister_api.payments.processor import Processor
+    from cloister_api.payments.processor import StripeReader
 
 __all__ = ["Payments", "payments"]
 
@@ -79,11 +79,11 @@ async def payments(
         yield Payments(None, client, organizations, audit, clock)
         return
     from cloister_api.payments.processor import (  # noqa: PLC0415 - brings the SDK, when wanted
-        Processor,
+        StripeReader,
     )
 
     secrets = read_secrets(settings)
-    processor = Processor(settings, secrets.key)
+    processor = StripeReader(settings, secrets.key)
     try:
         yield Payments((settings, secrets, processor), client, organizations, audit, clock)
     finally:
@@ -95,7 +95,7 @@ class Payments:
 
     def __init__(
         self,
-        processor: "tuple[StripeSettings, StripeSecrets, Processor] | None",
+        processor: "tuple[StripeSettings, StripeSecrets, StripeReader] | None",
         client: KubeClient,
         organizations: Reflector[Organization],
         audit: AuditTrail,

@@ -16,7 +16,7 @@ from cloister_api.errors import ApiError, unavailable
 from cloister_api.payments.records import Charge, Invoice, InvoicePayment, Subscription
 from cloister_api.payments.settings import StripeSettings
 
-__all__ = ["Processor"]
+__all__ = ["StripeReader"]
 
 logger = logging.getLogger(__name__)
 
@@ -53,7 +53,7 @@ def unknown_customer(customer: str) -> ApiError:
     )
 
 
-class Processor:
+class StripeReader:
     """Reads what Stripe has of customers."""
 
     def __init__(self, settings: StripeSettings, key: str) -> None:

@@ -99,7 +99,7 @@ class Charge(BaseModel):
     """Payment intent; None = it was made without one."""
 
 
-class Price(BaseModel):
+class StripePrice(BaseModel):
     """What an item costs."""
 
     product: Reference
@@ -109,7 +109,7 @@ class Price(BaseModel):
 class Item(BaseModel):
     """A part of a subscription."""
 
-    price: Price
+    price: StripePrice
     """Its price."""
 
 

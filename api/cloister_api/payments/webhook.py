@@ -20,32 +20,32 @@ BAD_SIGNATURE = ApiError(
 )
 
 
-class Named(msgspec.Struct):
+class ExpandedObject(msgspec.Struct):
     """An object of which only the identifier counts."""
 
     id: str
 
 
-class About(msgspec.Struct):
+class EventObject(msgspec.Struct):
     """What an event is about."""
 
     id: str
-    customer: str | Named | None = None
+    customer: str | ExpandedObject | None = None
 
 
-class Data(msgspec.Struct):
+class EventData(msgspec.Struct):
     """What came with an event."""
 
-    object: About
+    object: EventObject
 
 
-class Event(msgspec.Struct):
+class StripeEvent(msgspec.Struct):
     """An event."""
 
-    data: Data
+    data: EventData
 
 
-class Kind(msgspec.Struct):
+class EventType(msgspec.Struct):
     """The type of an event."""
 
     type: str
@@ -84,12 +84,12 @@ def customer_of(body: bytes) -> str | None:
         400 when the body is no event.
     """
     try:
-        kind = msgspec.json.decode(body, type=Kind).type
+        kind = msgspec.json.decode(body, type=EventType).type
         if kind != "customer.deleted" and not kind.startswith("customer.subscription."):
             return None
-        about = msgspec.json.decode(body, type=Event).data.object
+        about = msgspec.json.decode(body, type=StripeEvent).data.object
     except msgspec.DecodeError as error:
         raise bad_request("", f"the body is no event of Stripe: {error}") from error
     if kind == "customer.deleted":
         return about.id
-    return about.customer.id if isinstance(about.customer, Named) else about.customer
+    return about.customer.id if isinstance(about.customer, ExpandedObject) else about.customer

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from cloister_api.auth.organizations import ID_ANNOTATION
-from cloister_api.cache import HeldContainer
+from cloister_api.cache import CachedContainer
 from cloister_clients.clock import utc_text
 from cloister_crds.config import ServiceConfig
 from cloister_crds.kinds import Container, Deployment, Host, Organization
@@ -112,7 +112,7 @@ def told_update(status: ContainerStatus) -> Update | None:
 
 
 def record(
-    held: HeldContainer,
+    held: CachedContainer,
     organization: Organization,
     deployment: Deployment | None,
     *,

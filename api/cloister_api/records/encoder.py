@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from cloister_api.cache import HeldContainer
+from cloister_api.cache import CachedContainer
 from cloister_api.records.container import record
 from cloister_crds.kinds import Deployment, Organization
 
@@ -22,7 +22,7 @@ KEPT = 50_000
 class Encoded:
     """A record as bytes, and what it was made of."""
 
-    held: HeldContainer
+    held: CachedContainer
     """The container."""
     organization: Organization
     """The organization."""
@@ -40,7 +40,7 @@ class Encoder:
         self._kept: dict[str, Encoded] = {}
 
     def record(
-        self, held: HeldContainer, organization: Organization, deployment: Deployment | None
+        self, held: CachedContainer, organization: Organization, deployment: Deployment | None
     ) -> bytes:
         """Answer the record of a container as JSON.
 
@@ -70,6 +70,8 @@ class Encoder:
         self._kept[uid] = Encoded(held, organization, deployment, content)
         return content
 
-    def records(self, parts: list[tuple[HeldContainer, Organization, Deployment | None]]) -> bytes:
+    def records(
+        self, parts: list[tuple[CachedContainer, Organization, Deployment | None]]
+    ) -> bytes:
         """Answer records as a JSON array."""
         return b"[" + b",".join(self.record(*part) for part in parts) + b"]"

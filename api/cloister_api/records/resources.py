@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from cloister_api.auth.organizations import ID_ANNOTATION
-from cloister_api.cache import Held
+from cloister_api.cache import CachedResource
 from cloister_api.records.container import standing
 from cloister_clients.clock import utc_text
 from cloister_crds.kinds import Container, Deployment, Domain, RegistryCredential, Secret, SSHKey
@@ -115,7 +115,9 @@ def registry_record(credential: RegistryCredential | None) -> dict[str, Any]:
     return {**answer, "username": status.username} if status.username else answer
 
 
-def deployment_record(held: Held[Deployment], containers: Iterable[Container]) -> dict[str, Any]:
+def deployment_record(
+    held: CachedResource[Deployment], containers: Iterable[Container]
+) -> dict[str, Any]:
     """Answer the record of a deployment, with the counts of its containers.
 
     Parameters

@@ -5,14 +5,14 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request, Response
 
-from cloister_api.cache import HeldEnclave
+from cloister_api.cache import CachedEnclave
 from cloister_api.errors import request_id_of
 from cloister_api.routes.dependencies import answer, context_of
 from cloister_api.routes.responses import says
 from cloister_api.schemas.answers import Certificate
 from cloister_api.schemas.answers import Queued as QueuedAnswer
 from cloister_api.schemas.certificates import CertificateBody
-from cloister_api.services.certificates import Queued
+from cloister_api.services.certificates import PendingCertificate
 
 __all__ = ["router"]
 
@@ -25,7 +25,7 @@ class PemResponse(Response):
     media_type = "application/x-pem-file"
 
 
-def holder(request: Request) -> HeldEnclave:
+def holder(request: Request) -> CachedEnclave:
     """Answer which enclave asks; refused before the fields of the body are looked at."""
     return context_of(request).certificates.holder(request.headers.get("authorization"))
 
@@ -34,12 +34,12 @@ def holder(request: Request) -> HeldEnclave:
     "/cert", responses={**says(Certificate, 401, 403, 404, 409), 202: {"model": QueuedAnswer}}
 )
 async def sign_certificate(
-    request: Request, body: CertificateBody, enclave: Annotated[HeldEnclave, Depends(holder)]
+    request: Request, body: CertificateBody, enclave: Annotated[CachedEnclave, Depends(holder)]
 ) -> Response:
     """Sign an enclave's request: 200 with the chain, or 202 while the order is queued."""
     service = context_of(request).certificates
     said = await service.ask(enclave, body.csr, request_id_of(request))
-    if isinstance(said, Queued):
+    if isinstance(said, PendingCertificate):
         content = {"status": "queued", "message": said.message, "retry_after": said.retry_after}
         return answer(content, 202, {"retry-after": str(said.retry_after)})
     return answer({"certificate": said.certificate, "not_after": stamp(said.not_after)})

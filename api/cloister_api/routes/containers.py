@@ -7,7 +7,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from cloister_api.auth.authenticator import Principal
-from cloister_api.cache import HeldContainer
+from cloister_api.cache import CachedContainer
 from cloister_api.context import Context
 from cloister_api.records.container import record, update_record
 from cloister_api.routes.dependencies import (
@@ -42,7 +42,7 @@ from cloister_api.schemas.containers import (
     Validate,
     ValidateName,
 )
-from cloister_api.services.container_updater import Changed
+from cloister_api.services.container_updater import UpdatedContainer
 
 __all__ = ["LIST", "router"]
 
@@ -52,31 +52,31 @@ NO_CHANGES = Changes()
 """An absent body changes nothing."""
 
 
-def record_of(request: Request, held: HeldContainer) -> dict[str, Any]:
+def record_of(request: Request, held: CachedContainer) -> dict[str, Any]:
     """Answer the record of a container of the principal's organization."""
     context, principal = context_of(request), principal_of(request)
     return record(
         held,
         principal.organization,
-        context.views.deployment_of(principal.namespace, held.container.spec.repo),
+        context.cache.deployment_of(principal.namespace, held.container.spec.repo),
         containers_domain=context.settings.containers_domain,
     )
 
 
-def changed_answer(request: Request, changed: Changed) -> Response:
+def changed_answer(request: Request, changed: UpdatedContainer) -> Response:
     """Answer the record of a container after a change."""
     headers = {TOKEN: changed.version, "etag": f'"{changed.version}"'}
     return answer(record_of(request, changed.held), headers=headers)
 
 
-async def to_change(request: Request, container_id: str) -> HeldContainer:
+async def to_change(request: Request, container_id: str) -> CachedContainer:
     """Answer the container that a request is to change, in a version that the client agrees to."""
-    return await context_of(request).reading.get(
+    return await context_of(request).reader.get(
         principal_of(request), container_id, token_of(request), match_of(request)
     )
 
 
-def order_of(held: HeldContainer) -> tuple[str, ...]:
+def order_of(held: CachedContainer) -> tuple[str, ...]:
     """Answer what orders containers: creation, then uid."""
     meta = held.container.metadata
     return (meta.creation_timestamp.isoformat() if meta.creation_timestamp else "", meta.uid)
@@ -87,14 +87,14 @@ async def list_containers(request: Request, limit: Limit = None, cursor: Cursor 
     """List the containers of the organization, oldest first."""
     context, principal = context_of(request), principal_of(request)
     held, headers = piece(
-        request, await context.reading.all(principal, token_of(request)), order_of, limit, cursor
+        request, await context.reader.all(principal, token_of(request)), order_of, limit, cursor
     )
     return answer(encoded(context, principal, held), headers=headers)
 
 
-def encoded(context: Context, principal: Principal, held: list[HeldContainer]) -> bytes:
+def encoded(context: Context, principal: Principal, held: list[CachedContainer]) -> bytes:
     """Answer the records of containers as JSON."""
-    deployments = context.views.deployments_of(principal.namespace)
+    deployments = context.cache.deployments_of(principal.namespace)
     parts = [
         (one, principal.organization, deployments.get(one.container.spec.repo)) for one in held
     ]
@@ -112,7 +112,7 @@ class ContainerList:
     ) -> None:
         """Answer the containers of the organization, oldest first."""
         context, principal = scope["app"].state.context, scope["state"]["principal"]
-        content = encoded(context, principal, context.reading.known(principal))
+        content = encoded(context, principal, context.reader.known(principal))
         headers = [
             (b"content-length", str(len(content)).encode()),
             (b"content-type", b"application/json"),
@@ -131,7 +131,7 @@ async def create_container(request: Request, body: Create) -> Response:
     context, principal = context_of(request), principal_of(request)
     retry_key = retry_key_of(request)
     async with Act(request, "container.create", body.name, success=201) as act:
-        made = await context.creation.create(principal, body, retry_key)
+        made = await context.creator.create(principal, body, retry_key)
         act.target = made.held.id
         shown = record_of(request, made.held)
     headers = {
@@ -163,7 +163,7 @@ async def validate_name(request: Request, body: ValidateName) -> Response:
 @router.get("/{container_id}", responses=says(Container, 400, 404))
 async def get_container(request: Request, container_id: ContainerId) -> Response:
     """Answer one container."""
-    held = await context_of(request).reading.get(
+    held = await context_of(request).reader.get(
         principal_of(request), container_id, token_of(request)
     )
     return answer(record_of(request, held), headers={"etag": f'"{held.version}"'})
@@ -175,7 +175,7 @@ async def delete_container(request: Request, container_id: ContainerId) -> Respo
     context, principal = context_of(request), principal_of(request)
     async with Act(request, "container.delete", container_id, success=204):
         held = await to_change(request, container_id)
-        await context.changing.delete(principal, held)
+        await context.updater.delete(principal, held)
     return Response(status_code=204)
 
 
@@ -187,7 +187,7 @@ async def relaunch_container(
     context, principal = context_of(request), principal_of(request)
     async with Act(request, "container.relaunch", container_id):
         held = await to_change(request, container_id)
-        changed = await context.changing.relaunch(principal, held, body)
+        changed = await context.updater.relaunch(principal, held, body)
     return changed_answer(request, changed)
 
 
@@ -199,7 +199,7 @@ async def start_container(
     context, principal = context_of(request), principal_of(request)
     async with Act(request, "container.start", container_id):
         held = await to_change(request, container_id)
-        changed = await context.changing.start(principal, held, body)
+        changed = await context.updater.start(principal, held, body)
     return changed_answer(request, changed)
 
 
@@ -211,7 +211,7 @@ async def stop_container(request: Request, container_id: ContainerId) -> Respons
     context = context_of(request)
     async with Act(request, "container.stop", container_id):
         held = await to_change(request, container_id)
-        changed = await context.changing.stop(held)
+        changed = await context.updater.stop(held)
     return changed_answer(request, changed)
 
 
@@ -223,7 +223,7 @@ async def follow_releases(
     context = context_of(request)
     async with Act(request, "container.auto-update", container_id):
         held = await to_change(request, container_id)
-        changed = await context.changing.follow(held, wanted=body.auto_update)
+        changed = await context.updater.follow(held, wanted=body.auto_update)
     return changed_answer(request, changed)
 
 
@@ -235,14 +235,14 @@ async def connect_repository(
     context = context_of(request)
     async with Act(request, "container.github-connection", container_id):
         held = await to_change(request, container_id)
-        changed = await context.changing.connect(held, wanted=body.wanted)
+        changed = await context.updater.connect(held, wanted=body.wanted)
     return changed_answer(request, changed)
 
 
 @router.get("/{container_id}/update", responses=says(ContainerUpdate, 400, 404))
 async def get_update(request: Request, container_id: ContainerId) -> Response:
     """Answer the update of a container."""
-    held = await context_of(request).reading.get(
+    held = await context_of(request).reader.get(
         principal_of(request), container_id, token_of(request)
     )
     return answer(update_record(held.container))
@@ -252,8 +252,8 @@ async def get_update(request: Request, container_id: ContainerId) -> Response:
 async def get_measurement(request: Request, container_id: ContainerId) -> Response:
     """Answer what identifies the enclave that serves."""
     context = context_of(request)
-    held = await context.reading.get(principal_of(request), container_id, token_of(request))
-    return answer(await context.measuring.of(held))
+    held = await context.reader.get(principal_of(request), container_id, token_of(request))
+    return answer(await context.measurements.of(held))
 
 
 @router.get("/{container_id}/metrics", responses=says(ContainerMetrics, 400, 404))
@@ -261,8 +261,8 @@ async def get_metrics(request: Request, container_id: ContainerId, time: Time = 
     """Answer the utilization of what serves over time."""
     context = context_of(request)
     window = window_of(time)
-    held = await context.reading.get(principal_of(request), container_id, token_of(request))
-    return answer(await context.series.of(held.id, window, context.clock()))
+    held = await context.reader.get(principal_of(request), container_id, token_of(request))
+    return answer(await context.utilization.of(held.id, window, context.clock()))
 
 
 @router.post(
@@ -275,7 +275,7 @@ async def accept_update(request: Request, container_id: ContainerId) -> Response
     context = context_of(request)
     async with Act(request, "container.update.accept", container_id):
         held = await to_change(request, container_id)
-        changed = await context.changing.accept(held)
+        changed = await context.updater.accept(held)
     return changed_answer(request, changed)
 
 
@@ -290,5 +290,5 @@ async def cancel_update(request: Request, container_id: ContainerId) -> Response
     context = context_of(request)
     async with Act(request, "container.update.cancel", container_id, success=204):
         held = await to_change(request, container_id)
-        changed = await context.changing.cancel(held)
+        changed = await context.updater.cancel(held)
     return Response(status_code=204, headers={TOKEN: changed.version})

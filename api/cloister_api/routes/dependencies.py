@@ -11,7 +11,7 @@ from cloister_api.context import Context
 from cloister_api.errors import ApiError, bad_request, from_kube
 from cloister_api.ledger.audit import AuditRow
 from cloister_api.schemas.envelope import Nothing
-from cloister_api.services.preconditions import Recorded
+from cloister_api.services.preconditions import VersionedRecord
 from cloister_api.usage.windows import WINDOWS, Window
 from cloister_clients.kube import KubeError
 
@@ -103,7 +103,7 @@ def answer(body: Any, status: int = 200, headers: dict[str, str] | None = None) 
 
 
 def recorded_answer(
-    recorded: Recorded, status: int = 200, headers: dict[str, str] | None = None
+    recorded: VersionedRecord, status: int = 200, headers: dict[str, str] | None = None
 ) -> Response:
     """Build the answer of one record, with its version as ETag."""
     return answer(recorded.record, status, {**(headers or {}), "etag": f'"{recorded.version}"'})

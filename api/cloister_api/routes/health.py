@@ -25,7 +25,7 @@ async def get_readiness(request: Request) -> Response:
     context = request.app.state.context
     missing = [
         str(reflector.failure or "not listed yet")
-        for reflector in context.views.all
+        for reflector in context.cache.all
         if not reflector.ready
     ]
     if missing:

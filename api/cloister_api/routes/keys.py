@@ -39,7 +39,7 @@ async def create_key(request: Request, body: CreateKey) -> Response:
     async with Act(request, "api_key.create", body.name, success=201) as act:
         number, record = await context.accounts.keys.create(principal, body, retry_key)
         act.target = str(number)
-    await context.accounts.book.refresh()
+    await context.accounts.key_cache.refresh()
     return answer(record, 201, UNSTORED)
 
 
@@ -51,7 +51,7 @@ async def update_key(request: Request, body: UpdateKey) -> Response:
         key = await context.accounts.keys.find(principal, body.key)
         act.target = str(key.id)
         await context.accounts.keys.update(key, body)
-    await context.accounts.book.refresh()
+    await context.accounts.key_cache.refresh()
     return answer({"message": "API key updated"})
 
 
@@ -65,5 +65,5 @@ async def delete_key(
         found = await context.accounts.keys.find(principal, key)
         act.target = str(found.id)
         await context.accounts.keys.delete(found)
-    await context.accounts.book.refresh()
+    await context.accounts.key_cache.refresh()
     return answer({"message": "API key deleted"})

@@ -48,9 +48,9 @@ class KeyCheck:
             message = await receive()
             question = read(message.get("body", b""))
             context = scope["app"].state.context
-            if not context.views.ready:
+            if not context.cache.ready:
                 raise unavailable("the facade has not read the cluster yet; try again")
-            await context.accounts.book.check(
+            await context.accounts.key_cache.check(
                 question.api_key, question.domain, question.requested_host
             )
         except ApiError as error:

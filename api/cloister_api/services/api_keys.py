@@ -14,19 +14,19 @@ from cloister_api.errors import ApiError, bad_request, conflict, not_found
 from cloister_api.ledger.audit import AuditTrail
 from cloister_api.ledger.keys.api_keys import ApiKey, ApiKeys, NameTakenError
 from cloister_api.ledger.keys.key_format import REGULAR_PREFIX, masked, well_formed
-from cloister_api.ledger.keys.key_material import Sealing
+from cloister_api.ledger.keys.key_material import KeySealer
 from cloister_api.schemas.keys import CreateKey, UpdateKey, compact
-from cloister_api.services.idempotency import CreateRequest, may_repeat
+from cloister_api.services.idempotency import CreateRequest, is_repeatable
 from cloister_clients.clock import Clock, utc_text
 from cloister_crds.lifecycle.admission.limits import billing_of
 
-__all__ = ["Keys"]
+__all__ = ["ApiKeyService"]
 
 
-class Keys:
+class ApiKeyService:
     """What administrators do with regular keys."""
 
-    def __init__(self, keys: ApiKeys, material: Sealing, audit: AuditTrail, clock: Clock) -> None:
+    def __init__(self, keys: ApiKeys, material: KeySealer, audit: AuditTrail, clock: Clock) -> None:
         self._keys = keys
         self._material = material
         self._audit = audit
@@ -109,7 +109,7 @@ class Keys:
     ) -> tuple[int, dict[str, Any]] | None:
         """Answer the key that an earlier try of the same create made; None = there is none."""
         found = await self._keys.made_by(request.digest, identifier(principal.organization))
-        if found is None or not await may_repeat(self._audit, request, str(found[0].id)):
+        if found is None or not await is_repeatable(self._audit, request, str(found[0].id)):
             return None
         key, value = found
         return key.id, key_record(key, value)

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from cloister_api.cache import HeldEnclave, Views
-from cloister_api.certificates.authority import Authority, AuthorityError
+from cloister_api.cache import CachedEnclave, ClusterCache
+from cloister_api.certificates.authority import AuthorityError, CertificateAuthority
 from cloister_api.certificates.request import CertificateRequest, RequestError, read_request
 from cloister_api.certificates.settings import CertificateSettings
 from cloister_api.errors import ApiError, bad_request, conflict, forbidden, not_found, unavailable
@@ -21,7 +21,7 @@ from cloister_api.ledger.certificates import CertificateOrder, CertificateOrders
 from cloister_clients.clock import Clock
 from cloister_crds.tokens import token_digest, token_holder
 
-__all__ = ["Certificates", "Issued", "Queued"]
+__all__ = ["Certificates", "IssuedCertificate", "PendingCertificate"]
 
 logger = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ UNKNOWN = ApiError(
 
 
 @dataclass(frozen=True, slots=True)
-class Issued:
+class IssuedCertificate:
     """A certificate."""
 
     certificate: str = field(repr=False)
@@ -46,7 +46,7 @@ class Issued:
 
 
 @dataclass(frozen=True, slots=True)
-class Queued:
+class PendingCertificate:
     """A certificate that is not there yet."""
 
     retry_after: int
@@ -61,19 +61,19 @@ class Certificates:
     def __init__(
         self,
         *,
-        views: Views,
+        cache: ClusterCache,
         orders: CertificateOrders,
         audit: AuditTrail,
         clock: Clock,
         settings: CertificateSettings | None,
-        authority: Authority | None,
+        authority: CertificateAuthority | None,
         wake: Callable[[], None],
     ) -> None:
         """Prepare the service.
 
         Parameters
         ----------
-        views
+        cache
             Copies of custom resources.
         orders
             Orders in the ledger.
@@ -88,7 +88,7 @@ class Certificates:
         wake
             Called when an order was queued.
         """
-        self._views = views
+        self._cache = cache
         self._orders = orders
         self._audit = audit
         self._clock = clock
@@ -108,7 +108,9 @@ class Certificates:
             raise not_found("own certificate authority")
         return self._authority.pem
 
-    async def ask(self, enclave: HeldEnclave, csr: str, request_id: str) -> Issued | Queued:
+    async def ask(
+        self, enclave: CachedEnclave, csr: str, request_id: str
+    ) -> IssuedCertificate | PendingCertificate:
         """Answer an enclave's request.
 
         Parameters
@@ -148,7 +150,7 @@ class Certificates:
             order = await self._new_order(enclave, request, request_id)
         return self._answer(order)
 
-    def holder(self, authorization: str | None) -> HeldEnclave:
+    def holder(self, authorization: str | None) -> CachedEnclave:
         """Answer the live Enclave that an Authorization header is of.
 
         Raises
@@ -156,12 +158,12 @@ class Certificates:
         ApiError
             401 when there is none; 503 until the copy has been filled.
         """
-        if not self._views.enclaves.ready:
+        if not self._cache.enclaves.ready:
             raise unavailable("the facade has not read the cluster yet; try again")
         scheme, _, token = (authorization or "").partition(" ")
         token = token.strip()
         holder = token_holder(token) if scheme.lower() == "bearer" else None
-        entry = self._views.enclaves.get(holder[1], holder[0]) if holder else None
+        entry = self._cache.enclaves.get(holder[1], holder[0]) if holder else None
         wanted = entry.value.token_digest if entry else ""
         # One comparison in one time, whatever was found.
         same = hmac.compare_digest(wanted.encode(), token_digest(token).encode())
@@ -170,7 +172,7 @@ class Certificates:
         return entry.value
 
     async def _new_order(
-        self, enclave: HeldEnclave, request: CertificateRequest, request_id: str
+        self, enclave: CachedEnclave, request: CertificateRequest, request_id: str
     ) -> CertificateOrder:
         """Sign a request, or queue it.
 
@@ -207,7 +209,7 @@ class Certificates:
             self._wake()
         return order
 
-    async def _check_rate(self, enclave: HeldEnclave, most: int, now: datetime) -> None:
+    async def _check_rate(self, enclave: CachedEnclave, most: int, now: datetime) -> None:
         """Refuse more new requests of an enclave within an hour than are allowed.
 
         Raises
@@ -227,7 +229,7 @@ class Certificates:
             retry_after=max(SOONEST, seconds),
         )
 
-    def _answer(self, order: CertificateOrder) -> Issued | Queued:
+    def _answer(self, order: CertificateOrder) -> IssuedCertificate | PendingCertificate:
         """Answer what an order has become.
 
         Raises
@@ -240,16 +242,18 @@ class Certificates:
         if order.certificate is None or order.not_after is None:
             left = (order.due_at - self._clock()).total_seconds()
             seconds = min(max(math.ceil(left), SOONEST), LATEST)
-            return Queued(seconds, order.message or "the order is in the queue of the authority")
-        return Issued(order.certificate, order.not_after)
+            return PendingCertificate(
+                seconds, order.message or "the order is in the queue of the authority"
+            )
+        return IssuedCertificate(order.certificate, order.not_after)
 
     async def _note(
-        self, enclave: HeldEnclave, order: CertificateOrder, request_id: str, now: datetime
+        self, enclave: CachedEnclave, order: CertificateOrder, request_id: str, now: datetime
     ) -> None:
         """Write the audit row of a new order."""
         slugs = (
             one.value.metadata.name
-            for one in self._views.organizations.all()
+            for one in self._cache.organizations.all()
             if one.value.spec.namespace == enclave.namespace
         )
         await self._audit.add(

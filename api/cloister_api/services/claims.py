@@ -12,14 +12,14 @@ from cloister_crds.kinds import HostnameClaim
 from cloister_crds.kinds.hostnameclaim import ClaimHolder, HostnameClaimSpec
 from cloister_crds.kinds.meta import GROUP, ObjectMeta
 
-__all__ = ["Claims"]
+__all__ = ["HostnameClaims"]
 
 ADOPTED_ANNOTATION = f"{GROUP}/adopted-at"
 """When a create took its own earlier claim over; a new version keeps the operator from releasing
 what it had judged abandoned a moment before."""
 
 
-class Claims:
+class HostnameClaims:
     """The claims of the cluster."""
 
     def __init__(self, client: KubeClient, clock: Clock) -> None:

@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from cloister_api.auth.authenticator import Principal
-from cloister_api.cache import HeldContainer, Views
+from cloister_api.cache import CachedContainer, ClusterCache
 from cloister_api.errors import ApiError, conflict, forbidden, unavailable
 from cloister_api.records.container import ASKED_ANNOTATION, asked_resources
 from cloister_api.schemas.containers import Create
-from cloister_api.services.claims import Claims
-from cloister_api.services.container_reader import Reading
-from cloister_api.services.idempotency import CreateRequest, Repetitions
+from cloister_api.services.claims import HostnameClaims
+from cloister_api.services.container_reader import ContainerReader
+from cloister_api.services.idempotency import CreateRequest, IdempotentRequests
 from cloister_api.services.replacements import REPLACES_ANNOTATION, Replacements
-from cloister_api.services.resolution import Resolution, refuse_denied
+from cloister_api.services.resolution import ReleaseResolver, refuse_denied
 from cloister_api.services.specs import spec_of
 from cloister_clients.kube import AlreadyExists, Invalid, KubeClient, NotFound
 from cloister_clients.kube.errors import BadRequest
@@ -42,45 +42,47 @@ from cloister_crds.names import (
     service_name,
 )
 
-__all__ = ["Creation", "Made"]
+__all__ = ["ContainerCreator", "CreatedContainer"]
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class CreatedContainer:
     """A Container that was made."""
 
-    held: HeldContainer
+    held: CachedContainer
     """The Container."""
     version: str
     """Its resourceVersion, for reads at other replicas."""
 
 
-class Creation:
+class ContainerCreator:
     """Creates containers."""
 
     def __init__(
         self,
         *,
         client: KubeClient,
-        views: Views,
-        reading: Reading,
-        resolution: Resolution,
-        claims: Claims,
-        repetitions: Repetitions,
+        cache: ClusterCache,
+        reader: ContainerReader,
+        resolver: ReleaseResolver,
+        claims: HostnameClaims,
+        idempotency: IdempotentRequests,
         replacements: Replacements,
         containers_domain: str,
     ) -> None:
         self._client = client
-        self._views = views
-        self._reading = reading
-        self._resolution = resolution
+        self._cache = cache
+        self._reader = reader
+        self._resolver = resolver
         self._claims = claims
-        self._repetitions = repetitions
+        self._idempotency = idempotency
         self.replacements = replacements
         """What creates replace, and its end."""
         self._domain = containers_domain
 
-    async def create(self, principal: Principal, body: Create, retry_key: str | None) -> Made:
+    async def create(
+        self, principal: Principal, body: Create, retry_key: str | None
+    ) -> CreatedContainer:
         """Create a container.
 
         Parameters
@@ -106,7 +108,7 @@ class Creation:
         """
         content = body.model_dump(mode="json")
         request = CreateRequest.of(principal, content, retry_key, "container.create")
-        namesakes = self._views.containers_of(principal.namespace)
+        namesakes = self._cache.containers_of(principal.namespace)
         same_name = [one for one in namesakes if is_named(one, body)]
         earlier = await self._earlier(same_name, request)
         if earlier is not None:
@@ -127,7 +129,7 @@ class Creation:
         )
         before = holder_of(replaced)
         await self._refuse_taken(hostname, holder, before)
-        found = await self._resolution.approve(question)
+        found = await self._resolver.approve(question)
         spec = question.spec.model_copy(update={"commit": found.release.commit})
         manifest = manifest_of(
             name,
@@ -146,23 +148,25 @@ class Creation:
         except AlreadyExists as error:
             return await self._already_made(principal, name, body, request, error)
         await self._stay_within_limit(principal, item)
-        held = await self._reading.written(item)
-        return Made(held, item["metadata"]["resourceVersion"])
+        held = await self._reader.written(item)
+        return CreatedContainer(held, item["metadata"]["resourceVersion"])
 
-    async def _earlier(self, same_name: list[HeldContainer], request: CreateRequest) -> Made | None:
+    async def _earlier(
+        self, same_name: list[CachedContainer], request: CreateRequest
+    ) -> CreatedContainer | None:
         """Find the Container that an unanswered try of the same request has made."""
         for held in same_name:
             meta = held.container.metadata
-            if await self._repetitions.made(meta, request):
-                return Made(held, meta.resource_version)
+            if await self._idempotency.made(meta, request):
+                return CreatedContainer(held, meta.resource_version)
         return None
 
     def _question(
         self,
         principal: Principal,
         body: Create,
-        others: list[HeldContainer],
-        replaced: HeldContainer | None,
+        others: list[CachedContainer],
+        replaced: CachedContainer | None,
     ) -> Question:
         counting = counted(held.container for held in others)
         old = replaced.container.metadata if replaced is not None else None
@@ -170,10 +174,10 @@ class Creation:
             name=body.name,
             spec=spec_of(body, replaces=old.name if old is not None else None),
             organization=principal.organization,
-            hosts=self._views.host_list(),
-            secrets=self._views.secrets_of(principal.namespace),
-            ssh_keys=self._views.ssh_keys_of(principal.namespace),
-            domains=self._views.domains_of(principal.namespace),
+            hosts=self._cache.host_list(),
+            secrets=self._cache.secrets_of(principal.namespace),
+            ssh_keys=self._cache.ssh_keys_of(principal.namespace),
+            domains=self._cache.domains_of(principal.namespace),
             rank=sum(old is None or one.metadata.uid != old.uid for one in counting),
         )
 
@@ -248,13 +252,13 @@ class Creation:
             ),
             spec=DeploymentSpec(repo=repo),
         )
-        if self._views.deployment_of(principal.namespace, repo) is None:
+        if self._cache.deployment_of(principal.namespace, repo) is None:
             try:
                 made = await self._client.create(of(Deployment), deployment.manifest())
             except AlreadyExists:
                 return
             version = made["metadata"]["resourceVersion"]
-            await self._views.deployments.reached(version, within=1.0)
+            await self._cache.deployments.reached(version, within=1.0)
 
     async def _already_made(
         self,
@@ -263,7 +267,7 @@ class Creation:
         body: Create,
         request: CreateRequest,
         error: AlreadyExists,
-    ) -> Made:
+    ) -> CreatedContainer:
         """Tell an earlier try of this request, seen by another replica, from another's Container.
 
         Raises
@@ -271,7 +275,7 @@ class Creation:
         ApiError
             409 when it is another's.
         """
-        present = await self._reading.now(principal.namespace, name)
+        present = await self._reader.now(principal.namespace, name)
         made = await self._earlier([present], request)
         if made is not None:
             return made
@@ -291,7 +295,7 @@ class Creation:
         """
         own = Container.read(item).metadata
         most = principal.organization.spec.limits.containers
-        present = await self._reading.list_now(principal.namespace, at=own.resource_version)
+        present = await self._reader.list_now(principal.namespace, at=own.resource_version)
         if len(counted(held.container for held in present)) <= most:
             return
         with suppress(NotFound):
@@ -310,7 +314,7 @@ def manifest_of(
     return Container(metadata=meta, spec=spec).manifest()
 
 
-def holder_of(replaced: HeldContainer | None) -> ClaimHolder | None:
+def holder_of(replaced: CachedContainer | None) -> ClaimHolder | None:
     """Answer the holder of the host names that pass over; None = none do."""
     if replaced is None:
         return None
@@ -318,12 +322,12 @@ def holder_of(replaced: HeldContainer | None) -> ClaimHolder | None:
     return ClaimHolder(namespace=meta.namespace or "", name=meta.name)
 
 
-def replaces_annotation(replaced: HeldContainer | None) -> dict[str, str]:
+def replaces_annotation(replaced: CachedContainer | None) -> dict[str, str]:
     """Answer the annotation by which the container that was replaced is deleted later."""
     return {} if replaced is None else {REPLACES_ANNOTATION: replaced.container.metadata.uid}
 
 
-def is_named(held: HeldContainer, body: Create) -> bool:
+def is_named(held: CachedContainer, body: Create) -> bool:
     """Answer whether a container has the name that a body asks for."""
     container = held.container
     return container.display_name == body.name and container.spec.debug is body.debug

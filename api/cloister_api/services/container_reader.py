@@ -10,7 +10,7 @@ from dataclasses import replace
 from pydantic import ValidationError
 
 from cloister_api.auth.authenticator import Principal
-from cloister_api.cache import HeldContainer, Views, hold
+from cloister_api.cache import CachedContainer, ClusterCache, project_container
 from cloister_api.errors import ApiError, changed_since, not_found
 from cloister_api.services.preconditions import has_version
 from cloister_clients.kube import KubeClient
@@ -18,7 +18,7 @@ from cloister_clients.kube.events import Object
 from cloister_clients.kube.kinds import of
 from cloister_crds.kinds import Container
 
-__all__ = ["Reading"]
+__all__ = ["ContainerReader"]
 
 logger = logging.getLogger(__name__)
 
@@ -27,15 +27,15 @@ TOKEN_WAIT = 0.5
 """Seconds that a read waits for the version that the client has seen elsewhere."""
 
 
-class Reading:
+class ContainerReader:
     """Reads containers."""
 
-    def __init__(self, client: KubeClient, views: Views, *, write_wait: float) -> None:
+    def __init__(self, client: KubeClient, cache: ClusterCache, *, write_wait: float) -> None:
         self._client = client
-        self._views = views
+        self._cache = cache
         self._write_wait = write_wait
 
-    async def all(self, principal: Principal, token: str | None) -> list[HeldContainer]:
+    async def all(self, principal: Principal, token: str | None) -> list[CachedContainer]:
         """Answer the containers of the organization, oldest first.
 
         Parameters
@@ -54,11 +54,11 @@ class Reading:
             return self.known(principal)
         return await self.list_now(principal.namespace)
 
-    def known(self, principal: Principal) -> list[HeldContainer]:
+    def known(self, principal: Principal) -> list[CachedContainer]:
         """Answer the containers of the organization that the copy has, oldest first."""
-        return self._views.containers_of(principal.namespace)
+        return self._cache.containers_of(principal.namespace)
 
-    async def list_now(self, namespace: str, at: str | None = None) -> list[HeldContainer]:
+    async def list_now(self, namespace: str, at: str | None = None) -> list[CachedContainer]:
         """Answer the containers of a namespace as the server has them.
 
         Parameters
@@ -78,7 +78,7 @@ class Reading:
 
     async def get(
         self, principal: Principal, given: str, token: str | None, match: str | None = None
-    ) -> HeldContainer:
+    ) -> CachedContainer:
         """Answer one container of the organization.
 
         Parameters
@@ -116,7 +116,7 @@ class Reading:
                 raise changed_since()
         raise not_found("container")
 
-    async def now(self, namespace: str, name: str) -> HeldContainer:
+    async def now(self, namespace: str, name: str) -> CachedContainer:
         """Answer a container as the server has it.
 
         Raises
@@ -126,9 +126,9 @@ class Reading:
         KubeError
             When the cluster does not answer.
         """
-        return hold(await self._client.get(of(Container), name, namespace))
+        return project_container(await self._client.get(of(Container), name, namespace))
 
-    async def written(self, item: Object) -> HeldContainer:
+    async def written(self, item: Object) -> CachedContainer:
         """Wait until the copy shows a write, and answer what the server made of it.
 
         Parameters
@@ -137,10 +137,10 @@ class Reading:
             The server's answer to the write.
         """
         version = item["metadata"]["resourceVersion"]
-        await self._views.containers.reached(version, within=self._write_wait)
-        return hold(item)
+        await self._cache.containers.reached(version, within=self._write_wait)
+        return project_container(item)
 
-    async def switched(self, held: HeldContainer, *, within: float) -> HeldContainer:
+    async def switched(self, held: CachedContainer, *, within: float) -> CachedContainer:
         """Wait until an accepted update serves, and answer the container as it is then.
 
         Parameters
@@ -154,28 +154,28 @@ class Reading:
         promoted = held.container.spec.promote
 
         def over() -> bool:
-            entry = self._views.containers.by_uid(uid)
+            entry = self._cache.containers.by_uid(uid)
             update = entry.value.container.status.update if entry is not None else None
             return update is None or update.revision != promoted
 
-        await self._views.containers.until(over, within=within)
-        entry = self._views.containers.by_uid(uid)
+        await self._cache.containers.until(over, within=within)
+        entry = self._cache.containers.by_uid(uid)
         return entry.value if entry is not None else held
 
     async def gone(self, uid: str) -> None:
         """Wait until the copy shows that a container was deleted."""
 
         def left() -> bool:
-            entry = self._views.containers.by_uid(uid)
+            entry = self._cache.containers.by_uid(uid)
             return entry is None or entry.value.going
 
-        await self._views.containers.until(left, within=self._write_wait)
+        await self._cache.containers.until(left, within=self._write_wait)
 
-    def _in_copy(self, namespace: str, given: str) -> HeldContainer | None:
-        entry = self._views.containers.by_uid(given)
+    def _in_copy(self, namespace: str, given: str) -> CachedContainer | None:
+        entry = self._cache.containers.by_uid(given)
         if entry is not None and entry.namespace == namespace and entry.value.id == given:
             return entry.value
-        for other in self._views.containers.in_namespace(namespace).values():
+        for other in self._cache.containers.in_namespace(namespace).values():
             if other.value.id == given:
                 return other.value
         return None
@@ -185,13 +185,13 @@ class Reading:
             return True
         if not token.isascii() or not token.isdigit():
             raise ApiError(400, "BAD_REQUEST", "X-Consistency-Token is none of this installation")
-        return await self._views.containers.reached(token, within=TOKEN_WAIT)
+        return await self._cache.containers.reached(token, within=TOKEN_WAIT)
 
 
-def readable(item: Object) -> HeldContainer | None:
+def readable(item: Object) -> CachedContainer | None:
     """Answer the container, or None with a warning: one that cannot be read hides no other."""
     try:
-        return hold(item)
+        return project_container(item)
     except ValidationError:
         logger.exception("container %s cannot be read", item["metadata"]["name"])
         return None

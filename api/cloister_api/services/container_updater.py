@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from cloister_api.auth.authenticator import Principal
-from cloister_api.cache import HeldContainer, Views
+from cloister_api.cache import CachedContainer, ClusterCache
 from cloister_api.errors import ApiError, bad_request, changed_since, conflict, not_found
 from cloister_api.records.container import standing
 from cloister_api.schemas.containers import Changes
-from cloister_api.services.claims import Claims
-from cloister_api.services.container_reader import Reading
-from cloister_api.services.resolution import Found, Resolution
+from cloister_api.services.claims import HostnameClaims
+from cloister_api.services.container_reader import ContainerReader
+from cloister_api.services.resolution import ReleaseResolver, ResolvedRelease
 from cloister_api.services.specs import changed_keys, changed_spec, restored
 from cloister_clients.kube import Conflict, Invalid, KubeClient, NotFound
 from cloister_clients.kube.errors import BadRequest
@@ -31,7 +31,7 @@ from cloister_crds.lifecycle.actions import ApiAction, refusal
 from cloister_crds.lifecycle.admission.validation import Question
 from cloister_crds.names import generated_hostname
 
-__all__ = ["Changed", "Changing"]
+__all__ = ["ContainerUpdater", "UpdatedContainer"]
 
 SWITCH_WAIT = 5.0
 """Seconds that an accept waits until the update serves (client contract, section 1)."""
@@ -40,44 +40,46 @@ ATTEMPTS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Changed:
+class UpdatedContainer:
     """A Container after a change."""
 
-    held: HeldContainer
+    held: CachedContainer
     """The Container."""
     version: str
     """Its resourceVersion, for reads at other replicas."""
 
 
-Decide = Callable[[HeldContainer], dict[str, Any]]
+Decide = Callable[[CachedContainer], dict[str, Any]]
 """Answers the changed keys of spec; empty = nothing to change. May raise ApiError."""
 
 
-class Changing:
+class ContainerUpdater:
     """Changes containers."""
 
     def __init__(
         self,
         *,
         client: KubeClient,
-        views: Views,
-        reading: Reading,
-        resolution: Resolution,
-        claims: Claims,
+        cache: ClusterCache,
+        reader: ContainerReader,
+        resolver: ReleaseResolver,
+        claims: HostnameClaims,
         containers_domain: str,
         gitops_managers: tuple[str, ...],
         webhooks: bool,
     ) -> None:
         self._client = client
-        self._views = views
-        self._reading = reading
-        self._resolution = resolution
+        self._cache = cache
+        self._reader = reader
+        self._resolver = resolver
         self._claims = claims
         self._domain = containers_domain
         self._gitops = frozenset(gitops_managers)
         self._webhooks = webhooks
 
-    async def relaunch(self, principal: Principal, held: HeldContainer, body: Changes) -> Changed:
+    async def relaunch(
+        self, principal: Principal, held: CachedContainer, body: Changes
+    ) -> UpdatedContainer:
         """Make a new attempt, with what the body changes.
 
         Raises
@@ -91,7 +93,9 @@ class Changing:
         found = await self._checked(principal, held, body)
         return await self._patch(held, self._deploying(body, found, ApiAction.RELAUNCH))
 
-    async def start(self, principal: Principal, held: HeldContainer, body: Changes) -> Changed:
+    async def start(
+        self, principal: Principal, held: CachedContainer, body: Changes
+    ) -> UpdatedContainer:
         """Deploy a stopped container with what it was, or what the body changes.
 
         Raises
@@ -105,7 +109,7 @@ class Changing:
         found = await self._checked(principal, held, body)
         return await self._patch(held, self._deploying(body, found, ApiAction.START))
 
-    async def stop(self, held: HeldContainer) -> Changed:
+    async def stop(self, held: CachedContainer) -> UpdatedContainer:
         """End what runs and keep the Container; nothing changes when that was asked for before.
 
         Raises
@@ -116,14 +120,14 @@ class Changing:
             When the cluster refuses or does not answer.
         """
 
-        def decide(present: HeldContainer) -> dict[str, Any]:
+        def decide(present: CachedContainer) -> dict[str, Any]:
             if present.container.spec.state is DesiredState.STOPPED:
                 return {}
             return {"state": DesiredState.STOPPED.value}
 
         return await self._patch(held, decide)
 
-    async def delete(self, principal: Principal, held: HeldContainer) -> None:
+    async def delete(self, principal: Principal, held: CachedContainer) -> None:
         """Delete a container; it is gone for readers at once, its name when the teardown ends.
 
         Raises
@@ -148,9 +152,9 @@ class Changing:
             except Conflict as error:
                 if held.pinned:
                     raise changed_since() from error
-        await self._reading.gone(meta.uid)
+        await self._reader.gone(meta.uid)
 
-    async def accept(self, held: HeldContainer) -> Changed:
+    async def accept(self, held: CachedContainer) -> UpdatedContainer:
         """Let the staged update take over, and wait a little for the switch.
 
         Raises
@@ -161,7 +165,7 @@ class Changing:
             When the cluster refuses or does not answer.
         """
 
-        def decide(present: HeldContainer) -> dict[str, Any]:
+        def decide(present: CachedContainer) -> dict[str, Any]:
             forbid(present, ApiAction.ACCEPT)
             update = present.container.status.update
             if update is None:
@@ -169,10 +173,10 @@ class Changing:
             return {"promote": update.revision}
 
         changed = await self._patch(held, decide)
-        switched = await self._reading.switched(changed.held, within=SWITCH_WAIT)
-        return Changed(switched, switched.container.metadata.resource_version)
+        switched = await self._reader.switched(changed.held, within=SWITCH_WAIT)
+        return UpdatedContainer(switched, switched.container.metadata.resource_version)
 
-    async def cancel(self, held: HeldContainer) -> Changed:
+    async def cancel(self, held: CachedContainer) -> UpdatedContainer:
         """Write the request that served before the update back; the candidate then ends.
 
         Raises
@@ -185,7 +189,7 @@ class Changing:
         forbid(held, ApiAction.CANCEL)
         earlier = await self._request_before(held.container)
 
-        def decide(present: HeldContainer) -> dict[str, Any]:
+        def decide(present: CachedContainer) -> dict[str, Any]:
             patch = restored(earlier, present.container.spec)
             # Else the release that is cancelled would come back at once.
             automatic = is_automatic(present.container, earlier)
@@ -218,7 +222,9 @@ class Changing:
             raise conflict("nothing is known of a version before the update; relaunch instead")
         return max(failed, key=lambda one: str(one.metadata.creation_timestamp)).spec.request
 
-    async def _checked(self, principal: Principal, held: HeldContainer, body: Changes) -> Found:
+    async def _checked(
+        self, principal: Principal, held: CachedContainer, body: Changes
+    ) -> ResolvedRelease:
         """Check a changed request as a create would be checked.
 
         Raises
@@ -233,12 +239,12 @@ class Changing:
             name=container.display_name,
             spec=spec,
             organization=principal.organization,
-            hosts=self._views.host_list(),
-            secrets=self._views.secrets_of(principal.namespace),
-            ssh_keys=self._views.ssh_keys_of(principal.namespace),
-            domains=self._views.domains_of(principal.namespace),
+            hosts=self._cache.host_list(),
+            secrets=self._cache.secrets_of(principal.namespace),
+            ssh_keys=self._cache.ssh_keys_of(principal.namespace),
+            domains=self._cache.domains_of(principal.namespace),
         )
-        found = await self._resolution.approve(question)
+        found = await self._resolver.approve(question)
         if spec.debug != container.spec.debug:
             await self._claim_other_name(principal, container, debug=spec.debug)
         if spec.custom_domain and spec.custom_domain != container.spec.custom_domain:
@@ -256,7 +262,7 @@ class Changing:
         ApiError
             409 when another container has it.
         """
-        for other in self._views.containers_of(principal.namespace):
+        for other in self._cache.containers_of(principal.namespace):
             namesake = other.container
             if namesake.metadata.uid == container.metadata.uid:
                 continue
@@ -276,10 +282,10 @@ class Changing:
             hostname, ClaimHolder(namespace=principal.namespace, name=meta.name)
         )
 
-    def _deploying(self, body: Changes, found: Found, action: ApiAction) -> Decide:
+    def _deploying(self, body: Changes, found: ResolvedRelease, action: ApiAction) -> Decide:
         """Answer how a relaunch or start changes the spec that it finds."""
 
-        def decide(present: HeldContainer) -> dict[str, Any]:
+        def decide(present: CachedContainer) -> dict[str, Any]:
             forbid(present, action)
             spec = present.container.spec
             tag = body.tag or spec.tag
@@ -298,7 +304,7 @@ class Changing:
 
         return decide
 
-    async def follow(self, held: HeldContainer, *, wanted: bool) -> Changed:
+    async def follow(self, held: CachedContainer, *, wanted: bool) -> UpdatedContainer:
         """Switch automatic updates on or off.
 
         Raises
@@ -309,7 +315,7 @@ class Changing:
             When the cluster refuses or does not answer.
         """
 
-        def decide(present: HeldContainer) -> dict[str, Any]:
+        def decide(present: CachedContainer) -> dict[str, Any]:
             spec = present.container.spec
             if wanted and spec.debug:
                 raise bad_request(
@@ -324,7 +330,7 @@ class Changing:
 
         return await self._patch(held, decide)
 
-    async def connect(self, held: HeldContainer, *, wanted: bool) -> Changed:
+    async def connect(self, held: CachedContainer, *, wanted: bool) -> UpdatedContainer:
         """Let the webhooks of the repository act on a container, or not.
 
         Raises
@@ -342,7 +348,7 @@ class Changing:
                 "administrator for the setting webhooks.releaseSecretFile",
             )
 
-        def decide(present: HeldContainer) -> dict[str, Any]:
+        def decide(present: CachedContainer) -> dict[str, Any]:
             spec = present.container.spec
             if not wanted and spec.auto_update:
                 raise conflict("auto_update needs the connection; switch auto_update off first")
@@ -350,7 +356,7 @@ class Changing:
 
         return await self._patch(held, decide)
 
-    async def _patch(self, held: HeldContainer, decide: Decide) -> Changed:
+    async def _patch(self, held: CachedContainer, decide: Decide) -> UpdatedContainer:
         """Write what is decided, deciding anew as long as others write at the same time.
 
         Raises
@@ -366,7 +372,7 @@ class Changing:
                 held = await self._reread(meta.namespace, meta.name, meta.uid)
             patch = decide(held)
             if not patch:
-                return Changed(held, held.container.metadata.resource_version)
+                return UpdatedContainer(held, held.container.metadata.resource_version)
             self._leave_gitops_alone(held, patch)
             version = held.container.metadata.resource_version
             body = {"metadata": {"resourceVersion": version, "uid": meta.uid}, "spec": patch}
@@ -382,19 +388,21 @@ class Changing:
                 raise not_found("container") from error
             except (Invalid, BadRequest) as error:
                 raise ApiError(400, "BAD_REQUEST", error.message) from error
-            return Changed(await self._reading.written(item), item["metadata"]["resourceVersion"])
+            return UpdatedContainer(
+                await self._reader.written(item), item["metadata"]["resourceVersion"]
+            )
         raise conflict("the container is being changed by others; try again")
 
-    async def _reread(self, namespace: str, name: str, uid: str) -> HeldContainer:
+    async def _reread(self, namespace: str, name: str, uid: str) -> CachedContainer:
         try:
-            held = await self._reading.now(namespace, name)
+            held = await self._reader.now(namespace, name)
         except NotFound as error:
             raise not_found("container") from error
         if held.container.metadata.uid != uid or held.going:
             raise not_found("container")
         return held
 
-    def _leave_gitops_alone(self, held: HeldContainer, patch: dict[str, Any]) -> None:
+    def _leave_gitops_alone(self, held: CachedContainer, patch: dict[str, Any]) -> None:
         """Refuse to change what a GitOps manager would only change back.
 
         Raises
@@ -423,7 +431,7 @@ def is_automatic(container: Container, earlier: RequestRecord) -> bool:
     )
 
 
-def forbid(held: HeldContainer, action: ApiAction) -> None:
+def forbid(held: CachedContainer, action: ApiAction) -> None:
     """Refuse an action in a state.
 
     Raises

@@ -28,7 +28,7 @@ from cloister_crds.kinds import RegistryCredential, Secret
 from cloister_crds.kinds.meta import Resource
 from cloister_crds.names import MANAGED_BY, MANAGED_BY_LABEL, VALUE_LABEL
 
-__all__ = ["CoreSecrets", "Form"]
+__all__ = ["CoreSecretType", "CoreSecrets"]
 
 T = TypeVar("T", Secret, RegistryCredential)
 
@@ -38,7 +38,7 @@ ATTEMPTS = 3
 """How often a write is decided anew when somebody else writes at the same time."""
 
 
-class Form:
+class CoreSecretType:
     """What a core Secret is for, and its type."""
 
     def __init__(self, purpose: str, kind: str = OPAQUE) -> None:
@@ -55,7 +55,7 @@ class CoreSecrets:
         self._client = client
         self._gitops = frozenset(gitops_managers)
 
-    async def show(self, owner: T, values: Mapping[str, bytes], form: Form) -> T | None:
+    async def show(self, owner: T, values: Mapping[str, bytes], form: CoreSecretType) -> T | None:
         """Write a value, then the object that names it, and then let the two go together.
 
         Parameters
@@ -112,7 +112,7 @@ class CoreSecrets:
             return found if found.spec.secret_ref == owner.spec.secret_ref else None
 
     async def lay(
-        self, namespace: str, name: str, values: Mapping[str, bytes], form: Form
+        self, namespace: str, name: str, values: Mapping[str, bytes], form: CoreSecretType
     ) -> str | None:
         """Create the core Secret of an object that does not exist yet.
 
@@ -192,7 +192,7 @@ class CoreSecrets:
         return equal
 
     async def write(
-        self, owner: Resource, name: str, values: Mapping[str, bytes], form: Form
+        self, owner: Resource, name: str, values: Mapping[str, bytes], form: CoreSecretType
     ) -> None:
         """Write values into the core Secret of an object, which is made where it is missing.
 
@@ -274,7 +274,7 @@ class CoreSecrets:
             await self._client.delete(SECRET, name, namespace, uid=uid)
 
 
-def body_of(name: str, values: Mapping[str, bytes], form: Form) -> dict[str, Any]:
+def body_of(name: str, values: Mapping[str, bytes], form: CoreSecretType) -> dict[str, Any]:
     """Answer a core Secret as it is sent to the server."""
     labels = {MANAGED_BY_LABEL: MANAGED_BY, VALUE_LABEL: form.purpose}
     return {

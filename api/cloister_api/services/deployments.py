@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 from cloister_api.auth.authenticator import Principal
-from cloister_api.cache import Held, HeldContainer, Views
+from cloister_api.cache import CachedContainer, CachedResource, ClusterCache
 from cloister_api.errors import (
     ApiError,
     bad_request,
@@ -17,9 +17,9 @@ from cloister_api.records.container import record, standing
 from cloister_api.records.resources import deployment_record, identifier
 from cloister_api.schemas.containers import Changes
 from cloister_api.schemas.resources import DeploymentUpdate
-from cloister_api.services.container_updater import Changing
-from cloister_api.services.preconditions import Recorded, agreed, patch_agreed, precondition
-from cloister_api.services.resolution import Resolution, refusal_of_source
+from cloister_api.services.container_updater import ContainerUpdater
+from cloister_api.services.preconditions import VersionedRecord, agreed, patch_agreed, precondition
+from cloister_api.services.resolution import ReleaseResolver, refusal_of_source
 from cloister_clients.kube import KubeClient, KubeError
 from cloister_clients.sources import SourceError
 from cloister_crds.kinds import Deployment
@@ -39,17 +39,17 @@ class Deployments:
         self,
         *,
         client: KubeClient,
-        views: Views,
-        resolution: Resolution,
-        changing: Changing,
+        cache: ClusterCache,
+        resolver: ReleaseResolver,
+        updater: ContainerUpdater,
         containers_domain: str,
         gitops_managers: tuple[str, ...],
         write_wait: float,
     ) -> None:
         self._client = client
-        self._views = views
-        self._resolution = resolution
-        self._changing = changing
+        self._cache = cache
+        self._resolver = resolver
+        self._updater = updater
         self._domain = containers_domain
         self._gitops = frozenset(gitops_managers)
         self._write_wait = write_wait
@@ -59,14 +59,14 @@ class Deployments:
         held = self._shown(principal)
         return [self._record(principal, held[repo]) for repo in sorted(held)]
 
-    def _shown(self, principal: Principal) -> dict[str, Held[Deployment]]:
+    def _shown(self, principal: Principal) -> dict[str, CachedResource[Deployment]]:
         """Answer the deployments that the API shows.
 
         One that Cloister made comes and goes with the containers of its repository: while it has
         none, a create is under way or was interrupted, or the operator is about to delete it.
         """
-        used = {one.container.spec.repo for one in self._views.containers_of(principal.namespace)}
-        held = self._views.held_deployments(principal.namespace)
+        used = {one.container.spec.repo for one in self._cache.containers_of(principal.namespace)}
+        held = self._cache.held_deployments(principal.namespace)
         return {
             repo: one
             for repo, one in held.items()
@@ -75,7 +75,7 @@ class Deployments:
 
     async def change(
         self, principal: Principal, given: str, *, default_staging: bool, match: str | None
-    ) -> Recorded:
+    ) -> VersionedRecord:
         """Change the default of staging.
 
         Parameters
@@ -110,8 +110,8 @@ class Deployments:
         }
         item = await patch_agreed(self._client, present, patch, match, "deployment")
         version = item["metadata"]["resourceVersion"]
-        await self._views.deployments.reached(version, within=self._write_wait)
-        return Recorded(self._record(principal, self._with_id(principal, given)), version)
+        await self._cache.deployments.reached(version, within=self._write_wait)
+        return VersionedRecord(self._record(principal, self._with_id(principal, given)), version)
 
     async def update(
         self, principal: Principal, given: str, body: DeploymentUpdate, match: str | None
@@ -154,7 +154,7 @@ class Deployments:
         if not billing_of(principal.organization).container_subscription:
             raise payment_required()
         try:
-            await self._resolution.find(deployment.spec.repo, body.tag, principal.organization)
+            await self._resolver.find(deployment.spec.repo, body.tag, principal.organization)
         except SourceError as error:
             raise refusal_of_source(error) from error
         staging = deployment.spec.default_staging if body.staging is None else body.staging
@@ -174,7 +174,7 @@ class Deployments:
 
     def _targets(
         self, principal: Principal, deployment: Deployment, wanted: list[str] | None
-    ) -> list[HeldContainer]:
+    ) -> list[CachedContainer]:
         """Answer the containers that are meant.
 
         Raises
@@ -184,7 +184,7 @@ class Deployments:
         """
         own = [
             one
-            for one in self._views.containers_of(principal.namespace)
+            for one in self._cache.containers_of(principal.namespace)
             if one.container.spec.repo == deployment.spec.repo
         ]
         if wanted is None:
@@ -203,7 +203,7 @@ class Deployments:
         return [one for one in own if one.id in set(wanted)]
 
     async def _tried(
-        self, principal: Principal, deployment: Deployment, held: HeldContainer, changes: Changes
+        self, principal: Principal, deployment: Deployment, held: CachedContainer, changes: Changes
     ) -> dict[str, Any] | KubeError:
         """Update one container, and answer what the cluster refused instead of raising it."""
         try:
@@ -212,7 +212,7 @@ class Deployments:
             return error
 
     async def _update_one(
-        self, principal: Principal, deployment: Deployment, held: HeldContainer, changes: Changes
+        self, principal: Principal, deployment: Deployment, held: CachedContainer, changes: Changes
     ) -> dict[str, Any]:
         """Update one container, or say why not.
 
@@ -228,7 +228,7 @@ class Deployments:
         if where.phase not in _SETTLED:
             return {**result, "status": "skipped", "error": "instance is not running"}
         try:
-            changed = await self._changing.relaunch(principal, held, changes)
+            changed = await self._updater.relaunch(principal, held, changes)
         except ApiError as error:
             return {**result, "status": "failed", "error": error.message}
         shown = record(
@@ -236,7 +236,7 @@ class Deployments:
         )
         return {**result, "status": "updating", "container": shown}
 
-    def _with_id(self, principal: Principal, given: str) -> Held[Deployment]:
+    def _with_id(self, principal: Principal, given: str) -> CachedResource[Deployment]:
         """Answer the deployment of an identifier.
 
         Raises
@@ -249,11 +249,11 @@ class Deployments:
                 return held
         raise not_found("deployment")
 
-    def _record(self, principal: Principal, held: Held[Deployment]) -> dict[str, Any]:
-        containers = self._views.containers_of(principal.namespace)
+    def _record(self, principal: Principal, held: CachedResource[Deployment]) -> dict[str, Any]:
+        containers = self._cache.containers_of(principal.namespace)
         return deployment_record(held, (one.container for one in containers))
 
 
-def target_of(held: HeldContainer) -> dict[str, Any]:
+def target_of(held: CachedContainer) -> dict[str, Any]:
     """Answer how a result of an update names its container."""
     return {"container_id": held.id, "name": held.container.display_name}

@@ -5,14 +5,14 @@ from typing import Any
 from pydantic import ValidationError
 
 from cloister_api.auth.authenticator import Principal
-from cloister_api.cache import Views
+from cloister_api.cache import ClusterCache
 from cloister_api.errors import ApiError, bad_request, broken_rule, conflict, in_use, not_found
 from cloister_api.records.resources import domain_record
 from cloister_api.schemas.resources import DomainCreate
-from cloister_api.services.container_reader import Reading
-from cloister_api.services.idempotency import CreateRequest, Repetitions
+from cloister_api.services.container_reader import ContainerReader
+from cloister_api.services.idempotency import CreateRequest, IdempotentRequests
 from cloister_api.services.preconditions import (
-    Recorded,
+    VersionedRecord,
     agreed,
     delete_agreed,
     patch_agreed,
@@ -36,17 +36,17 @@ class Domains:
         self,
         *,
         client: KubeClient,
-        views: Views,
-        reading: Reading,
-        repetitions: Repetitions,
+        cache: ClusterCache,
+        reader: ContainerReader,
+        idempotency: IdempotentRequests,
         clock: Clock,
         write_wait: float,
         look_wait: float,
     ) -> None:
         self._client = client
-        self._views = views
-        self._reading = reading
-        self._repetitions = repetitions
+        self._cache = cache
+        self._reader = reader
+        self._idempotency = idempotency
         self._clock = clock
         self._write_wait = write_wait
         self._look_wait = look_wait
@@ -55,7 +55,7 @@ class Domains:
         """Answer the records of all domains, by name."""
         present = (
             each
-            for each in self._views.domains_of(principal.namespace)
+            for each in self._cache.domains_of(principal.namespace)
             if each.metadata.deletion_timestamp is None
         )
         ordered = sorted(present, key=lambda each: each.spec.domain)
@@ -63,7 +63,7 @@ class Domains:
 
     async def create(
         self, principal: Principal, body: DomainCreate, retry_key: str | None
-    ) -> Recorded:
+    ) -> VersionedRecord:
         """Register a domain and answer the records that its owner has to create.
 
         Parameters
@@ -114,17 +114,17 @@ class Domains:
             raise bad_request("domain", error.message) from error
         return await self._told(principal, Domain.read(item))
 
-    async def _told(self, principal: Principal, made: Domain) -> Recorded:
+    async def _told(self, principal: Principal, made: Domain) -> VersionedRecord:
         """Wait until the operator has told the records of a domain, and answer it."""
         host = made.spec.domain
-        await self._views.domains.until(
+        await self._cache.domains.until(
             lambda: self._records_are_known(principal, host), within=self._look_wait
         )
         return self._recorded(principal, self._find(principal, host) or made)
 
     async def _earlier(
         self, principal: Principal, name: str, host: str, request: CreateRequest
-    ) -> Recorded:
+    ) -> VersionedRecord:
         """Answer what an earlier try of the same create made.
 
         Raises
@@ -132,12 +132,12 @@ class Domains:
         ApiError
             409 when it is another one's.
         """
-        made = await self._repetitions.earlier(Domain, name, principal.namespace, request)
+        made = await self._idempotency.earlier(Domain, name, principal.namespace, request)
         if made is None:
             raise conflict(f"domain: the organization has {host} already")
         return await self._told(principal, made)
 
-    async def verify(self, principal: Principal, host: str, match: str | None) -> Recorded:
+    async def verify(self, principal: Principal, host: str, match: str | None) -> VersionedRecord:
         """Have DNS looked at now, and answer what was seen.
 
         Parameters
@@ -166,7 +166,7 @@ class Domains:
             found = self._find(principal, host)
             return found is None or found.status.last_handled_request == stamp
 
-        await self._views.domains.until(is_answered, within=self._look_wait)
+        await self._cache.domains.until(is_answered, within=self._look_wait)
         return self._recorded(principal, self._present(principal, host))
 
     async def delete(self, principal: Principal, host: str, match: str | None) -> None:
@@ -190,18 +190,18 @@ class Domains:
             When the cluster refuses or does not answer.
         """
         domain = await agreed(self._client, self._present(principal, host), match, "domain")
-        held = await self._reading.list_now(principal.namespace)
+        held = await self._reader.list_now(principal.namespace)
         users = used_by(host, (one.container for one in held))
         if users:
             raise in_use(f"Domain {host}", users)
         uid = domain.metadata.uid
         await delete_agreed(self._client, domain, match, "domain")
-        await self._views.domains.until(
-            lambda: self._views.domains.by_uid(uid) is None, within=self._write_wait
+        await self._cache.domains.until(
+            lambda: self._cache.domains.by_uid(uid) is None, within=self._write_wait
         )
 
     def _find(self, principal: Principal, host: str) -> Domain | None:
-        return domain_named(host, self._views.domains_of(principal.namespace))
+        return domain_named(host, self._cache.domains_of(principal.namespace))
 
     def _present(self, principal: Principal, host: str) -> Domain:
         """Find a domain.
@@ -220,10 +220,10 @@ class Domains:
         found = self._find(principal, host)
         return found is not None and found.status.records is not None
 
-    def _recorded(self, principal: Principal, domain: Domain) -> Recorded:
-        return Recorded(self._record(principal, domain), domain.metadata.resource_version)
+    def _recorded(self, principal: Principal, domain: Domain) -> VersionedRecord:
+        return VersionedRecord(self._record(principal, domain), domain.metadata.resource_version)
 
     def _record(self, principal: Principal, domain: Domain) -> dict[str, Any]:
-        held = self._views.containers_of(principal.namespace)
+        held = self._cache.containers_of(principal.namespace)
         users = used_by(domain.spec.domain, (one.container for one in held))
         return domain_record(domain, users)

@@ -19,7 +19,7 @@ from cloister_clients.kube import KubeClient, NotFound
 from cloister_clients.kube.kinds import of
 from cloister_crds.kinds.meta import GROUP, ObjectMeta, Resource
 
-__all__ = ["CREATED", "CreateRequest", "Repetitions", "may_repeat"]
+__all__ = ["CREATED", "CreateRequest", "IdempotentRequests", "is_repeatable"]
 
 T = TypeVar("T", bound=Resource)
 
@@ -67,7 +67,7 @@ class CreateRequest:
         return {REQUEST_ANNOTATION: self.digest}
 
 
-class Repetitions:
+class IdempotentRequests:
     """Tells creates that are sent again from others."""
 
     def __init__(self, client: KubeClient, audit: AuditTrail) -> None:
@@ -86,7 +86,7 @@ class Repetitions:
         """
         if meta.annotations.get(REQUEST_ANNOTATION) != request.digest:
             return False
-        return await may_repeat(self._audit, request, identifier(meta))
+        return await is_repeatable(self._audit, request, identifier(meta))
 
     async def earlier(
         self, kind: type[T], name: str, namespace: str, request: CreateRequest
@@ -108,7 +108,7 @@ class Repetitions:
         return present
 
 
-async def may_repeat(audit: AuditTrail, request: CreateRequest, target: str) -> bool:
+async def is_repeatable(audit: AuditTrail, request: CreateRequest, target: str) -> bool:
     """Tell whether a request may be answered what an earlier try of the same one made.
 
     Parameters

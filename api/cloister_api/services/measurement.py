@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from cloister_api.cache import HeldContainer
+from cloister_api.cache import CachedContainer
 from cloister_api.errors import ApiError
 from cloister_clients.kube import KubeClient, NotFound
 from cloister_clients.kube.kinds import CONFIG_MAP, of
@@ -10,16 +10,16 @@ from cloister_crds.kinds import Enclave
 from cloister_crds.measurement import Publication, published
 from cloister_crds.names import config_map_name
 
-__all__ = ["Measuring"]
+__all__ = ["MeasurementReader"]
 
 
-class Measuring:
+class MeasurementReader:
     """Reads measurements."""
 
     def __init__(self, client: KubeClient) -> None:
         self._client = client
 
-    async def of(self, held: HeldContainer) -> dict[str, Any]:
+    async def of(self, held: CachedContainer) -> dict[str, Any]:
         """Answer the measurement of the enclave that serves a container.
 
         The two objects are read from the server: both are immutable and too rarely asked for to be

@@ -14,7 +14,7 @@ from cloister_clients.kube.kinds import of
 from cloister_crds.kinds.meta import GROUP, Resource
 
 __all__ = [
-    "Recorded",
+    "VersionedRecord",
     "agreed",
     "claim_version",
     "delete_agreed",
@@ -30,7 +30,7 @@ CHANGE_ANNOTATION = f"{GROUP}/last-change"
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
+class VersionedRecord:
     """A record and its version."""
 
     record: dict[str, Any]

@@ -3,14 +3,14 @@
 from typing import Any
 
 from cloister_api.auth.authenticator import Principal
-from cloister_api.cache import Views
+from cloister_api.cache import ClusterCache
 from cloister_api.errors import ApiError, changed_since, conflict, forbidden, not_found
 from cloister_api.records.resources import VALUE_ANNOTATION, registry_record
 from cloister_api.schemas.envelope import Detail
 from cloister_api.schemas.resources import RegistryLogin
-from cloister_api.services.core_secrets import CoreSecrets, Form
+from cloister_api.services.core_secrets import CoreSecrets, CoreSecretType
 from cloister_api.services.preconditions import (
-    Recorded,
+    VersionedRecord,
     agreed,
     claim_version,
     delete_agreed,
@@ -36,7 +36,7 @@ __all__ = ["RegistryCredentials"]
 
 CONFIG_KEY = ".dockerconfigjson"
 """Key in a core Secret of the type below (Kubernetes, "Docker config Secrets")."""
-FORM = Form("registry", "kubernetes.io/dockerconfigjson")
+FORM = CoreSecretType("registry", "kubernetes.io/dockerconfigjson")
 """What such a core Secret is."""
 ATTEMPTS = 3
 """How often a put is decided anew when others write at the same time."""
@@ -50,13 +50,13 @@ class RegistryCredentials:
         self,
         *,
         client: KubeClient,
-        views: Views,
+        cache: ClusterCache,
         core: CoreSecrets,
         clock: Clock,
         write_wait: float,
     ) -> None:
         self._client = client
-        self._views = views
+        self._cache = cache
         self._core = core
         self._clock = clock
         self._write_wait = write_wait
@@ -77,7 +77,7 @@ class RegistryCredentials:
 
     async def put(
         self, principal: Principal, name: str, body: RegistryLogin, match: str | None
-    ) -> Recorded:
+    ) -> VersionedRecord:
         """Create credentials, or replace those that are there.
 
         Parameters
@@ -110,9 +110,11 @@ class RegistryCredentials:
         values = {CONFIG_KEY: docker_config([credentials])}
         written = await self._put(principal, registry, values, match)
         version = written.metadata.resource_version
-        await self._views.registry_credentials.reached(version, within=self._write_wait)
+        await self._cache.registry_credentials.reached(version, within=self._write_wait)
         record = registry_record(written)
-        return Recorded({**record, "username": credentials.username, "expired": False}, version)
+        return VersionedRecord(
+            {**record, "username": credentials.username, "expired": False}, version
+        )
 
     async def _put(
         self,
@@ -207,12 +209,12 @@ class RegistryCredentials:
         await delete_agreed(self._client, present, match, what)
         await self._core.drop(present, present.spec.secret_ref.name)
         uid = present.metadata.uid
-        await self._views.registry_credentials.until(
-            lambda: self._views.registry_credentials.by_uid(uid) is None, within=self._write_wait
+        await self._cache.registry_credentials.until(
+            lambda: self._cache.registry_credentials.by_uid(uid) is None, within=self._write_wait
         )
 
     def _present(self, principal: Principal, registry: RegistryName) -> RegistryCredential | None:
-        entry = self._views.registry_credentials.get(registry.value, principal.namespace)
+        entry = self._cache.registry_credentials.get(registry.value, principal.namespace)
         if entry is None or entry.value.metadata.deletion_timestamp is not None:
             return None
         return entry.value

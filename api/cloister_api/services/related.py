@@ -2,29 +2,29 @@
 
 from dataclasses import dataclass
 
-from cloister_api.cache import Views
-from cloister_api.services.container_reader import Reading
-from cloister_api.services.container_updater import Changing
+from cloister_api.cache import ClusterCache
+from cloister_api.services.container_reader import ContainerReader
+from cloister_api.services.container_updater import ContainerUpdater
 from cloister_api.services.core_secrets import CoreSecrets
 from cloister_api.services.deployments import Deployments
 from cloister_api.services.domains import Domains
-from cloister_api.services.idempotency import Repetitions
+from cloister_api.services.idempotency import IdempotentRequests
 from cloister_api.services.registry_credentials import RegistryCredentials
-from cloister_api.services.resolution import Resolution
+from cloister_api.services.resolution import ReleaseResolver
 from cloister_api.services.secrets import Secrets
 from cloister_api.services.ssh_keys import SSHKeys
 from cloister_api.settings import ApiSettings
 from cloister_clients.clock import Clock
 from cloister_clients.kube import KubeClient
 
-__all__ = ["Related", "related"]
+__all__ = ["RelatedServices", "related_services"]
 
 LOOK_SECONDS = 10.0
 """Longest wait for the operator's look at DNS, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
-class Related:
+class RelatedServices:
     """What an organization has beside containers (spec, "Related resources", "Deployments")."""
 
     deployments: Deployments
@@ -39,16 +39,16 @@ class Related:
     """Credentials of private registries."""
 
 
-def related(
+def related_services(
     settings: ApiSettings,
     clock: Clock,
     client: KubeClient,
-    views: Views,
-    reading: Reading,
-    resolution: Resolution,
-    changing: Changing,
-    repetitions: Repetitions,
-) -> Related:
+    cache: ClusterCache,
+    reader: ContainerReader,
+    resolver: ReleaseResolver,
+    updater: ContainerUpdater,
+    idempotency: IdempotentRequests,
+) -> RelatedServices:
     """Put the services together.
 
     Parameters
@@ -59,55 +59,55 @@ def related(
         Tells the time.
     client
         Writes to the cluster.
-    views
+    cache
         Copies of custom resources.
-    reading
+    reader
         Reads of containers.
-    resolution
+    resolver
         Releases and images.
-    changing
+    updater
         Changes containers.
-    repetitions
+    idempotency
         Tells creates that are sent again.
     """
     core = CoreSecrets(client, settings.gitops_managers)
     wait = settings.write_wait_seconds
-    return Related(
+    return RelatedServices(
         deployments=Deployments(
             client=client,
-            views=views,
-            resolution=resolution,
-            changing=changing,
+            cache=cache,
+            resolver=resolver,
+            updater=updater,
             containers_domain=settings.containers_domain,
             gitops_managers=settings.gitops_managers,
             write_wait=wait,
         ),
         secrets=Secrets(
             client=client,
-            views=views,
-            reading=reading,
+            cache=cache,
+            reader=reader,
             core=core,
-            repetitions=repetitions,
+            idempotency=idempotency,
             clock=clock,
             write_wait=wait,
         ),
         ssh_keys=SSHKeys(
             client=client,
-            views=views,
-            reading=reading,
-            repetitions=repetitions,
+            cache=cache,
+            reader=reader,
+            idempotency=idempotency,
             write_wait=wait,
         ),
         domains=Domains(
             client=client,
-            views=views,
-            reading=reading,
-            repetitions=repetitions,
+            cache=cache,
+            reader=reader,
+            idempotency=idempotency,
             clock=clock,
             write_wait=wait,
             look_wait=LOOK_SECONDS,
         ),
         registry_credentials=RegistryCredentials(
-            client=client, views=views, core=core, clock=clock, write_wait=wait
+            client=client, cache=cache, core=core, clock=clock, write_wait=wait
         ),
     )

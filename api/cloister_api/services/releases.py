@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from cloister_api.cache import Views
+from cloister_api.cache import ClusterCache
 from cloister_api.errors import ApiError, bad_request
 from cloister_clients.clock import Clock
 from cloister_clients.kube import KubeClient, NotFound
@@ -19,7 +19,7 @@ from cloister_clients.kube.kinds import of
 from cloister_crds.kinds import Deployment
 from cloister_crds.kinds.meta import REQUESTED_AT_ANNOTATION
 
-__all__ = ["Releases", "WebhookError", "read_webhook_secret"]
+__all__ = ["ReleaseWebhooks", "WebhookError", "read_webhook_secret"]
 
 logger = logging.getLogger(__name__)
 
@@ -64,14 +64,14 @@ def read_webhook_secret(path: Path | None) -> bytes | None:
     return secret
 
 
-class Releases:
+class ReleaseWebhooks:
     """Takes release webhooks of GitHub, Gitea and Forgejo."""
 
     def __init__(
-        self, client: KubeClient, views: Views, secret: bytes | None, clock: Clock
+        self, client: KubeClient, cache: ClusterCache, secret: bytes | None, clock: Clock
     ) -> None:
         self._client = client
-        self._views = views
+        self._cache = cache
         self._secret = secret
         self._clock = clock
 
@@ -124,12 +124,12 @@ class Releases:
     def _followers(self, repo: str) -> list[tuple[str, str]]:
         """Answer the Deployments of a repository of which a connected container follows."""
         found = []
-        for entry in self._views.deployments.all():
+        for entry in self._cache.deployments.all():
             deployment = entry.value.value
             # Forges take names of repositories in any case; what they send is the one they keep.
             if deployment.spec.repo.lower() != repo.lower():
                 continue
-            specs = (held.container.spec for held in self._views.containers_of(entry.namespace))
+            specs = (held.container.spec for held in self._cache.containers_of(entry.namespace))
             if any(
                 spec.auto_update and spec.github_connected and spec.repo == deployment.spec.repo
                 for spec in specs

@@ -11,9 +11,9 @@ from contextlib import suppress
 from functools import partial
 
 from cloister_api.auth.authenticator import Principal
-from cloister_api.cache import HeldContainer, Views
+from cloister_api.cache import CachedContainer, ClusterCache
 from cloister_api.errors import conflict
-from cloister_api.services.container_reader import Reading
+from cloister_api.services.container_reader import ContainerReader
 from cloister_clients.kube import Conflict, KubeClient, KubeError, NotFound
 from cloister_clients.kube.kinds import of
 from cloister_crds.kinds import Container
@@ -37,16 +37,20 @@ class Replacements:
     """Finds what a create replaces, and deletes it once the new container has taken over."""
 
     def __init__(
-        self, client: KubeClient, views: Views, reading: Reading, gitops_managers: tuple[str, ...]
+        self,
+        client: KubeClient,
+        cache: ClusterCache,
+        reader: ContainerReader,
+        gitops_managers: tuple[str, ...],
     ) -> None:
         self._client = client
-        self._views = views
-        self._reading = reading
+        self._cache = cache
+        self._reader = reader
         self._gitops = frozenset(gitops_managers)
 
     async def replaced(
-        self, principal: Principal, given: str | None, others: list[HeldContainer]
-    ) -> HeldContainer | None:
+        self, principal: Principal, given: str | None, others: list[CachedContainer]
+    ) -> CachedContainer | None:
         """Answer the container that a create is to replace.
 
         Parameters
@@ -68,7 +72,7 @@ class Replacements:
         """
         if given is None:
             return None
-        held = await self._reading.get(principal, given, None)
+        held = await self._reader.get(principal, given, None)
         name = held.container.display_name
         heir = successor(held.container, (other.container for other in others))
         if heir is not None:
@@ -87,30 +91,30 @@ class Replacements:
     async def run(self) -> None:
         """Delete what was replaced, until cancelled; what fails is tried again."""
         while True:
-            version = self._views.containers.version
+            version = self._cache.containers.version
             for held in self._due():
                 await self._delete(held)
             await asyncio.sleep(PAUSE_SECONDS)
             changed = partial(self._changed_since, version)
-            await self._views.containers.until(changed, within=LOOK_SECONDS)
+            await self._cache.containers.until(changed, within=LOOK_SECONDS)
 
     def _changed_since(self, version: int) -> bool:
-        return self._views.containers.version != version
+        return self._cache.containers.version != version
 
-    def _due(self) -> list[HeldContainer]:
+    def _due(self) -> list[CachedContainer]:
         """Answer the containers whose successor serves."""
         due = []
-        for entry in tuple(self._views.containers.all()):
+        for entry in tuple(self._cache.containers.all()):
             heir = entry.value
             uid = heir.container.metadata.annotations.get(REPLACES_ANNOTATION)
             if uid is None or heir.going or not serves(heir.container):
                 continue
-            old = self._views.containers.by_uid(uid)
+            old = self._cache.containers.by_uid(uid)
             if old is not None and not old.value.going and old.namespace == entry.namespace:
                 due.append(old.value)
         return due
 
-    async def _delete(self, held: HeldContainer) -> None:
+    async def _delete(self, held: CachedContainer) -> None:
         meta = held.container.metadata
         logger.info("container %s/%s was replaced and is deleted", meta.namespace, meta.name)
         try:

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from cloister_api.cache import Views
+from cloister_api.cache import ClusterCache
 from cloister_api.errors import ApiError, bad_request, problems_of_file, unavailable
 from cloister_api.services.refusals import denial, refusal, to_wire
 from cloister_clients.clock import Clock
@@ -27,7 +27,13 @@ from cloister_crds.lifecycle.admission.validation import Question, file_problems
 from cloister_crds.lifecycle.state.observed import Failed, ReleaseFacts, Tiers
 from cloister_crds.problems import Problem, Severity
 
-__all__ = ["Found", "PullCredentials", "Resolution", "refusal_of_source", "refuse_denied"]
+__all__ = [
+    "PullCredentials",
+    "ReleaseResolver",
+    "ResolvedRelease",
+    "refusal_of_source",
+    "refuse_denied",
+]
 
 AT_ONCE = 8
 """Images of one request that are looked up at the same time."""
@@ -41,7 +47,7 @@ FIELDS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ResolvedRelease:
     """A release, and what is wrong with the images of its file."""
 
     release: ReleaseFacts
@@ -56,11 +62,11 @@ class PullCredentials:
     def __init__(
         self,
         client: KubeClient,
-        views: Views,
+        cache: ClusterCache,
         further: Mapping[PrivateRegistry, tuple[str, ...]],
     ) -> None:
         self._client = client
-        self._views = views
+        self._cache = cache
         self._further = further
 
     async def of(self, organization: Organization) -> tuple[StoredCredentials, ...]:
@@ -72,11 +78,11 @@ class PullCredentials:
             When the cluster does not answer.
         """
         namespace = organization.spec.namespace
-        places = pull_credentials(organization, self._views.registry_credentials_of(namespace))
+        places = pull_credentials(organization, self._cache.registry_credentials_of(namespace))
         return await stored_credentials(self._client, namespace, places, self._further)
 
 
-class Resolution:
+class ReleaseResolver:
     """Asks sources and registries."""
 
     def __init__(
@@ -99,7 +105,7 @@ class Resolution:
         await self._source.aclose()
         await self._registry.aclose()
 
-    async def find(self, repo: str, tag: str, organization: Organization) -> Found:
+    async def find(self, repo: str, tag: str, organization: Organization) -> ResolvedRelease:
         """Read a release, judge its file and look its images up.
 
         Parameters
@@ -139,12 +145,12 @@ class Resolution:
             problems=parsed.problems,
         )
         if parsed.config is None:
-            return Found(facts, {})
+            return ResolvedRelease(facts, {})
         images = {container.image for container in parsed.config.containers}
         stored = await self._credentials.of(organization)
-        return Found(facts, await self._missing(sorted(images), stored))
+        return ResolvedRelease(facts, await self._missing(sorted(images), stored))
 
-    async def approve(self, question: Question) -> Found:
+    async def approve(self, question: Question) -> ResolvedRelease:
         """Find the release that a question is about, and refuse what cannot run.
 
         What is wrong with the request, its release, the file and the images is told at once.

@@ -4,15 +4,15 @@ from secrets import token_hex
 from typing import Any
 
 from cloister_api.auth.authenticator import Principal
-from cloister_api.cache import Views
+from cloister_api.cache import ClusterCache
 from cloister_api.errors import ApiError, bad_request, conflict, in_use, not_found
 from cloister_api.records.resources import VALUE_ANNOTATION, secret_record
 from cloister_api.schemas.resources import SecretCreate
-from cloister_api.services.container_reader import Reading
-from cloister_api.services.core_secrets import CoreSecrets, Form
-from cloister_api.services.idempotency import CreateRequest, Repetitions
+from cloister_api.services.container_reader import ContainerReader
+from cloister_api.services.core_secrets import CoreSecrets, CoreSecretType
+from cloister_api.services.idempotency import CreateRequest, IdempotentRequests
 from cloister_api.services.preconditions import (
-    Recorded,
+    VersionedRecord,
     agreed,
     claim_version,
     delete_agreed,
@@ -32,7 +32,7 @@ __all__ = ["Secrets"]
 
 VALUE_KEY = "value"
 """Key of the value in a core Secret that the facade makes."""
-FORM = Form("secret")
+FORM = CoreSecretType("secret")
 """What such a core Secret is."""
 
 
@@ -43,30 +43,30 @@ class Secrets:
         self,
         *,
         client: KubeClient,
-        views: Views,
-        reading: Reading,
+        cache: ClusterCache,
+        reader: ContainerReader,
         core: CoreSecrets,
-        repetitions: Repetitions,
+        idempotency: IdempotentRequests,
         clock: Clock,
         write_wait: float,
     ) -> None:
         self._client = client
-        self._views = views
-        self._reading = reading
+        self._cache = cache
+        self._reader = reader
         self._core = core
-        self._repetitions = repetitions
+        self._idempotency = idempotency
         self._clock = clock
         self._write_wait = write_wait
 
     def all(self, principal: Principal) -> list[dict[str, Any]]:
         """Answer the records of all secrets, by name."""
         held = sorted(
-            self._views.secrets_of(principal.namespace),
+            self._cache.secrets_of(principal.namespace),
             key=lambda one: (one.spec.name, one.spec.repo or ""),
         )
         return [self._record(principal, one) for one in held if not going(one)]
 
-    def one(self, principal: Principal, name: str) -> Recorded:
+    def one(self, principal: Principal, name: str) -> VersionedRecord:
         """Answer the record of a secret.
 
         Raises
@@ -78,7 +78,7 @@ class Secrets:
 
     async def create(
         self, principal: Principal, body: SecretCreate, retry_key: str | None
-    ) -> Recorded:
+    ) -> VersionedRecord:
         """Create a secret with its value; the same request sent again finds its own work.
 
         Parameters
@@ -98,7 +98,7 @@ class Secrets:
             When the cluster refuses or does not answer.
         """
         fits(body.name, body.value)
-        others = self._views.secrets_of(principal.namespace)
+        others = self._cache.secrets_of(principal.namespace)
         name = secret_object_name(body.name)
         for other in others:
             if other.spec.name == body.name and other.metadata.name != name:
@@ -120,7 +120,7 @@ class Secrets:
             if made is not None:
                 return await self._seen(principal, made)
         # A try that was interrupted may have left its value untied; one with another is no repeat.
-        earlier = await self._repetitions.earlier(Secret, name, principal.namespace, request)
+        earlier = await self._idempotency.earlier(Secret, name, principal.namespace, request)
         if earlier is None or not await self._core.adopt_equal(
             earlier, earlier.spec.secret_ref.name, values
         ):
@@ -129,7 +129,7 @@ class Secrets:
 
     async def _stands(self, name: str, namespace: str) -> bool:
         """Tell whether a secret is there: the copy may still show one that was just deleted."""
-        if self._views.secrets.get(name, namespace) is None:
+        if self._cache.secrets.get(name, namespace) is None:
             return False
         try:
             await self._client.get(of(Secret), name, namespace)
@@ -139,7 +139,7 @@ class Secrets:
 
     async def update(
         self, principal: Principal, name: str, value: str, match: str | None
-    ) -> Recorded:
+    ) -> VersionedRecord:
         """Write a new value; containers get it at their next deploy.
 
         Parameters
@@ -192,15 +192,15 @@ class Secrets:
             When the cluster refuses or does not answer.
         """
         secret = await agreed(self._client, self._named(principal, name), match, "secret")
-        held = await self._reading.list_now(principal.namespace)
+        held = await self._reader.list_now(principal.namespace)
         users = bound_by(secret, (one.container for one in held))
         if users:
             raise in_use(f"secret {name}", users)
         await delete_agreed(self._client, secret, match, "secret")
         await self._core.drop(secret, secret.spec.secret_ref.name)
         uid = secret.metadata.uid
-        await self._views.secrets.until(
-            lambda: self._views.secrets.by_uid(uid) is None, within=self._write_wait
+        await self._cache.secrets.until(
+            lambda: self._cache.secrets.by_uid(uid) is None, within=self._write_wait
         )
 
     def _named(self, principal: Principal, name: str) -> Secret:
@@ -213,7 +213,7 @@ class Secrets:
         """
         found = [
             one
-            for one in self._views.secrets_of(principal.namespace)
+            for one in self._cache.secrets_of(principal.namespace)
             if one.spec.name == name and not going(one)
         ]
         if not found:
@@ -224,16 +224,16 @@ class Secrets:
         return found[0]
 
     def _record(self, principal: Principal, secret: Secret) -> dict[str, Any]:
-        held = self._views.containers_of(principal.namespace)
+        held = self._cache.containers_of(principal.namespace)
         return secret_record(secret, bound_by(secret, (one.container for one in held)))
 
-    def _recorded(self, principal: Principal, secret: Secret) -> Recorded:
-        return Recorded(self._record(principal, secret), secret.metadata.resource_version)
+    def _recorded(self, principal: Principal, secret: Secret) -> VersionedRecord:
+        return VersionedRecord(self._record(principal, secret), secret.metadata.resource_version)
 
-    async def _seen(self, principal: Principal, written: Secret) -> Recorded:
+    async def _seen(self, principal: Principal, written: Secret) -> VersionedRecord:
         """Wait until the copy shows a write, and answer what the server made of it."""
         version = written.metadata.resource_version
-        await self._views.secrets.reached(version, within=self._write_wait)
+        await self._cache.secrets.reached(version, within=self._write_wait)
         return self._recorded(principal, written)
 
 

@@ -5,13 +5,13 @@ from typing import Any
 from pydantic import ValidationError
 
 from cloister_api.auth.authenticator import Principal
-from cloister_api.cache import HeldContainer, Views
+from cloister_api.cache import CachedContainer, ClusterCache
 from cloister_api.errors import bad_request, broken_rule, conflict, in_use, not_found
 from cloister_api.records.resources import key_record
 from cloister_api.schemas.resources import KeyCreate
-from cloister_api.services.container_reader import Reading
-from cloister_api.services.idempotency import CreateRequest, Repetitions
-from cloister_api.services.preconditions import Recorded, agreed, delete_agreed
+from cloister_api.services.container_reader import ContainerReader
+from cloister_api.services.idempotency import CreateRequest, IdempotentRequests
+from cloister_api.services.preconditions import VersionedRecord, agreed, delete_agreed
 from cloister_clients.kube import AlreadyExists, Invalid, KubeClient
 from cloister_clients.kube.kinds import of
 from cloister_crds.kinds import SSHKey
@@ -28,22 +28,22 @@ class SSHKeys:
         self,
         *,
         client: KubeClient,
-        views: Views,
-        reading: Reading,
-        repetitions: Repetitions,
+        cache: ClusterCache,
+        reader: ContainerReader,
+        idempotency: IdempotentRequests,
         write_wait: float,
     ) -> None:
         self._client = client
-        self._views = views
-        self._reading = reading
-        self._repetitions = repetitions
+        self._cache = cache
+        self._reader = reader
+        self._idempotency = idempotency
         self._write_wait = write_wait
 
     def all(self, principal: Principal) -> list[dict[str, Any]]:
         """Answer the records of all keys, by name."""
-        entries = self._views.ssh_keys.in_namespace(principal.namespace)
+        entries = self._cache.ssh_keys.in_namespace(principal.namespace)
         keys = (entries[name].value for name in sorted(entries))
-        held = self._views.containers_of(principal.namespace)
+        held = self._cache.containers_of(principal.namespace)
         return [
             key_record(key, users_of(key.metadata.name, held))
             for key in keys
@@ -52,7 +52,7 @@ class SSHKeys:
 
     async def create(
         self, principal: Principal, body: KeyCreate, retry_key: str | None
-    ) -> Recorded:
+    ) -> VersionedRecord:
         """Register a key; the same request sent again finds its own work.
 
         Parameters
@@ -82,7 +82,7 @@ class SSHKeys:
         try:
             made = SSHKey.read(await self._client.create(of(SSHKey), manifest))
         except AlreadyExists as error:
-            earlier = await self._repetitions.earlier(SSHKey, body.name, namespace, request)
+            earlier = await self._idempotency.earlier(SSHKey, body.name, namespace, request)
             if earlier is None:
                 raise conflict(
                     f"name: an SSH key named {body.name} exists already; choose another name"
@@ -91,9 +91,9 @@ class SSHKeys:
         except Invalid as error:
             raise bad_request("public_key", error.message) from error
         version = made.metadata.resource_version
-        await self._views.ssh_keys.reached(version, within=self._write_wait)
-        users = users_of(body.name, self._views.containers_of(namespace))
-        return Recorded(key_record(made, users), version)
+        await self._cache.ssh_keys.reached(version, within=self._write_wait)
+        users = users_of(body.name, self._cache.containers_of(namespace))
+        return VersionedRecord(key_record(made, users), version)
 
     async def delete(self, principal: Principal, name: str, match: str | None) -> None:
         """Delete a key that no container names.
@@ -115,21 +115,21 @@ class SSHKeys:
         KubeError
             When the cluster refuses or does not answer.
         """
-        entry = self._views.ssh_keys.get(name, principal.namespace)
+        entry = self._cache.ssh_keys.get(name, principal.namespace)
         if entry is None or entry.value.metadata.deletion_timestamp is not None:
             raise not_found("SSH key")
         key = await agreed(self._client, entry.value, match, "SSH key")
-        users = users_of(name, await self._reading.list_now(principal.namespace))
+        users = users_of(name, await self._reader.list_now(principal.namespace))
         if users:
             raise in_use(f"SSH key {name}", users)
         uid = key.metadata.uid
         await delete_agreed(self._client, key, match, "SSH key")
-        await self._views.ssh_keys.until(
-            lambda: self._views.ssh_keys.by_uid(uid) is None, within=self._write_wait
+        await self._cache.ssh_keys.until(
+            lambda: self._cache.ssh_keys.by_uid(uid) is None, within=self._write_wait
         )
 
 
-def users_of(name: str, held: list[HeldContainer]) -> tuple[str, ...]:
+def users_of(name: str, held: list[CachedContainer]) -> tuple[str, ...]:
     """Answer the names of the containers that name a key, ordered, each once."""
     named = (one.container for one in held if name in one.container.spec.ssh_keys)
     return tuple(sorted({each.display_name for each in named}))

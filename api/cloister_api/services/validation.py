@@ -5,13 +5,13 @@ from dataclasses import replace
 from typing import Any
 
 from cloister_api.auth.authenticator import Principal
-from cloister_api.cache import HeldContainer, Views
+from cloister_api.cache import CachedContainer, ClusterCache
 from cloister_api.records.container import host_record
 from cloister_api.schemas.containers import Validate, ValidateName
-from cloister_api.services.claims import Claims
-from cloister_api.services.container_reader import Reading
+from cloister_api.services.claims import HostnameClaims
+from cloister_api.services.container_reader import ContainerReader
 from cloister_api.services.refusals import to_wire
-from cloister_api.services.resolution import FIELDS, Resolution, refusal_of_source
+from cloister_api.services.resolution import FIELDS, ReleaseResolver, refusal_of_source
 from cloister_clients.sources import SourceError
 from cloister_crds.kinds import Container
 from cloister_crds.kinds.container import NAME_PATTERN, ContainerSpec
@@ -36,21 +36,21 @@ class Validation:
     def __init__(
         self,
         *,
-        views: Views,
-        reading: Reading,
-        resolution: Resolution,
-        claims: Claims,
+        cache: ClusterCache,
+        reader: ContainerReader,
+        resolver: ReleaseResolver,
+        claims: HostnameClaims,
         containers_domain: str,
     ) -> None:
-        self._views = views
-        self._reading = reading
-        self._resolution = resolution
+        self._cache = cache
+        self._reader = reader
+        self._resolver = resolver
         self._claims = claims
         self._domain = containers_domain
 
     def hosts(self) -> list[dict[str, Any]]:
         """Answer the Hosts by name."""
-        hosts = self._views.host_list()
+        hosts = self._cache.host_list()
         default = pick_host(None, hosts)
         return [host_record(host, default=host is default) for host in hosts]
 
@@ -72,11 +72,11 @@ class Validation:
             When the cluster does not answer.
         """
         given = [each for each in (body.container_id, body.replace_container_id) if each]
-        known = [await self._reading.get(principal, each, None) for each in given]
+        known = [await self._reader.get(principal, each, None) for each in given]
         held = known[0] if known else None
         question = self._question(principal, body, held)
         try:
-            found = await self._resolution.find(body.repo, body.tag, principal.organization)
+            found = await self._resolver.find(body.repo, body.tag, principal.organization)
         except SourceError as error:
             if error.transient:
                 raise refusal_of_source(error) from error
@@ -90,7 +90,7 @@ class Validation:
         return verdict(validate_for_organization(question), shown)
 
     def _question(
-        self, principal: Principal, body: Validate, held: HeldContainer | None
+        self, principal: Principal, body: Validate, held: CachedContainer | None
     ) -> Question:
         # The tag is judged by whoever looks it up; what is no tag at all is a problem like others.
         spec = ANY_SPEC.model_copy(update={"repo": body.repo, "tag": body.tag})
@@ -100,15 +100,15 @@ class Validation:
                 update={"repo": body.repo, "tag": body.tag, "commit": None}
             )
             name = held.container.display_name
-        others = self._views.containers_of(principal.namespace)
+        others = self._cache.containers_of(principal.namespace)
         return Question(
             name=name,
             spec=spec,
             organization=principal.organization,
-            hosts=self._views.host_list(),
-            secrets=self._views.secrets_of(principal.namespace),
-            ssh_keys=self._views.ssh_keys_of(principal.namespace),
-            domains=self._views.domains_of(principal.namespace),
+            hosts=self._cache.host_list(),
+            secrets=self._cache.secrets_of(principal.namespace),
+            ssh_keys=self._cache.ssh_keys_of(principal.namespace),
+            domains=self._cache.domains_of(principal.namespace),
             rank=None if held is not None else len(counted(one.container for one in others)),
         )
 
@@ -124,7 +124,7 @@ class Validation:
         """
         keeper = None
         if body.container_id is not None:
-            keeper = (await self._reading.get(principal, body.container_id, None)).container
+            keeper = (await self._reader.get(principal, body.container_id, None)).container
         reason = await self._reason_against(principal, body, keeper.metadata.uid if keeper else "")
         if reason is None and body.custom_domain:
             reason = await self._reason_against_domain(principal, body.custom_domain, keeper)
@@ -141,7 +141,7 @@ class Validation:
                 f"a name has 1 to {NAME_LIMIT} lowercase letters, digits and hyphens, with no "
                 "hyphen at its ends"
             )
-        for held in self._views.containers_of(principal.namespace):
+        for held in self._cache.containers_of(principal.namespace):
             one = held.container
             if one.display_name == body.name and one.spec.debug is body.debug:
                 return None if one.metadata.uid == keeper else "another container has this name"
@@ -162,7 +162,7 @@ class Validation:
         self, principal: Principal, host: str, keeper: Container | None
     ) -> str | None:
         """Say why a container cannot have a custom domain; None = it can."""
-        domain = domain_named(host, self._views.domains_of(principal.namespace))
+        domain = domain_named(host, self._cache.domains_of(principal.namespace))
         if domain is None:
             return f"the organization has no domain {host}; add it and create its DNS records"
         if not domain.status.verified:

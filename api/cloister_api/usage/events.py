@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from cloister_api.errors import ApiError, bad_request
 
-__all__ = ["MAX_EVENTS", "Counted", "Rejected", "Report", "judged", "read_report"]
+__all__ = ["MAX_EVENTS", "CountedEvent", "RejectedEvent", "UsageReport", "judged", "read_report"]
 
 MAX_EVENTS = 1_000
 """Events in one report."""
@@ -53,7 +53,7 @@ class Meter(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     """How much."""
 
 
-class Event(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+class UsageEvent(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     """An event as it is reported."""
 
     event_id: Identifier
@@ -81,7 +81,7 @@ class Attributes(msgspec.Struct, gc=False):
     """Model; empty = none."""
 
 
-class Report(msgspec.Struct, forbid_unknown_fields=True):
+class UsageReport(msgspec.Struct, forbid_unknown_fields=True):
     """A report: events that were sent together."""
 
     delivery_id: Identifier
@@ -90,7 +90,7 @@ class Report(msgspec.Struct, forbid_unknown_fields=True):
     """Events, not judged yet."""
 
 
-class Rejected(msgspec.Struct):
+class RejectedEvent(msgspec.Struct):
     """An event that was not taken."""
 
     index: int
@@ -99,12 +99,12 @@ class Rejected(msgspec.Struct):
     """What is wrong."""
 
 
-REPORTS = msgspec.json.Decoder(Report)
-EVENTS = msgspec.json.Decoder(Event)
+REPORTS = msgspec.json.Decoder(UsageReport)
+EVENTS = msgspec.json.Decoder(UsageEvent)
 ATTRIBUTES = msgspec.json.Decoder(Attributes)
 
 
-def read_report(body: bytes) -> Report:
+def read_report(body: bytes) -> UsageReport:
     """Read a report without its events.
 
     Raises
@@ -123,7 +123,7 @@ def read_report(body: bytes) -> Report:
     return report
 
 
-class Counted(msgspec.Struct, gc=False):
+class CountedEvent(msgspec.Struct, gc=False):
     """An event that is taken, in the form in which it is counted."""
 
     event_id: str
@@ -159,7 +159,7 @@ class RefusedError(Exception):
     """An event is not taken; the message says why."""
 
 
-def judged(report: Report, now_us: int) -> tuple[list[Counted], list[Rejected]]:
+def judged(report: UsageReport, now_us: int) -> tuple[list[CountedEvent], list[RejectedEvent]]:
     """Judge the events of a report.
 
     Parameters
@@ -174,18 +174,18 @@ def judged(report: Report, now_us: int) -> tuple[list[Counted], list[Rejected]]:
     tuple
         Events that are taken, and those that are not.
     """
-    taken: list[Counted] = []
-    refused: list[Rejected] = []
+    taken: list[CountedEvent] = []
+    refused: list[RejectedEvent] = []
     decode = EVENTS.decode
     for index, raw in enumerate(report.events):
         try:
             taken.append(counted(decode(raw), now_us))
         except (msgspec.MsgspecError, RefusedError, UnicodeDecodeError, RecursionError) as error:
-            refused.append(Rejected(index, str(error)))
+            refused.append(RejectedEvent(index, str(error)))
     return taken, refused
 
 
-def counted(event: Event, now_us: int) -> Counted:
+def counted(event: UsageEvent, now_us: int) -> CountedEvent:
     """Answer an event in the form in which it is counted.
 
     Raises
@@ -208,7 +208,7 @@ def counted(event: Event, now_us: int) -> Counted:
     service, name = event.operation.service, event.operation.name
     if "\x00" in f"{service}{name}{model}{event.request_id}":
         raise RefusedError("operation, model and request_id must not hold the character NUL")
-    return Counted(
+    return CountedEvent(
         event.event_id,
         at,
         service,

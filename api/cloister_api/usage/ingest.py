@@ -15,12 +15,12 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from cloister_api.errors import ApiError, bad_request, unavailable
 from cloister_api.ledger.keys.reporters import Reporter, Reporters
-from cloister_api.usage.events import Rejected, judged, read_report
-from cloister_api.usage.signature import WRONG, Signed, refused
-from cloister_api.usage.writer import Delivery, Outcome, Writer
+from cloister_api.usage.events import RejectedEvent, judged, read_report
+from cloister_api.usage.signature import WRONG, ReportSignature, refused
+from cloister_api.usage.writer import ReportOutcome, UsageWriter, VerifiedReport
 from cloister_clients.clock import Clock
 
-__all__ = ["PATH", "Ingest", "Taken"]
+__all__ = ["PATH", "Ingest", "ReportReceipt"]
 
 logger = logging.getLogger(__name__)
 
@@ -38,42 +38,44 @@ BUSY = ApiError(
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class ReportReceipt:
     """What became of a report."""
 
     accepted: int
     """Events that count now."""
     duplicates: int
     """Events that counted before."""
-    rejected: list[Rejected]
+    rejected: list[RejectedEvent]
     """Events that were not taken."""
 
 
 @dataclass(slots=True)
-class Waiting:
+class QueuedReport:
     """A report that waits for its transaction."""
 
-    delivery: Delivery
+    delivery: VerifiedReport
     """The report."""
-    done: "asyncio.Future[Outcome]" = field(repr=False)
+    done: "asyncio.Future[ReportOutcome]" = field(repr=False)
     """Its outcome."""
 
 
 class Ingest:
     """The endpoint's work."""
 
-    def __init__(self, reporters: Reporters, writer: Writer, service: str, clock: Clock) -> None:
+    def __init__(
+        self, reporters: Reporters, writer: UsageWriter, service: str, clock: Clock
+    ) -> None:
         self._reporters = reporters
         self._writer = writer
         self._service = service
         self._clock = clock
-        self._queue: deque[Waiting] = deque()
+        self._queue: deque[QueuedReport] = deque()
         self._count = 0
         self._bytes = 0
         self._arrived = asyncio.Event()
         self._looking: dict[str, asyncio.Future[Reporter | None]] = {}
 
-    async def take(self, headers: Mapping[str, str], body: bytes) -> Taken:
+    async def take(self, headers: Mapping[str, str], body: bytes) -> ReportReceipt:
         """Take a report, and answer when its events are committed.
 
         Parameters
@@ -97,10 +99,10 @@ class Ingest:
         finally:
             self._bytes -= len(body)
 
-    async def _take(self, headers: Mapping[str, str], body: bytes) -> Taken:
+    async def _take(self, headers: Mapping[str, str], body: bytes) -> ReportReceipt:
         """Take a report that counts among those that wait."""
         now = self._clock()
-        signed = Signed.of(headers, self._service)
+        signed = ReportSignature.of(headers, self._service)
         signed.check_time(now)
         reporter = await self._reporter(signed.reporter)
         if reporter is None or reporter.secret is None:
@@ -111,10 +113,12 @@ class Ingest:
             raise bad_request("delivery_id", "delivery_id is not the nonce that was signed")
         received = round(now.timestamp() * 1_000_000)
         events, rejected = judged(report, received)
-        outcome = await self._written(Delivery(reporter.id, signed.nonce, digest, received, events))
+        outcome = await self._written(
+            VerifiedReport(reporter.id, signed.nonce, digest, received, events)
+        )
         if outcome.reused:
             raise refused("the nonce was used with another body; make a new delivery_id")
-        return Taken(outcome.accepted, outcome.duplicates, rejected)
+        return ReportReceipt(outcome.accepted, outcome.duplicates, rejected)
 
     async def _reporter(self, name: str) -> Reporter | None:
         """Look a reporter up, once for all of its reports that wait for that at a time."""
@@ -124,11 +128,11 @@ class Ingest:
             looking.add_done_callback(lambda _: self._looking.pop(name))
         return await asyncio.shield(looking)
 
-    async def _written(self, delivery: Delivery) -> Outcome:
+    async def _written(self, delivery: VerifiedReport) -> ReportOutcome:
         """Put a report into the queue and wait for its transaction."""
         if self._count >= WAITING_EVENTS:  # others came while the reporter was looked up
             raise BUSY
-        waiting = Waiting(delivery, asyncio.get_running_loop().create_future())
+        waiting = QueuedReport(delivery, asyncio.get_running_loop().create_future())
         self._queue.append(waiting)
         self._count += weight(waiting)
         self._arrived.set()
@@ -149,15 +153,15 @@ class Ingest:
                 if not waiting.done.done():
                     waiting.done.set_exception(unavailable("the facade ends; send it again"))
 
-    def _next(self) -> list[Waiting]:
-        batch: list[Waiting] = []
+    def _next(self) -> list[QueuedReport]:
+        batch: list[QueuedReport] = []
         count = 0
         while self._queue and count < TRANSACTION_EVENTS:
             batch.append(self._queue.popleft())
             count += weight(batch[-1])
         return batch
 
-    async def _write(self, batch: list[Waiting]) -> None:
+    async def _write(self, batch: list[QueuedReport]) -> None:
         """Write reports together; when that fails, each on its own."""
         try:
             outcomes = await asyncio.to_thread(
@@ -174,7 +178,7 @@ class Ingest:
         finally:
             self._count -= sum(map(weight, batch))
 
-    async def _write_alone(self, waiting: Waiting) -> None:
+    async def _write_alone(self, waiting: QueuedReport) -> None:
         try:
             (outcome,) = await asyncio.to_thread(self._writer.write, [waiting.delivery])
         except SQLAlchemyError:
@@ -188,6 +192,6 @@ class Ingest:
                 waiting.done.set_result(outcome)
 
 
-def weight(waiting: Waiting) -> int:
+def weight(waiting: QueuedReport) -> int:
     """Answer what a report counts for in the queue; an empty one is not free."""
     return max(1, len(waiting.delivery.events))

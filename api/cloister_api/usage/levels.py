@@ -8,7 +8,7 @@ __all__ = [
     "EVER",
     "HOUR",
     "LEVELS",
-    "Collected",
+    "CollectedSums",
     "Level",
     "Place",
     "Sums",
@@ -67,7 +67,7 @@ def add(sums: dict[Place, Sums], place: Place, values: Sequence[int]) -> None:
     present[4] += values[4]
 
 
-class Collected:
+class CollectedSums:
     """Sums of events: each is added at the finest level that it counts at, and folded upwards.
 
     A late event that no window of a level can show any more is not added to it: its bucket may have

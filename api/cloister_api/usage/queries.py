@@ -14,9 +14,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from cloister_api.ledger.tables.core import API_KEYS
 from cloister_api.ledger.tables.usage import NAMES, POINTS, ROLLUPS
 from cloister_api.usage.levels import EVER
-from cloister_api.usage.windows import Run, Span, Window, cover, duration_text, span_of
+from cloister_api.usage.windows import BucketRun, Span, Window, cover, duration_text, span_of
 
-__all__ = ["Usage"]
+__all__ = ["UsageQueries"]
 
 NANO = 1_000_000_000
 COUNTED = ("input_tokens", "output_tokens", "requests", "cost")
@@ -30,7 +30,7 @@ Counts = tuple[int, int, int, int]
 """Input and output tokens, requests, nano-dollars."""
 
 
-class Sum:
+class UsageSum:
     """What is added up."""
 
     __slots__ = ("cost", "input", "output", "requests")
@@ -60,7 +60,7 @@ class Sum:
         return self.cost / NANO
 
 
-class Usage:
+class UsageQueries:
     """Answers questions."""
 
     def __init__(self, engine: AsyncEngine) -> None:
@@ -104,7 +104,7 @@ class Usage:
         now
             Present time in UTC.
         """
-        found = Sum()
+        found = UsageSum()
         async with self._engine.connect() as connection:
             number = await number_of(connection, organization_id)
             if number is not None:
@@ -136,11 +136,11 @@ class Usage:
             query = points_of(number, window, span)
             rows = (await connection.execute(query)).all() if number is not None else []
             names = await models_of(connection)
-        totals = {begin: Sum() for begin in span.points}
-        models: dict[int, dict[str, Sum]] = {begin: {} for begin in span.points}
+        totals = {begin: UsageSum() for begin in span.points}
+        models: dict[int, dict[str, UsageSum]] = {begin: {} for begin in span.points}
         for begin, model, *values in rows:
             totals[begin].add(*values)
-            models[begin].setdefault(names[model], Sum()).add(*values)
+            models[begin].setdefault(names[model], UsageSum()).add(*values)
         return {
             "data_points": [
                 {
@@ -184,10 +184,10 @@ def by_name(
 
 def by_key(found: Mapping[str, Mapping[str, Counts]]) -> dict[str, Any]:
     """Answer the record of aggregated usage (spec, "Aggregated usage")."""
-    total = Sum()
+    total = UsageSum()
     keys: dict[str, Any] = {}
     for name, parts in sorted(found.items()):
-        one = Sum()
+        one = UsageSum()
         models: dict[str, Any] = {}
         for model, (given, made, requests, cost) in sorted(parts.items()):
             one.add(given, made, requests, cost)
@@ -203,15 +203,17 @@ def by_key(found: Mapping[str, Mapping[str, Counts]]) -> dict[str, Any]:
     return {**total.counts(), "cost": total.dollars, "keys": keys}
 
 
-def runs_of(window: Window | None, now: datetime) -> list[Run]:
+def runs_of(window: Window | None, now: datetime) -> list[BucketRun]:
     """Answer the buckets that a window is made of."""
     if window is None:
-        return [Run(EVER, 0, 2 * EVER, 1)]
+        return [BucketRun(EVER, 0, 2 * EVER, 1)]
     span = span_of(window, now)
     return cover(span.begin, span.end)
 
 
-def summed(organization: int | None, runs: list[Run], key_id: int | None = None) -> Select[Any]:
+def summed(
+    organization: int | None, runs: list[BucketRun], key_id: int | None = None
+) -> Select[Any]:
     """Answer the query of sums by pair of key and model (`PAIR`), of one key when it is told."""
     selects = []
     pair = (ROLLUPS.c.key_id * PAIR + ROLLUPS.c.model).label("pair")

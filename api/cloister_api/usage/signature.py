@@ -14,7 +14,7 @@ from typing import Self
 
 from cloister_api.errors import ApiError
 
-__all__ = ["Signed", "refused", "signature_of"]
+__all__ = ["ReportSignature", "refused", "signature_of"]
 
 SKEW = timedelta(minutes=10)
 """How far the clock of a reporter may be off."""
@@ -27,7 +27,7 @@ def refused(message: str) -> ApiError:
 
 
 @dataclass(frozen=True, slots=True)
-class Signed:
+class ReportSignature:
     """What the headers of a report say."""
 
     reporter: str
@@ -101,7 +101,9 @@ WRONG = refused("unknown reporter or wrong signature")
 """One answer for both: it must not tell which reporters exist."""
 
 
-def signature_of(secret: bytes, method: str, path: str, signed: Signed, digest: str) -> str:
+def signature_of(
+    secret: bytes, method: str, path: str, signed: ReportSignature, digest: str
+) -> str:
     """Answer the signature that a report must have.
 
     Parameters

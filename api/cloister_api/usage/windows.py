@@ -10,7 +10,7 @@ from math import inf, sqrt
 
 from cloister_api.usage.levels import DAY, EVER, HOUR, LEVELS, Level
 
-__all__ = ["WINDOWS", "Run", "Span", "Window", "cover", "duration_text", "span_of"]
+__all__ = ["WINDOWS", "BucketRun", "Span", "Window", "cover", "duration_text", "span_of"]
 
 MINUTE = 60
 KEY_LEVELS = tuple(level for level in LEVELS if level.by_key and level.seconds != EVER)
@@ -80,7 +80,7 @@ def span_of(window: Window, now: datetime) -> Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class BucketRun:
     """Buckets of one size in a row, to be added up or taken off again."""
 
     size: int
@@ -98,7 +98,7 @@ class Run:
         return (self.end - self.begin) / self.size * sqrt(self.size)
 
 
-def cover(begin: int, end: int, levels: tuple[Level, ...] = KEY_LEVELS) -> list[Run]:
+def cover(begin: int, end: int, levels: tuple[Level, ...] = KEY_LEVELS) -> list[BucketRun]:
     """Answer the buckets by key that make up a span which ends with the present.
 
     The inside of a long span is read in long buckets. At its begin either shorter ones are added,
@@ -119,7 +119,7 @@ def cover(begin: int, end: int, levels: tuple[Level, ...] = KEY_LEVELS) -> list[
 
 def _covered(
     begin: int, end: int, present: int, levels: tuple[Level, ...]
-) -> tuple[float, list[Run]]:
+) -> tuple[float, list[BucketRun]]:
     """Answer the least weight and its runs."""
     level, *longer = levels
     size, kept = level.seconds, -inf
@@ -127,15 +127,15 @@ def _covered(
         kept = present - level.keep + SKEW
     if begin >= end:
         return 0.0, []
-    plain = Run(size, begin, end, 1)
+    plain = BucketRun(size, begin, end, 1)
     best = (plain.weight, [plain]) if begin >= kept else (inf, [])
     if not longer:
         return best
     upper = longer[0].seconds
     last = -(-end // upper) * upper
-    ahead = [Run(size, end, last, -1)] if end < last else []
+    ahead = [BucketRun(size, end, last, -1)] if end < last else []
     for first in (begin // upper * upper, -(-begin // upper) * upper):
-        edge = Run(size, min(begin, first), max(begin, first), 1 if first > begin else -1)
+        edge = BucketRun(size, min(begin, first), max(begin, first), 1 if first > begin else -1)
         if first > last or (begin != first and edge.begin < kept):
             continue
         inner, runs = _covered(first, last, present, tuple(longer))

@@ -16,15 +16,15 @@ from sqlalchemy import Connection, Engine, select, update
 from sqlalchemy.exc import IntegrityError
 
 from cloister_api.ledger.bulk import add_to_sums, insert_rows, known
-from cloister_api.ledger.keys.key_material import Sealing
+from cloister_api.ledger.keys.key_material import KeySealer
 from cloister_api.ledger.tables.core import API_KEYS, KEY_TOTALS, SEQUENCES
 from cloister_api.ledger.tables.usage import DELIVERIES, EVENTS, NAMES, POINTS, ROLLUPS, SUMS
-from cloister_api.usage.events import Counted
-from cloister_api.usage.levels import EVER, Collected, Place, Sums, add
+from cloister_api.usage.events import CountedEvent
+from cloister_api.usage.levels import EVER, CollectedSums, Place, Sums, add
 from cloister_api.usage.price_lists import price_count, read_all
 from cloister_api.usage.prices import Prices, cost_of
 
-__all__ = ["Delivery", "Outcome", "Writer"]
+__all__ = ["ReportOutcome", "UsageWriter", "VerifiedReport"]
 
 EVENT_COLUMNS = (
     "event_key",
@@ -48,7 +48,7 @@ KEPT_KEYS = 200_000
 
 
 @dataclass(frozen=True, slots=True)
-class Delivery:
+class VerifiedReport:
     """A report whose signature was right, with the events that are taken."""
 
     reporter: str
@@ -59,12 +59,12 @@ class Delivery:
     """SHA-256 of its body."""
     received_at: int
     """When it came, in microseconds."""
-    events: list[Counted]
+    events: list[CountedEvent]
     """Events that are taken."""
 
 
 @dataclass(slots=True)
-class Outcome:
+class ReportOutcome:
     """What became of a report."""
 
     reused: bool = False
@@ -75,7 +75,7 @@ class Outcome:
     """Events that counted before."""
 
 
-Admitted = list[tuple[Delivery, bytes, Counted]]
+Admitted = list[tuple[VerifiedReport, bytes, CountedEvent]]
 """Events that were never counted, each with its report and what it is known by."""
 Numbers = tuple[
     dict[str, tuple[bytes, tuple[int, int] | None]], dict[tuple[str, str, str], tuple[int, int]]
@@ -84,10 +84,10 @@ Numbers = tuple[
 service, operation and model the numbers of operation and model."""
 
 
-class Writer:
+class UsageWriter:
     """Writes reports."""
 
-    def __init__(self, engine: Engine, material: Sealing) -> None:
+    def __init__(self, engine: Engine, material: KeySealer) -> None:
         self._engine = engine
         self._material = material
         self._names: dict[tuple[str, str], int] = {}
@@ -95,7 +95,7 @@ class Writer:
         self._prices = Prices.none()
         self._price_count = 0
 
-    def write(self, deliveries: Sequence[Delivery]) -> list[Outcome]:
+    def write(self, deliveries: Sequence[VerifiedReport]) -> list[ReportOutcome]:
         """Write reports in one transaction: all of them count, or none does.
 
         Parameters
@@ -117,13 +117,15 @@ class Writer:
             self._keys.clear()
             raise
 
-    def _write(self, connection: Connection, deliveries: Sequence[Delivery]) -> list[Outcome]:
+    def _write(
+        self, connection: Connection, deliveries: Sequence[VerifiedReport]
+    ) -> list[ReportOutcome]:
         usage = SEQUENCES.c.name == "usage"
         connection.execute(update(SEQUENCES).where(usage).values(value=SEQUENCES.c.value + 1))
         change = connection.execute(select(SEQUENCES.c.value).where(usage)).scalar_one()
         if (count := price_count(connection)) != self._price_count:
             self._prices, self._price_count = read_all(connection), count
-        outcomes = [Outcome() for _ in deliveries]
+        outcomes = [ReportOutcome() for _ in deliveries]
         fresh = []
         for delivery, outcome in zip(deliveries, outcomes, strict=True):
             outcome.reused = not note_nonce(connection, delivery)
@@ -142,10 +144,10 @@ class Writer:
 
     def _rows(
         self, admitted: Admitted, numbers: Numbers
-    ) -> tuple[list[tuple[Any, ...]], Collected]:
+    ) -> tuple[list[tuple[Any, ...]], CollectedSums]:
         """Answer the rows of events, and their sums."""
         rows: list[tuple[Any, ...]] = []
-        collected = Collected()
+        collected = CollectedSums()
         add_event, price_at = collected.add, self._prices.at
         owners, kinds = numbers
         for delivery, key, event in admitted:
@@ -247,7 +249,7 @@ def collector_paused() -> Iterator[None]:
             gc.enable()
 
 
-def admit(fresh: list[tuple[Delivery, Outcome]], seen: Collection[bytes]) -> Admitted:
+def admit(fresh: list[tuple[VerifiedReport, ReportOutcome]], seen: Collection[bytes]) -> Admitted:
     """Answer the events that were never counted, each once, and note how many of each report.
 
     Parameters
@@ -285,7 +287,7 @@ def inserted(connection: Connection, rows: list[tuple[Any, ...]]) -> bool:
     return True
 
 
-def write_sums(connection: Connection, collected: Collected, change: int) -> None:
+def write_sums(connection: Connection, collected: CollectedSums, change: int) -> None:
     """Add collected sums to the ledger's."""
     place = ("level", "organization", "bucket")
     rows: list[tuple[int, ...]] = []
@@ -309,7 +311,7 @@ def write_sums(connection: Connection, collected: Collected, change: int) -> Non
     add_to_sums(connection, KEY_TOTALS, ("key_id",), SUMS, used, replaced=("change",))
 
 
-def note_nonce(connection: Connection, delivery: Delivery) -> bool:
+def note_nonce(connection: Connection, delivery: VerifiedReport) -> bool:
     """Note the nonce of a report; False = it was used with another body."""
     same = (DELIVERIES.c.reporter == delivery.reporter) & (DELIVERIES.c.nonce == delivery.nonce)
     digest = connection.execute(select(DELIVERIES.c.digest).where(same)).scalar()

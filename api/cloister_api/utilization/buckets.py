@@ -4,9 +4,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from cloister_api.usage.levels import DAY, HOUR, Level
-from cloister_api.utilization.exposition import Reading
+from cloister_api.utilization.exposition import ResourceReading
 
-__all__ = ["LEVELS", "Amounts", "Look", "Stretch", "add_stretch", "is_newer", "stretch_between"]
+__all__ = [
+    "LEVELS",
+    "Amounts",
+    "PodSample",
+    "UsageInterval",
+    "add_interval",
+    "interval_between",
+    "is_newer",
+]
 
 MINUTE = 60
 LEVELS = (
@@ -24,17 +32,17 @@ Amounts = tuple[int, int, int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class PodSample:
     """What was seen of a Pod at one time."""
 
     at: float
     """When, in Unix seconds of our clock."""
-    readings: Mapping[str, Reading]
+    readings: Mapping[str, ResourceReading]
     """Its containers of the file that run, by name."""
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class UsageInterval:
     """What a container used over a stretch of time."""
 
     container: str
@@ -53,9 +61,15 @@ class Stretch:
     """Memory that it has, in KiB."""
 
 
-def stretch_between(
-    before: Look | None, now: Look, *, container: str, cpus: float, memory_mb: float, longest: float
-) -> Stretch | None:
+def interval_between(
+    before: PodSample | None,
+    now: PodSample,
+    *,
+    container: str,
+    cpus: float,
+    memory_mb: float,
+    longest: float,
+) -> UsageInterval | None:
     """Answer what was used between two looks.
 
     Parameters
@@ -88,7 +102,7 @@ def stretch_between(
         rate(before.readings.get(name), reading, seconds) for name, reading in now.readings.items()
     )
     memory = [sum(one.memory for one in look.readings.values()) for look in (before, now)]
-    return Stretch(
+    return UsageInterval(
         container=container,
         begin=before.at,
         end=now.at,
@@ -99,7 +113,7 @@ def stretch_between(
     )
 
 
-def is_newer(before: Look, now: Look) -> bool:
+def is_newer(before: PodSample, now: PodSample) -> bool:
     """Tell whether every counter was read again since.
 
     The kubelet reads counters at times of its own and may tell an old one twice; the look before
@@ -116,7 +130,7 @@ def is_newer(before: Look, now: Look) -> bool:
     return all(now.readings[name].at > before.readings[name].at for name in common)
 
 
-def rate(before: Reading | None, now: Reading, seconds: float) -> float:
+def rate(before: ResourceReading | None, now: ResourceReading, seconds: float) -> float:
     """Answer the processors that a container used on average.
 
     A counter that went back is that of a container that was started again: all it shows was used
@@ -128,7 +142,7 @@ def rate(before: Reading | None, now: Reading, seconds: float) -> float:
     return used / (now.at - before.at)
 
 
-def add_stretch(sums: dict[tuple[int, str, int], list[int]], stretch: Stretch) -> None:
+def add_interval(sums: dict[tuple[int, str, int], list[int]], stretch: UsageInterval) -> None:
     """Spread what was used over the buckets of every size that the stretch touches.
 
     Its ends are taken to whole milliseconds first: were each bucket's part rounded by itself, what
@@ -150,7 +164,7 @@ def add_stretch(sums: dict[tuple[int, str, int], list[int]], stretch: Stretch) -
                 present[index] += amount
 
 
-def amounts(stretch: Stretch, milliseconds: int) -> Amounts:
+def amounts(stretch: UsageInterval, milliseconds: int) -> Amounts:
     """Answer what some milliseconds of a stretch add."""
     return (
         milliseconds,

@@ -12,21 +12,21 @@ from dataclasses import dataclass
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from cloister_api.cache import HeldEnclave, Views
+from cloister_api.cache import CachedEnclave, ClusterCache
 from cloister_api.ledger.leases import Lease
 from cloister_api.utilization.buckets import (
-    Look,
-    Stretch,
-    add_stretch,
+    PodSample,
+    UsageInterval,
+    add_interval,
+    interval_between,
     is_newer,
-    stretch_between,
 )
-from cloister_api.utilization.exposition import Place, Reading, read_resources
-from cloister_api.utilization.store import Series
+from cloister_api.utilization.exposition import Place, ResourceReading, read_resources
+from cloister_api.utilization.store import UtilizationStore
 from cloister_clients.clock import Clock
 from cloister_clients.kube import KubeClient, KubeError
 
-__all__ = ["LEASE", "PERIODS", "Collector"]
+__all__ = ["LEASE", "PERIODS", "UtilizationCollector"]
 
 logger = logging.getLogger(__name__)
 
@@ -45,23 +45,23 @@ PRUNE_SECONDS = 600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class ScrapeTarget:
     """An enclave that serves."""
 
     container: str
     """Identifier of its container."""
-    enclave: HeldEnclave
+    enclave: CachedEnclave
     """The enclave; its Pod has the same name."""
 
 
-class Collector:
+class UtilizationCollector:
     """Looks at every Pod that serves, again and again."""
 
     def __init__(
         self,
         client: KubeClient,
-        views: Views,
-        series: Series,
+        cache: ClusterCache,
+        store: UtilizationStore,
         lease: Lease,
         clock: Clock,
         *,
@@ -73,9 +73,9 @@ class Collector:
         ----------
         client
             Client whose user may ask kubelets for their figures.
-        views
+        cache
             Copies of custom resources.
-        series
+        store
             Where sums go.
         lease
             Says whether this facade is the one that collects.
@@ -85,12 +85,12 @@ class Collector:
             Seconds between two looks.
         """
         self._client = client
-        self._views = views
-        self._series = series
+        self._cache = cache
+        self._store = store
         self._lease = lease
         self._clock = clock
         self._every = every
-        self._looks: dict[tuple[Place, str], Look] = {}
+        self._looks: dict[tuple[Place, str], PodSample] = {}
         self._silent: set[str] = set()
         self._pruned = 0.0
 
@@ -113,7 +113,7 @@ class Collector:
         SQLAlchemyError
             When the ledger does not answer.
         """
-        if not self._views.ready or not await self._lease.hold(self._clock()):
+        if not self._cache.ready or not await self._lease.hold(self._clock()):
             self._looks.clear()
             return
         nodes = self._targets()
@@ -127,19 +127,19 @@ class Collector:
         await self._write([stretch for stretches in found for stretch in stretches])
         await self._prune()
 
-    def _targets(self) -> Mapping[str, list[Target]]:
+    def _targets(self) -> Mapping[str, list[ScrapeTarget]]:
         """Answer the enclaves that serve, by node."""
-        nodes: defaultdict[str, list[Target]] = defaultdict(list)
-        for entry in self._views.containers.all():
+        nodes: defaultdict[str, list[ScrapeTarget]] = defaultdict(list)
+        for entry in self._cache.containers.all():
             active = entry.value.container.status.active_enclave
-            enclave = self._views.enclaves.get(active, entry.namespace) if active else None
+            enclave = self._cache.enclaves.get(active, entry.namespace) if active else None
             if enclave is not None and enclave.value.node:
-                nodes[enclave.value.node].append(Target(entry.value.id, enclave.value))
+                nodes[enclave.value.node].append(ScrapeTarget(entry.value.id, enclave.value))
         return nodes
 
     async def _of_node(
-        self, node: str, targets: list[Target], limit: asyncio.Semaphore
-    ) -> list[Stretch]:
+        self, node: str, targets: list[ScrapeTarget], limit: asyncio.Semaphore
+    ) -> list[UsageInterval]:
         """Ask a node, and answer what its containers used since the look before."""
         try:
             async with limit:
@@ -161,19 +161,22 @@ class Collector:
         return [stretch for stretch in stretches if stretch is not None]
 
     def _compared(
-        self, target: Target, resources: Mapping[Place, Mapping[str, Reading]], now: float
-    ) -> Stretch | None:
+        self,
+        target: ScrapeTarget,
+        resources: Mapping[Place, Mapping[str, ResourceReading]],
+        now: float,
+    ) -> UsageInterval | None:
         """Compare a Pod with the look before."""
         enclave = target.enclave
         all_readings = resources.get((enclave.namespace, enclave.name), {})
         names = all_readings.keys() & set(enclave.containers)
-        look = Look(now, {name: all_readings[name] for name in names})
+        look = PodSample(now, {name: all_readings[name] for name in names})
         key, longest = looked_at(target), PERIODS * self._every
         before = self._looks.get(key)
         if before and now - before.at <= longest and not is_newer(before, look):
             return None
         self._looks[key] = look
-        return stretch_between(
+        return interval_between(
             before,
             look,
             container=target.container,
@@ -182,21 +185,21 @@ class Collector:
             longest=longest,
         )
 
-    async def _write(self, stretches: list[Stretch]) -> None:
+    async def _write(self, stretches: list[UsageInterval]) -> None:
         for begin in range(0, len(stretches), PAGE):
             sums: dict[tuple[int, str, int], list[int]] = {}
             for stretch in stretches[begin : begin + PAGE]:
-                add_stretch(sums, stretch)
-            await self._series.add(sums)
+                add_interval(sums, stretch)
+            await self._store.add(sums)
 
     async def _prune(self) -> None:
         now = asyncio.get_running_loop().time()
         if now - self._pruned >= PRUNE_SECONDS or not self._pruned:
-            await self._series.prune(self._clock())
+            await self._store.prune(self._clock())
             self._pruned = now
 
 
-def looked_at(target: Target) -> tuple[Place, str]:
+def looked_at(target: ScrapeTarget) -> tuple[Place, str]:
     """Answer what a look is kept under: Pods may have the same name one after the other."""
     enclave = target.enclave
     return (enclave.namespace, enclave.name), enclave.uid

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-__all__ = ["Place", "Reading", "read_resources"]
+__all__ = ["Place", "ResourceReading", "read_resources"]
 
 Place = tuple[str, str]
 """Namespace and name of a Pod."""
@@ -22,7 +22,7 @@ LABEL = re.compile(r'(\w+)="([^"\\]*)"')
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ResourceReading:
     """What one container used, as its node counts."""
 
     cpu: float
@@ -33,7 +33,7 @@ class Reading:
     """When the processor time was read, in Unix seconds of the node's clock."""
 
 
-def read_resources(text: str) -> Mapping[Place, Mapping[str, Reading]]:
+def read_resources(text: str) -> Mapping[Place, Mapping[str, ResourceReading]]:
     """Answer what the containers of each Pod used.
 
     Parameters
@@ -61,7 +61,7 @@ def read_resources(text: str) -> Mapping[Place, Mapping[str, Reading]]:
         own[match[1]] = (value, int(match[4]) / 1000)
     return {
         place: {
-            name: Reading(figures[CPU][0], figures[MEMORY][0], figures[CPU][1])
+            name: ResourceReading(figures[CPU][0], figures[MEMORY][0], figures[CPU][1])
             for name, figures in containers.items()
             if CPU in figures and MEMORY in figures
         }

@@ -18,7 +18,7 @@ from cloister_api.ledger.tables.utilization import AMOUNTS, UTILIZATION
 from cloister_api.usage.windows import Span, Window, duration_text, span_of
 from cloister_api.utilization.buckets import LEVELS
 
-__all__ = ["Series"]
+__all__ = ["UtilizationStore"]
 
 KIND = "container"
 GIB = 1024 * 1024
@@ -26,7 +26,7 @@ GIB = 1024 * 1024
 KEYS = ("level", "container", "bucket")
 
 
-class Series:
+class UtilizationStore:
     """The table of sums."""
 
     def __init__(self, engine: AsyncEngine) -> None:

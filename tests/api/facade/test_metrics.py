@@ -2,8 +2,8 @@
 
 import pytest
 
-from cloister_api.utilization.buckets import Stretch, add_stretch
-from cloister_api.utilization.store import Series
+from cloister_api.utilization.buckets import UsageInterval, add_interval
+from cloister_api.utilization.store import UtilizationStore
 from cloister_clients.clock import utc_now
 from tests.support.programs.facade import Facade, World
 
@@ -23,9 +23,9 @@ async def test_a_series_has_a_point_for_every_interval(
     path = f"/api/containers/{identifier}/metrics"
     sums: dict[tuple[int, str, int], list[int]] = {}
     now = utc_now().timestamp()
-    add_stretch(sums, Stretch(identifier, now - 60, now, 1, 2, 2 << 20, 8 << 20))
+    add_interval(sums, UsageInterval(identifier, now - 60, now, 1, 2, 2 << 20, 8 << 20))
     async with world.ledger() as engine:
-        await Series(engine).add(sums)
+        await UtilizationStore(engine).add(sums)
     async with facade.client(world.key) as client, facade.client(other_world.key) as other:
         for query, interval, count in (
             ("", "15m0s", 96),

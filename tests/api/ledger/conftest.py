@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from cloister_api.ledger.database import Place, migrate, open_ledger
-from cloister_api.ledger.keys.key_material import Material
+from cloister_api.ledger.keys.key_material import KeyMaterial
 from tests.support.servers.postgres import Postgres, postgres
 
 
@@ -46,6 +46,6 @@ async def second(place: Place) -> AsyncIterator[AsyncEngine]:
 
 
 @pytest.fixture
-def material(tmp_path: Path) -> Material:
+def material(tmp_path: Path) -> KeyMaterial:
     """Give key material."""
-    return Material.create(tmp_path / "keys.json")
+    return KeyMaterial.create(tmp_path / "keys.json")

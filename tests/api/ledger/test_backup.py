@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from cloister_api.ledger.database import Place, migrate, open_ledger, open_to_read
 from cloister_api.ledger.keys.api_keys import ApiKeys
-from cloister_api.ledger.keys.key_material import Material
+from cloister_api.ledger.keys.key_material import KeyMaterial
 from cloister_api.ledger.tables.usage import EVENTS
 from cloister_api.usage.retention import check
 from tests.support.builders.usage import delivery, key_in, some_events, written
@@ -56,7 +56,7 @@ async def events_in(engine: AsyncEngine) -> int:
 
 
 async def test_a_copy_is_the_ledger_of_one_moment(
-    engine: AsyncEngine, place: Place, material: Material, server: Postgres, tmp_path: Path
+    engine: AsyncEngine, place: Place, material: KeyMaterial, server: Postgres, tmp_path: Path
 ) -> None:
     _, value = await key_in(engine, material, "ci", NOW)
     reports = [delivery(f"d{n}", some_events(n, EACH, [value], NOW), NOW) for n in range(30)]

@@ -11,13 +11,13 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from cloister_api.errors import ApiError
 from cloister_api.ledger.database import Place, open_writer
-from cloister_api.ledger.keys.key_material import Material
+from cloister_api.ledger.keys.key_material import KeyMaterial
 from cloister_api.ledger.keys.reporters import Reporter, Reporters
 from cloister_api.ledger.sequences import advance
 from cloister_api.ledger.tables.usage import EVENTS
 from cloister_api.usage import ingest
-from cloister_api.usage.ingest import Ingest, Taken
-from cloister_api.usage.writer import Writer
+from cloister_api.usage.ingest import Ingest, ReportReceipt
+from cloister_api.usage.writer import UsageWriter
 from tests.support.builders.usage import event, key_in, report, sign
 from tests.support.waiting import until
 
@@ -46,10 +46,12 @@ class Tried:
 
 
 @pytest.fixture
-async def taking(engine: AsyncEngine, place: Place, material: Material) -> AsyncIterator[Ingest]:
+async def taking(engine: AsyncEngine, place: Place, material: KeyMaterial) -> AsyncIterator[Ingest]:
     """Give the endpoint's work, running."""
     writing = open_writer(place)
-    made = Ingest(Reporters(engine, material), Writer(writing, material), "cloister", lambda: NOW)
+    made = Ingest(
+        Reporters(engine, material), UsageWriter(writing, material), "cloister", lambda: NOW
+    )
     running = asyncio.create_task(made.run())
     yield made
     running.cancel()
@@ -58,7 +60,7 @@ async def taking(engine: AsyncEngine, place: Place, material: Material) -> Async
 
 
 @pytest.fixture
-async def reports(engine: AsyncEngine, material: Material) -> list[Sent]:
+async def reports(engine: AsyncEngine, material: KeyMaterial) -> list[Sent]:
     """Give reports of distinct events."""
     secret = await Reporters(engine, material).create("router-1", NOW)
     _, value = await key_in(engine, material, "ci", NOW)
@@ -73,7 +75,7 @@ async def reports(engine: AsyncEngine, material: Material) -> list[Sent]:
 async def send(taking: Ingest, one: Sent, tried: Tried) -> bool:
     """Send a report, and answer whether it was taken."""
     try:
-        taken: Taken = await taking.take(one.headers, one.body)
+        taken: ReportReceipt = await taking.take(one.headers, one.body)
     except ApiError as error:
         told = (error.status, error.code, error.retry_after)
         if told != (429, "RATE_LIMITED", 1):
@@ -140,7 +142,7 @@ async def test_a_reporter_is_looked_up_once_for_all_that_wait(
     engine: AsyncEngine,
     taking: Ingest,
     reports: list[Sent],
-    material: Material,
+    material: KeyMaterial,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Whoever comes after that look is looked up again: a revoked reporter is refused at once."""

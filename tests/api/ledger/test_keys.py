@@ -10,15 +10,15 @@ import pytest
 from sqlalchemy import select, text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from cloister_api.auth.admin_key_cache import KeyRing
-from cloister_api.auth.api_keys.cache import KeyBook
-from cloister_api.auth.api_keys.hosts import Hosts
+from cloister_api.auth.admin_key_cache import AdminKeyCache
+from cloister_api.auth.api_keys.cache import ApiKeyCache
+from cloister_api.auth.api_keys.hosts import HostnameOwners
 from cloister_api.errors import ApiError
 from cloister_api.ledger.audit import AuditRow, AuditTrail
 from cloister_api.ledger.keys import rotation
 from cloister_api.ledger.keys.admin_keys import AdminKeys
 from cloister_api.ledger.keys.api_keys import ApiKey, ApiKeys, NameTakenError
-from cloister_api.ledger.keys.key_material import Material, MaterialError
+from cloister_api.ledger.keys.key_material import KeyMaterial, MaterialError
 from cloister_api.ledger.replicas import Replicas
 from cloister_api.ledger.tables.core import API_KEYS
 from cloister_crds.kinds import Organization
@@ -37,23 +37,23 @@ async def make(keys: ApiKeys, name: str = "ci", **more: Any) -> tuple[ApiKey, st
     return await keys.create(name=name, **{**wanted, **more})
 
 
-def book_on(engine: AsyncEngine, material: Material) -> KeyBook:
+def book_on(engine: AsyncEngine, material: KeyMaterial) -> ApiKeyCache:
     """Make the key check of a replica, for the one organization."""
-    hosts = cast("Hosts", SimpleNamespace(organization=lambda _: ACME))
+    hosts = cast("HostnameOwners", SimpleNamespace(organization=lambda _: ACME))
     replicas = Replicas(engine, str(id(engine)))
-    return KeyBook(engine, material, hosts, lambda: NOW, replicas, None)
+    return ApiKeyCache(engine, material, hosts, lambda: NOW, replicas, None)
 
 
-async def status(book: KeyBook, value: str) -> int:
+async def status(cache: ApiKeyCache, value: str) -> int:
     try:
-        await book.check(value, None, None)
+        await cache.check(value, None, None)
     except ApiError as error:
         return error.status
     return 200
 
 
 async def test_a_key_is_kept_with_everything_but_its_value(
-    engine: AsyncEngine, material: Material
+    engine: AsyncEngine, material: KeyMaterial
 ) -> None:
     keys = ApiKeys(engine, material)
     later = NOW + timedelta(days=1)
@@ -71,7 +71,7 @@ async def test_a_key_is_kept_with_everything_but_its_value(
 
 
 async def test_a_deleted_key_loses_its_value_and_frees_its_name(
-    engine: AsyncEngine, material: Material
+    engine: AsyncEngine, material: KeyMaterial
 ) -> None:
     keys = ApiKeys(engine, material)
     made, _ = await make(keys)
@@ -91,7 +91,7 @@ async def test_a_deleted_key_loses_its_value_and_frees_its_name(
 
 
 async def test_a_request_finds_the_key_that_it_made(
-    engine: AsyncEngine, material: Material
+    engine: AsyncEngine, material: KeyMaterial
 ) -> None:
     keys = ApiKeys(engine, material)
     await make(keys, "of-no-request")
@@ -107,7 +107,7 @@ async def test_a_request_finds_the_key_that_it_made(
 
 
 async def test_every_replica_sees_changes_in_order(
-    engine: AsyncEngine, second: AsyncEngine, material: Material
+    engine: AsyncEngine, second: AsyncEngine, material: KeyMaterial
 ) -> None:
     here, there = book_on(engine, material), book_on(second, material)
     await here.refresh()
@@ -135,12 +135,12 @@ async def test_every_replica_sees_changes_in_order(
             assert (await status(here, value), await status(there, value)) == (expected, expected)
 
 
-async def test_last_uses_are_written_behind(engine: AsyncEngine, material: Material) -> None:
-    keys, book = ApiKeys(engine, material), book_on(engine, material)
+async def test_last_uses_are_written_behind(engine: AsyncEngine, material: KeyMaterial) -> None:
+    keys, cache = ApiKeys(engine, material), book_on(engine, material)
     made, value = await make(keys)
-    assert await status(book, value) == 200
+    assert await status(cache, value) == 200
     assert (await keys.of_organization("id-1"))[0].last_used_at is None
-    await book.close()
+    await cache.close()
     assert (await keys.of_organization("id-1"))[0].last_used_at == NOW
     await keys.used({made.id: NOW - timedelta(days=1)})
     assert (await keys.of_organization("id-1"))[0].last_used_at == NOW
@@ -159,22 +159,22 @@ async def test_replicas_count_those_that_were_heard_of(
 
 
 async def test_admin_keys_and_the_audit_trail_work_alike(
-    engine: AsyncEngine, material: Material
+    engine: AsyncEngine, material: KeyMaterial
 ) -> None:
     keys = AdminKeys(engine, material)
-    ring = KeyRing(keys, material)
-    await ring.refresh()
+    cache = AdminKeyCache(keys, material)
+    await cache.refresh()
     made, value = await keys.create(
         organization="acme", organization_id="id-1", user="ada", name="ci", now=NOW
     )
-    assert await ring.find(ring.index(value)) == made
+    assert await cache.find(cache.index(value)) == made
     assert await keys.value(made.id) == value
-    await ring.revoke(made, because="demoted", now=NOW)
-    found = await ring.find(made.index)
+    await cache.revoke(made, because="demoted", now=NOW)
+    found = await cache.find(made.index)
     assert found is not None
     assert found.revoked_at == NOW
-    ring.note_use(made, NOW)
-    await ring.write_uses()
+    cache.note_use(made, NOW)
+    await cache.write_uses()
     assert (await keys.all())[0].last_used_at == NOW
     trail = AuditTrail(engine)
     row = AuditRow(NOW, "r1", "acme", "ada", None, "container.create", "id-1", "201")
@@ -184,7 +184,7 @@ async def test_admin_keys_and_the_audit_trail_work_alike(
 
 
 async def test_sealed_values_survive_a_change_of_the_sealing_key(
-    engine: AsyncEngine, material: Material, tmp_path: Path
+    engine: AsyncEngine, material: KeyMaterial, tmp_path: Path
 ) -> None:
     path = tmp_path / "keys.json"
     admin, admin_value = await AdminKeys(engine, material).create(
@@ -200,7 +200,7 @@ async def test_sealed_values_survive_a_change_of_the_sealing_key(
     # A facade that has not seen the new file yet seals with the previous key.
     late, late_value = await make(ApiKeys(engine, material), "late")
     assert await rotation.finish(engine, path) == 1
-    last = Material.read(path)
+    last = KeyMaterial.read(path)
     assert last.previous_key is None
     values = await ApiKeys(engine, last).values("id-1", "ada")
     assert values == {**{key.id: value for key, value in made}, late.id: late_value}
@@ -210,7 +210,7 @@ async def test_sealed_values_survive_a_change_of_the_sealing_key(
 
 
 async def test_a_sealed_value_does_not_open_in_another_row(
-    engine: AsyncEngine, material: Material
+    engine: AsyncEngine, material: KeyMaterial
 ) -> None:
     keys = ApiKeys(engine, material)
     one, _ = await make(keys, "one")

@@ -24,10 +24,10 @@ from cloister_api.ledger.database import (
     open_to_read,
 )
 from cloister_api.ledger.keys.admin_keys import AdminKeys
-from cloister_api.ledger.keys.key_material import Material
+from cloister_api.ledger.keys.key_material import KeyMaterial
 from cloister_api.ledger.tables.core import METADATA
 from cloister_api.usage.levels import EVER
-from cloister_api.usage.queries import Usage
+from cloister_api.usage.queries import UsageQueries
 from cloister_api.usage.retention import check
 from cloister_api.usage.windows import WINDOWS
 from tests.support.servers.postgres import Postgres
@@ -67,7 +67,7 @@ async def test_a_ledger_of_the_first_release_is_brought_up_with_its_data(
 ) -> None:
     engine = engine_to_migrate(empty)
     upgrade(engine, FIRST)
-    material = Material.create(tmp_path / "keys.json")
+    material = KeyMaterial.create(tmp_path / "keys.json")
     with engine.begin() as connection:
         connection.execute(text(ADMIN_KEY), {"index": material.index("x")})
     engine.dispose()
@@ -135,7 +135,9 @@ async def test_sums_of_the_form_before_long_ones_are_brought_up(empty: Place) ->
     engine.dispose()
     opened = open_ledger(empty)
     for window, count in ((None, 10), ("5m", 3), ("24h", 5), ("30d", 9), ("90d", 10)):
-        found = await Usage(opened).aggregated("id-acme", WINDOWS[window] if window else None, NOW)
+        found = await UsageQueries(opened).aggregated(
+            "id-acme", WINDOWS[window] if window else None, NOW
+        )
         assert (found["requests"], found["tokens"]) == (count, 110 * count), window
     await opened.dispose()
 

@@ -9,16 +9,16 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from cloister_api.ledger.database import Place, open_to_read
 from cloister_api.ledger.tables.metering import RUNTIME_ENCLAVES, RUNTIME_SLICES
-from cloister_api.metering.slices import SECONDS, Served
-from cloister_api.metering.store import RuntimeBook, check_runtime
+from cloister_api.metering.slices import SECONDS, ServedEnclave
+from cloister_api.metering.store import MeteringStore, check_runtime
 
 WIDTH = SECONDS * 1_000_000
 START = 1_700_000_100_000_000
 SEEDS = range(12)
 
 
-def served(enclave: str, begin: int, end: int | None, container: str = "c") -> Served:
-    return Served(enclave, "acme", container, "web", 2, 8192, 1, begin, end)
+def served(enclave: str, begin: int, end: int | None, container: str = "c") -> ServedEnclave:
+    return ServedEnclave(enclave, "acme", container, "web", 2, 8192, 1, begin, end)
 
 
 def problems(place: Place) -> list[str]:
@@ -39,7 +39,7 @@ async def total(engine: AsyncEngine) -> dict[str, int]:
         return {uid: int(found) for uid, found in (await connection.execute(query)).all()}
 
 
-def lives(chosen: random.Random) -> Sequence[Served]:
+def lives(chosen: random.Random) -> Sequence[ServedEnclave]:
     """Make enclaves of one container, each beginning when the one before ended or later."""
     made, at = [], START + chosen.randrange(WIDTH)
     for number in range(5):
@@ -56,7 +56,7 @@ async def test_the_sum_is_what_was_served_however_it_was_seen(
     for seed in SEEDS:
         chosen = random.Random(seed)
         truth = lives(chosen)
-        books = [RuntimeBook(engine), RuntimeBook(second)]
+        stores = [MeteringStore(engine), MeteringStore(second)]
         for _ in range(12):
             now = START + chosen.randrange(40 * WIDTH)
             # A copy lags: it shows an enclave as serving that has ceased to, or not at all.
@@ -65,10 +65,10 @@ async def test_the_sum_is_what_was_served_however_it_was_seen(
                 for one in truth
                 if one.begin <= now and chosen.random() < 0.7
             ]
-            await chosen.choice(books).meter(seen, now)
+            await chosen.choice(stores).meter(seen, now)
         now = START + 50 * WIDTH
-        for book in (*books, *books):
-            states = await book.meter(truth, now)
+        for store in (*stores, *stores):
+            states = await store.meter(truth, now)
             assert all(closed for _, closed in states.values())
         wanted = {
             one.enclave: one.end - one.begin for one in truth if one.end and one.end > one.begin
@@ -81,12 +81,12 @@ async def test_the_sum_is_what_was_served_however_it_was_seen(
 
 
 async def test_what_serves_is_metered_slice_by_slice(engine: AsyncEngine) -> None:
-    book, begin = RuntimeBook(engine), START + 10_000_000
-    await book.meter([served("e", begin, None)], begin + 1_000_000)
+    store, begin = MeteringStore(engine), START + 10_000_000
+    await store.meter([served("e", begin, None)], begin + 1_000_000)
     assert await total(engine) == {}
     for step in range(1, 5):
         now = START + step * WIDTH + 5
-        states = await book.meter([served("e", begin, None)], now)
+        states = await store.meter([served("e", begin, None)], now)
         assert states == {"e": (now // WIDTH * WIDTH, False)}
         assert await total(engine) == {"e": now // WIDTH * WIDTH - begin}
 
@@ -95,33 +95,33 @@ async def test_an_end_before_the_present_takes_back_what_was_too_much(
     engine: AsyncEngine, place: Place
 ) -> None:
     """The node was lost, which was noticed later: time ends with its last heartbeat."""
-    book = RuntimeBook(engine)
-    await book.meter([served("e", START, None)], START + 6 * WIDTH)
+    store = MeteringStore(engine)
+    await store.meter([served("e", START, None)], START + 6 * WIDTH)
     end = START + WIDTH + 3
-    await book.meter([served("e", START, end)], START + 7 * WIDTH)
+    await store.meter([served("e", START, end)], START + 7 * WIDTH)
     assert await total(engine) == {"e": end - START}
-    await book.meter([served("e", START, None)], START + 9 * WIDTH)
+    await store.meter([served("e", START, None)], START + 9 * WIDTH)
     assert await total(engine) == {"e": end - START}, "an old view adds nothing to what is closed"
     assert problems(place) == []
 
 
 async def test_run_time_is_told_by_container_and_size(engine: AsyncEngine) -> None:
-    book = RuntimeBook(engine)
+    store = MeteringStore(engine)
     other = replace(served("e3", START, START + 9, container="d"), organization="other")
     bigger = replace(served("e2", START + WIDTH, START + 2 * WIDTH), cpus=4)
     lived = [served("e1", START, START + WIDTH), bigger, other]
-    await book.meter(lived, START + 9 * WIDTH)
-    found = await book.of("acme", 0, START // 1_000_000 + 9 * SECONDS)
+    await store.meter(lived, START + 9 * WIDTH)
+    found = await store.of("acme", 0, START // 1_000_000 + 9 * SECONDS)
     assert [(one.container, one.cpus, one.microseconds) for one in found] == [
         ("c", 2, WIDTH),
         ("c", 4, WIDTH),
     ]
-    assert await book.of("acme", 0, START // 1_000_000 - 2 * SECONDS) == []
+    assert await store.of("acme", 0, START // 1_000_000 - 2 * SECONDS) == []
 
 
 async def test_what_cannot_be_is_found(engine: AsyncEngine, place: Place) -> None:
-    book = RuntimeBook(engine)
-    await book.meter([served("e", START, START + 2 * WIDTH)], START + 9 * WIDTH)
+    store = MeteringStore(engine)
+    await store.meter([served("e", START, START + 2 * WIDTH)], START + 9 * WIDTH)
     assert problems(place) == []
     async with engine.begin() as connection:
         await connection.execute(update(RUNTIME_SLICES).values(microseconds=WIDTH + 1))

@@ -9,10 +9,10 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from cloister_api.ledger.database import Place
 from cloister_api.ledger.keys.api_keys import ApiKeys
-from cloister_api.ledger.keys.key_material import Material
+from cloister_api.ledger.keys.key_material import KeyMaterial
 from cloister_api.usage.price_lists import import_prices
 from cloister_api.usage.prices import Price
-from cloister_api.usage.queries import Usage
+from cloister_api.usage.queries import UsageQueries
 from cloister_api.usage.retention import prune
 from cloister_api.usage.windows import WINDOWS, span_of
 from tests.support.builders.usage import delivery, event, key_in, written
@@ -54,8 +54,8 @@ def plain(events: list[dict[str, Any]]) -> dict[str, int]:
 
 @pytest.fixture
 async def filled(
-    engine: AsyncEngine, place: Place, material: Material
-) -> tuple[Usage, list[dict[str, Any]], list[tuple[int, str]]]:
+    engine: AsyncEngine, place: Place, material: KeyMaterial
+) -> tuple[UsageQueries, list[dict[str, Any]], list[tuple[int, str]]]:
     """Give a ledger with usage of two organizations."""
     await import_prices(engine, datetime(2020, 1, 1, tzinfo=UTC), PRICES, NOW)
     made = [await key_in(engine, material, f"k{n}", NOW) for n in range(3)]
@@ -65,12 +65,12 @@ async def filled(
     other = [event("f1", NOW, api_key=foreign)]
     written(place, material, delivery("d2", other, NOW))
     await prune(engine, NOW, 100)
-    return Usage(engine), events, [(key.id, value) for key, value in made]
+    return UsageQueries(engine), events, [(key.id, value) for key, value in made]
 
 
 @pytest.mark.parametrize("name", [*WINDOWS, None])
 async def test_every_window_holds_exactly_its_events(
-    filled: tuple[Usage, list[dict[str, Any]], list[tuple[int, str]]], name: str | None
+    filled: tuple[UsageQueries, list[dict[str, Any]], list[tuple[int, str]]], name: str | None
 ) -> None:
     usage, events, keys = filled
     window = WINDOWS[name] if name else None
@@ -104,7 +104,7 @@ async def test_every_window_holds_exactly_its_events(
         await series_agrees(usage, name or "", events)
 
 
-async def series_agrees(usage: Usage, name: str, events: list[dict[str, Any]]) -> None:
+async def series_agrees(usage: UsageQueries, name: str, events: list[dict[str, Any]]) -> None:
     """Check that the points of a window are the sums of its events."""
     series = await usage.series("id-acme", WINDOWS[name], NOW)
     span = span_of(WINDOWS[name], NOW)
@@ -123,7 +123,7 @@ async def series_agrees(usage: Usage, name: str, events: list[dict[str, Any]]) -
 
 
 async def test_keys_of_one_name_are_summed_and_deleted_ones_stay(
-    engine: AsyncEngine, place: Place, material: Material
+    engine: AsyncEngine, place: Place, material: KeyMaterial
 ) -> None:
     first, value = await key_in(engine, material, "ci", NOW)
     written(place, material, delivery("d1", [event("e1", NOW, api_key=value)], NOW))
@@ -132,13 +132,13 @@ async def test_keys_of_one_name_are_summed_and_deleted_ones_stay(
     late = [event("e2", NOW, api_key=value, attributes=None)]
     written(place, material, delivery("d2", late, NOW))
     for window in (None, WINDOWS["5m"]):
-        found = await Usage(engine).aggregated("id-acme", window, NOW)
+        found = await UsageQueries(engine).aggregated("id-acme", window, NOW)
         assert found["keys"]["ci"]["total_requests"] == 2
         assert set(found["keys"]["ci"]["models"]) == {"north", "unknown"}
 
 
 async def test_an_organization_without_usage_has_zeros(engine: AsyncEngine) -> None:
-    usage = Usage(engine)
+    usage = UsageQueries(engine)
     found = await usage.aggregated("nobody", None, NOW)
     assert found == {**dict.fromkeys(KINDS, 0), "cost": 0.0, "keys": {}}
     series = await usage.series("nobody", WINDOWS["15m"], NOW)

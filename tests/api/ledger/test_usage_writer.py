@@ -17,14 +17,14 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from cloister_api.ledger.bulk import insert_rows
 from cloister_api.ledger.database import Place, open_to_read, open_writer
 from cloister_api.ledger.keys.api_keys import ApiKeys
-from cloister_api.ledger.keys.key_material import Material
+from cloister_api.ledger.keys.key_material import KeyMaterial
 from cloister_api.ledger.tables.core import KEY_TOTALS
 from cloister_api.ledger.tables.usage import EVENTS, NAMES, POINTS, ROLLUPS
 from cloister_api.usage.levels import EVER
 from cloister_api.usage.price_lists import import_prices
 from cloister_api.usage.prices import Price
 from cloister_api.usage.retention import check, prune
-from cloister_api.usage.writer import Delivery
+from cloister_api.usage.writer import VerifiedReport
 from tests.support.builders.usage import (
     delivery,
     event,
@@ -82,7 +82,7 @@ def expected(events: list[dict[str, Any]], names: dict[str, str]) -> dict[str, t
 
 
 async def test_an_event_counts_in_every_sum(
-    engine: AsyncEngine, place: Place, material: Material
+    engine: AsyncEngine, place: Place, material: KeyMaterial
 ) -> None:
     key, value = await key_in(engine, material, "ci", NOW)
     price = Price("router", "model_request", "input_tokens", "", 150_000_000)
@@ -108,7 +108,7 @@ async def test_an_event_counts_in_every_sum(
 
 
 async def test_repeated_events_and_reports_count_once(
-    engine: AsyncEngine, place: Place, material: Material
+    engine: AsyncEngine, place: Place, material: KeyMaterial
 ) -> None:
     _, value = await key_in(engine, material, "ci", NOW)
     first = [event(f"e{n}", NOW, api_key=value) for n in range(4)]
@@ -123,7 +123,7 @@ async def test_repeated_events_and_reports_count_once(
 
 
 async def test_a_nonce_with_another_body_is_taken_nothing_of(
-    engine: AsyncEngine, place: Place, material: Material
+    engine: AsyncEngine, place: Place, material: KeyMaterial
 ) -> None:
     _, value = await key_in(engine, material, "ci", NOW)
     one = delivery("d1", [event("e1", NOW, api_key=value)], NOW)
@@ -133,7 +133,7 @@ async def test_a_nonce_with_another_body_is_taken_nothing_of(
 
 
 async def test_unknown_keys_are_kept_and_attributed_to_nobody(
-    engine: AsyncEngine, place: Place, material: Material
+    engine: AsyncEngine, place: Place, material: KeyMaterial
 ) -> None:
     key, value = await key_in(engine, material, "gone", NOW)
     await ApiKeys(engine, material).delete(key.id, now=NOW)
@@ -154,7 +154,7 @@ async def test_unknown_keys_are_kept_and_attributed_to_nobody(
 
 
 async def test_late_events_land_in_their_own_buckets(
-    engine: AsyncEngine, place: Place, material: Material
+    engine: AsyncEngine, place: Place, material: KeyMaterial
 ) -> None:
     _, value = await key_in(engine, material, "ci", NOW)
     ages = {"now": 0, "hours": 4, "day": 30, "week": 8 * 24, "oldest": 90 * 24}
@@ -173,7 +173,7 @@ async def test_late_events_land_in_their_own_buckets(
 
 
 async def test_cost_is_fixed_by_the_price_of_its_time(
-    engine: AsyncEngine, place: Place, material: Material
+    engine: AsyncEngine, place: Place, material: KeyMaterial
 ) -> None:
     _, value = await key_in(engine, material, "ci", NOW)
     old = Price("router", "model_request", "output_tokens", "", 1_000_000_000)
@@ -194,7 +194,7 @@ async def test_cost_is_fixed_by_the_price_of_its_time(
 
 
 async def test_what_is_too_old_is_deleted_and_sums_by_day_stay(
-    engine: AsyncEngine, place: Place, material: Material
+    engine: AsyncEngine, place: Place, material: KeyMaterial
 ) -> None:
     _, value = await key_in(engine, material, "ci", NOW)
     old = NOW - timedelta(days=101)
@@ -224,7 +224,7 @@ async def test_what_is_too_old_is_deleted_and_sums_by_day_stay(
     ],
 )
 async def test_a_check_finds_what_differs(
-    engine: AsyncEngine, place: Place, material: Material, damage: str
+    engine: AsyncEngine, place: Place, material: KeyMaterial, damage: str
 ) -> None:
     _, value = await key_in(engine, material, "ci", NOW)
     written(place, material, delivery("d1", [event("e1", NOW, api_key=value)], NOW))
@@ -234,14 +234,14 @@ async def test_a_check_finds_what_differs(
 
 
 async def test_two_writers_do_not_stand_in_each_others_way(
-    engine: AsyncEngine, place: Place, material: Material
+    engine: AsyncEngine, place: Place, material: KeyMaterial
 ) -> None:
     made = [await key_in(engine, material, f"k{n}", NOW) for n in range(5)]
     values = [value for _, value in made]
     events = [some_events(seed, 200, values, NOW) for seed in range(12)]
     reports = [delivery(f"d{n}", part, NOW) for n, part in enumerate(events)]
 
-    def work(part: list[Delivery]) -> int:
+    def work(part: list[VerifiedReport]) -> int:
         return sum(sum(o.accepted for o in written(place, material, one)) for one in part)
 
     accepted = await asyncio.gather(
@@ -255,7 +255,7 @@ async def test_two_writers_do_not_stand_in_each_others_way(
 
 @pytest.mark.timeout(900)
 async def test_kill_9_loses_nothing_that_was_answered_and_counts_nothing_twice(
-    engine: AsyncEngine, place: Place, material: Material, tmp_path: Path
+    engine: AsyncEngine, place: Place, material: KeyMaterial, tmp_path: Path
 ) -> None:
     made = [await key_in(engine, material, f"k{n}", NOW) for n in range(4)]
     values = [value for _, value in made]
@@ -269,7 +269,7 @@ async def test_kill_9_loses_nothing_that_was_answered_and_counts_nothing_twice(
     assert differences(place) == []
 
 
-def kill_and_retry(where: str, keys: str, reports: list[Delivery]) -> set[int]:
+def kill_and_retry(where: str, keys: str, reports: list[VerifiedReport]) -> set[int]:
     """Kill the writer again and again; answer the reports that are counted in the end."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(
@@ -311,7 +311,7 @@ def kill_and_retry(where: str, keys: str, reports: list[Delivery]) -> set[int]:
 
 
 async def test_a_connection_that_ends_meanwhile_is_an_error_of_the_ledger(
-    server: Postgres, material: Material
+    server: Postgres, material: KeyMaterial
 ) -> None:
     """Rows go past the engine into PostgreSQL: its errors must be those that callers know."""
     place = server.ledger()
@@ -334,7 +334,7 @@ async def test_a_connection_that_ends_meanwhile_is_an_error_of_the_ledger(
 
 
 async def test_each_name_has_one_number(
-    engine: AsyncEngine, place: Place, material: Material
+    engine: AsyncEngine, place: Place, material: KeyMaterial
 ) -> None:
     _, value = await key_in(engine, material, "ci", NOW)
     written(place, material, delivery("d1", [event("e1", NOW, api_key=value)], NOW))

@@ -9,8 +9,8 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from cloister_api.ledger.leases import Lease
 from cloister_api.ledger.tables.utilization import UTILIZATION
 from cloister_api.usage.windows import WINDOWS
-from cloister_api.utilization.buckets import Stretch, add_stretch
-from cloister_api.utilization.store import NOTHING, Series
+from cloister_api.utilization.buckets import UsageInterval, add_interval
+from cloister_api.utilization.store import NOTHING, UtilizationStore
 
 NOW = datetime(2026, 11, 22, 4, 30, 2, tzinfo=UTC)
 
@@ -20,14 +20,14 @@ def stretches(container: str, begin: datetime, count: int, cpu: float) -> Any:
     sums: dict[tuple[int, str, int], list[int]] = {}
     for number in range(count):
         at = begin.timestamp() + 15 * number
-        add_stretch(sums, Stretch(container, at, at + 15, cpu, 2, 4 << 20, 8 << 20))
+        add_interval(sums, UsageInterval(container, at, at + 15, cpu, 2, 4 << 20, 8 << 20))
     return sums
 
 
 async def test_a_series_shows_what_was_added_and_null_elsewhere(
     engine: AsyncEngine, second: AsyncEngine
 ) -> None:
-    series, other = Series(engine), Series(second)
+    series, other = UtilizationStore(engine), UtilizationStore(second)
     await series.add(stretches("one", NOW - timedelta(minutes=3), 8, cpu=1))
     await other.add(stretches("one", NOW - timedelta(minutes=1), 4, cpu=0.5))
     await other.add(stretches("two", NOW - timedelta(minutes=1), 4, cpu=2))
@@ -57,7 +57,7 @@ async def test_a_series_shows_what_was_added_and_null_elsewhere(
 
 
 async def test_buckets_go_when_no_window_shows_them(engine: AsyncEngine) -> None:
-    series = Series(engine)
+    series = UtilizationStore(engine)
     await series.add(stretches("one", NOW, 4, cpu=1))
 
     async def levels() -> list[int]:

@@ -16,7 +16,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
-from cloister_api.certificates.authority import Authority
+from cloister_api.certificates.authority import CertificateAuthority
 from cloister_api.certificates.request import read_request
 from cloister_clients.clock import utc_now
 from cloister_operator.enclave.shim_tls import store_of
@@ -35,7 +35,7 @@ class Store:
     def __post_init__(self) -> None:
         """Make authority, key and the places where the shim looks."""
         self.folder.mkdir()
-        self.authority = Authority.create(
+        self.authority = CertificateAuthority.create(
             self.folder / "ca.pem", self.folder / "ca.key", name="test", now=utc_now()
         )
         self.key = new_key()

@@ -14,11 +14,11 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from cloister_api.ledger.database import Place, open_writer
 from cloister_api.ledger.keys.api_keys import ApiKey, ApiKeys
-from cloister_api.ledger.keys.key_material import Material, Sealing
-from cloister_api.usage.events import Counted, judged, read_report
+from cloister_api.ledger.keys.key_material import KeyMaterial, KeySealer
+from cloister_api.usage.events import CountedEvent, judged, read_report
 from cloister_api.usage.ingest import PATH
-from cloister_api.usage.signature import Signed, signature_of
-from cloister_api.usage.writer import Delivery, Outcome, Writer
+from cloister_api.usage.signature import ReportSignature, signature_of
+from cloister_api.usage.writer import ReportOutcome, UsageWriter, VerifiedReport
 
 __all__ = [
     "delivery",
@@ -33,7 +33,7 @@ __all__ = [
 
 
 async def key_in(
-    engine: AsyncEngine, material: Sealing, name: str, now: datetime, organization: str = "acme"
+    engine: AsyncEngine, material: KeySealer, name: str, now: datetime, organization: str = "acme"
 ) -> tuple[ApiKey, str]:
     """Make a key in a ledger."""
     return await ApiKeys(engine, material).create(
@@ -96,7 +96,7 @@ def sign(
 ) -> dict[str, str]:
     """Return the headers of a report."""
     stamp = at.isoformat().replace("+00:00", "Z")
-    unsigned = Signed(reporter, stamp, nonce, "")
+    unsigned = ReportSignature(reporter, stamp, nonce, "")
     digest = hashlib.sha256(body).hexdigest()
     return {
         "x-cloister-reporter-id": reporter,
@@ -106,34 +106,34 @@ def sign(
     }
 
 
-def delivery(nonce: str, events: list[dict[str, Any]], now: datetime) -> Delivery:
+def delivery(nonce: str, events: list[dict[str, Any]], now: datetime) -> VerifiedReport:
     """Make a report whose signature was right."""
     body = report(nonce, events)
     received = round(now.timestamp() * 1_000_000)
     taken, rejected = judged(read_report(body), received)
     assert rejected == []
-    counted: list[Counted] = taken
-    return Delivery("router-1", nonce, hashlib.sha256(body).digest(), received, counted)
+    counted: list[CountedEvent] = taken
+    return VerifiedReport("router-1", nonce, hashlib.sha256(body).digest(), received, counted)
 
 
-def written(place: Place, material: Sealing, *deliveries: Delivery) -> list[Outcome]:
+def written(place: Place, material: KeySealer, *deliveries: VerifiedReport) -> list[ReportOutcome]:
     """Write reports in one transaction."""
     engine = open_writer(place)
     try:
-        return Writer(engine, material).write(deliveries)
+        return UsageWriter(engine, material).write(deliveries)
     finally:
         engine.dispose()
 
 
 def write_until_killed(
-    place: str, keys: str, deliveries: list[Delivery], together: int, pipe: Connection
+    place: str, keys: str, deliveries: list[VerifiedReport], together: int, pipe: Connection
 ) -> None:
     """Write reports one transaction after the other, and tell each that is committed.
 
     The body of a process that a test kills.
     """
     where: Place = make_url(place) if place.startswith("postgresql") else Path(place)
-    writer = Writer(open_writer(where), Material.read(Path(keys)))
+    writer = UsageWriter(open_writer(where), KeyMaterial.read(Path(keys)))
     with contextlib.suppress(BrokenPipeError):
         pipe.send("ready")
         for begin in range(0, len(deliveries), together):

@@ -28,7 +28,7 @@ from cloister_api.commands.admin_key import create_key, revoke_key
 from cloister_api.ledger.audit import AuditRow, AuditTrail
 from cloister_api.ledger.database import open_ledger, place_of
 from cloister_api.ledger.keys.admin_keys import AdminKey, AdminKeys, count_change
-from cloister_api.ledger.keys.key_material import Material
+from cloister_api.ledger.keys.key_material import KeyMaterial
 from cloister_api.ledger.tables.core import ADMIN_KEYS, AUDIT
 from cloister_api.settings import ApiSettings
 from cloister_clients.kube import KubeClient, NotFound
@@ -390,7 +390,7 @@ class World:
     async def record_of(self, key: str) -> AdminKey:
         """Return the ledger's record of a key."""
         settings = ApiSettings.read(self.settings)
-        material = Material.read(settings.ledger.key_material)
+        material = KeyMaterial.read(settings.ledger.key_material)
         async with self.ledger() as engine:
             keys = await AdminKeys(engine, material).all(self.organization)
         return next(one for one in keys if one.index == material.index(key))

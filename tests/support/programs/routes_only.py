@@ -64,7 +64,7 @@ class Trail:
 class Bare:
     """A context without services."""
 
-    views = type("Views", (), {"ready": True})()
+    cache = type("ClusterCache", (), {"ready": True})()
     audit = Trail()
     clock = staticmethod(utc_now)
 

@@ -7,13 +7,13 @@ from hypothesis import strategies as st
 from cloister_api.usage.windows import WINDOWS
 from cloister_api.utilization.buckets import (
     LEVELS,
-    Look,
-    Stretch,
-    add_stretch,
+    PodSample,
+    UsageInterval,
+    add_interval,
+    interval_between,
     is_newer,
-    stretch_between,
 )
-from cloister_api.utilization.exposition import Reading, read_resources
+from cloister_api.utilization.exposition import ResourceReading, read_resources
 from cloister_api.utilization.store import NOTHING, point
 
 TEXT = """\
@@ -37,21 +37,23 @@ scrape_error 0
 def test_both_figures_of_a_container_are_read_and_nothing_else() -> None:
     assert read_resources(TEXT) == {
         ("org-a", "web-1"): {
-            "web": Reading(12.5, 1_048_576, 1_700_000_001.0),
-            "agent": Reading(1, 5, 1_700_000_001.5),
+            "web": ResourceReading(12.5, 1_048_576, 1_700_000_001.0),
+            "agent": ResourceReading(1, 5, 1_700_000_001.5),
         },
         ("org-b", "web-1"): {},
     }
     assert read_resources("") == {}
 
 
-def look(at: float, **readings: tuple[float, float]) -> Look:
+def look(at: float, **readings: tuple[float, float]) -> PodSample:
     """Make a look at containers: processor seconds and bytes."""
-    return Look(at, {name: Reading(cpu, memory, at) for name, (cpu, memory) in readings.items()})
+    return PodSample(
+        at, {name: ResourceReading(cpu, memory, at) for name, (cpu, memory) in readings.items()}
+    )
 
 
-def between(before: Look | None, now: Look) -> Stretch | None:
-    return stretch_between(before, now, container="c", cpus=2, memory_mb=4, longest=60)
+def between(before: PodSample | None, now: PodSample) -> UsageInterval | None:
+    return interval_between(before, now, container="c", cpus=2, memory_mb=4, longest=60)
 
 
 def test_what_was_used_between_two_looks_is_added_up_over_containers() -> None:
@@ -80,13 +82,13 @@ def test_a_container_that_started_again_used_all_that_its_counter_shows() -> Non
     ],
     ids=["first", "nothing before", "nothing now", "too long ago", "no time between"],
 )
-def test_nothing_is_guessed(before: Look | None, now: Look) -> None:
+def test_nothing_is_guessed(before: PodSample | None, now: PodSample) -> None:
     assert between(before, now) is None
 
 
 def test_a_counter_that_was_not_read_again_is_compared_later() -> None:
     first = look(100, a=(1, 1), b=(1, 1))
-    cached = Look(115, {**look(115, a=(2, 1)).readings, "b": first.readings["b"]})
+    cached = PodSample(115, {**look(115, a=(2, 1)).readings, "b": first.readings["b"]})
     assert not is_newer(first, cached)
     assert between(first, cached) is None
     assert is_newer(first, look(130, a=(2, 1)))
@@ -102,7 +104,7 @@ def test_every_size_of_bucket_has_the_whole_time(steps: list[float], cpu: float,
     begin = end = 1_700_000_003.25
     sums: dict[tuple[int, str, int], list[int]] = {}
     for step in steps:
-        add_stretch(sums, Stretch("c", end, end + step, cpu, 4, 512, 1024))
+        add_interval(sums, UsageInterval("c", end, end + step, cpu, 4, 512, 1024))
         end += step
     own = [values for (level, _, _), values in sums.items() if level == size]
     assert sum(values[0] for values in own) == round(end * 1000) - round(begin * 1000)
@@ -121,7 +123,7 @@ def test_a_bucket_of_a_few_milliseconds_shows_what_the_whole_stretch_shows(part:
     """A stretch may begin and end at any fraction of a second."""
     sums: dict[tuple[int, str, int], list[int]] = {}
     begin = 1_700_000_004 + part
-    add_stretch(sums, Stretch("c", begin, begin + 60, 1, 2, 2 << 20, 8 << 20))
+    add_interval(sums, UsageInterval("c", begin, begin + 60, 1, 2, 2 << 20, 8 << 20))
     assert len(sums) >= 15
     for values in sums.values():
         shown = point(*values)

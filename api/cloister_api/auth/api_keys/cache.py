@@ -12,18 +12,18 @@ from datetime import UTC, datetime
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from cloister_api.auth.api_keys.decision import UNKNOWN_KEY, HeldKey, judge
-from cloister_api.auth.api_keys.hosts import Hosts
-from cloister_api.auth.token_bucket import Rate, spend
+from cloister_api.auth.api_keys.decision import UNKNOWN_KEY, CachedApiKey, judge
+from cloister_api.auth.api_keys.hosts import HostnameOwners
+from cloister_api.auth.token_bucket import RateLimit, consume
 from cloister_api.errors import ApiError
 from cloister_api.ledger.keys.api_keys import ApiKeys
 from cloister_api.ledger.keys.key_format import REGULAR_PREFIX, well_formed
-from cloister_api.ledger.keys.key_material import Sealing
+from cloister_api.ledger.keys.key_material import KeySealer
 from cloister_api.ledger.replicas import BEAT_SECONDS, Replicas
 from cloister_api.ledger.tables.core import API_KEYS, KEY_TOTALS, SEQUENCES
 from cloister_clients.clock import Clock
 
-__all__ = ["KeyBook"]
+__all__ = ["ApiKeyCache"]
 
 logger = logging.getLogger(__name__)
 
@@ -35,17 +35,17 @@ USE_SECONDS = 60.0
 """Seconds between two writes of when keys were last used."""
 
 
-class KeyBook:
+class ApiKeyCache:
     """The keys by their index."""
 
     def __init__(
         self,
         engine: AsyncEngine,
-        material: Sealing,
-        hosts: Hosts,
+        material: KeySealer,
+        hosts: HostnameOwners,
         clock: Clock,
         replicas: Replicas,
-        rate: Rate | None,
+        rate: RateLimit | None,
     ) -> None:
         self._engine = engine
         self._material = material
@@ -57,8 +57,8 @@ class KeyBook:
         self._rate = rate
         self.facades = 1
         """How many facades there are; this one is among them."""
-        self._by_index: dict[bytes, HeldKey] = {}
-        self._by_id: dict[int, HeldKey] = {}
+        self._by_index: dict[bytes, CachedApiKey] = {}
+        self._by_id: dict[int, CachedApiKey] = {}
         self._seen = {"api_keys": -1, "usage": -1}
         self._looked_at = 0.0
         self._lock = asyncio.Lock()
@@ -92,12 +92,12 @@ class KeyBook:
         if refused is not None:
             raise refused
         if self._rate is not None:
-            wait = spend(key, self._rate, asyncio.get_running_loop().time())
+            wait = consume(key, self._rate, asyncio.get_running_loop().time())
             if wait:
-                raise limited(wait)
+                raise rate_limited(wait)
         self._uses[key.id] = now
 
-    async def _find(self, value: str) -> HeldKey:
+    async def _find(self, value: str) -> CachedApiKey:
         if not well_formed(value, REGULAR_PREFIX):
             raise UNKNOWN_KEY
         index = self._material.index(value)
@@ -149,7 +149,7 @@ class KeyBook:
                 if known is not None:
                     del self._by_id[row.id], self._by_index[known.index]
                 continue
-            key = HeldKey(
+            key = CachedApiKey(
                 id=row.id,
                 index=row.key_index,
                 organization=row.organization,
@@ -206,7 +206,7 @@ class KeyBook:
                 logger.exception("the ledger cannot be read; keys in memory go on being used")
 
 
-def limited(wait: float) -> ApiError:
+def rate_limited(wait: float) -> ApiError:
     """429 with the time after which to try again."""
     return ApiError(
         429,

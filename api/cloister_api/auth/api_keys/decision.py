@@ -7,7 +7,7 @@ from cloister_api.errors import ApiError
 from cloister_crds.kinds import Organization
 from cloister_crds.lifecycle.admission.limits import billing_of
 
-__all__ = ["UNKNOWN_KEY", "HeldKey", "judge"]
+__all__ = ["UNKNOWN_KEY", "CachedApiKey", "judge"]
 
 UNKNOWN_KEY = ApiError(401, "UNAUTHORIZED", "invalid, expired or disabled API key")
 """One answer for all of them: it must not tell which keys exist."""
@@ -23,7 +23,7 @@ EXHAUSTED = ApiError(
 
 
 @dataclass(slots=True)
-class HeldKey:
+class CachedApiKey:
     """A living key in memory."""
 
     id: int
@@ -49,7 +49,7 @@ class HeldKey:
 
 
 def judge(
-    key: HeldKey,
+    key: CachedApiKey,
     organization: Organization | None,
     places: tuple[Organization | None, ...],
     now: float,

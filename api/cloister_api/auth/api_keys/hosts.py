@@ -4,18 +4,18 @@ Generated names carry the organization; custom domains are those that the operat
 Container's status, so that asking for another's domain in a spec claims nothing.
 """
 
-from cloister_api.cache import HeldContainer, Views
+from cloister_api.cache import CachedContainer, ClusterCache
 from cloister_crds.kinds import Organization
 from cloister_crds.names import host_label
 
-__all__ = ["Hosts"]
+__all__ = ["HostnameOwners"]
 
 
-class Hosts:
+class HostnameOwners:
     """Host names of the installation."""
 
-    def __init__(self, views: Views, containers_domain: str) -> None:
-        self._views = views
+    def __init__(self, cache: ClusterCache, containers_domain: str) -> None:
+        self._cache = cache
         self._suffix = f".{containers_domain}"
         self._slugs: dict[str, str] = {}
         self._by_namespace: dict[str, str] = {}
@@ -24,7 +24,7 @@ class Hosts:
 
     def organization(self, slug: str) -> Organization | None:
         """Answer the Organization of a slug; None = there is none."""
-        entry = self._views.organizations.get(slug)
+        entry = self._cache.organizations.get(slug)
         return None if entry is None else entry.value
 
     def owner(self, host: str) -> Organization | None:
@@ -48,16 +48,16 @@ class Hosts:
 
     def look(self) -> bool:
         """Read the copies anew if they moved on; answer whether they did."""
-        present = (self._views.organizations.version, self._views.containers.version)
+        present = (self._cache.organizations.version, self._cache.containers.version)
         if present == self._seen:
             return False
-        organizations = [entry.value for entry in self._views.organizations.all()]
+        organizations = [entry.value for entry in self._cache.organizations.all()]
         self._slugs = {host_label(one.metadata.name): one.metadata.name for one in organizations}
         self._by_namespace = {one.spec.namespace: one.metadata.name for one in organizations}
-        held = [entry.value for entry in self._views.containers.all()]
+        held = [entry.value for entry in self._cache.containers.all()]
         self._custom = {}
         # The oldest comes last and stays: a later container does not take a name away.
-        for one in sorted(held, key=age, reverse=True):
+        for one in sorted(held, key=creation_order, reverse=True):
             domain = one.container.status.domain
             if domain and not domain.endswith(self._suffix):
                 self._custom[domain] = one.container.metadata.namespace or ""
@@ -65,7 +65,7 @@ class Hosts:
         return True
 
 
-def age(held: HeldContainer) -> tuple[str, str]:
+def creation_order(held: CachedContainer) -> tuple[str, str]:
     """Answer what orders Containers: creation, then uid."""
     meta = held.container.metadata
     created = meta.creation_timestamp

@@ -14,7 +14,7 @@ from sqlalchemy import RowMapping, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from cloister_api.ledger.keys.key_format import generate
-from cloister_api.ledger.keys.key_material import Sealing
+from cloister_api.ledger.keys.key_material import KeySealer
 from cloister_api.ledger.tables.core import ADMIN_KEYS, KEY_CHANGES
 
 __all__ = ["AdminKey", "AdminKeys", "seal_context"]
@@ -60,7 +60,7 @@ class AdminKey:
 class AdminKeys:
     """The table of admin keys."""
 
-    def __init__(self, engine: AsyncEngine, material: Sealing) -> None:
+    def __init__(self, engine: AsyncEngine, material: KeySealer) -> None:
         self._engine = engine
         self._material = material
 

@@ -16,7 +16,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from cloister_api.ledger.keys.key_format import MASK_SHOWN, REGULAR_PREFIX, generate
-from cloister_api.ledger.keys.key_material import Sealing
+from cloister_api.ledger.keys.key_material import KeySealer
 from cloister_api.ledger.sequences import advance
 from cloister_api.ledger.tables.core import API_KEYS, KEY_TOTALS
 
@@ -92,7 +92,7 @@ def records() -> Select[Any]:
 class ApiKeys:
     """The table of regular keys."""
 
-    def __init__(self, engine: AsyncEngine, material: Sealing) -> None:
+    def __init__(self, engine: AsyncEngine, material: KeySealer) -> None:
         self._engine = engine
         self._material = material
 

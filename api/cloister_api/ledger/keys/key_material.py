@@ -21,7 +21,7 @@ from typing import Any, Protocol, Self
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-__all__ = ["FollowedMaterial", "Material", "MaterialError", "Sealing"]
+__all__ = ["KeyMaterial", "KeySealer", "MaterialError", "ReloadingKeyMaterial"]
 
 KEY_BYTES = 32
 NONCE_BYTES = 12
@@ -32,7 +32,7 @@ class MaterialError(Exception):
     """The keys cannot be read or do not fit; the message says what to do."""
 
 
-class Sealing(Protocol):
+class KeySealer(Protocol):
     """What tables of keys need of the key material."""
 
     def index(self, key: str) -> bytes:
@@ -46,7 +46,7 @@ class Sealing(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Material:
+class KeyMaterial:
     """The two keys, and the sealing key before while it is changed."""
 
     index_key: bytes = field(repr=False)
@@ -103,13 +103,13 @@ class Material:
                 "and put the copy in its place"
             ) from error
 
-    def with_new_sealing_key(self) -> "Material":
+    def with_new_sealing_key(self) -> "KeyMaterial":
         """Answer material that seals with a new key and still opens what this one sealed."""
-        return Material(self.index_key, secrets.token_bytes(KEY_BYTES), self.sealing_key)
+        return KeyMaterial(self.index_key, secrets.token_bytes(KEY_BYTES), self.sealing_key)
 
-    def without_previous(self) -> "Material":
+    def without_previous(self) -> "KeyMaterial":
         """Answer material that opens only what the present key sealed."""
-        return Material(self.index_key, self.sealing_key)
+        return KeyMaterial(self.index_key, self.sealing_key)
 
     @classmethod
     def read(cls, path: Path) -> Self:
@@ -216,10 +216,10 @@ class Material:
         raise MaterialError("a sealed value does not open with this key material")
 
 
-class FollowedMaterial:
+class ReloadingKeyMaterial:
     """The key material of a running process, read anew when its file changes."""
 
-    def __init__(self, path: Path, present: Material) -> None:
+    def __init__(self, path: Path, present: KeyMaterial) -> None:
         self._path = path
         self._present = present
         self._seen = self._stamp()
@@ -242,7 +242,7 @@ class FollowedMaterial:
             raise MaterialError(f"{self._path}: {error.strerror}") from error
         if stamp == self._seen:
             return
-        read = Material.read(self._path)
+        read = KeyMaterial.read(self._path)
         if read.index_key != self._present.index_key:
             raise MaterialError(
                 f"{self._path} holds another index key, with which no issued key is known; put the "

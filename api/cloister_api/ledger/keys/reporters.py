@@ -8,7 +8,7 @@ from sqlalchemy import insert, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from cloister_api.ledger.keys.key_material import Sealing
+from cloister_api.ledger.keys.key_material import KeySealer
 from cloister_api.ledger.tables.usage import REPORTERS
 
 __all__ = ["Reporter", "ReporterExistsError", "Reporters", "seal_context"]
@@ -37,7 +37,7 @@ class Reporter:
 class Reporters:
     """The table of reporters."""
 
-    def __init__(self, engine: AsyncEngine, material: Sealing) -> None:
+    def __init__(self, engine: AsyncEngine, material: KeySealer) -> None:
         self._engine = engine
         self._material = material
 

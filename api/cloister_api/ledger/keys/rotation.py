@@ -11,7 +11,7 @@ from sqlalchemy import Column, RowMapping, Table, select, update
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from cloister_api.ledger.keys import admin_keys, api_keys, reporters
-from cloister_api.ledger.keys.key_material import Material
+from cloister_api.ledger.keys.key_material import KeyMaterial
 from cloister_api.ledger.tables.core import ADMIN_KEYS, API_KEYS
 from cloister_api.ledger.tables.usage import REPORTERS
 
@@ -28,7 +28,7 @@ SEALED: tuple[tuple[Table, Callable[[RowMapping], str]], ...] = (
 """Tables with sealed values, and what each value is bound to."""
 
 
-def begin(path: Path) -> Material:
+def begin(path: Path) -> KeyMaterial:
     """Give the file a new sealing key; a change that is going on already is gone on with.
 
     Raises
@@ -36,14 +36,14 @@ def begin(path: Path) -> Material:
     MaterialError
         When the file cannot be read or written.
     """
-    present = Material.read(path)
+    present = KeyMaterial.read(path)
     if present.previous_key is None:
         present = present.with_new_sealing_key()
         present.replace(path)
     return present
 
 
-async def seal_anew(engine: AsyncEngine, material: Material) -> int:
+async def seal_anew(engine: AsyncEngine, material: KeyMaterial) -> int:
     """Seal every value with the present key that the previous one sealed.
 
     Parameters
@@ -87,7 +87,7 @@ async def sealed_page(engine: AsyncEngine, table: Table, last: object) -> list[R
 
 async def seal_page(
     engine: AsyncEngine,
-    material: Material,
+    material: KeyMaterial,
     table: Table,
     page: list[RowMapping],
     context: Callable[[RowMapping], str],
@@ -118,7 +118,7 @@ async def finish(engine: AsyncEngine, path: Path) -> int:
     MaterialError
         When the file cannot be read or written, or a value does not open.
     """
-    material = Material.read(path)
+    material = KeyMaterial.read(path)
     done = 0
     while count := await seal_anew(engine, material):
         done += count

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from sqlalchemy import create_engine
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from cloister_api.auth.admin_key_cache import KeyRing
+from cloister_api.auth.admin_key_cache import AdminKeyCache
 from cloister_api.ledger.audit import AuditRow, AuditTrail
 from cloister_api.ledger.database import LedgerError, migrate, open_ledger
 from cloister_api.ledger.keys.admin_keys import AdminKey, AdminKeys
 from cloister_api.ledger.keys.key_format import generate, masked, well_formed
-from cloister_api.ledger.keys.key_material import Material, MaterialError
+from cloister_api.ledger.keys.key_material import KeyMaterial, MaterialError
 from cloister_api.ledger.tables.core import METADATA
 
 NOW = datetime(2026, 11, 22, 4, 30, tzinfo=UTC)
@@ -35,12 +35,12 @@ async def engine(tmp_path: Path) -> AsyncIterator[AsyncEngine]:
 
 
 @pytest.fixture
-def material(tmp_path: Path) -> Material:
-    return Material.create(tmp_path / "keys.json")
+def material(tmp_path: Path) -> KeyMaterial:
+    return KeyMaterial.create(tmp_path / "keys.json")
 
 
 @pytest.fixture
-def keys(engine: AsyncEngine, material: Material) -> AdminKeys:
+def keys(engine: AsyncEngine, material: KeyMaterial) -> AdminKeys:
     return AdminKeys(engine, material)
 
 
@@ -79,16 +79,16 @@ def test_what_is_no_key_is_recognised(text: str) -> None:
 
 def test_key_material_is_private_and_read_back(tmp_path: Path) -> None:
     path = tmp_path / "folder" / "keys.json"
-    made = Material.create(path)
+    made = KeyMaterial.create(path)
     assert path.stat().st_mode & 0o777 == 0o600
-    assert Material.read(path) == made
+    assert KeyMaterial.read(path) == made
     assert "keys" not in repr(made)
-    assert made.index("a") != Material.create(tmp_path / "other.json").index("a")
+    assert made.index("a") != KeyMaterial.create(tmp_path / "other.json").index("a")
     with pytest.raises(MaterialError, match="exists; delete it yourself"):
-        Material.create(path)
+        KeyMaterial.create(path)
     path.chmod(0o640)
     with pytest.raises(MaterialError, match="chmod 600"):
-        Material.read(path)
+        KeyMaterial.read(path)
 
 
 @pytest.mark.parametrize(
@@ -100,20 +100,20 @@ def test_broken_key_material_is_refused(tmp_path: Path, text: str) -> None:
     path.write_text(text)
     path.chmod(0o600)
     with pytest.raises(MaterialError):
-        Material.read(path)
+        KeyMaterial.read(path)
 
 
 def test_missing_key_material_names_the_command(tmp_path: Path) -> None:
     with pytest.raises(MaterialError, match="cloister admin-key init"):
-        Material.read(tmp_path / "none")
+        KeyMaterial.read(tmp_path / "none")
 
 
-def test_sealed_values_open_in_their_context_alone(tmp_path: Path, material: Material) -> None:
+def test_sealed_values_open_in_their_context_alone(tmp_path: Path, material: KeyMaterial) -> None:
     sealed = material.seal("secret", context="a|1")
     assert "secret" not in sealed
     assert material.unseal(sealed, context="a|1") == "secret"
     assert material.seal("secret", context="a|1") != sealed
-    other = Material.create(tmp_path / "other.json")
+    other = KeyMaterial.create(tmp_path / "other.json")
     spoilt = sealed[:-6] + "AAAAAA"
     for one, text, context in (
         (material, sealed, "a|2"),
@@ -127,7 +127,7 @@ def test_sealed_values_open_in_their_context_alone(tmp_path: Path, material: Mat
 
 
 async def test_a_key_is_found_and_read_again_but_not_stored(
-    keys: AdminKeys, material: Material, tmp_path: Path
+    keys: AdminKeys, material: KeyMaterial, tmp_path: Path
 ) -> None:
     key, value = await make(keys)
     assert key.index == material.index(value)
@@ -169,18 +169,18 @@ async def test_a_key_is_revoked_once_and_for_good(keys: AdminKeys) -> None:
     assert (found.revoked_at, found.revoked_because) == (NOW, "demoted")
 
 
-async def test_the_ring_follows_changes_by_others(keys: AdminKeys, material: Material) -> None:
-    ring = KeyRing(keys, material)
-    await ring.refresh()
+async def test_the_ring_follows_changes_by_others(keys: AdminKeys, material: KeyMaterial) -> None:
+    cache = AdminKeyCache(keys, material)
+    await cache.refresh()
     key, value = await make(keys)
-    assert await ring.find(ring.index(value)) == key
-    assert await ring.find(b"no such index") is None
-    await ring.revoke(key, because="demoted", now=NOW)
-    again = await ring.find(ring.index(value))
+    assert await cache.find(cache.index(value)) == key
+    assert await cache.find(b"no such index") is None
+    await cache.revoke(key, because="demoted", now=NOW)
+    again = await cache.find(cache.index(value))
     assert again is not None
     assert again.revoked_at == NOW
-    ring.note_use(key, NOW)
-    await ring.write_uses()
+    cache.note_use(key, NOW)
+    await cache.write_uses()
     assert (await keys.all())[0].last_used_at == NOW
 
 
@@ -240,5 +240,5 @@ def test_a_ledger_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 
 
 def test_key_material_is_json_of_two_keys(tmp_path: Path) -> None:
-    Material.create(tmp_path / "keys.json")
+    KeyMaterial.create(tmp_path / "keys.json")
     assert set(json.loads((tmp_path / "keys.json").read_text())) == {"index", "sealing"}

@@ -2,17 +2,17 @@
 
 import pytest
 
-from cloister_api.auth.admin_rate_limit import AdminRates
-from cloister_api.auth.token_bucket import Rate
+from cloister_api.auth.admin_rate_limit import AdminRateLimit
+from cloister_api.auth.token_bucket import RateLimit
 from cloister_api.errors import ApiError
 
 
 def test_without_a_rate_nothing_is_said() -> None:
-    assert AdminRates(None).take("k", 1, 0.0) == ()
+    assert AdminRateLimit(None).take("k", 1, 0.0) == ()
 
 
 def test_credit_goes_and_comes_back() -> None:
-    rates = AdminRates(Rate(2.0, 4.0))
+    rates = AdminRateLimit(RateLimit(2.0, 4.0))
     left = [dict(rates.take("k", 1, 10.0))["ratelimit"] for _ in range(4)]
     assert left == ['"key";r=3;t=1', '"key";r=2;t=1', '"key";r=1;t=2', '"key";r=0;t=2']
     with pytest.raises(ApiError) as refused:
@@ -25,5 +25,5 @@ def test_credit_goes_and_comes_back() -> None:
 
 
 def test_replicas_share_the_rate() -> None:
-    rates = AdminRates(Rate(2.0, 4.0))
+    rates = AdminRateLimit(RateLimit(2.0, 4.0))
     assert dict(rates.take("k", 2, 0.0))["ratelimit-policy"] == '"key";q=2;w=2'

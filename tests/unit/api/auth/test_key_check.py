@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from cloister_api.auth.api_keys.decision import HeldKey, judge
-from cloister_api.auth.token_bucket import Rate, spend
-from cloister_api.ledger.keys.key_material import FollowedMaterial, Material, MaterialError
+from cloister_api.auth.api_keys.decision import CachedApiKey, judge
+from cloister_api.auth.token_bucket import RateLimit, consume
+from cloister_api.ledger.keys.key_material import KeyMaterial, MaterialError, ReloadingKeyMaterial
 from cloister_crds.kinds import Organization
 
 
@@ -23,8 +23,10 @@ def organization(name: str = "acme", *, paid: bool = True, public: bool = False)
     )
 
 
-def held(**changes: object) -> HeldKey:
-    key = HeldKey(1, b"i", "acme", "uid-acme", disabled=False, expires_at=None, max_tokens=None)
+def held(**changes: object) -> CachedApiKey:
+    key = CachedApiKey(
+        1, b"i", "acme", "uid-acme", disabled=False, expires_at=None, max_tokens=None
+    )
     for name, value in changes.items():
         setattr(key, name, value)
     return key
@@ -55,7 +57,10 @@ OTHER = organization("other")
     ],
 )
 def test_a_key_is_judged_in_the_order_of_the_contract(
-    key: HeldKey, own: Organization | None, places: tuple[Organization | None, ...], status: int
+    key: CachedApiKey,
+    own: Organization | None,
+    places: tuple[Organization | None, ...],
+    status: int,
 ) -> None:
     refused = judge(key, own, places, 100.0)
     assert (refused.status if refused else 0) == status
@@ -70,28 +75,28 @@ def test_what_is_wrong_with_an_unknown_key_is_not_told() -> None:
 
 
 def test_credit_grows_with_time_up_to_the_burst() -> None:
-    key, rate = held(), Rate(per_second=2, burst=3)
-    assert [spend(key, rate, 10.0) for _ in range(3)] == [0, 0, 0]
-    assert spend(key, rate, 10.0) == pytest.approx(0.5)
-    assert spend(key, rate, 10.25) == pytest.approx(0.25)
-    assert spend(key, rate, 10.5) == 0
-    assert [spend(key, rate, 1000.0) for _ in range(4)] == [0, 0, 0, pytest.approx(0.5)]
+    key, rate = held(), RateLimit(per_second=2, burst=3)
+    assert [consume(key, rate, 10.0) for _ in range(3)] == [0, 0, 0]
+    assert consume(key, rate, 10.0) == pytest.approx(0.5)
+    assert consume(key, rate, 10.25) == pytest.approx(0.25)
+    assert consume(key, rate, 10.5) == 0
+    assert [consume(key, rate, 1000.0) for _ in range(4)] == [0, 0, 0, pytest.approx(0.5)]
 
 
 def test_a_rate_is_shared_by_the_replicas() -> None:
-    whole = Rate(per_second=10, burst=6)
-    assert whole.shared(3) == Rate(10 / 3, 2)
-    assert whole.shared(100) == Rate(0.1, 1.0)
+    whole = RateLimit(per_second=10, burst=6)
+    assert whole.shared(3) == RateLimit(10 / 3, 2)
+    assert whole.shared(100) == RateLimit(0.1, 1.0)
     assert whole.shared(0) == whole
 
 
 def test_two_sealing_keys_live_while_one_is_changed(tmp_path: Path) -> None:
     path = tmp_path / "keys.json"
-    first = Material.create(path)
+    first = KeyMaterial.create(path)
     sealed = first.seal("value", context="c")
     both = first.with_new_sealing_key()
     both.replace(path)
-    assert Material.read(path) == both
+    assert KeyMaterial.read(path) == both
     assert path.stat().st_mode & 0o777 == 0o600
     assert [file.name for file in tmp_path.iterdir()] == ["keys.json"]
     assert both.index("k") == first.index("k")
@@ -110,8 +115,8 @@ def test_two_sealing_keys_live_while_one_is_changed(tmp_path: Path) -> None:
 
 def test_a_running_process_follows_the_file(tmp_path: Path) -> None:
     path = tmp_path / "keys.json"
-    first = Material.create(path)
-    followed = FollowedMaterial(path, first)
+    first = KeyMaterial.create(path)
+    followed = ReloadingKeyMaterial(path, first)
     sealed = followed.seal("value", context="c")
     both = first.with_new_sealing_key()
     both.replace(path)
@@ -125,18 +130,18 @@ def test_a_running_process_follows_the_file(tmp_path: Path) -> None:
 
 def test_another_index_key_is_not_followed(tmp_path: Path) -> None:
     path = tmp_path / "keys.json"
-    first = Material.create(path)
-    followed = FollowedMaterial(path, first)
+    first = KeyMaterial.create(path)
+    followed = ReloadingKeyMaterial(path, first)
     path.unlink()
     with pytest.raises(MaterialError, match="No such file"):
         followed.look()
-    Material.create(path)
+    KeyMaterial.create(path)
     with pytest.raises(MaterialError, match="another index key"):
         followed.look()
     assert followed.index("k") == first.index("k")
 
 
 def test_a_file_that_cannot_be_replaced_says_what_to_do(tmp_path: Path) -> None:
-    material = Material.create(tmp_path / "keys.json")
+    material = KeyMaterial.create(tmp_path / "keys.json")
     with pytest.raises(MaterialError, match="work on a copy"):
         material.replace(tmp_path / "none" / "keys.json")

@@ -4,7 +4,7 @@ import pytest
 import requests
 from acme import client, errors, messages
 
-from cloister_api.certificates.account import NONCES, Network, forgotten
+from cloister_api.certificates.account import NONCES, AcmeNetwork, forgotten
 
 
 def answered(status: int) -> requests.Response:
@@ -40,7 +40,7 @@ def test_refused_nonces_are_taken_anew_some_times(monkeypatch: pytest.MonkeyPatc
         return answered(200)
 
     monkeypatch.setattr(client.ClientNetwork, "post", post)
-    network = Network(None)
+    network = AcmeNetwork(None)
     assert network.post("https://ca.example/order", None).status_code == 200
     refusals.extend([messages.Error.with_code("badNonce")] * (NONCES + 1))
     with pytest.raises(messages.Error, match="badNonce"):

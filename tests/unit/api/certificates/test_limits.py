@@ -8,14 +8,14 @@ import pytest
 from pydantic import ValidationError
 
 from cloister_api.certificates.limits import domains, longest_window, permitted_at
-from cloister_api.certificates.settings import AcmeLimits, CertificateSettings, Limit
+from cloister_api.certificates.settings import AcmeLimits, CertificateSettings, RateWindow
 from cloister_api.ledger.certificates import CertificateOrder, OrderState, Submission
 
 NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
 LIMITS = AcmeLimits(
-    orders=Limit(count=3, seconds=100),
-    domain=Limit(count=2, seconds=1000),
-    names=Limit(count=1, seconds=500),
+    orders=RateWindow(count=3, seconds=100),
+    domain=RateWindow(count=2, seconds=1000),
+    names=RateWindow(count=1, seconds=500),
 )
 
 

@@ -10,7 +10,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.verification import PolicyBuilder, Store
 
-from cloister_api.certificates.authority import Authority, AuthorityError
+from cloister_api.certificates.authority import AuthorityError, CertificateAuthority
 from cloister_api.certificates.request import RequestError, read_request
 from tests.support.builders.signing_requests import new_key, signing_request
 
@@ -68,8 +68,10 @@ def test_the_same_request_has_the_same_digest() -> None:
     assert read_request(text).digest != read_request(signing_request(HOST)).digest
 
 
-def made(folder: Path) -> Authority:
-    return Authority.create(folder / "ca.pem", folder / "ca.key", name="Test authority", now=NOW)
+def made(folder: Path) -> CertificateAuthority:
+    return CertificateAuthority.create(
+        folder / "ca.pem", folder / "ca.key", name="Test authority", now=NOW
+    )
 
 
 def test_a_certificate_is_what_was_asked_for_and_verifies(tmp_path: Path) -> None:
@@ -78,7 +80,9 @@ def test_a_certificate_is_what_was_asked_for_and_verifies(tmp_path: Path) -> Non
     assert signed.not_after == NOW + timedelta(days=30)
     leaf = x509.load_pem_x509_certificate(signed.chain.encode())
     assert leaf.public_key() == key.public_key()
-    store = Store(list(Authority.read(tmp_path / "ca.pem", tmp_path / "ca.key").certificates))
+    store = Store(
+        list(CertificateAuthority.read(tmp_path / "ca.pem", tmp_path / "ca.key").certificates)
+    )
     verifier = PolicyBuilder().store(store).time(NOW).build_server_verifier(x509.DNSName(HOST))
     assert len(verifier.verify(leaf, [])) == 2
 
@@ -104,17 +108,17 @@ def test_an_authority_is_never_overwritten(tmp_path: Path) -> None:
 def test_what_is_no_authority_is_refused_with_the_remedy(tmp_path: Path) -> None:
     certificate, key = tmp_path / "ca.pem", tmp_path / "ca.key"
     with pytest.raises(AuthorityError, match="`cloister ca` makes it"):
-        Authority.read(certificate, key)
+        CertificateAuthority.read(certificate, key)
     authority = made(tmp_path)
     key.chmod(0o640)
     with pytest.raises(AuthorityError, match="chmod 600"):
-        Authority.read(certificate, key)
+        CertificateAuthority.read(certificate, key)
     key.chmod(0o600)
     leaf_key = new_key()
     leaf = authority.sign(read_request(signing_request(HOST, key=leaf_key)), timedelta(1), NOW)
     certificate.write_text(leaf.chain)
     with pytest.raises(AuthorityError, match="is not the key"):
-        Authority.read(certificate, key)
+        CertificateAuthority.read(certificate, key)
     key.write_text("no key")
     with pytest.raises(AuthorityError, match="no private key"):
-        Authority.read(certificate, key)
+        CertificateAuthority.read(certificate, key)

@@ -3,14 +3,14 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cloister_api.metering.slices import SECONDS, Served, due_until, slice_id, slices_of
+from cloister_api.metering.slices import SECONDS, ServedEnclave, due_until, slice_id, slices_of
 
 WIDTH = SECONDS * 1_000_000
 TIMES = st.integers(1_700_000_000_000_000, 1_700_000_000_000_000 + 20 * WIDTH)
 
 
-def served(begin: int, end: int | None = None) -> Served:
-    return Served("e", "o", "c", "web", 2, 8192, 0, begin, end)
+def served(begin: int, end: int | None = None) -> ServedEnclave:
+    return ServedEnclave("e", "o", "c", "web", 2, 8192, 0, begin, end)
 
 
 @settings(max_examples=60)

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from cloister_api.cache import HeldContainer, hold
+from cloister_api.cache import CachedContainer, project_container
 from cloister_api.records.container import host_record, record, standing, update_record
 from cloister_api.records.encoder import Encoder
 from cloister_crds.kinds import Deployment, Host, Organization
@@ -19,8 +19,8 @@ def held(
     *,
     generation: int = 1,
     **meta: Any,
-) -> HeldContainer:
-    return hold(
+) -> CachedContainer:
+    return project_container(
         {
             "metadata": {
                 "name": "web",
@@ -50,7 +50,7 @@ def held(
     )
 
 
-def shown(one: HeldContainer, deployment: Deployment | None = None) -> dict[str, Any]:
+def shown(one: CachedContainer, deployment: Deployment | None = None) -> dict[str, Any]:
     return record(one, ORGANIZATION, deployment, containers_domain="c.test")
 
 

@@ -6,7 +6,7 @@ from typing import Any, cast
 import pytest
 
 from cloister_api.auth.authenticator import Principal
-from cloister_api.cache import Held, HeldContainer
+from cloister_api.cache import CachedContainer, CachedResource
 from cloister_api.errors import ApiError
 from cloister_api.records.resources import (
     deployment_record,
@@ -16,7 +16,7 @@ from cloister_api.records.resources import (
     secret_record,
 )
 from cloister_api.schemas.containers import Changes
-from cloister_api.services.container_updater import Changed, Changing
+from cloister_api.services.container_updater import ContainerUpdater, UpdatedContainer
 from cloister_api.services.deployments import Deployments
 from cloister_api.services.validation import Validation
 from cloister_crds.kinds import Deployment, Domain, Organization, RegistryCredential, Secret, SSHKey
@@ -26,7 +26,7 @@ META = {"namespace": "org-acme", "uid": "u1", "creationTimestamp": "2026-11-22T0
 DEPLOYMENT = Deployment.read(
     {"metadata": {**META, "name": "d"}, "spec": {"repo": "team/web", "defaultStaging": True}}
 )
-HELD = Held(DEPLOYMENT, "2026-11-22T05:00:00Z", {})
+HELD = CachedResource(DEPLOYMENT, "2026-11-22T05:00:00Z", {})
 ORGANIZATION = Organization.read({"metadata": {"name": "acme"}, "spec": {"namespace": "org-acme"}})
 UPDATE = {
     "enclave": "e",
@@ -149,20 +149,20 @@ class Relaunching:
         self.error = error
         self.changes: list[Changes] = []
 
-    async def relaunch(self, _: Principal, one: HeldContainer, body: Changes) -> Changed:
+    async def relaunch(self, _: Principal, one: CachedContainer, body: Changes) -> UpdatedContainer:
         """Take one."""
         if self.error is not None:
             raise self.error
         self.changes.append(body)
-        return Changed(one, "6")
+        return UpdatedContainer(one, "6")
 
 
-async def updated(one: HeldContainer, changing: Relaunching) -> dict[str, Any]:
+async def updated(one: CachedContainer, updater: Relaunching) -> dict[str, Any]:
     service = Deployments(
         client=cast("Any", None),
-        views=cast("Any", None),
-        resolution=cast("Any", None),
-        changing=cast("Changing", changing),
+        cache=cast("Any", None),
+        resolver=cast("Any", None),
+        updater=cast("ContainerUpdater", updater),
         containers_domain="c.test",
         gitops_managers=(),
         write_wait=0,
@@ -199,12 +199,12 @@ async def updated(one: HeldContainer, changing: Relaunching) -> dict[str, Any]:
 async def test_an_update_of_all_takes_those_that_are_ready_or_failed(
     status: dict[str, Any], word: str, error: str | None
 ) -> None:
-    changing = Relaunching()
-    result = await updated(held(status=status), changing)
+    updater = Relaunching()
+    result = await updated(held(status=status), updater)
     assert (result["container_id"], result["name"]) == ("u1", "web")
     assert (result["status"], result.get("error")) == (word, error)
     assert ("container" in result) is (word == "updating")
-    assert len(changing.changes) == (word == "updating")
+    assert len(updater.changes) == (word == "updating")
 
 
 async def test_an_instance_that_is_refused_has_failed_with_the_reason() -> None:
@@ -216,12 +216,12 @@ async def test_an_instance_that_is_refused_has_failed_with_the_reason() -> None:
 
 def test_without_hosts_the_list_is_empty() -> None:
     """Clients use it as their log-in check, so it answers all the same."""
-    views = SimpleNamespace(host_list=lambda: ())
+    cache = SimpleNamespace(host_list=lambda: ())
     nothing = cast("Any", None)
     service = Validation(
-        views=cast("Any", views),
-        reading=nothing,
-        resolution=nothing,
+        cache=cast("Any", cache),
+        reader=nothing,
+        resolver=nothing,
         claims=nothing,
         containers_domain="c.test",
     )

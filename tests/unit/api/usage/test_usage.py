@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cloister_api.errors import ApiError
-from cloister_api.usage.events import ATTRIBUTE_BYTES, MAX_EVENTS, Counted, judged, read_report
+from cloister_api.usage.events import ATTRIBUTE_BYTES, MAX_EVENTS, CountedEvent, judged, read_report
 from cloister_api.usage.ingest import PATH
-from cloister_api.usage.levels import LEVELS, Collected
+from cloister_api.usage.levels import LEVELS, CollectedSums
 from cloister_api.usage.prices import (
     Price,
     PriceFileError,
@@ -22,14 +22,14 @@ from cloister_api.usage.prices import (
     cost_of,
     read_prices,
 )
-from cloister_api.usage.signature import Signed
+from cloister_api.usage.signature import ReportSignature
 from tests.support.builders.usage import event, report, sign
 
 NOW = datetime(2026, 11, 22, 4, 30, 2, tzinfo=UTC)
 NOW_US = round(NOW.timestamp() * 1_000_000)
 
 
-def judge(**change: Any) -> tuple[list[Counted], list[str]]:
+def judge(**change: Any) -> tuple[list[CountedEvent], list[str]]:
     body = report("d1", [event("e1", NOW, **change)])
     taken, rejected = judged(read_report(body), NOW_US)
     return taken, [one.reason for one in rejected]
@@ -139,10 +139,10 @@ def signed(**change: str) -> dict[str, str]:
 
 
 def test_a_right_signature_is_taken() -> None:
-    one = Signed.of(signed(), "cloister")
+    one = ReportSignature.of(signed(), "cloister")
     one.check_time(NOW)
     assert one.check(b"secret", "POST", PATH, b"body")
-    upper = Signed.of(signed(signature=one.signature.upper()), "cloister")
+    upper = ReportSignature.of(signed(signature=one.signature.upper()), "cloister")
     assert upper.check(b"secret", "POST", PATH, b"body")
 
 
@@ -162,14 +162,14 @@ def test_a_wrong_signature_is_refused(
     change: dict[str, str], secret: bytes, path: str, body: bytes
 ) -> None:
     with pytest.raises(ApiError) as caught:
-        Signed.of(signed(**change), "cloister").check(secret, "POST", path, body)
+        ReportSignature.of(signed(**change), "cloister").check(secret, "POST", path, body)
     assert caught.value.status == 401
 
 
 @pytest.mark.parametrize("name", ["reporter-id", "timestamp", "nonce", "signature"])
 def test_a_missing_header_is_named(name: str) -> None:
     with pytest.raises(ApiError, match=f"x-cloister-{name} is missing"):
-        Signed.of(signed(**{name: ""}), "cloister")
+        ReportSignature.of(signed(**{name: ""}), "cloister")
 
 
 @pytest.mark.parametrize(
@@ -185,7 +185,7 @@ def test_a_missing_header_is_named(name: str) -> None:
     ],
 )
 def test_the_time_of_a_report_is_bounded(stamp: str, *, right: bool) -> None:
-    one = Signed.of(signed(timestamp=stamp), "cloister")
+    one = ReportSignature.of(signed(timestamp=stamp), "cloister")
     if right:
         one.check_time(NOW)
     else:
@@ -289,7 +289,7 @@ def test_a_price_file_that_breaks_a_rule_is_named(old: str, new: str, words: str
 def test_folding_is_adding_each_event_at_each_level(
     events: list[tuple[int, int, int, int]],
 ) -> None:
-    collected = Collected()
+    collected = CollectedSums()
     wanted: list[dict[tuple[int, ...], int]] = [{} for _ in LEVELS]
     for age, key, model, tokens in events:
         at = NOW_US - age * 1_000_000
