@@ -4,7 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from dev.house import generated, imports, layout, rules, sources
+from dev.house import generated, imports, layout, links, rules, sources
 
 __all__ = ["main"]
 
@@ -43,6 +43,7 @@ def main(arguments: list[str] | None = None) -> int:
             *sources.check(ROOT),
             *imports.check(ROOT),
             *rules.check(ROOT),
+            *links.check(ROOT),
         ]
     for finding in found:
         print(finding)
