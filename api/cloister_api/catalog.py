@@ -5,7 +5,6 @@ change that cannot be read is logged, and the catalog stays as it was.
 """
 
 import asyncio
-import json
 import logging
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from typing import Any
 import msgspec
 from pydantic import TypeAdapter, ValidationError
 
-from cloister_api.http.json_duplicates import names_twice
+from cloister_api.http.strict_json import parse
 from cloister_api.schemas.catalog import ModelRecord
 
 __all__ = ["Catalog", "CatalogError", "read_catalog"]
@@ -38,14 +37,13 @@ def read_catalog(path: Path) -> tuple[ModelRecord, ...]:
         When it cannot be read, breaks a rule, or names a field or a model twice.
     """
     try:
-        content = path.read_bytes()
-        document = json.loads(content)
+        document, repeated = parse(path.read_bytes())
     except OSError as error:
         raise CatalogError(f"{path}: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
         raise CatalogError(f"{path}: not JSON: {error}") from error
-    if doubled := names_twice(content):
-        raise CatalogError(f"{path}: {', '.join(doubled)} stands twice; keep one of them")
+    if repeated:
+        raise CatalogError(f"{path}: {', '.join(repeated)} appears twice; keep one of them")
     try:
         records = RECORDS.validate_python(document)
     except ValidationError as error:
@@ -53,7 +51,7 @@ def read_catalog(path: Path) -> tuple[ModelRecord, ...]:
     names = [record.model_name for record in records]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise CatalogError(f"{path}: {', '.join(twice)} stands twice; keep one record of each")
+        raise CatalogError(f"{path}: {', '.join(twice)} appears twice; keep one record of each")
     return tuple(records)
 
 

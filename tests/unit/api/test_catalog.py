@@ -193,7 +193,7 @@ def test_what_is_no_catalog_is_refused(tmp_path: Path, text: str) -> None:
 
 
 def test_a_model_that_stands_twice_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(CatalogError, match="north-7b stands twice"):
+    with pytest.raises(CatalogError, match="north-7b appears twice"):
         read_catalog(write(tmp_path, RECORD, RECORD))
 
 
@@ -201,7 +201,7 @@ def test_a_field_that_stands_twice_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path, RECORD)
     text = path.read_text()
     path.write_text(text.replace('"paid":', '"paid": false, "paid":', 1))
-    with pytest.raises(CatalogError, match=r"0\.paid stands twice; keep one of them"):
+    with pytest.raises(CatalogError, match=r"0\.paid appears twice; keep one of them"):
         read_catalog(path)
 
 

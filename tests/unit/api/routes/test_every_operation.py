@@ -12,8 +12,8 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from cloister_api.http.json_duplicates import names_twice
 from cloister_api.http.middleware import MAX_BODY
+from cloister_api.http.strict_json import StrictRequest, parse
 from cloister_api.openapi.document import operations
 from tests.support.clients.openapi_check import described
 from tests.support.programs.routes_only import REACHED, bare_app, bare_client, reported
@@ -259,7 +259,7 @@ async def test_parameters_of_the_query_are_read_or_refused(
 
 
 @pytest.mark.parametrize(("method", "path", "form"), WITH_BODY)
-async def test_a_field_that_stands_twice_is_named(
+async def test_a_repeated_field_is_named(
     client: httpx.AsyncClient, method: str, path: str, form: str
 ) -> None:
     headers = {"content-type": "application/json"}
@@ -286,11 +286,45 @@ async def test_a_field_that_stands_twice_is_named(
         (b'{"a": 1, "a": 1, "b": {"c": 1, "c": {"d": 1, "d": 2}}}', ["a", "b.c", "b.c.d"]),
         (b'{"\\u0061": 1, "a": 2}', ["a"]),
         (b'[{"a": 1, "a": 2}, {"a": 1}]', ["0.a"]),
-        (b'{"a": 1, "a": 2', []),
-        (b"\xff\xfe", []),
-        (b"[" * 100_000, []),
         (b"5", []),
     ],
 )
-def test_names_that_stand_twice_have_paths(body: bytes, names: list[str]) -> None:
-    assert names_twice(body) == names
+def test_repeated_names_have_paths(body: bytes, names: list[str]) -> None:
+    assert parse(body) == (json.loads(body), names)
+
+
+@pytest.mark.parametrize("body", [b'{"a": 1, "a": 2', b"\xff\xfe", b"[" * 100_000])
+async def test_a_body_that_is_not_json_has_no_repeated_names_and_is_parsed_once(
+    body: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parsed: list[bytes] = []
+
+    def counted(text: bytes) -> Any:
+        parsed.append(text)
+        return parse(text)
+
+    monkeypatch.setattr("cloister_api.http.strict_json.parse", counted)
+    request = StrictRequest({"type": "http", "headers": []})
+    request._body = body
+    assert await request.repeated_names() == []
+    for _ in range(2):
+        with pytest.raises((ValueError, RecursionError)):
+            await request.json()
+    assert parsed == [body]
+
+
+async def test_a_body_is_parsed_once(
+    client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parsed: list[str | bytes] = []
+
+    def counted(text: str | bytes, **options: Any) -> Any:
+        parsed.append(text)
+        return loads(text, **options)
+
+    loads = json.loads
+    monkeypatch.setattr(json, "loads", counted)
+    response = await client.post("/api/containers", json=example("Create"))
+    monkeypatch.undo()
+    assert told(response, 404)["error"] == REACHED
+    assert len(parsed) == 1
