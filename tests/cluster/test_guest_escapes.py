@@ -1,7 +1,7 @@
 """Every known way out of a container, tried from inside of real Pods: all of them are shut.
 
-The list is the guest's own (``operator/guest/testdata/escapes.json``); here the kubelet, the runtime
-and the Pod are real, and the file was deployed through the whole product.
+The list is the guest's own (``operator/guest/testdata/escapes.json``); here the kubelet, the
+runtime and the Pod are real, and the file was deployed through the whole product.
 """
 
 import json
