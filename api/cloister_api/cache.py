@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 
-from cloister_api.auth.organizations import ID_ANNOTATION
 from cloister_clients.kube import KubeClient, Reflector
 from cloister_clients.kube.kinds import of
 from cloister_crds.kinds import (
@@ -61,8 +60,7 @@ class CachedContainer:
     @property
     def id(self) -> str:
         """Identifier in the API: the uid, or the one it had before a restore."""
-        meta = self.container.metadata
-        return meta.annotations.get(ID_ANNOTATION) or meta.uid
+        return self.container.metadata.identifier
 
     @property
     def going(self) -> bool:
@@ -94,7 +92,7 @@ def project_container(item: dict[str, Any]) -> CachedContainer:
 
 
 def projection_of(kind: type[T]) -> Callable[[dict[str, Any]], CachedResource[T]]:
-    """Answer what makes a `CachedResource` of an object of a kind.
+    """Return what makes a `CachedResource` of an object of a kind.
 
     Parameters
     ----------
@@ -105,14 +103,14 @@ def projection_of(kind: type[T]) -> Callable[[dict[str, Any]], CachedResource[T]
 
 
 def changed_at(item: dict[str, Any]) -> str:
-    """Answer when an object last changed, as its managed fields tell."""
+    """Return when an object last changed, as its managed fields tell."""
     meta = item["metadata"]
     managed = meta.get("managedFields") or []
     return str(max([meta["creationTimestamp"], *(p["time"] for p in managed if p.get("time"))]))
 
 
 def owners_of(item: Mapping[str, Any], part: str = "spec") -> dict[str, frozenset[str]]:
-    """Answer which managers set the fields below a part of an object.
+    """Return which managers set the fields below a part of an object.
 
     Parameters
     ----------
@@ -251,34 +249,34 @@ class ClusterCache:
         return all(reflector.ready for reflector in self.all)
 
     def host_list(self) -> tuple[Host, ...]:
-        """Answer all Hosts by name."""
+        """Return all Hosts by name."""
         hosts = (entry.value for entry in self.hosts.all())
         return tuple(sorted(hosts, key=lambda host: host.metadata.name))
 
     def containers_of(self, namespace: str) -> list[CachedContainer]:
-        """Answer the Containers of a namespace that are not on their way out, oldest first."""
+        """Return the Containers of a namespace that are not on their way out, oldest first."""
         held = (entry.value for entry in self.containers.in_namespace(namespace).values())
         return sorted((one for one in held if not one.going), key=creation_order)
 
     def secrets_of(self, namespace: str) -> tuple[Secret, ...]:
-        """Answer the Secrets (csec) of a namespace."""
+        """Return the Secrets (csec) of a namespace."""
         return tuple(entry.value for entry in self.secrets.in_namespace(namespace).values())
 
     def ssh_keys_of(self, namespace: str) -> tuple[SSHKey, ...]:
-        """Answer the SSHKeys of a namespace."""
+        """Return the SSHKeys of a namespace."""
         return tuple(entry.value for entry in self.ssh_keys.in_namespace(namespace).values())
 
     def registry_credentials_of(self, namespace: str) -> tuple[RegistryCredential, ...]:
-        """Answer the RegistryCredentials of a namespace."""
+        """Return the RegistryCredentials of a namespace."""
         entries = self.registry_credentials.in_namespace(namespace).values()
         return tuple(entry.value for entry in entries)
 
     def domains_of(self, namespace: str) -> tuple[Domain, ...]:
-        """Answer the Domains of a namespace."""
+        """Return the Domains of a namespace."""
         return tuple(entry.value for entry in self.domains.in_namespace(namespace).values())
 
     def held_deployments(self, namespace: str) -> dict[str, CachedResource[Deployment]]:
-        """Answer the Deployments of a namespace by repository; of several the first by name."""
+        """Return the Deployments of a namespace by repository; of several the first by name."""
         found: dict[str, CachedResource[Deployment]] = {}
         entries = self.deployments.in_namespace(namespace)
         for name in sorted(entries):
@@ -287,16 +285,16 @@ class ClusterCache:
         return found
 
     def deployments_of(self, namespace: str) -> dict[str, Deployment]:
-        """Answer the Deployments of a namespace by repository, without their metadata."""
+        """Return the Deployments of a namespace by repository, without their metadata."""
         return {repo: held.value for repo, held in self.held_deployments(namespace).items()}
 
     def deployment_of(self, namespace: str, repo: str) -> Deployment | None:
-        """Answer the Deployment of a repository; None = there is none."""
+        """Return the Deployment of a repository; None = there is none."""
         return self.deployments_of(namespace).get(repo)
 
 
 def creation_order(held: CachedContainer) -> tuple[float, str]:
-    """Answer what orders Containers: creation, then uid."""
+    """Return what orders Containers: creation, then uid."""
     meta = held.container.metadata
     created = meta.creation_timestamp
     return (created.timestamp() if created else 0.0, meta.uid)

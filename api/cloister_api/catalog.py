@@ -112,7 +112,7 @@ class Catalog:
         self._models = msgspec.json.encode({"object": "list", "data": models})
 
     def records(self, *, paid: bool | None, chat: bool | None) -> bytes:
-        """Answer the records as a JSON array.
+        """Return the records as a JSON array.
 
         Parameters
         ----------
@@ -154,7 +154,7 @@ class Catalog:
 
 
 def stamp_of(path: Path | None) -> tuple[int, int, int] | None:
-    """Answer what changes with a file; None = there is none."""
+    """Return what changes with a file; None = there is none."""
     if path is None:
         return None
     try:
@@ -180,7 +180,7 @@ MODEL_FIELDS = (
 
 
 def listed(record: dict[str, Any], service: str) -> dict[str, Any]:
-    """Answer the entry of a model in GET /v1/models."""
+    """Return the entry of a model in GET /v1/models."""
     head = {
         "id": record["modelName"],
         "object": "model",

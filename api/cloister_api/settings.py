@@ -8,31 +8,20 @@ from pathlib import Path
 from typing import Annotated, Self
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
-from pydantic.alias_generators import to_camel
+from pydantic import Field, ValidationError
 
 from cloister_api.certificates.settings import CertificateSettings
+from cloister_api.ledger.settings import LedgerSettings
 from cloister_api.payments.settings import StripeSettings
 from cloister_clients.registry import RegistrySettings
+from cloister_clients.settings import SettingsError, SettingsSection
 from cloister_clients.sources import SourceSettings
 from cloister_clients.yaml_file import read_yaml
 
-__all__ = ["ApiSettings", "LedgerSettings", "ListenSettings", "SettingsError"]
+__all__ = ["ApiSettings", "ListenSettings"]
 
 
-class SettingsError(Exception):
-    """The settings cannot be used; the message names each key and what is wrong with it."""
-
-
-class Section(BaseModel):
-    """A part of the settings."""
-
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True
-    )
-
-
-class ListenSettings(Section):
+class ListenSettings(SettingsSection):
     """Where the facade listens; TLS ends in front of it."""
 
     host: str = "127.0.0.1"
@@ -41,32 +30,7 @@ class ListenSettings(Section):
     """Port to bind; 0 = a free one, which the first line of the output names. Default 8080."""
 
 
-class LedgerSettings(Section):
-    """Where the ledger lies."""
-
-    path: Path | None = None
-    """SQLite file; one machine, any number of processes. Unset = PostgreSQL."""
-    url_file: Path | None = None
-    """File with the address of a PostgreSQL database, which holds a password: one line such as
-    postgresql://user:password@host/database. Unset = SQLite."""
-    key_material: Path
-    """File with the two secret keys, mode 0600; `cloister admin-key init` makes it."""
-
-    @model_validator(mode="after")
-    def one_place(self) -> Self:
-        """Refuse a ledger in two places, or in none.
-
-        Raises
-        ------
-        ValueError
-            When path and urlFile are both set or both unset.
-        """
-        if (self.path is None) == (self.url_file is None):
-            raise ValueError("name either path (SQLite) or urlFile (PostgreSQL)")
-        return self
-
-
-class KeyCheckSettings(Section):
+class KeyCheckSettings(SettingsSection):
     """How often one regular key may be checked."""
 
     rate_per_second: Annotated[float, Field(gt=0, le=1_000_000)] | None = None
@@ -76,7 +40,7 @@ class KeyCheckSettings(Section):
     """Checks that a key may make at once over all replicas. Default 100."""
 
 
-class AdminKeySettings(Section):
+class AdminKeySettings(SettingsSection):
     """How often one admin key may be used."""
 
     rate_per_second: Annotated[float, Field(gt=0, le=1_000_000)] | None = None
@@ -85,7 +49,7 @@ class AdminKeySettings(Section):
     """Requests that a key may make at once over all replicas. Default 100."""
 
 
-class MetricsSettings(Section):
+class MetricsSettings(SettingsSection):
     """Where figures for Prometheus are answered, apart from the API."""
 
     host: str = "127.0.0.1"
@@ -94,7 +58,7 @@ class MetricsSettings(Section):
     """Port of /metrics; 0 = a free one, which the log names; None = no figures are answered."""
 
 
-class StopSettings(Section):
+class StopSettings(SettingsSection):
     """How the process ends."""
 
     drain_seconds: Annotated[float, Field(ge=0, le=300)] = 5.0
@@ -104,7 +68,7 @@ class StopSettings(Section):
     """Seconds after that in which running requests may end. Default 30."""
 
 
-class WebhookSettings(Section):
+class WebhookSettings(SettingsSection):
     """Who may hasten what the facade would see by itself later."""
 
     release_secret_file: Path | None = None
@@ -112,7 +76,7 @@ class WebhookSettings(Section):
     are not taken, and containers cannot be connected to their repository."""
 
 
-class UsageSettings(Section):
+class UsageSettings(SettingsSection):
     """How long usage is kept."""
 
     event_days: Annotated[int, Field(ge=91, le=36_500)] = 100
@@ -121,7 +85,7 @@ class UsageSettings(Section):
     stay for ever."""
 
 
-class UtilizationSettings(Section):
+class UtilizationSettings(SettingsSection):
     """How utilization of containers is collected."""
 
     every_seconds: Annotated[float, Field(ge=1, le=300)] = 15.0
@@ -129,7 +93,7 @@ class UtilizationSettings(Section):
     counters every 10 to 15 seconds."""
 
 
-class ApiSettings(Section):
+class ApiSettings(SettingsSection):
     """Everything that the administrator says about the facade."""
 
     containers_domain: Annotated[str, Field(pattern=r"^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$")]
@@ -204,7 +168,7 @@ class ApiSettings(Section):
         return settings.anchored(path.parent)
 
     def anchored(self, directory: Path) -> Self:
-        """Answer the settings with paths relative to a directory made absolute."""
+        """Return the settings with paths relative to a directory made absolute."""
         ledger = self.ledger.model_copy(
             update={
                 "path": resolved(directory, self.ledger.path),
@@ -232,7 +196,7 @@ class ApiSettings(Section):
 
 
 def resolved(directory: Path, path: Path | None) -> Path | None:
-    """Answer a path relative to a directory made absolute; None stays None."""
+    """Return a path relative to a directory made absolute; None stays None."""
     return None if path is None else (directory / path).resolve()
 
 

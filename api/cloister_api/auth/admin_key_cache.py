@@ -36,15 +36,15 @@ class AdminKeyCache:
         self._used: dict[str, datetime] = {}
 
     def index(self, value: str) -> bytes:
-        """Answer the index of a key's value."""
+        """Return the index of a key's value."""
         return self._material.index(value)
 
     def all(self) -> list[AdminKey]:
-        """Answer all keys, revoked ones included."""
+        """Return all keys, revoked ones included."""
         return list(self._by_index.values())
 
     async def find(self, index: bytes) -> AdminKey | None:
-        """Answer the key with an index; None = there is none."""
+        """Return the key with an index; None = there is none."""
         key = self._by_index.get(index)
         if key is None:
             await self._look_after(asyncio.get_running_loop().time())

@@ -45,6 +45,11 @@ class Principal:
         return self.organization.metadata.name
 
     @property
+    def organization_id(self) -> str:
+        """Identifier of the organization, which outlives a restore."""
+        return self.organization.metadata.identifier
+
+    @property
     def namespace(self) -> str:
         """Namespace of the organization."""
         return self.organization.spec.namespace
@@ -61,7 +66,7 @@ class Authenticator:
         self._clock = clock
 
     async def __call__(self, authorization: str | None) -> Principal:
-        """Answer who sends the header.
+        """Return who sends the header.
 
         Raises
         ------

@@ -18,12 +18,10 @@ from cloister_clients.kube.kinds import of
 from cloister_crds.kinds import Organization
 from cloister_crds.kinds.organization import Role
 
-__all__ = ["ID_ANNOTATION", "Organizations", "administers", "identifier"]
+__all__ = ["Organizations", "administers"]
 
 logger = logging.getLogger(__name__)
 
-ID_ANNOTATION = "cloister.dev/id"
-"""Identifier of an object that a restore made anew: the uid it had before."""
 DEMOTED = "its creator is no longer an administrator of the organization"
 """Why a key was revoked."""
 GONE = "the organization of this admin key does not exist"
@@ -32,13 +30,8 @@ SWEEP_SECONDS = 30.0
 """Longest time between two looks at all keys."""
 
 
-def identifier(organization: Organization) -> str:
-    """Answer the identifier of an Organization, which outlives a restore."""
-    return organization.metadata.annotations.get(ID_ANNOTATION) or organization.metadata.uid
-
-
 def administers(organization: Organization, user: str) -> bool:
-    """Answer whether a user is Admin of an Organization."""
+    """Return whether a user is Admin of an Organization."""
     return any(
         member.user == user and member.role is Role.ADMIN for member in organization.spec.members
     )
@@ -60,14 +53,14 @@ class Organizations:
         self._clock = clock
 
     def of_key(self, key: AdminKey) -> Organization | None:
-        """Answer the Organization of a key; None = not in the copy, or another of that slug."""
+        """Return the Organization of a key; None = not in the copy, or another of that slug."""
         entry = self._reflector.get(key.organization)
-        if entry is None or identifier(entry.value) != key.organization_id:
+        if entry is None or entry.value.metadata.identifier != key.organization_id:
             return None
         return entry.value
 
     async def settled(self, key: AdminKey) -> Organization:
-        """Answer the Organization of a key as the server, not only the copy, has it.
+        """Return the Organization of a key as the server, not only the copy, has it.
 
         A key whose creator lost the role is revoked in the ledger. One whose Organization is not
         there is only refused: after a restore the Organization comes back with its identifier.
@@ -84,7 +77,7 @@ class Organizations:
         except NotFound as error:
             raise forbidden(GONE) from error
         organization = Organization.read(found)
-        if identifier(organization) != key.organization_id:
+        if organization.metadata.identifier != key.organization_id:
             raise forbidden(GONE)
         if administers(organization, key.created_by):
             return organization

@@ -35,7 +35,7 @@ class RateLimit:
     """Most credit that is kept."""
 
     def shared(self, replicas: int) -> "RateLimit":
-        """Answer the part of one replica: requests are spread evenly in front of them.
+        """Return the part of one replica: requests are spread evenly in front of them.
 
         Parameters
         ----------

@@ -120,7 +120,7 @@ class AcmeAccount:
             return OpenOrder(self._open().new_order(request.encode()))
 
     def resume(self, url: str, request: str) -> OpenOrder:
-        """Answer an order that was sent before.
+        """Return an order that was sent before.
 
         Raises
         ------
@@ -144,7 +144,7 @@ class AcmeAccount:
         )
 
     def proofs(self, order: OpenOrder) -> list[Proof]:
-        """Answer what has to be proven by DNS.
+        """Return what has to be proven by DNS.
 
         Raises
         ------
@@ -183,7 +183,7 @@ class AcmeAccount:
         return SignedCertificate(chain, leaf.not_valid_after_utc)
 
     def _open(self) -> client.ClientV2:
-        """Answer the client, registered: an account that exists is found by its key."""
+        """Return the client, registered: an account that exists is found by its key."""
         if self._client is not None:
             return self._client
         net = AcmeNetwork(
@@ -250,7 +250,7 @@ class AcmeAccount:
 
 
 def forgotten(error: Exception) -> bool:
-    """Answer whether an authority does not know an address any more, such as that of an order.
+    """Return whether an authority does not know an address any more, such as that of an order.
 
     The library gives the answer itself as the argument of its error where no problem document
     (RFC 7807) came with it.
@@ -263,14 +263,14 @@ def forgotten(error: Exception) -> bool:
 
 
 def pending(order: OpenOrder) -> list[messages.AuthorizationResource]:
-    """Answer the names of an order that are not proven yet."""
+    """Return the names of an order that are not proven yet."""
     return [
         one for one in order.resource.authorizations if one.body.status == messages.STATUS_PENDING
     ]
 
 
 def dns_challenge(authorization: messages.AuthorizationResource) -> messages.ChallengeBody:
-    """Answer the challenge that DNS answers.
+    """Return the challenge that DNS answers.
 
     Raises
     ------

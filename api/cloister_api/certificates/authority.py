@@ -179,7 +179,7 @@ def self_signed(key: ec.EllipticCurvePrivateKey, name: str, now: datetime) -> x5
 
 
 def key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
-    """Answer what a key is for: signing certificates, or handshakes."""
+    """Return what a key is for: signing certificates, or handshakes."""
     return x509.KeyUsage(
         digital_signature=not signs_certificates,
         content_commitment=False,
@@ -258,5 +258,5 @@ def write_new(path: Path, content: bytes, mode: int) -> None:
 
 
 def written(certificate: x509.Certificate) -> str:
-    """Answer a certificate as PEM."""
+    """Return a certificate as PEM."""
     return certificate.public_bytes(serialization.Encoding.PEM).decode()

@@ -111,7 +111,7 @@ class ChallengeRecords:
             await self._send(update, record)
 
     async def _record(self, proof: Proof) -> TxtRecord:
-        """Answer where the record of a proof lies.
+        """Return where the record of a proof lies.
 
         Raises
         ------
@@ -133,12 +133,12 @@ class ChallengeRecords:
         return TxtRecord(self._zones[0], target, proof.value)
 
     def _zone_of(self, owner: dns.name.Name) -> dns.name.Name | None:
-        """Answer the most specific zone of ours that a name lies in; None = none."""
+        """Return the most specific zone of ours that a name lies in; None = none."""
         zones = [zone for zone in self._zones if owner.is_subdomain(zone)]
         return max(zones, key=len, default=None)
 
     async def _alias(self, owner: dns.name.Name) -> dns.name.Name | None:
-        """Answer what a CNAME points to; None = there is none.
+        """Return what a CNAME points to; None = there is none.
 
         Raises
         ------
@@ -161,7 +161,7 @@ class ChallengeRecords:
         return answer[0].target if answer.rrset else None
 
     def _update(self, record: TxtRecord) -> dns.update.UpdateMessage:
-        """Answer an empty update of a record's zone."""
+        """Return an empty update of a record's zone."""
         return dns.update.UpdateMessage(
             record.zone,
             keyring=self._keyring,
@@ -209,7 +209,7 @@ class ChallengeRecords:
             await asyncio.sleep(EVERY)
 
     async def _serves(self, record: TxtRecord, server: str) -> bool:
-        """Tell whether a server serves a record now; one that does not answer does not."""
+        """Return whether a server serves a record now; one that does not answer does not."""
         address, port = split(server)
         query = dns.message.make_query(record.owner, dns.rdatatype.TXT)
         query.flags &= ~dns.flags.RD
@@ -246,7 +246,7 @@ def keyring_of(settings: ChallengeDnsSettings) -> dict[dns.name.Name, dns.tsig.K
 
 
 def split(server: str) -> tuple[str, int]:
-    """Answer address and port of ``address:port``."""
+    """Return address and port of ``address:port``."""
     address, _, port = server.rpartition(":")
     return address.strip("[]"), int(port)
 

@@ -14,7 +14,7 @@ __all__ = ["longest_window", "permitted_at"]
 
 
 def longest_window(limits: AcmeLimits) -> timedelta:
-    """Answer how far back what was sent still counts."""
+    """Return how far back what was sent still counts."""
     every = (limits.orders, limits.domain, limits.names)
     return timedelta(seconds=max(limit.seconds for limit in every))
 
@@ -22,7 +22,7 @@ def longest_window(limits: AcmeLimits) -> timedelta:
 def permitted_at(
     limits: AcmeLimits, now: datetime
 ) -> Callable[[CertificateOrder, Sequence[Submission]], datetime | None]:
-    """Answer the question when an order may be sent, at a moment.
+    """Return the question when an order may be sent, at a moment.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ def permitted_at(
 
 
 def freed(limit: RateWindow, times: Sequence[datetime], now: datetime) -> datetime | None:
-    """Answer when a limit lets another one pass; None = now."""
+    """Return when a limit lets another one pass; None = now."""
     window = timedelta(seconds=limit.seconds)
     counted = sorted(at for at in times if at > now - window)
     if len(counted) < limit.count:
@@ -62,7 +62,7 @@ def freed(limit: RateWindow, times: Sequence[datetime], now: datetime) -> dateti
 
 
 def domains(names: Sequence[str]) -> frozenset[str]:
-    """Answer the last two labels of each name.
+    """Return the last two labels of each name.
 
     A registered domain has at least two labels: counted like this a limit per registered domain is
     never passed. Under a suffix of two labels (co.uk) it is kept more strictly than it need be.

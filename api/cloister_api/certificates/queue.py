@@ -100,7 +100,7 @@ class CertificateQueue:
                 await asyncio.wait_for(self._woken.wait(), pause)
 
     async def _pause(self) -> float:
-        """Answer how long there is nothing to do, in seconds."""
+        """Return how long there is nothing to do, in seconds."""
         due = await self._orders.next_due()
         if due is None:
             return LOOK_SECONDS

@@ -79,7 +79,7 @@ def read_request(text: str) -> CertificateRequest:
 
 
 def names_of(csr: x509.CertificateSigningRequest) -> tuple[str, ...]:
-    """Answer the host names of a request.
+    """Return the host names of a request.
 
     Raises
     ------

@@ -4,8 +4,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
-from pydantic.alias_generators import to_camel
+from pydantic import Field, model_validator
+
+from cloister_clients.settings import SettingsSection
 
 __all__ = [
     "AcmeLimits",
@@ -23,14 +24,6 @@ SERVER = r"^(\d{1,3}(\.\d{1,3}){3}|\[[0-9a-f:]+\]):\d{1,5}$"
 DOMAIN = r"^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$"
 
 
-class Section(BaseModel):
-    """A part of the settings."""
-
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True
-    )
-
-
 class IssuerKind(StrEnum):
     """Who signs."""
 
@@ -40,7 +33,7 @@ class IssuerKind(StrEnum):
     """An authority that speaks ACME (RFC 8555), such as a public one."""
 
 
-class OwnAuthoritySettings(Section):
+class OwnAuthoritySettings(SettingsSection):
     """An own authority, for development and closed networks."""
 
     certificate: Path
@@ -56,7 +49,7 @@ Server = Annotated[str, Field(pattern=SERVER)]
 """Address and port of a name server, such as 192.0.2.53:53."""
 
 
-class ChallengeDnsSettings(Section):
+class ChallengeDnsSettings(SettingsSection):
     """Where the proofs of host names are written (RFC 2136, with TSIG)."""
 
     zones: Annotated[tuple[Annotated[str, Field(pattern=DOMAIN)], ...], Field(min_length=1)]
@@ -80,7 +73,7 @@ class ChallengeDnsSettings(Section):
     """Time to live of the records, in seconds. Default 60."""
 
 
-class RateWindow(Section):
+class RateWindow(SettingsSection):
     """So many within so long."""
 
     count: Annotated[int, Field(ge=1)]
@@ -89,7 +82,7 @@ class RateWindow(Section):
     """Within how many seconds."""
 
 
-class AcmeLimits(Section):
+class AcmeLimits(SettingsSection):
     """Rate limits of the authority. The defaults are those of Let's Encrypt, less a reserve."""
 
     orders: RateWindow = RateWindow(count=270, seconds=3 * HOUR)
@@ -101,7 +94,7 @@ class AcmeLimits(Section):
     """Orders for exactly the same names. Default 4 in 7 days (of 5)."""
 
 
-class AcmeSettings(Section):
+class AcmeSettings(SettingsSection):
     """An account at an authority that speaks ACME."""
 
     directory: Annotated[str, Field(pattern=r"^https://")]
@@ -137,7 +130,7 @@ class AcmeSettings(Section):
         return self
 
 
-class CertificateSettings(Section):
+class CertificateSettings(SettingsSection):
     """How certificates of enclaves come to be."""
 
     issuer: IssuerKind
@@ -166,7 +159,7 @@ class CertificateSettings(Section):
         return self
 
     def anchored(self, directory: Path) -> Self:
-        """Answer the settings with paths relative to a directory made absolute."""
+        """Return the settings with paths relative to a directory made absolute."""
         own = self.own and anchored(self.own, directory, "certificate", "key")
         acme = self.acme and anchored(self.acme, directory, "account_key", "ca_bundle")
         if acme:
@@ -175,11 +168,11 @@ class CertificateSettings(Section):
         return self.model_copy(update={"own": own, "acme": acme})
 
 
-S = TypeVar("S", bound=Section)
+S = TypeVar("S", bound=SettingsSection)
 
 
 def anchored(section: S, directory: Path, *names: str) -> S:
-    """Answer a section with paths relative to a directory made absolute."""
+    """Return a section with paths relative to a directory made absolute."""
     paths = {name: getattr(section, name) for name in names}
     return section.model_copy(
         update={name: path and (directory / path).resolve() for name, path in paths.items()}

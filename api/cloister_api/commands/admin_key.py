@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from cloister_api.auth.organizations import administers, identifier
+from cloister_api.auth.organizations import administers
 from cloister_api.commands.options import config_option, finish, settings_of
 from cloister_api.context import FIELD_MANAGER, material_of
 from cloister_api.ledger.audit import AuditRow, AuditTrail
@@ -122,7 +122,7 @@ async def create_key(
     async with opened(settings) as ledger:
         key, value = await ledger.keys.create(
             organization=slug,
-            organization_id=identifier(organization),
+            organization_id=organization.metadata.identifier,
             user=user,
             name=name,
             now=now,
@@ -148,7 +148,7 @@ async def read_keys(settings: ApiSettings, organization: str | None) -> list[Adm
 
 
 def line_of(key: AdminKey) -> str:
-    """Answer the line of a key in the list."""
+    """Return the line of a key in the list."""
     state = "valid"
     if key.revoked_at is not None:
         state = f"revoked: {key.revoked_because}"

@@ -56,7 +56,7 @@ def account_key(config: Path) -> None:
 
 
 def own_of(config: Path) -> OwnAuthoritySettings:
-    """Answer the settings of the own authority.
+    """Return the settings of the own authority.
 
     Raises
     ------

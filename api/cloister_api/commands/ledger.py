@@ -8,7 +8,6 @@ from pathlib import Path
 
 import click
 
-from cloister_api.auth.organizations import identifier
 from cloister_api.commands.options import config_option, finish, settings_of
 from cloister_api.ledger.database import migrate, open_ledger, open_to_read, place_of
 from cloister_api.ledger.keys import rotation
@@ -80,7 +79,7 @@ def show_runtime(organization: str, since: datetime, until: datetime, config: Pa
 
 
 async def runtime(settings: ApiSettings, organization: str, begin: int, end: int) -> list[RunTime]:
-    """Answer how long the containers of an organization served.
+    """Return how long the containers of an organization served.
 
     Raises
     ------
@@ -101,7 +100,7 @@ async def runtime(settings: ApiSettings, organization: str, begin: int, end: int
     await asyncio.to_thread(migrate, place)
     engine = open_ledger(place)
     try:
-        return await MeteringStore(engine).of(identifier(found), begin, end)
+        return await MeteringStore(engine).of(found.metadata.identifier, begin, end)
     finally:
         await engine.dispose()
 

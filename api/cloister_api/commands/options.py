@@ -9,8 +9,9 @@ import click
 
 from cloister_api.ledger.database import LedgerError
 from cloister_api.ledger.keys.key_material import MaterialError
-from cloister_api.settings import ApiSettings, SettingsError
+from cloister_api.settings import ApiSettings
 from cloister_clients.kube import ConfigError, KubeError
+from cloister_clients.settings import SettingsError
 
 __all__ = ["config_option", "finish", "kubeconfig_option", "settings_of"]
 

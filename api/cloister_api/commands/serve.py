@@ -144,13 +144,13 @@ class Draining(uvicorn.Server):
 
     @override
     async def on_tick(self, counter: int) -> bool:
-        """Tell whether the wait is over; uvicorn asks ten times a second."""
+        """Return whether the wait is over; uvicorn asks ten times a second."""
         return await super().on_tick(counter) or time.monotonic() >= self._ends_at
 
 
 @contextlib.contextmanager
 def scraped(settings: ApiSettings, figures: Figures) -> Iterator[None]:
-    """Answer figures on their own port while the block runs, in a thread.
+    """Return figures on their own port while the block runs, in a thread.
 
     Raises
     ------

@@ -49,7 +49,7 @@ class AuditTrail:
             await connection.execute(insert(AUDIT).values(asdict(row)))
 
     async def contains(self, *, action: str, target: str, result: str) -> bool:
-        """Answer whether an action on a target ended so at least once.
+        """Return whether an action on a target ended so at least once.
 
         Parameters
         ----------
@@ -69,7 +69,7 @@ class AuditTrail:
             return bool((await connection.execute(query)).scalar_one())
 
     async def of(self, organization: str) -> list[AuditRow]:
-        """Answer the rows of an organization, oldest first."""
+        """Return the rows of an organization, oldest first."""
         columns = [column for column in AUDIT.columns if column.name != "id"]
         query = select(*columns).where(AUDIT.c.organization == organization).order_by(AUDIT.c.id)
         async with self._engine.connect() as connection:

@@ -16,7 +16,7 @@ PAGE = 20_000
 
 
 def column_type(connection: Connection, table: Table, column: str) -> str:
-    """Answer the name of a column's type in PostgreSQL, without its length."""
+    """Return the name of a column's type in PostgreSQL, without its length."""
     name: str = table.c[column].type.compile(connection.dialect)
     return name.partition("(")[0].lower()
 
@@ -155,7 +155,7 @@ def add_to_sums(
 
 
 def known(connection: Connection, table: Table, column: str, values: Sequence[bytes]) -> set[bytes]:
-    """Answer which values stand in a column.
+    """Return which values stand in a column.
 
     Parameters
     ----------

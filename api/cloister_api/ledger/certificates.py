@@ -107,7 +107,7 @@ class CertificateOrders:
         self._engine = engine
 
     async def find(self, enclave_uid: str, request_digest: str) -> CertificateOrder | None:
-        """Answer the order of a request; None = it is new."""
+        """Return the order of a request; None = it is new."""
         query = select(ORDERS).where(
             ORDERS.c.enclave_uid == enclave_uid, ORDERS.c.request_digest == request_digest
         )
@@ -116,7 +116,7 @@ class CertificateOrders:
         return CertificateOrder.of(row) if row else None
 
     async def times_since(self, enclave_uid: str, since: datetime) -> list[datetime]:
-        """Answer when an enclave's requests of late came, oldest first."""
+        """Return when an enclave's requests of late came, oldest first."""
         query = (
             select(ORDERS.c.created_at)
             .where(ORDERS.c.enclave_uid == enclave_uid, ORDERS.c.created_at > since)
@@ -293,7 +293,7 @@ class CertificateOrders:
             await connection.execute(change.values(**values))
 
     async def next_due(self) -> datetime | None:
-        """Answer when the next order is due or free again; None = none is queued."""
+        """Return when the next order is due or free again; None = none is queued."""
         query = select(ORDERS.c.due_at, ORDERS.c.held_until).where(
             ORDERS.c.state == OrderState.QUEUED.value
         )

@@ -17,11 +17,12 @@ from sqlalchemy.engine import Connection
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
-from cloister_api.settings import LedgerSettings
+from cloister_api.ledger.settings import LedgerSettings
 
 __all__ = [
     "LedgerError",
     "Place",
+    "apply_migrations",
     "migrate",
     "open_ledger",
     "open_to_read",
@@ -52,7 +53,7 @@ class LedgerError(Exception):
 
 
 def place_of(settings: LedgerSettings) -> Place:
-    """Answer where the ledger lies.
+    """Return where the ledger lies.
 
     Parameters
     ----------
@@ -186,12 +187,7 @@ def migrate(place: Place) -> None:
             if isinstance(place, URL):
                 connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({MIGRATION_LOCK})")
             if form_of(connection) != NEWEST:
-                # A tenth of the facade's start would go into the import of Alembic.
-                from cloister_api.ledger.upgrades import (  # noqa: PLC0415 - seldom needed
-                    upgrade,
-                )
-
-                upgrade(connection, name)
+                apply_migrations(connection, name)
     except (OSError, sqlite3.Error) as error:
         raise LedgerError(f"{name}: {error}") from error
     except SQLAlchemyError as error:
@@ -199,8 +195,41 @@ def migrate(place: Place) -> None:
         raise LedgerError(f"{name}: {reason}") from error
 
 
+def apply_migrations(connection: Connection, name: str, revision: str = "head") -> None:
+    """Apply the migrations that a ledger has not seen.
+
+    Parameters
+    ----------
+    connection
+        Connection to the ledger, in a transaction.
+    name
+        How messages name the ledger.
+    revision
+        Form to stop at.
+
+    Raises
+    ------
+    LedgerError
+        When a newer release has written the ledger.
+    """
+    # A tenth of the facade's start would go into the import of Alembic, which is seldom needed.
+    import alembic.command  # noqa: PLC0415
+    import alembic.config  # noqa: PLC0415
+    from alembic.util import CommandError  # noqa: PLC0415
+
+    config = alembic.config.Config()
+    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
+    config.attributes["connection"] = connection
+    try:
+        alembic.command.upgrade(config, revision)
+    except CommandError as error:
+        raise LedgerError(
+            f"{name} was written by a newer release ({error}); upgrade this one"
+        ) from error
+
+
 def form_of(connection: Connection) -> str:
-    """Answer which form a ledger has; empty = it is new."""
+    """Return which form a ledger has; empty = it is new."""
     if not inspect(connection).has_table("alembic_version"):
         return ""
     found = connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
@@ -208,14 +237,14 @@ def form_of(connection: Connection) -> str:
 
 
 def told(place: Place) -> str:
-    """Answer how messages name a ledger: without user and password."""
+    """Return how messages name a ledger: without user and password."""
     if isinstance(place, URL):
         return f"ledger {place.database} at {place.host or 'the local socket'}"
     return f"ledger {place}"
 
 
 def engine_to_migrate(place: Place) -> Engine:
-    """Answer an engine for migrations.
+    """Return an engine for migrations.
 
     Raises
     ------

@@ -27,6 +27,6 @@ async def advance(connection: AsyncConnection, name: Sequence) -> int:
 
 
 async def present(connection: AsyncConnection, name: Sequence) -> int:
-    """Answer the number of the last change."""
+    """Return the number of the last change."""
     found = await connection.execute(select(SEQUENCES.c.value).where(SEQUENCES.c.name == name))
     return int(found.scalar_one())

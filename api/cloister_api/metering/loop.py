@@ -13,7 +13,6 @@ from datetime import datetime
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from cloister_api.auth.organizations import identifier
 from cloister_api.cache import CachedEnclave, ClusterCache
 from cloister_api.ledger.leases import Lease
 from cloister_api.metering.slices import ServedEnclave, due_until
@@ -95,7 +94,7 @@ class Metering:
         present = {enclave.uid for enclave in enclaves}
         self._known = {uid: state for uid, state in self._known.items() if uid in present}
         organizations = {
-            entry.value.spec.namespace: identifier(entry.value)
+            entry.value.spec.namespace: entry.value.metadata.identifier
             for entry in self._cache.organizations.all()
         }
         served = (
@@ -113,7 +112,7 @@ class Metering:
     def _served(
         self, enclave: CachedEnclave, begin: datetime, organizations: Mapping[str, str]
     ) -> ServedEnclave:
-        """Answer what an Enclave served."""
+        """Return what an Enclave served."""
         container = self._cache.containers.by_uid(enclave.container_uid)
         return ServedEnclave(
             enclave=enclave.uid,
@@ -128,7 +127,7 @@ class Metering:
         )
 
     def _is_due(self, served: ServedEnclave, now: int) -> bool:
-        """Tell whether the ledger may lack something of an enclave."""
+        """Return whether the ledger may lack something of an enclave."""
         known = self._known.get(served.enclave)
         if known is None:
             return True
@@ -136,7 +135,7 @@ class Metering:
         return not closed and (served.end is not None or due_until(served, now) > until)
 
     def _is_over(self, enclave: CachedEnclave) -> bool:
-        """Tell whether an Enclave waits and the ledger has everything of it."""
+        """Return whether an Enclave waits and the ledger has everything of it."""
         if not enclave.deleting or FINALIZER not in enclave.finalizers:
             return False
         return enclave.promoted_at is None or self._known.get(enclave.uid, (0, False))[1]
@@ -152,5 +151,5 @@ class Metering:
 
 
 def micros(at: datetime) -> int:
-    """Answer a time in Unix microseconds."""
+    """Return a time in Unix microseconds."""
     return round(at.timestamp() * 1_000_000)

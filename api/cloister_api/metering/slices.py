@@ -46,7 +46,7 @@ class Slice:
 
 
 def due_until(served: ServedEnclave, now: int) -> int:
-    """Answer up to when an enclave is to be metered.
+    """Return up to when an enclave is to be metered.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ def slices_of(begin: int, end: int) -> Iterator[Slice]:
 
 
 def slice_id(enclave: str, begin: int) -> bytes:
-    """Answer what the slice of an enclave is known by, however often it is written.
+    """Return what the slice of an enclave is known by, however often it is written.
 
     Parameters
     ----------

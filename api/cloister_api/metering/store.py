@@ -83,7 +83,7 @@ class MeteringStore:
         return done
 
     async def of(self, organization: str, begin: int, end: int) -> list[RunTime]:
-        """Answer how long the containers of an organization served, in slices that begin in a span.
+        """Return how long the containers of an organization served, in slices that begin in a span.
 
         Parameters
         ----------
@@ -182,7 +182,7 @@ def put(connection: Connection, enclave: str, begin: int, end: int) -> None:
 
 
 def upsert(connection: Connection, table: Table) -> sqlite.Insert | postgresql.Insert:
-    """Answer the statement that writes slices."""
+    """Return the statement that writes slices."""
     kind = sqlite if connection.dialect.name == "sqlite" else postgresql
     statement: sqlite.Insert | postgresql.Insert = kind.insert(table)
     return statement.on_conflict_do_update(

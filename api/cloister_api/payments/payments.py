@@ -113,7 +113,7 @@ class Payments:
         return self._stripe is not None
 
     async def transactions(self, organization: Organization) -> list[dict[str, Any]]:
-        """Answer the invoices and charges of an organization, newest first.
+        """Return the invoices and charges of an organization, newest first.
 
         Raises
         ------
@@ -193,7 +193,7 @@ class Payments:
         return lambda: self._organizations.version > seen
 
     def _customers(self) -> dict[str, str]:
-        """Answer the customer of each Organization that has one."""
+        """Return the customer of each Organization that has one."""
         return {
             entry.name: customer
             for entry in self._organizations.all()

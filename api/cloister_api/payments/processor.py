@@ -164,7 +164,7 @@ def read(kind: type[Record], found: stripe.StripeObject) -> Record:
 
 
 def translated(error: stripe.StripeError, customer: str) -> ApiError:
-    """Answer what an error of the SDK means for who asked, and log it.
+    """Return what an error of the SDK means for who asked, and log it.
 
     Its text may hold a part of the key, so that only kind, status, code and the identifier of the
     request are logged.

@@ -12,7 +12,7 @@ __all__ = ["Charge", "Invoice", "InvoicePayment", "Payment", "Subscription"]
 
 
 def identifier(value: object) -> object:
-    """Answer the identifier of what may be an identifier or the object itself ("expandable")."""
+    """Return the identifier of what may be an identifier or the object itself ("expandable")."""
     return value.get("id") if isinstance(value, dict) else value
 
 

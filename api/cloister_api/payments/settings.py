@@ -4,8 +4,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
-from pydantic.alias_generators import to_camel
+from pydantic import AfterValidator, Field
+
+from cloister_clients.settings import SettingsSection
 
 __all__ = ["PaymentsError", "StripeSecrets", "StripeSettings", "read_secrets"]
 
@@ -36,12 +37,8 @@ Products = Annotated[
 """Identifiers of products of the payment processor, such as prod_containers."""
 
 
-class StripeSettings(BaseModel):
+class StripeSettings(SettingsSection):
     """How Stripe is read, and what its products stand for."""
-
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True
-    )
 
     secret_key_file: Path
     """File with a secret key (sk_…) or, better, a restricted one (rk_…) that may read customers,
@@ -61,7 +58,7 @@ class StripeSettings(BaseModel):
     """Seconds between two looks at all subscriptions, for what no webhook told. Default an hour."""
 
     def anchored(self, directory: Path) -> Self:
-        """Answer the settings with paths relative to a directory made absolute."""
+        """Return the settings with paths relative to a directory made absolute."""
         webhook = self.webhook_secret_file
         return self.model_copy(
             update={

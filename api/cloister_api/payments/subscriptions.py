@@ -16,7 +16,7 @@ Stripe gives up, the subscription becomes canceled or unpaid, as its account is 
 def billing_by(
     subscriptions: Iterable[Subscription], customer: str, settings: StripeSettings
 ) -> Billing:
-    """Answer what a customer pays for.
+    """Return what a customer pays for.
 
     Parameters
     ----------

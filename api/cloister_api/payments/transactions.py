@@ -24,7 +24,7 @@ WORDS = {"paid": COMPLETED, "succeeded": COMPLETED}
 
 
 def major_units(amount: int, currency: str) -> int | float:
-    """Answer an amount as people write it.
+    """Return an amount as people write it.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ def transactions(
 
 
 def invoice_record(invoice: Invoice, refunded: int) -> dict[str, Any]:
-    """Answer an invoice as a transaction."""
+    """Return an invoice as a transaction."""
     status = WORDS.get(invoice.status, invoice.status)
     numbered = f"Invoice {invoice.number}" if invoice.number else "Invoice"
     return {
@@ -98,7 +98,7 @@ def invoice_record(invoice: Invoice, refunded: int) -> dict[str, Any]:
 
 
 def charge_record(charge: Charge) -> dict[str, Any]:
-    """Answer a charge as a transaction."""
+    """Return a charge as a transaction."""
     status = WORDS.get(charge.status, charge.status)
     if status == COMPLETED and not charge.captured:
         status = "pending"
@@ -113,7 +113,7 @@ def charge_record(charge: Charge) -> dict[str, Any]:
 
 
 def after_refunds(status: str, paid: int, refunded: int) -> str:
-    """Answer the status of what may have been given back; the amount stays what was paid."""
+    """Return the status of what may have been given back; the amount stays what was paid."""
     if status != COMPLETED or refunded <= 0:
         return status
     return "refunded" if refunded >= paid else "partially_refunded"

@@ -76,7 +76,7 @@ def verify(body: bytes, signature: str, secret: str) -> None:
 
 
 def customer_of(body: bytes) -> str | None:
-    """Answer the customer whose subscriptions may have changed; None = the event tells of no such.
+    """Return the customer whose subscriptions may have changed; None = the event tells of no such.
 
     Raises
     ------

@@ -9,7 +9,6 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from cloister_api.auth.organizations import ID_ANNOTATION
 from cloister_api.cache import CachedContainer
 from cloister_clients.clock import utc_text
 from cloister_crds.config import ServiceConfig
@@ -145,7 +144,7 @@ def record(
     created = container.metadata.creation_timestamp
     answer: dict[str, Any] = {
         "id": held.id,
-        "deployment_id": identifier_of(deployment) if deployment is not None else "",
+        "deployment_id": deployment.metadata.identifier if deployment is not None else "",
         "name": container.display_name,
         "repo": spec.repo,
         "status": where.phase.value,
@@ -222,12 +221,6 @@ def update_record(container: Container) -> dict[str, Any]:
         "update_tag": update.tag,
         "update_status": update.status.value,
     }
-
-
-def identifier_of(deployment: Deployment) -> str:
-    """Answer the identifier of a Deployment in the API."""
-    meta = deployment.metadata
-    return meta.annotations.get(ID_ANNOTATION) or meta.uid
 
 
 def host_record(host: Host, *, default: bool) -> dict[str, Any]:

@@ -7,20 +7,18 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
-from cloister_api.auth.organizations import ID_ANNOTATION
 from cloister_api.cache import CachedResource
 from cloister_api.records.container import standing
 from cloister_clients.clock import utc_text
 from cloister_crds.kinds import Container, Deployment, Domain, RegistryCredential, Secret, SSHKey
 from cloister_crds.kinds.container import ContainerPhase
 from cloister_crds.kinds.domain import DomainRecords
-from cloister_crds.kinds.meta import GROUP, ObjectMeta
+from cloister_crds.kinds.meta import GROUP
 
 __all__ = [
     "VALUE_ANNOTATION",
     "deployment_record",
     "domain_record",
-    "identifier",
     "key_record",
     "registry_record",
     "secret_record",
@@ -38,11 +36,6 @@ _COUNTS = {
 """Counts of the phases; the rest is on its way."""
 
 
-def identifier(meta: ObjectMeta) -> str:
-    """Answer the identifier of an object in the API: the uid, or that of before a restore."""
-    return meta.annotations.get(ID_ANNOTATION) or meta.uid
-
-
 def written(time: datetime | None) -> str | None:
     """Write a time as the API does."""
     return utc_text(time, "seconds") if time else None
@@ -57,7 +50,7 @@ def secret_record(secret: Secret, users: tuple[str, ...]) -> dict[str, Any]:
         meta.annotations.get(VALUE_ANNOTATION),
     )
     answer = {
-        "id": identifier(meta),
+        "id": meta.identifier,
         "name": secret.spec.name,
         "created_at": times[0],
         "updated_at": max((time for time in times if time), default=None),
@@ -69,7 +62,7 @@ def secret_record(secret: Secret, users: tuple[str, ...]) -> dict[str, Any]:
 def key_record(key: SSHKey, users: tuple[str, ...]) -> dict[str, Any]:
     """Answer the record of an SSH key."""
     return {
-        "id": identifier(key.metadata),
+        "id": key.metadata.identifier,
         "name": key.metadata.name,
         "key_type": key.spec.public_key.split(" ", 1)[0],
         "created_at": written(key.metadata.creation_timestamp),
@@ -82,7 +75,7 @@ def domain_record(domain: Domain, users: tuple[str, ...]) -> dict[str, Any]:
     status = domain.status
     records = status.records or DomainRecords()
     return {
-        "id": identifier(domain.metadata),
+        "id": domain.metadata.identifier,
         "domain": domain.spec.domain,
         "verification_nonce": records.txt_value.rpartition(":")[2],
         "cname_hash": records.cname_target.partition(".")[0],
@@ -133,7 +126,7 @@ def deployment_record(
     for each in own:
         counts[_COUNTS.get(standing(each).phase, "deploying_count")] += 1
     return {
-        "id": identifier(deployment.metadata),
+        "id": deployment.metadata.identifier,
         "repo": deployment.spec.repo,
         "default_staging": deployment.spec.default_staging,
         "created_at": written(deployment.metadata.creation_timestamp),

@@ -2,7 +2,6 @@
 
 from fastapi import APIRouter, Request, Response
 
-from cloister_api.auth.organizations import identifier
 from cloister_api.errors import bad_request
 from cloister_api.routes.dependencies import answer, context_of, principal_of, window_of
 from cloister_api.routes.responses import OptionalTime, says
@@ -38,7 +37,7 @@ def optional_window(time: str | None) -> Window | None:
 async def get_usage(request: Request, time: OptionalTime = None) -> Response:
     """Answer what the organization used, by key and model."""
     context, principal = context_of(request), principal_of(request)
-    organization = identifier(principal.organization)
+    organization = principal.organization_id
     found = await context.accounts.usage.aggregated(
         organization, optional_window(time), context.clock()
     )
@@ -51,7 +50,7 @@ async def get_key_usage(request: Request, body: OneKey, time: OptionalTime = Non
     context, principal = context_of(request), principal_of(request)
     window = optional_window(time)
     key = await context.accounts.keys.find(principal, body.key)
-    organization = identifier(principal.organization)
+    organization = principal.organization_id
     return answer(
         await context.accounts.usage.of_key(organization, key.id, window, context.clock())
     )
@@ -65,7 +64,7 @@ async def get_time_series(request: Request, time: OptionalTime = None) -> Respon
         raise bad_request(
             "time", f"time is missing; name one of {', '.join(WINDOWS)}", code="Missing"
         )
-    window, organization = window_of(time), identifier(principal.organization)
+    window, organization = window_of(time), principal.organization_id
     return answer(await context.accounts.usage.series(organization, window, context.clock()))
 
 

@@ -9,7 +9,6 @@ from datetime import datetime
 from typing import Any
 
 from cloister_api.auth.authenticator import Principal
-from cloister_api.auth.organizations import identifier
 from cloister_api.errors import ApiError, bad_request, conflict, not_found
 from cloister_api.ledger.audit import AuditTrail
 from cloister_api.ledger.keys.api_keys import ApiKey, ApiKeys, NameTakenError
@@ -33,14 +32,14 @@ class ApiKeyService:
         self._clock = clock
 
     async def all(self, principal: Principal) -> list[dict[str, Any]]:
-        """Answer the records of all keys of the organization, oldest first.
+        """Return the records of all keys of the organization, oldest first.
 
         Raises
         ------
         MaterialError
             When values were sealed with other key material.
         """
-        organization_id = identifier(principal.organization)
+        organization_id = principal.organization_id
         listed = await self._keys.of_organization(organization_id)
         own = await self._keys.values(organization_id, principal.user)
         return [key_record(key, own.get(key.id)) for key in listed]
@@ -87,7 +86,7 @@ class ApiKeyService:
         try:
             key, value = await self._keys.create(
                 organization=principal.slug,
-                organization_id=identifier(principal.organization),
+                organization_id=principal.organization_id,
                 user=principal.user,
                 name=body.name,
                 now=now,
@@ -107,15 +106,15 @@ class ApiKeyService:
     async def _earlier(
         self, principal: Principal, request: CreateRequest
     ) -> tuple[int, dict[str, Any]] | None:
-        """Answer the key that an earlier try of the same create made; None = there is none."""
-        found = await self._keys.made_by(request.digest, identifier(principal.organization))
+        """Return the key that an earlier try of the same create made; None = there is none."""
+        found = await self._keys.made_by(request.digest, principal.organization_id)
         if found is None or not await is_repeatable(self._audit, request, str(found[0].id)):
             return None
         key, value = found
         return key.id, key_record(key, value)
 
     async def find(self, principal: Principal, value: str) -> ApiKey:
-        """Answer the key of the organization with a full value.
+        """Return the key of the organization with a full value.
 
         Raises
         ------
@@ -125,7 +124,7 @@ class ApiKeyService:
         key = None
         if well_formed(value, REGULAR_PREFIX):
             index = self._material.index(value)
-            key = await self._keys.find(index, identifier(principal.organization))
+            key = await self._keys.find(index, principal.organization_id)
         if key is None:
             # The value itself must not come back in an answer, let alone in a log.
             raise not_found("API key")
@@ -171,7 +170,7 @@ def taken(name: str) -> ApiError:
 
 
 def key_record(key: ApiKey, value: str | None) -> dict[str, Any]:
-    """Answer the record of a key (spec, "Regular API key").
+    """Return the record of a key (spec, "Regular API key").
 
     Parameters
     ----------
@@ -198,5 +197,5 @@ def key_record(key: ApiKey, value: str | None) -> dict[str, Any]:
 
 
 def moment_text(time: datetime | None) -> str | None:
-    """Answer a time as the API writes it; None stays None."""
+    """Return a time as the API writes it; None stays None."""
     return None if time is None else utc_text(time)

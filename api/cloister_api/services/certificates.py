@@ -97,7 +97,7 @@ class Certificates:
         self._wake = wake
 
     def authority_pem(self) -> str:
-        """Answer the certificates that clients are to trust, PEM.
+        """Return the certificates that clients are to trust, PEM.
 
         Raises
         ------
@@ -111,7 +111,7 @@ class Certificates:
     async def ask(
         self, enclave: CachedEnclave, csr: str, request_id: str
     ) -> IssuedCertificate | PendingCertificate:
-        """Answer an enclave's request.
+        """Return an enclave's request.
 
         Parameters
         ----------
@@ -151,7 +151,7 @@ class Certificates:
         return self._answer(order)
 
     def holder(self, authorization: str | None) -> CachedEnclave:
-        """Answer the live Enclave that an Authorization header is of.
+        """Return the live Enclave that an Authorization header is of.
 
         Raises
         ------
@@ -230,7 +230,7 @@ class Certificates:
         )
 
     def _answer(self, order: CertificateOrder) -> IssuedCertificate | PendingCertificate:
-        """Answer what an order has become.
+        """Return what an order has become.
 
         Raises
         ------

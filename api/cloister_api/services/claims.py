@@ -27,7 +27,7 @@ class HostnameClaims:
         self._clock = clock
 
     async def holder(self, hostname: str) -> ClaimHolder | None:
-        """Answer who holds a host name; None = nobody.
+        """Return who holds a host name; None = nobody.
 
         Raises
         ------

@@ -309,13 +309,13 @@ class ContainerCreator:
 def manifest_of(
     name: str, namespace: str, spec: ContainerSpec, annotations: dict[str, str]
 ) -> dict[str, Any]:
-    """Answer the Container as it is sent to the server."""
+    """Return the Container as it is sent to the server."""
     meta = ObjectMeta(name=name, namespace=namespace, annotations=annotations)
     return Container(metadata=meta, spec=spec).manifest()
 
 
 def holder_of(replaced: CachedContainer | None) -> ClaimHolder | None:
-    """Answer the holder of the host names that pass over; None = none do."""
+    """Return the holder of the host names that pass over; None = none do."""
     if replaced is None:
         return None
     meta = replaced.container.metadata
@@ -323,12 +323,12 @@ def holder_of(replaced: CachedContainer | None) -> ClaimHolder | None:
 
 
 def replaces_annotation(replaced: CachedContainer | None) -> dict[str, str]:
-    """Answer the annotation by which the container that was replaced is deleted later."""
+    """Return the annotation by which the container that was replaced is deleted later."""
     return {} if replaced is None else {REPLACES_ANNOTATION: replaced.container.metadata.uid}
 
 
 def is_named(held: CachedContainer, body: Create) -> bool:
-    """Answer whether a container has the name that a body asks for."""
+    """Return whether a container has the name that a body asks for."""
     container = held.container
     return container.display_name == body.name and container.spec.debug is body.debug
 

@@ -36,7 +36,7 @@ class ContainerReader:
         self._write_wait = write_wait
 
     async def all(self, principal: Principal, token: str | None) -> list[CachedContainer]:
-        """Answer the containers of the organization, oldest first.
+        """Return the containers of the organization, oldest first.
 
         Parameters
         ----------
@@ -55,11 +55,11 @@ class ContainerReader:
         return await self.list_now(principal.namespace)
 
     def known(self, principal: Principal) -> list[CachedContainer]:
-        """Answer the containers of the organization that the copy has, oldest first."""
+        """Return the containers of the organization that the copy has, oldest first."""
         return self._cache.containers_of(principal.namespace)
 
     async def list_now(self, namespace: str, at: str | None = None) -> list[CachedContainer]:
-        """Answer the containers of a namespace as the server has them.
+        """Return the containers of a namespace as the server has them.
 
         Parameters
         ----------
@@ -79,7 +79,7 @@ class ContainerReader:
     async def get(
         self, principal: Principal, given: str, token: str | None, match: str | None = None
     ) -> CachedContainer:
-        """Answer one container of the organization.
+        """Return one container of the organization.
 
         Parameters
         ----------
@@ -117,7 +117,7 @@ class ContainerReader:
         raise not_found("container")
 
     async def now(self, namespace: str, name: str) -> CachedContainer:
-        """Answer a container as the server has it.
+        """Return a container as the server has it.
 
         Raises
         ------
@@ -189,7 +189,7 @@ class ContainerReader:
 
 
 def readable(item: Object) -> CachedContainer | None:
-    """Answer the container, or None with a warning: one that cannot be read hides no other."""
+    """Return the container, or None with a warning: one that cannot be read hides no other."""
     try:
         return project_container(item)
     except ValidationError:

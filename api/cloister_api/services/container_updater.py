@@ -198,7 +198,7 @@ class ContainerUpdater:
         return await self._patch(held, decide)
 
     async def _request_before(self, container: Container) -> RequestRecord:
-        """Answer the request of what serves, else of the attempt that failed before the update.
+        """Return the request of what serves, else of the attempt that failed before the update.
 
         Raises
         ------
@@ -283,7 +283,7 @@ class ContainerUpdater:
         )
 
     def _deploying(self, body: Changes, found: ResolvedRelease, action: ApiAction) -> Decide:
-        """Answer how a relaunch or start changes the spec that it finds."""
+        """Return how a relaunch or start changes the spec that it finds."""
 
         def decide(present: CachedContainer) -> dict[str, Any]:
             forbid(present, action)
@@ -420,7 +420,7 @@ class ContainerUpdater:
 
 
 def is_automatic(container: Container, earlier: RequestRecord) -> bool:
-    """Tell whether the update that is on its way was made because a later release is followed."""
+    """Return whether the update that is on its way was made because a later release is followed."""
     status = container.status
     update, latest = status.update, status.latest_release
     return (

@@ -275,7 +275,7 @@ class CoreSecrets:
 
 
 def body_of(name: str, values: Mapping[str, bytes], form: CoreSecretType) -> dict[str, Any]:
-    """Answer a core Secret as it is sent to the server."""
+    """Return a core Secret as it is sent to the server."""
     labels = {MANAGED_BY_LABEL: MANAGED_BY, VALUE_LABEL: form.purpose}
     return {
         "metadata": {"name": name, "labels": labels},
@@ -300,7 +300,7 @@ def refuse_foreign(present: Mapping[str, Any]) -> None:
 
 
 def labels_of(present: Mapping[str, Any]) -> Mapping[str, str]:
-    """Answer the labels of an object."""
+    """Return the labels of an object."""
     return present["metadata"].get("labels") or {}
 
 
@@ -310,12 +310,12 @@ def encoded(values: Mapping[str, bytes]) -> dict[str, str]:
 
 
 def owned_by(meta: Mapping[str, Any]) -> str:
-    """Answer the uid of the object that a core Secret belongs to; empty = none."""
+    """Return the uid of the object that a core Secret belongs to; empty = none."""
     owners = meta.get("ownerReferences") or ()
     return next((str(each["uid"]) for each in owners if each.get("controller")), "")
 
 
 def managers_of(present: Mapping[str, Any], keys: Iterable[str]) -> frozenset[str]:
-    """Answer who manages values of a core Secret, in either of the two ways to write them."""
+    """Return who manages values of a core Secret, in either of the two ways to write them."""
     owners = [owners_of(present, part) for part in ("data", "stringData")]
     return frozenset().union(*(each.get(key, ()) for each in owners for key in keys))

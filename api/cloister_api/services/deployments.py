@@ -14,7 +14,7 @@ from cloister_api.errors import (
     payment_required,
 )
 from cloister_api.records.container import record, standing
-from cloister_api.records.resources import deployment_record, identifier
+from cloister_api.records.resources import deployment_record
 from cloister_api.schemas.containers import Changes
 from cloister_api.schemas.resources import DeploymentUpdate
 from cloister_api.services.container_updater import ContainerUpdater
@@ -55,12 +55,12 @@ class Deployments:
         self._write_wait = write_wait
 
     def all(self, principal: Principal) -> list[dict[str, Any]]:
-        """Answer the records of all deployments, by repository."""
+        """Return the records of all deployments, by repository."""
         held = self._shown(principal)
         return [self._record(principal, held[repo]) for repo in sorted(held)]
 
     def _shown(self, principal: Principal) -> dict[str, CachedResource[Deployment]]:
-        """Answer the deployments that the API shows.
+        """Return the deployments that the API shows.
 
         One that Cloister made comes and goes with the containers of its repository: while it has
         none, a create is under way or was interrupted, or the operator is about to delete it.
@@ -175,7 +175,7 @@ class Deployments:
     def _targets(
         self, principal: Principal, deployment: Deployment, wanted: list[str] | None
     ) -> list[CachedContainer]:
-        """Answer the containers that are meant.
+        """Return the containers that are meant.
 
         Raises
         ------
@@ -237,7 +237,7 @@ class Deployments:
         return {**result, "status": "updating", "container": shown}
 
     def _with_id(self, principal: Principal, given: str) -> CachedResource[Deployment]:
-        """Answer the deployment of an identifier.
+        """Return the deployment of an identifier.
 
         Raises
         ------
@@ -245,7 +245,7 @@ class Deployments:
             404 when the organization has none.
         """
         for held in self._shown(principal).values():
-            if identifier(held.value.metadata) == given:
+            if held.value.metadata.identifier == given:
                 return held
         raise not_found("deployment")
 
@@ -255,5 +255,5 @@ class Deployments:
 
 
 def target_of(held: CachedContainer) -> dict[str, Any]:
-    """Answer how a result of an update names its container."""
+    """Return how a result of an update names its container."""
     return {"container_id": held.id, "name": held.container.display_name}

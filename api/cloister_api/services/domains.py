@@ -52,7 +52,7 @@ class Domains:
         self._look_wait = look_wait
 
     def all(self, principal: Principal) -> list[dict[str, Any]]:
-        """Answer the records of all domains, by name."""
+        """Return the records of all domains, by name."""
         present = (
             each
             for each in self._cache.domains_of(principal.namespace)
@@ -125,7 +125,7 @@ class Domains:
     async def _earlier(
         self, principal: Principal, name: str, host: str, request: CreateRequest
     ) -> VersionedRecord:
-        """Answer what an earlier try of the same create made.
+        """Return what an earlier try of the same create made.
 
         Raises
         ------

@@ -14,7 +14,6 @@ import msgspec
 
 from cloister_api.auth.authenticator import Principal
 from cloister_api.ledger.audit import AuditTrail
-from cloister_api.records.resources import identifier
 from cloister_clients.kube import KubeClient, NotFound
 from cloister_clients.kube.kinds import of
 from cloister_crds.kinds.meta import GROUP, ObjectMeta, Resource
@@ -75,7 +74,7 @@ class IdempotentRequests:
         self._audit = audit
 
     async def made(self, meta: ObjectMeta, request: CreateRequest) -> bool:
-        """Tell whether an object is what an earlier try of a request made.
+        """Return whether an object is what an earlier try of a request made.
 
         Parameters
         ----------
@@ -86,12 +85,12 @@ class IdempotentRequests:
         """
         if meta.annotations.get(REQUEST_ANNOTATION) != request.digest:
             return False
-        return await is_repeatable(self._audit, request, identifier(meta))
+        return await is_repeatable(self._audit, request, meta.identifier)
 
     async def earlier(
         self, kind: type[T], name: str, namespace: str, request: CreateRequest
     ) -> T | None:
-        """Answer the object of a name if an earlier try of a request made it; None = it is not so.
+        """Return the object of a name if an earlier try of a request made it; None = it is not so.
 
         Raises
         ------
@@ -109,7 +108,7 @@ class IdempotentRequests:
 
 
 async def is_repeatable(audit: AuditTrail, request: CreateRequest, target: str) -> bool:
-    """Tell whether a request may be answered what an earlier try of the same one made.
+    """Return whether a request may be answered what an earlier try of the same one made.
 
     Parameters
     ----------

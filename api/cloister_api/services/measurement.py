@@ -20,7 +20,7 @@ class MeasurementReader:
         self._client = client
 
     async def of(self, held: CachedContainer) -> dict[str, Any]:
-        """Answer the measurement of the enclave that serves a container.
+        """Return the measurement of the enclave that serves a container.
 
         The two objects are read from the server: both are immutable and too rarely asked for to be
         kept.
@@ -60,7 +60,7 @@ def absent(reason: str) -> ApiError:
 
 
 def shown(enclave: Enclave, publication: Publication) -> dict[str, Any]:
-    """Answer a measurement, and what a client needs to recompute it (docs/measurement.md)."""
+    """Return a measurement, and what a client needs to recompute it (docs/measurement.md)."""
     spec = enclave.spec
     answer: dict[str, Any] = {
         "repo": spec.repo,

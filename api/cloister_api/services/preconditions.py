@@ -40,7 +40,7 @@ class VersionedRecord:
 
 
 def has_version(version: str, match: str | None) -> bool:
-    """Tell whether a version is one of If-Match.
+    """Return whether a version is one of If-Match.
 
     Parameters
     ----------
@@ -55,12 +55,12 @@ def has_version(version: str, match: str | None) -> bool:
 
 
 def names_version(match: str | None) -> bool:
-    """Tell whether If-Match names versions, so that no other one may be changed."""
+    """Return whether If-Match names versions, so that no other one may be changed."""
     return match is not None and match.strip() != "*"
 
 
 async def agreed(client: KubeClient, present: T, match: str | None, what: str) -> T:
-    """Answer an object in a version that the client agrees to change.
+    """Return an object in a version that the client agrees to change.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ async def agreed(client: KubeClient, present: T, match: str | None, what: str) -
 
 
 def precondition(present: Resource, match: str | None) -> dict[str, str]:
-    """Answer the metadata of a patch: this very object, and this version if the client named one.
+    """Return the metadata of a patch: this very object, and this version if the client named one.
 
     Parameters
     ----------

@@ -33,7 +33,7 @@ WIRE = {
 
 
 def to_wire(problem: Problem) -> Problem:
-    """Answer the problem with the name that the field has in the API.
+    """Return the problem with the name that the field has in the API.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ def to_wire(problem: Problem) -> Problem:
 
 
 def denial(problems: Iterable[Problem]) -> ApiError | None:
-    """Answer why an organization may not do at all what it asks for; None = it may.
+    """Return why an organization may not do at all what it asks for; None = it may.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ def denial(problems: Iterable[Problem]) -> ApiError | None:
 
 
 def refusal(problems: Iterable[Problem], images: Iterable[Failed] = ()) -> ApiError | None:
-    """Answer why a request is refused; None = it is not.
+    """Return why a request is refused; None = it is not.
 
     Parameters
     ----------

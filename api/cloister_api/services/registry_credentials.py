@@ -62,7 +62,7 @@ class RegistryCredentials:
         self._write_wait = write_wait
 
     def all(self, principal: Principal) -> dict[str, Any]:
-        """Answer the status of each registry.
+        """Return the status of each registry.
 
         Raises
         ------
@@ -152,7 +152,7 @@ class RegistryCredentials:
         return RegistryCredential.read(await patch_agreed(self._client, present, patch, None, WHAT))
 
     def _new(self, namespace: str, registry: RegistryName, secret: str) -> RegistryCredential:
-        """Answer the object of a registry as it is made."""
+        """Return the object of a registry as it is made."""
         return RegistryCredential(
             metadata=ObjectMeta(
                 name=registry.value,
@@ -167,7 +167,7 @@ class RegistryCredentials:
     async def _live(
         self, principal: Principal, registry: RegistryName
     ) -> RegistryCredential | None:
-        """Answer the object of a registry as the server has it; None = there is none."""
+        """Return the object of a registry as the server has it; None = there is none."""
         try:
             found = await self._client.get(
                 of(RegistryCredential), registry.value, principal.namespace
@@ -236,7 +236,7 @@ def entitled(principal: Principal) -> None:
 
 
 def registry_named(name: str) -> RegistryName:
-    """Answer the registry of a path.
+    """Return the registry of a path.
 
     Raises
     ------

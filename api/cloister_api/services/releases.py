@@ -122,7 +122,7 @@ class ReleaseWebhooks:
         return looking
 
     def _followers(self, repo: str) -> list[tuple[str, str]]:
-        """Answer the Deployments of a repository of which a connected container follows."""
+        """Return the Deployments of a repository of which a connected container follows."""
         found = []
         for entry in self._cache.deployments.all():
             deployment = entry.value.value
@@ -139,7 +139,7 @@ class ReleaseWebhooks:
 
 
 def repository_of(body: bytes) -> str:
-    """Answer the repository that a release event is about.
+    """Return the repository that a release event is about.
 
     Raises
     ------

@@ -51,7 +51,7 @@ class Replacements:
     async def replaced(
         self, principal: Principal, given: str | None, others: list[CachedContainer]
     ) -> CachedContainer | None:
-        """Answer the container that a create is to replace.
+        """Return the container that a create is to replace.
 
         Parameters
         ----------
@@ -102,7 +102,7 @@ class Replacements:
         return self._cache.containers.version != version
 
     def _due(self) -> list[CachedContainer]:
-        """Answer the containers whose successor serves."""
+        """Return the containers whose successor serves."""
         due = []
         for entry in tuple(self._cache.containers.all()):
             heir = entry.value
@@ -131,5 +131,5 @@ class Replacements:
 
 
 def serves(container: Container) -> bool:
-    """Tell whether a successor is ready, so that the one before it can go."""
+    """Return whether a successor is ready, so that the one before it can go."""
     return container.status.phase is ContainerPhase.READY and has_taken_over(container)

@@ -59,7 +59,7 @@ class Secrets:
         self._write_wait = write_wait
 
     def all(self, principal: Principal) -> list[dict[str, Any]]:
-        """Answer the records of all secrets, by name."""
+        """Return the records of all secrets, by name."""
         held = sorted(
             self._cache.secrets_of(principal.namespace),
             key=lambda one: (one.spec.name, one.spec.repo or ""),
@@ -67,7 +67,7 @@ class Secrets:
         return [self._record(principal, one) for one in held if not going(one)]
 
     def one(self, principal: Principal, name: str) -> VersionedRecord:
-        """Answer the record of a secret.
+        """Return the record of a secret.
 
         Raises
         ------
@@ -128,7 +128,7 @@ class Secrets:
         return await self._seen(principal, earlier)
 
     async def _stands(self, name: str, namespace: str) -> bool:
-        """Tell whether a secret is there: the copy may still show one that was just deleted."""
+        """Return whether a secret is there: the copy may still show one that was just deleted."""
         if self._cache.secrets.get(name, namespace) is None:
             return False
         try:
@@ -204,7 +204,7 @@ class Secrets:
         )
 
     def _named(self, principal: Principal, name: str) -> Secret:
-        """Answer the secret of a name.
+        """Return the secret of a name.
 
         Raises
         ------
@@ -238,7 +238,7 @@ class Secrets:
 
 
 def going(secret: Secret) -> bool:
-    """Tell whether a secret was deleted and only waits for its end."""
+    """Return whether a secret was deleted and only waits for its end."""
     return secret.metadata.deletion_timestamp is not None
 
 

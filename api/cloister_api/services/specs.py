@@ -15,7 +15,7 @@ __all__ = ["changed_keys", "changed_spec", "restored", "spec_of"]
 
 
 def spec_of(body: Create, *, replaces: str | None = None) -> ContainerSpec:
-    """Answer the spec that a body asks for.
+    """Return the spec that a body asks for.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ def spec_of(body: Create, *, replaces: str | None = None) -> ContainerSpec:
 
 
 def changed_spec(spec: ContainerSpec, body: Changes) -> ContainerSpec:
-    """Answer the spec with what a body changes.
+    """Return the spec with what a body changes.
 
     Raises
     ------
@@ -74,7 +74,7 @@ def changed_spec(spec: ContainerSpec, body: Changes) -> ContainerSpec:
 
 
 def changed_keys(spec: ContainerSpec, body: Changes) -> dict[str, Any]:
-    """Answer the keys of spec that a body changes, as a merge patch.
+    """Return the keys of spec that a body changes, as a merge patch.
 
     Raises
     ------
@@ -90,7 +90,7 @@ def changed_keys(spec: ContainerSpec, body: Changes) -> dict[str, Any]:
 
 
 def restored(request: RequestRecord, spec: ContainerSpec) -> dict[str, Any]:
-    """Answer the merge patch that makes a spec ask for an earlier request again."""
+    """Return the merge patch that makes a spec ask for an earlier request again."""
     names = set(RequestRecord.model_fields) - {"repo"}
     earlier = request.model_dump(mode="json", by_alias=True, include=names)
     present = spec.model_dump(mode="json", by_alias=True, include=names)
@@ -98,7 +98,7 @@ def restored(request: RequestRecord, spec: ContainerSpec) -> dict[str, Any]:
 
 
 def variables_of(values: dict[str, str]) -> list[dict[str, str]]:
-    """Answer variables as spec lists them."""
+    """Return variables as spec lists them."""
     return [{"name": name, "value": value} for name, value in values.items()]
 
 

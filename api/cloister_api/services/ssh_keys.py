@@ -40,7 +40,7 @@ class SSHKeys:
         self._write_wait = write_wait
 
     def all(self, principal: Principal) -> list[dict[str, Any]]:
-        """Answer the records of all keys, by name."""
+        """Return the records of all keys, by name."""
         entries = self._cache.ssh_keys.in_namespace(principal.namespace)
         keys = (entries[name].value for name in sorted(entries))
         held = self._cache.containers_of(principal.namespace)
@@ -130,6 +130,6 @@ class SSHKeys:
 
 
 def users_of(name: str, held: list[CachedContainer]) -> tuple[str, ...]:
-    """Answer the names of the containers that name a key, ordered, each once."""
+    """Return the names of the containers that name a key, ordered, each once."""
     named = (one.container for one in held if name in one.container.spec.ssh_keys)
     return tuple(sorted({each.display_name for each in named}))

@@ -49,7 +49,7 @@ class Validation:
         self._domain = containers_domain
 
     def hosts(self) -> list[dict[str, Any]]:
-        """Answer the Hosts by name."""
+        """Return the Hosts by name."""
         hosts = self._cache.host_list()
         default = pick_host(None, hosts)
         return [host_record(host, default=host is default) for host in hosts]
@@ -113,7 +113,7 @@ class Validation:
         )
 
     async def name(self, principal: Principal, body: ValidateName) -> dict[str, Any]:
-        """Answer whether a name can be had.
+        """Return whether a name can be had.
 
         Raises
         ------
@@ -175,7 +175,7 @@ class Validation:
 
 
 def verdict(problems: tuple[Problem, ...], config: dict[str, Any] | None) -> dict[str, Any]:
-    """Answer a verdict; warnings are shown apart, they do not make a release invalid."""
+    """Return a verdict; warnings are shown apart, they do not make a release invalid."""
     shown: dict[Severity, list[dict[str, Any]]] = {Severity.ERROR: [], Severity.WARNING: []}
     for problem in map(to_wire, problems):
         entry: dict[str, Any] = {

@@ -151,7 +151,7 @@ class CountedEvent(msgspec.Struct, gc=False):
 
     @override
     def __repr__(self) -> str:
-        """Answer a text without the key."""
+        """Return a text without the key."""
         return f"Counted({self.event_id!r})"
 
 
@@ -186,7 +186,7 @@ def judged(report: UsageReport, now_us: int) -> tuple[list[CountedEvent], list[R
 
 
 def counted(event: UsageEvent, now_us: int) -> CountedEvent:
-    """Answer an event in the form in which it is counted.
+    """Return an event in the form in which it is counted.
 
     Raises
     ------
@@ -224,7 +224,7 @@ def counted(event: UsageEvent, now_us: int) -> CountedEvent:
 
 
 def quantities(meters: list[Meter]) -> tuple[tuple[int, int, int], dict[str, int] | None]:
-    """Answer the tokens and the quantities of other meters.
+    """Return the tokens and the quantities of other meters.
 
     Raises
     ------

@@ -193,5 +193,5 @@ class Ingest:
 
 
 def weight(waiting: QueuedReport) -> int:
-    """Answer what a report counts for in the queue; an empty one is not free."""
+    """Return what a report counts for in the queue; an empty one is not free."""
     return max(1, len(waiting.delivery.events))

@@ -102,7 +102,7 @@ class CollectedSums:
                 return
 
     def folded(self) -> Iterator[tuple[Level, dict[Place, Sums], dict[Place, Sums]]]:
-        """Answer the sums of each level by key, and over all keys (key 0), the finest first.
+        """Return the sums of each level by key, and over all keys (key 0), the finest first.
 
         The last one by key has every event. To be called once.
         """
@@ -119,7 +119,7 @@ class CollectedSums:
 
 
 def rounded(sums: dict[Place, Sums], seconds: int) -> dict[Place, Sums]:
-    """Answer sums in longer buckets."""
+    """Return sums in longer buckets."""
     found: dict[Place, Sums] = {}
     for (organization, begin, key, model), values in sums.items():
         add(found, (organization, begin - begin % seconds, key, model), values)

@@ -54,7 +54,7 @@ async def import_prices(
 
 
 def price_count(connection: Connection) -> int:
-    """Answer the number of the newest list; 0 = there is none."""
+    """Return the number of the newest list; 0 = there is none."""
     query = select(PRICE_VERSIONS.c.id).order_by(PRICE_VERSIONS.c.id.desc()).limit(1)
     return int(connection.execute(query).scalar() or 0)
 

@@ -76,7 +76,7 @@ class PriceList:
         self._rates: dict[tuple[str, str, str], Rates] = {}
 
     def rates(self, service: str, operation: str, model: str) -> Rates:
-        """Answer the prices of an operation with a model."""
+        """Return the prices of an operation with a model."""
         key = (service, operation, model)
         found = self._rates.get(key)
         if found is None:
@@ -114,7 +114,7 @@ class PriceList:
 def cost_of(
     rates: Rates, tokens: tuple[int, int, int], requests: int, others: Mapping[str, int] | None
 ) -> int:
-    """Answer what an event costs, in nano-dollars, rounded half up once.
+    """Return what an event costs, in nano-dollars, rounded half up once.
 
     Parameters
     ----------
@@ -146,7 +146,7 @@ class Prices:
         self._times = [one.effective_from for one in self._lists]
 
     def at(self, occurred_at: int) -> PriceList | None:
-        """Answer the list in force at a time in microseconds; None = there was none yet.
+        """Return the list in force at a time in microseconds; None = there was none yet.
 
         Of several lists from one time on the last imported one counts.
         """
@@ -155,7 +155,7 @@ class Prices:
 
     @classmethod
     def none(cls) -> Self:
-        """Answer no prices at all."""
+        """Return no prices at all."""
         return cls(())
 
 

@@ -46,7 +46,7 @@ class UsageSum:
         self.cost += cost
 
     def counts(self, prefix: str = "") -> dict[str, Any]:
-        """Answer the counts under names of the API."""
+        """Return the counts under names of the API."""
         return {
             f"{prefix}tokens": self.input + self.output,
             f"{prefix}input_tokens": self.input,
@@ -69,7 +69,7 @@ class UsageQueries:
     async def aggregated(
         self, organization_id: str, window: Window | None, now: datetime
     ) -> dict[str, Any]:
-        """Answer what an organization used, by key and model.
+        """Return what an organization used, by key and model.
 
         Parameters
         ----------
@@ -91,7 +91,7 @@ class UsageQueries:
     async def of_key(
         self, organization_id: str, key_id: int, window: Window | None, now: datetime
     ) -> dict[str, Any]:
-        """Answer what one key used.
+        """Return what one key used.
 
         Parameters
         ----------
@@ -119,7 +119,7 @@ class UsageQueries:
         }
 
     async def series(self, organization_id: str, window: Window, now: datetime) -> dict[str, Any]:
-        """Answer what an organization used over time, by model.
+        """Return what an organization used over time, by model.
 
         Parameters
         ----------
@@ -183,7 +183,7 @@ def by_name(
 
 
 def by_key(found: Mapping[str, Mapping[str, Counts]]) -> dict[str, Any]:
-    """Answer the record of aggregated usage (spec, "Aggregated usage")."""
+    """Return the record of aggregated usage (spec, "Aggregated usage")."""
     total = UsageSum()
     keys: dict[str, Any] = {}
     for name, parts in sorted(found.items()):
@@ -204,7 +204,7 @@ def by_key(found: Mapping[str, Mapping[str, Counts]]) -> dict[str, Any]:
 
 
 def runs_of(window: Window | None, now: datetime) -> list[BucketRun]:
-    """Answer the buckets that a window is made of."""
+    """Return the buckets that a window is made of."""
     if window is None:
         return [BucketRun(EVER, 0, 2 * EVER, 1)]
     span = span_of(window, now)
@@ -214,7 +214,7 @@ def runs_of(window: Window | None, now: datetime) -> list[BucketRun]:
 def summed(
     organization: int | None, runs: list[BucketRun], key_id: int | None = None
 ) -> Select[Any]:
-    """Answer the query of sums by pair of key and model (`PAIR`), of one key when it is told."""
+    """Return the query of sums by pair of key and model (`PAIR`), of one key when it is told."""
     selects = []
     pair = (ROLLUPS.c.key_id * PAIR + ROLLUPS.c.model).label("pair")
     for run in runs:
@@ -236,7 +236,7 @@ def summed(
 
 
 def points_of(organization: int | None, window: Window, span: Span) -> Select[Any]:
-    """Answer the query of a time series."""
+    """Return the query of a time series."""
     interval = window.interval
     begin = (POINTS.c.bucket // interval * interval).label("begin")
     return (
@@ -252,24 +252,24 @@ def points_of(organization: int | None, window: Window, span: Span) -> Select[An
 
 
 def added(columns: Any) -> list[Any]:
-    """Answer the sums that questions are about, as whole numbers."""
+    """Return the sums that questions are about, as whole numbers."""
     return [func.sum(columns[name]).cast(BigInteger) for name in COUNTED]
 
 
 async def number_of(connection: AsyncConnection, organization_id: str) -> int | None:
-    """Answer the number of an organization; None = it has no usage."""
+    """Return the number of an organization; None = it has no usage."""
     same = (NAMES.c.kind == "organization") & (NAMES.c.name == organization_id)
     return (await connection.execute(select(NAMES.c.id).where(same))).scalar()
 
 
 async def models_of(connection: AsyncConnection) -> dict[int, str]:
-    """Answer the names of all models by their number."""
+    """Return the names of all models by their number."""
     query = select(NAMES.c.id, NAMES.c.name).where(NAMES.c.kind == "model")
     return {number: name or UNNAMED for number, name in (await connection.execute(query)).all()}
 
 
 async def key_names(connection: AsyncConnection, organization_id: str) -> dict[int, str]:
-    """Answer the names of an organization's keys, deleted ones as well."""
+    """Return the names of an organization's keys, deleted ones as well."""
     query = select(API_KEYS.c.id, API_KEYS.c.name).where(
         API_KEYS.c.organization_id == organization_id
     )

@@ -159,7 +159,7 @@ def level_differences(
 
 
 def events_at(level: Level, start: int, by: tuple[ColumnElement[Any], ...]) -> Select[Any]:
-    """Answer the query of what events add up to in buckets of a size, from a second on."""
+    """Return the query of what events add up to in buckets of a size, from a second on."""
     width = level.seconds * 1_000_000
     bucket = EVENTS.c.occurred_at // width * level.seconds
     events = (
@@ -198,7 +198,7 @@ def total_differences(connection: Connection) -> Iterator[str]:
 
 
 def added(table: Table) -> list[Any]:
-    """Answer the sums of a table's columns."""
+    """Return the sums of a table's columns."""
     return [func.sum(table.c[name]).label(name) for name in SUMS]
 
 

@@ -104,7 +104,7 @@ WRONG = refused("unknown reporter or wrong signature")
 def signature_of(
     secret: bytes, method: str, path: str, signed: ReportSignature, digest: str
 ) -> str:
-    """Answer the signature that a report must have.
+    """Return the signature that a report must have.
 
     Parameters
     ----------

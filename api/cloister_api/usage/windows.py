@@ -66,7 +66,7 @@ class Span:
 
 
 def span_of(window: Window, now: datetime) -> Span:
-    """Answer a window that ends with the point that holds now.
+    """Return a window that ends with the point that holds now.
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ class BucketRun:
 
 
 def cover(begin: int, end: int, levels: tuple[Level, ...] = KEY_LEVELS) -> list[BucketRun]:
-    """Answer the buckets by key that make up a span which ends with the present.
+    """Return the buckets by key that make up a span which ends with the present.
 
     The inside of a long span is read in long buckets. At its begin either shorter ones are added,
     or a longer one reaches back and what is too much of it is taken off. At its end the longer one
@@ -120,7 +120,7 @@ def cover(begin: int, end: int, levels: tuple[Level, ...] = KEY_LEVELS) -> list[
 def _covered(
     begin: int, end: int, present: int, levels: tuple[Level, ...]
 ) -> tuple[float, list[BucketRun]]:
-    """Answer the least weight and its runs."""
+    """Return the least weight and its runs."""
     level, *longer = levels
     size, kept = level.seconds, -inf
     if level.keep is not None:
@@ -146,7 +146,7 @@ def _covered(
 
 
 def duration_text(seconds: int) -> str:
-    """Answer a length of time as Go prints it, such as ``15m0s``."""
+    """Return a length of time as Go prints it, such as ``15m0s``."""
     hours, rest = divmod(seconds, HOUR)
     minutes, left = divmod(rest, MINUTE)
     if hours:

@@ -145,7 +145,7 @@ class UsageWriter:
     def _rows(
         self, admitted: Admitted, numbers: Numbers
     ) -> tuple[list[tuple[Any, ...]], CollectedSums]:
-        """Answer the rows of events, and their sums."""
+        """Return the rows of events, and their sums."""
         rows: list[tuple[Any, ...]] = []
         collected = CollectedSums()
         add_event, price_at = collected.add, self._prices.at
@@ -184,7 +184,7 @@ class UsageWriter:
         return rows, collected
 
     def _indexes(self, admitted: Admitted) -> dict[str, bytes]:
-        """Answer the index of each key that events name."""
+        """Return the index of each key that events name."""
         return {
             text: self._material.index(text)
             for text in {event.api_key for _, _, event in admitted if event.api_key}
@@ -223,7 +223,7 @@ class UsageWriter:
                 self._keys[row.key_index] = (row.id, number)
 
     def _number(self, connection: Connection, names: set[tuple[str, str]]) -> None:
-        """Give each name a number, once."""
+        """Return each name a number, once."""
         for kind, name in sorted(names - self._names.keys()):
             same = (NAMES.c.kind == kind) & (NAMES.c.name == name)
             found = connection.execute(select(NAMES.c.id).where(same)).scalar()
@@ -250,7 +250,7 @@ def collector_paused() -> Iterator[None]:
 
 
 def admit(fresh: list[tuple[VerifiedReport, ReportOutcome]], seen: Collection[bytes]) -> Admitted:
-    """Answer the events that were never counted, each once, and note how many of each report.
+    """Return the events that were never counted, each once, and note how many of each report.
 
     Parameters
     ----------
@@ -328,5 +328,5 @@ def note_nonce(connection: Connection, delivery: VerifiedReport) -> bool:
 
 
 def event_key(event_id: str) -> bytes:
-    """Answer what an event is known by: a short digest of its identifier."""
+    """Return what an event is known by: a short digest of its identifier."""
     return hashlib.blake2b(event_id.encode(), digest_size=16).digest()

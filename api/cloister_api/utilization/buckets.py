@@ -70,7 +70,7 @@ def interval_between(
     memory_mb: float,
     longest: float,
 ) -> UsageInterval | None:
-    """Answer what was used between two looks.
+    """Return what was used between two looks.
 
     Parameters
     ----------
@@ -114,7 +114,7 @@ def interval_between(
 
 
 def is_newer(before: PodSample, now: PodSample) -> bool:
-    """Tell whether every counter was read again since.
+    """Return whether every counter was read again since.
 
     The kubelet reads counters at times of its own and may tell an old one twice; the look before
     then goes on to count, so that nothing is spread over too short a time.
@@ -131,7 +131,7 @@ def is_newer(before: PodSample, now: PodSample) -> bool:
 
 
 def rate(before: ResourceReading | None, now: ResourceReading, seconds: float) -> float:
-    """Answer the processors that a container used on average.
+    """Return the processors that a container used on average.
 
     A counter that went back is that of a container that was started again: all it shows was used
     since.
@@ -165,7 +165,7 @@ def add_interval(sums: dict[tuple[int, str, int], list[int]], stretch: UsageInte
 
 
 def amounts(stretch: UsageInterval, milliseconds: int) -> Amounts:
-    """Answer what some milliseconds of a stretch add."""
+    """Return what some milliseconds of a stretch add."""
     return (
         milliseconds,
         round(stretch.cpu * milliseconds),
@@ -176,7 +176,7 @@ def amounts(stretch: UsageInterval, milliseconds: int) -> Amounts:
 
 
 def touched(begin: int, end: int, size: int) -> Iterable[tuple[int, int]]:
-    """Answer the buckets of a size in seconds between two milliseconds, and how many of each."""
+    """Return the buckets of a size in seconds between two milliseconds, and how many of each."""
     bucket = begin // 1000 // size * size
     while bucket * 1000 < end:
         yield bucket, min(end, (bucket + size) * 1000) - max(begin, bucket * 1000)

@@ -128,7 +128,7 @@ class UtilizationCollector:
         await self._prune()
 
     def _targets(self) -> Mapping[str, list[ScrapeTarget]]:
-        """Answer the enclaves that serve, by node."""
+        """Return the enclaves that serve, by node."""
         nodes: defaultdict[str, list[ScrapeTarget]] = defaultdict(list)
         for entry in self._cache.containers.all():
             active = entry.value.container.status.active_enclave
@@ -200,6 +200,6 @@ class UtilizationCollector:
 
 
 def looked_at(target: ScrapeTarget) -> tuple[Place, str]:
-    """Answer what a look is kept under: Pods may have the same name one after the other."""
+    """Return what a look is kept under: Pods may have the same name one after the other."""
     enclave = target.enclave
     return (enclave.namespace, enclave.name), enclave.uid

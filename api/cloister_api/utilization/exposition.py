@@ -34,7 +34,7 @@ class ResourceReading:
 
 
 def read_resources(text: str) -> Mapping[Place, Mapping[str, ResourceReading]]:
-    """Answer what the containers of each Pod used.
+    """Return what the containers of each Pod used.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ def read_resources(text: str) -> Mapping[Place, Mapping[str, ResourceReading]]:
 
 
 def number(text: str) -> float | None:
-    """Answer a figure; None = it is none, or not one that counts."""
+    """Return a figure; None = it is none, or not one that counts."""
     try:
         value = float(text)
     except ValueError:

@@ -66,7 +66,7 @@ class UtilizationStore:
         return made
 
     async def of(self, container: str, window: Window, now: datetime) -> dict[str, Any]:
-        """Answer the series of a container.
+        """Return the series of a container.
 
         Parameters
         ----------
@@ -124,7 +124,7 @@ class UtilizationStore:
 
 
 def number_of(connection: Connection, container: str) -> int:
-    """Answer the number of a container; a new one gets one."""
+    """Return the number of a container; a new one gets one."""
     same = (NAMES.c.kind == KIND) & (NAMES.c.name == container)
     found = connection.execute(select(NAMES.c.id).where(same)).scalar()
     if found is None:
@@ -134,7 +134,7 @@ def number_of(connection: Connection, container: str) -> int:
 
 
 def points_of(container: str, window: Window, span: Span) -> Select[Any]:
-    """Answer the query of a series."""
+    """Return the query of a series."""
     begin = (UTILIZATION.c.bucket // window.interval * window.interval).label("begin")
     number = select(NAMES.c.id).where(NAMES.c.kind == KIND, NAMES.c.name == container)
     sums = [func.sum(UTILIZATION.c[name]).cast(BigInteger) for name in AMOUNTS]
@@ -153,7 +153,7 @@ def points_of(container: str, window: Window, span: Span) -> Select[Any]:
 def point(
     observed: int, cpu_used: int, cpu_given: int, memory_used: int, memory_given: int
 ) -> dict[str, float | None]:
-    """Answer the figures of a point from its sums."""
+    """Return the figures of a point from its sums."""
     return {
         "cpu_util": share(cpu_used, cpu_given),
         "cpu_mem_util": share(memory_used, memory_given),
@@ -162,7 +162,7 @@ def point(
 
 
 def share(used: int, given: int) -> float | None:
-    """Answer a utilization in percent; None = nothing was given."""
+    """Return a utilization in percent; None = nothing was given."""
     return round(100 * used / given, 2) if given else None
 
 

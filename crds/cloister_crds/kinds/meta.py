@@ -21,6 +21,7 @@ from pydantic_core import CoreSchema, InitErrorDetails
 from typing_extensions import override
 
 from cloister_crds.kinds.scalars import ObjectName, Text, Timestamp, Whole
+from cloister_crds.names import ID_ANNOTATION
 from cloister_crds.schema.markers import VALIDATIONS, Cel, Column, ListType, matches
 
 __all__ = [
@@ -131,6 +132,11 @@ class ObjectMeta(Model):
     annotations: dict[str, str] = Field(default_factory=dict)
     owner_references: tuple[OwnerReference, ...] = ()
     finalizers: tuple[str, ...] = ()
+
+    @property
+    def identifier(self) -> str:
+        """Identifier in the REST API, which outlives a restore: the uid, or that of before it."""
+        return self.annotations.get(ID_ANNOTATION) or self.uid
 
     @classmethod
     @override

@@ -12,12 +12,12 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import URL, Engine, create_engine, text
 from sqlalchemy.exc import DBAPIError
 
-from cloister_api.ledger import upgrades
 from cloister_api.ledger.database import (
     MIGRATIONS,
     NEWEST,
     LedgerError,
     Place,
+    apply_migrations,
     engine_to_migrate,
     migrate,
     open_ledger,
@@ -54,7 +54,7 @@ def empty(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
 def upgrade(engine: Engine, revision: str) -> None:
     """Bring a ledger to a certain form."""
     with engine.begin() as connection:
-        upgrades.upgrade(connection, "the ledger", revision)
+        apply_migrations(connection, "the ledger", revision)
 
 
 def test_the_newest_form_is_the_one_of_the_last_migration() -> None:

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 import yaml
 
-from cloister_api.settings import ApiSettings, SettingsError
+from cloister_api.settings import ApiSettings
+from cloister_clients.settings import SettingsError
 
 MINIMAL: dict[str, Any] = {
     "containersDomain": "containers.test",

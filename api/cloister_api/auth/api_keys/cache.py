@@ -65,7 +65,7 @@ class ApiKeyCache:
         self._uses: dict[int, float] = {}
 
     async def check(self, value: str, domain: str | None, requested_host: str | None) -> None:
-        """Answer whether a key may be used now.
+        """Return whether a key may be used now.
 
         Parameters
         ----------

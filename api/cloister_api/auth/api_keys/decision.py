@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass, field
 
-from cloister_api.auth.organizations import identifier
 from cloister_api.errors import ApiError
 from cloister_crds.kinds import Organization
 from cloister_crds.lifecycle.admission.limits import billing_of
@@ -73,7 +72,7 @@ def judge(
         401, then 403, then 402 (client contract, section 4); None = it may be used.
     """
     expired = key.expires_at is not None and key.expires_at <= now
-    if organization is None or identifier(organization) != key.organization_id:
+    if organization is None or organization.metadata.identifier != key.organization_id:
         return UNKNOWN_KEY
     if key.disabled or expired:
         return UNKNOWN_KEY
@@ -87,7 +86,7 @@ def judge(
 
 
 def admits(place: Organization | None, organization: Organization) -> bool:
-    """Answer whether what serves a domain takes keys of an organization.
+    """Return whether what serves a domain takes keys of an organization.
 
     Parameters
     ----------

@@ -23,12 +23,12 @@ class HostnameOwners:
         self._seen = (-1, -1)
 
     def organization(self, slug: str) -> Organization | None:
-        """Answer the Organization of a slug; None = there is none."""
+        """Return the Organization of a slug; None = there is none."""
         entry = self._cache.organizations.get(slug)
         return None if entry is None else entry.value
 
     def owner(self, host: str) -> Organization | None:
-        """Answer the Organization that serves a host name; None = nobody does.
+        """Return the Organization that serves a host name; None = nobody does.
 
         Parameters
         ----------
@@ -66,7 +66,7 @@ class HostnameOwners:
 
 
 def creation_order(held: CachedContainer) -> tuple[str, str]:
-    """Answer what orders Containers: creation, then uid."""
+    """Return what orders Containers: creation, then uid."""
     meta = held.container.metadata
     created = meta.creation_timestamp
     return (created.isoformat() if created else "", meta.uid)

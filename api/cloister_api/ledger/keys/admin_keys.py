@@ -116,7 +116,7 @@ class AdminKeys:
             return AdminKey.of(found.mappings().one()), value
 
     async def all(self, organization: str | None = None) -> list[AdminKey]:
-        """Answer the keys, oldest first.
+        """Return the keys, oldest first.
 
         Parameters
         ----------
@@ -131,7 +131,7 @@ class AdminKeys:
         return [AdminKey.of(row) for row in rows]
 
     async def value(self, key_id: str) -> str | None:
-        """Answer the value of a key, for its creator alone; None = no such key.
+        """Return the value of a key, for its creator alone; None = no such key.
 
         Raises
         ------
@@ -191,7 +191,7 @@ class AdminKeys:
                 )
 
     async def change_count(self) -> int:
-        """Answer a number that grows with every change of a key."""
+        """Return a number that grows with every change of a key."""
         async with self._engine.connect() as connection:
             found = await connection.execute(select(KEY_CHANGES.c.value))
             return int(found.scalar_one())
@@ -203,5 +203,5 @@ async def count_change(connection: AsyncConnection) -> None:
 
 
 def seal_context(organization: str, key_id: str) -> str:
-    """Answer where a sealed key belongs."""
+    """Return where a sealed key belongs."""
     return f"admin_keys|{organization}|{key_id}"

@@ -79,7 +79,7 @@ class ApiKey:
 
 
 def records() -> Select[Any]:
-    """Answer the query of all keys with what they have used."""
+    """Return the query of all keys with what they have used."""
     columns = [column for column in API_KEYS.columns if column.name not in INTERNAL]
     sums = [
         func.coalesce(KEY_TOTALS.c[name], 0).label(name)
@@ -169,7 +169,7 @@ class ApiKeys:
             raise NameTakenError(name) from error
 
     async def made_by(self, request: str, organization_id: str) -> tuple[ApiKey, str] | None:
-        """Answer the youngest living key that a request made, and its value; None = there is none.
+        """Return the youngest living key that a request made, and its value; None = there is none.
 
         Raises
         ------
@@ -196,7 +196,7 @@ class ApiKeys:
         return key, self._material.unseal(row["sealed"], context=context)
 
     async def of_organization(self, organization_id: str) -> list[ApiKey]:
-        """Answer the living keys of an organization, oldest first."""
+        """Return the living keys of an organization, oldest first."""
         query = (
             records()
             .where(API_KEYS.c.organization_id == organization_id, API_KEYS.c.deleted_at.is_(None))
@@ -207,7 +207,7 @@ class ApiKeys:
         return [ApiKey.of(row) for row in rows]
 
     async def living(self, organization: str | None = None) -> list[ApiKey]:
-        """Answer living keys, oldest first.
+        """Return living keys, oldest first.
 
         Parameters
         ----------
@@ -222,7 +222,7 @@ class ApiKeys:
         return [ApiKey.of(row) for row in rows]
 
     async def find(self, index: bytes, organization_id: str) -> ApiKey | None:
-        """Answer the living key of an organization that has an index; None = there is none."""
+        """Return the living key of an organization that has an index; None = there is none."""
         query = records().where(
             API_KEYS.c.key_index == index,
             API_KEYS.c.organization_id == organization_id,
@@ -233,7 +233,7 @@ class ApiKeys:
         return None if row is None else ApiKey.of(row)
 
     async def values(self, organization_id: str, user: str) -> dict[int, str]:
-        """Answer the values of a user's own living keys by number, for that user alone.
+        """Return the values of a user's own living keys by number, for that user alone.
 
         Raises
         ------
@@ -322,5 +322,5 @@ async def note_uses(connection: AsyncConnection, times: Mapping[int, datetime]) 
 
 
 def seal_context(organization: str, index: bytes) -> str:
-    """Answer what a sealed key is bound to: table, organization, row."""
+    """Return what a sealed key is bound to: table, organization, row."""
     return f"api_keys|{organization}|{index.hex()}"

@@ -27,7 +27,7 @@ def generate(prefix: str = ADMIN_PREFIX) -> str:
 
 
 def checksum(body: str) -> str:
-    """Answer the CRC-32 of a key without checksum, in base62 with leading zeros."""
+    """Return the CRC-32 of a key without checksum, in base62 with leading zeros."""
     rest = zlib.crc32(body.encode("ascii"))
     digits = ""
     while rest:
@@ -37,7 +37,7 @@ def checksum(body: str) -> str:
 
 
 def well_formed(key: str, prefix: str = ADMIN_PREFIX) -> bool:
-    """Answer whether a text can be a key at all.
+    """Return whether a text can be a key at all.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ def well_formed(key: str, prefix: str = ADMIN_PREFIX) -> bool:
 
 
 def masked(key: str) -> str:
-    """Answer the first characters of a key and asterisks, for those who may not read it.
+    """Return the first characters of a key and asterisks, for those who may not read it.
 
     Parameters
     ----------

@@ -36,13 +36,13 @@ class KeySealer(Protocol):
     """What tables of keys need of the key material."""
 
     def index(self, key: str) -> bytes:
-        """Answer the index under which a key is kept."""
+        """Return the index under which a key is kept."""
 
     def seal(self, value: str, *, context: str) -> str:
         """Seal a value so that it can be read in the same context alone."""
 
     def unseal(self, sealed: str, *, context: str) -> str:
-        """Answer a sealed value."""
+        """Return a sealed value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class KeyMaterial:
         return made
 
     def text(self) -> str:
-        """Answer what the file holds."""
+        """Return what the file holds."""
         parts = {"index": self.index_key, "sealing": self.sealing_key}
         if self.previous_key is not None:
             parts["previous"] = self.previous_key
@@ -104,11 +104,11 @@ class KeyMaterial:
             ) from error
 
     def with_new_sealing_key(self) -> "KeyMaterial":
-        """Answer material that seals with a new key and still opens what this one sealed."""
+        """Return material that seals with a new key and still opens what this one sealed."""
         return KeyMaterial(self.index_key, secrets.token_bytes(KEY_BYTES), self.sealing_key)
 
     def without_previous(self) -> "KeyMaterial":
-        """Answer material that opens only what the present key sealed."""
+        """Return material that opens only what the present key sealed."""
         return KeyMaterial(self.index_key, self.sealing_key)
 
     @classmethod
@@ -144,7 +144,7 @@ class KeyMaterial:
         return cls(*keys)
 
     def index(self, key: str) -> bytes:
-        """Answer the index under which a key is kept."""
+        """Return the index under which a key is kept."""
         return hmac.new(self.index_key, key.encode(), hashlib.sha256).digest()
 
     def seal(self, value: str, *, context: str) -> str:
@@ -163,7 +163,7 @@ class KeyMaterial:
         return ".".join(parts)
 
     def unseal(self, sealed: str, *, context: str) -> str:
-        """Answer a sealed value.
+        """Return a sealed value.
 
         Raises
         ------
@@ -180,7 +180,7 @@ class KeyMaterial:
         raise MaterialError("a sealed value does not open with this key material")
 
     def opening_keys(self) -> tuple[bytes, ...]:
-        """Answer the keys that may have sealed a value, the present one first."""
+        """Return the keys that may have sealed a value, the present one first."""
         return (self.sealing_key, *([self.previous_key] if self.previous_key else []))
 
     def sealed_anew(self, sealed: str, *, context: str) -> str | None:
@@ -251,7 +251,7 @@ class ReloadingKeyMaterial:
         self._present, self._seen = read, stamp
 
     def index(self, key: str) -> bytes:
-        """Answer the index under which a key is kept."""
+        """Return the index under which a key is kept."""
         return self._present.index(key)
 
     def seal(self, value: str, *, context: str) -> str:
@@ -259,7 +259,7 @@ class ReloadingKeyMaterial:
         return self._present.seal(value, context=context)
 
     def unseal(self, sealed: str, *, context: str) -> str:
-        """Answer a sealed value.
+        """Return a sealed value.
 
         Raises
         ------
@@ -290,7 +290,7 @@ def write_new(path: Path, text: str) -> None:
 
 
 def parts_of(sealed: str) -> tuple[bytes, bytes]:
-    """Answer the wrapped data key and the payload of a sealed value.
+    """Return the wrapped data key and the payload of a sealed value.
 
     Raises
     ------
@@ -308,13 +308,13 @@ def parts_of(sealed: str) -> tuple[bytes, bytes]:
 
 
 def encrypt(key: bytes, value: bytes, context: str) -> bytes:
-    """Answer nonce and ciphertext (AES-256-GCM) of a value bound to a context."""
+    """Return nonce and ciphertext (AES-256-GCM) of a value bound to a context."""
     nonce = os.urandom(NONCE_BYTES)
     return nonce + AESGCM(key).encrypt(nonce, value, context.encode())
 
 
 def decrypt(key: bytes, data: bytes, context: str) -> bytes:
-    """Answer the value of nonce and ciphertext.
+    """Return the value of nonce and ciphertext.
 
     Raises
     ------
@@ -325,10 +325,10 @@ def decrypt(key: bytes, data: bytes, context: str) -> bytes:
 
 
 def encode(data: bytes) -> str:
-    """Answer bytes as base64 for URLs."""
+    """Return bytes as base64 for URLs."""
     return base64.urlsafe_b64encode(data).decode()
 
 
 def decode(text: str) -> bytes:
-    """Answer the bytes of base64 for URLs."""
+    """Return the bytes of base64 for URLs."""
     return base64.b64decode(text, altchars=b"-_", validate=True)

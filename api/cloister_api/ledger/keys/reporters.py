@@ -63,14 +63,14 @@ class Reporters:
         return secret
 
     async def all(self) -> list[Reporter]:
-        """Answer all reporters by name, without secrets."""
+        """Return all reporters by name, without secrets."""
         columns = (REPORTERS.c.id, REPORTERS.c.created_at, REPORTERS.c.revoked_at)
         async with self._engine.connect() as connection:
             rows = (await connection.execute(select(*columns).order_by(REPORTERS.c.id))).all()
         return [Reporter(row.id, row.created_at, row.revoked_at) for row in rows]
 
     async def find(self, name: str) -> Reporter | None:
-        """Answer a reporter that was not revoked, with its secret; None = there is none.
+        """Return a reporter that was not revoked, with its secret; None = there is none.
 
         Raises
         ------
@@ -98,5 +98,5 @@ class Reporters:
 
 
 def seal_context(name: str) -> str:
-    """Answer what a sealed secret is bound to."""
+    """Return what a sealed secret is bound to."""
     return f"reporters|{name}"

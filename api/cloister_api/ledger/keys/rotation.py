@@ -29,7 +29,7 @@ SEALED: tuple[tuple[Table, Callable[[RowMapping], str]], ...] = (
 
 
 def begin(path: Path) -> KeyMaterial:
-    """Give the file a new sealing key; a change that is going on already is gone on with.
+    """Return the file a new sealing key; a change that is going on already is gone on with.
 
     Raises
     ------
@@ -76,7 +76,7 @@ async def seal_anew(engine: AsyncEngine, material: KeyMaterial) -> int:
 
 
 async def sealed_page(engine: AsyncEngine, table: Table, last: object) -> list[RowMapping]:
-    """Answer the next rows of a table that hold a sealed value."""
+    """Return the next rows of a table that hold a sealed value."""
     identifier: Column[object] = table.c.id
     query = select(table).where(table.c.sealed != "").order_by(identifier).limit(PAGE)
     if last is not None:

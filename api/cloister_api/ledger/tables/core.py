@@ -66,7 +66,7 @@ class UtcTime(TypeDecorator[datetime]):
 
     @override
     def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        """Give the zone back."""
+        """Return the zone back."""
         if value is None or value.tzinfo is not None:
             return value
         return value.replace(tzinfo=UTC)
