@@ -33,7 +33,7 @@ const (
 // agentPod is a Pod with an agent, without a network of its own.
 type agentPod struct {
 	*pod
-	about   agent.Document
+	about   agent.Spec
 	process *exec.Cmd
 	ended   chan struct{}
 	shim    net.Listener
@@ -59,10 +59,10 @@ func newAgentPod(t *testing.T, containers ...agent.Container) *agentPod {
 	}
 	stages["certificate"] = agent.Rule{File: made.path("certificate")}
 	stages["secrets"] = agent.Rule{Launched: []string{containers[0].Name}}
-	made.about = agent.Document{
+	made.about = agent.Spec{
 		Version: agent.Version, Service: "cloister", SocketDirectory: made.path("reports"), Directory: made.path("agent"),
 		ServiceDirectory: made.path("service"), Stages: stages, Containers: containers, TerminationFile: made.path("termination"),
-		Config: agent.Config{Source: made.path("config.yml"), Digest: "sha256:" + hex.EncodeToString(sum[:])},
+		Config: agent.ConfigFile{Source: made.path("config.yml"), Digest: "sha256:" + hex.EncodeToString(sum[:])},
 		Metrics: agent.Metrics{ID: "3f0c", Domain: "web.example.org", Image: "acme/web@v1.2.3", CPUs: 2, MemoryBytes: 8 << 30,
 			CPUType: "none", GPUType: ""},
 		Shim: netip.MustParseAddrPort("127.0.0.1:8443"),
@@ -130,17 +130,17 @@ func (p *agentPod) openShim() {
 }
 
 // reporting is a container's document whose launcher and probe report.
-func reporting(name string, check *containerspec.Health, arguments ...string) containerspec.Container {
+func reporting(name string, check *containerspec.HealthCheck, arguments ...string) containerspec.Spec {
 	about := document(name, arguments...)
 	about.Network, about.LowPorts, about.IPC = nil, false, containerspec.IPCShared
 	about.GuestPaths = []string{"/guest", "/report"}
-	about.Agent = &containerspec.Agent{Socket: "/report/report.sock", DeadlineSeconds: 60}
+	about.Agent = &containerspec.AgentReporting{Socket: "/report/report.sock", DeadlineSeconds: 60}
 	about.Health = check
 	return about
 }
 
-func healthCheck(words ...string) *containerspec.Health {
-	return &containerspec.Health{Test: append([]string{"CMD"}, words...), IntervalMillis: 1, TimeoutMillis: 20_000, Retries: 2, StateFile: "/state/health"}
+func healthCheck(words ...string) *containerspec.HealthCheck {
+	return &containerspec.HealthCheck{Test: append([]string{"CMD"}, words...), IntervalMillis: 1, TimeoutMillis: 20_000, Retries: 2, StateFile: "/state/health"}
 }
 
 // get asks the agent as the shim does.

@@ -10,10 +10,10 @@ import (
 	"cloister.dev/guest/internal/containerspec"
 )
 
-// wantedDoors is what each door answers inside a container, alternatives with a
+// wantedEscapes is what each door answers inside a container, alternatives with a
 // bar: by the mount, by the owner, or because a file is being executed. Which comes
 // first depends on the user. The tests in real Pods hold against the same list.
-func wantedDoors(t *testing.T) map[string]string {
+func wantedEscapes(t *testing.T) map[string]string {
 	t.Helper()
 	wanted := map[string]string{}
 	must(t, json.Unmarshal(readFile(t, "testdata/escapes.json"), &wanted))
@@ -47,7 +47,7 @@ func TestEveryDoorIsShut(t *testing.T) {
 
 func checkDoors(t *testing.T, output []byte) {
 	t.Helper()
-	wantDoors := wantedDoors(t)
+	wantDoors := wantedEscapes(t)
 	answers := map[string]string{}
 	must(t, json.Unmarshal(output, &answers))
 	for door, answer := range answers {
@@ -68,7 +68,7 @@ func TestLaunchRightsOfAProbeAreOutOfReach(t *testing.T) {
 	run.startNetwork()
 	about := document("app", "hostile", "/tmp/enough", "/tmp/result")
 	about.User = "0"
-	about.Health = &containerspec.Health{Test: []string{"CMD", "/bin/testprogram", "inspect"}, IntervalMillis: 1, TimeoutMillis: 60000, Retries: 3, StateFile: "/state/health"}
+	about.Health = &containerspec.HealthCheck{Test: []string{"CMD", "/bin/testprogram", "inspect"}, IntervalMillis: 1, TimeoutMillis: 60000, Retries: 3, StateFile: "/state/health"}
 	started := run.start(about)
 	started.file("tmp/result")
 	for range 20 {

@@ -227,11 +227,11 @@ type container struct {
 }
 
 // document is a container's document with what the tests need of it.
-func document(name string, arguments ...string) containerspec.Container {
-	return containerspec.Container{
+func document(name string, arguments ...string) containerspec.Spec {
+	return containerspec.Spec{
 		Version: containerspec.Version, Name: name, Hostname: strings.ReplaceAll(strings.ToLower(name), "_", "-"), IPC: containerspec.IPCPrivate,
-		Network:    &containerspec.Network{Socket: "/wire/wiring.sock", DeadlineSeconds: 60},
-		Image:      containerspec.Image{Words: entrypoint.Words{Entrypoint: []string{"/bin/testprogram"}, Command: arguments}},
+		Network:    &containerspec.NetworkAttachment{Socket: "/wire/wiring.sock", DeadlineSeconds: 60},
+		Image:      containerspec.ImageConfig{Config: entrypoint.Config{Entrypoint: []string{"/bin/testprogram"}, Command: arguments}},
 		GuestPaths: []string{"/guest", "/wire"}, User: "1000:1000", LowPorts: true,
 	}
 }
@@ -239,7 +239,7 @@ func document(name string, arguments ...string) containerspec.Container {
 func (p *pod) root(name string) string { return p.path("containers", name, "root") }
 
 // prepare lays out a container's root file system and its document.
-func (p *pod) prepare(about containerspec.Container) {
+func (p *pod) prepare(about containerspec.Spec) {
 	p.t.Helper()
 	for _, one := range []string{"bin", "etc", "proc", "sys", "dev", "dev/mqueue", "dev/pts", "shell", "guest", "wire", "report", "tmp", "data", "state"} {
 		must(p.t, os.MkdirAll(filepath.Join(p.root(about.Name), one), 0o755))
@@ -273,7 +273,7 @@ func (p *pod) prepare(about containerspec.Container) {
 }
 
 // start starts a container as a runtime does, with launch capabilities in the Pod's namespaces.
-func (p *pod) start(about containerspec.Container, extra ...uint) *container {
+func (p *pod) start(about containerspec.Spec, extra ...uint) *container {
 	p.t.Helper()
 	p.prepare(about)
 	return p.launch(about.Name, []string{"/guest/guest", "exec", "-spec", "/guest/spec.json"}, extra...)

@@ -78,9 +78,9 @@ var commands = map[string]command{
 	"gate":              {by: map[string]func(string) error{"spec": runForwardAuth, "check": forwardauth.Check}},
 	"models":            {by: map[string]func(string) error{"spec": runModels}},
 	"ssh":               {by: map[string]func(string) error{"spec": runSSH}},
-	health.CheckCommand: {by: map[string]func(string) error{"spec": health.Check}},
-	pid1.FilesCommand:   {by: map[string]func(string) error{"directory": sftpserver.Serve}},
-	shell.FirstCommand:  {with: []string{"spec", "socket"}, internal: runPID1},
+	health.CheckCommand: {by: map[string]func(string) error{"spec": health.RunCheck}},
+	pid1.SFTPCommand:    {by: map[string]func(string) error{"directory": sftpserver.Serve}},
+	shell.PID1Command:   {with: []string{"spec", "socket"}, internal: runPID1},
 }
 
 func main() {
@@ -103,7 +103,7 @@ func exitCode(err error) int {
 	if code := models.ExitCode(err); code != 0 {
 		return code
 	}
-	return entrypoint.ExitOf(err)
+	return entrypoint.ExitCode(err)
 }
 
 func run(arguments []string) error {
@@ -179,7 +179,7 @@ func runFDStore(path string) error {
 }
 
 func runAgent(path string) error {
-	document, err := agent.ReadDocument(path)
+	document, err := agent.ReadSpec(path)
 	if err != nil {
 		return err
 	}
@@ -187,7 +187,7 @@ func runAgent(path string) error {
 }
 
 func runForwardAuth(path string) error {
-	document, err := forwardauth.Read(path)
+	document, err := forwardauth.ReadSpec(path)
 	if err != nil {
 		return err
 	}
@@ -195,7 +195,7 @@ func runForwardAuth(path string) error {
 }
 
 func runSSH(path string) error {
-	document, err := sshd.Read(path)
+	document, err := sshd.ReadSpec(path)
 	if err != nil {
 		return err
 	}
@@ -203,7 +203,7 @@ func runSSH(path string) error {
 }
 
 func runModels(path string) error {
-	document, err := models.Read(path)
+	document, err := models.ReadSpec(path)
 	if err != nil {
 		return err
 	}
@@ -213,7 +213,7 @@ func runModels(path string) error {
 func logger() *slog.Logger { return slog.New(slog.NewJSONHandler(os.Stderr, nil)) }
 
 func runCertificate(path string) error {
-	document, err := certificate.Read(path)
+	document, err := certificate.ReadSpec(path)
 	if err != nil {
 		return err
 	}

@@ -51,7 +51,7 @@ func randomPlan(random *rand.Rand) netplan.Plan {
 		namespace := netplan.Namespace{Name: fmt.Sprintf("c%d", index), Containers: []string{fmt.Sprintf("c%d", index)}, Attachments: []netplan.Attachment{}}
 		if index == 0 {
 			namespace.Attachments = append(namespace.Attachments, netplan.Attachment{Network: netplan.ShimNetwork, Address: netip.MustParseAddr("172.31.255.2")})
-			document.SideCars = []netplan.SideCar{{Name: "shim", UID: shimUID, Destinations: []netplan.Destination{
+			document.Sidecars = []netplan.Sidecar{{Name: "shim", UID: shimUID, Destinations: []netplan.Destination{
 				{Address: netip.MustParseAddr("172.31.255.2"), Port: appPort}, {Address: netip.MustParseAddr("10.244.0.9"), Port: 443}}}}
 		}
 		exits := 0
@@ -102,7 +102,7 @@ func targetsOf(document netplan.Plan, asking netplan.Namespace) []target {
 		add(false, "the Pod", address, shimPort)
 		add(false, "the Pod", address, otherTCP)
 	}
-	exit, hasExit := document.Exit(asking)
+	exit, hasExit := document.EgressNetwork(asking)
 	for _, address := range publicAddresses {
 		isOpen := hasExit && (exit.Egress == netplan.EgressOpen || address == publicAddresses[0])
 		add(isOpen, "the internet", address, 80)
@@ -116,7 +116,7 @@ func targetsOf(document netplan.Plan, asking netplan.Namespace) []target {
 		target{Network: "tcp6", Address: "[fe80::1%eth0]:8080", Milliseconds: unreachable, what: "link-local IPv6"})
 }
 
-// try runs the targets from a process's network namespace and reports each that is not as expected.
+// tryTargets runs the targets from a process's network namespace and reports each that is not as expected.
 func tryTargets(t *testing.T, process int, from string, targets []target, extra ...string) int {
 	t.Helper()
 	order, err := json.Marshal(targets)

@@ -15,9 +15,9 @@ import (
 
 var probeLine = []string{"/guest/guest", "probe", "-spec", "/guest/spec.json"}
 
-func withCheck(name string, test ...string) containerspec.Container {
+func withCheck(name string, test ...string) containerspec.Spec {
 	about := document(name, "trap", "/tmp/ready")
-	about.Health = &containerspec.Health{Test: append([]string{"CMD", "/bin/testprogram"}, test...),
+	about.Health = &containerspec.HealthCheck{Test: append([]string{"CMD", "/bin/testprogram"}, test...),
 		IntervalMillis: 1, TimeoutMillis: 60000, Retries: 2, StateFile: "/state/health"}
 	return about
 }

@@ -46,7 +46,7 @@ func shellsPlan(names ...string) netplan.Plan {
 }
 
 // open is a container that lets people in.
-func open(name string, arguments ...string) containerspec.Container {
+func open(name string, arguments ...string) containerspec.Spec {
 	about := document(name, arguments...)
 	about.GuestPaths = append(about.GuestPaths, "/shell")
 	about.Shells = &containerspec.Shells{Socket: "/shell/shell.sock", Client: sshUID}
@@ -71,10 +71,10 @@ func newDebug(t *testing.T, users bool, names ...string) *debug {
 	must(t, os.Chmod(state, 0o777))
 	public, err := os.ReadFile(made.path("mine.pub"))
 	must(t, err)
-	document := sshd.Document{Version: sshd.Version, Port: sshPort, HostKeyFile: filepath.Join(state, "host"), PublicKeyFile: filepath.Join(state, "host.pub"),
+	document := sshd.Spec{Version: sshd.Version, Port: sshPort, HostKeyFile: filepath.Join(state, "host"), PublicKeyFile: filepath.Join(state, "host.pub"),
 		Keys: []sshd.Key{{Name: "mine", PublicKey: strings.TrimSpace(string(public))}}}
 	for _, name := range names {
-		document.Containers = append(document.Containers, sshd.Container{Name: name, Socket: made.path("shells", name, "shell.sock")})
+		document.Containers = append(document.Containers, sshd.Target{Name: name, Socket: made.path("shells", name, "shell.sock")})
 	}
 	writeJSON(t, made.path("ssh.json"), document)
 	made.startNetwork()
@@ -159,7 +159,7 @@ func TestShellsHaveTheRightsOfTheProgram(t *testing.T) {
 			t.Parallel()
 			run := newDebug(t, variant.users, "app")
 			about := open("app", "inspect", "/tmp/inspect")
-			about.Image.Words.Command = []string{"trap", "/tmp/ready"}
+			about.Image.Config.Command = []string{"trap", "/tmp/ready"}
 			about.User, about.Groups, about.WorkingDir = variant.user, []int{2000}, "/tmp"
 			started := run.start(about)
 			started.file("tmp/ready")

@@ -83,7 +83,7 @@ def test_a_program_sees_itself_as_its_image_says(installation: Installation, ima
 
 
 @pytest.mark.parametrize(
-    ("name", "keys", "status"),
+    ("name", "keys", "reported"),
     [
         ("seven", {"command": ["exit", "7"]}, {"exit code 7"}),
         ("missing", {"entrypoint": ["/not-there"]}, {"exit code 127", '"/not-there": not found'}),

@@ -22,9 +22,9 @@ func claim(arguments []string) error {
 		return nil
 	}
 	defer conn.Close()
-	message := report.Message{Say: arguments[0], ContainerID: "../../etc"}
-	if message.Say == report.SayHealth {
-		message.Health = &report.Health{Status: "healthy"}
+	message := report.Message{Kind: arguments[0], ContainerID: "../../etc"}
+	if message.Kind == report.MessageHealth {
+		message.Health = &report.HealthReport{Status: "healthy"}
 	}
 	files := []*os.File{}
 	for index := 2; index+1 < len(arguments); index += 2 {
@@ -38,11 +38,11 @@ func claim(arguments []string) error {
 	if err := conn.Send(message, files...); err != nil {
 		return err
 	}
-	answer, _, err := fdpass.Receive[report.Answer](conn)
+	answer, _, err := fdpass.Receive[report.Response](conn)
 	if err != nil {
 		return err
 	}
-	fmt.Println(answer.Answer, answer.Reason)
+	fmt.Println(answer.Kind, answer.Reason)
 	return nil
 }
 

@@ -19,8 +19,8 @@ import (
 	"cloister.dev/guest/internal/seccomp"
 )
 
-// Container is what the stand-in for a runtime is told.
-type Container struct {
+// ContainerConfig is what the stand-in for a runtime is told.
+type ContainerConfig struct {
 	// Root is the directory that becomes the root file system.
 	Root string
 	// Binds maps places inside to directories outside; mounted read-only.
@@ -37,8 +37,8 @@ type Container struct {
 	PidFile string
 }
 
-func readContainer(text string) (Container, error) {
-	var container Container
+func readContainer(text string) (ContainerConfig, error) {
+	var container ContainerConfig
 	return container, json.Unmarshal([]byte(text), &container)
 }
 
@@ -91,7 +91,7 @@ func initContainer(arguments []string) error {
 	return become(container.Capabilities, container.Arguments)
 }
 
-func makeRoot(container Container) error {
+func makeRoot(container ContainerConfig) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("private: %w", err)
 	}

@@ -16,20 +16,20 @@ import (
 	"cloister.dev/guest/internal/privileges"
 )
 
-// doors tries every known way out of a container and shows what each answered.
+// escapes tries every known way out of a container and shows what each answered.
 // Arguments: the wiring socket, the guest, its document, the guest's mount.
 func escapes(arguments []string) error {
 	results := map[string]string{}
 	for name, attempt := range kernelEscapes() {
-		results[name] = word(attempt())
+		results[name] = outcomeOf(attempt())
 	}
 	for name, attempt := range fileEscapes(arguments[0], arguments[1], arguments[2], arguments[3]) {
-		results[name] = word(attempt())
+		results[name] = outcomeOf(attempt())
 	}
 	return show(results)
 }
 
-func word(err error) string {
+func outcomeOf(err error) string {
 	switch {
 	case err == nil:
 		return "OPEN"
@@ -188,7 +188,7 @@ func packetFilter() error {
 	return message(unix.NETLINK_NETFILTER, unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_NEWTABLE, []byte{unix.NFPROTO_INET, 0, 0, 0, 6, 0, 1, 0, 'x', 0, 0, 0})
 }
 
-// fileDoors are the guest's own files and sockets.
+// fileEscapes are the guest's own files and sockets.
 func fileEscapes(socket, guest, document, mount string) map[string]func() error {
 	writing := func(path string) func() error {
 		return func() error {
@@ -200,7 +200,7 @@ func fileEscapes(socket, guest, document, mount string) map[string]func() error 
 		}
 	}
 	return map[string]func() error{
-		"wire again":      func() error { return wireAgain(socket) },
+		"wire again":      func() error { return attachAgain(socket) },
 		"write guest":     writing(guest),
 		"write spec":      writing(document),
 		"remove guest":    func() error { return os.Remove(guest) },
@@ -216,14 +216,14 @@ func fileEscapes(socket, guest, document, mount string) map[string]func() error 
 	}
 }
 
-// wireAgain hands the container's own namespace over once more.
-func wireAgain(socket string) error {
+// attachAgain hands the container's own namespace over once more.
+func attachAgain(socket string) error {
 	own, err := os.Open("/proc/self/ns/net")
 	if err != nil {
 		return err
 	}
 	defer own.Close()
-	_, _, _, err = netattach.Wire(socket, own, time.Now().Add(5*time.Second))
+	_, _, _, err = netattach.Attach(socket, own, time.Now().Add(5*time.Second))
 	return err
 }
 
@@ -273,7 +273,7 @@ func isPrivileged(thread string) bool {
 	if err != nil {
 		return false
 	}
-	status, err := privileges.ParseStatus(string(content))
+	status, err := privileges.ParseProcStatus(string(content))
 	return err == nil && status.Bounding.Has(unix.CAP_SYS_ADMIN)
 }
 

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Look is what a program sees of itself.
-type Look struct {
+// Inspection is what a program sees of itself.
+type Inspection struct {
 	Pid       int
 	Arguments []string
 	Directory string
@@ -31,7 +31,7 @@ type Look struct {
 
 // inspect shows what the program sees of itself; it writes to a file when one is named.
 func inspect(arguments []string) error {
-	seen := Look{Pid: os.Getpid(), Arguments: os.Args, Status: map[string]string{}, Variables: map[string]string{}}
+	seen := Inspection{Pid: os.Getpid(), Arguments: os.Args, Status: map[string]string{}, Variables: map[string]string{}}
 	seen.Directory, _ = os.Getwd()
 	seen.Hostname, _ = os.Hostname()
 	status, _ := os.ReadFile("/proc/self/status")

@@ -186,13 +186,13 @@ func route(arguments []string) error {
 	return netlink.RouteReplace(&netlink.Route{Dst: to, Gw: net.ParseIP(arguments[1])})
 }
 
-var errTaken = errors.New("a door is open")
+var errOpen = errors.New("a door is open")
 
 func rawSocket(family, kind, protocol int) error {
 	descriptor, err := unix.Socket(family, kind, protocol)
 	if err == nil {
 		unix.Close(descriptor)
-		return errTaken
+		return errOpen
 	}
 	return err
 }

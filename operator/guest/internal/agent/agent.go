@@ -22,9 +22,9 @@ const (
 	// statusEvery is the time between two writings of container-status.json.
 	statusEvery = 5 * time.Second
 	// bootEvery is the time between two looks at what a boot waits for.
-	bootEvery = 500 * time.Millisecond
-	keepEvery = time.Minute
-	shimWait  = 200 * time.Millisecond
+	bootEvery  = 500 * time.Millisecond
+	storeEvery = time.Minute
+	shimWait   = 200 * time.Millisecond
 )
 
 // ErrBootFailed is returned when the boot of the enclave has failed; the
@@ -33,35 +33,35 @@ var ErrBootFailed = errors.New("the boot failed")
 
 // agent is a running `guest agent`.
 type agent struct {
-	document Document
-	log      *slog.Logger
-	changed  chan struct{}
+	spec    Spec
+	log     *slog.Logger
+	changed chan struct{}
 
 	// patience is how long the machine may take to give evidence.
-	patience time.Duration
+	evidenceTimeout time.Duration
 	// attester makes attestation documents; null = there are none.
 	attester atomic.Pointer[attestation.Attester]
 
 	mutex sync.Mutex
 	state state
 	// lives are the containers' processes that are watched, by container.
-	lives map[string]*life
-	meter meter
+	instances map[string]*instance
+	meter     meter
 	// keeper is the keeper's socket as it was last seen; another one is empty-handed.
-	keeper os.FileInfo
+	fdStore os.FileInfo
 	// kept tells that the end of the boot is in the state file: only then it is told.
-	kept bool
+	completionSaved bool
 }
 
-// life is one life of a container: its process and counters. They are open as
+// instance is one life of a container: its process and counters. They are open as
 // long as the life is among those of the agent, and while it is held.
-type life struct {
+type instance struct {
 	held    sync.Mutex
 	handles handles
 	closed  bool
 }
 
-func (l *life) close() {
+func (l *instance) close() {
 	l.held.Lock()
 	defer l.held.Unlock()
 	l.closed = true
@@ -69,17 +69,17 @@ func (l *life) close() {
 }
 
 // Run is the agent until the context ends, or until the boot fails.
-func Run(ctx context.Context, document Document, log *slog.Logger) error {
-	a := &agent{document: document, log: log, changed: make(chan struct{}, 1), lives: map[string]*life{}, patience: evidenceWithin}
+func Run(ctx context.Context, document Spec, log *slog.Logger) error {
+	a := &agent{spec: document, log: log, changed: make(chan struct{}, 1), instances: map[string]*instance{}, evidenceTimeout: evidenceTimeout}
 	known, err := readState(document, time.Now().UTC())
 	if err != nil {
 		return err
 	}
 	a.state = known
-	if err := a.layService(); err != nil {
+	if err := a.layOutService(); err != nil {
 		return err
 	}
-	a.takeOver()
+	a.adoptInstances()
 	if err := a.write(time.Now().UTC()); err != nil {
 		return err
 	}
@@ -95,7 +95,7 @@ func Run(ctx context.Context, document Document, log *slog.Logger) error {
 
 // open makes all sockets and serves them until the context ends.
 func (a *agent) open(ctx context.Context, failed chan<- error) error {
-	for _, one := range a.document.Containers {
+	for _, one := range a.spec.Containers {
 		listener, err := a.listen(one.Name)
 		if err != nil {
 			return fmt.Errorf("container %s: %w", one.Name, err)
@@ -124,16 +124,16 @@ func (a *agent) loop(ctx context.Context, failed <-chan error) error {
 		case <-timer.C:
 		}
 		now := time.Now().UTC()
-		booting := a.look(now)
+		booting := a.advanceBoot(now)
 		if err := a.write(now); err != nil {
 			return err
 		}
-		if err := a.tell(now); err != nil {
+		if err := a.reportFailure(now); err != nil {
 			return err
 		}
-		if a.keeperIsNew() || now.Sub(kept) >= keepEvery {
+		if a.fdStoreRestarted() || now.Sub(kept) >= storeEvery {
 			kept = now
-			a.keepAll()
+			a.storeAll()
 		}
 		if booting {
 			timer.Reset(bootEvery)
@@ -143,16 +143,16 @@ func (a *agent) loop(ctx context.Context, failed <-chan error) error {
 	}
 }
 
-// look brings the boot as far as it is, and tells whether it goes on.
-func (a *agent) look(now time.Time) bool {
+// advanceBoot brings the boot as far as it is, and tells whether it goes on.
+func (a *agent) advanceBoot(now time.Time) bool {
 	a.mutex.Lock()
-	over := a.state.Boot.over()
+	over := a.state.Boot.isOver()
 	a.mutex.Unlock()
 	if over {
 		return false
 	}
-	shim := accepts(a.document.Shim.String())
-	seen := a.outsideStages()
+	shim := accepts(a.spec.Shim.String())
+	seen := a.externalStages()
 	a.mutex.Lock()
 	defer a.mutex.Unlock()
 	boot := &a.state.Boot
@@ -164,7 +164,7 @@ func (a *agent) look(now time.Time) bool {
 		}
 		boot.settle(stage, found.Status, found.Detail, now)
 	}
-	for stage, rule := range a.document.Stages {
+	for stage, rule := range a.spec.Stages {
 		if len(rule.Launched) > 0 && !slices.ContainsFunc(rule.Launched, func(name string) bool { return a.state.Containers[name].FirstLaunch == nil }) {
 			boot.settle(stage, statusOK, "", now)
 		}
@@ -172,13 +172,13 @@ func (a *agent) look(now time.Time) bool {
 	if shim {
 		boot.settle(stageShim, statusOK, "", now)
 	}
-	boot.judge(a.document.Containers, a.state.Containers, now)
+	boot.checkContainers(a.spec.Containers, a.state.Containers, now)
 	boot.complete(now)
-	return !boot.over()
+	return !boot.isOver()
 }
 
-// ready tells why the enclave is not ready; empty when it is.
-func (a *agent) ready() string {
+// waitsFor tells why the enclave is not ready; empty when it is.
+func (a *agent) waitsFor() string {
 	a.mutex.Lock()
 	defer a.mutex.Unlock()
 	if failure := a.state.Boot.Failure; failure != nil {
@@ -190,35 +190,35 @@ func (a *agent) ready() string {
 			waits = append(waits, "stage "+stage)
 		}
 	}
-	for _, one := range a.document.Containers {
-		if known := a.state.Containers[one.Name]; known.FirstStart == nil || !known.fine(one, now) {
+	for _, one := range a.spec.Containers {
+		if known := a.state.Containers[one.Name]; known.FirstStart == nil || !known.isAsExpected(one, now) {
 			waits = append(waits, "container "+one.Name)
 		}
 	}
-	if len(waits) == 0 && !a.kept {
+	if len(waits) == 0 && !a.completionSaved {
 		waits = append(waits, "the end of the boot to be written down")
 	}
 	return strings.Join(waits, ", ")
 }
 
-// takeOver adopts the processes that a predecessor left with the keeper. A
+// adoptInstances adopts the processes that a predecessor left with the keeper. A
 // container that was alive and whose process is not there is unknown until it
 // is probed or started again.
-func (a *agent) takeOver() {
+func (a *agent) adoptInstances() {
 	for _, known := range a.state.Containers {
-		if known.Life == lifeLaunching || known.Life == lifeRunning {
-			known.Life = lifeUnknown
+		if known.Phase == phaseLaunching || known.Phase == phaseRunning {
+			known.Phase = phaseUnknown
 		}
 	}
-	if a.document.KeeperSocket == "" {
+	if a.spec.KeeperSocket == "" {
 		return
 	}
-	files, err := fdstore.Fetch(a.document.KeeperSocket, fdstore.Containers)
+	files, err := fdstore.Fetch(a.spec.KeeperSocket, fdstore.Containers)
 	if err != nil {
 		a.log.Warn("the keeper has nothing to hand back", "error", err)
 		return
 	}
-	for _, one := range a.document.Containers {
+	for _, one := range a.spec.Containers {
 		found := handles{}
 		for _, kind := range fileNames {
 			if file := files[one.Name+"/"+kind]; file != nil {
@@ -226,14 +226,14 @@ func (a *agent) takeOver() {
 				delete(files, one.Name+"/"+kind)
 			}
 		}
-		a.takeOne(one.Name, found)
+		a.adoptInstance(one.Name, found)
 	}
 	handles(files).close()
 }
 
-func (a *agent) takeOne(name string, found handles) {
+func (a *agent) adoptInstance(name string, found handles) {
 	known := a.state.Containers[name]
-	if known.Life != lifeUnknown || found.check() != nil || found.identity() != known.Process {
+	if known.Phase != phaseUnknown || found.check() != nil || found.identity() != known.Process {
 		found.close()
 		return
 	}
@@ -244,40 +244,40 @@ func (a *agent) takeOne(name string, found handles) {
 		return
 	}
 	known.adopt(known.Process, known.ContainerID, time.Now().UTC())
-	taken := &life{handles: found}
-	a.lives[name] = taken
+	taken := &instance{handles: found}
+	a.instances[name] = taken
 	go a.watch(name, taken)
 }
 
-// keeperIsNew tells whether the keeper was started anew since it was last asked.
-func (a *agent) keeperIsNew() bool {
-	socket, err := os.Stat(a.document.KeeperSocket)
+// fdStoreRestarted tells whether the keeper was started anew since it was last asked.
+func (a *agent) fdStoreRestarted() bool {
+	socket, err := os.Stat(a.spec.KeeperSocket)
 	if err != nil {
 		return false
 	}
-	before := a.keeper
-	a.keeper = socket
+	before := a.fdStore
+	a.fdStore = socket
 	return before != nil && (!os.SameFile(before, socket) || !before.ModTime().Equal(socket.ModTime()))
 }
 
-// keepAll hands all processes and counters to the keeper, which may have been restarted.
-func (a *agent) keepAll() {
+// storeAll hands all processes and counters to the keeper, which may have been restarted.
+func (a *agent) storeAll() {
 	a.mutex.Lock()
-	lives := maps.Clone(a.lives)
+	lives := maps.Clone(a.instances)
 	a.mutex.Unlock()
 	for name, one := range lives {
-		a.keep(name, one)
+		a.store(name, one)
 	}
 }
 
-func (a *agent) keep(name string, one *life) {
+func (a *agent) store(name string, one *instance) {
 	one.held.Lock()
 	defer one.held.Unlock()
-	if a.document.KeeperSocket == "" || one.closed {
+	if a.spec.KeeperSocket == "" || one.closed {
 		return
 	}
 	for kind, file := range one.handles {
-		if err := fdstore.Put(a.document.KeeperSocket, fdstore.Containers+name+"/"+kind, file); err != nil {
+		if err := fdstore.Store(a.spec.KeeperSocket, fdstore.Containers+name+"/"+kind, file); err != nil {
 			a.log.Warn("the keeper does not take a process", "container", name, "error", err)
 			return
 		}
@@ -285,12 +285,12 @@ func (a *agent) keep(name string, one *life) {
 }
 
 // watch waits for the end of a container's process.
-func (a *agent) watch(name string, one *life) {
+func (a *agent) watch(name string, one *instance) {
 	one.handles.ended(-1)
 	now := time.Now().UTC()
 	a.mutex.Lock()
-	if a.lives[name] == one {
-		delete(a.lives, name)
+	if a.instances[name] == one {
+		delete(a.instances, name)
 		known := a.state.Containers[name]
 		// The counters go with the container, a moment after its process.
 		known.noteKills(one.handles)

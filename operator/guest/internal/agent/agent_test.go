@@ -48,7 +48,7 @@ func TestManyReportAtOnce(t *testing.T) {
 		}
 	}
 	socket := filepath.Join(document.SocketDirectory, "web", report.SocketName)
-	launch, err := report.Begin(socket, time.Now().Add(time.Minute))
+	launch, err := report.BeginLaunch(socket, time.Now().Add(time.Minute))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +60,7 @@ func TestManyReportAtOnce(t *testing.T) {
 	for range 4 {
 		all.Go(func() {
 			for range 20 {
-				if err := report.Check(socket, report.Health{Status: healthHealthy}); err != nil {
+				if err := report.SendHealth(socket, report.HealthReport{Status: healthHealthy}); err != nil {
 					t.Error(err)
 				}
 			}
@@ -78,7 +78,7 @@ func TestManyReportAtOnce(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if _, err := report.Begin(socket, time.Now().Add(time.Minute)); err == nil {
+	if _, err := report.BeginLaunch(socket, time.Now().Add(time.Minute)); err == nil {
 		t.Error("a second launch of what runs is heard")
 	}
 	cancel()

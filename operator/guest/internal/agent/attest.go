@@ -18,37 +18,37 @@ const (
 const (
 	// evidenceWithin is the time that the attestation service of the machine has to answer
 	// well: it may start later than the Pod.
-	evidenceWithin = time.Minute
-	evidenceEvery  = 2 * time.Second
-	documentEvery  = 5 * time.Second
+	evidenceTimeout = time.Minute
+	evidenceEvery   = 2 * time.Second
+	documentEvery   = 5 * time.Second
 )
 
-// check is one question for evidence.
-type check func(context.Context) (attestation.Checked, error)
+// evidenceCheck is one question for evidence.
+type evidenceCheck func(context.Context) (attestation.CheckResult, error)
 
 // attest carries out the stages of attestation and keeps attestation.json, until the
 // context ends. Both ask another process, so that the loop does not wait for them.
 func (a *agent) attest(ctx context.Context) {
-	if a.document.Attestation == nil {
+	if a.spec.Attestation == nil {
 		return
 	}
-	attester, err := attestation.New(*a.document.Attestation)
+	attester, err := attestation.New(*a.spec.Attestation)
 	if err != nil {
-		a.settleEvidence(stageCPU, attestation.Checked{}, err)
+		a.settleEvidence(stageCPU, attestation.CheckResult{}, err)
 		return
 	}
 	a.attester.Store(attester)
-	for stage, ask := range map[string]check{stageCPU: attester.CheckCPU, stageGPU: attester.CheckGPU} {
-		if a.document.Stages[stage].Evidence {
-			go a.evidence(ctx, stage, ask)
+	for stage, ask := range map[string]evidenceCheck{stageCPU: attester.CheckCPU, stageGPU: attester.CheckGPU} {
+		if a.spec.Stages[stage].Evidence {
+			go a.awaitEvidence(ctx, stage, ask)
 		}
 	}
-	go a.keepDocument(ctx, attester)
+	go a.writeAttestation(ctx, attester)
 }
 
-// evidence asks until there is evidence or the time is over.
-func (a *agent) evidence(ctx context.Context, stage string, ask check) {
-	deadline := time.Now().Add(a.patience)
+// awaitEvidence asks until there is evidence or the time is over.
+func (a *agent) awaitEvidence(ctx context.Context, stage string, ask evidenceCheck) {
+	deadline := time.Now().Add(a.evidenceTimeout)
 	for {
 		checked, err := ask(ctx)
 		if ctx.Err() != nil {
@@ -66,7 +66,7 @@ func (a *agent) evidence(ctx context.Context, stage string, ask check) {
 	}
 }
 
-func (a *agent) settleEvidence(stage string, checked attestation.Checked, err error) {
+func (a *agent) settleEvidence(stage string, checked attestation.CheckResult, err error) {
 	a.mutex.Lock()
 	boot, now := &a.state.Boot, time.Now().UTC()
 	switch {
@@ -81,11 +81,11 @@ func (a *agent) settleEvidence(stage string, checked attestation.Checked, err er
 	a.signal()
 }
 
-// keepDocument writes attestation.json whenever the TLS key is another one.
-func (a *agent) keepDocument(ctx context.Context, attester *attestation.Attester) {
+// writeAttestation writes attestation.json whenever the TLS key is another one.
+func (a *agent) writeAttestation(ctx context.Context, attester *attestation.Attester) {
 	told := ""
 	for {
-		err := attester.Write(ctx, a.document.ServiceDirectory)
+		err := attester.Write(ctx, a.spec.ServiceDirectory)
 		if err != nil && !errors.Is(err, attestation.ErrNoKey) && ctx.Err() == nil && err.Error() != told {
 			told = err.Error()
 			a.log.Warn("the attestation document is not written", "error", err)
@@ -98,11 +98,11 @@ func (a *agent) keepDocument(ctx context.Context, attester *attestation.Attester
 	}
 }
 
-// answerAttestation answers the attestation document.
-func (a *agent) answerAttestation(response http.ResponseWriter, request *http.Request) {
+// serveAttestation answers the attestation document.
+func (a *agent) serveAttestation(response http.ResponseWriter, request *http.Request) {
 	attester := a.attester.Load()
 	if attester == nil {
-		refuse(response, http.StatusServiceUnavailable, "There is no attestation document; the boot stages say why.", "server_error")
+		writeError(response, http.StatusServiceUnavailable, "There is no attestation document; the boot stages say why.", "server_error")
 		return
 	}
 	attester.ServeHTTP(response, request)

@@ -38,7 +38,7 @@ func attesting(t *testing.T, change func(*attestation.Settings)) *agent {
 	if err := document.Validate(); err != nil {
 		t.Fatal(err)
 	}
-	return &agent{document: document, log: slog.New(slog.DiscardHandler), changed: make(chan struct{}, 1), state: state{Boot: *newBoot()}}
+	return &agent{spec: document, log: slog.New(slog.DiscardHandler), changed: make(chan struct{}, 1), state: state{Boot: *newBoot()}}
 }
 
 // outcomeOf waits until a stage is over.
@@ -64,7 +64,7 @@ func (a *agent) outcomeOf(t *testing.T, stage string) outcome {
 func (a *agent) asked(t *testing.T, path string) (int, string) {
 	t.Helper()
 	recorder := httptest.NewRecorder()
-	a.answer(recorder, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil))
+	a.servePublic(recorder, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil))
 	return recorder.Code, recorder.Body.String()
 }
 
@@ -72,7 +72,7 @@ const attestationPath = wellKnown + "cloister-attestation"
 
 func TestWithoutATEEAttestationIsSkippedAndTold(t *testing.T) {
 	a := attesting(t, nil)
-	if err := os.WriteFile(a.document.Attestation.Key, []byte(strings.Repeat("1", 64)), 0o600); err != nil {
+	if err := os.WriteFile(a.spec.Attestation.Key, []byte(strings.Repeat("1", 64)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if code, body := a.asked(t, attestationPath); code != http.StatusServiceUnavailable || !strings.Contains(body, "boot stages") {
@@ -91,7 +91,7 @@ func TestWithoutATEEAttestationIsSkippedAndTold(t *testing.T) {
 	if code, _ := a.asked(t, attestationPath+"?nonce=00"); code != http.StatusBadRequest {
 		t.Errorf("a bad nonce: %d", code)
 	}
-	written := filepath.Join(a.document.ServiceDirectory, attestation.FileName)
+	written := filepath.Join(a.spec.ServiceDirectory, attestation.FileName)
 	for deadline := time.Now().Add(time.Minute); ; {
 		if content, err := os.ReadFile(written); err == nil {
 			if !strings.Contains(string(content), "dummy/v2") {
@@ -127,7 +127,7 @@ func TestAMachineThatGivesNoEvidenceFailsTheBoot(t *testing.T) {
 
 func TestAnotherMeasurementDocumentFailsTheBoot(t *testing.T) {
 	a := attesting(t, nil)
-	if err := os.WriteFile(a.document.Attestation.Measurement.Path, []byte("{ }"), 0o600); err != nil {
+	if err := os.WriteFile(a.spec.Attestation.Measurement.Path, []byte("{ }"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	a.attest(t.Context())
@@ -140,13 +140,15 @@ func TestAnEndedAgentAsksNoMore(t *testing.T) {
 	a := attesting(t, func(s *attestation.Settings) {
 		s.TEE, s.Service = attestation.TEETDX, "unix://"+filepath.Join(t.TempDir(), "none.sock")
 	})
-	a.patience = time.Hour
+	a.evidenceTimeout = time.Hour
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	cancel()
 	go func() {
 		defer close(done)
-		a.evidence(ctx, stageCPU, func(context.Context) (attestation.Checked, error) { return attestation.Checked{}, context.Canceled })
+		a.awaitEvidence(ctx, stageCPU, func(context.Context) (attestation.CheckResult, error) {
+			return attestation.CheckResult{}, context.Canceled
+		})
 	}()
 	select {
 	case <-done:

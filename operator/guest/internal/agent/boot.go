@@ -79,7 +79,7 @@ type boot struct {
 	CompletedAt *time.Time `json:"completedAt,omitempty"`
 	Failure     *failure   `json:"failure,omitempty"`
 	// Told says that the kubelet has been told of the failure.
-	Told     bool               `json:"told,omitempty"`
+	Reported bool               `json:"told,omitempty"`
 	Outcomes map[string]outcome `json:"outcomes"`
 }
 
@@ -98,34 +98,34 @@ func (b *boot) fail(stage, reason, message string, now time.Time) {
 	}
 }
 
-// over tells whether nothing of the boot can change any more.
-func (b *boot) over() bool { return b.CompletedAt != nil || b.Failure != nil }
+// isOver tells whether nothing of the boot can change any more.
+func (b *boot) isOver() bool { return b.CompletedAt != nil || b.Failure != nil }
 
-// judge looks at the containers of a boot that is not over. It fails with the
+// checkContainers looks at the containers of a boot that is not over. It fails with the
 // first container that cannot become well by itself.
-func (b *boot) judge(containers []Container, records map[string]*record, now time.Time) {
-	if b.over() {
+func (b *boot) checkContainers(containers []Container, records map[string]*record, now time.Time) {
+	if b.isOver() {
 		return
 	}
 	well := true
 	for _, one := range containers {
 		known := records[one.Name]
-		reason, message := verdict(one, known, now)
+		reason, message := failureOf(one, known, now)
 		if message != "" {
 			b.fail(stageContainers, reason, message, now)
 			b.settle(stageContainers+"/"+one.Name, statusFailed, message, now)
 			return
 		}
-		well = well && known.FirstStart != nil && known.fine(one, now)
+		well = well && known.FirstStart != nil && known.isAsExpected(one, now)
 	}
 	if well {
 		b.settle(stageContainers, statusOK, "", now)
 	}
 }
 
-// verdict tells why a container makes the boot fail; empty when it does not.
-func verdict(about Container, known *record, now time.Time) (string, string) {
-	if known.Health != nil && known.Health.Status == healthUnhealthy && known.Life == lifeRunning {
+// failureOf tells why a container makes the boot fail; empty when it does not.
+func failureOf(about Container, known *record, now time.Time) (string, string) {
+	if known.Health != nil && known.Health.Status == healthUnhealthy && known.Phase == phaseRunning {
 		output := strings.TrimSpace(known.Health.Output)
 		if output == "" {
 			output = "nothing"
@@ -134,10 +134,10 @@ func verdict(about Container, known *record, now time.Time) (string, string) {
 			about.Name, known.Health.FailingStreak, output)
 	}
 	within := time.Duration(about.HealthWithinMillis) * time.Millisecond
-	if about.checked() && known.Life == lifeRunning && known.Health == nil && known.StartedAt != nil && now.Sub(*known.StartedAt) > within {
+	if about.checked() && known.Phase == phaseRunning && known.Health == nil && known.StartedAt != nil && now.Sub(*known.StartedAt) > within {
 		return reasonHealth, fmt.Sprintf("The health check of container %s was not run within %s of its start; the Pod's Events say why.", about.Name, within)
 	}
-	if known.Life != lifeEnded || about.restarts(known.ExitCode) || (about.Restart == restartFail && known.ExitCode == nil) {
+	if known.Phase != phaseExited || about.restarts(known.ExitCode) || (about.Restart == restartFail && known.ExitCode == nil) {
 		return "", ""
 	}
 	switch {
@@ -152,7 +152,7 @@ func verdict(about Container, known *record, now time.Time) (string, string) {
 
 // complete ends the boot when every stage is over and none has failed.
 func (b *boot) complete(now time.Time) {
-	if b.over() {
+	if b.isOver() {
 		return
 	}
 	for _, stage := range stageOrder {
@@ -163,9 +163,9 @@ func (b *boot) complete(now time.Time) {
 	b.CompletedAt = &now
 }
 
-// show tells the stages as clients see them. A stage lasts from the beginning of
+// stages tells the stages as clients see them. A stage lasts from the beginning of
 // the boot, those of a container from the end of the stage before.
-func (b *boot) show(containers []Container, records map[string]*record, now time.Time) Stages {
+func (b *boot) stages(containers []Container, records map[string]*record, now time.Time) Stages {
 	document := Stages{StartedAt: b.StartedAt, CompletedAt: b.CompletedAt}
 	for _, name := range stageOrder {
 		stage := b.stage(name, now)

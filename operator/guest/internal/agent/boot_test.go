@@ -33,7 +33,7 @@ func TestBootIsCompleteWhenAllIsWell(t *testing.T) {
 	}
 	check := func(second int, complete bool) {
 		t.Helper()
-		b.judge(containers, records, after(second))
+		b.checkContainers(containers, records, after(second))
 		b.complete(after(second))
 		if (b.CompletedAt != nil) != complete || b.Failure != nil {
 			t.Fatalf("after %d s: %+v", second, b)
@@ -48,20 +48,20 @@ func TestBootIsCompleteWhenAllIsWell(t *testing.T) {
 	at := after(4)
 	records["job"].end(&at)
 	check(4, false)
-	records["web"].check(report.Health{Status: healthStarting, FailingStreak: 0}, after(5))
+	records["web"].check(report.HealthReport{Status: healthStarting, FailingStreak: 0}, after(5))
 	check(5, false)
-	records["web"].check(report.Health{Status: healthHealthy}, after(6))
+	records["web"].check(report.HealthReport{Status: healthHealthy}, after(6))
 	check(6, false) // the runtime may still tell that the job failed
 	check(9, true)
-	shown := b.show(containers, records, after(100)).Stages[10].Stages
+	shown := b.stages(containers, records, after(100)).Stages[10].Stages
 	want := "web ok 6s [pull ok 2s, start ok 1s, healthy ok 3s] job ok 3s [pull ok 2s, start ok 1s, healthy skipped 0s]"
 	if got := describe(shown); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 	// What happens later does not undo a boot.
-	records["web"].check(report.Health{Status: healthUnhealthy, FailingStreak: 3}, after(200))
+	records["web"].check(report.HealthReport{Status: healthUnhealthy, FailingStreak: 3}, after(200))
 	check(200, true)
-	if records["web"].fine(containers[0], after(200)) {
+	if records["web"].isAsExpected(containers[0], after(200)) {
 		t.Error("an unhealthy container is fine")
 	}
 }
@@ -80,29 +80,29 @@ func describe(stages []Stage) string {
 
 func TestWhatFailsABoot(t *testing.T) {
 	zero, one, notFound := 0, 1, 127
-	unhealthy := &report.Health{Status: healthUnhealthy, FailingStreak: 2, Output: "refused\n"}
+	unhealthy := &report.HealthReport{Status: healthUnhealthy, FailingStreak: 2, Output: "refused\n"}
 	for name, step := range map[string]struct {
 		about  Container
 		known  record
 		reason string
 		text   string
 	}{
-		"unhealthy":             {Container{Name: "web", HealthWithinMillis: 60_000}, record{Life: lifeRunning, Health: unhealthy}, reasonHealth, "failed 2 times in a row. Its last output: refused"},
-		"unhealthy and ended":   {Container{Name: "web", Restart: restartAlways, HealthWithinMillis: 60_000}, record{Life: lifeEnded, Health: unhealthy}, "", ""},
-		"no program":            {Container{Name: "web", Restart: restartNo}, record{Life: lifeEnded, ExitCode: &notFound, Error: "not found"}, reasonBoot, "could not be started: not found"},
-		"no program, again":     {Container{Name: "web", Restart: restartAlways}, record{Life: lifeEnded, ExitCode: &notFound, Error: "not found"}, "", ""},
-		"ended with a check":    {Container{Name: "web", Restart: restartNo, HealthWithinMillis: 60_000}, record{Life: lifeEnded}, reasonBoot, "ended before it was healthy"},
-		"ended just now":        {Container{Name: "web", Restart: restartNo, HealthWithinMillis: 60_000}, record{Life: lifeEnded, FinishedAt: &began}, "", ""},
-		"ended, may come back":  {Container{Name: "web", Restart: restartFail, HealthWithinMillis: 60_000}, record{Life: lifeEnded}, "", ""},
-		"ended well, no return": {Container{Name: "web", Restart: restartFail, HealthWithinMillis: 60_000}, record{Life: lifeEnded, ExitCode: &zero}, reasonBoot, "ended before it was healthy"},
-		"ended badly, returns":  {Container{Name: "web", Restart: restartFail, HealthWithinMillis: 60_000}, record{Life: lifeEnded, ExitCode: &one}, "", ""},
-		"finished":              {Container{Name: "web", Restart: restartNo}, record{Life: lifeEnded}, "", ""},
-		"never checked":         {Container{Name: "web", HealthWithinMillis: 1}, record{Life: lifeRunning, StartedAt: &began}, reasonHealth, "was not run within 1ms of its start"},
+		"unhealthy":             {Container{Name: "web", HealthWithinMillis: 60_000}, record{Phase: phaseRunning, Health: unhealthy}, reasonHealth, "failed 2 times in a row. Its last output: refused"},
+		"unhealthy and ended":   {Container{Name: "web", Restart: restartAlways, HealthWithinMillis: 60_000}, record{Phase: phaseExited, Health: unhealthy}, "", ""},
+		"no program":            {Container{Name: "web", Restart: restartNo}, record{Phase: phaseExited, ExitCode: &notFound, Error: "not found"}, reasonBoot, "could not be started: not found"},
+		"no program, again":     {Container{Name: "web", Restart: restartAlways}, record{Phase: phaseExited, ExitCode: &notFound, Error: "not found"}, "", ""},
+		"ended with a check":    {Container{Name: "web", Restart: restartNo, HealthWithinMillis: 60_000}, record{Phase: phaseExited}, reasonBoot, "ended before it was healthy"},
+		"ended just now":        {Container{Name: "web", Restart: restartNo, HealthWithinMillis: 60_000}, record{Phase: phaseExited, FinishedAt: &began}, "", ""},
+		"ended, may come back":  {Container{Name: "web", Restart: restartFail, HealthWithinMillis: 60_000}, record{Phase: phaseExited}, "", ""},
+		"ended well, no return": {Container{Name: "web", Restart: restartFail, HealthWithinMillis: 60_000}, record{Phase: phaseExited, ExitCode: &zero}, reasonBoot, "ended before it was healthy"},
+		"ended badly, returns":  {Container{Name: "web", Restart: restartFail, HealthWithinMillis: 60_000}, record{Phase: phaseExited, ExitCode: &one}, "", ""},
+		"finished":              {Container{Name: "web", Restart: restartNo}, record{Phase: phaseExited}, "", ""},
+		"never checked":         {Container{Name: "web", HealthWithinMillis: 1}, record{Phase: phaseRunning, StartedAt: &began}, reasonHealth, "was not run within 1ms of its start"},
 		"not started":           {Container{Name: "web", HealthWithinMillis: 60_000}, record{}, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBoot()
-			b.judge([]Container{step.about}, map[string]*record{"web": &step.known}, after(1))
+			b.checkContainers([]Container{step.about}, map[string]*record{"web": &step.known}, after(1))
 			if step.reason == "" {
 				if b.Failure != nil {
 					t.Fatalf("failed: %+v", b.Failure)
@@ -112,7 +112,7 @@ func TestWhatFailsABoot(t *testing.T) {
 			if b.Failure == nil || b.Failure.Reason != step.reason || !strings.Contains(b.Failure.Message, step.text) {
 				t.Fatalf("%+v", b.Failure)
 			}
-			if shown := b.show([]Container{step.about}, map[string]*record{"web": &step.known}, after(2)); shown.Stages[10].Status != statusFailed || shown.Stages[10].Stages[0].Status != statusFailed || shown.CompletedAt != nil {
+			if shown := b.stages([]Container{step.about}, map[string]*record{"web": &step.known}, after(2)); shown.Stages[10].Status != statusFailed || shown.Stages[10].Stages[0].Status != statusFailed || shown.CompletedAt != nil {
 				t.Errorf("%+v", shown)
 			}
 		})
@@ -127,12 +127,12 @@ func TestLivesOfAContainer(t *testing.T) {
 		t.Errorf("%+v", known)
 	}
 	known.start(after(3))
-	known.Life = lifeUnknown
+	known.Phase = phaseUnknown
 	known.adopt(5, "a", after(4))
-	if known.Life != lifeRunning || known.Launches != 1 || !known.StartedAt.Equal(after(3)) {
+	if known.Phase != phaseRunning || known.Launches != 1 || !known.StartedAt.Equal(after(3)) {
 		t.Errorf("adopted: %+v", known)
 	}
-	known.Life = lifeUnknown
+	known.Phase = phaseUnknown
 	known.adopt(6, "b", after(5))
 	if known.Launches != 2 || known.StartedAt != nil || known.ContainerID != "b" || !known.FirstStart.Equal(after(3)) {
 		t.Errorf("another life: %+v", known)

@@ -38,7 +38,7 @@ type state struct {
 }
 
 // readState reads what a predecessor knew, or begins a boot when there was none.
-func readState(document Document, now time.Time) (state, error) {
+func readState(document Spec, now time.Time) (state, error) {
 	known, err := strictjson.DecodeFile[state](filepath.Join(document.Directory, stateName))
 	if errors.Is(err, fs.ErrNotExist) {
 		known = state{Version: Version, Boot: boot{StartedAt: now}}
@@ -61,89 +61,89 @@ func readState(document Document, now time.Time) (state, error) {
 	return known, nil
 }
 
-// layService makes the service directory: the configuration file, byte for byte,
+// layOutService makes the service directory: the configuration file, byte for byte,
 // and the directories that the Pod mounts others over. A file with other bytes
 // than the operator decided about fails the boot.
-func (a *agent) layService() error {
+func (a *agent) layOutService() error {
 	for _, name := range []string{"secrets", "mpk"} {
-		if err := os.MkdirAll(filepath.Join(a.document.ServiceDirectory, name), 0o755); err != nil {
+		if err := os.MkdirAll(filepath.Join(a.spec.ServiceDirectory, name), 0o755); err != nil {
 			return fmt.Errorf("the service directory: %w", err)
 		}
 	}
-	about, err := os.Stat(a.document.Config.Source)
+	about, err := os.Stat(a.spec.Config.Source)
 	if err == nil && about.Size() > maxConfig {
 		err = strictjson.ErrTooLarge
 	}
 	if err != nil {
 		return fmt.Errorf("the configuration file: %w", err)
 	}
-	data, err := os.ReadFile(a.document.Config.Source)
+	data, err := os.ReadFile(a.spec.Config.Source)
 	if err != nil {
 		return fmt.Errorf("the configuration file: %w", err)
 	}
 	sum := sha256.Sum256(data)
 	now := time.Now().UTC()
-	if digest := "sha256:" + hex.EncodeToString(sum[:]); digest != a.document.Config.Digest {
+	if digest := "sha256:" + hex.EncodeToString(sum[:]); digest != a.spec.Config.Digest {
 		a.state.Boot.fail(stageConfig, reasonBoot, fmt.Sprintf("The configuration file in the Pod has the digest %s instead of %s. "+
-			"Somebody changed it on its way; start the container again.", digest, a.document.Config.Digest), now)
+			"Somebody changed it on its way; start the container again.", digest, a.spec.Config.Digest), now)
 		return nil
 	}
 	a.state.Boot.settle(stageConfig, statusOK, "", now)
-	return replace(filepath.Join(a.document.ServiceDirectory, configName), data, 0o444)
+	return replace(filepath.Join(a.spec.ServiceDirectory, configName), data, 0o444)
 }
 
 // write writes the state, container-status.json and the mark of a completed boot.
 func (a *agent) write(now time.Time) error {
 	a.mutex.Lock()
-	for name, one := range a.lives {
+	for name, one := range a.instances {
 		a.state.Containers[name].noteKills(one.handles)
 	}
-	a.meter.take(a.lives, now)
+	a.meter.take(a.instances, now)
 	kept, errState := json.Marshal(a.state)
-	shown, errStatus := json.Marshal(showContainers(a.document.Containers, a.state.Containers, now))
+	shown, errStatus := json.Marshal(showContainers(a.spec.Containers, a.state.Containers, now))
 	booted := a.state.Boot.CompletedAt != nil
 	a.mutex.Unlock()
 	if err := errors.Join(errState, errStatus); err != nil {
 		return err
 	}
-	if err := replace(filepath.Join(a.document.Directory, stateName), kept, 0o600); err != nil {
+	if err := replace(filepath.Join(a.spec.Directory, stateName), kept, 0o600); err != nil {
 		return err
 	}
-	if err := replace(filepath.Join(a.document.ServiceDirectory, statusName), append(shown, '\n'), 0o444); err != nil {
+	if err := replace(filepath.Join(a.spec.ServiceDirectory, statusName), append(shown, '\n'), 0o444); err != nil {
 		return err
 	}
 	if !booted {
 		return nil
 	}
 	a.mutex.Lock()
-	a.kept = true
+	a.completionSaved = true
 	a.mutex.Unlock()
-	return replace(filepath.Join(a.document.Directory, bootedName), nil, 0o444)
+	return replace(filepath.Join(a.spec.Directory, bootedName), nil, 0o444)
 }
 
-// tell writes why the boot failed to where the kubelet reads it, and ends the
+// reportFailure writes why the boot failed to where the kubelet reads it, and ends the
 // agent. The next agent has nothing to tell and shows the failure.
-func (a *agent) tell(now time.Time) error {
+func (a *agent) reportFailure(now time.Time) error {
 	a.mutex.Lock()
-	failed, told := a.state.Boot.Failure, a.state.Boot.Told
+	failed, told := a.state.Boot.Failure, a.state.Boot.Reported
 	a.mutex.Unlock()
 	if failed == nil || told {
 		return nil
 	}
 	text := failed.Reason + ": " + failed.Message
-	if err := os.WriteFile(a.document.TerminationFile, []byte(text), 0o644); err != nil {
+	if err := os.WriteFile(a.spec.TerminationFile, []byte(text), 0o644); err != nil {
 		return fmt.Errorf("the termination file: %w", err)
 	}
 	a.mutex.Lock()
-	a.state.Boot.Told = true
+	a.state.Boot.Reported = true
 	a.mutex.Unlock()
 	return errors.Join(fmt.Errorf("%w: %s", ErrBootFailed, text), a.write(now))
 }
 
-// outsideStages looks at the stages that other parts of the enclave bring about.
-func (a *agent) outsideStages() map[string]outcome {
+// externalStages looks at the stages that other parts of the enclave bring about.
+func (a *agent) externalStages() map[string]outcome {
 	seen := map[string]outcome{}
-	for stage, rule := range a.document.Stages {
+	for stage, rule := range a.spec.Stages {
 		switch {
 		case rule.Skipped != "":
 			seen[stage] = outcome{Status: statusSkipped, Detail: rule.Skipped}

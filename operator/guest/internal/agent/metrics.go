@@ -32,19 +32,19 @@ type MetricsDocument struct {
 // meter turns counters of containers into utilization.
 type meter struct {
 	at      time.Time
-	used    map[*life]time.Duration
+	used    map[*instance]time.Duration
 	cpu     *float64 // processors in use, on average between the last two samples
 	memory  *float64 // bytes in use
 	hasUsed bool
 }
 
 // take samples the containers that run.
-func (m *meter) take(lives map[string]*life, now time.Time) {
+func (m *meter) take(lives map[string]*instance, now time.Time) {
 	passed := now.Sub(m.at)
 	if passed < sampleEvery {
 		return
 	}
-	used, spent, memory := map[*life]time.Duration{}, time.Duration(0), int64(0)
+	used, spent, memory := map[*instance]time.Duration{}, time.Duration(0), int64(0)
 	hasCPU, hasMemory := true, true
 	for _, one := range lives {
 		taken := one.handles.sample()
@@ -64,8 +64,8 @@ func (m *meter) take(lives map[string]*life, now time.Time) {
 	m.at, m.used, m.hasUsed = now, used, hasCPU
 }
 
-// show tells the metrics.
-func (m *meter) show(about Metrics) MetricsDocument {
+// document tells the metrics.
+func (m *meter) document(about Metrics) MetricsDocument {
 	document := MetricsDocument{ID: about.ID, Domain: about.Domain, Image: about.Image, CPUType: about.CPUType,
 		GPUType: about.GPUType, CPUMemTotal: float64(about.MemoryBytes) / gibi}
 	if m.cpu != nil {

@@ -18,7 +18,7 @@ func waiting(t *testing.T) (*agent, string) {
 		t.Fatal(err)
 	}
 	known := state{Boot: *newBoot(), Containers: newRecords(document.Containers)}
-	return &agent{document: document, state: known, changed: make(chan struct{}, 1)}, status
+	return &agent{spec: document, state: known, changed: make(chan struct{}, 1)}, status
 }
 
 func TestTheStageOfModels(t *testing.T) {
@@ -40,7 +40,7 @@ func TestTheStageOfModels(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			a.look(time.Now())
+			a.advanceBoot(time.Now())
 			if got := a.state.Boot.stage(stageModels, time.Now()); got.Status != step.status || got.Detail != step.detail {
 				t.Errorf("got %s: %s", got.Status, got.Detail)
 			}

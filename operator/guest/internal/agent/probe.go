@@ -16,12 +16,12 @@ var ErrNotReady = errors.New("the enclave is not ready")
 // Check is the enclave's readiness: nil when every container has started, each
 // with a health check is healthy, none is known to have ended with an error, and the
 // boot is complete. It asks the agent that works in a directory.
-func Check(directory string) error { return ask(directory, readyPath) }
+func Check(directory string) error { return probe(directory, readyPath) }
 
 // Up is the agent's start-up probe: nil when launchers and probes are served.
-func Up(directory string) error { return ask(directory, upPath) }
+func Up(directory string) error { return probe(directory, upPath) }
 
-func ask(directory, path string) error {
+func probe(directory, path string) error {
 	client := http.Client{Timeout: checkTimeout, Transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(directory, checkName))

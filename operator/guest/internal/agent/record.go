@@ -9,15 +9,15 @@ import (
 // Lives of a container.
 const (
 	// lifeNone: it has not been started yet.
-	lifeNone = ""
+	phaseNone = ""
 	// lifeLaunching: its launcher is at work.
-	lifeLaunching = "launching"
+	phaseLaunching = "launching"
 	// lifeRunning: its program runs.
-	lifeRunning = "running"
+	phaseRunning = "running"
 	// lifeEnded: its process 1 has ended.
-	lifeEnded = "ended"
+	phaseExited = "ended"
 	// lifeUnknown: the agent started anew and could not take the process over.
-	lifeUnknown = "unknown"
+	phaseUnknown = "unknown"
 )
 
 // States of a health check, as package health has them.
@@ -30,7 +30,7 @@ const (
 // record is what is known about one container. It outlives the agent, in its state file.
 type record struct {
 	// Life is one of the lives.
-	Life string `json:"life"`
+	Phase string `json:"life"`
 	// Process names process 1 of the last life among all processes of the kernel; 0 when it cannot.
 	Process uint64 `json:"process,omitempty"`
 	// Launches counts the launches that were reported.
@@ -52,16 +52,16 @@ type record struct {
 	// ContainerID is the runtime's id of the last life.
 	ContainerID string `json:"containerID,omitempty"`
 	// Health is what the last probe said in the last life; null before.
-	Health *report.Health `json:"health,omitempty"`
+	Health *report.HealthReport `json:"health,omitempty"`
 }
 
 // launch notes that a launcher is at work. One that tells a second time, because
 // the agent ended before it answered, is the same launch.
 func (r *record) launch(process uint64, id string, now time.Time) {
-	if r.Life == lifeLaunching && process != 0 && r.Process == process {
+	if r.Phase == phaseLaunching && process != 0 && r.Process == process {
 		return
 	}
-	r.Life, r.Process, r.ContainerID = lifeLaunching, process, id
+	r.Phase, r.Process, r.ContainerID = phaseLaunching, process, id
 	r.Launches++
 	if r.FirstLaunch == nil {
 		r.FirstLaunch = &now
@@ -71,10 +71,10 @@ func (r *record) launch(process uint64, id string, now time.Time) {
 
 // start notes that the program runs.
 func (r *record) start(now time.Time) {
-	if r.Life != lifeLaunching {
+	if r.Phase != phaseLaunching {
 		return
 	}
-	r.Life, r.StartedAt = lifeRunning, &now
+	r.Phase, r.StartedAt = phaseRunning, &now
 	if r.FirstStart == nil {
 		r.FirstStart = &now
 	}
@@ -82,33 +82,33 @@ func (r *record) start(now time.Time) {
 
 // fail notes why a launch failed.
 func (r *record) fail(text string, exitCode int) {
-	if r.Life == lifeLaunching || r.Life == lifeEnded {
+	if r.Phase == phaseLaunching || r.Phase == phaseExited {
 		r.Error, r.ExitCode = text, &exitCode
 	}
 }
 
 // end notes that process 1 has ended; a null time means that nobody saw when.
 func (r *record) end(at *time.Time) {
-	if r.Life != lifeEnded {
-		r.Life, r.FinishedAt = lifeEnded, at
+	if r.Phase != phaseExited {
+		r.Phase, r.FinishedAt = phaseExited, at
 	}
 }
 
 // adopt notes a process that was already there when the agent learned of it. When
 // it was started is known only if the record is of the same process.
 func (r *record) adopt(process uint64, id string, now time.Time) {
-	if r.Process != process || r.Life == lifeNone || r.Life == lifeEnded {
-		r.Life = lifeNone
+	if r.Process != process || r.Phase == phaseNone || r.Phase == phaseExited {
+		r.Phase = phaseNone
 		r.launch(process, id, now)
 	}
-	r.Life = lifeRunning
+	r.Phase = phaseRunning
 	if r.FirstStart == nil {
 		r.FirstStart = &now
 	}
 }
 
 // check notes how the health check stands.
-func (r *record) check(health report.Health, now time.Time) {
+func (r *record) check(health report.HealthReport, now time.Time) {
 	r.Health = &health
 	if health.Status == healthHealthy && r.FirstHealthy == nil {
 		r.FirstHealthy = &now
@@ -124,14 +124,14 @@ func (r *record) settled(now time.Time) bool {
 	return r.FinishedAt == nil || now.Sub(*r.FinishedAt) >= settledAfter
 }
 
-// fine tells whether the container is as it should be: it runs, healthy when it
+// isAsExpected tells whether the container is as it should be: it runs, healthy when it
 // has a check, or it has finished. An end with a code that only the runtime knows
 // counts as finished after a while: whoever reads the runtime's states judges it by then.
-func (r *record) fine(about Container, now time.Time) bool {
-	switch r.Life {
-	case lifeRunning:
+func (r *record) isAsExpected(about Container, now time.Time) bool {
+	switch r.Phase {
+	case phaseRunning:
 		return !about.checked() || (r.Health != nil && r.Health.Status == healthHealthy)
-	case lifeEnded:
+	case phaseExited:
 		finished := r.ExitCode != nil && *r.ExitCode == 0
 		if r.ExitCode == nil {
 			finished = r.settled(now)

@@ -25,28 +25,28 @@ const (
 
 // routes are the well-known paths by their ends.
 func (a *agent) routes() map[string]http.HandlerFunc {
-	service := wellKnown + a.document.Service + "-"
+	service := wellKnown + a.spec.Service + "-"
 	return map[string]http.HandlerFunc{
-		service + "attestation": a.answerAttestation,
-		service + "containers":  a.answerContainers,
-		service + "boot-stages": a.answerStages,
-		service + "metrics":     a.answerMetrics,
-		wellKnown + "metrics":   a.answerGauges,
+		service + "attestation": a.serveAttestation,
+		service + "containers":  a.serveContainers,
+		service + "boot-stages": a.serveStages,
+		service + "metrics":     a.serveMetrics,
+		wellKnown + "metrics":   a.serveGauges,
 	}
 }
 
 // serveHTTP serves the shim's socket and the one of the kubelet's probes, which
 // no request from outside reaches.
 func (a *agent) serveHTTP(ctx context.Context, failed chan<- error) error {
-	public, err := listenAt(filepath.Join(a.document.Directory, httpName), "unix", 0o111)
+	public, err := listenAt(filepath.Join(a.spec.Directory, httpName), "unix", 0o111)
 	if err != nil {
 		return err
 	}
-	checks, err := listenAt(filepath.Join(a.document.Directory, checkName), "unix", 0o177)
+	checks, err := listenAt(filepath.Join(a.spec.Directory, checkName), "unix", 0o177)
 	if err != nil {
 		return errors.Join(err, public.Close())
 	}
-	for listener, handler := range map[net.Listener]http.Handler{public: http.HandlerFunc(a.answer), checks: http.HandlerFunc(a.answerCheck)} {
+	for listener, handler := range map[net.Listener]http.Handler{public: http.HandlerFunc(a.servePublic), checks: http.HandlerFunc(a.serveProbe)} {
 		server := &http.Server{Handler: handler, ReadHeaderTimeout: headersEvery, BaseContext: func(net.Listener) context.Context { return ctx }}
 		context.AfterFunc(ctx, func() { server.Close() })
 		go func() {
@@ -59,15 +59,15 @@ func (a *agent) serveHTTP(ctx context.Context, failed chan<- error) error {
 	return nil
 }
 
-// answer serves a well-known path, and everything else while the boot goes on.
-func (a *agent) answer(response http.ResponseWriter, request *http.Request) {
+// servePublic serves a well-known path, and everything else while the boot goes on.
+func (a *agent) servePublic(response http.ResponseWriter, request *http.Request) {
 	handler, found := a.routes()[request.URL.Path]
 	switch {
 	case !found:
-		a.answerBooting(response)
+		a.serveBooting(response)
 	case request.Method != http.MethodGet && request.Method != http.MethodHead:
 		response.Header().Set("Allow", "GET, HEAD")
-		refuse(response, http.StatusMethodNotAllowed, "Only GET and HEAD are answered here.", "invalid_request_error")
+		writeError(response, http.StatusMethodNotAllowed, "Only GET and HEAD are answered here.", "invalid_request_error")
 	default:
 		handler(response, request)
 	}
@@ -83,9 +83,9 @@ type bootError struct {
 	Boot Stages `json:"boot"`
 }
 
-func (a *agent) answerBooting(response http.ResponseWriter) {
+func (a *agent) serveBooting(response http.ResponseWriter) {
 	a.mutex.Lock()
-	body := bootError{Boot: a.state.Boot.show(a.document.Containers, a.state.Containers, time.Now().UTC())}
+	body := bootError{Boot: a.state.Boot.stages(a.spec.Containers, a.state.Containers, time.Now().UTC())}
 	failed := a.state.Boot.Failure
 	a.mutex.Unlock()
 	body.Error.Type, body.Error.Status = "server_error", statusPending
@@ -98,66 +98,66 @@ func (a *agent) answerBooting(response http.ResponseWriter) {
 	write(response, http.StatusServiceUnavailable, body)
 }
 
-func (a *agent) answerStages(response http.ResponseWriter, _ *http.Request) {
+func (a *agent) serveStages(response http.ResponseWriter, _ *http.Request) {
 	a.mutex.Lock()
-	document := a.state.Boot.show(a.document.Containers, a.state.Containers, time.Now().UTC())
+	document := a.state.Boot.stages(a.spec.Containers, a.state.Containers, time.Now().UTC())
 	a.mutex.Unlock()
 	write(response, http.StatusOK, document)
 }
 
-func (a *agent) answerContainers(response http.ResponseWriter, _ *http.Request) {
-	data, err := os.ReadFile(filepath.Join(a.document.ServiceDirectory, statusName))
+func (a *agent) serveContainers(response http.ResponseWriter, _ *http.Request) {
+	data, err := os.ReadFile(filepath.Join(a.spec.ServiceDirectory, statusName))
 	if err != nil {
-		refuse(response, http.StatusServiceUnavailable, "The status of the containers is not written yet; ask again in a moment.", "server_error")
+		writeError(response, http.StatusServiceUnavailable, "The status of the containers is not written yet; ask again in a moment.", "server_error")
 		return
 	}
 	send(response, http.StatusOK, "application/json", data)
 }
 
-func (a *agent) answerMetrics(response http.ResponseWriter, request *http.Request) {
-	if a.admits(response, request) {
+func (a *agent) serveMetrics(response http.ResponseWriter, request *http.Request) {
+	if a.authorized(response, request) {
 		write(response, http.StatusOK, a.metrics())
 	}
 }
 
-func (a *agent) answerGauges(response http.ResponseWriter, request *http.Request) {
-	if a.admits(response, request) {
-		send(response, http.StatusOK, "text/plain; version=0.0.4; charset=utf-8", []byte(a.metrics().gauges(a.document.Service)))
+func (a *agent) serveGauges(response http.ResponseWriter, request *http.Request) {
+	if a.authorized(response, request) {
+		send(response, http.StatusOK, "text/plain; version=0.0.4; charset=utf-8", []byte(a.metrics().gauges(a.spec.Service)))
 	}
 }
 
 func (a *agent) metrics() MetricsDocument {
 	a.mutex.Lock()
 	defer a.mutex.Unlock()
-	return a.meter.show(a.document.Metrics)
+	return a.meter.document(a.spec.Metrics)
 }
 
-// admits checks the bearer token of the metrics, when there is one.
-func (a *agent) admits(response http.ResponseWriter, request *http.Request) bool {
-	if a.document.Metrics.TokenFile == "" {
+// authorized checks the bearer token of the metrics, when there is one.
+func (a *agent) authorized(response http.ResponseWriter, request *http.Request) bool {
+	if a.spec.Metrics.TokenFile == "" {
 		return true
 	}
-	token, err := os.ReadFile(a.document.Metrics.TokenFile)
+	token, err := os.ReadFile(a.spec.Metrics.TokenFile)
 	wanted := strings.TrimSpace(string(token))
 	if err != nil || wanted == "" {
-		refuse(response, http.StatusServiceUnavailable, "The token of the metrics cannot be read; start the container again.", "server_error")
+		writeError(response, http.StatusServiceUnavailable, "The token of the metrics cannot be read; start the container again.", "server_error")
 		return false
 	}
 	scheme, given, _ := strings.Cut(request.Header.Get("Authorization"), " ")
 	sums := [2][32]byte{sha256.Sum256([]byte(given)), sha256.Sum256([]byte(wanted))}
 	if !strings.EqualFold(scheme, "Bearer") || subtle.ConstantTimeCompare(sums[0][:], sums[1][:]) != 1 {
 		response.Header().Set("WWW-Authenticate", "Bearer")
-		refuse(response, http.StatusUnauthorized, "The metrics of this enclave need their bearer token.", "invalid_request_error")
+		writeError(response, http.StatusUnauthorized, "The metrics of this enclave need their bearer token.", "invalid_request_error")
 		return false
 	}
 	return true
 }
 
-// answerCheck serves the kubelet's probes.
-func (a *agent) answerCheck(response http.ResponseWriter, request *http.Request) {
+// serveProbe serves the kubelet's probes.
+func (a *agent) serveProbe(response http.ResponseWriter, request *http.Request) {
 	why := ""
 	if request.URL.Path == readyPath {
-		why = a.ready()
+		why = a.waitsFor()
 	}
 	if why != "" {
 		send(response, http.StatusServiceUnavailable, "text/plain; charset=utf-8", []byte(why))
@@ -166,7 +166,7 @@ func (a *agent) answerCheck(response http.ResponseWriter, request *http.Request)
 	send(response, http.StatusOK, "text/plain; charset=utf-8", nil)
 }
 
-func refuse(response http.ResponseWriter, status int, message, kind string) {
+func writeError(response http.ResponseWriter, status int, message, kind string) {
 	write(response, status, map[string]any{"error": map[string]string{"message": message, "type": kind}})
 }
 

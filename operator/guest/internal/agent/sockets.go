@@ -18,9 +18,9 @@ import (
 )
 
 const (
-	firstMessage = 5 * time.Second
+	requestTimeout = 5 * time.Second
 	// maxTalks is the number of conversations of one container at a time.
-	maxTalks  = 8
+	maxConns  = 8
 	maxError  = 2048
 	maxOutput = 4096
 )
@@ -32,7 +32,7 @@ var idPattern = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
 // listen makes the report socket of a container.
 func (a *agent) listen(name string) (*net.UnixListener, error) {
-	directory := filepath.Join(a.document.SocketDirectory, name)
+	directory := filepath.Join(a.spec.SocketDirectory, name)
 	if err := os.MkdirAll(directory, 0o755); err != nil {
 		return nil, err
 	}
@@ -56,7 +56,7 @@ func listenAt(path, kind string, mask int) (*net.UnixListener, error) {
 
 // serveReports answers at one container's socket.
 func (a *agent) serveReports(ctx context.Context, about Container, listener *net.UnixListener) error {
-	talks := make(chan struct{}, maxTalks)
+	talks := make(chan struct{}, maxConns)
 	for {
 		socket, err := listener.AcceptUnix()
 		if err != nil {
@@ -73,16 +73,16 @@ func (a *agent) serveReports(ctx context.Context, about Container, listener *net
 		}
 		go func() {
 			defer func() { <-talks }()
-			a.converse(about, fdpass.NewConn(socket))
+			a.handleConn(about, fdpass.NewConn(socket))
 		}()
 	}
 }
 
-// converse handles one conversation. Only a launcher or a probe is heard: they are
+// handleConn handles one conversation. Only a launcher or a probe is heard: they are
 // root of the Pod's users, which a program of the tenant's is only when its image or file says so.
-func (a *agent) converse(about Container, conn fdpass.Conn) {
+func (a *agent) handleConn(about Container, conn fdpass.Conn) {
 	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(firstMessage)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(requestTimeout)); err != nil {
 		return
 	}
 	message, files, err := fdpass.ReceiveAll[report.Message](conn, report.MaxFiles)
@@ -100,17 +100,17 @@ func (a *agent) converse(about Container, conn fdpass.Conn) {
 		_ = conn.Send(report.Refused(err))
 		return
 	}
-	one := &life{handles: opened}
-	begun, err := a.hear(about, message, one)
+	one := &instance{handles: opened}
+	begun, err := a.handleMessage(about, message, one)
 	if err != nil {
 		opened.close()
 		_ = conn.Send(report.Refused(err))
 		return
 	}
 	a.signal()
-	_ = conn.Send(report.Heard())
-	if message.Say == report.SayLaunch {
-		a.await(about.Name, conn, one)
+	_ = conn.Send(report.Accepted())
+	if message.Kind == report.MessageLaunch {
+		a.awaitLaunch(about.Name, conn, one)
 	} else {
 		_ = conn.Close()
 	}
@@ -118,13 +118,13 @@ func (a *agent) converse(about Container, conn fdpass.Conn) {
 		opened.close()
 		return
 	}
-	a.keep(about.Name, one)
+	a.store(about.Name, one)
 	a.watch(about.Name, one)
 }
 
-// hear takes the first message of a conversation into the record. It tells
+// handleMessage takes the first message of a conversation into the record. It tells
 // whether the life that came with it is a new one, to be watched.
-func (a *agent) hear(about Container, message report.Message, one *life) (bool, error) {
+func (a *agent) handleMessage(about Container, message report.Message, one *instance) (bool, error) {
 	id := message.ContainerID
 	if !idPattern.MatchString(id) {
 		id = ""
@@ -132,16 +132,16 @@ func (a *agent) hear(about Container, message report.Message, one *life) (bool, 
 	process, now := one.handles.identity(), time.Now().UTC()
 	a.mutex.Lock()
 	defer a.mutex.Unlock()
-	known, present := a.state.Containers[about.Name], a.lives[about.Name]
+	known, present := a.state.Containers[about.Name], a.instances[about.Name]
 	alive := present != nil && !present.handles.ended(0)
 	same := alive && process == present.handles.identity()
-	switch message.Say {
-	case report.SayLaunch:
+	switch message.Kind {
+	case report.MessageLaunch:
 		if alive {
 			return false, errors.New("the container runs already")
 		}
 		known.launch(process, id, now)
-	case report.SayHealth:
+	case report.MessageHealth:
 		if err := checkHealth(about, message.Health); err != nil {
 			return false, err
 		}
@@ -159,15 +159,15 @@ func (a *agent) hear(about Container, message report.Message, one *life) (bool, 
 			return false, nil
 		}
 	default:
-		return false, fmt.Errorf("%q begins no conversation", message.Say)
+		return false, fmt.Errorf("%q begins no conversation", message.Kind)
 	}
-	a.lives[about.Name] = one
+	a.instances[about.Name] = one
 	return true, nil
 }
 
-// await follows a launch until its launcher has become the program, which closes
+// awaitLaunch follows a launch until its launcher has become the program, which closes
 // the conversation, or has told why it could not.
-func (a *agent) await(name string, conn fdpass.Conn, one *life) {
+func (a *agent) awaitLaunch(name string, conn fdpass.Conn, one *instance) {
 	_ = conn.SetDeadline(time.Time{})
 	message, files, err := fdpass.ReceiveAll[report.Message](conn, 0)
 	for _, file := range files {
@@ -176,8 +176,8 @@ func (a *agent) await(name string, conn fdpass.Conn, one *life) {
 	now := time.Now().UTC()
 	a.mutex.Lock()
 	known := a.state.Containers[name]
-	if a.lives[name] == one {
-		if err == nil && message.Say == report.SayFailed {
+	if a.instances[name] == one {
+		if err == nil && message.Kind == report.MessageFailed {
 			text := strings.ToValidUTF8(message.Error[:min(len(message.Error), maxError)], "\uFFFD")
 			known.fail(text, message.ExitCode)
 		} else {
@@ -189,7 +189,7 @@ func (a *agent) await(name string, conn fdpass.Conn, one *life) {
 	a.signal()
 }
 
-func checkHealth(about Container, health *report.Health) error {
+func checkHealth(about Container, health *report.HealthReport) error {
 	if !about.checked() || health == nil {
 		return errors.New("there is no health check to report")
 	}

@@ -30,8 +30,8 @@ const (
 	restartFail   = "on-failure"
 )
 
-// Document tells the agent about its enclave. It holds no secret.
-type Document struct {
+// Spec tells the agent about its enclave. It holds no secret.
+type Spec struct {
 	// Version is Version.
 	Version int `json:"version"`
 	// Service names the well-known paths.
@@ -44,7 +44,7 @@ type Document struct {
 	// ServiceDirectory is what the containers have read-only as their service mount.
 	ServiceDirectory string `json:"serviceDirectory"`
 	// Config is the configuration file.
-	Config Config `json:"config"`
+	Config ConfigFile `json:"config"`
 	// KeeperSocket is the socket of `guest keep`; empty means that a restart of the
 	// agent forgets which containers run until they are probed or started again.
 	KeeperSocket string `json:"keeperSocket,omitempty"`
@@ -63,8 +63,8 @@ type Document struct {
 	TerminationFile string `json:"terminationFile"`
 }
 
-// Config is the configuration file of the enclave.
-type Config struct {
+// ConfigFile is the configuration file of the enclave.
+type ConfigFile struct {
 	// Source is where the Pod has it.
 	Source string `json:"source"`
 	// Digest is `sha256:` and the hash of its bytes; other bytes fail the boot.
@@ -140,14 +140,14 @@ var (
 	digestPattern  = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 )
 
-// ReadDocument reads and validates the document at a path.
-func ReadDocument(path string) (Document, error) { return strictjson.Read[Document](path) }
+// ReadSpec reads and validates the document at a path.
+func ReadSpec(path string) (Spec, error) { return strictjson.Read[Spec](path) }
 
-// ParseDocument reads and validates the document.
-func ParseDocument(data []byte) (Document, error) { return strictjson.Parse[Document](data) }
+// ParseSpec reads and validates the document.
+func ParseSpec(data []byte) (Spec, error) { return strictjson.Parse[Spec](data) }
 
 // Validate names every field that is wrong.
-func (d Document) Validate() error {
+func (d Spec) Validate() error {
 	var problems []error
 	wrong := func(field, format string, values ...any) {
 		problems = append(problems, fmt.Errorf(field+": "+format, values...))
@@ -186,7 +186,7 @@ func (d Document) Validate() error {
 	return errors.Join(append(problems, d.validateContainers(), d.validateStages())...)
 }
 
-func (d Document) validateContainers() error {
+func (d Spec) validateContainers() error {
 	var problems []error
 	seen := map[string]bool{}
 	for index, one := range d.Containers {
@@ -208,7 +208,7 @@ func (d Document) validateContainers() error {
 	return errors.Join(problems...)
 }
 
-func (d Document) validateStages() error {
+func (d Spec) validateStages() error {
 	var problems []error
 	for _, name := range stageOrder {
 		_, given := d.Stages[name]

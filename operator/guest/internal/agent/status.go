@@ -54,12 +54,12 @@ func showContainer(about Container, known *record) ContainerState {
 		OOMKilled: known.OOMKills != nil && *known.OOMKills > 0,
 		StartedAt: known.StartedAt, FinishedAt: known.FinishedAt,
 	}
-	switch known.Life {
-	case lifeLaunching:
+	switch known.Phase {
+	case phaseLaunching:
 		state.Status = "created"
-	case lifeRunning:
+	case phaseRunning:
 		state.Status = "running"
-	case lifeEnded:
+	case phaseExited:
 		state.Status = "exited"
 		if about.restarts(known.ExitCode) {
 			state.Status = "restarting"

@@ -32,10 +32,10 @@ type Filter interface {
 	Allowed(network netplan.Network) ([]netip.Addr, error)
 }
 
-// Keeper keeps the sets of all allowlist networks of a plan.
-type Keeper struct {
+// Manager keeps the sets of all allowlist networks of a plan.
+type Manager struct {
 	document netplan.Plan
-	upstream dns.Asker
+	upstream dns.Exchanger
 	filter   Filter
 	now      func() time.Time
 
@@ -58,9 +58,9 @@ type set struct {
 	inForce []netip.Addr
 }
 
-// New makes a keeper, with the addresses that the filter has from a predecessor.
-func New(document netplan.Plan, upstream dns.Asker, filter Filter, now func() time.Time) (*Keeper, error) {
-	keeper := &Keeper{document: document, upstream: upstream, filter: filter, now: now, sets: map[string]*set{}}
+// New makes a manager, with the addresses that the filter has from a predecessor.
+func New(document netplan.Plan, upstream dns.Exchanger, filter Filter, now func() time.Time) (*Manager, error) {
+	manager := &Manager{document: document, upstream: upstream, filter: filter, now: now, sets: map[string]*set{}}
 	for _, network := range document.Networks {
 		if network.Egress != netplan.EgressAllowlist {
 			continue
@@ -75,46 +75,46 @@ func New(document netplan.Plan, upstream dns.Asker, filter Filter, now func() ti
 		for _, address := range present {
 			one.adopted[address] = true
 		}
-		keeper.sets[network.Name] = one
+		manager.sets[network.Name] = one
 	}
-	return keeper, nil
+	return manager, nil
 }
 
 // Learn adds addresses of a host that a container has looked up; they are in force when it returns.
-func (k *Keeper) Learn(network netplan.Network, host string, addresses []netip.Addr, ttl time.Duration) error {
-	k.mutex.Lock()
-	defer k.mutex.Unlock()
-	one, found := k.sets[network.Name]
+func (m *Manager) Learn(network netplan.Network, host string, addresses []netip.Addr, ttl time.Duration) error {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	one, found := m.sets[network.Name]
 	if !found {
 		return nil
 	}
-	k.see(one, host, addresses, ttl)
-	return k.apply(one)
+	m.remember(one, host, addresses, ttl)
+	return m.apply(one)
 }
 
 // Refresh resolves every host once and puts the results in force, one
 // replacement for each network. A host that could not be resolved keeps its addresses.
-func (k *Keeper) Refresh(ctx context.Context) error {
-	for _, name := range slices.Sorted(maps.Keys(k.sets)) {
-		one := k.sets[name]
-		answers := k.resolveAll(ctx, one.network.Allow)
-		k.mutex.Lock()
+func (m *Manager) Refresh(ctx context.Context) error {
+	for _, name := range slices.Sorted(maps.Keys(m.sets)) {
+		one := m.sets[name]
+		answers := m.resolveAll(ctx, one.network.Allow)
+		m.mutex.Lock()
 		for host, answer := range answers {
 			delete(one.failing, host)
 			if answer == nil {
 				one.failing[host] = true
 				continue
 			}
-			addresses, ttl := dns.Clean(k.document, answer)
-			k.forget(one, host)
-			k.see(one, host, addresses, time.Duration(ttl)*time.Second)
+			addresses, ttl := dns.Clean(m.document, answer)
+			m.expire(one, host)
+			m.remember(one, host, addresses, time.Duration(ttl)*time.Second)
 			one.resolved[host] = true
 		}
 		if len(one.resolved) == len(one.network.Allow) {
 			clear(one.adopted)
 		}
-		err := k.apply(one)
-		k.mutex.Unlock()
+		err := m.apply(one)
+		m.mutex.Unlock()
 		if err != nil {
 			return err
 		}
@@ -122,8 +122,8 @@ func (k *Keeper) Refresh(ctx context.Context) error {
 	return nil
 }
 
-// State is what a network's allowlist looks like.
-type State struct {
+// NetworkState is what a network's allowlist looks like.
+type NetworkState struct {
 	// Addresses is the number of addresses in force.
 	Addresses int `json:"addresses"`
 	// Unresolved are the hosts whose last resolution failed.
@@ -131,18 +131,18 @@ type State struct {
 }
 
 // State tells what is in force for each allowlist network.
-func (k *Keeper) State() map[string]State {
-	k.mutex.Lock()
-	defer k.mutex.Unlock()
-	states := map[string]State{}
-	for name, one := range k.sets {
-		states[name] = State{Addresses: len(one.inForce), Unresolved: slices.Sorted(maps.Keys(one.failing))}
+func (m *Manager) State() map[string]NetworkState {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	states := map[string]NetworkState{}
+	for name, one := range m.sets {
+		states[name] = NetworkState{Addresses: len(one.inForce), Unresolved: slices.Sorted(maps.Keys(one.failing))}
 	}
 	return states
 }
 
 // resolveAll asks for all hosts; nil stands for a failure.
-func (k *Keeper) resolveAll(ctx context.Context, hosts []string) map[string]*miekgdns.Msg {
+func (m *Manager) resolveAll(ctx context.Context, hosts []string) map[string]*miekgdns.Msg {
 	var mutex sync.Mutex
 	var group sync.WaitGroup
 	answers, slots := map[string]*miekgdns.Msg{}, make(chan struct{}, parallel)
@@ -152,7 +152,7 @@ func (k *Keeper) resolveAll(ctx context.Context, hosts []string) map[string]*mie
 			defer func() { <-slots }()
 			bounded, cancel := context.WithTimeout(ctx, hostTimeout)
 			defer cancel()
-			answer, err := k.upstream.Exchange(bounded, host, miekgdns.TypeA)
+			answer, err := m.upstream.Exchange(bounded, host, miekgdns.TypeA)
 			if err != nil {
 				answer = nil
 			}
@@ -165,26 +165,26 @@ func (k *Keeper) resolveAll(ctx context.Context, hosts []string) map[string]*mie
 	return answers
 }
 
-// see notes addresses of a host. An address stays for two refreshes after it was
+// remember notes addresses of a host. An address stays for two refreshes after it was
 // last seen, at least its time to live: a host with rotating addresses shows
 // only some of them in each answer.
-func (k *Keeper) see(one *set, host string, addresses []netip.Addr, ttl time.Duration) {
+func (m *Manager) remember(one *set, host string, addresses []netip.Addr, ttl time.Duration) {
 	if one.hosts[host] == nil {
 		one.hosts[host] = map[netip.Addr]time.Time{}
 	}
-	until := k.now().Add(max(ttl, 2*k.document.Refresh()))
+	until := m.now().Add(max(ttl, 2*m.document.Refresh()))
 	for _, address := range addresses {
 		one.hosts[host][address] = until
 	}
 }
 
-// forget drops what a host has not shown for too long; only after it was resolved.
-func (k *Keeper) forget(one *set, host string) {
-	maps.DeleteFunc(one.hosts[host], func(_ netip.Addr, until time.Time) bool { return !k.now().Before(until) })
+// expire drops what a host has not shown for too long; only after it was resolved.
+func (m *Manager) expire(one *set, host string) {
+	maps.DeleteFunc(one.hosts[host], func(_ netip.Addr, until time.Time) bool { return !m.now().Before(until) })
 }
 
 // apply replaces the set in the filter when it changed.
-func (k *Keeper) apply(one *set) error {
+func (m *Manager) apply(one *set) error {
 	wanted := slices.Collect(maps.Keys(one.adopted))
 	for _, addresses := range one.hosts {
 		wanted = slices.AppendSeq(wanted, maps.Keys(addresses))
@@ -197,7 +197,7 @@ func (k *Keeper) apply(one *set) error {
 	if slices.Equal(wanted, one.inForce) {
 		return nil
 	}
-	if err := k.filter.Allow(one.network, wanted); err != nil {
+	if err := m.filter.Allow(one.network, wanted); err != nil {
 		return err
 	}
 	one.inForce = wanted

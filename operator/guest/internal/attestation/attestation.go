@@ -22,8 +22,8 @@ const NonceSize = 32
 // maxFile is the largest file that is read: initdata holds a policy.
 const maxFile = 1 << 20
 
-// atOnce is the number of questions to the attestation service at a time.
-const atOnce = 2
+// maxConcurrent is the number of questions to the attestation service at a time.
+const maxConcurrent = 2
 
 // ErrNoKey is returned while the enclave has not made its key yet.
 var ErrNoKey = errors.New("the enclave has no TLS key yet")
@@ -70,7 +70,7 @@ func New(settings Settings) (*Attester, error) {
 	if err := settings.Validate(); err != nil {
 		return nil, err
 	}
-	made := &Attester{settings: settings, turns: make(chan struct{}, atOnce)}
+	made := &Attester{settings: settings, turns: make(chan struct{}, maxConcurrent)}
 	var err error
 	if made.measurement, err = settings.Measurement.read(); err != nil {
 		return nil, err
@@ -193,8 +193,8 @@ func (a *Attester) evidence(ctx context.Context, reportData []byte) ([]byte, err
 	return evidence, found.compare(reportData, hostData)
 }
 
-// Checked is the end of a boot stage.
-type Checked struct {
+// CheckResult is the end of a boot stage.
+type CheckResult struct {
 	// Skipped tells that there is nothing to check.
 	Skipped bool
 	// Detail says for people what was found.
@@ -203,31 +203,31 @@ type Checked struct {
 
 // CheckCPU is the boot stage cpu-attestation: it asks for evidence that binds no key yet.
 // An error says why the boot has failed.
-func (a *Attester) CheckCPU(ctx context.Context) (Checked, error) {
+func (a *Attester) CheckCPU(ctx context.Context) (CheckResult, error) {
 	if a.service == nil {
-		return Checked{Skipped: true, Detail: "The host has no trusted execution environment: nothing is confidential."}, nil
+		return CheckResult{Skipped: true, Detail: "The host has no trusted execution environment: nothing is confidential."}, nil
 	}
 	if _, err := a.evidence(ctx, ReportData([sha256.Size]byte{}, a.settings.Measurement.hash(), nil)); err != nil {
-		return Checked{}, err
+		return CheckResult{}, err
 	}
 	if a.settings.Initdata == nil {
-		return Checked{Detail: "Evidence of " + a.settings.TEE + " was had for the node; it measures no single enclave."}, nil
+		return CheckResult{Detail: "Evidence of " + a.settings.TEE + " was had for the node; it measures no single enclave."}, nil
 	}
-	return Checked{Detail: "Evidence of " + a.settings.TEE + " was had; it reports the published initdata."}, nil
+	return CheckResult{Detail: "Evidence of " + a.settings.TEE + " was had; it reports the published initdata."}, nil
 }
 
 // CheckGPU is the boot stage gpu-attestation.
-func (a *Attester) CheckGPU(ctx context.Context) (Checked, error) {
+func (a *Attester) CheckGPU(ctx context.Context) (CheckResult, error) {
 	switch {
 	case a.settings.GPUs == 0:
-		return Checked{Skipped: true, Detail: "The enclave has no GPUs."}, nil
+		return CheckResult{Skipped: true, Detail: "The enclave has no GPUs."}, nil
 	case a.service == nil:
-		return Checked{Skipped: true, Detail: "The host has no trusted execution environment: its GPUs are not confidential."}, nil
+		return CheckResult{Skipped: true, Detail: "The host has no trusted execution environment: its GPUs are not confidential."}, nil
 	}
 	if _, err := a.service.gpuEvidence(ctx, ReportData([sha256.Size]byte{}, a.settings.Measurement.hash(), nil)); err != nil {
-		return Checked{}, err
+		return CheckResult{}, err
 	}
-	return Checked{Detail: "Evidence of the GPUs was had."}, nil
+	return CheckResult{Detail: "Evidence of the GPUs was had."}, nil
 }
 
 // key answers the fingerprint of the enclave's TLS key; zeros when it is nobody's to know.

@@ -212,9 +212,9 @@ func TestBootStages(t *testing.T) {
 	for name, each := range cases {
 		t.Run(name, func(t *testing.T) {
 			attester := each.enclave.attester(t)
-			for want, check := range map[string]func() (Checked, error){
-				each.cpu:          func() (Checked, error) { return attester.CheckCPU(t.Context()) },
-				"gpu " + each.gpu: func() (Checked, error) { return attester.CheckGPU(t.Context()) },
+			for want, check := range map[string]func() (CheckResult, error){
+				each.cpu:          func() (CheckResult, error) { return attester.CheckCPU(t.Context()) },
+				"gpu " + each.gpu: func() (CheckResult, error) { return attester.CheckGPU(t.Context()) },
 			} {
 				checked, err := check()
 				told := checked.Detail

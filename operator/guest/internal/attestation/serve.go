@@ -23,12 +23,12 @@ var noncePattern = regexp.MustCompile(`^[0-9a-fA-F]{64}$`)
 func (a *Attester) ServeHTTP(writer http.ResponseWriter, request *http.Request) {
 	if request.Method != http.MethodGet && request.Method != http.MethodHead {
 		writer.Header().Set("Allow", "GET, HEAD")
-		refuse(writer, http.StatusMethodNotAllowed, "ask with GET")
+		writeError(writer, http.StatusMethodNotAllowed, "ask with GET")
 		return
 	}
 	nonce, err := readNonce(request.URL.RawQuery)
 	if err != nil {
-		refuse(writer, http.StatusBadRequest, err.Error())
+		writeError(writer, http.StatusBadRequest, err.Error())
 		return
 	}
 	ctx, cancel := context.WithTimeout(request.Context(), askTimeout)
@@ -36,10 +36,10 @@ func (a *Attester) ServeHTTP(writer http.ResponseWriter, request *http.Request) 
 	document, err := a.Document(ctx, nonce)
 	if err != nil {
 		writer.Header().Set("Retry-After", "5")
-		refuse(writer, http.StatusServiceUnavailable, err.Error())
+		writeError(writer, http.StatusServiceUnavailable, err.Error())
 		return
 	}
-	answer(writer, http.StatusOK, document)
+	writeJSON(writer, http.StatusOK, document)
 }
 
 // readNonce reads the nonce of a query; null when it has none.
@@ -58,15 +58,15 @@ func readNonce(query string) ([]byte, error) {
 	return hex.DecodeString(given[0])
 }
 
-func refuse(writer http.ResponseWriter, status int, message string) {
+func writeError(writer http.ResponseWriter, status int, message string) {
 	kind := "invalid_request_error"
 	if status >= http.StatusInternalServerError {
 		kind = "server_error"
 	}
-	answer(writer, status, map[string]any{"error": map[string]string{"message": message, "type": kind}})
+	writeJSON(writer, status, map[string]any{"error": map[string]string{"message": message, "type": kind}})
 }
 
-func answer(writer http.ResponseWriter, status int, document any) {
+func writeJSON(writer http.ResponseWriter, status int, document any) {
 	body, err := json.Marshal(document)
 	if err != nil {
 		http.Error(writer, err.Error(), http.StatusInternalServerError)

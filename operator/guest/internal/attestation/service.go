@@ -47,12 +47,12 @@ func newService(address string) *service {
 
 // evidence asks for evidence of the processor that binds report data.
 func (s *service) evidence(ctx context.Context, reportData []byte) ([]byte, error) {
-	return s.ask(ctx, "/aa/evidence", reportData)
+	return s.get(ctx, "/aa/evidence", reportData)
 }
 
 // gpuEvidence asks for evidence of further devices, which binds the same.
 func (s *service) gpuEvidence(ctx context.Context, reportData []byte) ([]byte, error) {
-	found, err := s.ask(ctx, "/aa/additional-evidence", reportData)
+	found, err := s.get(ctx, "/aa/additional-evidence", reportData)
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +63,7 @@ func (s *service) gpuEvidence(ctx context.Context, reportData []byte) ([]byte, e
 	return found, nil
 }
 
-func (s *service) ask(ctx context.Context, path string, reportData []byte) ([]byte, error) {
+func (s *service) get(ctx context.Context, path string, reportData []byte) ([]byte, error) {
 	query := url.Values{"runtime_data": {runtimeData(reportData)}, "encoding": {"base64"}}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.base+path+"?"+query.Encode(), nil)
 	if err != nil {
@@ -79,7 +79,7 @@ func (s *service) ask(ctx context.Context, path string, reportData []byte) ([]by
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		return nil, refusal(path, response)
+		return nil, refusalError(path, response)
 	}
 	found, err := io.ReadAll(io.LimitReader(response.Body, maxEvidence+1))
 	if err != nil {
@@ -91,8 +91,8 @@ func (s *service) ask(ctx context.Context, path string, reportData []byte) ([]by
 	return found, nil
 }
 
-// refusal says what a refusal of the attestation service means.
-func refusal(path string, response *http.Response) error {
+// refusalError says what a refusal of the attestation service means.
+func refusalError(path string, response *http.Response) error {
 	if response.StatusCode == http.StatusNotFound {
 		return fmt.Errorf("the attestation service has no %s: start the guest with the kernel parameter "+
 			"agent.guest_components_rest_api=all", path)

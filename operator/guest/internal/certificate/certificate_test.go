@@ -23,7 +23,7 @@ import (
 )
 
 func TestTheFirstCertificate(t *testing.T) {
-	it := newTrial(t, newAPI(t))
+	it := newSidecar(t, newAPI(t))
 	if err := it.runs(1); err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +48,7 @@ func TestTheFirstCertificate(t *testing.T) {
 		}
 	}
 	for ending, name := range map[string]string{".crt": CertificateFile, ".key": KeyFile} {
-		there, err := os.ReadFile(filepath.Join(it.document.ShimStore, host, host+ending))
+		there, err := os.ReadFile(filepath.Join(it.spec.ShimStore, host, host+ending))
 		if err != nil || !bytes.Equal(there, it.read(t, name)) {
 			t.Errorf("the shim's %s: %v", ending, err)
 		}
@@ -62,7 +62,7 @@ func TestTheFirstCertificate(t *testing.T) {
 }
 
 func TestARenewalKeepsTheKeyAndAsksAnew(t *testing.T) {
-	it := newTrial(t, newAPI(t))
+	it := newSidecar(t, newAPI(t))
 	var first []byte
 	it.after = func(wait int) {
 		if wait == 1 && first == nil {
@@ -87,7 +87,7 @@ func TestARenewalKeepsTheKeyAndAsksAnew(t *testing.T) {
 }
 
 func TestAQueuedOrderIsAskedForWithTheSameRequest(t *testing.T) {
-	it := newTrial(t, newAPI(t))
+	it := newSidecar(t, newAPI(t))
 	queued := respond(http.StatusAccepted, 30, map[string]any{"status": "queued", "message": "in the queue", "retry_after": 30})
 	it.api.answers = []func(http.ResponseWriter){queued, queued, queued}
 	if err := it.runs(2); err != nil {
@@ -111,7 +111,7 @@ func TestAQueuedOrderIsAskedForWithTheSameRequest(t *testing.T) {
 }
 
 func TestFailuresBackOffAndEndTheStart(t *testing.T) {
-	it := newTrial(t, newAPI(t))
+	it := newSidecar(t, newAPI(t))
 	failing := respond(http.StatusServiceUnavailable, 0, map[string]string{"error": "nobody signs here"})
 	for range 20 {
 		it.api.answers = append(it.api.answers, failing)
@@ -143,13 +143,13 @@ func TestFailuresBackOffAndEndTheStart(t *testing.T) {
 	if err := it.runs(20); err == nil {
 		t.Error("the first reason was not told again")
 	}
-	if reason, _ := os.ReadFile(it.document.TerminationFile); !strings.Contains(string(reason), "nobody signs here") {
+	if reason, _ := os.ReadFile(it.spec.TerminationFile); !strings.Contains(string(reason), "nobody signs here") {
 		t.Errorf("termination message %q", reason)
 	}
 }
 
 func TestAFailingRenewalLeavesTheCertificate(t *testing.T) {
-	it := newTrial(t, newAPI(t))
+	it := newSidecar(t, newAPI(t))
 	var first []byte
 	it.after = func(wait int) {
 		if wait == 1 && first == nil {
@@ -185,7 +185,7 @@ func TestAFailingRenewalLeavesTheCertificate(t *testing.T) {
 
 func TestARefusalMakesTheNextRequestANewOne(t *testing.T) {
 	for _, status := range []int{http.StatusBadRequest, http.StatusForbidden, http.StatusConflict} {
-		it := newTrial(t, newAPI(t))
+		it := newSidecar(t, newAPI(t))
 		it.api.answers = []func(http.ResponseWriter){respond(status, 0, map[string]string{"error": "not yours"})}
 		if err := it.runs(2); err != nil {
 			t.Fatal(err)
@@ -214,7 +214,7 @@ func TestWhatCannotBeUsedIsNotKept(t *testing.T) {
 		"the API refused: no business": func(a *api) { a.answers = repeat(respond(403, 0, map[string]string{"error": "no business"})) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			it := newTrial(t, newAPI(t))
+			it := newSidecar(t, newAPI(t))
 			spoil(it.api)
 			if err := it.runs(20); err == nil || !strings.Contains(err.Error(), name) {
 				t.Errorf("ended with %v", err)
@@ -231,7 +231,7 @@ func repeat(one func(http.ResponseWriter)) []func(http.ResponseWriter) {
 }
 
 func TestAShortLifeIsNoReasonToAskWithoutPause(t *testing.T) {
-	it := newTrial(t, newAPI(t))
+	it := newSidecar(t, newAPI(t))
 	it.api.life = 3 * time.Second
 	if err := it.runs(3); err != nil {
 		t.Fatal(err)
@@ -244,17 +244,17 @@ func TestAShortLifeIsNoReasonToAskWithoutPause(t *testing.T) {
 }
 
 func TestAnAPIThatIsAwayIsNamed(t *testing.T) {
-	it := newTrial(t, newAPI(t))
+	it := newSidecar(t, newAPI(t))
 	it.api.Close()
 	err := it.runs(20)
-	if err == nil || !strings.Contains(err.Error(), it.document.API.URL+" is not reached") {
+	if err == nil || !strings.Contains(err.Error(), it.spec.API.URL+" is not reached") {
 		t.Errorf("ended with %v", err)
 	}
 }
 
 func TestCheckTellsTheReason(t *testing.T) {
-	it := newTrial(t, newAPI(t))
-	data, _ := json.Marshal(it.document)
+	it := newSidecar(t, newAPI(t))
+	data, _ := json.Marshal(it.spec)
 	file := filepath.Join(t.TempDir(), "document.json")
 	if err := os.WriteFile(file, data, 0o600); err != nil {
 		t.Fatal(err)
@@ -279,20 +279,20 @@ func TestCheckTellsTheReason(t *testing.T) {
 }
 
 func TestDocument(t *testing.T) {
-	valid := func() Document {
-		return Document{Version: 1, API: apiclient.Address{URL: "http://192.0.2.1"}, TokenFile: "/t", Hostnames: []string{host}, Directory: "/d"}
+	valid := func() Spec {
+		return Spec{Version: 1, API: apiclient.Address{URL: "http://192.0.2.1"}, TokenFile: "/t", Hostnames: []string{host}, Directory: "/d"}
 	}
-	for name, change := range map[string]func(*Document){
-		"version":         func(d *Document) { d.Version = 2 },
-		"api.url":         func(d *Document) { d.API.URL = "x" },
-		"tokenFile":       func(d *Document) { d.TokenFile = "t" },
-		"directory":       func(d *Document) { d.Directory = "" },
-		"shimStore":       func(d *Document) { d.ShimStore = "/dx/y" },
-		"terminationFile": func(d *Document) { d.TerminationFile = "x" },
-		"hostnames:":      func(d *Document) { d.Hostnames = nil },
-		"hostnames[0]":    func(d *Document) { d.Hostnames = []string{"*.example"} },
-		"hostnames[1]":    func(d *Document) { d.Hostnames = []string{host, host} },
-		"patienceSeconds": func(d *Document) { d.PatienceSeconds = -1 },
+	for name, change := range map[string]func(*Spec){
+		"version":         func(d *Spec) { d.Version = 2 },
+		"api.url":         func(d *Spec) { d.API.URL = "x" },
+		"tokenFile":       func(d *Spec) { d.TokenFile = "t" },
+		"directory":       func(d *Spec) { d.Directory = "" },
+		"shimStore":       func(d *Spec) { d.ShimStore = "/dx/y" },
+		"terminationFile": func(d *Spec) { d.TerminationFile = "x" },
+		"hostnames:":      func(d *Spec) { d.Hostnames = nil },
+		"hostnames[0]":    func(d *Spec) { d.Hostnames = []string{"*.example"} },
+		"hostnames[1]":    func(d *Spec) { d.Hostnames = []string{host, host} },
+		"patienceSeconds": func(d *Spec) { d.PatienceSeconds = -1 },
 	} {
 		document := valid()
 		change(&document)

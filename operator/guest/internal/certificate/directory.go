@@ -49,7 +49,7 @@ type Status struct {
 	// NextAt is when the API is asked next.
 	NextAt time.Time `json:"nextAt"`
 	// Told is the reason with which the side-car ended last, so that it does not end again to tell the same.
-	Told string `json:"told"`
+	Reported string `json:"told"`
 }
 
 // directory is the place of key and certificate.
@@ -155,8 +155,8 @@ func asksFor(data []byte, key *ecdsa.PrivateKey, hostnames []string) bool {
 	return err == nil && key.PublicKey.Equal(request.PublicKey) && slices.Equal(request.DNSNames, hostnames)
 }
 
-// forgetRequest lets the next question be a new one.
-func (d directory) forgetRequest() error {
+// discardRequest lets the next question be a new one.
+func (d directory) discardRequest() error {
 	if err := os.Remove(d.path(RequestFile)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
@@ -207,9 +207,9 @@ func checkChain(data []byte, key *ecdsa.PrivateKey, hostnames []string, now time
 	return leaf, nil
 }
 
-// lay makes the places where the shim looks for the files of each name. They
+// linkShimStore makes the places where the shim looks for the files of each name. They
 // lead to the same two files, so that one rename changes the certificate of all.
-func (d directory) lay(store string, hostnames []string) error {
+func (d directory) linkShimStore(store string, hostnames []string) error {
 	description, err := json.Marshal(map[string]any{"sans": hostnames, "issuer_data": nil})
 	if err != nil {
 		return err

@@ -124,8 +124,8 @@ func respond(status, after int, body any) func(http.ResponseWriter) {
 	}
 }
 
-// trial is a side-car with a clock that moves when it waits.
-type trial struct {
+// sidecar is a side-car with a clock that moves when it waits.
+type sidecar struct {
 	*runner
 	api    *api
 	clock  time.Time
@@ -135,7 +135,7 @@ type trial struct {
 	after func(int)
 }
 
-func newTrial(t *testing.T, server *api) *trial {
+func newSidecar(t *testing.T, server *api) *sidecar {
 	folder := t.TempDir()
 	write := func(name, content string) string {
 		path := filepath.Join(folder, name)
@@ -149,7 +149,7 @@ func newTrial(t *testing.T, server *api) *trial {
 	if err := os.Mkdir(place, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	document := Document{
+	document := Spec{
 		Version: Version, TokenFile: write("token", token+"\n"), Hostnames: []string{host}, Directory: place,
 		TerminationFile: filepath.Join(folder, "ended"),
 		API: apiclient.Address{URL: strings.Replace(server.URL, "127.0.0.1", "example.com", 1),
@@ -163,7 +163,7 @@ func newTrial(t *testing.T, server *api) *trial {
 	if err != nil {
 		t.Fatal(err)
 	}
-	it := &trial{api: server, clock: time.Now().Truncate(time.Second)}
+	it := &sidecar{api: server, clock: time.Now().Truncate(time.Second)}
 	it.runner = newRunner(document, client, slog.New(slog.DiscardHandler))
 	it.runner.now = func() time.Time { return it.clock }
 	it.runner.jitter = func() float64 { return 0 }
@@ -172,7 +172,7 @@ func newTrial(t *testing.T, server *api) *trial {
 }
 
 // runs runs until the so-manieth wait, and answers what the side-car ended with.
-func (it *trial) runs(waits int) error {
+func (it *sidecar) runs(waits int) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	it.waits, it.failures, it.next = nil, 0, time.Time{}
@@ -192,7 +192,7 @@ func (it *trial) runs(waits int) error {
 	return it.run(ctx)
 }
 
-func (it *trial) read(t *testing.T, name string) []byte {
+func (it *sidecar) read(t *testing.T, name string) []byte {
 	t.Helper()
 	data, err := os.ReadFile(it.place.path(name))
 	if err != nil {
@@ -201,7 +201,7 @@ func (it *trial) read(t *testing.T, name string) []byte {
 	return data
 }
 
-func (it *trial) status(t *testing.T) Status {
+func (it *sidecar) status(t *testing.T) Status {
 	t.Helper()
 	var status Status
 	if err := json.Unmarshal(it.read(t, StatusFile), &status); err != nil {

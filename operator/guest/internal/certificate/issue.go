@@ -18,8 +18,8 @@ const (
 	maxAnswer      = 1 << 18
 )
 
-// problem is an answer without a certificate.
-type problem struct {
+// requestError is an answer without a certificate.
+type requestError struct {
 	// message is for people: what the API said, or why it was not reached.
 	message string
 	// after is when the API wants to be asked again; 0 means that it did not say.
@@ -27,21 +27,21 @@ type problem struct {
 	// queued tells that the order is on its way.
 	queued bool
 	// spent tells that the same request will get no other answer.
-	spent bool
+	final bool
 }
 
-func (p *problem) Error() string { return p.message }
+func (p *requestError) Error() string { return p.message }
 
-// answer is what of the API's answers is read; unknown fields are later ones.
-type answer struct {
+// apiResponse is what of the API's answers is read; unknown fields are later ones.
+type apiResponse struct {
 	Certificate string `json:"certificate"`
 	Error       string `json:"error"`
 	Message     string `json:"message"`
 }
 
-// ask sends a signing request and returns the chain, or a problem.
-func (r *runner) ask(ctx context.Context, request []byte) ([]byte, error) {
-	token, err := r.document.token()
+// requestCertificate sends a signing request and returns the chain, or a problem.
+func (r *runner) requestCertificate(ctx context.Context, request []byte) ([]byte, error) {
+	token, err := r.spec.token()
 	if err != nil {
 		return nil, err
 	}
@@ -51,7 +51,7 @@ func (r *runner) ask(ctx context.Context, request []byte) ([]byte, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	call, err := http.NewRequestWithContext(ctx, http.MethodPost, r.document.API.At(endpoint), bytes.NewReader(body))
+	call, err := http.NewRequestWithContext(ctx, http.MethodPost, r.spec.API.At(endpoint), bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
@@ -59,21 +59,21 @@ func (r *runner) ask(ctx context.Context, request []byte) ([]byte, error) {
 	call.Header.Set("Content-Type", "application/json")
 	response, err := r.client.Do(call)
 	if err != nil {
-		return nil, &problem{message: fmt.Sprintf("the API at %s is not reached: %v", r.document.API.URL, unwrapped(err))}
+		return nil, &requestError{message: fmt.Sprintf("the API at %s is not reached: %v", r.spec.API.URL, causeOf(err))}
 	}
 	defer response.Body.Close()
 	data, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
 	if err != nil || len(data) > maxAnswer {
-		return nil, &problem{message: fmt.Sprintf("the answer of the API at %s broke off or is too long", r.document.API.URL)}
+		return nil, &requestError{message: fmt.Sprintf("the answer of the API at %s broke off or is too long", r.spec.API.URL)}
 	}
-	return understood(response, data)
+	return parseResponse(response, data)
 }
 
-// understood makes a chain or a problem of an answer.
-func understood(response *http.Response, data []byte) ([]byte, error) {
-	var said answer
+// parseResponse makes a chain or a problem of an answer.
+func parseResponse(response *http.Response, data []byte) ([]byte, error) {
+	var said apiResponse
 	if err := json.Unmarshal(data, &said); err != nil {
-		return nil, &problem{message: fmt.Sprintf("the API answered %d with something that is not JSON", response.StatusCode)}
+		return nil, &requestError{message: fmt.Sprintf("the API answered %d with something that is not JSON", response.StatusCode)}
 	}
 	after := time.Duration(0)
 	if seconds, err := strconv.Atoi(response.Header.Get("Retry-After")); err == nil && seconds > 0 {
@@ -83,15 +83,15 @@ func understood(response *http.Response, data []byte) ([]byte, error) {
 	case http.StatusOK:
 		return []byte(said.Certificate), nil
 	case http.StatusAccepted:
-		return nil, &problem{message: "the certificate is ordered: " + said.Message, after: after, queued: true}
+		return nil, &requestError{message: "the certificate is ordered: " + said.Message, after: after, queued: true}
 	case http.StatusBadRequest, http.StatusForbidden, http.StatusConflict:
-		return nil, &problem{message: "the API refused: " + said.Error, spent: true}
+		return nil, &requestError{message: "the API refused: " + said.Error, final: true}
 	}
-	return nil, &problem{message: fmt.Sprintf("the API answered %d: %s", response.StatusCode, said.Error), after: after}
+	return nil, &requestError{message: fmt.Sprintf("the API answered %d: %s", response.StatusCode, said.Error), after: after}
 }
 
-// unwrapped answers the cause of a failed call without its address, which stands in the message already.
-func unwrapped(err error) error {
+// causeOf answers the cause of a failed call without its address, which stands in the message already.
+func causeOf(err error) error {
 	if inner := errors.Unwrap(err); inner != nil {
 		return inner
 	}

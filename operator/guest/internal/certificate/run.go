@@ -31,11 +31,11 @@ const (
 
 // runner is the side-car at work.
 type runner struct {
-	document Document
-	place    directory
-	client   *http.Client
-	log      *slog.Logger
-	now      func() time.Time
+	spec   Spec
+	place  directory
+	client *http.Client
+	log    *slog.Logger
+	now    func() time.Time
 	// wait returns after a while, or earlier when the context ends.
 	wait func(context.Context, time.Duration)
 	// jitter answers a number from 0 to 1.
@@ -46,7 +46,7 @@ type runner struct {
 	// next is when the API is asked next.
 	next time.Time
 	// told is the reason with which it ended last.
-	told string
+	reported string
 }
 
 // errPatience is returned when there was no certificate for too long.
@@ -57,7 +57,7 @@ var errPatience = errors.New("no certificate yet")
 // patience lasts: then it is started anew, and whoever watches the Pod reads
 // the reason. It does so once for each reason. Only a refusal of the API is a
 // failure.
-func Run(ctx context.Context, document Document, log *slog.Logger) error {
+func Run(ctx context.Context, document Spec, log *slog.Logger) error {
 	client, err := apiclient.NewClient(document.API)
 	if err != nil {
 		return err
@@ -71,7 +71,7 @@ func Run(ctx context.Context, document Document, log *slog.Logger) error {
 	return err
 }
 
-func newRunner(document Document, client *http.Client, log *slog.Logger) *runner {
+func newRunner(document Spec, client *http.Client, log *slog.Logger) *runner {
 	wait := func(ctx context.Context, pause time.Duration) {
 		select {
 		case <-ctx.Done():
@@ -79,7 +79,7 @@ func newRunner(document Document, client *http.Client, log *slog.Logger) *runner
 		}
 	}
 	place := directory(document.Directory)
-	return &runner{document: document, place: place, client: client, log: log, now: time.Now, wait: wait, jitter: rand.Float64}
+	return &runner{spec: document, place: place, client: client, log: log, now: time.Now, wait: wait, jitter: rand.Float64}
 }
 
 func (r *runner) run(ctx context.Context) error {
@@ -88,16 +88,16 @@ func (r *runner) run(ctx context.Context) error {
 		return err
 	}
 	if status, err := strictjson.DecodeFile[Status](r.place.path(StatusFile)); err == nil {
-		r.told = status.Told
+		r.reported = status.Reported
 	}
-	if r.document.ShimStore != "" {
-		if err := r.place.lay(r.document.ShimStore, r.document.Hostnames); err != nil {
+	if r.spec.ShimStore != "" {
+		if err := r.place.linkShimStore(r.spec.ShimStore, r.spec.Hostnames); err != nil {
 			return fmt.Errorf("the shim's places cannot be made: %w", err)
 		}
 	}
-	deadline := r.now().Add(r.document.patience())
-	if leaf, err := r.place.current(key, r.document.Hostnames, r.now()); err == nil {
-		if err := r.plan(leaf); err != nil {
+	deadline := r.now().Add(r.spec.patience())
+	if leaf, err := r.place.current(key, r.spec.Hostnames, r.now()); err == nil {
+		if err := r.scheduleRenewal(leaf); err != nil {
 			return err
 		}
 	}
@@ -111,9 +111,9 @@ func (r *runner) run(ctx context.Context) error {
 			return nil
 		}
 		if problem == nil {
-			err = r.plan(leaf)
+			err = r.scheduleRenewal(leaf)
 		} else {
-			err = r.put(key, problem, deadline)
+			err = r.scheduleRetry(key, problem, deadline)
 		}
 		if err != nil {
 			return err
@@ -121,25 +121,25 @@ func (r *runner) run(ctx context.Context) error {
 	}
 }
 
-// plan decides when the next certificate is asked for: two thirds into the life
+// scheduleRenewal decides when the next certificate is asked for: two thirds into the life
 // of this one, a little earlier by chance, so that enclaves that started together
 // do not ask together.
-func (r *runner) plan(leaf *x509.Certificate) error {
+func (r *runner) scheduleRenewal(leaf *x509.Certificate) error {
 	life := leaf.NotAfter.Sub(leaf.NotBefore)
 	early := time.Duration(r.jitter() * float64(life/spread))
 	r.failures, r.next = 0, leaf.NotBefore.Add(life*2/3-early)
 	if soonest := r.now().Add(settle); r.next.Before(soonest) {
 		r.next = soonest
 	}
-	return r.tell(Status{NotAfter: &leaf.NotAfter, NextAt: r.next})
+	return r.writeStatus(Status{NotAfter: &leaf.NotAfter, NextAt: r.next})
 }
 
-// put plans another attempt after one that failed; it fails itself when there
+// scheduleRetry plans another attempt after one that failed; it fails itself when there
 // was no certificate for too long.
-func (r *runner) put(key *ecdsa.PrivateKey, reason error, deadline time.Time) error {
-	var said *problem
+func (r *runner) scheduleRetry(key *ecdsa.PrivateKey, reason error, deadline time.Time) error {
+	var said *requestError
 	queued := errors.As(reason, &said) && said.queued
-	leaf, missing := r.place.current(key, r.document.Hostnames, r.now())
+	leaf, missing := r.place.current(key, r.spec.Hostnames, r.now())
 	r.failures++
 	pause := r.pause(reason, r.failures)
 	if missing != nil {
@@ -147,59 +147,59 @@ func (r *runner) put(key *ecdsa.PrivateKey, reason error, deadline time.Time) er
 	}
 	r.next = r.now().Add(pause)
 	over := missing != nil && !queued && r.next.After(deadline)
-	refused := said != nil && said.spent
-	ends := over && (refused || reason.Error() != r.told)
+	refused := said != nil && said.final
+	ends := over && (refused || reason.Error() != r.reported)
 	status := Status{Message: reason.Error(), NextAt: r.next}
 	if leaf != nil {
 		status.NotAfter = &leaf.NotAfter
 	}
 	if ends {
-		r.told = reason.Error()
+		r.reported = reason.Error()
 	}
-	if err := r.tell(status); err != nil {
+	if err := r.writeStatus(status); err != nil {
 		return err
 	}
 	if ends {
 		if refused {
-			return fmt.Errorf("no certificate within %s: %w", r.document.patience(), reason)
+			return fmt.Errorf("no certificate within %s: %w", r.spec.patience(), reason)
 		}
-		return fmt.Errorf("%w after %s: %w", errPatience, r.document.patience(), reason)
+		return fmt.Errorf("%w after %s: %w", errPatience, r.spec.patience(), reason)
 	}
 	return nil
 }
 
 // renew asks once and keeps what comes.
 func (r *runner) renew(ctx context.Context, key *ecdsa.PrivateKey) (*x509.Certificate, error) {
-	request, err := r.place.request(key, r.document.Hostnames)
+	request, err := r.place.request(key, r.spec.Hostnames)
 	if err != nil {
 		return nil, err
 	}
-	chain, err := r.ask(ctx, request)
-	var said *problem
-	if errors.As(err, &said) && said.spent {
-		return nil, errors.Join(err, r.place.forgetRequest())
+	chain, err := r.requestCertificate(ctx, request)
+	var said *requestError
+	if errors.As(err, &said) && said.final {
+		return nil, errors.Join(err, r.place.discardRequest())
 	}
 	if err != nil {
 		return nil, err
 	}
-	if err := r.place.forgetRequest(); err != nil {
+	if err := r.place.discardRequest(); err != nil {
 		return nil, err
 	}
-	leaf, err := checkChain(chain, key, r.document.Hostnames, r.now())
+	leaf, err := checkChain(chain, key, r.spec.Hostnames, r.now())
 	if err != nil {
 		return nil, fmt.Errorf("the API answered what cannot be used: %w", err)
 	}
 	if err := r.place.write(CertificateFile, chain, public); err != nil {
 		return nil, fmt.Errorf("the certificate cannot be kept: %w", err)
 	}
-	r.log.Info("certificate", "hostnames", r.document.Hostnames, "notAfter", leaf.NotAfter, "serial", leaf.SerialNumber.Text(16))
+	r.log.Info("certificate", "hostnames", r.spec.Hostnames, "notAfter", leaf.NotAfter, "serial", leaf.SerialNumber.Text(16))
 	return leaf, nil
 }
 
 // pause is how long to wait after so many failures in a row, from 1. The API's
 // own word counts; jitter keeps the enclaves of an installation apart.
 func (r *runner) pause(err error, failures int) time.Duration {
-	var said *problem
+	var said *requestError
 	if errors.As(err, &said) && said.after > 0 {
 		return min(said.after, longestPause) + time.Duration(r.jitter()*float64(time.Second))
 	}
@@ -210,25 +210,25 @@ func (r *runner) pause(err error, failures int) time.Duration {
 	return longest/2 + time.Duration(r.jitter()*float64(longest)/2)
 }
 
-// tell writes the status, and what the kubelet shows when the side-car ends.
-func (r *runner) tell(status Status) error {
-	status.Version, status.Told = Version, r.told
+// writeStatus writes the status, and what the kubelet shows when the side-car ends.
+func (r *runner) writeStatus(status Status) error {
+	status.Version, status.Reported = Version, r.reported
 	if status.Message != "" {
 		r.log.Warn("no new certificate", "reason", status.Message, "next", status.NextAt)
 	}
-	if r.document.TerminationFile != "" {
+	if r.spec.TerminationFile != "" {
 		message := status.Message
 		if len(message) > maxMessage {
 			message = message[:maxMessage]
 		}
-		if err := os.WriteFile(r.document.TerminationFile, []byte(message), public); err != nil {
+		if err := os.WriteFile(r.spec.TerminationFile, []byte(message), public); err != nil {
 			return err
 		}
 	}
 	return r.place.writeStatus(status)
 }
 
-func (d Document) patience() time.Duration {
+func (d Spec) patience() time.Duration {
 	if d.PatienceSeconds == 0 {
 		return defaultPatience
 	}
@@ -237,7 +237,7 @@ func (d Document) patience() time.Duration {
 
 // Check is the side-car's start-up probe: nil when the shim can use the certificate.
 func Check(file string) error {
-	document, err := Read(file)
+	document, err := ReadSpec(file)
 	if err != nil {
 		return err
 	}

@@ -29,8 +29,8 @@ const (
 
 var hostname = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?(\.[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)+$`)
 
-// Document is what the operator tells `guest certificate`.
-type Document struct {
+// Spec is what the operator tells `guest certificate`.
+type Spec struct {
 	// Version is Version.
 	Version int `json:"version"`
 	// API is where certificates are asked for.
@@ -50,11 +50,11 @@ type Document struct {
 	PatienceSeconds int `json:"patienceSeconds,omitempty"`
 }
 
-// Read reads and checks a document.
-func Read(file string) (Document, error) { return strictjson.Read[Document](file) }
+// ReadSpec reads and checks a document.
+func ReadSpec(file string) (Spec, error) { return strictjson.Read[Spec](file) }
 
 // Validate names every field that is wrong.
-func (d Document) Validate() error {
+func (d Spec) Validate() error {
 	var problems []error
 	add := func(condition bool, format string, values ...any) {
 		if condition {
@@ -82,7 +82,7 @@ func (d Document) Validate() error {
 }
 
 // token reads the enclave's token.
-func (d Document) token() (string, error) {
+func (d Spec) token() (string, error) {
 	data, err := os.ReadFile(d.TokenFile)
 	if err != nil {
 		return "", fmt.Errorf("the enclave's token cannot be read: %w", err)

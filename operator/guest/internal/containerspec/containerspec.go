@@ -34,8 +34,8 @@ const (
 	IPCShared = "shared"
 )
 
-// Container is the document.
-type Container struct {
+// Spec is the document.
+type Spec struct {
 	// Version is Version.
 	Version int `json:"version"`
 	// Name is the container's name in the configuration file.
@@ -43,13 +43,13 @@ type Container struct {
 	// Hostname is its host name, in a UTS namespace of its own; empty leaves the Pod's.
 	Hostname string `json:"hostname,omitempty"`
 	// Network says how it gets its network; null leaves the Pod's network.
-	Network *Network `json:"network,omitempty"`
+	Network *NetworkAttachment `json:"network,omitempty"`
 	// Agent says whom to tell about starts and health checks; null means nobody.
-	Agent *Agent `json:"agent,omitempty"`
+	Agent *AgentReporting `json:"agent,omitempty"`
 	// IPC is IPCPrivate or IPCShared.
 	IPC string `json:"ipc"`
 	// Image is what the image says.
-	Image Image `json:"image"`
+	Image ImageConfig `json:"image"`
 	// Entrypoint and Command are the file's; null means the image's.
 	Entrypoint []string `json:"entrypoint,omitempty"`
 	Command    []string `json:"command,omitempty"`
@@ -72,7 +72,7 @@ type Container struct {
 	// GuestPaths are directories of the guest, where nothing may be laid over.
 	GuestPaths []string `json:"guestPaths"`
 	// Health is the health check; null means none.
-	Health *Health `json:"health,omitempty"`
+	Health *HealthCheck `json:"health,omitempty"`
 	// Stop says how the container is asked to end; null means TERM and ten seconds.
 	Stop *Stop `json:"stop,omitempty"`
 	// Shells lets people in; null, as in every enclave but a debug one, means that nobody gets in.
@@ -87,25 +87,25 @@ type Shells struct {
 	Client uint32 `json:"client"`
 }
 
-// Network is the way to `guest net`.
-type Network struct {
+// NetworkAttachment is the way to `guest net`.
+type NetworkAttachment struct {
 	// Socket is the path of the container's wiring socket.
 	Socket string `json:"socket"`
 	// DeadlineSeconds bounds the wait for the wiring; 1 to 600.
 	DeadlineSeconds int `json:"deadlineSeconds"`
 }
 
-// Agent is the way to `guest agent`.
-type Agent struct {
+// AgentReporting is the way to `guest agent`.
+type AgentReporting struct {
 	// Socket is the path of the container's report socket.
 	Socket string `json:"socket"`
 	// DeadlineSeconds bounds the launcher's wait for an answer; 1 to 600.
 	DeadlineSeconds int `json:"deadlineSeconds"`
 }
 
-// Image is the part of an image's configuration that a container starts from.
-type Image struct {
-	entrypoint.Words
+// ImageConfig is the part of an image's configuration that a container starts from.
+type ImageConfig struct {
+	entrypoint.Config
 	// WorkingDir is the image's; empty means the root directory.
 	WorkingDir string `json:"workingDir,omitempty"`
 	// User is the image's; empty means root.
@@ -118,8 +118,8 @@ type Limit struct {
 	Hard int64 `json:"hard"`
 }
 
-// Health is a health check as container engines know it.
-type Health struct {
+// HealthCheck is a health check as container engines know it.
+type HealthCheck struct {
 	// Test is the check: first CMD and the words, or CMD-SHELL and one line for /bin/sh.
 	Test []string `json:"test"`
 	// IntervalMillis is the time between two checks.
@@ -157,13 +157,13 @@ var (
 )
 
 // Read reads and validates the document at a path.
-func Read(path string) (Container, error) { return strictjson.Read[Container](path) }
+func Read(path string) (Spec, error) { return strictjson.Read[Spec](path) }
 
 // Parse reads and validates the document.
-func Parse(data []byte) (Container, error) { return strictjson.Parse[Container](data) }
+func Parse(data []byte) (Spec, error) { return strictjson.Parse[Spec](data) }
 
 // Validate names every field that is wrong.
-func (c Container) Validate() error {
+func (c Spec) Validate() error {
 	var problems []error
 	wrong := func(field, format string, values ...any) {
 		problems = append(problems, fmt.Errorf(field+": "+format, values...))
@@ -199,7 +199,7 @@ func (c Container) Validate() error {
 	return errors.Join(problems...)
 }
 
-func (c Container) validateNetwork() error {
+func (c Spec) validateNetwork() error {
 	if c.Network == nil {
 		if c.LowPorts {
 			return errors.New("lowPorts: needs a network of the container's own; the Pod's is not changed")
@@ -217,7 +217,7 @@ func (c Container) validateNetwork() error {
 	return nil
 }
 
-func (c Container) validateAgent() error {
+func (c Spec) validateAgent() error {
 	switch {
 	case c.Agent == nil:
 		return nil
@@ -229,7 +229,7 @@ func (c Container) validateAgent() error {
 	return nil
 }
 
-func (c Container) validateMounts() error {
+func (c Spec) validateMounts() error {
 	var problems []error
 	if len(c.Tmpfs) > 64 {
 		problems = append(problems, fmt.Errorf("tmpfs: %d entries, at most 64", len(c.Tmpfs)))
@@ -253,7 +253,7 @@ func (c Container) validateMounts() error {
 	return errors.Join(problems...)
 }
 
-func (c Container) validateTimes() error {
+func (c Spec) validateTimes() error {
 	var problems []error
 	if health := c.Health; health != nil {
 		if _, err := health.Arguments(); err != nil {

@@ -10,43 +10,43 @@ import (
 	"cloister.dev/guest/internal/entrypoint"
 )
 
-func valid() Container {
-	return Container{Version: Version, Name: "web", Hostname: "web", IPC: IPCPrivate,
-		Network: &Network{Socket: "/wire/wiring.sock", DeadlineSeconds: 30}, GuestPaths: []string{"/guest"},
-		Image:  Image{Words: entrypoint.Words{Entrypoint: []string{"/app"}, Command: []string{"serve"}}},
-		Health: &Health{Test: []string{"CMD-SHELL", "true"}, IntervalMillis: 1, TimeoutMillis: 1, Retries: 3, StateFile: "/state/health"}}
+func valid() Spec {
+	return Spec{Version: Version, Name: "web", Hostname: "web", IPC: IPCPrivate,
+		Network: &NetworkAttachment{Socket: "/wire/wiring.sock", DeadlineSeconds: 30}, GuestPaths: []string{"/guest"},
+		Image:  ImageConfig{Config: entrypoint.Config{Entrypoint: []string{"/app"}, Command: []string{"serve"}}},
+		Health: &HealthCheck{Test: []string{"CMD-SHELL", "true"}, IntervalMillis: 1, TimeoutMillis: 1, Retries: 3, StateFile: "/state/health"}}
 }
 
 func TestValidate(t *testing.T) {
 	if err := valid().Validate(); err != nil {
 		t.Fatal(err)
 	}
-	for name, change := range map[string]func(*Container){
-		"version":                 func(c *Container) { c.Version = 0 },
-		"name":                    func(c *Container) { c.Name = "" },
-		"hostname":                func(c *Container) { c.Hostname = "A_b" },
-		"ipc":                     func(c *Container) { c.IPC = "host" },
-		"command":                 func(c *Container) { c.Entrypoint = []string{} },
-		"capabilities[0]":         func(c *Container) { c.Capabilities = []string{"SYS_ADMIN"} },
-		"without the prefix":      func(c *Container) { c.Capabilities = []string{"CAP_CHOWN"} },
-		"workingDir":              func(c *Container) { c.WorkingDir = "x" },
-		"guestPaths":              func(c *Container) { c.GuestPaths = nil },
-		"network.socket":          func(c *Container) { c.Network.Socket = "x" },
-		"network.deadlineSeconds": func(c *Container) { c.Network.DeadlineSeconds = 0 },
-		"agent.socket":            func(c *Container) { c.Agent = &Agent{Socket: "x", DeadlineSeconds: 1} },
-		"agent.deadlineSeconds":   func(c *Container) { c.Agent = &Agent{Socket: "/x"} },
-		"lowPorts":                func(c *Container) { c.Network, c.LowPorts = nil, true },
-		"tmpfs":                   func(c *Container) { c.Tmpfs = map[string]string{"/guest/x": ""} },
-		"tmpfs[/data]":            func(c *Container) { c.Tmpfs = map[string]string{"/data": "size=x"} },
-		"limits":                  func(c *Container) { c.Limits = map[string]Limit{"cpu": {}} },
-		"limits[nofile]":          func(c *Container) { c.Limits = map[string]Limit{"nofile": {Soft: 2, Hard: 1}} },
-		"health.test":             func(c *Container) { c.Health.Test = []string{"NONE"} },
-		"health.retries":          func(c *Container) { c.Health.Retries = 0 },
-		"health.stateFile":        func(c *Container) { c.Health.StateFile = "x" },
-		"health: interval":        func(c *Container) { c.Health.IntervalMillis = 0 },
-		"shells":                  func(c *Container) { c.Shells = &Shells{Socket: "/shell/shell.sock"} },
-		"stop.signal":             func(c *Container) { c.Stop = &Stop{Signal: "NOPE"} },
-		"stop.timeoutMillis":      func(c *Container) { c.Stop = &Stop{Signal: "TERM", TimeoutMillis: -1} },
+	for name, change := range map[string]func(*Spec){
+		"version":                 func(c *Spec) { c.Version = 0 },
+		"name":                    func(c *Spec) { c.Name = "" },
+		"hostname":                func(c *Spec) { c.Hostname = "A_b" },
+		"ipc":                     func(c *Spec) { c.IPC = "host" },
+		"command":                 func(c *Spec) { c.Entrypoint = []string{} },
+		"capabilities[0]":         func(c *Spec) { c.Capabilities = []string{"SYS_ADMIN"} },
+		"without the prefix":      func(c *Spec) { c.Capabilities = []string{"CAP_CHOWN"} },
+		"workingDir":              func(c *Spec) { c.WorkingDir = "x" },
+		"guestPaths":              func(c *Spec) { c.GuestPaths = nil },
+		"network.socket":          func(c *Spec) { c.Network.Socket = "x" },
+		"network.deadlineSeconds": func(c *Spec) { c.Network.DeadlineSeconds = 0 },
+		"agent.socket":            func(c *Spec) { c.Agent = &AgentReporting{Socket: "x", DeadlineSeconds: 1} },
+		"agent.deadlineSeconds":   func(c *Spec) { c.Agent = &AgentReporting{Socket: "/x"} },
+		"lowPorts":                func(c *Spec) { c.Network, c.LowPorts = nil, true },
+		"tmpfs":                   func(c *Spec) { c.Tmpfs = map[string]string{"/guest/x": ""} },
+		"tmpfs[/data]":            func(c *Spec) { c.Tmpfs = map[string]string{"/data": "size=x"} },
+		"limits":                  func(c *Spec) { c.Limits = map[string]Limit{"cpu": {}} },
+		"limits[nofile]":          func(c *Spec) { c.Limits = map[string]Limit{"nofile": {Soft: 2, Hard: 1}} },
+		"health.test":             func(c *Spec) { c.Health.Test = []string{"NONE"} },
+		"health.retries":          func(c *Spec) { c.Health.Retries = 0 },
+		"health.stateFile":        func(c *Spec) { c.Health.StateFile = "x" },
+		"health: interval":        func(c *Spec) { c.Health.IntervalMillis = 0 },
+		"shells":                  func(c *Spec) { c.Shells = &Shells{Socket: "/shell/shell.sock"} },
+		"stop.signal":             func(c *Spec) { c.Stop = &Stop{Signal: "NOPE"} },
+		"stop.timeoutMillis":      func(c *Spec) { c.Stop = &Stop{Signal: "TERM", TimeoutMillis: -1} },
 	} {
 		document := valid()
 		change(&document)

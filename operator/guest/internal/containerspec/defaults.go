@@ -20,12 +20,12 @@ const (
 )
 
 // Arguments are what the container executes.
-func (c Container) Arguments() ([]string, error) {
-	return entrypoint.Arguments(c.Image.Words, entrypoint.Words{Entrypoint: c.Entrypoint, Command: c.Command})
+func (c Spec) Arguments() ([]string, error) {
+	return entrypoint.Arguments(c.Image.Config, entrypoint.Config{Entrypoint: c.Entrypoint, Command: c.Command})
 }
 
 // Directory is the working directory.
-func (c Container) Directory() string {
+func (c Spec) Directory() string {
 	for _, directory := range []string{c.WorkingDir, c.Image.WorkingDir} {
 		if directory != "" {
 			return directory
@@ -35,7 +35,7 @@ func (c Container) Directory() string {
 }
 
 // UserName is the user as the file or else the image writes it.
-func (c Container) UserName() string {
+func (c Spec) UserName() string {
 	if c.User != "" {
 		return c.User
 	}
@@ -43,7 +43,7 @@ func (c Container) UserName() string {
 }
 
 // StopSignal is the signal that asks the container to end.
-func (c Container) StopSignal() syscall.Signal {
+func (c Spec) StopSignal() syscall.Signal {
 	if c.Stop == nil {
 		return defaultStopSignal
 	}
@@ -55,7 +55,7 @@ func (c Container) StopSignal() syscall.Signal {
 }
 
 // StopTimeout is the time between the signal and the kill.
-func (c Container) StopTimeout() time.Duration {
+func (c Spec) StopTimeout() time.Duration {
 	if c.Stop == nil {
 		return defaultStopTimeout
 	}
@@ -63,7 +63,7 @@ func (c Container) StopTimeout() time.Duration {
 }
 
 // Arguments are what the health check executes.
-func (h Health) Arguments() ([]string, error) {
+func (h HealthCheck) Arguments() ([]string, error) {
 	if len(h.Test) < 2 {
 		return nil, errors.New("health.test: needs CMD or CMD-SHELL and what to run")
 	}
@@ -88,13 +88,17 @@ func (h Health) Arguments() ([]string, error) {
 }
 
 // Interval, Timeout and StartPeriod are the times of the check.
-func (h Health) Interval() time.Duration { return time.Duration(h.IntervalMillis) * time.Millisecond }
+func (h HealthCheck) Interval() time.Duration {
+	return time.Duration(h.IntervalMillis) * time.Millisecond
+}
 
 // Timeout is the longest time that one check may take.
-func (h Health) Timeout() time.Duration { return time.Duration(h.TimeoutMillis) * time.Millisecond }
+func (h HealthCheck) Timeout() time.Duration {
+	return time.Duration(h.TimeoutMillis) * time.Millisecond
+}
 
 // StartPeriod is the time in which failures do not count.
-func (h Health) StartPeriod() time.Duration {
+func (h HealthCheck) StartPeriod() time.Duration {
 	return time.Duration(h.StartPeriodMillis) * time.Millisecond
 }
 

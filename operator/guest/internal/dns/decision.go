@@ -14,29 +14,29 @@ import (
 	"cloister.dev/guest/internal/netplan"
 )
 
-// Verdict is what becomes of a question.
-type Verdict int
+// Action is what becomes of a question.
+type Action int
 
 const (
 	// Absent: no such name for this asker (NXDOMAIN).
-	Absent Verdict = iota
+	NXDomain Action = iota
 	// Local: the addresses of a container.
 	Local
 	// Empty: the name may exist, but not with records of this type (no data).
-	Empty
+	NoData
 	// Forward: a public name, to be asked upstream.
 	Forward
 	// Stranger: the asker is no container (REFUSED).
-	Stranger
+	Refuse
 )
 
 // Decision is a verdict and what it needs.
 type Decision struct {
-	Verdict Verdict
+	Action Action
 	// Addresses are those of a container, for Local.
 	Addresses []netip.Addr
 	// Exit is the network through which the asker reaches the name, for Forward.
-	Exit netplan.Network
+	EgressNetwork netplan.Network
 	// Name is the name in lower case without the last dot.
 	Name string
 }
@@ -53,32 +53,32 @@ func Decide(document netplan.Plan, asker netip.Addr, name string, kind uint16) D
 	decision := Decision{Name: strings.ToLower(strings.TrimSuffix(name, "."))}
 	namespace, found := document.NamespaceAt(asker)
 	if !found {
-		decision.Verdict = Stranger
+		decision.Action = Refuse
 		return decision
 	}
 	if addresses, isContainer := containerAddresses(document, namespace, decision.Name); isContainer {
 		decision.Addresses = addresses
 		switch {
 		case len(addresses) == 0:
-			decision.Verdict = Absent
+			decision.Action = NXDomain
 		case kind == dns.TypeA || kind == dns.TypeANY:
-			decision.Verdict = Local
+			decision.Action = Local
 		default:
-			decision.Verdict = Empty
+			decision.Action = NoData
 		}
 		return decision
 	}
-	exit, hasExit := document.Exit(namespace)
+	exit, hasExit := document.EgressNetwork(namespace)
 	if !hasExit || !isPublic(document, decision.Name) {
 		return decision
 	}
 	if exit.Egress == netplan.EgressAllowlist && !isAllowed(exit, decision.Name) {
 		return decision
 	}
-	decision.Exit = exit
-	decision.Verdict = Empty
+	decision.EgressNetwork = exit
+	decision.Action = NoData
 	if kind == dns.TypeA || (exit.Egress == netplan.EgressOpen && forwardable[kind]) {
-		decision.Verdict = Forward
+		decision.Action = Forward
 	}
 	return decision
 }

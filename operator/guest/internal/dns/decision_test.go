@@ -26,15 +26,15 @@ func TestDecide(t *testing.T) {
 		asker netip.Addr
 		name  string
 		kind  uint16
-		want  Verdict
+		want  Action
 	}{
-		{closed, "A.", dns.TypeA, Local}, {closed, "a", dns.TypeMX, Empty}, {closed, "b", dns.TypeA, Absent}, {closed, "x.example", dns.TypeA, Absent},
-		{open, "x.example", dns.TypeA, Forward}, {open, "x.example", dns.TypeAAAA, Empty}, {open, "x.example", dns.TypeTXT, Forward},
-		{open, "x.local", dns.TypeA, Absent}, {open, "1.0.0.10.in-addr.arpa", dns.TypePTR, Absent}, {open, "localhost", dns.TypeA, Absent},
-		{netip.MustParseAddr("172.30.1.9"), "x.example", dns.TypeA, Stranger},
+		{closed, "A.", dns.TypeA, Local}, {closed, "a", dns.TypeMX, NoData}, {closed, "b", dns.TypeA, NXDomain}, {closed, "x.example", dns.TypeA, NXDomain},
+		{open, "x.example", dns.TypeA, Forward}, {open, "x.example", dns.TypeAAAA, NoData}, {open, "x.example", dns.TypeTXT, Forward},
+		{open, "x.local", dns.TypeA, NXDomain}, {open, "1.0.0.10.in-addr.arpa", dns.TypePTR, NXDomain}, {open, "localhost", dns.TypeA, NXDomain},
+		{netip.MustParseAddr("172.30.1.9"), "x.example", dns.TypeA, Refuse},
 	} {
-		if got := Decide(document, one.asker, one.name, one.kind); got.Verdict != one.want {
-			t.Errorf("%s asks for %s %s: %d, want %d", one.asker, one.name, dns.TypeToString[one.kind], got.Verdict, one.want)
+		if got := Decide(document, one.asker, one.name, one.kind); got.Action != one.want {
+			t.Errorf("%s asks for %s %s: %d, want %d", one.asker, one.name, dns.TypeToString[one.kind], got.Action, one.want)
 		}
 	}
 }

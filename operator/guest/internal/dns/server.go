@@ -21,8 +21,8 @@ const (
 	idleTCP       = 5 * time.Second
 )
 
-// Asker asks public names.
-type Asker interface {
+// Exchanger asks public names.
+type Exchanger interface {
 	// Exchange asks one question.
 	Exchange(ctx context.Context, name string, kind uint16) (*dns.Msg, error)
 }
@@ -36,7 +36,7 @@ type Learner interface {
 // Server is the name server.
 type Server struct {
 	document netplan.Plan
-	upstream Asker
+	upstream Exchanger
 	learner  Learner
 	slots    chan struct{}
 	perAsker map[string]chan struct{}
@@ -44,7 +44,7 @@ type Server struct {
 }
 
 // NewServer makes a name server for a plan.
-func NewServer(document netplan.Plan, upstream Asker, learner Learner) *Server {
+func NewServer(document netplan.Plan, upstream Exchanger, learner Learner) *Server {
 	server := &Server{document: document, upstream: upstream, learner: learner,
 		slots: make(chan struct{}, maxForwarded), perAsker: map[string]chan struct{}{}}
 	for _, namespace := range document.Namespaces {
@@ -123,10 +123,10 @@ func (s *Server) Answer(asker netip.Addr, request *dns.Msg) *dns.Msg {
 		return answer
 	}
 	decision := Decide(s.document, asker, question.Name, question.Qtype)
-	switch decision.Verdict {
-	case Stranger:
+	switch decision.Action {
+	case Refuse:
 		answer.Rcode = dns.RcodeRefused
-	case Absent:
+	case NXDomain:
 		answer.Rcode = dns.RcodeNameError
 	case Local:
 		for _, address := range decision.Addresses {
@@ -135,7 +135,7 @@ func (s *Server) Answer(asker netip.Addr, request *dns.Msg) *dns.Msg {
 		}
 	case Forward:
 		s.forward(asker, question.Qtype, decision, answer)
-	case Empty:
+	case NoData:
 	}
 	return answer
 }
@@ -159,8 +159,8 @@ func (s *Server) forward(asker netip.Addr, kind uint16, decision Decision, answe
 		return
 	}
 	addresses, ttl := Clean(s.document, got)
-	if decision.Exit.Egress == netplan.EgressAllowlist && len(addresses) > 0 {
-		if err := s.learner.Learn(decision.Exit, decision.Name, addresses, time.Duration(ttl)*time.Second); err != nil {
+	if decision.EgressNetwork.Egress == netplan.EgressAllowlist && len(addresses) > 0 {
+		if err := s.learner.Learn(decision.EgressNetwork, decision.Name, addresses, time.Duration(ttl)*time.Second); err != nil {
 			answer.Rcode = dns.RcodeServerFailure
 			return
 		}

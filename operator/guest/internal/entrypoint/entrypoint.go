@@ -19,30 +19,30 @@ const DefaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bi
 // Exit codes of what could not be started, as shells and engines use them.
 const (
 	// ExitGuest is a failure of the guest's own.
-	ExitGuest     = 125
-	ExitCannotRun = 126
-	ExitNotFound  = 127
+	ExitGuest         = 125
+	ExitNotExecutable = 126
+	ExitNotFound      = 127
 )
 
 // ErrNotFound is returned when no file of that name exists; ErrCannotRun when one exists that cannot be executed.
 var (
-	ErrNotFound  = errors.New("not found")
-	ErrCannotRun = errors.New("not executable")
+	ErrNotFound      = errors.New("not found")
+	ErrNotExecutable = errors.New("not executable")
 )
 
-// ExitOf is the exit code that an error in front of a program means.
-func ExitOf(err error) int {
+// ExitCode is the exit code that an error in front of a program means.
+func ExitCode(err error) int {
 	switch {
 	case errors.Is(err, ErrNotFound):
 		return ExitNotFound
-	case errors.Is(err, ErrCannotRun):
-		return ExitCannotRun
+	case errors.Is(err, ErrNotExecutable):
+		return ExitNotExecutable
 	}
 	return ExitGuest
 }
 
-// Words are ENTRYPOINT and CMD, of an image or of a configuration file. Nil means not given.
-type Words struct {
+// Config are ENTRYPOINT and CMD, of an image or of a configuration file. Nil means not given.
+type Config struct {
 	Entrypoint []string `json:"entrypoint"`
 	Command    []string `json:"command"`
 }
@@ -51,7 +51,7 @@ type Words struct {
 //
 // A given entrypoint replaces the image's and clears its command; a given
 // command replaces the image's. Nothing left to run is an error.
-func Arguments(image, file Words) ([]string, error) {
+func Arguments(image, file Config) ([]string, error) {
 	entrypoint, command := image.Entrypoint, image.Command
 	if file.Entrypoint != nil {
 		entrypoint, command = file.Entrypoint, nil
@@ -112,7 +112,7 @@ func Find(name, path string) (string, error) {
 		if err == nil {
 			return candidate, nil
 		}
-		if errors.Is(err, ErrCannotRun) {
+		if errors.Is(err, ErrNotExecutable) {
 			result = err
 		}
 	}
@@ -123,14 +123,14 @@ func checkFile(path string) error {
 	about, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrPermission):
-		return fmt.Errorf("%q: %w: %w", path, ErrCannotRun, err)
+		return fmt.Errorf("%q: %w: %w", path, ErrNotExecutable, err)
 	case err != nil:
 		return fmt.Errorf("%q: %w", path, ErrNotFound)
 	case about.IsDir():
-		return fmt.Errorf("%q: %w: a directory", path, ErrCannotRun)
+		return fmt.Errorf("%q: %w: a directory", path, ErrNotExecutable)
 	}
 	if err := unix.Faccessat(unix.AT_FDCWD, path, unix.X_OK, unix.AT_EACCESS); err != nil {
-		return fmt.Errorf("%q: %w for this user: %w", path, ErrCannotRun, err)
+		return fmt.Errorf("%q: %w for this user: %w", path, ErrNotExecutable, err)
 	}
 	return nil
 }

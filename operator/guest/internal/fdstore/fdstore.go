@@ -22,21 +22,21 @@ import (
 )
 
 const (
-	conversation = 5 * time.Second
-	maxKept      = 512
+	connTimeout = 5 * time.Second
+	maxStored   = 512
 )
 
 // Words of the keeper's conversation.
 const (
-	askPut     = "put"
-	askFetch   = "fetch"
-	answerKept = "kept"
-	answerEnd  = "end"
+	requestPut     = "put"
+	requestFetch   = "fetch"
+	responseStored = "kept"
+	responseEnd    = "end"
 )
 
 // message is a request or an answer.
 type message struct {
-	Word string `json:"word"`
+	Kind string `json:"word"`
 	// Name is what is put, or the beginning of the names that are fetched.
 	Name string `json:"name,omitempty"`
 }
@@ -71,22 +71,22 @@ func Run(ctx context.Context, path string) error {
 			return fmt.Errorf("the keeper cannot listen: %w", err)
 		}
 		// One broken conversation is that side's problem; it closes and the next is served.
-		_ = converse(fdpass.NewConn(socket), kept)
+		_ = handleConn(fdpass.NewConn(socket), kept)
 	}
 }
 
 // Check is the side-car's start-up probe: nil when the keeper listens.
 func Check(path string) error {
-	conn, err := fdpass.Dial(path, time.Now().Add(conversation))
+	conn, err := fdpass.Dial(path, time.Now().Add(connTimeout))
 	if err != nil {
 		return fmt.Errorf("the keeper does not listen: %w", err)
 	}
 	return conn.Close()
 }
 
-func converse(conn fdpass.Conn, kept map[string]*os.File) error {
+func handleConn(conn fdpass.Conn, kept map[string]*os.File) error {
 	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(conversation)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(connTimeout)); err != nil {
 		return err
 	}
 	request, file, err := fdpass.Receive[message](conn)
@@ -94,22 +94,22 @@ func converse(conn fdpass.Conn, kept map[string]*os.File) error {
 		return err
 	}
 	switch {
-	case request.Word == askPut && file != nil && (kept[request.Name] != nil || len(kept) < maxKept):
+	case request.Kind == requestPut && file != nil && (kept[request.Name] != nil || len(kept) < maxStored):
 		if previous := kept[request.Name]; previous != nil {
 			previous.Close()
 		}
 		kept[request.Name] = file
-		return conn.Send(message{Word: answerKept}, nil)
-	case request.Word == askFetch && file == nil:
+		return conn.Send(message{Kind: responseStored}, nil)
+	case request.Kind == requestFetch && file == nil:
 		for name, one := range kept {
 			if !strings.HasPrefix(name, request.Name) {
 				continue
 			}
-			if err := conn.Send(message{Word: answerKept, Name: name}, one); err != nil {
+			if err := conn.Send(message{Kind: responseStored, Name: name}, one); err != nil {
 				return err
 			}
 		}
-		return conn.Send(message{Word: answerEnd}, nil)
+		return conn.Send(message{Kind: responseEnd}, nil)
 	}
 	if file != nil {
 		file.Close()
@@ -117,19 +117,19 @@ func converse(conn fdpass.Conn, kept map[string]*os.File) error {
 	return errors.New("a request that is not understood")
 }
 
-// Put hands a file to the keeper, in the place of what it had under the name.
-func Put(path, name string, file *os.File) error {
-	conn, err := fdpass.Dial(path, time.Now().Add(conversation))
+// Store hands a file to the keeper, in the place of what it had under the name.
+func Store(path, name string, file *os.File) error {
+	conn, err := fdpass.Dial(path, time.Now().Add(connTimeout))
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	if err := conn.Send(message{Word: askPut, Name: name}, file); err != nil {
+	if err := conn.Send(message{Kind: requestPut, Name: name}, file); err != nil {
 		return err
 	}
 	answer, _, err := fdpass.Receive[message](conn)
-	if err == nil && answer.Word != answerKept {
-		err = fmt.Errorf("the keeper answered %q", answer.Word)
+	if err == nil && answer.Kind != responseStored {
+		err = fmt.Errorf("the keeper answered %q", answer.Kind)
 	}
 	return err
 }
@@ -137,12 +137,12 @@ func Put(path, name string, file *os.File) error {
 // Fetch returns what the keeper holds under names with a beginning, by the rest of
 // the name. The caller closes the files.
 func Fetch(path, beginning string) (map[string]*os.File, error) {
-	conn, err := fdpass.Dial(path, time.Now().Add(conversation))
+	conn, err := fdpass.Dial(path, time.Now().Add(connTimeout))
 	if err != nil {
 		return nil, err
 	}
 	defer conn.Close()
-	if err := conn.Send(message{Word: askFetch, Name: beginning}, nil); err != nil {
+	if err := conn.Send(message{Kind: requestFetch, Name: beginning}, nil); err != nil {
 		return nil, err
 	}
 	files := map[string]*os.File{}
@@ -151,7 +151,7 @@ func Fetch(path, beginning string) (map[string]*os.File, error) {
 		if err != nil {
 			return nil, err
 		}
-		if answer.Word == answerEnd {
+		if answer.Kind == responseEnd {
 			return files, nil
 		}
 		if file != nil && answer.Name != "" {

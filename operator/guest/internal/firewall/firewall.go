@@ -115,8 +115,8 @@ func inetTable() *nftables.Table {
 	return &nftables.Table{Name: Table, Family: nftables.TableFamilyINet}
 }
 
-// anew replaces a table, with all that was in it, within the transaction.
-func anew(connection *nftables.Conn, table *nftables.Table) *nftables.Table {
+// recreateTable replaces a table, with all that was in it, within the transaction.
+func recreateTable(connection *nftables.Conn, table *nftables.Table) *nftables.Table {
 	connection.AddTable(table)
 	connection.DelTable(table)
 	return connection.AddTable(table)
@@ -132,7 +132,7 @@ func (f *Firewall) applyInet(present map[string][]netip.Addr) error {
 	if err != nil {
 		return err
 	}
-	table := anew(connection, inetTable())
+	table := recreateTable(connection, inetTable())
 	sets, err := f.addSets(connection, table, present)
 	if err != nil {
 		return err
@@ -145,7 +145,7 @@ func (f *Firewall) applyInet(present map[string][]netip.Addr) error {
 		{chain(table, "output", nftables.ChainHookOutput, nftables.ChainPolicyDrop), f.output()},
 		{chain(table, "forward", nftables.ChainHookForward, nftables.ChainPolicyDrop), f.forward(sets)},
 		{&nftables.Chain{Name: "leave", Table: table, Type: nftables.ChainTypeNAT,
-			Hooknum: nftables.ChainHookPostrouting, Priority: nftables.ChainPriorityNATSource}, f.leave()},
+			Hooknum: nftables.ChainHookPostrouting, Priority: nftables.ChainPriorityNATSource}, f.masquerade()},
 	}
 	for _, one := range chains {
 		connection.AddChain(one.chain)
@@ -183,7 +183,7 @@ func (f *Firewall) addSets(connection *nftables.Conn, table *nftables.Table, pre
 // containers, and the ports that are open to the outside.
 func (f *Firewall) input() []match {
 	rules := []match{slices.Concat(from("lo"), accept())}
-	rules = append(rules, f.forgeries()...)
+	rules = append(rules, f.antiSpoofing()...)
 	rules = append(rules, slices.Concat(family(unix.NFPROTO_IPV4), state(conntrackKnown), accept()))
 	for _, network := range f.document.Networks {
 		for _, protocol := range []byte{unix.IPPROTO_UDP, unix.IPPROTO_TCP} {
@@ -210,7 +210,7 @@ func (f *Firewall) output() []match {
 				address(offsetDestination, expr.CmpOpEq, upstream.Addr()), port(protocol, upstream.Port()), accept()))
 		}
 	}
-	for _, car := range f.document.SideCars {
+	for _, car := range f.document.Sidecars {
 		for _, destination := range car.Destinations {
 			rules = append(rules, slices.Concat(family(unix.NFPROTO_IPV4), user(car.UID),
 				address(offsetDestination, expr.CmpOpEq, destination.Address), port(unix.IPPROTO_TCP, destination.Port), accept()))
@@ -221,7 +221,7 @@ func (f *Firewall) output() []match {
 
 // forward is what passes between containers and to the internet.
 func (f *Firewall) forward(sets map[string]*nftables.Set) []match {
-	rules := f.forgeries()
+	rules := f.antiSpoofing()
 	rules = append(rules, slices.Concat(state(conntrackInvalid), drop()))
 	for _, network := range f.document.Networks {
 		// Where the kernel shows bridged packets to this chain, they must pass.
@@ -243,8 +243,8 @@ func (f *Firewall) forward(sets map[string]*nftables.Set) []match {
 	return rules
 }
 
-// forgeries drops what comes from a bridge with a sender that is not of its network.
-func (f *Firewall) forgeries() []match {
+// antiSpoofing drops what comes from a bridge with a sender that is not of its network.
+func (f *Firewall) antiSpoofing() []match {
 	rules := []match{}
 	for _, network := range f.document.Networks {
 		rules = append(rules, slices.Concat(from(network.Bridge()), family(unix.NFPROTO_IPV4),
@@ -253,8 +253,8 @@ func (f *Firewall) forgeries() []match {
 	return rules
 }
 
-// leave gives packets to the internet the Pod's address.
-func (f *Firewall) leave() []match {
+// masquerade gives packets to the internet the Pod's address.
+func (f *Firewall) masquerade() []match {
 	rules := []match{}
 	for _, network := range f.document.Networks {
 		if network.Egress != netplan.EgressClosed {
@@ -272,7 +272,7 @@ func (f *Firewall) applyBridge() error {
 	if err != nil {
 		return err
 	}
-	table := anew(connection, &nftables.Table{Name: Table, Family: nftables.TableFamilyBridge})
+	table := recreateTable(connection, &nftables.Table{Name: Table, Family: nftables.TableFamilyBridge})
 	admit := chain(table, "admit", nftables.ChainHookPrerouting, nftables.ChainPolicyDrop)
 	connection.AddChain(admit)
 	for _, namespace := range f.document.Namespaces {

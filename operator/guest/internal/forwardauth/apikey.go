@@ -25,40 +25,40 @@ const (
 	maxHost = 253
 )
 
-// question is what the API is asked about one request.
-type question struct {
+// keyRequest is what the API is asked about one request.
+type keyRequest struct {
 	Key    string `json:"api_key"`
 	Domain string `json:"domain"`
 	Host   string `json:"requested_host,omitempty"`
 	Path   string `json:"path,omitempty"`
 }
 
-// verdict is whether a request may pass: the status that says why not, or 200.
-type verdict struct {
+// decision is whether a request may pass: the status that says why not, or 200.
+type decision struct {
 	status int
 	wait   time.Duration
 }
 
-// asker asks the API; an error means that it cannot be reached.
-type asker func(context.Context, question) (verdict, error)
+// validator asks the API; an error means that it cannot be reached.
+type validator func(context.Context, keyRequest) (decision, error)
 
-// newAsker makes the asker for an address.
-func newAsker(address apiclient.Address) (asker, error) {
+// newValidator makes the asker for an address.
+func newValidator(address apiclient.Address) (validator, error) {
 	client, err := apiclient.NewClient(address)
 	if err != nil {
 		return nil, err
 	}
 	target := address.At(validatePath)
-	return func(ctx context.Context, asked question) (verdict, error) {
+	return func(ctx context.Context, asked keyRequest) (decision, error) {
 		ctx, cancel := context.WithTimeout(ctx, askTimeout)
 		defer cancel()
 		body, err := json.Marshal(asked)
 		if err != nil {
-			return verdict{}, err
+			return decision{}, err
 		}
 		request, err := http.NewRequestWithContext(ctx, http.MethodPost, target, bytes.NewReader(body))
 		if err != nil {
-			return verdict{}, err
+			return decision{}, err
 		}
 		request.Header.Set("Content-Type", "application/json")
 		request.Header.Set("User-Agent", "cloister-gate")
@@ -66,26 +66,26 @@ func newAsker(address apiclient.Address) (asker, error) {
 		request.Header["X-Idempotency-Key"] = nil
 		answer, err := client.Do(request)
 		if err != nil {
-			return verdict{}, err
+			return decision{}, err
 		}
 		defer answer.Body.Close()
 		if _, err := io.Copy(io.Discard, io.LimitReader(answer.Body, maxAnswer)); err != nil && ctx.Err() != nil {
-			return verdict{}, fmt.Errorf("the answer does not end: %w", err)
+			return decision{}, fmt.Errorf("the answer does not end: %w", err)
 		}
-		return judge(answer)
+		return decisionOf(answer)
 	}, nil
 }
 
-// judge reads an answer: only its status counts. Any other than those of the
+// decisionOf reads an answer: only its status counts. Any other than those of the
 // contract comes from something that is not the API, or from an API that fails.
-func judge(answer *http.Response) (verdict, error) {
+func decisionOf(answer *http.Response) (decision, error) {
 	switch answer.StatusCode {
 	case http.StatusOK, http.StatusUnauthorized, http.StatusPaymentRequired, http.StatusForbidden:
-		return verdict{status: answer.StatusCode}, nil
+		return decision{status: answer.StatusCode}, nil
 	case http.StatusTooManyRequests:
-		return verdict{status: answer.StatusCode, wait: retryAfter(answer.Header.Get("Retry-After"))}, nil
+		return decision{status: answer.StatusCode, wait: retryAfter(answer.Header.Get("Retry-After"))}, nil
 	}
-	return verdict{}, fmt.Errorf("it answers %d, which says nothing about a key", answer.StatusCode)
+	return decision{}, fmt.Errorf("it answers %d, which says nothing about a key", answer.StatusCode)
 }
 
 // retryAfter reads a Retry-After in seconds; anything else means one second.
@@ -96,13 +96,13 @@ func retryAfter(text string) time.Duration {
 	return time.Second
 }
 
-// hostOf answers a host name as names are compared: in lower case, without the root's dot.
-func hostOf(asked string) string {
+// normalizeHost answers a host name as names are compared: in lower case, without the root's dot.
+func normalizeHost(asked string) string {
 	return strings.ToLower(strings.TrimSuffix(asked[:min(len(asked), maxHost)], "."))
 }
 
-// pathOf answers the path of a request target, without the query, which may hold secrets.
-func pathOf(target string) string {
+// pathWithoutQuery answers the path of a request target, without the query, which may hold secrets.
+func pathWithoutQuery(target string) string {
 	path, _, _ := strings.Cut(target, "?")
 	return path[:min(len(path), maxPath)]
 }

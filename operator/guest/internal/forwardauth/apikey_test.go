@@ -23,11 +23,11 @@ func TestEachAnswerOfTheApi(t *testing.T) {
 		writer.WriteHeader(status)
 	}))
 	defer server.Close()
-	ask, err := newAsker(apiclient.Address{URL: server.URL})
+	ask, err := newValidator(apiclient.Address{URL: server.URL})
 	if err != nil {
 		t.Fatal(err)
 	}
-	asked := question{Key: "tk_a", Domain: "web.example", Host: "own.example", Path: "/v1"}
+	asked := keyRequest{Key: "tk_a", Domain: "web.example", Host: "own.example", Path: "/v1"}
 	for _, each := range []int{200, 401, 402, 403, 429} {
 		status = each
 		answer, err := ask(t.Context(), asked)
@@ -57,13 +57,13 @@ func TestAFailureDoesNotQuoteTheKey(t *testing.T) {
 		}
 	}))
 	defer server.Close()
-	ask, err := newAsker(apiclient.Address{URL: server.URL})
+	ask, err := newValidator(apiclient.Address{URL: server.URL})
 	if err != nil {
 		t.Fatal(err)
 	}
 	log := &bytes.Buffer{}
-	keys := newKeys(Keys{OutageSeconds: 30}, ask, slog.New(slog.NewTextHandler(log, nil)))
-	for range failuresToRest {
+	keys := newKeyCache(KeyCheck{OutageSeconds: 30}, ask, slog.New(slog.NewTextHandler(log, nil)))
+	for range breakerThreshold {
 		if got := keys.of(t, "tk_confidential"); got != http.StatusServiceUnavailable {
 			t.Errorf("got %d", got)
 		}
@@ -78,11 +78,11 @@ func TestAnApiThatDoesNotAnswerIsGivenUp(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }))
 	defer server.Close()
 	defer close(release)
-	ask, err := newAsker(apiclient.Address{URL: server.URL})
+	ask, err := newValidator(apiclient.Address{URL: server.URL})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ask(t.Context(), question{}); err == nil || !strings.Contains(err.Error(), "deadline") {
+	if _, err := ask(t.Context(), keyRequest{}); err == nil || !strings.Contains(err.Error(), "deadline") {
 		t.Errorf("got %v", err)
 	}
 }

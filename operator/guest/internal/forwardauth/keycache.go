@@ -20,23 +20,23 @@ const (
 	// maxAsking bounds the questions at once; beyond it callers are told to come again.
 	maxAsking = 256
 	// failuresToRest is how many questions in a row fail before the API is left alone for restTime.
-	failuresToRest = 3
-	restTime       = time.Second
+	breakerThreshold = 3
+	breakerOpenTime  = time.Second
 )
 
-// mark stands for a key at a host: it cannot be turned back and holds for one process.
-type mark [sha256.Size]byte
+// keyHash stands for a key at a host: it cannot be turned back and holds for one process.
+type keyHash [sha256.Size]byte
 
-// flight is a question under way; all who ask the same wait for it.
-type flight struct {
+// call is a question under way; all who ask the same wait for it.
+type call struct {
 	started time.Time
 	done    chan struct{}
-	verdict verdict
+	verdict decision
 }
 
-// keys checks API keys.
-type keys struct {
-	ask           asker
+// keyCache checks API keys.
+type keyCache struct {
+	validate      validator
 	domain        string
 	cache, outage time.Duration
 	log           *slog.Logger
@@ -44,35 +44,35 @@ type keys struct {
 
 	mutex sync.Mutex
 	// accepted maps a key whose last answer was a 200 to when that was asked.
-	accepted *simplelru.LRU[mark, time.Time]
-	flights  map[mark]*flight
-	failures int
-	restTill time.Time
+	accepted         *simplelru.LRU[keyHash, time.Time]
+	flights          map[keyHash]*call
+	failures         int
+	breakerOpenUntil time.Time
 }
 
-func newKeys(document Keys, ask asker, log *slog.Logger) *keys {
+func newKeyCache(document KeyCheck, ask validator, log *slog.Logger) *keyCache {
 	secret := make([]byte, sha256.Size)
 	_, _ = rand.Read(secret) // it never fails (Go's documentation)
-	accepted, err := simplelru.NewLRU[mark, time.Time](maxAccepted, nil)
+	accepted, err := simplelru.NewLRU[keyHash, time.Time](maxAccepted, nil)
 	if err != nil {
 		panic(err) // only for a size below 1
 	}
-	return &keys{
-		ask: ask, domain: document.Domain, log: log, secret: secret, accepted: accepted,
+	return &keyCache{
+		validate: ask, domain: document.Domain, log: log, secret: secret, accepted: accepted,
 		cache: seconds(document.CacheSeconds), outage: seconds(document.OutageSeconds),
-		flights: map[mark]*flight{},
+		flights: map[keyHash]*call{},
 	}
 }
 
-// markOf answers the mark of a key at a host.
-func (k *keys) markOf(key, host string) mark {
+// hashKey answers the mark of a key at a host.
+func (k *keyCache) hashKey(key, host string) keyHash {
 	hash := hmac.New(sha256.New, k.secret)
 	fmt.Fprintf(hash, "%d %s %s", len(key), key, host)
-	return mark(hash.Sum(nil))
+	return keyHash(hash.Sum(nil))
 }
 
-// isKnown tells whether a key was accepted lately, so that asking for it is no guess.
-func (k *keys) isKnown(who mark) bool {
+// isAccepted tells whether a key was accepted lately, so that asking for it is no guess.
+func (k *keyCache) isAccepted(who keyHash) bool {
 	k.mutex.Lock()
 	defer k.mutex.Unlock()
 	asked, found := k.accepted.Peek(who)
@@ -85,7 +85,7 @@ func (k *keys) isKnown(who mark) bool {
 // question for a key is under way at a time, so that its answers keep their
 // order; who comes while it runs shares its answer, unless it was asked longer
 // ago than the cache's time.
-func (k *keys) check(ctx context.Context, who mark, asked question) verdict {
+func (k *keyCache) check(ctx context.Context, who keyHash, asked keyRequest) decision {
 	came := time.Now()
 	for {
 		running, answered := k.join(who, asked)
@@ -94,7 +94,7 @@ func (k *keys) check(ctx context.Context, who mark, asked question) verdict {
 		}
 		select {
 		case <-ctx.Done():
-			return verdict{status: http.StatusServiceUnavailable, wait: time.Second}
+			return decision{status: http.StatusServiceUnavailable, wait: time.Second}
 		case <-running.done:
 		}
 		if came.Sub(running.started) <= k.cache {
@@ -104,59 +104,59 @@ func (k *keys) check(ctx context.Context, who mark, asked question) verdict {
 }
 
 // join answers at once from what is known, or answers the question to wait for.
-func (k *keys) join(who mark, asked question) (*flight, verdict) {
+func (k *keyCache) join(who keyHash, asked keyRequest) (*call, decision) {
 	k.mutex.Lock()
 	defer k.mutex.Unlock()
 	now := time.Now()
 	accepted, found := k.accepted.Get(who)
 	if found && k.cache > 0 && now.Sub(accepted) <= k.cache {
-		return nil, verdict{status: http.StatusOK}
+		return nil, decision{status: http.StatusOK}
 	}
 	if running := k.flights[who]; running != nil {
-		return running, verdict{}
+		return running, decision{}
 	}
-	if now.Before(k.restTill) {
-		return nil, k.inOutage(who, now)
+	if now.Before(k.breakerOpenUntil) {
+		return nil, k.duringOutage(who, now)
 	}
 	if len(k.flights) >= maxAsking {
-		return nil, verdict{status: http.StatusServiceUnavailable, wait: time.Second}
+		return nil, decision{status: http.StatusServiceUnavailable, wait: time.Second}
 	}
-	running := &flight{started: now, done: make(chan struct{})}
+	running := &call{started: now, done: make(chan struct{})}
 	k.flights[who] = running
-	if k.failures >= failuresToRest {
-		k.restTill = now.Add(askTimeout) // this question finds out whether the API is back
+	if k.failures >= breakerThreshold {
+		k.breakerOpenUntil = now.Add(askTimeout) // this question finds out whether the API is back
 	}
-	go k.fly(who, asked, running)
-	return running, verdict{}
+	go k.run(who, asked, running)
+	return running, decision{}
 }
 
-// fly asks the question; the one who came first may leave, others wait for it too.
-func (k *keys) fly(who mark, asked question, running *flight) {
-	answer, err := k.ask(context.Background(), asked)
+// run asks the question; the one who came first may leave, others wait for it too.
+func (k *keyCache) run(who keyHash, asked keyRequest, running *call) {
+	answer, err := k.validate(context.Background(), asked)
 	k.mutex.Lock()
 	defer k.mutex.Unlock()
 	delete(k.flights, who)
-	running.verdict = k.learn(who, running.started, answer, err)
+	running.verdict = k.record(who, running.started, answer, err)
 	close(running.done)
 }
 
-// learn remembers an answer and tells what it means.
-func (k *keys) learn(who mark, started time.Time, answer verdict, err error) verdict {
+// record remembers an answer and tells what it means.
+func (k *keyCache) record(who keyHash, started time.Time, answer decision, err error) decision {
 	now := time.Now()
 	if err != nil {
 		k.failures++
-		if k.failures == failuresToRest {
+		if k.failures == breakerThreshold {
 			k.log.Warn("the API cannot be reached; keys accepted lately go on for a while", "error", err.Error(), "outageSeconds", k.outage.Seconds())
 		}
-		if k.failures >= failuresToRest {
-			k.restTill = now.Add(restTime)
+		if k.failures >= breakerThreshold {
+			k.breakerOpenUntil = now.Add(breakerOpenTime)
 		}
-		return k.inOutage(who, now)
+		return k.duringOutage(who, now)
 	}
-	if k.failures >= failuresToRest {
+	if k.failures >= breakerThreshold {
 		k.log.Info("the API is reached again")
 	}
-	k.failures, k.restTill = 0, time.Time{}
+	k.failures, k.breakerOpenUntil = 0, time.Time{}
 	if answer.status == http.StatusOK {
 		k.accepted.Add(who, started)
 	} else {
@@ -165,11 +165,11 @@ func (k *keys) learn(who mark, started time.Time, answer verdict, err error) ver
 	return answer
 }
 
-// inOutage tells what holds while the API cannot be reached.
-func (k *keys) inOutage(who mark, now time.Time) verdict {
+// duringOutage tells what holds while the API cannot be reached.
+func (k *keyCache) duringOutage(who keyHash, now time.Time) decision {
 	accepted, found := k.accepted.Peek(who)
 	if found && k.outage > 0 && now.Sub(accepted) <= k.outage {
-		return verdict{status: http.StatusOK}
+		return decision{status: http.StatusOK}
 	}
-	return verdict{status: http.StatusServiceUnavailable, wait: time.Second}
+	return decision{status: http.StatusServiceUnavailable, wait: time.Second}
 }

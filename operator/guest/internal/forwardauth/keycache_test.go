@@ -28,26 +28,26 @@ func (a *api) set(status int) { a.mutex.Lock(); a.status = status; a.mutex.Unloc
 
 func (a *api) count() int { a.mutex.Lock(); defer a.mutex.Unlock(); return a.asked }
 
-func (a *api) ask(context.Context, question) (verdict, error) {
+func (a *api) ask(context.Context, keyRequest) (decision, error) {
 	a.mutex.Lock()
 	a.asked++
 	status, delay := a.status, a.delay
 	a.mutex.Unlock()
 	time.Sleep(delay) // of the bubble's clock
 	if status == 0 {
-		return verdict{}, errDown
+		return decision{}, errDown
 	}
-	return verdict{status: status}, nil
+	return decision{status: status}, nil
 }
 
-func checker(api *api, log *bytes.Buffer) *keys {
-	document := Keys{Domain: "web.example", CacheSeconds: 1, OutageSeconds: 30}
-	return newKeys(document, api.ask, slog.New(slog.NewTextHandler(log, nil)))
+func checker(api *api, log *bytes.Buffer) *keyCache {
+	document := KeyCheck{Domain: "web.example", CacheSeconds: 1, OutageSeconds: 30}
+	return newKeyCache(document, api.ask, slog.New(slog.NewTextHandler(log, nil)))
 }
 
-func (k *keys) of(t *testing.T, key string) int {
+func (k *keyCache) of(t *testing.T, key string) int {
 	t.Helper()
-	return k.check(t.Context(), k.markOf(key, "web.example"), question{Key: key}).status
+	return k.check(t.Context(), k.hashKey(key, "web.example"), keyRequest{Key: key}).status
 }
 
 func TestAnAcceptedKeyIsKeptForTheCachesTime(t *testing.T) {
@@ -187,21 +187,21 @@ func TestAnApiThatIsDownIsLeftAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := &api{delay: askTimeout}
 		keys := checker(api, &bytes.Buffer{})
-		for number := range failuresToRest {
+		for number := range breakerThreshold {
 			keys.of(t, fmt.Sprint("tk_", number))
 		}
 		began := time.Now()
 		for number := range 1000 {
 			keys.of(t, fmt.Sprint("tk_more", number))
 		}
-		if api.count() != failuresToRest || time.Since(began) != 0 {
+		if api.count() != breakerThreshold || time.Since(began) != 0 {
 			t.Errorf("asked %d times, waited %v", api.count(), time.Since(began))
 		}
-		time.Sleep(restTime + time.Millisecond)
+		time.Sleep(breakerOpenTime + time.Millisecond)
 		go keys.of(t, "tk_probe")
 		synctest.Wait()
 		keys.of(t, "tk_other")
-		if api.count() != failuresToRest+1 {
+		if api.count() != breakerThreshold+1 {
 			t.Errorf("%d questions, not one to find out", api.count())
 		}
 		time.Sleep(askTimeout) // its end
@@ -228,7 +228,7 @@ func TestACallerThatLeavesDoesNotEndTheQuestion(t *testing.T) {
 		api := &api{status: http.StatusOK, delay: time.Second}
 		keys := checker(api, &bytes.Buffer{})
 		ctx, leave := context.WithCancel(t.Context())
-		go keys.check(ctx, keys.markOf("tk_a", "web.example"), question{})
+		go keys.check(ctx, keys.hashKey("tk_a", "web.example"), keyRequest{})
 		synctest.Wait()
 		leave()
 		if got := keys.of(t, "tk_a"); got != http.StatusOK || api.count() != 1 {
@@ -240,7 +240,7 @@ func TestACallerThatLeavesDoesNotEndTheQuestion(t *testing.T) {
 func TestMarksDiffer(t *testing.T) {
 	keys := checker(&api{}, &bytes.Buffer{})
 	other := checker(&api{}, &bytes.Buffer{})
-	seen := map[mark]bool{keys.markOf("a", "b c"): true, keys.markOf("a b", "c"): true, keys.markOf("a", "c"): true, other.markOf("a", "c"): true}
+	seen := map[keyHash]bool{keys.hashKey("a", "b c"): true, keys.hashKey("a b", "c"): true, keys.hashKey("a", "c"): true, other.hashKey("a", "c"): true}
 	if len(seen) != 4 {
 		t.Errorf("%d marks", len(seen))
 	}

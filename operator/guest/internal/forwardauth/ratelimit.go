@@ -13,16 +13,16 @@ import (
 // maxCallers bounds the memory of the rates: beyond it the caller that was away longest starts anew.
 const maxCallers = 1 << 16
 
-// rates holds a token bucket for each caller.
-type rates struct {
+// limiter holds a token bucket for each caller.
+type limiter struct {
 	limit   rate.Limit
 	burst   int
 	mutex   sync.Mutex
 	buckets *simplelru.LRU[string, *rate.Limiter]
 }
 
-// newRates makes the buckets; nil, which limits nothing, where there is no rate.
-func newRates(limits *Rate, callers int) *rates {
+// newLimiter makes the buckets; nil, which limits nothing, where there is no rate.
+func newLimiter(limits *RateLimit, callers int) *limiter {
 	if limits == nil {
 		return nil
 	}
@@ -30,50 +30,50 @@ func newRates(limits *Rate, callers int) *rates {
 	if err != nil {
 		panic(err) // only for a size below 1
 	}
-	return &rates{limit: rate.Limit(limits.PerSecond), burst: limits.Burst, buckets: buckets}
+	return &limiter{limit: rate.Limit(limits.PerSecond), burst: limits.Burst, buckets: buckets}
 }
 
 // take takes one request from a caller's bucket; 0 means that it may pass, else
 // the answer is how long it must wait for the next.
-func (r *rates) take(caller string, now time.Time) time.Duration {
-	return r.spend(caller, now, 1)
+func (l *limiter) take(caller string, now time.Time) time.Duration {
+	return l.consume(caller, now, 1)
 }
 
-// look answers what take would, and takes nothing.
-func (r *rates) look(caller string, now time.Time) time.Duration {
-	return r.spend(caller, now, 0)
+// peek answers what take would, and takes nothing.
+func (l *limiter) peek(caller string, now time.Time) time.Duration {
+	return l.consume(caller, now, 0)
 }
 
-func (r *rates) spend(caller string, now time.Time, requests int) time.Duration {
-	if r == nil {
+func (l *limiter) consume(caller string, now time.Time, requests int) time.Duration {
+	if l == nil {
 		return 0
 	}
-	r.mutex.Lock()
-	defer r.mutex.Unlock()
-	bucket, found := r.buckets.Get(caller)
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	bucket, found := l.buckets.Get(caller)
 	if !found {
 		if requests == 0 {
 			return 0 // a bucket that is not there is full
 		}
-		bucket = rate.NewLimiter(r.limit, r.burst)
-		r.buckets.Add(caller, bucket)
+		bucket = rate.NewLimiter(l.limit, l.burst)
+		l.buckets.Add(caller, bucket)
 	}
 	tokens := bucket.TokensAt(now)
 	if tokens >= 1 && bucket.AllowN(now, requests) {
 		return 0
 	}
-	return waiting(1-tokens, float64(r.limit))
+	return waitTime(1-tokens, float64(l.limit))
 }
 
-// waiting answers how long a part of a token takes, at least a millisecond and at most a day.
-func waiting(tokens, perSecond float64) time.Duration {
+// waitTime answers how long a part of a token takes, at least a millisecond and at most a day.
+func waitTime(tokens, perSecond float64) time.Duration {
 	wait := math.Min(math.Max(tokens/perSecond, 0.001), (24 * time.Hour).Seconds())
 	return time.Duration(wait * float64(time.Second))
 }
 
-// callerAt names the caller at an address: of IPv6 the first half, since the
+// callerOf names the caller at an address: of IPv6 the first half, since the
 // second is the caller's own to choose.
-func callerAt(address string) string {
+func callerOf(address string) string {
 	parsed, err := netip.ParseAddr(address)
 	if err != nil {
 		return "address unknown"

@@ -9,7 +9,7 @@ import (
 )
 
 func TestBurstThenRate(t *testing.T) {
-	rates := newRates(&Rate{PerSecond: 0.5, Burst: 3}, 10)
+	rates := newLimiter(&RateLimit{PerSecond: 0.5, Burst: 3}, 10)
 	now := time.Unix(1e9, 0)
 	for range 3 {
 		if wait := rates.take("a", now); wait != 0 {
@@ -22,10 +22,10 @@ func TestBurstThenRate(t *testing.T) {
 	if wait := rates.take("b", now); wait != 0 {
 		t.Errorf("another caller waits %v", wait)
 	}
-	if wait := rates.look("a", now.Add(time.Second)); wait != time.Second {
+	if wait := rates.peek("a", now.Add(time.Second)); wait != time.Second {
 		t.Errorf("wait %v", wait)
 	}
-	if rates.look("a", now.Add(2*time.Second)) != 0 || rates.take("a", now.Add(2*time.Second)) != 0 {
+	if rates.peek("a", now.Add(2*time.Second)) != 0 || rates.take("a", now.Add(2*time.Second)) != 0 {
 		t.Error("no token after two seconds")
 	}
 	if wait := rates.take("a", now.Add(2*time.Second)); wait != 2*time.Second {
@@ -34,20 +34,20 @@ func TestBurstThenRate(t *testing.T) {
 }
 
 func TestWhoLooksTakesNothing(t *testing.T) {
-	rates := newRates(&Rate{PerSecond: 1, Burst: 1}, 10)
+	rates := newLimiter(&RateLimit{PerSecond: 1, Burst: 1}, 10)
 	now := time.Unix(1e9, 0)
 	for range 5 {
-		if rates.look("a", now) != 0 {
+		if rates.peek("a", now) != 0 {
 			t.Fatal("a full bucket refuses")
 		}
 	}
-	if rates.take("a", now) != 0 || rates.look("a", now) == 0 {
+	if rates.take("a", now) != 0 || rates.peek("a", now) == 0 {
 		t.Error("look and take differ")
 	}
 }
 
 func TestCallersAreBounded(t *testing.T) {
-	rates := newRates(&Rate{PerSecond: 0.001, Burst: 1}, 3)
+	rates := newLimiter(&RateLimit{PerSecond: 0.001, Burst: 1}, 3)
 	now := time.Unix(1e9, 0)
 	for number := range 100 {
 		rates.take(fmt.Sprint(number), now)
@@ -61,14 +61,14 @@ func TestCallersAreBounded(t *testing.T) {
 }
 
 func TestNoRateLimitsNothing(t *testing.T) {
-	rates := newRates(nil, 1)
-	if rates.take("a", time.Now()) != 0 || rates.look("a", time.Now()) != 0 {
+	rates := newLimiter(nil, 1)
+	if rates.take("a", time.Now()) != 0 || rates.peek("a", time.Now()) != 0 {
 		t.Error("a wait without a rate")
 	}
 }
 
 func TestManyAtOnceGetNoMoreThanTheBurst(t *testing.T) {
-	rates := newRates(&Rate{PerSecond: 0.001, Burst: 50}, 10)
+	rates := newLimiter(&RateLimit{PerSecond: 0.001, Burst: 50}, 10)
 	now, passed := time.Unix(1e9, 0), make(chan bool, 200)
 	var all sync.WaitGroup
 	for range 200 {
@@ -88,7 +88,7 @@ func TestManyAtOnceGetNoMoreThanTheBurst(t *testing.T) {
 }
 
 func TestTheSmallestRateWaitsADayAtMost(t *testing.T) {
-	rates := newRates(&Rate{PerSecond: 1e-300, Burst: 1}, 10)
+	rates := newLimiter(&RateLimit{PerSecond: 1e-300, Burst: 1}, 10)
 	rates.take("a", time.Unix(1e9, 0))
 	if wait := rates.take("a", time.Unix(1e9, 0)); wait != 24*time.Hour {
 		t.Errorf("wait %v", wait)
@@ -96,7 +96,7 @@ func TestTheSmallestRateWaitsADayAtMost(t *testing.T) {
 }
 
 func TestTheLargestRateLimitsNothing(t *testing.T) {
-	rates := newRates(&Rate{PerSecond: math.MaxFloat64, Burst: 1}, 10)
+	rates := newLimiter(&RateLimit{PerSecond: math.MaxFloat64, Burst: 1}, 10)
 	for nanosecond := range int64(1000) {
 		if wait := rates.take("a", time.Unix(1e9, nanosecond)); wait != 0 {
 			t.Fatalf("wait %v", wait)
@@ -117,7 +117,7 @@ func TestCallerAt(t *testing.T) {
 		"[2001:db8::1]":               "address unknown",
 		"2001:db8:1:2:3:4:192.0.2.13": "address 2001:db8:1:2::/64",
 	} {
-		if got := callerAt(address); got != want {
+		if got := callerOf(address); got != want {
 			t.Errorf("%q: got %q, not %q", address, got, want)
 		}
 	}

@@ -34,11 +34,11 @@ var refusals = map[int]refusal{
 var noKey = refusal{"No API key: send it as \"Authorization: Bearer <key>\".", kindRequest, "invalid_api_key"}
 
 // refuse answers a request that does not pass.
-func refuse(writer http.ResponseWriter, answer verdict) {
+func refuse(writer http.ResponseWriter, answer decision) {
 	refuseAs(writer, answer, refusals[answer.status])
 }
 
-func refuseAs(writer http.ResponseWriter, answer verdict, said refusal) {
+func refuseAs(writer http.ResponseWriter, answer decision, said refusal) {
 	header := writer.Header()
 	header.Set("Content-Type", "application/json")
 	header.Set("Cache-Control", "no-store")

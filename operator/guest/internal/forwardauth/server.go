@@ -43,21 +43,21 @@ const (
 	maxHeaders = 1 << 21
 )
 
-// gate answers the shim.
-type gate struct {
-	keys  *keys
-	rates *rates
+// server answers the shim.
+type server struct {
+	keys  *keyCache
+	rates *limiter
 }
 
 // Run answers on the document's socket until the context ends.
-func Run(ctx context.Context, document Document, logger *slog.Logger) error {
-	server := &gate{rates: newRates(document.Rate, maxCallers)}
+func Run(ctx context.Context, document Spec, logger *slog.Logger) error {
+	server := &server{rates: newLimiter(document.Rate, maxCallers)}
 	if document.Keys != nil {
-		ask, err := newAsker(document.Keys.API)
+		ask, err := newValidator(document.Keys.API)
 		if err != nil {
 			return fmt.Errorf("keys.api.%w", err)
 		}
-		server.keys = newKeys(*document.Keys, ask, logger)
+		server.keys = newKeyCache(*document.Keys, ask, logger)
 	}
 	listener, err := listen(document.Socket)
 	if err != nil {
@@ -100,62 +100,62 @@ func serve(ctx context.Context, listener net.Listener, handler http.Handler) err
 	return nil
 }
 
-func (g *gate) handler() http.Handler {
+func (s *server) handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET "+PathKey, g.checkKey)
-	mux.HandleFunc("GET "+PathRate, g.countOnly)
+	mux.HandleFunc("GET "+PathKey, s.checkKey)
+	mux.HandleFunc("GET "+PathRate, s.countOnly)
 	mux.HandleFunc("GET "+PathHealth, func(http.ResponseWriter, *http.Request) {})
 	return mux
 }
 
 // countOnly counts a request against its address.
-func (g *gate) countOnly(writer http.ResponseWriter, request *http.Request) {
-	g.pass(writer, callerAt(request.Header.Get(HeaderAddress)))
+func (s *server) countOnly(writer http.ResponseWriter, request *http.Request) {
+	s.allow(writer, callerOf(request.Header.Get(HeaderAddress)))
 }
 
 // checkKey asks for the key and counts the request: one that passes against the
 // key, one that does not against the address, so that guessing has a rate too.
-func (g *gate) checkKey(writer http.ResponseWriter, request *http.Request) {
-	address := callerAt(request.Header.Get(HeaderAddress))
+func (s *server) checkKey(writer http.ResponseWriter, request *http.Request) {
+	address := callerOf(request.Header.Get(HeaderAddress))
 	key, sent := bearer(request.Header.Values("Authorization"))
-	if key == "" || g.keys == nil {
+	if key == "" || s.keys == nil {
 		said := refusals[http.StatusUnauthorized]
 		if !sent {
 			said = noKey
 		}
-		g.turnAway(writer, address, verdict{status: http.StatusUnauthorized}, said)
+		s.reject(writer, address, decision{status: http.StatusUnauthorized}, said)
 		return
 	}
-	host := hostOf(request.Header.Get(HeaderHost))
-	who := g.keys.markOf(key, host)
-	if wait := g.rates.look(address, time.Now()); wait > 0 && !g.keys.isKnown(who) {
-		refuse(writer, verdict{status: http.StatusTooManyRequests, wait: wait})
+	host := normalizeHost(request.Header.Get(HeaderHost))
+	who := s.keys.hashKey(key, host)
+	if wait := s.rates.peek(address, time.Now()); wait > 0 && !s.keys.isAccepted(who) {
+		refuse(writer, decision{status: http.StatusTooManyRequests, wait: wait})
 		return
 	}
-	asked := question{Key: key, Domain: g.keys.domain, Host: host, Path: pathOf(request.Header.Get(HeaderTarget))}
-	switch answer := g.keys.check(request.Context(), who, asked); answer.status {
+	asked := keyRequest{Key: key, Domain: s.keys.domain, Host: host, Path: pathWithoutQuery(request.Header.Get(HeaderTarget))}
+	switch answer := s.keys.check(request.Context(), who, asked); answer.status {
 	case http.StatusOK:
-		g.pass(writer, "key "+string(who[:]))
+		s.allow(writer, "key "+string(who[:]))
 	case http.StatusServiceUnavailable:
 		refuse(writer, answer)
 	default:
-		g.turnAway(writer, address, answer, refusals[answer.status])
+		s.reject(writer, address, answer, refusals[answer.status])
 	}
 }
 
-// pass lets a request through that its caller's rate has room for.
-func (g *gate) pass(writer http.ResponseWriter, caller string) {
-	if wait := g.rates.take(caller, time.Now()); wait > 0 {
-		refuse(writer, verdict{status: http.StatusTooManyRequests, wait: wait})
+// allow lets a request through that its caller's rate has room for.
+func (s *server) allow(writer http.ResponseWriter, caller string) {
+	if wait := s.rates.take(caller, time.Now()); wait > 0 {
+		refuse(writer, decision{status: http.StatusTooManyRequests, wait: wait})
 		return
 	}
 	writer.WriteHeader(http.StatusOK)
 }
 
-// turnAway counts a request without a good key and says why, or that there are too many.
-func (g *gate) turnAway(writer http.ResponseWriter, address string, answer verdict, said refusal) {
-	if wait := g.rates.take(address, time.Now()); wait > 0 {
-		refuse(writer, verdict{status: http.StatusTooManyRequests, wait: wait})
+// reject counts a request without a good key and says why, or that there are too many.
+func (s *server) reject(writer http.ResponseWriter, address string, answer decision, said refusal) {
+	if wait := s.rates.take(address, time.Now()); wait > 0 {
+		refuse(writer, decision{status: http.StatusTooManyRequests, wait: wait})
 		return
 	}
 	refuseAs(writer, answer, said)

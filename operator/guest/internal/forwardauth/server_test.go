@@ -18,7 +18,7 @@ type asking struct {
 	raw                []string
 }
 
-func (a asking) of(server *gate) *httptest.ResponseRecorder {
+func (a asking) of(server *server) *httptest.ResponseRecorder {
 	request := httptest.NewRequest(http.MethodGet, a.path, nil)
 	if a.key != "" {
 		request.Header.Set("Authorization", "Bearer "+a.key)
@@ -34,8 +34,8 @@ func (a asking) of(server *gate) *httptest.ResponseRecorder {
 	return recorder
 }
 
-func whole(api *api, limits *Rate) *gate {
-	return &gate{keys: checker(api, &bytes.Buffer{}), rates: newRates(limits, 100)}
+func whole(api *api, limits *RateLimit) *server {
+	return &server{keys: checker(api, &bytes.Buffer{}), rates: newLimiter(limits, 100)}
 }
 
 func TestShapesOfRefusals(t *testing.T) {
@@ -87,7 +87,7 @@ func TestTheSchemeIsOfAnyCase(t *testing.T) {
 
 func TestKeysHaveRatesOfTheirOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := whole(&api{status: http.StatusOK}, &Rate{PerSecond: 0.5, Burst: 2})
+		server := whole(&api{status: http.StatusOK}, &RateLimit{PerSecond: 0.5, Burst: 2})
 		one, other := asking{path: PathKey, key: "tk_a", address: "192.0.2.1"}, asking{path: PathKey, key: "tk_b", address: "192.0.2.1"}
 		for range 2 {
 			if one.of(server).Code != http.StatusOK || other.of(server).Code != http.StatusOK {
@@ -110,7 +110,7 @@ func TestKeysHaveRatesOfTheirOwn(t *testing.T) {
 }
 
 func TestAddressesHaveRates(t *testing.T) {
-	server := whole(&api{status: http.StatusOK}, &Rate{PerSecond: 0.001, Burst: 1})
+	server := whole(&api{status: http.StatusOK}, &RateLimit{PerSecond: 0.001, Burst: 1})
 	first := asking{path: PathRate, address: "192.0.2.1", key: "tk_a"}
 	if first.of(server).Code != http.StatusOK || first.of(server).Code != http.StatusTooManyRequests {
 		t.Error("the rate does not hold")
@@ -125,7 +125,7 @@ func TestAddressesHaveRates(t *testing.T) {
 
 func TestGuessingHasARate(t *testing.T) {
 	api := &api{status: http.StatusOK}
-	server := whole(api, &Rate{PerSecond: 0.001, Burst: 3})
+	server := whole(api, &RateLimit{PerSecond: 0.001, Burst: 3})
 	if (asking{path: PathKey, key: "tk_good", address: "192.0.2.1"}).of(server).Code != http.StatusOK {
 		t.Fatal("a good key is refused")
 	}
@@ -151,19 +151,19 @@ func TestRetryAfterOfTheApi(t *testing.T) {
 }
 
 func TestWhatTheApiIsToldOfARequest(t *testing.T) {
-	if got := hostOf("Web.Example."); got != "web.example" {
+	if got := normalizeHost("Web.Example."); got != "web.example" {
 		t.Errorf("got %q", got)
 	}
-	if got := pathOf("/v1/x?key=secret"); got != "/v1/x" {
+	if got := pathWithoutQuery("/v1/x?key=secret"); got != "/v1/x" {
 		t.Errorf("got %q", got)
 	}
-	if got := pathOf("/" + strings.Repeat("x", 9000)); len(got) != maxPath {
+	if got := pathWithoutQuery("/" + strings.Repeat("x", 9000)); len(got) != maxPath {
 		t.Errorf("got %d bytes", len(got))
 	}
 }
 
 func TestRunAndCheck(t *testing.T) {
-	document := Document{Version: Version, Socket: filepath.Join(t.TempDir(), "s"), Rate: &Rate{PerSecond: 1, Burst: 1}}
+	document := Spec{Version: Version, Socket: filepath.Join(t.TempDir(), "s"), Rate: &RateLimit{PerSecond: 1, Burst: 1}}
 	if Check(document.Socket) == nil {
 		t.Fatal("nobody is there, and it is ready")
 	}
@@ -180,7 +180,7 @@ func TestRunAndCheck(t *testing.T) {
 		listener.Close()
 		<-served
 	}
-	if err := Run(t.Context(), Document{Socket: "/nowhere/s"}, slog.New(slog.DiscardHandler)); err == nil {
+	if err := Run(t.Context(), Spec{Socket: "/nowhere/s"}, slog.New(slog.DiscardHandler)); err == nil {
 		t.Error("it runs without a socket")
 	}
 }
@@ -201,7 +201,7 @@ func FuzzCallerAt(f *testing.F) {
 	f.Add("192.0.2.1")
 	f.Add("fe80::1%x")
 	f.Fuzz(func(t *testing.T, address string) {
-		if got := callerAt(address); !strings.HasPrefix(got, "address ") || len(got) > 64 {
+		if got := callerOf(address); !strings.HasPrefix(got, "address ") || len(got) > 64 {
 			t.Errorf("%q gives %q", address, got)
 		}
 	})

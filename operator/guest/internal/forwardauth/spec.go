@@ -26,20 +26,20 @@ const (
 	maxBurst  = math.MaxInt32
 )
 
-// Document is what `guest gate` runs by.
-type Document struct {
+// Spec is what `guest gate` runs by.
+type Spec struct {
 	// Version is Version.
 	Version int `json:"version"`
 	// Socket is the path of the Unix socket that the shim asks on.
 	Socket string `json:"socket"`
 	// Keys says how API keys are checked; nil means that no path needs one.
-	Keys *Keys `json:"keys,omitempty"`
+	Keys *KeyCheck `json:"keys,omitempty"`
 	// Rate is the limit of a caller; nil means none.
-	Rate *Rate `json:"rate,omitempty"`
+	Rate *RateLimit `json:"rate,omitempty"`
 }
 
-// Keys says how API keys are checked.
-type Keys struct {
+// KeyCheck says how API keys are checked.
+type KeyCheck struct {
 	// API is where the API is.
 	API apiclient.Address `json:"api"`
 	// Domain is the public host name of the enclave; a key must be allowed for it.
@@ -50,22 +50,22 @@ type Keys struct {
 	OutageSeconds float64 `json:"outageSeconds"`
 }
 
-// Rate is a token bucket for each caller.
-type Rate struct {
+// RateLimit is a token bucket for each caller.
+type RateLimit struct {
 	// PerSecond is how many requests a caller may make in the long run.
 	PerSecond float64 `json:"perSecond"`
 	// Burst is how many requests may come at once.
 	Burst int `json:"burst"`
 }
 
-// Read reads and validates the document at a path.
-func Read(path string) (Document, error) { return strictjson.Read[Document](path) }
+// ReadSpec reads and validates the document at a path.
+func ReadSpec(path string) (Spec, error) { return strictjson.Read[Spec](path) }
 
-// Parse reads and validates a document.
-func Parse(data []byte) (Document, error) { return strictjson.Parse[Document](data) }
+// ParseSpec reads and validates a document.
+func ParseSpec(data []byte) (Spec, error) { return strictjson.Parse[Spec](data) }
 
 // Validate names every field that is wrong.
-func (d Document) Validate() error {
+func (d Spec) Validate() error {
 	var problems []error
 	add := func(condition bool, format string, values ...any) {
 		if condition {

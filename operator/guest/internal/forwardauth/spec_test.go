@@ -9,14 +9,14 @@ import (
 	"cloister.dev/guest/internal/apiclient"
 )
 
-func valid() Document {
-	return Document{
+func valid() Spec {
+	return Spec{
 		Version: Version, Socket: "/run/gate.sock",
-		Keys: &Keys{
+		Keys: &KeyCheck{
 			API:    apiclient.Address{URL: "https://api.example.com", ConnectTo: []netip.Addr{netip.MustParseAddr("192.0.2.1")}},
 			Domain: "web.example.com", CacheSeconds: 1, OutageSeconds: 30,
 		},
-		Rate: &Rate{PerSecond: 2.5, Burst: 5},
+		Rate: &RateLimit{PerSecond: 2.5, Burst: 5},
 	}
 }
 
@@ -24,20 +24,20 @@ func TestValidate(t *testing.T) {
 	if err := valid().Validate(); err != nil {
 		t.Fatal(err)
 	}
-	for name, change := range map[string]func(*Document){
-		"version:":                     func(d *Document) { d.Version = 2 },
-		"socket:":                      func(d *Document) { d.Socket = "gate.sock" },
-		"keys, rate:":                  func(d *Document) { d.Keys, d.Rate = nil, nil },
-		"keys.api.url:":                func(d *Document) { d.Keys.API.URL = "api.example.com" },
-		"keys.api.connectTo:":          func(d *Document) { d.Keys.API.ConnectTo = nil },
-		"keys.api.connectTo[0]:":       func(d *Document) { d.Keys.API.ConnectTo[0] = netip.MustParseAddr("::1") },
-		"keys.api.caFile:":             func(d *Document) { d.Keys.API.URL, d.Keys.API.CAFile = "http://192.0.2.1", "/ca.crt" },
-		"keys.domain:":                 func(d *Document) { d.Keys.Domain = "" },
-		"keys.cacheSeconds:":           func(d *Document) { d.Keys.CacheSeconds = 61 },
-		"keys.outageSeconds:":          func(d *Document) { d.Keys.OutageSeconds = -1 },
-		"rate.perSecond:":              func(d *Document) { d.Rate.PerSecond = 0 },
-		"rate.burst: 0 is not":         func(d *Document) { d.Rate.Burst = 0 },
-		"rate.perSecond: -1 is not ab": func(d *Document) { d.Rate.PerSecond = -1 },
+	for name, change := range map[string]func(*Spec){
+		"version:":                     func(d *Spec) { d.Version = 2 },
+		"socket:":                      func(d *Spec) { d.Socket = "gate.sock" },
+		"keys, rate:":                  func(d *Spec) { d.Keys, d.Rate = nil, nil },
+		"keys.api.url:":                func(d *Spec) { d.Keys.API.URL = "api.example.com" },
+		"keys.api.connectTo:":          func(d *Spec) { d.Keys.API.ConnectTo = nil },
+		"keys.api.connectTo[0]:":       func(d *Spec) { d.Keys.API.ConnectTo[0] = netip.MustParseAddr("::1") },
+		"keys.api.caFile:":             func(d *Spec) { d.Keys.API.URL, d.Keys.API.CAFile = "http://192.0.2.1", "/ca.crt" },
+		"keys.domain:":                 func(d *Spec) { d.Keys.Domain = "" },
+		"keys.cacheSeconds:":           func(d *Spec) { d.Keys.CacheSeconds = 61 },
+		"keys.outageSeconds:":          func(d *Spec) { d.Keys.OutageSeconds = -1 },
+		"rate.perSecond:":              func(d *Spec) { d.Rate.PerSecond = 0 },
+		"rate.burst: 0 is not":         func(d *Spec) { d.Rate.Burst = 0 },
+		"rate.perSecond: -1 is not ab": func(d *Spec) { d.Rate.PerSecond = -1 },
 	} {
 		t.Run(name, func(t *testing.T) {
 			document := valid()
@@ -57,7 +57,7 @@ func FuzzParse(f *testing.F) {
 	f.Add(whole)
 	f.Add([]byte(`{"version":1,"socket":"/s","rate":{"perSecond":1e-320,"burst":1}}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		document, err := Parse(data)
+		document, err := ParseSpec(data)
 		if err != nil {
 			return
 		}
@@ -65,7 +65,7 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Parse(again); err != nil {
+		if _, err := ParseSpec(again); err != nil {
 			t.Errorf("%s does not read again: %v", again, err)
 		}
 	})

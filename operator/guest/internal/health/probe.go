@@ -36,8 +36,8 @@ const (
 // ErrUnhealthy is returned while the container is not healthy.
 var ErrUnhealthy = errors.New("not healthy")
 
-// errHeld is returned for a check that was killed and could not be reaped.
-var errHeld = errors.New("the check is held by another process")
+// errNotReaped is returned for a check that was killed and could not be reaped.
+var errNotReaped = errors.New("the check is held by another process")
 
 // Probe runs the health check when it is due, notes the result and returns nil
 // when the container is healthy. The process itself keeps its rights and runs
@@ -52,10 +52,10 @@ func Probe(path string) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), waitFirst)
 	defer cancel()
-	if _, err := privileges.WaitFirst(ctx); err != nil {
+	if _, err := privileges.WaitDropped(ctx); err != nil {
 		return err
 	}
-	first, startedAt, err := firstStart()
+	first, startedAt, err := pid1Start()
 	if err != nil {
 		return err
 	}
@@ -73,7 +73,7 @@ func Probe(path string) error {
 	}
 	if container.Agent != nil {
 		// An agent that starts anew must not make a container unhealthy; the next probe tells it.
-		_ = report.Check(container.Agent.Socket, state.report())
+		_ = report.SendHealth(container.Agent.Socket, state.report())
 	}
 	if state.Status != Healthy {
 		return fmt.Errorf("%w: %s, %d failures in a row: %s", ErrUnhealthy, state.Status, state.FailingStreak, state.Last.Output)
@@ -81,9 +81,9 @@ func Probe(path string) error {
 	return nil
 }
 
-// Check runs the test in the place of this process, in the namespaces and with
+// RunCheck runs the test in the place of this process, in the namespaces and with
 // the rights of the container. It returns only on an error.
-func Check(path string) error {
+func RunCheck(path string) error {
 	container, err := containerspec.Read(path)
 	if err != nil {
 		return err
@@ -98,36 +98,36 @@ func Check(path string) error {
 	runtime.LockOSThread()
 	ctx, cancel := context.WithTimeout(context.Background(), waitFirst)
 	defer cancel()
-	if _, err := privileges.WaitFirst(ctx); err != nil {
+	if _, err := privileges.WaitDropped(ctx); err != nil {
 		return err
 	}
 	if err := join(container); err != nil {
 		return err
 	}
-	user, err := launch.Who(container)
+	user, err := launch.ResolveUser(container)
 	if err != nil {
 		return err
 	}
-	return launch.Become(container, user, arguments)
+	return launch.ExecProgram(container, user, arguments)
 }
 
 // join enters the container's namespaces when it has some of its own.
-func join(container containerspec.Container) error {
+func join(container containerspec.Spec) error {
 	if container.Network == nil {
 		if container.IPC != containerspec.IPCPrivate {
 			return nil
 		}
-		return privileges.JoinFirst(nil)
+		return privileges.JoinPID1(nil)
 	}
-	return privileges.JoinFirst(func() (*os.File, error) {
+	return privileges.JoinPID1(func() (*os.File, error) {
 		return netattach.Namespace(container.Network.Socket, time.Now().Add(askDeadline))
 	})
 }
 
 // run runs the test in a child and returns how it ended.
-func run(path string, container containerspec.Container) Result {
+func run(path string, container containerspec.Spec) Result {
 	check := container.Health
-	output := &bounded{}
+	output := &boundedBuffer{}
 	ctx, cancel := context.WithTimeout(context.Background(), check.Timeout())
 	defer cancel()
 	command := exec.CommandContext(ctx, "/proc/self/exe", CheckCommand, "-spec", path)
@@ -137,12 +137,12 @@ func run(path string, container containerspec.Container) Result {
 	command.WaitDelay = waitOutput
 	command.Cancel = func() error { return killGroup(command.Process.Pid, container) }
 	result := Result{Start: time.Now()}
-	err := runBounded(command, check.Timeout()+waitKilled)
+	err := runWithTimeout(command, check.Timeout()+waitKilled)
 	result.End = time.Now()
 	result.Output = output.String()
 	switch {
-	case ctx.Err() != nil || errors.Is(err, errHeld):
-		result.ExitCode = exitNone
+	case ctx.Err() != nil || errors.Is(err, errNotReaped):
+		result.ExitCode = exitTimedOut
 		result.Output = fmt.Sprintf("the check took longer than %s\n%s", check.Timeout(), result.Output)
 	case command.ProcessState != nil && command.ProcessState.Exited():
 		result.ExitCode = command.ProcessState.ExitCode()
@@ -150,7 +150,7 @@ func run(path string, container containerspec.Container) Result {
 		status, _ := command.ProcessState.Sys().(syscall.WaitStatus)
 		result.ExitCode = 128 + int(status.Signal())
 	default:
-		result.ExitCode, result.Output = exitNone, err.Error()
+		result.ExitCode, result.Output = exitTimedOut, err.Error()
 	}
 	if len(result.Output) > MaxOutput {
 		result.Output = result.Output[:MaxOutput]
@@ -159,10 +159,10 @@ func run(path string, container containerspec.Container) Result {
 	return result
 }
 
-// runBounded runs a command for at most some time. A program of the tenant's with
+// runWithTimeout runs a command for at most some time. A program of the tenant's with
 // the same user may trace the check and so keep it from being reaped: the probe
 // then goes on without it.
-func runBounded(command *exec.Cmd, limit time.Duration) error {
+func runWithTimeout(command *exec.Cmd, limit time.Duration) error {
 	if err := command.Start(); err != nil {
 		return err
 	}
@@ -172,15 +172,15 @@ func runBounded(command *exec.Cmd, limit time.Duration) error {
 	case err := <-done:
 		return err
 	case <-time.After(limit):
-		return errHeld
+		return errNotReaped
 	}
 }
 
 // killGroup kills the child and what it started, as root and as the container's
 // user: without the capability KILL, root may not kill another user's process.
-func killGroup(group int, container containerspec.Container) error {
+func killGroup(group int, container containerspec.Spec) error {
 	err := unix.Kill(-group, unix.SIGKILL)
-	user, errUser := launch.Who(container)
+	user, errUser := launch.ResolveUser(container)
 	if errUser != nil {
 		return errors.Join(err, errUser)
 	}
@@ -201,20 +201,20 @@ func killGroup(group int, container containerspec.Container) error {
 	return nil
 }
 
-// bounded keeps the first bytes of what is written to it.
-type bounded struct {
+// boundedBuffer keeps the first bytes of what is written to it.
+type boundedBuffer struct {
 	mutex sync.Mutex
 	kept  []byte
 }
 
-func (b *bounded) Write(data []byte) (int, error) {
+func (b *boundedBuffer) Write(data []byte) (int, error) {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
 	b.kept = append(b.kept, data[:min(len(data), MaxOutput-len(b.kept))]...)
 	return len(data), nil
 }
 
-func (b *bounded) String() string {
+func (b *boundedBuffer) String() string {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
 	return string(b.kept)
@@ -233,8 +233,8 @@ func lock(path string) (func(), error) {
 	return func() { file.Close() }, nil
 }
 
-// firstStart tells when process 1 was started, in ticks and as a time.
-func firstStart() (uint64, time.Time, error) {
+// pid1Start tells when process 1 was started, in ticks and as a time.
+func pid1Start() (uint64, time.Time, error) {
 	stat, err := os.ReadFile("/proc/1/stat")
 	if err != nil {
 		return 0, time.Time{}, err

@@ -24,8 +24,8 @@ const (
 // MaxOutput is the number of bytes of a check's output that are kept.
 const MaxOutput = 4096
 
-// exitNone is the exit code of a check that did not end by itself.
-const exitNone = -1
+// exitTimedOut is the exit code of a check that did not end by itself.
+const exitTimedOut = -1
 
 // State is the content of the state file.
 type State struct {
@@ -33,7 +33,7 @@ type State struct {
 	Version int `json:"version"`
 	// First tells one life of the container from the next: when its process 1
 	// was started, in clock ticks since the kernel's start.
-	First uint64 `json:"first"`
+	StartTicks uint64 `json:"first"`
 	// StartedAt is the same as a time.
 	StartedAt time.Time `json:"startedAt"`
 	// Status is Starting, Healthy or Unhealthy.
@@ -57,12 +57,12 @@ type Result struct {
 
 // NewState is the state of a container that has just started.
 func NewState(first uint64, startedAt time.Time) State {
-	return State{Version: containerspec.Version, First: first, StartedAt: startedAt, Status: Starting}
+	return State{Version: containerspec.Version, StartTicks: first, StartedAt: startedAt, Status: Starting}
 }
 
 // report is the state as the enclave's agent is told.
-func (s State) report() report.Health {
-	told := report.Health{Status: s.Status, FailingStreak: s.FailingStreak}
+func (s State) report() report.HealthReport {
+	told := report.HealthReport{Status: s.Status, FailingStreak: s.FailingStreak}
 	if last := s.Last; last != nil {
 		told.LastStart, told.LastEnd, told.LastExitCode, told.Output = &last.Start, &last.End, &last.ExitCode, last.Output
 	}
@@ -71,7 +71,7 @@ func (s State) report() report.Health {
 
 // Due tells whether the next check is to run: at once for the first, then one
 // interval after the last one ended.
-func Due(state State, check containerspec.Health, now time.Time) bool {
+func Due(state State, check containerspec.HealthCheck, now time.Time) bool {
 	return state.Last == nil || !now.Before(state.Last.End.Add(check.Interval()))
 }
 
@@ -81,7 +81,7 @@ func Due(state State, check containerspec.Health, now time.Time) bool {
 // is still starting and the check began within the start period, or within the
 // first interval: container engines run their first check after one interval,
 // this one is run at once but must not count against a container earlier.
-func Next(state State, check containerspec.Health, result Result) State {
+func Next(state State, check containerspec.HealthCheck, result Result) State {
 	state.Last = &result
 	if result.ExitCode == 0 {
 		state.Status, state.FailingStreak = Healthy, 0
@@ -104,7 +104,7 @@ func Next(state State, check containerspec.Health, result Result) State {
 func ReadState(path string, first uint64, startedAt time.Time) State {
 	state, err := strictjson.DecodeFile[State](path)
 	known := state.Status == Starting || state.Status == Healthy || state.Status == Unhealthy
-	if err != nil || state.First != first || state.Version != containerspec.Version || !known || state.FailingStreak < 0 {
+	if err != nil || state.StartTicks != first || state.Version != containerspec.Version || !known || state.FailingStreak < 0 {
 		return NewState(first, startedAt)
 	}
 	return state

@@ -9,7 +9,7 @@ import (
 
 func TestNextAsContainerEnginesCount(t *testing.T) {
 	began := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	check := containerspec.Health{IntervalMillis: 10_000, StartPeriodMillis: 30_000, Retries: 2}
+	check := containerspec.HealthCheck{IntervalMillis: 10_000, StartPeriodMillis: 30_000, Retries: 2}
 	state := NewState(1, began)
 	for index, step := range []struct {
 		at     time.Duration
@@ -23,7 +23,7 @@ func TestNextAsContainerEnginesCount(t *testing.T) {
 		{40 * time.Second, 1, Unhealthy, 2},
 		{50 * time.Second, 1, Unhealthy, 3},
 		{60 * time.Second, 0, Healthy, 0},
-		{70 * time.Second, exitNone, Healthy, 1},
+		{70 * time.Second, exitTimedOut, Healthy, 1},
 		{80 * time.Second, 2, Unhealthy, 2},
 	} {
 		at := began.Add(step.at)
@@ -50,7 +50,7 @@ func TestNextAsContainerEnginesCount(t *testing.T) {
 
 func TestStateSurvivesAndIsOfOneLife(t *testing.T) {
 	path, began := t.TempDir()+"/health", time.Now().UTC()
-	state := Next(NewState(7, began), containerspec.Health{Retries: 1}, Result{Output: "ok"})
+	state := Next(NewState(7, began), containerspec.HealthCheck{Retries: 1}, Result{Output: "ok"})
 	if err := WriteState(path, state); err != nil {
 		t.Fatal(err)
 	}

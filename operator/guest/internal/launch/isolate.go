@@ -22,7 +22,7 @@ import (
 var deviceLists = []string{"/sys/class/net", "/sys/devices/virtual/net"}
 
 // isolate gives the calling thread the container's own namespaces and mounts.
-func isolate(container containerspec.Container) error {
+func isolate(container containerspec.Spec) error {
 	flags := 0
 	if container.Hostname != "" {
 		flags |= unix.CLONE_NEWUTS
@@ -49,7 +49,7 @@ func isolate(container containerspec.Container) error {
 		}
 	}
 	if container.Network != nil {
-		if err := connect(container); err != nil {
+		if err := attachNetwork(container); err != nil {
 			return err
 		}
 	}
@@ -65,16 +65,16 @@ func isolate(container containerspec.Container) error {
 	return nil
 }
 
-// connect hands the new network namespace over, sets up what it is given, and
+// attachNetwork hands the new network namespace over, sets up what it is given, and
 // returns when the wiring is in force.
-func connect(container containerspec.Container) error {
+func attachNetwork(container containerspec.Spec) error {
 	deadline := deadlineOf(container.Network.DeadlineSeconds)
 	fresh, err := netns.Own("net")
 	if err != nil {
 		return err
 	}
 	defer fresh.Close()
-	answer, join, confirm, err := netattach.Wire(container.Network.Socket, fresh, deadline)
+	answer, join, confirm, err := netattach.Attach(container.Network.Socket, fresh, deadline)
 	if err != nil {
 		return err
 	}
@@ -83,7 +83,7 @@ func connect(container containerspec.Container) error {
 		if err := unix.Setns(int(join.Fd()), unix.CLONE_NEWNET); err != nil {
 			return fmt.Errorf("the shared network namespace cannot be entered: %w", err)
 		}
-	} else if err := link.SetUpInside(answer.Interfaces, answer.Nameserver); err != nil {
+	} else if err := link.ConfigureContainer(answer.Interfaces, answer.Nameserver); err != nil {
 		return err
 	}
 	if err := openLowPorts(container); err != nil {
@@ -93,19 +93,19 @@ func connect(container containerspec.Container) error {
 		return err
 	}
 	for _, list := range deviceLists {
-		if err := overExisting(list, hide); err != nil {
+		if err := overExisting(list, hideDirectory); err != nil {
 			return err
 		}
 	}
-	if err := layFile("/etc/hosts", hosts(container, answer)); err != nil {
+	if err := mountFileOver("/etc/hosts", hosts(container, answer)); err != nil {
 		return err
 	}
-	return layFile("/etc/resolv.conf", resolver(answer.Nameserver))
+	return mountFileOver("/etc/resolv.conf", resolver(answer.Nameserver))
 }
 
 // openLowPorts makes ports below 1024 free for every user of the new namespace,
 // as container engines do.
-func openLowPorts(container containerspec.Container) error {
+func openLowPorts(container containerspec.Spec) error {
 	if !container.LowPorts {
 		return nil
 	}
@@ -119,7 +119,7 @@ func openLowPorts(container containerspec.Container) error {
 	return nil
 }
 
-func hide(target string) error {
+func hideDirectory(target string) error {
 	return tmpfs.Mount(target, tmpfs.Options{Mode: 0o555, Bytes: 4096,
 		Attributes: unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOEXEC | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV})
 }
@@ -131,16 +131,16 @@ func overExisting(target string, mount func(string) error) error {
 	return mount(target)
 }
 
-// layFile lays one of the guest's files over that of the Pod. An image in which
+// mountFileOver lays one of the guest's files over that of the Pod. An image in which
 // the path is missing or a symbolic link keeps what the Pod mounted.
-func layFile(target, content string) error {
+func mountFileOver(target, content string) error {
 	if about, err := os.Lstat(target); err != nil || !about.Mode().IsRegular() {
 		return nil //nolint:nilerr // nothing of the Pod's is there to be replaced
 	}
 	return tmpfs.MountFile(target, []byte(content))
 }
 
-func hosts(container containerspec.Container, answer netattach.Answer) string {
+func hosts(container containerspec.Spec, answer netattach.Response) string {
 	var text strings.Builder
 	text.WriteString("127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n")
 	names := container.Hostname

@@ -38,33 +38,33 @@ func Run(document string) error {
 	if container.Agent == nil {
 		return start(document, container)
 	}
-	told, err := report.Begin(container.Agent.Socket, deadlineOf(container.Agent.DeadlineSeconds))
+	told, err := report.BeginLaunch(container.Agent.Socket, deadlineOf(container.Agent.DeadlineSeconds))
 	if err != nil {
 		return err
 	}
 	err = start(document, container)
-	told.Failed(err, entrypoint.ExitOf(err))
+	told.Failed(err, entrypoint.ExitCode(err))
 	return err
 }
 
 // start isolates the calling, locked thread and becomes the container's program.
-func start(document string, container containerspec.Container) error {
+func start(document string, container containerspec.Spec) error {
 	for _, place := range container.GuestPaths {
-		if err := checkFixed(place); err != nil {
+		if err := checkGuestMount(place); err != nil {
 			return err
 		}
 	}
-	if err := secureState(container.Health); err != nil {
+	if err := restrictHealthState(container.Health); err != nil {
 		return err
 	}
 	if err := isolate(container); err != nil {
 		return err
 	}
-	user, err := Who(container)
+	user, err := ResolveUser(container)
 	if err != nil {
 		return err
 	}
-	if err := makeDirectory(container.Directory(), user); err != nil {
+	if err := makeWorkingDirectory(container.Directory(), user); err != nil {
 		return err
 	}
 	if err := setLimits(container.Limits); err != nil {
@@ -75,14 +75,14 @@ func start(document string, container containerspec.Container) error {
 		return err
 	}
 	if container.Shells != nil {
-		return stay(document, container, user)
+		return execPID1(document, container, user)
 	}
-	return Become(container, user, arguments)
+	return ExecProgram(container, user, arguments)
 }
 
-// stay keeps the guest as process 1 of a debug container: with the rights of the
+// execPID1 keeps the guest as process 1 of a debug container: with the rights of the
 // tenant's program, which it then starts as its child.
-func stay(path string, container containerspec.Container, user account.User) error {
+func execPID1(path string, container containerspec.Spec, user account.User) error {
 	socket, err := shell.Listen(container.Shells.Socket)
 	if err != nil {
 		return err
@@ -93,13 +93,13 @@ func stay(path string, container containerspec.Container, user account.User) err
 	}
 	defer runtime.KeepAlive(socket) // or its end would close the descriptor
 	number := socket.Fd()
-	return Become(container, user, []string{guest, shell.FirstCommand, "-spec", path, "-socket", strconv.Itoa(int(number))}, number)
+	return ExecProgram(container, user, []string{guest, shell.PID1Command, "-spec", path, "-socket", strconv.Itoa(int(number))}, number)
 }
 
-// checkFixed refuses a place of the guest's that the container could move: what
+// checkGuestMount refuses a place of the guest's that the container could move: what
 // the kubelet starts next would then be the tenant's program, with launch rights.
 // A mount stays where it is; below a symbolic link of the image it could be bypassed.
-func checkFixed(target string) error {
+func checkGuestMount(target string) error {
 	for at := target; at != "/"; at = path.Dir(at) {
 		about, err := os.Lstat(at)
 		if err != nil {
@@ -120,9 +120,9 @@ func checkFixed(target string) error {
 	return nil
 }
 
-// secureState keeps other users than root from the health state: volumes of the
+// restrictHealthState keeps other users than root from the health state: volumes of the
 // node may be written by everybody.
-func secureState(check *containerspec.Health) error {
+func restrictHealthState(check *containerspec.HealthCheck) error {
 	if check == nil {
 		return nil
 	}
@@ -132,8 +132,8 @@ func secureState(check *containerspec.Health) error {
 	return nil
 }
 
-// Who resolves the container's user by the files of its image.
-func Who(container containerspec.Container) (account.User, error) {
+// ResolveUser resolves the container's user by the files of its image.
+func ResolveUser(container containerspec.Spec) (account.User, error) {
 	passwd, err := account.ReadFile("/etc/passwd")
 	if err != nil {
 		return account.User{}, err
@@ -151,10 +151,10 @@ func Who(container containerspec.Container) (account.User, error) {
 	return account.Resolve(container.UserName(), passwd, group, slices.Concat(container.Groups, present))
 }
 
-// Become drops the calling, locked thread's rights and executes a program of the
+// ExecProgram drops the calling, locked thread's rights and executes a program of the
 // tenant's in the place of this process. It returns only on an error. Nothing
 // stays open for the program but the standard streams and what is to be left to it.
-func Become(container containerspec.Container, user account.User, arguments []string, left ...uintptr) error {
+func ExecProgram(container containerspec.Spec, user account.User, arguments []string, left ...uintptr) error {
 	kept, err := capability.ParseKept(container.Capabilities)
 	if err != nil {
 		return err
@@ -173,7 +173,7 @@ func Become(container containerspec.Container, user account.User, arguments []st
 	}
 	// From here on the tenant's rights decide what can be reached.
 	if err := os.Chdir(container.Directory()); err != nil {
-		return fmt.Errorf("%w: the working directory: %w", entrypoint.ErrCannotRun, err)
+		return fmt.Errorf("%w: the working directory: %w", entrypoint.ErrNotExecutable, err)
 	}
 	search, _ := entrypoint.Value(environment, "PATH")
 	file, err := entrypoint.Find(arguments[0], search)
@@ -181,12 +181,12 @@ func Become(container containerspec.Container, user account.User, arguments []st
 		return err
 	}
 	err = syscall.Exec(file, arguments, environment)
-	return fmt.Errorf("%q: %w: %w", file, entrypoint.ErrCannotRun, err)
+	return fmt.Errorf("%q: %w: %w", file, entrypoint.ErrNotExecutable, err)
 }
 
 // Environment is what the program sees: the container's, with a PATH, and with
 // the HOME of its user unless the file or image set one.
-func Environment(present []string, container containerspec.Container, user account.User) []string {
+func Environment(present []string, container containerspec.Spec, user account.User) []string {
 	if _, found := entrypoint.Value(present, "PATH"); !found {
 		present = entrypoint.WithValue(present, "PATH", entrypoint.DefaultPath)
 	}
@@ -196,8 +196,8 @@ func Environment(present []string, container containerspec.Container, user accou
 	return present
 }
 
-// makeDirectory makes the working directory when the image lacks it.
-func makeDirectory(directory string, user account.User) error {
+// makeWorkingDirectory makes the working directory when the image lacks it.
+func makeWorkingDirectory(directory string, user account.User) error {
 	if _, err := os.Stat(directory); err == nil {
 		return nil
 	}

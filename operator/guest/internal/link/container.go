@@ -15,10 +15,10 @@ import (
 	"cloister.dev/guest/internal/netattach"
 )
 
-// SetUpInside gives the calling thread's namespace its addresses and routes, as
+// ConfigureContainer gives the calling thread's namespace its addresses and routes, as
 // `guest net` has told. It is called by the launcher, before it drops its rights.
-func SetUpInside(interfaces []netattach.Interface, nameserver netip.Addr) error {
-	if err := raise("lo"); err != nil {
+func ConfigureContainer(interfaces []netattach.Interface, nameserver netip.Addr) error {
+	if err := setUp("lo"); err != nil {
 		return err
 	}
 	for index, one := range interfaces {
@@ -29,7 +29,7 @@ func SetUpInside(interfaces []netattach.Interface, nameserver netip.Addr) error 
 		if err := netlink.AddrReplace(device, &netlink.Addr{IPNet: ipNet(one.Address)}); err != nil {
 			return fmt.Errorf("device %s: the address %s cannot be set: %w", one.Name, one.Address, err)
 		}
-		if err := raise(one.Name); err != nil {
+		if err := setUp(one.Name); err != nil {
 			return err
 		}
 		if one.Default {
@@ -46,7 +46,7 @@ func SetUpInside(interfaces []netattach.Interface, nameserver netip.Addr) error 
 	return nil
 }
 
-func raise(name string) error {
+func setUp(name string) error {
 	device, err := netlink.LinkByName(name)
 	if err != nil {
 		return fmt.Errorf("device %s: %w", name, err)

@@ -23,12 +23,12 @@ const (
 // attrInetConf is IFLA_INET_CONF, linux/if_link.h.
 const attrInetConf = 1
 
-// SetUpBridges makes the bridges of a plan that are missing and leaves those that
+// ConfigureBridges makes the bridges of a plan that are missing and leaves those that
 // are there, gives the loopback device the name server's address, and turns
 // forwarding on for the bridges and the uplink alone.
 //
 // The packet filter must be in force before.
-func SetUpBridges(document netplan.Plan) error {
+func ConfigureBridges(document netplan.Plan) error {
 	loopback, err := netlink.LinkByName("lo")
 	if err != nil {
 		return err
@@ -40,7 +40,7 @@ func SetUpBridges(document netplan.Plan) error {
 		return err
 	}
 	for _, network := range document.Networks {
-		if err := setUpBridge(network); err != nil {
+		if err := configureBridge(network); err != nil {
 			return fmt.Errorf("network %s: %w", network.Name, err)
 		}
 	}
@@ -51,7 +51,7 @@ func SetUpBridges(document netplan.Plan) error {
 	return setConf(uplink, confForwarding, 1)
 }
 
-func setUpBridge(network netplan.Network) error {
+func configureBridge(network netplan.Network) error {
 	device, err := netlink.LinkByName(network.Bridge())
 	if errors.As(err, &netlink.LinkNotFoundError{}) {
 		attributes := netlink.NewLinkAttrs()
@@ -69,7 +69,7 @@ func setUpBridge(network netplan.Network) error {
 	if err := netlink.AddrReplace(device, &netlink.Addr{IPNet: ipNet(network.Gateway())}); err != nil {
 		return fmt.Errorf("the bridge's address cannot be set: %w", err)
 	}
-	if err := raise(network.Bridge()); err != nil {
+	if err := setUp(network.Bridge()); err != nil {
 		return err
 	}
 	forwarding := uint32(0)
@@ -98,7 +98,7 @@ func Attach(document netplan.Plan, namespace netplan.Namespace, inside *os.File)
 
 // Describe tells what Attach has made for a namespace, without making anything.
 func Describe(document netplan.Plan, namespace netplan.Namespace) []netattach.Interface {
-	exit, hasExit := document.Exit(namespace)
+	exit, hasExit := document.EgressNetwork(namespace)
 	interfaces := []netattach.Interface{}
 	for index, attachment := range namespace.Attachments {
 		network, _ := document.Network(attachment.Network)
@@ -131,7 +131,7 @@ func attachOne(namespace netplan.Namespace, network netplan.Network, name string
 	if err := netlink.LinkAdd(pair); err != nil {
 		return fmt.Errorf("the devices cannot be made: %w", err)
 	}
-	return raise(port)
+	return setUp(port)
 }
 
 // Detach removes the devices of a namespace.
@@ -143,8 +143,8 @@ func Detach(namespace netplan.Namespace) error {
 	return errors.Join(problems...)
 }
 
-// Wired tells whether all devices of a namespace are there and connected.
-func Wired(namespace netplan.Namespace) bool {
+// IsAttached tells whether all devices of a namespace are there and connected.
+func IsAttached(namespace netplan.Namespace) bool {
 	for _, attachment := range namespace.Attachments {
 		device, err := netlink.LinkByName(namespace.Port(attachment.Network))
 		if err != nil || device.Attrs().RawFlags&unix.IFF_LOWER_UP == 0 {

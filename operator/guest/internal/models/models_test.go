@@ -26,7 +26,7 @@ const (
 var quiet = slog.New(slog.DiscardHandler)
 
 // store is a store with a copy of the image, and a document for it.
-func store(t *testing.T, change func(image []byte) []byte) Document {
+func store(t *testing.T, change func(image []byte) []byte) Spec {
 	t.Helper()
 	directory := t.TempDir()
 	image, err := os.ReadFile(filepath.Join("testdata", hash+".mpk"))
@@ -36,7 +36,7 @@ func store(t *testing.T, change func(image []byte) []byte) Document {
 	if change != nil {
 		image = change(image)
 	}
-	document := Document{
+	document := Spec{
 		Version: Version, Store: filepath.Join(directory, "store"), Target: filepath.Join(directory, "mpk"),
 		Status: filepath.Join(directory, "status.json"), Models: []Model{{Name: "tiny", Repo: repo, MPK: mpk}},
 	}
@@ -48,11 +48,11 @@ func store(t *testing.T, change func(image []byte) []byte) Document {
 	if err := os.WriteFile(filepath.Join(document.Store, hash+".mpk"), image, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = clear(filepath.Join(document.Target, "mpk-"+hash)) })
+	t.Cleanup(func() { _ = removeTree(filepath.Join(document.Target, "mpk-"+hash)) })
 	return document
 }
 
-func readStatus(t *testing.T, document Document) Status {
+func readStatus(t *testing.T, document Spec) Status {
 	t.Helper()
 	data, err := os.ReadFile(document.Status)
 	if err != nil {
@@ -126,7 +126,7 @@ func TestWhatIsWrongStopsTheBoot(t *testing.T) {
 	}
 	for name, trial := range map[string]struct {
 		change   func([]byte) []byte
-		document func(*Document)
+		document func(*Spec)
 		code     int
 		want     string
 	}{
@@ -134,10 +134,10 @@ func TestWhatIsWrongStopsTheBoot(t *testing.T) {
 		"a bit that no file has": {flip(3000), nil, ExitInvalid, "its data at byte 0"},
 		"a bit of the tree":      {flip(16384 + 4096 + 8), nil, ExitInvalid, "its hash tree at byte 20480"},
 		"too short":              {func(image []byte) []byte { return image[:20000] }, nil, ExitInvalid, "it ends before byte 24576"},
-		"another UUID":           {nil, func(d *Document) { d.Models[0].MPK = strings.Replace(mpk, "6493", "6494", 1) }, ExitInvalid, "has the UUID 6493760e"},
-		"another commit":         {nil, func(d *Document) { d.Models[0].Repo = strings.Replace(repo, "@0", "@1", 1) }, ExitInvalid, "another salt"},
-		"another root hash":      {nil, func(d *Document) { d.Models[0].MPK = strings.Replace(mpk, "76", "77", 1) }, ExitMissing, "the model store does not have it: 77914cd0"},
-		"another offset":         {nil, func(d *Document) { d.Models[0].MPK = strings.Replace(mpk, "16384", "12288", 1) }, ExitInvalid, "signature is missing at byte 12288"},
+		"another UUID":           {nil, func(d *Spec) { d.Models[0].MPK = strings.Replace(mpk, "6493", "6494", 1) }, ExitInvalid, "has the UUID 6493760e"},
+		"another commit":         {nil, func(d *Spec) { d.Models[0].Repo = strings.Replace(repo, "@0", "@1", 1) }, ExitInvalid, "another salt"},
+		"another root hash":      {nil, func(d *Spec) { d.Models[0].MPK = strings.Replace(mpk, "76", "77", 1) }, ExitMissing, "the model store does not have it: 77914cd0"},
+		"another offset":         {nil, func(d *Spec) { d.Models[0].MPK = strings.Replace(mpk, "16384", "12288", 1) }, ExitInvalid, "signature is missing at byte 12288"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			document := store(t, trial.change)
@@ -220,7 +220,7 @@ func TestFilesThatTakeTooMuchAreRefused(t *testing.T) {
 	if _, err := unpack(context.Background(), bytes.NewReader(data[:16384]), room-1, target); err == nil || !strings.Contains(err.Error(), "take more room") {
 		t.Fatal(err)
 	}
-	if err := clear(target); err != nil {
+	if err := removeTree(target); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := unpack(context.Background(), bytes.NewReader(data[:16384]), room, target); err != nil {
@@ -233,16 +233,16 @@ func TestDocumentsNameWhatIsWrong(t *testing.T) {
 	if err := good.Validate(); err != nil {
 		t.Fatal(err)
 	}
-	for want, change := range map[string]func(*Document){
-		"version: 2":                      func(d *Document) { d.Version = 2 },
-		"store: \"\"":                     func(d *Document) { d.Store = "" },
-		"target: \"/a/../b\"":             func(d *Document) { d.Target = "/a/../b" },
-		"status: \"x\"":                   func(d *Document) { d.Status = "x" },
-		"models: 0 entries":               func(d *Document) { d.Models = nil },
-		"models[0].name: \"a b\"":         func(d *Document) { d.Models[0].Name = "a b" },
-		"models[0].repo: \"x\"":           func(d *Document) { d.Models[0].Repo = "x" },
-		"models[0].mpk: \"\"":             func(d *Document) { d.Models[0].MPK = "" },
-		"models[1].mpk: an earlier model": func(d *Document) { d.Models = append(d.Models, d.Models[0]) },
+	for want, change := range map[string]func(*Spec){
+		"version: 2":                      func(d *Spec) { d.Version = 2 },
+		"store: \"\"":                     func(d *Spec) { d.Store = "" },
+		"target: \"/a/../b\"":             func(d *Spec) { d.Target = "/a/../b" },
+		"status: \"x\"":                   func(d *Spec) { d.Status = "x" },
+		"models: 0 entries":               func(d *Spec) { d.Models = nil },
+		"models[0].name: \"a b\"":         func(d *Spec) { d.Models[0].Name = "a b" },
+		"models[0].repo: \"x\"":           func(d *Spec) { d.Models[0].Repo = "x" },
+		"models[0].mpk: \"\"":             func(d *Spec) { d.Models[0].MPK = "" },
+		"models[1].mpk: an earlier model": func(d *Spec) { d.Models = append(d.Models, d.Models[0]) },
 	} {
 		document := good
 		document.Models = append([]Model(nil), good.Models...)
@@ -256,7 +256,7 @@ func TestDocumentsNameWhatIsWrong(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(`{"version":1,"store":"/store","target":"/mpk","status":"/status","models":[{"name":"tiny","repo":"` + repo + `","mpk":"` + mpk + `"}]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		document, err := Parse(data)
+		document, err := ParseSpec(data)
 		if err != nil {
 			return
 		}
@@ -283,7 +283,7 @@ func FuzzUnpack(f *testing.F) {
 		copy(broken[min(int(at), len(broken)):], text)
 		target := filepath.Join(t.TempDir(), "model")
 		defer func() {
-			if err := clear(target); err != nil {
+			if err := removeTree(target); err != nil {
 				t.Error(err)
 			}
 		}()

@@ -34,7 +34,7 @@ func ExitCode(err error) int {
 	switch {
 	case errors.Is(err, ErrMissing):
 		return ExitMissing
-	case errors.Is(err, verity.ErrInvalid), errors.Is(err, errNoModel):
+	case errors.Is(err, verity.ErrInvalid), errors.Is(err, errUnusable):
 		return ExitInvalid
 	}
 	return 0
@@ -97,14 +97,14 @@ type Mounted struct {
 
 // Run checks and lays out the models of a document. It returns nil when all are
 // there; else the directory of what failed was removed again.
-func Run(ctx context.Context, document Document, log *slog.Logger) error {
+func Run(ctx context.Context, document Spec, log *slog.Logger) error {
 	status := Status{State: StateRunning, StartedAt: time.Now().UTC(), Models: []Mounted{}}
 	if err := status.write(document.Status); err != nil {
 		return err
 	}
 	err := func() error {
 		for _, model := range document.Models {
-			mounted, err := lay(ctx, document, model)
+			mounted, err := layOut(ctx, document, model)
 			if err != nil {
 				return fmt.Errorf("model %s (%s): %w", model.Name, model.Repo, err)
 			}
@@ -124,8 +124,8 @@ func Run(ctx context.Context, document Document, log *slog.Logger) error {
 	return errors.Join(err, status.write(document.Status))
 }
 
-// lay checks one model and writes its files.
-func lay(ctx context.Context, document Document, model Model) (Mounted, error) {
+// layOut checks one model and writes its files.
+func layOut(ctx context.Context, document Spec, model Model) (Mounted, error) {
 	reference, err := verity.ParseReference(model.MPK)
 	if err != nil {
 		return Mounted{}, err
@@ -143,15 +143,15 @@ func lay(ctx context.Context, document Document, model Model) (Mounted, error) {
 	}
 	target := filepath.Join(document.Target, "mpk-"+hash)
 	// What an attempt of this container left, before the node lost it, is no use.
-	if err := clear(target); err != nil {
+	if err := removeTree(target); err != nil {
 		return Mounted{}, err
 	}
 	count, err := unpack(ctx, image, image.Size()+Spare, target)
 	if err == nil {
-		err = image.Rest(ctx)
+		err = image.CheckRest(ctx)
 	}
 	if err != nil {
-		return Mounted{}, errors.Join(err, clear(target))
+		return Mounted{}, errors.Join(err, removeTree(target))
 	}
 	return Mounted{
 		Name: model.Name, RootHash: hash, Files: count.files, Bytes: count.bytes,

@@ -25,8 +25,8 @@ const Version = 1
 // maxModels is the number of models that a configuration file may have.
 const maxModels = 24
 
-// Document tells the command what to do.
-type Document struct {
+// Spec tells the command what to do.
+type Spec struct {
 	// Version is Version.
 	Version int `json:"version"`
 	// Store is the directory of the images: ROOTHASH.mpk each.
@@ -54,14 +54,14 @@ var (
 	repoPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,95}/[A-Za-z0-9][A-Za-z0-9._-]{0,95}@[0-9a-f]{40}$`)
 )
 
-// Read reads and validates the document at a path.
-func Read(file string) (Document, error) { return strictjson.Read[Document](file) }
+// ReadSpec reads and validates the document at a path.
+func ReadSpec(file string) (Spec, error) { return strictjson.Read[Spec](file) }
 
-// Parse reads and validates the document.
-func Parse(data []byte) (Document, error) { return strictjson.Parse[Document](data) }
+// ParseSpec reads and validates the document.
+func ParseSpec(data []byte) (Spec, error) { return strictjson.Parse[Spec](data) }
 
 // Validate names every field that is wrong.
-func (d Document) Validate() error {
+func (d Spec) Validate() error {
 	var problems []error
 	wrong := func(field, format string, values ...any) {
 		problems = append(problems, fmt.Errorf(field+": "+format, values...))

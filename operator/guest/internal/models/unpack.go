@@ -29,9 +29,9 @@ const (
 	Spare = 64 << 20
 )
 
-// errNoModel is wrapped by the errors of images that are the right ones and yet
+// errUnusable is wrapped by the errors of images that are the right ones and yet
 // hold what is not read here.
-var errNoModel = errors.New("the image is verified, but cannot be used")
+var errUnusable = errors.New("the image is verified, but cannot be used")
 
 // errUnwritable is wrapped by the errors of the volume that the files go to.
 var errUnwritable = errors.New("its files cannot be written")
@@ -51,12 +51,12 @@ func unpack(ctx context.Context, image io.ReaderAt, room int64, target string) (
 	defer func() {
 		// The library reads what is verified, so that only who packed it can cause this.
 		if trouble := recover(); trouble != nil {
-			err = fmt.Errorf("%w: its file system is broken: %v", errNoModel, trouble)
+			err = fmt.Errorf("%w: its file system is broken: %v", errUnusable, trouble)
 		}
 	}()
 	source, err := erofs.Open(image)
 	if err != nil {
-		return amount{}, explained(fmt.Errorf("its superblock: %w", err))
+		return amount{}, explainUnsupported(fmt.Errorf("its superblock: %w", err))
 	}
 	tree, readable := source.(fs.ReadLinkFS)
 	if !readable {
@@ -64,22 +64,22 @@ func unpack(ctx context.Context, image io.ReaderAt, room int64, target string) (
 	}
 	work := unpacking{ctx: ctx, source: tree, target: target, room: room, buffer: make([]byte, step)}
 	if err := work.directory(".", 0); err != nil {
-		return amount{}, explained(err)
+		return amount{}, explainUnsupported(err)
 	}
 	return work.count, nil
 }
 
-// explained says what a file system that is not read has that is not read.
-func explained(err error) error {
+// explainUnsupported says what a file system that is not read has that is not read.
+func explainUnsupported(err error) error {
 	switch {
 	case errors.Is(err, verity.ErrInvalid), errors.Is(err, verity.ErrUnreadable):
 		return err
 	case errors.Is(err, erofs.ErrNotImplemented):
-		return fmt.Errorf("%w: its file system is EROFS with a feature that is not read here (%w); pack it without compression, as mkfs.erofs does by default", errNoModel, err)
-	case errors.Is(err, errNoModel), errors.Is(err, errUnwritable), errors.Is(err, context.Canceled):
+		return fmt.Errorf("%w: its file system is EROFS with a feature that is not read here (%w); pack it without compression, as mkfs.erofs does by default", errUnusable, err)
+	case errors.Is(err, errUnusable), errors.Is(err, errUnwritable), errors.Is(err, context.Canceled):
 		return err
 	}
-	return fmt.Errorf("%w: its file system is not EROFS, or broken: %w", errNoModel, err)
+	return fmt.Errorf("%w: its file system is not EROFS, or broken: %w", errUnusable, err)
 }
 
 type unpacking struct {
@@ -93,7 +93,7 @@ type unpacking struct {
 
 func (u *unpacking) directory(name string, depth int) error {
 	if depth > maxDepth {
-		return fmt.Errorf("%w: its directories are nested deeper than %d", errNoModel, maxDepth)
+		return fmt.Errorf("%w: its directories are nested deeper than %d", errUnusable, maxDepth)
 	}
 	place := filepath.Join(u.target, filepath.FromSlash(name))
 	if err := os.Mkdir(place, 0o755); err != nil {
@@ -120,10 +120,10 @@ func (u *unpacking) entry(name string, entry fs.DirEntry, depth int) error {
 	}
 	u.count.entries++
 	if u.count.entries > maxEntries {
-		return fmt.Errorf("%w: it has more than %d files", errNoModel, maxEntries)
+		return fmt.Errorf("%w: it has more than %d files", errUnusable, maxEntries)
 	}
 	if !fs.ValidPath(name) || path.Base(name) != entry.Name() {
-		return fmt.Errorf("%w: it has a file named %q", errNoModel, entry.Name())
+		return fmt.Errorf("%w: it has a file named %q", errUnusable, entry.Name())
 	}
 	switch entry.Type() {
 	case fs.ModeDir:
@@ -140,7 +140,7 @@ func (u *unpacking) entry(name string, entry fs.DirEntry, depth int) error {
 		}
 		return nil
 	}
-	return fmt.Errorf("%w: %s is neither a file nor a directory nor a symbolic link", errNoModel, name)
+	return fmt.Errorf("%w: %s is neither a file nor a directory nor a symbolic link", errUnusable, name)
 }
 
 func (u *unpacking) file(name string) error {
@@ -154,7 +154,7 @@ func (u *unpacking) file(name string) error {
 		return fmt.Errorf("file %s: %w", name, err)
 	}
 	if u.room -= (about.Size() + page - 1) / page * page; about.Size() < 0 || u.room < 0 {
-		return fmt.Errorf("%w: its files take more room than the image and %d MiB; pack it without shared blocks", errNoModel, Spare>>20)
+		return fmt.Errorf("%w: its files take more room than the image and %d MiB; pack it without shared blocks", errUnusable, Spare>>20)
 	}
 	to, err := os.OpenFile(filepath.Join(u.target, filepath.FromSlash(name)), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o444)
 	if err != nil {
@@ -165,7 +165,7 @@ func (u *unpacking) file(name string) error {
 		return fmt.Errorf("file %s: %w", name, err)
 	}
 	if written != about.Size() {
-		return fmt.Errorf("%w: file %s has %d of its %d bytes", errNoModel, name, written, about.Size())
+		return fmt.Errorf("%w: file %s has %d of its %d bytes", errUnusable, name, written, about.Size())
 	}
 	u.count.files++
 	u.count.bytes += written
@@ -195,8 +195,8 @@ func (u *unpacking) copy(to io.Writer, from io.Reader) (int64, error) {
 	}
 }
 
-// clear removes a directory whose directories cannot be written to.
-func clear(target string) error {
+// removeTree removes a directory whose directories cannot be written to.
+func removeTree(target string) error {
 	if _, err := os.Lstat(target); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

@@ -18,23 +18,23 @@ const SocketName = "wiring.sock"
 // What a launcher or probe asks for.
 const (
 	// AskWire hands over a fresh namespace and asks for its wiring.
-	AskWire = "wire"
+	RequestAttach = "wire"
 	// AskWired says that the wiring given is set up.
-	AskWired = "wired"
+	RequestAttached = "wired"
 	// AskNamespace asks for the namespace of the container that runs.
-	AskNamespace = "namespace"
+	RequestNamespace = "namespace"
 )
 
 // What `guest net` answers.
 const (
 	// AnswerConfigure: set up these interfaces in the namespace handed over.
-	AnswerConfigure = "configure"
+	ResponseConfigure = "configure"
 	// AnswerJoin: enter the namespace that comes with the answer instead.
-	AnswerJoin = "join"
+	ResponseJoin = "join"
 	// AnswerReady: the wiring is in force.
-	AnswerReady = "ready"
+	ResponseReady = "ready"
 	// AnswerRefused: see Reason.
-	AnswerRefused = "refused"
+	ResponseRefused = "refused"
 )
 
 // ErrRefused is returned when `guest net` refuses; the message says why.
@@ -43,7 +43,7 @@ var ErrRefused = errors.New("the enclave's network refused")
 // Request is what a launcher or probe sends.
 type Request struct {
 	// Ask is one of the Ask words.
-	Ask string `json:"ask"`
+	Kind string `json:"ask"`
 }
 
 // Interface is one device of a container, made by `guest net`, set up by the launcher.
@@ -58,10 +58,10 @@ type Interface struct {
 	Default bool `json:"default"`
 }
 
-// Answer is what `guest net` sends.
-type Answer struct {
+// Response is what `guest net` sends.
+type Response struct {
 	// Answer is one of the Answer words.
-	Answer string `json:"answer"`
+	Kind string `json:"answer"`
 	// Reason tells why it refused.
 	Reason string `json:"reason,omitempty"`
 	// Interfaces are the devices to set up; none for a container without network.

@@ -62,8 +62,8 @@ func (p Plan) NamespaceAt(address netip.Addr) (Namespace, bool) {
 	return Namespace{}, false
 }
 
-// Exit returns the network through which a namespace reaches the internet.
-func (p Plan) Exit(namespace Namespace) (Network, bool) {
+// EgressNetwork returns the network through which a namespace reaches the internet.
+func (p Plan) EgressNetwork(namespace Namespace) (Network, bool) {
 	for _, attachment := range namespace.Attachments {
 		if network, found := p.Network(attachment.Network); found && network.Egress != EgressClosed {
 			return network, true

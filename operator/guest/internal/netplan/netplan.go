@@ -50,7 +50,7 @@ type Plan struct {
 	// Inbound are the TCP ports of the Pod that are reachable from outside: the shim's, and ssh in debug.
 	Inbound []uint16 `json:"inbound"`
 	// SideCars are the only processes of the Pod's own namespace that may reach something.
-	SideCars []SideCar `json:"sideCars"`
+	Sidecars []Sidecar `json:"sideCars"`
 	// Resolver answers public names.
 	Resolver Resolver `json:"resolver"`
 	// SocketDirectory holds one directory with a wiring socket for each container.
@@ -94,8 +94,8 @@ type Attachment struct {
 	Address netip.Addr `json:"address"`
 }
 
-// SideCar is a process of ours in the Pod's namespace, known by its user.
-type SideCar struct {
+// Sidecar is a process of ours in the Pod's namespace, known by its user.
+type Sidecar struct {
 	// Name is for messages.
 	Name string `json:"name"`
 	// UID is its user in the Pod.
@@ -229,7 +229,7 @@ func (p Plan) validateNamespaces() error {
 
 func (p Plan) validateOutside() error {
 	var problems []error
-	for index, car := range p.SideCars {
+	for index, car := range p.Sidecars {
 		for at, destination := range car.Destinations {
 			if !destination.Address.Is4() || destination.Port == 0 {
 				problems = append(problems, fmt.Errorf("sideCars[%d].destinations[%d]: needs an IPv4 address and a port", index, at))

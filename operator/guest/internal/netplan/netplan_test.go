@@ -43,7 +43,7 @@ func TestValidate(t *testing.T) {
 		"namespaces[1].containers":  func(p *Plan) { p.Namespaces[1].Containers = []string{"WEB"} },
 		"namespaces[1].name":        func(p *Plan) { p.Namespaces[1].Name = "web" },
 		"namespaces[1].attachments": func(p *Plan) { p.Namespaces[1].Attachments = []Attachment{{Network: "absent"}} },
-		"sideCars[0].destinations":  func(p *Plan) { p.SideCars = []SideCar{{Destinations: []Destination{{}}}} },
+		"sideCars[0].destinations":  func(p *Plan) { p.Sidecars = []Sidecar{{Destinations: []Destination{{}}}} },
 		"resolver.upstream[0]":      func(p *Plan) { p.Resolver.Upstream = []netip.AddrPort{{}} },
 		"resolver.refused[0]":       func(p *Plan) { p.Resolver.Refused = []string{"Cluster"} },
 		"refreshSeconds":            func(p *Plan) { p.RefreshSeconds = -1 },

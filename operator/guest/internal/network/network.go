@@ -29,11 +29,11 @@ const (
 	statusEvery     = time.Second
 )
 
-// Gateway is a running `guest net`.
+// Network is a running `guest net`.
 type Network struct {
 	document netplan.Plan
 	filter   *firewall.Firewall
-	lists    *allowlist.Keeper
+	lists    *allowlist.Manager
 	sockets  *sockets
 	log      *slog.Logger
 }
@@ -41,44 +41,44 @@ type Network struct {
 // Run runs the network of a plan until the context ends. Bridges, devices and
 // filter stay when it returns: the containers go on.
 func Run(ctx context.Context, document netplan.Plan, log *slog.Logger) error {
-	gateway := &Network{document: document, filter: firewall.New(document), log: log}
-	if err := gateway.setUp(); err != nil {
+	running := &Network{document: document, filter: firewall.New(document), log: log}
+	if err := running.setUp(); err != nil {
 		return err
 	}
-	server := dns.NewServer(document, dns.Upstream{Servers: document.Resolver.Upstream}, gateway.lists)
+	server := dns.NewServer(document, dns.Upstream{Servers: document.Resolver.Upstream}, running.lists)
 	if err := server.Start(netip.AddrPortFrom(netplan.Nameserver, namePort)); err != nil {
 		return err
 	}
 	first, cancel := context.WithTimeout(ctx, firstResolution)
-	err := gateway.lists.Refresh(first)
+	err := running.lists.Refresh(first)
 	cancel()
 	if err != nil {
 		return err
 	}
 	failed := make(chan error, 2)
-	go func() { failed <- gateway.sockets.serve(ctx) }()
-	go func() { failed <- gateway.refreshForever(ctx) }()
-	err = gateway.report(ctx, failed)
-	return errors.Join(err, server.Stop(), gateway.sockets.close())
+	go func() { failed <- running.sockets.serve(ctx) }()
+	go func() { failed <- running.refreshLoop(ctx) }()
+	err = running.writeStatusLoop(ctx, failed)
+	return errors.Join(err, server.Stop(), running.sockets.close())
 }
 
 // setUp brings filter, bridges and sockets into being.
-func (g *Network) setUp() error {
-	if err := checkUplink(g.document); err != nil {
+func (n *Network) setUp() error {
+	if err := checkUplink(n.document); err != nil {
 		return err
 	}
-	if err := g.filter.Apply(); err != nil {
+	if err := n.filter.Apply(); err != nil {
 		return err
 	}
-	if err := link.SetUpBridges(g.document); err != nil {
+	if err := link.ConfigureBridges(n.document); err != nil {
 		return err
 	}
-	lists, err := allowlist.New(g.document, dns.Upstream{Servers: g.document.Resolver.Upstream}, g.filter, time.Now)
+	lists, err := allowlist.New(n.document, dns.Upstream{Servers: n.document.Resolver.Upstream}, n.filter, time.Now)
 	if err != nil {
 		return err
 	}
-	g.lists = lists
-	g.sockets, err = openSockets(g.document, g.log)
+	n.lists = lists
+	n.sockets, err = openSockets(n.document, n.log)
 	return err
 }
 
@@ -109,8 +109,8 @@ func checkUplink(document netplan.Plan) error {
 	return nil
 }
 
-func (g *Network) refreshForever(ctx context.Context) error {
-	ticker := time.NewTicker(g.document.Refresh())
+func (n *Network) refreshLoop(ctx context.Context) error {
+	ticker := time.NewTicker(n.document.Refresh())
 	defer ticker.Stop()
 	for {
 		select {
@@ -118,26 +118,26 @@ func (g *Network) refreshForever(ctx context.Context) error {
 			return nil
 		case <-ticker.C:
 		}
-		if err := g.lists.Refresh(ctx); err != nil {
+		if err := n.lists.Refresh(ctx); err != nil {
 			return err
 		}
-		g.sockets.keepAgain()
+		n.sockets.storeAll()
 	}
 }
 
-// report writes the status file when what it says has changed. A failure of any
+// writeStatusLoop writes the status file when what it says has changed. A failure of any
 // part ends the process: a restart takes over what is there.
-func (g *Network) report(ctx context.Context, failed <-chan error) error {
+func (n *Network) writeStatusLoop(ctx context.Context, failed <-chan error) error {
 	ticker := time.NewTicker(statusEvery)
 	defer ticker.Stop()
 	written := ""
 	for {
-		text, err := g.status().encode()
+		text, err := n.status().encode()
 		if err != nil {
 			return err
 		}
 		if text != written {
-			if err := writeStatus(g.document.StatusFile, text); err != nil {
+			if err := writeStatus(n.document.StatusFile, text); err != nil {
 				return err
 			}
 			written = text
@@ -149,13 +149,13 @@ func (g *Network) report(ctx context.Context, failed <-chan error) error {
 			if err != nil {
 				return err
 			}
-		case <-g.sockets.changed:
+		case <-n.sockets.changed:
 		case <-ticker.C:
 		}
 	}
 }
 
-func (g *Network) status() Status {
-	return Status{Version: netplan.Version, Ready: true, FiltersBridges: g.filter.FiltersBridges(),
-		Namespaces: g.sockets.states(), Allowlists: g.lists.State()}
+func (n *Network) status() Status {
+	return Status{Version: netplan.Version, Ready: true, FiltersBridges: n.filter.FiltersBridges(),
+		Namespaces: n.sockets.states(), Allowlists: n.lists.State()}
 }

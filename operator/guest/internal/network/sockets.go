@@ -22,21 +22,21 @@ import (
 )
 
 const (
-	firstMessage = 5 * time.Second
-	wholeWiring  = 60 * time.Second
+	requestTimeout = 5 * time.Second
+	attachTimeout  = 60 * time.Second
 )
 
-// doors are the wiring sockets of all containers.
+// sockets are the wiring sockets of all containers.
 type sockets struct {
-	document    netplan.Plan
-	log         *slog.Logger
-	listeners   map[string]*net.UnixListener
-	attachments map[string]*attachment
-	changed     chan struct{}
+	document   netplan.Plan
+	log        *slog.Logger
+	listeners  map[string]*net.UnixListener
+	namespaces map[string]*namespaceState
+	changed    chan struct{}
 }
 
-// room is one network namespace and what is known about it.
-type attachment struct {
+// namespaceState is one network namespace and what is known about it.
+type namespaceState struct {
 	namespace netplan.Namespace
 
 	mutex sync.Mutex
@@ -45,10 +45,10 @@ type attachment struct {
 	state  string
 }
 
-// openDoors makes the sockets and takes over what a predecessor wired.
+// openSockets makes the sockets and takes over what a predecessor wired.
 func openSockets(document netplan.Plan, log *slog.Logger) (*sockets, error) {
 	made := &sockets{document: document, log: log, listeners: map[string]*net.UnixListener{},
-		attachments: map[string]*attachment{}, changed: make(chan struct{}, 1)}
+		namespaces: map[string]*namespaceState{}, changed: make(chan struct{}, 1)}
 	kept := map[string]*os.File{}
 	if document.KeeperSocket != "" {
 		files, err := fdstore.Fetch(document.KeeperSocket, fdstore.Namespaces)
@@ -58,15 +58,15 @@ func openSockets(document netplan.Plan, log *slog.Logger) (*sockets, error) {
 		kept = files
 	}
 	for _, namespace := range document.Namespaces {
-		one := &attachment{namespace: namespace, state: Waiting}
-		switch connected := len(namespace.Attachments) > 0 && link.Wired(namespace); {
+		one := &namespaceState{namespace: namespace, state: Waiting}
+		switch connected := len(namespace.Attachments) > 0 && link.IsAttached(namespace); {
 		case kept[namespace.Name] != nil && (connected || len(namespace.Attachments) == 0):
 			one.inside, one.state = kept[namespace.Name], Wired
 		case connected:
 			one.state = Lost
 		}
 		for _, container := range namespace.Containers {
-			made.attachments[container] = one
+			made.namespaces[container] = one
 			listener, err := listen(filepath.Join(document.SocketDirectory, container))
 			if err != nil {
 				return nil, errors.Join(fmt.Errorf("container %s: %w", container, err), made.close())
@@ -97,9 +97,9 @@ func listen(directory string) (*net.UnixListener, error) {
 }
 
 // serve answers at all sockets, one conversation at a time for each.
-func (d *sockets) serve(ctx context.Context) error {
-	failed := make(chan error, len(d.listeners))
-	for container, listener := range d.listeners {
+func (s *sockets) serve(ctx context.Context) error {
+	failed := make(chan error, len(s.listeners))
+	for container, listener := range s.listeners {
 		go func() {
 			for {
 				socket, err := listener.AcceptUnix()
@@ -109,7 +109,7 @@ func (d *sockets) serve(ctx context.Context) error {
 					}
 					return
 				}
-				d.converse(container, fdpass.NewConn(socket))
+				s.handleConn(container, fdpass.NewConn(socket))
 			}
 		}()
 	}
@@ -121,17 +121,17 @@ func (d *sockets) serve(ctx context.Context) error {
 	}
 }
 
-func (d *sockets) close() error {
+func (s *sockets) close() error {
 	var problems []error
-	for _, listener := range d.listeners {
+	for _, listener := range s.listeners {
 		problems = append(problems, listener.Close())
 	}
 	return errors.Join(problems...)
 }
 
-func (d *sockets) states() map[string]string {
+func (s *sockets) states() map[string]string {
 	states := map[string]string{}
-	for _, one := range d.attachments {
+	for _, one := range s.namespaces {
 		one.mutex.Lock()
 		states[one.namespace.Name] = one.state
 		one.mutex.Unlock()
@@ -139,94 +139,94 @@ func (d *sockets) states() map[string]string {
 	return states
 }
 
-// keepAgain hands all namespaces to the keeper, which may have been restarted.
-func (d *sockets) keepAgain() {
-	for _, one := range d.attachments {
+// storeAll hands all namespaces to the keeper, which may have been restarted.
+func (s *sockets) storeAll() {
+	for _, one := range s.namespaces {
 		one.mutex.Lock()
-		d.keep(one)
+		s.store(one)
 		one.mutex.Unlock()
 	}
 }
 
-func (d *sockets) keep(one *attachment) {
-	if d.document.KeeperSocket == "" || one.inside == nil {
+func (s *sockets) store(one *namespaceState) {
+	if s.document.KeeperSocket == "" || one.inside == nil {
 		return
 	}
-	if err := fdstore.Put(d.document.KeeperSocket, fdstore.Namespaces+one.namespace.Name, one.inside); err != nil {
-		d.log.Warn("the keeper does not take a namespace", "namespace", one.namespace.Name, "error", err)
+	if err := fdstore.Store(s.document.KeeperSocket, fdstore.Namespaces+one.namespace.Name, one.inside); err != nil {
+		s.log.Warn("the keeper does not take a namespace", "namespace", one.namespace.Name, "error", err)
 	}
 }
 
-// converse handles one conversation and tells the other side why it was refused.
-func (d *sockets) converse(container string, conn fdpass.Conn) {
+// handleConn handles one conversation and tells the other side why it was refused.
+func (s *sockets) handleConn(container string, conn fdpass.Conn) {
 	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(firstMessage)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(requestTimeout)); err != nil {
 		return
 	}
 	request, file, err := fdpass.Receive[netattach.Request](conn)
 	if err == nil {
-		err = d.handle(container, conn, request, file)
+		err = s.handleRequest(container, conn, request, file)
 	}
 	if file != nil {
 		file.Close()
 	}
 	if err != nil {
-		d.log.Warn("a launcher was refused", "container", container, "reason", err.Error())
+		s.log.Warn("a launcher was refused", "container", container, "reason", err.Error())
 		// The other side may have gone; the log has the reason.
-		_ = conn.Send(netattach.Answer{Answer: netattach.AnswerRefused, Reason: err.Error()}, nil)
+		_ = conn.Send(netattach.Response{Kind: netattach.ResponseRefused, Reason: err.Error()}, nil)
 	}
 	select {
-	case d.changed <- struct{}{}:
+	case s.changed <- struct{}{}:
 	default:
 	}
 }
 
-func (d *sockets) handle(container string, conn fdpass.Conn, request netattach.Request, file *os.File) error {
-	one := d.attachments[container]
+func (s *sockets) handleRequest(container string, conn fdpass.Conn, request netattach.Request, file *os.File) error {
+	one := s.namespaces[container]
 	one.mutex.Lock()
 	defer one.mutex.Unlock()
 	switch {
-	case request.Ask == netattach.AskNamespace && file == nil:
-		return d.tell(one, conn)
-	case request.Ask == netattach.AskWire && file != nil:
-		return d.wire(one, conn, file)
+	case request.Kind == netattach.RequestNamespace && file == nil:
+		return s.sendNamespace(one, conn)
+	case request.Kind == netattach.RequestAttach && file != nil:
+		return s.attach(one, conn, file)
 	}
-	return fmt.Errorf("the request %q is not understood", request.Ask)
+	return fmt.Errorf("the request %q is not understood", request.Kind)
 }
 
-func (d *sockets) tell(one *attachment, conn fdpass.Conn) error {
+func (s *sockets) sendNamespace(one *namespaceState, conn fdpass.Conn) error {
 	if one.inside == nil {
 		return errors.New("the container's network namespace is not known here")
 	}
-	return conn.Send(d.answer(one, netattach.AnswerJoin), one.inside)
+	return conn.Send(s.response(one, netattach.ResponseJoin), one.inside)
 }
 
-// wire adopts a fresh namespace and connects it, or hands out the shared one.
-func (d *sockets) wire(one *attachment, conn fdpass.Conn, file *os.File) error {
+// attach adopts a fresh namespace and connects it, or hands out the shared one.
+func (s *sockets) attach(one *namespaceState, conn fdpass.Conn, file *os.File) error {
 	if err := netns.Adopt(file); err != nil {
 		return err
 	}
 	if one.namespace.Shared() && one.inside != nil {
-		return conn.Send(d.answer(one, netattach.AnswerJoin), one.inside)
+		return conn.Send(s.response(one, netattach.ResponseJoin), one.inside)
 	}
 	if one.namespace.Shared() && one.state == Lost {
 		return errors.New("the shared network namespace was lost with the enclave's network and its keeper; relaunch the enclave")
 	}
-	if err := d.connect(one, conn, file); err != nil {
+	if err := s.configure(one, conn, file); err != nil {
 		one.state = Waiting
 		return errors.Join(err, link.Detach(one.namespace))
 	}
 	return nil
 }
 
-func (d *sockets) connect(one *attachment, conn fdpass.Conn, file *os.File) error {
-	if err := conn.SetDeadline(time.Now().Add(wholeWiring)); err != nil {
+func (s *sockets) configure(one *namespaceState, conn fdpass.Conn, file *os.File) error {
+	if err := conn.SetDeadline(time.Now().Add(attachTimeout)); err != nil {
 		return err
 	}
-	if _, err := link.Attach(d.document, one.namespace, file); err != nil {
+	if _, err := link.Attach(s.document, one.namespace, file); err != nil {
 		return err
 	}
-	if err := conn.Send(d.answer(one, netattach.AnswerConfigure), nil); err != nil {
+	if err := conn.Send(s.response(one, netattach.ResponseConfigure), nil); err != nil {
 		return err
 	}
 	request, extra, err := fdpass.Receive[netattach.Request](conn)
@@ -236,7 +236,7 @@ func (d *sockets) connect(one *attachment, conn fdpass.Conn, file *os.File) erro
 	if err != nil {
 		return err
 	}
-	if request.Ask != netattach.AskWired || !link.Wired(one.namespace) {
+	if request.Kind != netattach.RequestAttached || !link.IsAttached(one.namespace) {
 		return errors.New("the launcher did not set its devices up")
 	}
 	duplicate, err := unix.FcntlInt(file.Fd(), unix.F_DUPFD_CLOEXEC, 0)
@@ -247,12 +247,12 @@ func (d *sockets) connect(one *attachment, conn fdpass.Conn, file *os.File) erro
 		one.inside.Close()
 	}
 	one.inside, one.state = os.NewFile(uintptr(duplicate), one.namespace.Name), Wired
-	d.keep(one)
-	return conn.Send(netattach.Answer{Answer: netattach.AnswerReady}, nil)
+	s.store(one)
+	return conn.Send(netattach.Response{Kind: netattach.ResponseReady}, nil)
 }
 
-func (d *sockets) answer(one *attachment, word string) netattach.Answer {
-	answer := netattach.Answer{Answer: word, Interfaces: link.Describe(d.document, one.namespace)}
+func (s *sockets) response(one *namespaceState, word string) netattach.Response {
+	answer := netattach.Response{Kind: word, Interfaces: link.Describe(s.document, one.namespace)}
 	if len(answer.Interfaces) > 0 {
 		answer.Nameserver = netplan.Nameserver
 	}

@@ -33,7 +33,7 @@ type Status struct {
 	// Namespaces maps each namespace to Waiting, Wired or Lost.
 	Namespaces map[string]string `json:"namespaces"`
 	// Allowlists maps each allowlist network to its state.
-	Allowlists map[string]allowlist.State `json:"allowlists"`
+	Allowlists map[string]allowlist.NetworkState `json:"allowlists"`
 }
 
 // ReadStatus reads a status file.

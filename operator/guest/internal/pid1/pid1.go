@@ -39,7 +39,7 @@ func Run(path string, socket int) error {
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 1, 0, 0, 0); err != nil {
 		return err
 	}
-	signals := passed()
+	signals := forwardedSignals()
 	tree := newChildren()
 	arguments, err := container.Arguments()
 	if err != nil {
@@ -52,16 +52,16 @@ func Run(path string, socket int) error {
 	}
 	process, ended, err := tree.start(file, arguments, &syscall.ProcAttr{Env: os.Environ(), Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Setsid: true}})
 	if err != nil {
-		return fmt.Errorf("%q: %w: %w", file, entrypoint.ErrCannotRun, err)
+		return fmt.Errorf("%q: %w: %w", file, entrypoint.ErrNotExecutable, err)
 	}
-	if err := serve(socket, &host{container: container, children: tree}); err != nil {
+	if err := serve(socket, &server{container: container, children: tree}); err != nil {
 		warn("nobody can get in", err)
 	}
 	for {
 		select {
 		case one := <-signals:
 			if number, isNumber := one.(syscall.Signal); isNumber {
-				pass(process, number)
+				forwardSignal(process, number)
 			}
 		case status := <-ended:
 			os.Exit(exitCode(status))
@@ -69,9 +69,9 @@ func Run(path string, socket int) error {
 	}
 }
 
-// passed are the signals for the program: all that can be caught but those that
+// forwardedSignals are the signals for the program: all that can be caught but those that
 // are the guest's own, and those that were ignored from the start.
-func passed() <-chan os.Signal {
+func forwardedSignals() <-chan os.Signal {
 	signals := make(chan os.Signal, 64)
 	for number := syscall.Signal(1); number <= 64; number++ {
 		switch number {
@@ -85,9 +85,9 @@ func passed() <-chan os.Signal {
 	return signals
 }
 
-// pass sends a signal to the program. One that has taken another user, which it
+// forwardSignal sends a signal to the program. One that has taken another user, which it
 // can only do with a capability that the guest has as well, is sent it as that user.
-func pass(process int, number syscall.Signal) {
+func forwardSignal(process int, number syscall.Signal) {
 	if err := unix.Kill(process, number); !errors.Is(err, unix.EPERM) {
 		return // the program has ended, which the caller learns by itself
 	}
@@ -119,7 +119,7 @@ func exitCode(status syscall.WaitStatus) int {
 }
 
 // serve accepts conversations at the inherited socket for as long as the process lives.
-func serve(socket int, host *host) error {
+func serve(socket int, host *server) error {
 	file := os.NewFile(uintptr(socket), "shell socket")
 	defer file.Close()
 	opened, err := net.FileListener(file)
@@ -137,7 +137,7 @@ func serve(socket int, host *host) error {
 				warn("nobody can get in any more", err)
 				return
 			}
-			go host.converse(accepted)
+			go host.handleConn(accepted)
 		}
 	}()
 	return nil

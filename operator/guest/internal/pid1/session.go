@@ -20,22 +20,22 @@ import (
 	"cloister.dev/guest/internal/shell"
 )
 
-// FilesCommand is the guest's command that serves the container's files.
-const FilesCommand = "files"
+// SFTPCommand is the guest's command that serves the container's files.
+const SFTPCommand = "files"
 
 const (
 	firstMessage = 30 * time.Second
 	usualShell   = "/bin/sh"
 )
 
-// host opens shells in this container.
-type host struct {
-	container containerspec.Container
+// server opens shells in this container.
+type server struct {
+	container containerspec.Spec
 	children  *children
 }
 
-// order is what to start, ready to be started.
-type order struct {
+// startSpec is what to start, ready to be started.
+type startSpec struct {
 	file        string
 	arguments   []string
 	environment []string
@@ -49,28 +49,28 @@ type session struct {
 	terminal *os.File
 }
 
-// converse serves one conversation: it starts what is asked for and tells how it ended.
-func (h *host) converse(socket *net.UnixConn) {
+// handleConn serves one conversation: it starts what is asked for and tells how it ended.
+func (s *server) handleConn(socket *net.UnixConn) {
 	conn := shell.NewConn(socket)
 	defer conn.Close()
-	started, err := h.begin(conn)
+	started, err := s.begin(conn)
 	if err != nil {
-		refusal := shell.Answer{Answer: shell.AnswerRefused, Reason: err.Error(), Code: codeOf(err)}
+		refusal := shell.Response{Kind: shell.ResponseRefused, Reason: err.Error(), Code: codeOf(err)}
 		// The other side may have gone, and then nobody needs the reason.
-		_ = conn.Answer(refusal)
+		_ = conn.Respond(refusal)
 		return
 	}
 	gone := make(chan struct{})
 	go func() {
 		defer close(gone)
-		started.obey(conn)
+		started.handleRequests(conn)
 	}()
-	if err := conn.Answer(shell.Answer{Answer: shell.AnswerStarted}); err != nil {
+	if err := conn.Respond(shell.Response{Kind: shell.ResponseStarted}); err != nil {
 		started.signal(unix.SIGHUP)
 	}
 	select {
 	case status := <-started.ended:
-		_ = conn.Answer(ending(status))
+		_ = conn.Respond(exitResponse(status))
 	case <-gone:
 		started.signal(unix.SIGHUP)
 		if started.terminal != nil {
@@ -80,7 +80,7 @@ func (h *host) converse(socket *net.UnixConn) {
 }
 
 // begin receives the first message and starts what it asks for.
-func (h *host) begin(conn shell.Conn) (*session, error) {
+func (s *server) begin(conn shell.Conn) (*session, error) {
 	if err := conn.SetDeadline(time.Now().Add(firstMessage)); err != nil {
 		return nil, err
 	}
@@ -89,7 +89,7 @@ func (h *host) begin(conn shell.Conn) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := h.check(conn, request, len(files)); err != nil {
+	if err := s.check(conn, request, len(files)); err != nil {
 		shell.CloseAll(files)
 		return nil, err
 	}
@@ -97,16 +97,16 @@ func (h *host) begin(conn shell.Conn) (*session, error) {
 		shell.CloseAll(files)
 		return nil, err
 	}
-	return h.start(*request.Start, files)
+	return s.start(*request.Start, files)
 }
 
 // check says why a first message is not carried out.
-func (h *host) check(conn shell.Conn, request shell.Request, files int) error {
+func (s *server) check(conn shell.Conn, request shell.Request, files int) error {
 	peer, err := conn.Peer()
 	if err != nil {
 		return err
 	}
-	if peer != h.container.Shells.Client {
+	if peer != s.container.Shells.Client {
 		return fmt.Errorf("user %d may not ask for shells", peer)
 	}
 	if request.Start == nil || files != 3 {
@@ -116,18 +116,18 @@ func (h *host) check(conn shell.Conn, request shell.Request, files int) error {
 }
 
 // start starts a program. It takes the files over.
-func (h *host) start(start shell.Start, files []*os.File) (*session, error) {
-	ready, err := h.order(start)
+func (s *server) start(start shell.Start, files []*os.File) (*session, error) {
+	ready, err := s.startSpecOf(start)
 	if err != nil {
 		shell.CloseAll(files)
 		return nil, err
 	}
 	made := &session{}
-	attributes := &syscall.ProcAttr{Dir: h.container.Directory(), Env: ready.environment, Sys: &syscall.SysProcAttr{Setsid: true}}
+	attributes := &syscall.ProcAttr{Dir: s.container.Directory(), Env: ready.environment, Sys: &syscall.SysProcAttr{Setsid: true}}
 	if start.Terminal == nil {
 		defer shell.CloseAll(files)
 		attributes.Files = []uintptr{files[0].Fd(), files[1].Fd(), files[2].Fd()}
-		made.process, made.ended, err = h.children.start(ready.file, ready.arguments, attributes)
+		made.process, made.ended, err = s.children.start(ready.file, ready.arguments, attributes)
 		return made, wrap(ready.file, err)
 	}
 	held, used, err := openTerminal(start.Terminal.Size)
@@ -138,7 +138,7 @@ func (h *host) start(start shell.Start, files []*os.File) (*session, error) {
 	defer used.Close()
 	attributes.Files = []uintptr{used.Fd(), used.Fd(), used.Fd()}
 	attributes.Sys.Setctty = true
-	made.process, made.ended, err = h.children.start(ready.file, ready.arguments, attributes)
+	made.process, made.ended, err = s.children.start(ready.file, ready.arguments, attributes)
 	if err != nil {
 		held.Close()
 		shell.CloseAll(files)
@@ -164,8 +164,8 @@ func (s *session) relay(files []*os.File) {
 	}()
 }
 
-// obey carries requests out until the other side has gone or is not understood.
-func (s *session) obey(conn shell.Conn) {
+// handleRequests carries requests out until the other side has gone or is not understood.
+func (s *session) handleRequests(conn shell.Conn) {
 	for {
 		request, files, err := shell.Receive[shell.Request](conn)
 		shell.CloseAll(files)
@@ -173,9 +173,9 @@ func (s *session) obey(conn shell.Conn) {
 			return
 		}
 		switch {
-		case request.Ask == shell.AskSize && s.terminal != nil:
+		case request.Kind == shell.RequestSize && s.terminal != nil:
 			_ = resize(s.terminal, *request.Size)
-		case request.Ask == shell.AskSignal:
+		case request.Kind == shell.RequestSignal:
 			if number, err := containerspec.ParseSignal(request.Signal); err == nil {
 				s.signal(number)
 			}
@@ -186,20 +186,20 @@ func (s *session) obey(conn shell.Conn) {
 // signal sends a signal to the program and what it started; one that has ended needs none.
 func (s *session) signal(number syscall.Signal) { _ = unix.Kill(-s.process, number) }
 
-// order decides what a request starts: with the image's environment, as the
+// startSpecOf decides what a request starts: with the image's environment, as the
 // container's user, whose shell the image's passwd names.
-func (h *host) order(start shell.Start) (order, error) {
-	user, err := launch.Who(h.container)
+func (s *server) startSpecOf(start shell.Start) (startSpec, error) {
+	user, err := launch.ResolveUser(s.container)
 	if err != nil {
-		return order{}, err
+		return startSpec{}, err
 	}
-	made := order{environment: environment(os.Environ(), user, start)}
+	made := startSpec{environment: environment(os.Environ(), user, start)}
 	if start.Files {
 		file, err := os.Executable()
 		if err != nil {
-			return order{}, err
+			return startSpec{}, err
 		}
-		made.file, made.arguments = file, []string{"guest", FilesCommand, "-directory", h.container.Directory()}
+		made.file, made.arguments = file, []string{"guest", SFTPCommand, "-directory", s.container.Directory()}
 		return made, nil
 	}
 	login := shellOf(user)
@@ -209,7 +209,7 @@ func (h *host) order(start shell.Start) (order, error) {
 	case login != "":
 		made.file, made.arguments = login, []string{"-" + filepath.Base(login)}
 	case strings.TrimSpace(start.Command) == "":
-		return order{}, fmt.Errorf("%w: the image has no shell; name a program of the image and its arguments after the host, such as ssh … /app --version", entrypoint.ErrNotFound)
+		return startSpec{}, fmt.Errorf("%w: the image has no shell; name a program of the image and its arguments after the host, such as ssh … /app --version", entrypoint.ErrNotFound)
 	default:
 		// Without a shell nothing gives quotes or variables a meaning: the words are taken as they stand.
 		made.arguments = strings.Fields(start.Command)
@@ -251,21 +251,21 @@ func wrap(file string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("%q: %w: %w", file, entrypoint.ErrCannotRun, err)
+	return fmt.Errorf("%q: %w: %w", file, entrypoint.ErrNotExecutable, err)
 }
 
 func codeOf(err error) int {
 	switch {
 	case errors.Is(err, entrypoint.ErrNotFound):
 		return entrypoint.ExitNotFound
-	case errors.Is(err, entrypoint.ErrCannotRun):
-		return entrypoint.ExitCannotRun
+	case errors.Is(err, entrypoint.ErrNotExecutable):
+		return entrypoint.ExitNotExecutable
 	}
 	return 1
 }
 
-func ending(status syscall.WaitStatus) shell.Answer {
-	answer := shell.Answer{Answer: shell.AnswerEnded}
+func exitResponse(status syscall.WaitStatus) shell.Response {
+	answer := shell.Response{Kind: shell.ResponseExited}
 	if status.Signaled() {
 		answer.Signal = strings.TrimPrefix(unix.SignalName(status.Signal()), "SIG")
 		if answer.Signal == "" {

@@ -36,7 +36,7 @@ func Run(path string) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), waitFirst)
 	defer cancel()
-	first, err := privileges.WaitFirst(ctx)
+	first, err := privileges.WaitDropped(ctx)
 	if err != nil && !errors.Is(err, privileges.ErrNotDropped) {
 		return err
 	}

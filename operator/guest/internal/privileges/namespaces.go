@@ -11,7 +11,7 @@ import (
 	"cloister.dev/guest/internal/netns"
 )
 
-const joinPatience = 500 * time.Millisecond
+const joinTimeout = 500 * time.Millisecond
 
 // kinds are the namespaces that a launcher makes, with the flags of setns(2).
 var kinds = []struct {
@@ -19,16 +19,16 @@ var kinds = []struct {
 	flag int
 }{{"ipc", unix.CLONE_NEWIPC}, {"uts", unix.CLONE_NEWUTS}, {"net", unix.CLONE_NEWNET}}
 
-// JoinFirst brings the calling, locked thread into the namespaces of process 1,
+// JoinPID1 brings the calling, locked thread into the namespaces of process 1,
 // when it was started in those that the process had before.
 //
 // The namespaces are opened with the user of process 1 as the file system user:
 // the kernel grants that to a process with the same user and at least its
 // capabilities, and asks for no further one. Parameter ask is the other way to the
 // network namespace, for a program that is not readable; nil means there is none.
-func JoinFirst(ask func() (*os.File, error)) error {
+func JoinPID1(ask func() (*os.File, error)) error {
 	for _, kind := range kinds {
-		theirs, err := openSoon(kind.name)
+		theirs, err := openNamespaceRetrying(kind.name)
 		if err != nil && kind.name == "net" && ask != nil {
 			theirs, err = ask()
 		} else if err != nil && kind.name != "net" {
@@ -65,26 +65,26 @@ func enter(theirs *os.File, name string, flag int) error {
 	return nil
 }
 
-// openSoon opens a namespace of process 1. The process may be between its drop
+// openNamespaceRetrying opens a namespace of process 1. The process may be between its drop
 // and its execve, still undumpable; that passes, an unreadable program stays.
-func openSoon(kind string) (*os.File, error) {
-	for end := time.Now().Add(joinPatience); ; time.Sleep(firstPoll) {
+func openNamespaceRetrying(kind string) (*os.File, error) {
+	for end := time.Now().Add(joinTimeout); ; time.Sleep(pollInterval) {
 		text, err := os.ReadFile("/proc/1/status")
 		if err != nil {
 			return nil, err
 		}
-		first, err := ParseStatus(string(text))
+		first, err := ParseProcStatus(string(text))
 		if err != nil {
 			return nil, err
 		}
-		theirs, err := openOf(first, kind)
+		theirs, err := openNamespace(first, kind)
 		if err == nil || time.Now().After(end) {
 			return theirs, err
 		}
 	}
 }
 
-func openOf(first Status, kind string) (*os.File, error) {
+func openNamespace(first ProcStatus, kind string) (*os.File, error) {
 	gid := setFileID(unix.SYS_SETFSGID, first.GID)
 	uid := setFileID(unix.SYS_SETFSUID, first.UID)
 	defer setFileID(unix.SYS_SETFSGID, gid)

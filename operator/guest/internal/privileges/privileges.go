@@ -44,7 +44,7 @@ func Drop(identity Identity) error {
 	if err := dropSets(identity.Kept); err != nil {
 		return err
 	}
-	if err := become(identity); err != nil {
+	if err := setIdentity(identity); err != nil {
 		return err
 	}
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
@@ -84,9 +84,9 @@ func dropSets(kept capability.Set) error {
 	return nil
 }
 
-// become takes groups, group, user and the final capability sets. The calls are
+// setIdentity takes groups, group, user and the final capability sets. The calls are
 // raw: those of package syscall act on all threads, which a cgo build refuses.
-func become(identity Identity) error {
+func setIdentity(identity Identity) error {
 	groups := make([]uint32, len(identity.Groups)+1)
 	for index, group := range identity.Groups {
 		groups[index] = uint32(group)

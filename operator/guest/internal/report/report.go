@@ -27,11 +27,11 @@ const SocketName = "report.sock"
 const (
 	// SayLaunch: process 1 of the container is the launcher. The conversation stays
 	// open until the launcher becomes the container's program, which closes it.
-	SayLaunch = "launch"
+	MessageLaunch = "launch"
 	// SayFailed ends a conversation that began with SayLaunch: the launch failed.
-	SayFailed = "failed"
+	MessageFailed = "failed"
 	// SayHealth is the state of the health check.
-	SayHealth = "health"
+	MessageHealth = "health"
 )
 
 // Names of the files beside a message.
@@ -60,10 +60,10 @@ var counters = []struct {
 }
 
 const (
-	answerHeard   = "heard"
-	answerRefused = "refused"
-	conversation  = 5 * time.Second
-	lastWord      = 2 * time.Second
+	responseAccepted = "heard"
+	responseRefused  = "refused"
+	conversation     = 5 * time.Second
+	lastWord         = 2 * time.Second
 )
 
 // ErrRefused is returned when the agent refuses; the message says why.
@@ -72,7 +72,7 @@ var ErrRefused = errors.New("the enclave's agent refused")
 // Message is what is told.
 type Message struct {
 	// Say is one of the Say words.
-	Say string `json:"say"`
+	Kind string `json:"say"`
 	// Files names the descriptors beside the message, in their order.
 	Files []string `json:"files,omitempty"`
 	// ContainerID is the runtime's id of the container; empty where it does not show.
@@ -81,11 +81,11 @@ type Message struct {
 	Error    string `json:"error,omitempty"`
 	ExitCode int    `json:"exitCode,omitempty"`
 	// Health comes with SayHealth.
-	Health *Health `json:"health,omitempty"`
+	Health *HealthReport `json:"health,omitempty"`
 }
 
-// Health is the state of a health check.
-type Health struct {
+// HealthReport is the state of a health check.
+type HealthReport struct {
 	// Status is starting, healthy or unhealthy.
 	Status string `json:"status"`
 	// FailingStreak is the number of failures in a row that count.
@@ -98,34 +98,34 @@ type Health struct {
 	Output string `json:"output,omitempty"`
 }
 
-// Answer is what the agent says to each message but the last of a launch.
-type Answer struct {
+// Response is what the agent says to each message but the last of a launch.
+type Response struct {
 	// Answer is heard or refused.
-	Answer string `json:"answer"`
+	Kind string `json:"answer"`
 	// Reason tells why it was refused.
 	Reason string `json:"reason,omitempty"`
 }
 
-// Heard and Refused are the two answers.
-func Heard() Answer { return Answer{Answer: answerHeard} }
+// Accepted and Refused are the two answers.
+func Accepted() Response { return Response{Kind: responseAccepted} }
 
 // Refused is the answer to what cannot be.
-func Refused(reason error) Answer { return Answer{Answer: answerRefused, Reason: reason.Error()} }
+func Refused(reason error) Response { return Response{Kind: responseRefused, Reason: reason.Error()} }
 
 // Launch is the conversation about one launch.
 type Launch struct{ conn fdpass.Conn }
 
-// Begin tells the agent that process 1 of this container, the caller, is about to
+// BeginLaunch tells the agent that process 1 of this container, the caller, is about to
 // become the container's program. The agent may be starting: Begin tries until
 // the deadline and fails then, since an enclave that does not know what runs in it
 // would show something false.
-func Begin(socket string, deadline time.Time) (*Launch, error) {
+func BeginLaunch(socket string, deadline time.Time) (*Launch, error) {
 	for {
 		conn, err := fdpass.DialUntil(socket, deadline)
 		if err != nil {
 			return nil, fmt.Errorf("the enclave's agent cannot be reached: %w", err)
 		}
-		err = tell(conn, Message{Say: SayLaunch, ContainerID: containerID()})
+		err = send(conn, Message{Kind: MessageLaunch, ContainerID: containerID()})
 		if err == nil {
 			return &Launch{conn}, nil
 		}
@@ -141,26 +141,26 @@ func Begin(socket string, deadline time.Time) (*Launch, error) {
 // What cannot be told any more is left: the caller ends, which the agent sees.
 func (l *Launch) Failed(failure error, exitCode int) {
 	text := failure.Error()
-	message := Message{Say: SayFailed, Error: strings.ToValidUTF8(text[:min(len(text), 2048)], "\uFFFD"), ExitCode: exitCode}
+	message := Message{Kind: MessageFailed, Error: strings.ToValidUTF8(text[:min(len(text), 2048)], "\uFFFD"), ExitCode: exitCode}
 	_ = l.conn.SetDeadline(time.Now().Add(lastWord))
 	_ = l.conn.Send(message)
 	_ = l.conn.Close()
 }
 
-// Check tells the agent how the health check stands. The process told about is
+// SendHealth tells the agent how the health check stands. The process told about is
 // process 1, so that an agent that missed its launch learns of it here.
-func Check(socket string, health Health) error {
+func SendHealth(socket string, health HealthReport) error {
 	conn, err := fdpass.Dial(socket, time.Now().Add(conversation))
 	if err != nil {
 		return fmt.Errorf("the enclave's agent cannot be reached: %w", err)
 	}
 	defer conn.Close()
-	return tell(conn, Message{Say: SayHealth, ContainerID: containerID(), Health: &health})
+	return send(conn, Message{Kind: MessageHealth, ContainerID: containerID(), Health: &health})
 }
 
-// tell sends a message with process 1 and the counters, and waits for the answer.
-func tell(conn fdpass.Conn, message Message) error {
-	files, err := open(&message)
+// send sends a message with process 1 and the counters, and waits for the answer.
+func send(conn fdpass.Conn, message Message) error {
+	files, err := openFiles(&message)
 	if err != nil {
 		return err
 	}
@@ -172,18 +172,18 @@ func tell(conn fdpass.Conn, message Message) error {
 	if err := conn.Send(message, files...); err != nil {
 		return fmt.Errorf("the enclave's agent cannot be told: %w", err)
 	}
-	answer, _, err := fdpass.Receive[Answer](conn)
+	answer, _, err := fdpass.Receive[Response](conn)
 	if err != nil {
 		return fmt.Errorf("the enclave's agent did not answer: %w", err)
 	}
-	if answer.Answer != answerHeard {
+	if answer.Kind != responseAccepted {
 		return fmt.Errorf("%w: %s", ErrRefused, answer.Reason)
 	}
 	return nil
 }
 
-// open opens process 1 and those counters that the runtime shows.
-func open(message *Message) ([]*os.File, error) {
+// openFiles opens process 1 and those counters that the runtime shows.
+func openFiles(message *Message) ([]*os.File, error) {
 	descriptor, err := unix.PidfdOpen(1, 0)
 	if err != nil {
 		return nil, fmt.Errorf("process 1 cannot be opened: %w", err)

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const startPatience = 30 * time.Second
+const startTimeout = 30 * time.Second
 
 // ErrRefused is returned when process 1 starts nothing.
 var ErrRefused = errors.New("refused")
@@ -40,11 +40,11 @@ type Program struct {
 // Run asks process 1 behind a socket to start a program. The streams are pipes of
 // this side's own making: nothing that the tenant made is ever read or written here.
 func Run(socket string, start Start) (*Program, error) {
-	request := Request{Ask: AskStart, Start: &start}
+	request := Request{Kind: RequestStart, Start: &start}
 	if err := request.Check(); err != nil {
 		return nil, Refusal{Reason: err.Error(), Code: 1}
 	}
-	dialed, err := net.DialTimeout("unixpacket", socket, startPatience)
+	dialed, err := net.DialTimeout("unixpacket", socket, startTimeout)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ECONNREFUSED) {
 		return nil, Refusal{Reason: "the container does not run; look at its status and its log", Code: 1}
 	}
@@ -75,7 +75,7 @@ func (p *Program) begin(request Request) error {
 		}
 	}
 	p.Input, p.Output, p.Errors = near[0], near[1], near[2]
-	if err := p.conn.SetDeadline(time.Now().Add(startPatience)); err != nil {
+	if err := p.conn.SetDeadline(time.Now().Add(startTimeout)); err != nil {
 		return err
 	}
 	if err := p.conn.send(request, descriptor(far[0]), descriptor(far[1]), descriptor(far[2])); err != nil {
@@ -85,24 +85,24 @@ func (p *Program) begin(request Request) error {
 	if err != nil {
 		return fmt.Errorf("the container did not answer: %w", err)
 	}
-	if answer.Answer == AnswerRefused {
+	if answer.Kind == ResponseRefused {
 		return Refusal{Reason: answer.Reason, Code: answer.Code}
 	}
-	if answer.Answer != AnswerStarted {
-		return fmt.Errorf("the container answered %q", answer.Answer)
+	if answer.Kind != ResponseStarted {
+		return fmt.Errorf("the container answered %q", answer.Kind)
 	}
 	return p.conn.SetDeadline(time.Time{})
 }
 
-func (p *Program) receive() (Answer, error) {
-	answer, files, err := Receive[Answer](p.conn)
+func (p *Program) receive() (Response, error) {
+	answer, files, err := Receive[Response](p.conn)
 	CloseAll(files)
 	return answer, err
 }
 
 // Signal sends a signal to the program, by its name without SIG.
 func (p *Program) Signal(name string) error {
-	request := Request{Ask: AskSignal, Signal: name}
+	request := Request{Kind: RequestSignal, Signal: name}
 	if err := request.Check(); err != nil {
 		return err
 	}
@@ -111,7 +111,7 @@ func (p *Program) Signal(name string) error {
 
 // Resize changes the size of its terminal.
 func (p *Program) Resize(size Size) error {
-	request := Request{Ask: AskSize, Size: &size}
+	request := Request{Kind: RequestSize, Size: &size}
 	if err := request.Check(); err != nil {
 		return err
 	}
@@ -119,10 +119,10 @@ func (p *Program) Resize(size Size) error {
 }
 
 // Wait returns how the program ended.
-func (p *Program) Wait() (Answer, error) {
+func (p *Program) Wait() (Response, error) {
 	answer, err := p.receive()
-	if err == nil && answer.Answer != AnswerEnded {
-		err = fmt.Errorf("the container answered %q", answer.Answer)
+	if err == nil && answer.Kind != ResponseExited {
+		err = fmt.Errorf("the container answered %q", answer.Kind)
 	}
 	return answer, err
 }

@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 )
 
-// FirstCommand is the guest's command that the launcher of a debug container becomes.
-const FirstCommand = "first"
+// PID1Command is the guest's command that the launcher of a debug container becomes.
+const PID1Command = "first"
 
 // Listen makes a container's shell socket. The launcher calls it while it still is
 // root, so that a tenant's user can neither remove nor replace the socket, and

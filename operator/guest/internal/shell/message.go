@@ -29,21 +29,21 @@ const SocketName = "shell.sock"
 // What is asked of process 1. The first message is AskStart.
 const (
 	// AskStart starts a program on the descriptors that come with it: input, output, errors.
-	AskStart = "start"
+	RequestStart = "start"
 	// AskSignal sends a signal to the program and what it started.
-	AskSignal = "signal"
+	RequestSignal = "signal"
 	// AskSize changes the size of the terminal.
-	AskSize = "size"
+	RequestSize = "size"
 )
 
 // What process 1 answers.
 const (
 	// AnswerStarted: the program runs.
-	AnswerStarted = "started"
+	ResponseStarted = "started"
 	// AnswerRefused: nothing was started; see Reason.
-	AnswerRefused = "refused"
+	ResponseRefused = "refused"
 	// AnswerEnded: the program has ended by Code or Signal, and nothing follows.
-	AnswerEnded = "ended"
+	ResponseExited = "ended"
 )
 
 // Bounds of what a client may ask for.
@@ -61,7 +61,7 @@ var variablePattern = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,254}$`)
 // Request is what `guest ssh` sends.
 type Request struct {
 	// Ask is one of the Ask words.
-	Ask string `json:"ask"`
+	Kind string `json:"ask"`
 	// Start is what to start, with AskStart.
 	Start *Start `json:"start,omitempty"`
 	// Signal is a name without SIG, with AskSignal.
@@ -96,10 +96,10 @@ type Size struct {
 	Rows    uint32 `json:"rows"`
 }
 
-// Answer is what process 1 sends.
-type Answer struct {
+// Response is what process 1 sends.
+type Response struct {
 	// Answer is one of the Answer words.
-	Answer string `json:"answer"`
+	Kind string `json:"answer"`
 	// Reason tells people why nothing was started.
 	Reason string `json:"reason,omitempty"`
 	// Code is the program's exit code, or that of not starting it.
@@ -111,15 +111,15 @@ type Answer struct {
 // Check says what is wrong with a request.
 func (r Request) Check() error {
 	switch {
-	case r.Ask == AskStart && r.Start != nil && r.Signal == "" && r.Size == nil:
+	case r.Kind == RequestStart && r.Start != nil && r.Signal == "" && r.Size == nil:
 		return r.Start.check()
-	case r.Ask == AskSignal && r.Signal != "" && r.Start == nil && r.Size == nil:
+	case r.Kind == RequestSignal && r.Signal != "" && r.Start == nil && r.Size == nil:
 		_, err := containerspec.ParseSignal(r.Signal)
 		return err
-	case r.Ask == AskSize && r.Size != nil && r.Start == nil && r.Signal == "":
+	case r.Kind == RequestSize && r.Size != nil && r.Start == nil && r.Signal == "":
 		return r.Size.check()
 	}
-	return fmt.Errorf("the request %q is not understood", r.Ask)
+	return fmt.Errorf("the request %q is not understood", r.Kind)
 }
 
 func (s Start) check() error {
@@ -207,8 +207,8 @@ func (c Conn) send(message any, descriptors ...int) error {
 	return err
 }
 
-// Answer sends an answer.
-func (c Conn) Answer(answer Answer) error { return c.send(answer) }
+// Respond sends an answer.
+func (c Conn) Respond(answer Response) error { return c.send(answer) }
 
 // Receive reads one message of type T and the files that came with it, which the caller closes.
 func Receive[T any](c Conn) (T, []*os.File, error) {

@@ -9,12 +9,12 @@ import (
 
 func TestCheck(t *testing.T) {
 	for name, request := range map[string]Request{
-		"login shell": {Ask: AskStart, Start: &Start{}},
-		"command":     {Ask: AskStart, Start: &Start{Command: "id -u", Environment: []string{"LANG=C", "EMPTY="}}},
-		"terminal":    {Ask: AskStart, Start: &Start{Terminal: &Terminal{Name: "xterm-256color", Size: Size{80, 24}}}},
-		"files":       {Ask: AskStart, Start: &Start{Files: true}},
-		"signal":      {Ask: AskSignal, Signal: "INT"},
-		"size":        {Ask: AskSize, Size: &Size{Columns: 132}},
+		"login shell": {Kind: RequestStart, Start: &Start{}},
+		"command":     {Kind: RequestStart, Start: &Start{Command: "id -u", Environment: []string{"LANG=C", "EMPTY="}}},
+		"terminal":    {Kind: RequestStart, Start: &Start{Terminal: &Terminal{Name: "xterm-256color", Size: Size{80, 24}}}},
+		"files":       {Kind: RequestStart, Start: &Start{Files: true}},
+		"signal":      {Kind: RequestSignal, Signal: "INT"},
+		"size":        {Kind: RequestSize, Size: &Size{Columns: 132}},
 	} {
 		if err := request.Check(); err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -26,20 +26,20 @@ func TestCheck(t *testing.T) {
 	}
 	for name, request := range map[string]Request{
 		"nothing":            {},
-		"another":            {Ask: "attach", Start: &Start{}},
-		"start without":      {Ask: AskStart},
-		"two at once":        {Ask: AskStart, Start: &Start{}, Signal: "INT"},
-		"zero byte":          {Ask: AskStart, Start: &Start{Command: "a\x00"}},
-		"long command":       {Ask: AskStart, Start: &Start{Command: strings.Repeat("a", MaxCommand+1)}},
-		"files with command": {Ask: AskStart, Start: &Start{Files: true, Command: "a"}},
-		"files on terminal":  {Ask: AskStart, Start: &Start{Files: true, Terminal: &Terminal{}}},
-		"variable":           {Ask: AskStart, Start: &Start{Environment: []string{"A B=1"}}},
-		"no variable":        {Ask: AskStart, Start: &Start{Environment: []string{"=1"}}},
-		"many variables":     {Ask: AskStart, Start: &Start{Environment: many}},
-		"terminal name":      {Ask: AskStart, Start: &Start{Terminal: &Terminal{Name: "a b"}}},
-		"terminal size":      {Ask: AskStart, Start: &Start{Terminal: &Terminal{Size: Size{Rows: 1 << 20}}}},
-		"no signal":          {Ask: AskSignal, Signal: "HELLO"},
-		"size":               {Ask: AskSize, Size: &Size{Columns: 1 << 15}},
+		"another":            {Kind: "attach", Start: &Start{}},
+		"start without":      {Kind: RequestStart},
+		"two at once":        {Kind: RequestStart, Start: &Start{}, Signal: "INT"},
+		"zero byte":          {Kind: RequestStart, Start: &Start{Command: "a\x00"}},
+		"long command":       {Kind: RequestStart, Start: &Start{Command: strings.Repeat("a", MaxCommand+1)}},
+		"files with command": {Kind: RequestStart, Start: &Start{Files: true, Command: "a"}},
+		"files on terminal":  {Kind: RequestStart, Start: &Start{Files: true, Terminal: &Terminal{}}},
+		"variable":           {Kind: RequestStart, Start: &Start{Environment: []string{"A B=1"}}},
+		"no variable":        {Kind: RequestStart, Start: &Start{Environment: []string{"=1"}}},
+		"many variables":     {Kind: RequestStart, Start: &Start{Environment: many}},
+		"terminal name":      {Kind: RequestStart, Start: &Start{Terminal: &Terminal{Name: "a b"}}},
+		"terminal size":      {Kind: RequestStart, Start: &Start{Terminal: &Terminal{Size: Size{Rows: 1 << 20}}}},
+		"no signal":          {Kind: RequestSignal, Signal: "HELLO"},
+		"size":               {Kind: RequestSize, Size: &Size{Columns: 1 << 15}},
 	} {
 		if request.Check() == nil {
 			t.Errorf("%s: accepted", name)
@@ -52,9 +52,9 @@ func FuzzRequestAndAnswer(f *testing.F) {
 	f.Add([]byte(`{"ask":"signal","signal":"TERM"}`))
 	f.Add([]byte(`{"answer":"ended","code":3}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if request, err := strictjson.Decode[Request](data); err == nil && request.Check() == nil && request.Ask == "" {
+		if request, err := strictjson.Decode[Request](data); err == nil && request.Check() == nil && request.Kind == "" {
 			t.Errorf("%+v", request)
 		}
-		_, _ = strictjson.Decode[Answer](data)
+		_, _ = strictjson.Decode[Response](data)
 	})
 }

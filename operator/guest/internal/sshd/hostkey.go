@@ -17,7 +17,7 @@ import (
 // hostKey reads the host key, or makes it: it is born in the enclave and never
 // leaves it. The public part is written for the shim, which serves it under the
 // enclave's certificate, so that a client can compare before it connects.
-func hostKey(document Document) (ssh.Signer, error) {
+func hostKey(document Spec) (ssh.Signer, error) {
 	data, err := os.ReadFile(document.HostKeyFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		data, err = makeKey(document.HostKeyFile)

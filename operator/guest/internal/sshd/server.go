@@ -30,13 +30,13 @@ var keyAlgorithms = []string{
 
 // server is the SSH server of one enclave.
 type server struct {
-	document Document
-	config   *ssh.ServerConfig
-	log      *slog.Logger
+	spec   Spec
+	config *ssh.ServerConfig
+	log    *slog.Logger
 }
 
 // Run serves until the context ends.
-func Run(ctx context.Context, document Document, log *slog.Logger) error {
+func Run(ctx context.Context, document Spec, log *slog.Logger) error {
 	signer, err := hostKey(document)
 	if err != nil {
 		return err
@@ -53,8 +53,8 @@ func Run(ctx context.Context, document Document, log *slog.Logger) error {
 	return made.serve(ctx, listener)
 }
 
-func newServer(document Document, signer ssh.Signer, log *slog.Logger) (*server, error) {
-	made := &server{document: document, log: log}
+func newServer(document Spec, signer ssh.Signer, log *slog.Logger) (*server, error) {
+	made := &server{spec: document, log: log}
 	known := make([]ssh.PublicKey, 0, len(document.Keys))
 	for _, key := range document.Keys {
 		parsed, err := parseKey(key.PublicKey)
@@ -158,7 +158,7 @@ func reject(channel ssh.NewChannel, reason ssh.RejectionReason, text string) {
 // socketOf is the shell socket of the container that a login name means.
 func (s *server) socketOf(name string) (string, error) {
 	names := ""
-	for _, container := range s.document.Containers {
+	for _, container := range s.spec.Containers {
 		if container.Name == name {
 			return container.Socket, nil
 		}

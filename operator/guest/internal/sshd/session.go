@@ -14,10 +14,10 @@ import (
 	"cloister.dev/guest/internal/shell"
 )
 
-// lastOutput is how long output is passed on after a program has ended, for what it left behind.
-const lastOutput = 2 * time.Second
+// drainTimeout is how long output is passed on after a program has ended, for what it left behind.
+const drainTimeout = 2 * time.Second
 
-const filesSubsystem = "sftp"
+const sftpSubsystem = "sftp"
 
 // Requests of a session and their payloads, RFC 4254, section 6.
 type (
@@ -132,7 +132,7 @@ func (s *session) begin(request *ssh.Request) bool {
 	case "exec":
 		s.start.Command = asked.Text
 	case "subsystem":
-		if asked.Text != filesSubsystem {
+		if asked.Text != sftpSubsystem {
 			return false
 		}
 		s.start.Files, s.start.Terminal = true, nil
@@ -153,7 +153,7 @@ func (s *session) run() {
 			code = refusal.Code
 		}
 		fmt.Fprintf(s.channel.Stderr(), "%s\r\n", s.problem)
-		s.tell(shell.Answer{Code: code})
+		s.sendExit(shell.Response{Code: code})
 		return
 	}
 	defer s.program.Close()
@@ -165,23 +165,23 @@ func (s *session) run() {
 	over := make(chan struct{})
 	var outputs sync.WaitGroup
 	for from, to := range map[*os.File]io.Writer{s.program.Output: s.channel, s.program.Errors: s.channel.Stderr()} {
-		outputs.Go(func() { _, _ = io.Copy(to, last{from, over}) })
+		outputs.Go(func() { _, _ = io.Copy(to, drainReader{from, over}) })
 	}
 	answer, err := s.program.Wait()
 	close(over)
 	for _, file := range []*os.File{s.program.Output, s.program.Errors} {
-		_ = file.SetReadDeadline(time.Now().Add(lastOutput)) // a closed file needs none
+		_ = file.SetReadDeadline(time.Now().Add(drainTimeout)) // a closed file needs none
 	}
 	outputs.Wait()
 	if err != nil {
 		fmt.Fprintf(s.channel.Stderr(), "the container has ended\r\n")
-		answer = shell.Answer{Code: 1}
+		answer = shell.Response{Code: 1}
 	}
-	s.tell(answer)
+	s.sendExit(answer)
 }
 
-// tell sends how the program ended; a client that has gone does not hear it.
-func (s *session) tell(answer shell.Answer) {
+// sendExit sends how the program ended; a client that has gone does not hear it.
+func (s *session) sendExit(answer shell.Response) {
 	if answer.Signal != "" {
 		_, _ = s.channel.SendRequest("exit-signal", false, ssh.Marshal(exitSignal{Signal: answer.Signal}))
 		return
@@ -189,17 +189,17 @@ func (s *session) tell(answer shell.Answer) {
 	_, _ = s.channel.SendRequest("exit-status", false, ssh.Marshal(exitStatus{Code: uint32(answer.Code)}))
 }
 
-// last reads a program's output: once the program has ended, as long as something
+// drainReader reads a program's output: once the program has ended, as long as something
 // comes, so that what the program left behind holds no session open.
-type last struct {
+type drainReader struct {
 	file *os.File
 	over <-chan struct{}
 }
 
-func (l last) Read(data []byte) (int, error) {
+func (l drainReader) Read(data []byte) (int, error) {
 	select {
 	case <-l.over:
-		if err := l.file.SetReadDeadline(time.Now().Add(lastOutput)); err != nil {
+		if err := l.file.SetReadDeadline(time.Now().Add(drainTimeout)); err != nil {
 			return 0, err
 		}
 	default:

@@ -28,8 +28,8 @@ const (
 	minRSABits    = 2048
 )
 
-// Document tells `guest ssh` what to do. It holds no secret.
-type Document struct {
+// Spec tells `guest ssh` what to do. It holds no secret.
+type Spec struct {
 	// Version is Version.
 	Version int `json:"version"`
 	// Port is the TCP port of the Pod to listen on; 1 to 65535.
@@ -42,7 +42,7 @@ type Document struct {
 	// Keys may log in.
 	Keys []Key `json:"keys"`
 	// Containers can be logged in to.
-	Containers []Container `json:"containers"`
+	Containers []Target `json:"containers"`
 }
 
 // Key is a public key.
@@ -53,8 +53,8 @@ type Key struct {
 	PublicKey string `json:"publicKey"`
 }
 
-// Container is where a session is opened.
-type Container struct {
+// Target is where a session is opened.
+type Target struct {
 	// Name is the name in the configuration file and the login name.
 	Name string `json:"name"`
 	// Socket is the path of its shell socket.
@@ -66,11 +66,11 @@ var (
 	containerPattern = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,62}$`)
 )
 
-// Read reads and validates the document at a path.
-func Read(path string) (Document, error) { return strictjson.Read[Document](path) }
+// ReadSpec reads and validates the document at a path.
+func ReadSpec(path string) (Spec, error) { return strictjson.Read[Spec](path) }
 
 // Validate names every field that is wrong.
-func (d Document) Validate() error {
+func (d Spec) Validate() error {
 	var problems []error
 	add := func(condition bool, format string, values ...any) {
 		if condition {

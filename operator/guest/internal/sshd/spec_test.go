@@ -23,14 +23,14 @@ func line(t testing.TB, public any) string {
 	return strings.TrimSpace(string(ssh.MarshalAuthorizedKey(key)))
 }
 
-func valid(t testing.TB) Document {
+func valid(t testing.TB) Spec {
 	t.Helper()
 	public, _, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Document{Version: Version, Port: 22, HostKeyFile: "/state/host", PublicKeyFile: "/shown/host.pub",
-		Keys: []Key{{Name: "me", PublicKey: line(t, public) + " me@home"}}, Containers: []Container{{Name: "app", Socket: "/shells/app/shell.sock"}}}
+	return Spec{Version: Version, Port: 22, HostKeyFile: "/state/host", PublicKeyFile: "/shown/host.pub",
+		Keys: []Key{{Name: "me", PublicKey: line(t, public) + " me@home"}}, Containers: []Target{{Name: "app", Socket: "/shells/app/shell.sock"}}}
 }
 
 func TestValidate(t *testing.T) {
@@ -42,20 +42,20 @@ func TestValidate(t *testing.T) {
 		t.Fatal(err)
 	}
 	weak := line(t, &short.PublicKey)
-	for field, change := range map[string]func(*Document){
-		"version":              func(d *Document) { d.Version = 2 },
-		"port":                 func(d *Document) { d.Port = 0 },
-		"hostKeyFile":          func(d *Document) { d.HostKeyFile = "host" },
-		"publicKeyFile":        func(d *Document) { d.PublicKeyFile = "" },
-		"keys: 1":              func(d *Document) { d.Keys = nil },
-		"containers: 1":        func(d *Document) { d.Containers = nil },
-		"keys[0].name":         func(d *Document) { d.Keys[0].Name = "Me" },
-		"keys[0].publicKey":    func(d *Document) { d.Keys[0].PublicKey = "ssh-ed25519 AAAA me" },
-		"more than a type":     func(d *Document) { d.Keys[0].PublicKey = `command="id" ` + d.Keys[0].PublicKey },
-		"1024 bits":            func(d *Document) { d.Keys[0].PublicKey = weak },
-		"containers[0].name":   func(d *Document) { d.Containers[0].Name = "a b" },
-		"containers[1].name":   func(d *Document) { d.Containers = append(d.Containers, d.Containers[0]) },
-		"containers[0].socket": func(d *Document) { d.Containers[0].Socket = "shell.sock" },
+	for field, change := range map[string]func(*Spec){
+		"version":              func(d *Spec) { d.Version = 2 },
+		"port":                 func(d *Spec) { d.Port = 0 },
+		"hostKeyFile":          func(d *Spec) { d.HostKeyFile = "host" },
+		"publicKeyFile":        func(d *Spec) { d.PublicKeyFile = "" },
+		"keys: 1":              func(d *Spec) { d.Keys = nil },
+		"containers: 1":        func(d *Spec) { d.Containers = nil },
+		"keys[0].name":         func(d *Spec) { d.Keys[0].Name = "Me" },
+		"keys[0].publicKey":    func(d *Spec) { d.Keys[0].PublicKey = "ssh-ed25519 AAAA me" },
+		"more than a type":     func(d *Spec) { d.Keys[0].PublicKey = `command="id" ` + d.Keys[0].PublicKey },
+		"1024 bits":            func(d *Spec) { d.Keys[0].PublicKey = weak },
+		"containers[0].name":   func(d *Spec) { d.Containers[0].Name = "a b" },
+		"containers[1].name":   func(d *Spec) { d.Containers = append(d.Containers, d.Containers[0]) },
+		"containers[0].socket": func(d *Spec) { d.Containers[0].Socket = "shell.sock" },
 	} {
 		document := valid(t)
 		change(&document)
@@ -67,7 +67,7 @@ func TestValidate(t *testing.T) {
 
 func TestHostKeyIsMadeOnce(t *testing.T) {
 	directory := t.TempDir()
-	document := Document{HostKeyFile: filepath.Join(directory, "host"), PublicKeyFile: filepath.Join(directory, "host.pub")}
+	document := Spec{HostKeyFile: filepath.Join(directory, "host"), PublicKeyFile: filepath.Join(directory, "host.pub")}
 	first, err := hostKey(document)
 	if err != nil {
 		t.Fatal(err)
@@ -89,14 +89,14 @@ func TestHostKeyIsMadeOnce(t *testing.T) {
 func FuzzDocument(f *testing.F) {
 	f.Add([]byte(`{"version":1,"port":22,"hostKeyFile":"/a","publicKeyFile":"/b","keys":[{"name":"me","publicKey":"ssh-ed25519 AAAA"}],"containers":[{"name":"a","socket":"/s"}]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if document, err := strictjson.Decode[Document](data); err == nil && document.Validate() == nil && (len(document.Keys) == 0 || len(document.Containers) == 0) {
+		if document, err := strictjson.Decode[Spec](data); err == nil && document.Validate() == nil && (len(document.Keys) == 0 || len(document.Containers) == 0) {
 			t.Errorf("%+v", document)
 		}
 	})
 }
 
 func TestAnotherLoginNameIsToldTheContainers(t *testing.T) {
-	server := &server{document: Document{Containers: []Container{{Name: "a"}, {Name: "b"}}}}
+	server := &server{spec: Spec{Containers: []Target{{Name: "a"}, {Name: "b"}}}}
 	if _, err := server.socketOf("c"); err == nil || !strings.HasSuffix(err.Error(), "one of: a, b") {
 		t.Error(err)
 	}

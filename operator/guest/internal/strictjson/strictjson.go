@@ -64,14 +64,14 @@ func DecodeFile[T any](path string) (T, error) {
 	return value, nil
 }
 
-// Document is what can say which of its fields are wrong.
-type Document interface {
+// Validator is what can say which of its fields are wrong.
+type Validator interface {
 	// Validate names every field that is wrong.
 	Validate() error
 }
 
 // Read reads a file with DecodeFile and validates the document in it.
-func Read[T Document](path string) (T, error) {
+func Read[T Validator](path string) (T, error) {
 	document, err := DecodeFile[T](path)
 	if err != nil {
 		return document, err
@@ -84,7 +84,7 @@ func Read[T Document](path string) (T, error) {
 }
 
 // Parse reads a document with Decode and validates it.
-func Parse[T Document](data []byte) (T, error) {
+func Parse[T Validator](data []byte) (T, error) {
 	document, err := Decode[T](data)
 	if err != nil {
 		return document, err

@@ -14,9 +14,9 @@ import (
 // tree: what is read, checked and kept as one.
 const groupSize = perBlock * BlockSize
 
-// kept is the number of groups of data that are kept: a few files are read at
+// maxGroups is the number of groups of data that are kept: a few files are read at
 // once, with the tables that lead to them.
-const kept = 16
+const maxGroups = 16
 
 // Image is the data in front of a hash tree. Every byte that it gives out was
 // checked on its way; the file behind it may change at any time. It is for one
@@ -105,9 +105,9 @@ func (i *Image) ReadAt(target []byte, offset int64) (int, error) {
 	return done, nil
 }
 
-// Rest checks all data that was not read until now, so that every bit of the
+// CheckRest checks all data that was not read until now, so that every bit of the
 // image and of its tree was looked at.
-func (i *Image) Rest(ctx context.Context) error {
+func (i *Image) CheckRest(ctx context.Context) error {
 	for index := int64(0); index*groupSize < i.size; index++ {
 		if i.seen[index/64]&(1<<(index%64)) != 0 {
 			continue
@@ -128,7 +128,7 @@ func (i *Image) group(index int64) ([]byte, error) {
 		return data, nil
 	}
 	var data []byte
-	if len(i.order) == kept {
+	if len(i.order) == maxGroups {
 		data = i.groups[i.order[0]][:groupSize]
 		delete(i.groups, i.order[0])
 		i.order = i.order[1:]

@@ -81,7 +81,7 @@ func TestWholeImagesOfAnyDepthAreRead(t *testing.T) {
 		if err != nil || !bytes.Equal(data, file[:blocks*BlockSize]) {
 			t.Fatalf("%d blocks: %d bytes, %v", blocks, len(data), err)
 		}
-		if err := image.Rest(context.Background()); err != nil {
+		if err := image.CheckRest(context.Background()); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := image.ReadAt(make([]byte, 2), image.Size()-1); err != io.EOF {
@@ -103,7 +103,7 @@ func TestEveryWrongBitIsFound(t *testing.T) {
 			broken[at] ^= bit
 			image, err := Open(bytes.NewReader(broken), reference, salt[:])
 			if err == nil {
-				err = image.Rest(context.Background())
+				err = image.CheckRest(context.Background())
 			}
 			if !errors.Is(err, ErrInvalid) {
 				t.Errorf("%s: %v", name, err)
@@ -161,7 +161,7 @@ func TestMessagesSayWhatIsWrong(t *testing.T) {
 	} {
 		image, err := Open(bytes.NewReader(trial.file), trial.reference, trial.salt)
 		if err == nil {
-			err = image.Rest(context.Background())
+			err = image.CheckRest(context.Background())
 		}
 		if err == nil || !strings.Contains(err.Error(), trial.want) || !errors.Is(err, ErrInvalid) {
 			t.Errorf("expected %q, got %v", trial.want, err)
@@ -177,7 +177,7 @@ func TestAStoppedBootStops(t *testing.T) {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	stop()
-	if err := image.Rest(ctx); !errors.Is(err, context.Canceled) {
+	if err := image.CheckRest(ctx); !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
 }
