@@ -84,11 +84,14 @@ chaos: venv ## Random actions and trouble for 30 minutes (CLOISTER_CHAOS_SECONDS
 	@CLOISTER_CHAOS_SECONDS=$${CLOISTER_CHAOS_SECONDS:-1800} $(BIN)/pytest tests/chaos -q -s
 
 .PHONY: lint
-lint: venv ## Format, rules, types, layers, the house's own checks
+lint: venv ## Format, rules, types, layers, dependencies, the house's own checks
 	@$(BIN)/ruff format --check --quiet .
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/mypy --no-error-summary
 	@$(BIN)/lint-imports --no-logo >/dev/null || $(BIN)/lint-imports --no-logo
+	@$(BIN)/deptry --no-ansi api operator crds 2>/dev/null || $(BIN)/deptry api operator crds
+	@$(BIN)/deptry --no-ansi dev tests --non-dev-dependency-groups dev --ignore DEP002 2>/dev/null \
+	  || $(BIN)/deptry dev tests --non-dev-dependency-groups dev --ignore DEP002
 	@$(BIN)/python -m dev.house check
 
 .PHONY: fmt

@@ -7,16 +7,14 @@ Secrets never stand in the file, only the names of files that hold them.
 from pathlib import Path
 from typing import Annotated, Self
 
-import yaml
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from cloister_api.certificates.settings import CertificateSettings
 from cloister_api.ledger.settings import LedgerSettings
 from cloister_api.payments.settings import StripeSettings
 from cloister_clients.registry import RegistrySettings
-from cloister_clients.settings import SettingsError, SettingsSection
+from cloister_clients.settings import SettingsSection, read_settings_file
 from cloister_clients.sources import SourceSettings
-from cloister_clients.yaml_file import read_yaml
 
 __all__ = ["ApiSettings", "ListenSettings"]
 
@@ -155,17 +153,7 @@ class ApiSettings(SettingsSection):
         SettingsError
             When the file cannot be read or a key is unknown, missing or wrong.
         """
-        try:
-            document = read_yaml(path.read_bytes())
-        except OSError as error:
-            raise SettingsError(f"{path}: {error.strerror}") from error
-        except yaml.YAMLError as error:
-            raise SettingsError(f"{path}: not YAML: {error}") from error
-        try:
-            settings = cls.model_validate(document if document is not None else {})
-        except ValidationError as error:
-            raise SettingsError(f"{path}: {describe(error)}") from error
-        return settings.anchored(path.parent)
+        return read_settings_file(path, cls).anchored(path.parent)
 
     def anchored(self, directory: Path) -> Self:
         """Return the settings with paths relative to a directory made absolute."""
@@ -198,17 +186,3 @@ class ApiSettings(SettingsSection):
 def resolved(directory: Path, path: Path | None) -> Path | None:
     """Return a path relative to a directory made absolute; None stays None."""
     return None if path is None else (directory / path).resolve()
-
-
-def describe(error: ValidationError) -> str:
-    """Say in one line what is wrong with which key."""
-    parts = []
-    for problem in error.errors(include_url=False, include_input=False):
-        key = ".".join(str(part) for part in problem["loc"]) or "the document"
-        if problem["type"] == "extra_forbidden":
-            parts.append(f"{key} is not a setting; check the spelling")
-        elif problem["type"] == "missing":
-            parts.append(f"{key} is missing")
-        else:
-            parts.append(f"{key}: {problem['msg'].removeprefix('Value error, ')}")
-    return "; ".join(parts)

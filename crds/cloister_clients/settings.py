@@ -1,18 +1,67 @@
-"""Base of the settings of the programs, which are sections of a YAML file."""
+"""Settings of the programs: one YAML file each, read at the start.
 
-from pydantic import BaseModel, ConfigDict
+Keys are camelCase; an unknown key is an error, and every mistake is reported by its key. The file
+holds no secrets, only the names of files that do.
+"""
+
+from pathlib import Path
+from typing import TypeVar
+
+import yaml
+from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.alias_generators import to_camel
 
-__all__ = ["SettingsError", "SettingsSection"]
+from cloister_clients.yaml_file import read_yaml
+
+__all__ = ["SettingsError", "SettingsSection", "read_settings_file"]
 
 
 class SettingsError(Exception):
-    """The settings cannot be used; the message names each key and what is wrong with it."""
+    """The settings cannot be used; the message names the file, the setting and the remedy."""
 
 
 class SettingsSection(BaseModel):
-    """Base of every section: camelCase in the file, an unknown key is an error."""
+    """Base of every section: camelCase in the file, unknown keys are errors."""
 
     model_config = ConfigDict(
-        alias_generator=to_camel, extra="forbid", frozen=True, populate_by_name=True
+        frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True
     )
+
+
+S = TypeVar("S", bound=SettingsSection)
+
+
+def read_settings_file(path: Path, model: type[S]) -> S:
+    """Read a settings file; an empty one is as good as ``{}``.
+
+    Raises
+    ------
+    SettingsError
+        When the file cannot be read, is not YAML, or a setting is missing, unknown or wrong.
+    """
+    try:
+        document = read_yaml(path.read_bytes())
+    except OSError as error:
+        raise SettingsError(f"{path}: {error.strerror}") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path}: not YAML: {error}") from error
+    if document is not None and not isinstance(document, dict):
+        raise SettingsError(f"{path}: expected settings as `name: value`")
+    try:
+        return model.model_validate(document or {})
+    except ValidationError as error:
+        raise SettingsError(f"{path}: {mistakes(error)}") from error
+
+
+def mistakes(error: ValidationError) -> str:
+    """Describe in one line what is wrong, setting by setting."""
+    parts = []
+    for each in error.errors(include_url=False, include_input=False):
+        key = ".".join(str(part) for part in each["loc"]) or "the document"
+        if each["type"] == "extra_forbidden":
+            parts.append(f"{key} is not a setting; remove it or check the spelling")
+        elif each["type"] == "missing":
+            parts.append(f"{key} is missing; this setting is required")
+        else:
+            parts.append(f"{key}: {each['msg'].removeprefix('Value error, ')}")
+    return "; ".join(parts)

@@ -14,7 +14,7 @@ _MERGE = "tag:yaml.org,2002:merge"
 
 
 class _Loader(yaml.SafeLoader):
-    """The safe loader, but for keys that stand twice: YAML forbids them, and it takes the last."""
+    """The safe loader, but with duplicate keys refused: YAML forbids them, it takes the last."""
 
     @override
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
@@ -25,7 +25,7 @@ class _Loader(yaml.SafeLoader):
             key = self.construct_object(each, deep=True)
             if isinstance(key, Hashable) and key in seen:
                 raise yaml.constructor.ConstructorError(
-                    None, None, f"the key {key} stands twice; keep one of them", each.start_mark
+                    None, None, f"duplicate key {key}; keep one of them", each.start_mark
                 )
             if isinstance(key, Hashable):
                 seen.add(key)
@@ -33,7 +33,7 @@ class _Loader(yaml.SafeLoader):
 
 
 def read_yaml(text: str | bytes) -> Any:
-    """Read one document of YAML.
+    """Parse one YAML document.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ def read_yaml(text: str | bytes) -> Any:
     Raises
     ------
     yaml.YAMLError
-        When it is none, or when a key of a mapping stands twice (YAML 1.2.2, section 3.2.1.3);
-        the message names the line.
+        When it is not YAML, or a mapping has a duplicate key (YAML 1.2.2, section 3.2.1.3); the
+        message names the line.
     """
     return yaml.load(text, Loader=_Loader)  # noqa: S506 - it is the safe loader, and stricter

@@ -8,16 +8,14 @@ from datetime import timedelta
 from enum import StrEnum
 from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Self
 
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
-from pydantic.alias_generators import to_camel
+from pydantic import Field, model_validator
 
 from cloister_clients.dns import DnsSettings
 from cloister_clients.registry import RegistrySettings
+from cloister_clients.settings import SettingsError, SettingsSection, read_settings_file
 from cloister_clients.sources import SourceSettings
-from cloister_clients.yaml_file import read_yaml
 from cloister_crds.kinds.scalars import HOSTNAME_PATTERN
 from cloister_crds.lifecycle.names.domains import DomainSettings
 from cloister_crds.lifecycle.state.observed import DecisionSettings, Gateway
@@ -33,7 +31,6 @@ __all__ = [
     "LogFormat",
     "LogSettings",
     "OperatorSettings",
-    "SettingsError",
     "read_settings",
 ]
 
@@ -49,18 +46,6 @@ SHORTEST_KEY = 32
 """Least bytes of the installation key."""
 
 
-class SettingsError(Exception):
-    """The settings cannot be used; the message names the file, the setting and the remedy."""
-
-
-class _Part(BaseModel):
-    """Base of every part: camelCase in the file, unknown keys are errors."""
-
-    model_config = ConfigDict(
-        alias_generator=to_camel, populate_by_name=True, extra="forbid", frozen=True
-    )
-
-
 class LogFormat(StrEnum):
     """How a log line looks."""
 
@@ -70,7 +55,7 @@ class LogFormat(StrEnum):
     """One JSON object a line."""
 
 
-class LogSettings(_Part):
+class LogSettings(SettingsSection):
     """What is logged."""
 
     format: LogFormat = LogFormat.TEXT
@@ -79,7 +64,7 @@ class LogSettings(_Part):
     """Least important level that is written. Default INFO."""
 
 
-class HealthSettings(_Part):
+class HealthSettings(SettingsSection):
     """Where health and metrics are answered."""
 
     host: str = "127.0.0.1"
@@ -91,7 +76,7 @@ class HealthSettings(_Part):
     longer healthy. Default 180."""
 
 
-class LeaseSettings(_Part):
+class LeaseSettings(SettingsSection):
     """How replicas agree on who works (Kubernetes, "Leases")."""
 
     name: str = "cloister-operator"
@@ -104,7 +89,7 @@ class LeaseSettings(_Part):
     """Seconds between two attempts to take or renew the Lease. Default 2."""
 
 
-class EnclaveNetworkSettings(_Part):
+class EnclaveNetworkSettings(SettingsSection):
     """What the networks of enclaves know of the cluster, beside what can be read from it."""
 
     resolvers: tuple[IPv4Address, ...] = Field(default=(), max_length=8)
@@ -124,7 +109,7 @@ class EnclaveNetworkSettings(_Part):
         return tuple(Resolver(str(each)) for each in self.resolvers)
 
 
-class GatewaySettings(_Part):
+class GatewaySettings(SettingsSection):
     """The Gateway through which requests come in (Gateway API)."""
 
     name: Annotated[str, Field(pattern=OBJECT_NAME, max_length=253)]
@@ -136,7 +121,7 @@ class GatewaySettings(_Part):
     that takes the route."""
 
 
-class CustomDomainSettings(_Part):
+class CustomDomainSettings(SettingsSection):
     """How custom domains of organizations are proved and kept."""
 
     target: Annotated[str, Field(pattern=HOSTNAME_PATTERN, max_length=220)]
@@ -183,7 +168,7 @@ class CustomDomainSettings(_Part):
         )
 
 
-class OperatorSettings(_Part):
+class OperatorSettings(SettingsSection):
     """All settings of ``cloister operator``."""
 
     containers_domain: Annotated[str, Field(min_length=3, max_length=180)]
@@ -331,29 +316,4 @@ def read_settings(path: Path | None) -> OperatorSettings:
         if not named:
             raise SettingsError(f"no settings: name a file with --config or in ${CONFIG_VARIABLE}")
         path = Path(named)
-    try:
-        document: Any = read_yaml(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise SettingsError(f"{path}: {error.strerror}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{path}: not YAML: {error}") from error
-    if not isinstance(document, dict):
-        raise SettingsError(f"{path}: expected settings as `name: value`")
-    try:
-        return OperatorSettings.model_validate(document)
-    except ValidationError as error:
-        raise SettingsError(f"{path}: {_sentences(error)}") from error
-
-
-def _sentences(error: ValidationError) -> str:
-    """Write what is wrong, setting by setting."""
-    lines = []
-    for each in error.errors(include_url=False, include_input=False):
-        name = ".".join(str(part) for part in each["loc"])
-        if each["type"] == "extra_forbidden":
-            lines.append(f"{name}: there is no such setting; remove it or check the spelling")
-        elif each["type"] == "missing":
-            lines.append(f"{name}: this setting is required")
-        else:
-            lines.append(f"{name}: {each['msg']}")
-    return "; ".join(lines)
+    return read_settings_file(path, OperatorSettings)

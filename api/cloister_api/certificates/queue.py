@@ -18,6 +18,7 @@ from cloister_api.certificates.limits import longest_window, permitted_at
 from cloister_api.certificates.settings import AcmeSettings
 from cloister_api.ledger.certificates import CertificateOrder, CertificateOrders
 from cloister_clients.clock import Clock
+from cloister_crds.backoff import Backoff
 
 __all__ = ["CertificateQueue"]
 
@@ -188,8 +189,8 @@ class CertificateQueue:
             logger.warning("certificate of %s is given up: %s", order.enclave, error)
             await self._orders.note_refused(order, holder, str(error))
             return
-        doubled = min(self._settings.first_retry_seconds * 2.0**order.failures, 1e6)
-        pause = min(timedelta(seconds=doubled), LONGEST_PAUSE)
+        backoff = Backoff(self._settings.first_retry_seconds, LONGEST_PAUSE.total_seconds())
+        pause = timedelta(seconds=backoff.delay(order.failures + 1))
         if of_authority and of_authority.limited:
             pause = LONGEST_PAUSE
         logger.warning("certificate of %s: %s; again in %s", order.enclave, error, pause)

@@ -3,8 +3,9 @@
 from ipaddress import ip_address
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
-from pydantic.alias_generators import to_camel
+from pydantic import AfterValidator, Field
+
+from cloister_clients.settings import SettingsSection
 
 __all__ = ["DnsSettings"]
 
@@ -23,12 +24,8 @@ def _is_address(text: str) -> str:
 AddressText = Annotated[str, AfterValidator(_is_address)]
 
 
-class DnsSettings(BaseModel):
+class DnsSettings(SettingsSection):
     """How the servers of a zone are found and asked."""
-
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True
-    )
 
     resolvers: tuple[AddressText, ...] = ()
     """Addresses of recursive resolvers that find the servers of a zone, asked on port 53. Default:

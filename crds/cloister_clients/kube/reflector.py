@@ -19,8 +19,9 @@ from cloister_clients.kube.client import KubeClient
 from cloister_clients.kube.errors import Gone, KubeError
 from cloister_clients.kube.events import Event, EventType, Object
 from cloister_clients.kube.kinds import KindRef
+from cloister_crds.backoff import Backoff
 
-__all__ = ["Entry", "Pauses", "Reflector", "reduced"]
+__all__ = ["Entry", "Reflector", "reduced"]
 
 T = TypeVar("T")
 
@@ -29,6 +30,9 @@ logger = logging.getLogger(__name__)
 FAILURES_TO_LIST = 6
 """After so many failures of the watch the state is listed anew: a server that was restored from a
 backup knows nothing of the version that the copy has reached, and never says 410."""
+
+_BACKOFF = Backoff(first=0.2, longest=30.0, jitter=(0.5, 1.0))
+"""Delays between failed attempts to list or to watch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,21 +49,6 @@ class Entry(Generic[T]):
     """Its resourceVersion."""
     value: T
     """What the reading function made of it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Pauses:
-    """Back-off between failed attempts."""
-
-    first: float = 0.2
-    """Seconds of the first pause; doubled each time, with jitter."""
-    longest: float = 30.0
-    """Seconds of the longest one."""
-
-    def after(self, failures: int) -> float:
-        """Answer the pause after so many failures in a row, from 1."""
-        pause = min(self.first * 2.0 ** min(failures - 1, 16), self.longest)
-        return pause * random.uniform(0.5, 1.0)
 
 
 @dataclass(slots=True)
@@ -102,7 +91,7 @@ class Reflector(Generic[T]):
         label_selector: str | None = None,
         page: int = 500,
         watch_seconds: int = 240,
-        pauses: Pauses = Pauses(),
+        backoff: Backoff = _BACKOFF,
     ) -> None:
         """Prepare the copy.
 
@@ -122,8 +111,8 @@ class Reflector(Generic[T]):
             Objects of a chunk of the list.
         watch_seconds
             How long one watch is kept open.
-        pauses
-            Back-off after failures.
+        backoff
+            Delays after failures.
         """
         self._client = client
         self._ref = ref
@@ -132,7 +121,7 @@ class Reflector(Generic[T]):
         self._selector = label_selector
         self._page = page
         self._watch_seconds = watch_seconds
-        self._pauses = pauses
+        self._backoff = backoff
         self._copy: Copy[T] = Copy()
         self._version = -1
         self._changed = asyncio.Event()
@@ -237,7 +226,7 @@ class Reflector(Generic[T]):
             # Progress, however small, begins the back-off anew; a server that answers every
             # watch with 410 at once must not be listed without pause.
             failures = 1 if self._version > started else failures + 1
-            await asyncio.sleep(self._pauses.after(failures))
+            await asyncio.sleep(self._backoff.jittered(failures))
 
     async def _list(self) -> None:
         fresh: Copy[T] = Copy()
@@ -269,7 +258,7 @@ class Reflector(Generic[T]):
                         self._failure = None
                         self._take(event)
                 # A server that ends every watch at once must not be asked without pause.
-                await asyncio.sleep(self._pauses.after(1))
+                await asyncio.sleep(self._backoff.jittered(1))
             except Gone:
                 raise
             except KubeError as error:
@@ -278,7 +267,7 @@ class Reflector(Generic[T]):
                 logger.info("watch of %s: %s", self._ref.plural, error)
                 if failures >= FAILURES_TO_LIST:
                     raise Gone(0, "", f"the watch failed {failures} times in a row") from error
-                await asyncio.sleep(self._pauses.after(failures))
+                await asyncio.sleep(self._backoff.jittered(failures))
 
     def _events(self) -> AsyncGenerator[Event, None]:
         return self._client.watch(

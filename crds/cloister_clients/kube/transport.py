@@ -4,11 +4,10 @@ Used by `cloister_clients.kube.client` alone, which knows the verbs; nothing her
 """
 
 import asyncio
-import random
 import socket
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import urlencode
@@ -22,6 +21,7 @@ from cloister_clients.kube.config import KubeConfig
 from cloister_clients.kube.credentials import CredentialError
 from cloister_clients.kube.errors import KubeError, Unavailable, error_from_response
 from cloister_clients.server_clock import ServerClock
+from cloister_crds.backoff import Backoff
 
 __all__ = ["Limits", "Request", "Transport"]
 
@@ -36,6 +36,8 @@ _READ_BUFFER = 2**18
 """Bytes that are read ahead of whoever takes them."""
 _HANG_UP = 1.0
 """Seconds that closing waits for connections that were ended; it takes a few turns of the loop."""
+_BACKOFF = Backoff(first=0.1, longest=10.0, jitter=(0.9, 1.3))
+"""Delays between attempts of one request."""
 _TROUBLE = (aiohttp.ClientError, OSError)
 """What a request without an answer fails with; a time that is over (TimeoutError) is an OSError."""
 
@@ -52,10 +54,8 @@ class Limits:
     """Seconds until a connection attempt is given up."""
     attempts: int = 4
     """How often a request is sent at most, where sending it again is safe."""
-    first_pause: float = 0.1
-    """Seconds of the first pause between attempts; doubled each time, with jitter."""
-    longest_pause: float = 10.0
-    """Seconds that a pause lasts at most, whatever Retry-After says."""
+    backoff: Backoff = _BACKOFF
+    """Delays between attempts; its cap and its jitter hold for Retry-After too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,8 +217,10 @@ class Transport:
         return response
 
     def _pause(self, attempt: int, asked: float | None) -> float:
-        pause = asked if asked is not None else self._limits.first_pause * 2 ** (attempt - 1)
-        return min(pause, self._limits.longest_pause) * random.uniform(0.9, 1.3)
+        backoff = self._limits.backoff
+        if asked is not None:
+            return replace(backoff, first=asked).jittered(1)
+        return backoff.jittered(attempt)
 
 
 class Unsent(Unavailable):

@@ -4,16 +4,16 @@ Follows RFC 9110 (section 11) for challenges and the distribution project's "Tok
 Specification" for tokens. `RegistryClient` alone uses it.
 """
 
-import asyncio
 import base64
 import json
 import re
-from collections import OrderedDict
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
+from cachetools import TLRUCache
 
 from cloister_clients.clock import Clock, utc_now
 from cloister_clients.outbound import Answer, ask, retry_after
@@ -92,15 +92,14 @@ class Authenticator:
     def __init__(self, client: httpx.AsyncClient, *, clock: Clock = utc_now) -> None:
         self._client = client
         self._clock = clock
-        self._kept: OrderedDict[Audience, tuple[str, float]] = OrderedDict()
+        self._kept: TLRUCache[Audience, tuple[str, float]] = TLRUCache(
+            MAX_KEPT, lambda _, kept, now: now + kept[1], time.monotonic
+        )
 
     def authorization(self, audience: Audience) -> str | None:
         """Answer the kept value of the header Authorization; None when there is none."""
         kept = self._kept.get(audience)
-        if kept is None or kept[1] <= asyncio.get_running_loop().time():
-            return None
-        self._kept.move_to_end(audience)
-        return kept[0]
+        return None if kept is None else kept[0]
 
     async def answer(self, audience: Audience, challenges: list[Challenge]) -> str:
         """Get an authorization that meets a challenge, and keep it.
@@ -141,10 +140,7 @@ class Authenticator:
                     f"{_named(audience)} wants a kind of credentials that is not spoken here"
                 )
             value, life = _basic(audience.credentials), 3600.0
-        self._kept[audience] = (value, asyncio.get_running_loop().time() + life - MARGIN)
-        self._kept.move_to_end(audience)
-        while len(self._kept) > MAX_KEPT:
-            self._kept.popitem(last=False)
+        self._kept[audience] = (value, life - MARGIN)
         return value
 
     async def _token(self, audience: Audience, parameters: dict[str, str]) -> tuple[str, float]:

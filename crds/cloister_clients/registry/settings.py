@@ -4,21 +4,17 @@ from pathlib import Path
 from typing import Self
 
 import httpx
-from pydantic import BaseModel, ConfigDict, Field, model_validator
-from pydantic.alias_generators import to_camel
+from pydantic import Field, model_validator
 
 from cloister_clients.address_guard import Guard
 from cloister_clients.registry.credentials import PrivateRegistry
+from cloister_clients.settings import SettingsSection
 
 __all__ = ["RegistrySettings"]
 
 
-class RegistrySettings(BaseModel):
+class RegistrySettings(SettingsSection):
     """How registries are reached, and what may be read from them."""
-
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True
-    )
 
     allow_private: tuple[str, ...] = ()
     """Hosts, ``host`` or ``host:port``, that may have private addresses."""

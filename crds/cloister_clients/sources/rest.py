@@ -8,7 +8,6 @@ Each answer with an ETag is kept, and asked for again only "if it changed" (RFC 
 import asyncio
 import hashlib
 import json
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx
+from cachetools import LRUCache
 
 from cloister_clients.address_guard import AddressRefused, Guard
 from cloister_clients.clock import Clock, utc_now
@@ -106,8 +106,9 @@ class Forge:
             timeout_seconds=min(settings.timeout_seconds, 30.0),
             user_agent="cloister",
         )
-        self._kept: OrderedDict[str, tuple[str, bytes]] = OrderedDict()
-        self._kept_bytes = 0
+        self._kept: LRUCache[str, tuple[str, bytes]] = LRUCache(
+            MAX_KEPT_BYTES, getsizeof=lambda kept: len(kept[1])
+        )
         self._silent_until: datetime | None = None
 
     async def aclose(self) -> None:
@@ -167,7 +168,6 @@ class Forge:
             headers["If-None-Match"] = kept[0]
         answer = await self._ask(repo, path, headers, limit or MAX_ANSWER_BYTES)
         if answer.status == 304 and kept is not None:  # noqa: PLR2004 - Not Modified
-            self._kept.move_to_end(key)
             return Found(kept[1])
         if answer.status == 200:  # noqa: PLR2004 - OK
             self._keep(key, answer)
@@ -216,12 +216,7 @@ class Forge:
         etag = answer.headers.get("etag", "")
         if not etag or len(answer.body) > MAX_KEPT_BYTES // 8:
             return
-        old = self._kept.pop(key, None)
-        self._kept_bytes += len(answer.body) - (len(old[1]) if old else 0)
         self._kept[key] = (etag, answer.body)
-        while self._kept_bytes > MAX_KEPT_BYTES:
-            _, (_, dropped) = self._kept.popitem(last=False)
-            self._kept_bytes -= len(dropped)
 
     def _failure(self, repo: str, answer: Answer) -> SourceError:
         """Say what an answer means that is neither there nor missing."""

@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Annotated, Self
 
 import httpx
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
-from pydantic.alias_generators import to_camel
+from pydantic import Field, StringConstraints, model_validator
 
 from cloister_clients.address_guard import Guard
+from cloister_clients.settings import SettingsSection
 
 __all__ = ["DEFAULT_FILE_NAME", "SourceKind", "SourceSettings"]
 
@@ -30,12 +30,8 @@ class SourceKind(StrEnum):
     """The REST interface of Gitea or Forgejo."""
 
 
-class SourceSettings(BaseModel):
+class SourceSettings(SettingsSection):
     """One place where the repositories of the installation live."""
-
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True
-    )
 
     kind: SourceKind
     """Which protocol is spoken."""

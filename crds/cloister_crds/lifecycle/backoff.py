@@ -2,12 +2,15 @@
 
 from datetime import datetime, timedelta
 
+from cloister_crds.backoff import Backoff
+
 __all__ = ["LONGEST_BACK_OFF", "SHORTEST_BACK_OFF", "back_off", "due"]
 
 SHORTEST_BACK_OFF = timedelta(seconds=10)
 """Wait before the first repetition of what failed for a transient reason."""
 LONGEST_BACK_OFF = timedelta(minutes=5)
 """Longest wait between two repetitions."""
+_BACKOFF = Backoff(SHORTEST_BACK_OFF.total_seconds(), LONGEST_BACK_OFF.total_seconds())
 
 
 def back_off(failures: int) -> timedelta:
@@ -25,8 +28,7 @@ def back_off(failures: int) -> timedelta:
     """
     if failures <= 0:
         return timedelta(0)
-    doublings: int = min(failures - 1, 16)
-    return min(SHORTEST_BACK_OFF * (1 << doublings), LONGEST_BACK_OFF)
+    return timedelta(seconds=_BACKOFF.delay(failures))
 
 
 def due(at: datetime, now: datetime) -> timedelta | None:

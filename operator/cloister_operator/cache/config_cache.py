@@ -1,8 +1,9 @@
 """Parsed configuration files by their digest, so that one file is parsed once for all its uses."""
 
 import asyncio
-from collections import OrderedDict
 from dataclasses import replace
+
+from cachetools import LRUCache
 
 from cloister_crds.config import ParsedConfig, Rules, parse
 
@@ -22,7 +23,7 @@ class Files:
 
     def __init__(self, rules: Rules) -> None:
         self._rules = replace(rules, cpu_tiers=_ANY, memory_tiers=_ANY, gpu_counts=_ANY)
-        self._parsed: OrderedDict[bytes, ParsedConfig] = OrderedDict()
+        self._parsed: LRUCache[bytes, ParsedConfig] = LRUCache(_KEPT)
 
     async def parse(self, raw: bytes) -> ParsedConfig:
         """Parse a file, outside of the event loop.
@@ -36,7 +37,4 @@ class Files:
         if parsed is None:
             parsed = await asyncio.to_thread(parse, raw, rules=self._rules)
             self._parsed[raw] = parsed
-        self._parsed.move_to_end(raw)
-        while len(self._parsed) > _KEPT:
-            self._parsed.popitem(last=False)
         return parsed

@@ -1,7 +1,8 @@
 """Reads entries of the store as models of the contract, each version of each object once."""
 
-from collections import OrderedDict
 from typing import TypeVar
+
+from cachetools import LRUCache
 
 from cloister_crds.kinds.meta import Resource
 from cloister_operator.cache.store import Entry
@@ -18,8 +19,7 @@ class Models:
     """A bounded cache of parsed objects."""
 
     def __init__(self, kept: int = _KEPT) -> None:
-        self._kept = kept
-        self._models: OrderedDict[str, tuple[int, Resource]] = OrderedDict()
+        self._models: LRUCache[str, tuple[int, Resource]] = LRUCache(kept)
 
     def read(self, kind: type[R], entry: Entry) -> R:
         """Answer the model of an entry.
@@ -38,11 +38,7 @@ class Models:
         """
         kept = self._models.get(entry.uid)
         if kept is not None and kept[0] == entry.version and isinstance(kept[1], kind):
-            self._models.move_to_end(entry.uid)
             return kept[1]
         model = kind.read(entry.read())
         self._models[entry.uid] = (entry.version, model)
-        self._models.move_to_end(entry.uid)
-        while len(self._models) > self._kept:
-            self._models.popitem(last=False)
         return model

@@ -5,12 +5,12 @@ read by the passes. It never asks the server itself. Resource versions are compa
 (Kubernetes API Concepts, "Resource versions").
 """
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
+from cachetools import LRUCache
 
 from cloister_clients.kube.kinds import KindRef
 from cloister_crds.lifecycle.admission.limits import Place
@@ -75,7 +75,7 @@ class Store:
             each.ref: {} for each in watched
         }
         self._marked: dict[tuple[KindRef, str, str], dict[tuple[str, str], Entry]] = {}
-        self._gone: OrderedDict[tuple[KindRef, str, str], int] = OrderedDict()
+        self._gone: LRUCache[tuple[KindRef, str, str], int] = LRUCache(_TOMBSTONES)
         self._listeners: list[Callable[[Change], None]] = []
 
     @property
@@ -151,9 +151,6 @@ class Store:
             return False
         place = (ref, namespace, name)
         self._gone[place] = max(version, self._gone.get(place, 0))
-        self._gone.move_to_end(place)
-        while len(self._gone) > _TOMBSTONES:
-            self._gone.popitem(last=False)
         if before is None:
             return False
         self._forget(before)

@@ -6,8 +6,9 @@ from pathlib import Path
 import click
 
 from cloister_clients.kube import ConfigError, KubeConfig
+from cloister_clients.settings import SettingsError
 from cloister_operator.process.process import run
-from cloister_operator.settings import CONFIG_VARIABLE, SettingsError, read_settings
+from cloister_operator.settings import CONFIG_VARIABLE, read_settings
 from cloister_operator.telemetry.logging import set_up_logs
 
 __all__ = ["operator"]

@@ -7,11 +7,13 @@ answer goes into a cache and wakes the keys that wait for it. Passes read the ca
 
 import asyncio
 import logging
-from collections import OrderedDict, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Protocol
+
+from cachetools import LRUCache
 
 from cloister_clients.clock import Clock, utc_now
 from cloister_clients.dns import AuthoritativeDns, DnsError
@@ -199,9 +201,9 @@ class Resolver:
         self._metrics = metrics
         self._clock = clock
         self._room = asyncio.Semaphore(limit)
-        self._answers: OrderedDict[Need, Answer] = OrderedDict()
+        self._answers: LRUCache[Need, Answer] = LRUCache(_KEPT)
         self._recent: dict[Hashable, Answer] = {}
-        self._failures: defaultdict[Need, int] = defaultdict(int)
+        self._failures: LRUCache[Need, int] = LRUCache(_KEPT)
         self._waiting: defaultdict[Need, set[Key]] = defaultdict(set)
         self._flights: dict[Hashable, asyncio.Task[Answer]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -223,7 +225,6 @@ class Resolver:
         """
         answer = self._answers.get(need)
         if isinstance(answer, Known):
-            self._answers.move_to_end(need)
             return
         if isinstance(answer, Failed) and not self._due(answer):
             return
@@ -285,14 +286,10 @@ class Resolver:
         if isinstance(answer, Known):
             self._failures.pop(need, None)
         self._answers[need] = answer
-        self._answers.move_to_end(need)
-        while len(self._answers) > _KEPT:
-            dropped, _ = self._answers.popitem(last=False)
-            self._failures.pop(dropped, None)
 
     def _with_pause(self, need: Need, failed: Failed) -> Failed:
         """Add when to ask again: what the other side wanted, or our own back-off."""
-        self._failures[need] += 1
+        self._failures[need] = self._failures.get(need, 0) + 1
         if not failed.transient:
             return failed
         own = failed.at + back_off(self._failures[need])

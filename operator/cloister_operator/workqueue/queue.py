@@ -10,32 +10,19 @@ finished early instead of all of them late.
 
 import asyncio
 import heapq
-import random
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-__all__ = ["Backoff", "Schedule", "WorkQueue"]
+from cloister_crds.backoff import Backoff
+
+__all__ = ["Schedule", "WorkQueue"]
 
 K = TypeVar("K", bound=Hashable)
 
 
-@dataclass(frozen=True, slots=True)
-class Backoff:
-    """Delays after failures."""
-
-    first: float = 0.5
-    """Seconds after the first failure; doubled with each further one."""
-    longest: float = 120.0
-    """Seconds at most."""
-
-    def after(self, failures: int) -> float:
-        """Answer the delay after so many failures in a row, with jitter of a quarter."""
-        delay = min(self.first * 2.0 ** min(failures - 1, 20), self.longest)
-        return delay * random.uniform(0.75, 1.0)
-
-
+_BACKOFF = Backoff(first=0.5, longest=120.0, jitter=(0.75, 1.0))
+"""Delays of a key whose reconcile failed."""
 _AHEAD = 20
 """Keys of the first line that are given out before one of the second line, when both have some."""
 
@@ -43,7 +30,7 @@ _AHEAD = 20
 class Schedule(Generic[K]):
     """Which keys are due, delayed, or worked on."""
 
-    def __init__(self, backoff: Backoff = Backoff()) -> None:
+    def __init__(self, backoff: Backoff = _BACKOFF) -> None:
         self._backoff = backoff
         self._ready: OrderedDict[K, None] = OrderedDict()
         self._behind: OrderedDict[K, None] = OrderedDict()
@@ -139,7 +126,7 @@ class Schedule(Generic[K]):
             Seconds until it is due again.
         """
         failures = self._failures[key] = self._failures.get(key, 0) + 1
-        delay = self._backoff.after(failures)
+        delay = self._backoff.jittered(failures)
         self._active.discard(key)
         self._again.discard(key)
         self.add_at(key, now + delay)

@@ -1,4 +1,4 @@
-"""YAML of an administrator: as usual, but a key that stands twice is refused with its line."""
+"""YAML of an administrator: as usual, but a duplicate key is refused with its line."""
 
 import pytest
 import yaml
@@ -6,7 +6,7 @@ import yaml
 from cloister_clients.yaml_file import read_yaml
 
 
-def test_documents_are_read_as_by_the_safe_loader() -> None:
+def test_yaml_is_read_as_by_the_safe_loader() -> None:
     text = "base: &base {a: 1, b: [x, 2026-01-31]}\nother:\n  <<: *base\n  a: 2\n"
     assert read_yaml(text) == yaml.safe_load(text)
     assert read_yaml(text.encode())["other"]["a"] == 2
@@ -20,8 +20,8 @@ def test_documents_are_read_as_by_the_safe_loader() -> None:
         ('a: 1\nb:\n  1: x\n  "1": y\n  0x1: z\n', "1", 5),
     ],
 )
-def test_a_key_that_stands_twice_is_refused(text: str, key: str, line: int) -> None:
-    with pytest.raises(yaml.YAMLError, match=f"the key {key} stands twice") as caught:
+def test_a_duplicate_key_is_refused(text: str, key: str, line: int) -> None:
+    with pytest.raises(yaml.YAMLError, match=f"duplicate key {key}") as caught:
         read_yaml(text)
     assert f"line {line}," in str(caught.value)
 

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 import yaml
 
+from cloister_clients.settings import SettingsError
 from cloister_crds.lifecycle.state.observed import Gateway
-from cloister_operator.settings import OperatorSettings, SettingsError, read_settings
+from cloister_operator.settings import OperatorSettings, read_settings
 
 DIGEST = "sha256:" + "0" * 64
 LEAST = {
@@ -42,7 +43,7 @@ def test_how_long_keys_are_remembered(tmp_path: Path) -> None:
     [
         ({"keyCacheSeconds": 61}, "less than or equal to 60"),
         ({"keyOutageSeconds": -1}, "greater than or equal to 0"),
-        ({"gateway": {}}, "gateway.name: this setting is required"),
+        ({"gateway": {}}, "gateway.name is missing"),
         ({"gateway": {"name": "A_b"}}, "gateway.name: String should match pattern"),
         ({"gateway": {"name": "a", "namespace": "a.b"}}, "gateway.namespace: String should match"),
         ({"drainSeconds": 3601}, "less than or equal to 3600"),

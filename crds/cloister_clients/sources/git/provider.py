@@ -6,11 +6,12 @@ Nothing is checked out: the tag is fetched without history, and one file is read
 
 import asyncio
 import re
-from collections import OrderedDict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+
+from cachetools import LRUCache
 
 from cloister_clients.address_guard import Guard
 from cloister_clients.sources.errors import (
@@ -153,7 +154,9 @@ class GitProvider:
         self._guard = guard or settings.guard()
         self._turn = asyncio.Semaphore(settings.concurrency)
         self._version_checked = False
-        self._newest: OrderedDict[str, tuple[dict[str, str], LatestRelease | None]] = OrderedDict()
+        self._newest: LRUCache[str, tuple[dict[str, str], LatestRelease | None]] = LRUCache(
+            MAX_REMEMBERED
+        )
 
     async def resolve(self, repo: str, tag: str, *, commit: str | None = None) -> Release:
         """Read the configuration file at a tag, see `SourceProvider.resolve`."""
@@ -187,12 +190,9 @@ class GitProvider:
             tags = await question.listing()
             known = self._newest.get(repo)
             if known is not None and known[0] == tags:
-                self._newest.move_to_end(repo)
                 return known[1]
             newest = await self._newest_of(question, tags)
             self._newest[repo] = (tags, newest)
-            while len(self._newest) > MAX_REMEMBERED:
-                self._newest.popitem(last=False)
             return newest
 
     async def aclose(self) -> None:

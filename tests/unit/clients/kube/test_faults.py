@@ -21,6 +21,7 @@ from cloister_clients.kube import (
 from cloister_clients.kube.errors import error_from_response
 from cloister_clients.kube.kinds import CONFIG_MAP, NAMESPACE, POD, KindRef, of
 from cloister_clients.kube.transport import Limits
+from cloister_crds.backoff import Backoff
 from cloister_crds.kinds import Container
 from tests.unit.clients.kube.conftest import Connection, Script
 
@@ -99,7 +100,7 @@ async def test_a_server_that_is_not_there_is_named() -> None:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         address = f"http://127.0.0.1:{closed.getsockname()[1]}"
-        limits = Limits(attempts=2, first_pause=0.001)
+        limits = Limits(attempts=2, backoff=Backoff(0.001, 10))
         async with KubeClient(
             KubeConfig(server=address), field_manager="t", user_agent="t", limits=limits
         ) as client:

@@ -10,7 +10,7 @@ import pytest
 from cloister_clients.kube import KubeClient, Reflector
 from cloister_clients.kube.events import Object
 from cloister_clients.kube.kinds import CONFIG_MAP
-from cloister_clients.kube.reflector import Pauses
+from cloister_crds.backoff import Backoff
 from tests.unit.clients.kube.conftest import Connection, Script
 
 
@@ -32,7 +32,7 @@ def listing(version: int, *items: dict[str, Any]) -> dict[str, Any]:
 @pytest.fixture
 async def reflector(client: KubeClient) -> Reflector[Object]:
     return Reflector(
-        client, CONFIG_MAP, lambda found: found, pauses=Pauses(first=0.001, longest=0.01)
+        client, CONFIG_MAP, lambda found: found, backoff=Backoff(first=0.001, longest=0.01)
     )
 
 

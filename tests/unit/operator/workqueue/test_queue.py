@@ -2,7 +2,8 @@
 
 import asyncio
 
-from cloister_operator.workqueue.queue import Backoff, Schedule, WorkQueue
+from cloister_crds.backoff import Backoff
+from cloister_operator.workqueue.queue import Schedule, WorkQueue
 
 
 def taken(schedule: Schedule[str], now: float = 0.0) -> list[str]:
@@ -94,7 +95,7 @@ def test_the_second_line_moves_while_the_first_is_never_empty() -> None:
 
 
 def test_failures_wait_longer_each_time_and_success_forgets_them() -> None:
-    schedule = Schedule[str](Backoff(first=1, longest=4))
+    schedule = Schedule[str](Backoff(first=1, longest=4, jitter=(0.75, 1.0)))
     delays = []
     for _ in range(4):
         schedule.add("a")
