@@ -13,7 +13,7 @@ from fastapi import APIRouter, FastAPI
 from cloister_api.http.middleware import REPORT_PATH, needs_key
 from cloister_api.openapi.errors import component
 from cloister_api.openapi.examples import EXAMPLES
-from cloister_api.routes.shim import CHECK_PATH, Question
+from cloister_api.routes.shim import CHECK_PATH, CheckKeyRequest
 from cloister_api.schemas.account_answers import Valid
 from cloister_api.schemas.answers import Error
 from cloister_api.usage.events import Attributes, UsageEvent
@@ -202,7 +202,7 @@ def operations(described: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, 
 def add_plain_paths(made: dict[str, Any]) -> None:
     """Describe what is no route of the framework: the key check, and bodies read as bytes."""
     _, forms = msgspec.json.schema_components(
-        [Question, event_form()], ref_template="#/components/schemas/{name}"
+        [CheckKeyRequest, event_form()], ref_template="#/components/schemas/{name}"
     )
     schemas = made["components"]["schemas"]
     for name, form in forms.items():
@@ -229,7 +229,7 @@ def add_plain_paths(made: dict[str, Any]) -> None:
             "summary": "Check Key",
             "description": "Answer whether a regular key may be used; only the status counts.",
             "operationId": "check_key",
-            "requestBody": json_body("Question"),
+            "requestBody": json_body("CheckKeyRequest"),
             "responses": {
                 "200": {
                     "description": "The key may be used.",

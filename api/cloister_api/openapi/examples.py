@@ -194,34 +194,34 @@ RECORDS: dict[str, Any] = {
     "Valid": {"valid": True},
 }
 BODIES: dict[str, Any] = {
-    "Create": {
+    "CreateContainerRequest": {
         "name": "web",
         "repo": "acme/web",
         "tag": "v1.0.0",
         "variables": {"GREETING": "Hello"},
     },
-    "Changes": {"tag": "v1.1.0"},
-    "AutoUpdate": {"auto_update": False},
-    "Connection": {"enabled": False},
-    "Validate": {"repo": "acme/web", "tag": "v1.0.0"},
-    "ValidateName": {"name": "web"},
-    "DeploymentChange": {"default_staging": True},
-    "DeploymentUpdate": {"tag": "v1.1.0"},
-    "SecretCreate": {"name": "OPENAI_API_KEY", "value": "made-up"},
-    "SecretValue": {"value": "made-up too"},
-    "KeyCreate": {
+    "RelaunchRequest": {"tag": "v1.1.0"},
+    "AutoUpdateRequest": {"auto_update": False},
+    "GithubConnectionRequest": {"enabled": False},
+    "ValidateReleaseRequest": {"repo": "acme/web", "tag": "v1.0.0"},
+    "ValidateNameRequest": {"name": "web"},
+    "ChangeDeploymentRequest": {"default_staging": True},
+    "UpdateDeploymentRequest": {"tag": "v1.1.0"},
+    "CreateSecretRequest": {"name": "OPENAI_API_KEY", "value": "made-up"},
+    "UpdateSecretRequest": {"value": "made-up too"},
+    "CreateSshKeyRequest": {
         "name": "laptop",
         "public_key": "ssh-ed25519 "
         "AAAAC3NzaC1lZDI1NTE5AAAAIJdD7y3aLq454yWBdwLWbieU1ebz9/cu7/QEXn9OIeZJ ada@example.org",
     },
-    "DomainCreate": {"domain": "api.example.com"},
-    "RegistryLogin": {"username": "ada", "token": "made-up"},
-    "CreateKey": {"name": "build bot", "max_tokens": 1_000_000},
-    "UpdateKey": {"key": KEY, "name": "build bot 2"},
-    "OneKey": {"key": KEY},
-    "Nothing": {},
-    "CertificateBody": {"csr": PEM},
-    "Question": {"api_key": KEY, "domain": "web.acme.containers.example.org"},
+    "CreateDomainRequest": {"domain": "api.example.com"},
+    "PutRegistryCredentialsRequest": {"username": "ada", "token": "made-up"},
+    "CreateApiKeyRequest": {"name": "build bot", "max_tokens": 1_000_000},
+    "UpdateApiKeyRequest": {"key": KEY, "name": "build bot 2"},
+    "KeyUsageRequest": {"key": KEY},
+    "EmptyRequest": {},
+    "SignCertificateRequest": {"csr": PEM},
+    "CheckKeyRequest": {"api_key": KEY, "domain": "web.acme.containers.example.org"},
     "Report": {
         "delivery_id": "d-1",
         "events": [

@@ -7,19 +7,12 @@ from cloister_api.routes.dependencies import answer, context_of, principal_of, w
 from cloister_api.routes.responses import OptionalTime, says
 from cloister_api.routes.strict import StrictRoute
 from cloister_api.schemas.account_answers import KeyUsage, TimeSeries, Transactions, Usage
-from cloister_api.schemas.envelope import Body
+from cloister_api.schemas.keys import KeyUsageRequest
 from cloister_api.usage.windows import WINDOWS, Window
 
 __all__ = ["router"]
 
 router = APIRouter(prefix="/api/billing", tags=["billing"], route_class=StrictRoute)
-
-
-class OneKey(Body):
-    """Body of POST /api/billing/usage/key."""
-
-    key: str
-    """Full value of the key."""
 
 
 def optional_window(time: str | None) -> Window | None:
@@ -45,7 +38,9 @@ async def get_usage(request: Request, time: OptionalTime = None) -> Response:
 
 
 @router.post("/usage/key", responses=says(KeyUsage, 404))
-async def get_key_usage(request: Request, body: OneKey, time: OptionalTime = None) -> Response:
+async def get_key_usage(
+    request: Request, body: KeyUsageRequest, time: OptionalTime = None
+) -> Response:
     """Answer what one key used."""
     context, principal = context_of(request), principal_of(request)
     window = optional_window(time)

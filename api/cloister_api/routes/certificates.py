@@ -11,7 +11,7 @@ from cloister_api.routes.dependencies import answer, context_of
 from cloister_api.routes.responses import says
 from cloister_api.schemas.answers import Certificate
 from cloister_api.schemas.answers import Queued as QueuedAnswer
-from cloister_api.schemas.certificates import CertificateBody
+from cloister_api.schemas.certificates import SignCertificateRequest
 from cloister_api.services.certificates import PendingCertificate
 
 __all__ = ["router"]
@@ -34,7 +34,9 @@ def holder(request: Request) -> CachedEnclave:
     "/cert", responses={**says(Certificate, 401, 403, 404, 409), 202: {"model": QueuedAnswer}}
 )
 async def sign_certificate(
-    request: Request, body: CertificateBody, enclave: Annotated[CachedEnclave, Depends(holder)]
+    request: Request,
+    body: SignCertificateRequest,
+    enclave: Annotated[CachedEnclave, Depends(holder)],
 ) -> Response:
     """Sign an enclave's request: 200 with the chain, or 202 while the order is queued."""
     service = context_of(request).certificates

@@ -35,12 +35,12 @@ from cloister_api.schemas.answers import (
     Verdict,
 )
 from cloister_api.schemas.containers import (
-    AutoUpdate,
-    Changes,
-    Connection,
-    Create,
-    Validate,
-    ValidateName,
+    AutoUpdateRequest,
+    CreateContainerRequest,
+    GithubConnectionRequest,
+    RelaunchRequest,
+    ValidateNameRequest,
+    ValidateReleaseRequest,
 )
 from cloister_api.services.container_updater import UpdatedContainer
 
@@ -48,7 +48,7 @@ __all__ = ["LIST", "router"]
 
 router = APIRouter(prefix="/api/containers", tags=["containers"], route_class=StrictRoute)
 
-NO_CHANGES = Changes()
+NO_CHANGES = RelaunchRequest()
 """An absent body changes nothing."""
 
 
@@ -126,7 +126,7 @@ LIST = Route("/api/containers", ContainerList(), methods=["GET"])
 
 
 @router.post("", status_code=201, responses=says(Container, 402, 404, 409, status=201))
-async def create_container(request: Request, body: Create) -> Response:
+async def create_container(request: Request, body: CreateContainerRequest) -> Response:
     """Create a container; the same request sent again after no answer finds its own work."""
     context, principal = context_of(request), principal_of(request)
     retry_key = retry_key_of(request)
@@ -149,13 +149,13 @@ async def list_hosts(request: Request) -> Response:
 
 
 @router.post("/validate", responses=says(Verdict, 404))
-async def validate_release(request: Request, body: Validate) -> Response:
+async def validate_release(request: Request, body: ValidateReleaseRequest) -> Response:
     """Judge a release without creating anything."""
     return answer(await context_of(request).validation.release(principal_of(request), body))
 
 
 @router.post("/validate-name", responses=says(NameVerdict, 404))
-async def validate_name(request: Request, body: ValidateName) -> Response:
+async def validate_name(request: Request, body: ValidateNameRequest) -> Response:
     """Answer whether a name can be had."""
     return answer(await context_of(request).validation.name(principal_of(request), body))
 
@@ -181,7 +181,7 @@ async def delete_container(request: Request, container_id: ContainerId) -> Respo
 
 @router.post("/{container_id}/relaunch", responses=says(Container, 402, 404, 409, 412))
 async def relaunch_container(
-    request: Request, container_id: ContainerId, body: Changes = NO_CHANGES
+    request: Request, container_id: ContainerId, body: RelaunchRequest = NO_CHANGES
 ) -> Response:
     """Make a new attempt, with what the body changes."""
     context, principal = context_of(request), principal_of(request)
@@ -193,7 +193,7 @@ async def relaunch_container(
 
 @router.post("/{container_id}/start", responses=says(Container, 402, 404, 409, 412))
 async def start_container(
-    request: Request, container_id: ContainerId, body: Changes = NO_CHANGES
+    request: Request, container_id: ContainerId, body: RelaunchRequest = NO_CHANGES
 ) -> Response:
     """Deploy a stopped container again."""
     context, principal = context_of(request), principal_of(request)
@@ -217,7 +217,7 @@ async def stop_container(request: Request, container_id: ContainerId) -> Respons
 
 @router.post("/{container_id}/auto-update", responses=says(Container, 404, 409, 412))
 async def follow_releases(
-    request: Request, container_id: ContainerId, body: AutoUpdate
+    request: Request, container_id: ContainerId, body: AutoUpdateRequest
 ) -> Response:
     """Switch automatic updates on or off."""
     context = context_of(request)
@@ -229,7 +229,7 @@ async def follow_releases(
 
 @router.post("/{container_id}/github-connection", responses=says(Container, 404, 409, 412))
 async def connect_repository(
-    request: Request, container_id: ContainerId, body: Connection
+    request: Request, container_id: ContainerId, body: GithubConnectionRequest
 ) -> Response:
     """Let the webhooks of the repository act on the container, or not."""
     context = context_of(request)

@@ -10,7 +10,7 @@ from cloister_api.auth.authenticator import Principal
 from cloister_api.context import Context
 from cloister_api.errors import ApiError, bad_request, from_kube
 from cloister_api.ledger.audit import AuditRow
-from cloister_api.schemas.envelope import Nothing
+from cloister_api.schemas.envelope import EmptyRequest
 from cloister_api.services.preconditions import VersionedRecord
 from cloister_api.usage.windows import WINDOWS, Window
 from cloister_clients.kube import KubeError
@@ -32,10 +32,10 @@ __all__ = [
 LONGEST_RETRY_KEY = 255
 """Most characters of an Idempotency-Key."""
 TOKEN = "x-consistency-token"  # noqa: S105 - the name of a header
-NOTHING = Nothing()
+NOTHING = EmptyRequest()
 
 
-async def no_fields(body: Nothing = NOTHING) -> None:
+async def no_fields(body: EmptyRequest = NOTHING) -> None:
     """Refuse a body that says something which nothing would read."""
 
 

@@ -14,7 +14,7 @@ from cloister_api.routes.pagination import Cursor, Limit, piece
 from cloister_api.routes.responses import DeploymentId, says
 from cloister_api.routes.strict import StrictRoute
 from cloister_api.schemas.answers import Deployment, DeploymentResults
-from cloister_api.schemas.resources import DeploymentChange, DeploymentUpdate
+from cloister_api.schemas.resources import ChangeDeploymentRequest, UpdateDeploymentRequest
 
 __all__ = ["router"]
 
@@ -33,7 +33,7 @@ async def list_deployments(
 
 @router.patch("/{deployment_id}", responses=says(Deployment, 404, 409, 412))
 async def change_deployment(
-    request: Request, deployment_id: DeploymentId, body: DeploymentChange
+    request: Request, deployment_id: DeploymentId, body: ChangeDeploymentRequest
 ) -> Response:
     """Change whether updates wait where a container says nothing."""
     async with Act(request, "deployment.change", deployment_id):
@@ -48,7 +48,7 @@ async def change_deployment(
 
 @router.post("/{deployment_id}/update", responses=says(DeploymentResults, 402, 404, 412))
 async def update_deployment(
-    request: Request, deployment_id: DeploymentId, body: DeploymentUpdate
+    request: Request, deployment_id: DeploymentId, body: UpdateDeploymentRequest
 ) -> Response:
     """Bring a tag to the containers of a deployment."""
     async with Act(request, "deployment.update", deployment_id):

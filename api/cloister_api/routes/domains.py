@@ -16,7 +16,7 @@ from cloister_api.routes.pagination import Cursor, Limit, piece
 from cloister_api.routes.responses import Named, says
 from cloister_api.routes.strict import StrictRoute
 from cloister_api.schemas.answers import Domain
-from cloister_api.schemas.resources import DomainCreate
+from cloister_api.schemas.resources import CreateDomainRequest
 
 __all__ = ["router"]
 
@@ -32,7 +32,7 @@ async def list_domains(request: Request, limit: Limit = None, cursor: Cursor = N
 
 
 @router.post("", status_code=201, responses=says(Domain, 409, status=201))
-async def create_domain(request: Request, body: DomainCreate) -> Response:
+async def create_domain(request: Request, body: CreateDomainRequest) -> Response:
     """Register a custom domain."""
     retry_key = retry_key_of(request)
     async with Act(request, "domain.create", body.domain, success=201) as act:

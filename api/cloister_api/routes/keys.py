@@ -9,7 +9,7 @@ from cloister_api.routes.pagination import Cursor, Limit, piece
 from cloister_api.routes.responses import says
 from cloister_api.routes.strict import StrictRoute
 from cloister_api.schemas.account_answers import ApiKey, Message
-from cloister_api.schemas.keys import CreateKey, UpdateKey
+from cloister_api.schemas.keys import CreateApiKeyRequest, UpdateApiKeyRequest
 
 __all__ = ["router"]
 
@@ -32,7 +32,7 @@ async def list_keys(request: Request, limit: Limit = None, cursor: Cursor = None
 
 
 @router.post("", status_code=201, responses=says(ApiKey, 402, 409, status=201))
-async def create_key(request: Request, body: CreateKey) -> Response:
+async def create_key(request: Request, body: CreateApiKeyRequest) -> Response:
     """Create a regular key."""
     context, principal = context_of(request), principal_of(request)
     retry_key = retry_key_of(request)
@@ -44,7 +44,7 @@ async def create_key(request: Request, body: CreateKey) -> Response:
 
 
 @router.post("/update", responses=says(Message, 404, 409))
-async def update_key(request: Request, body: UpdateKey) -> Response:
+async def update_key(request: Request, body: UpdateApiKeyRequest) -> Response:
     """Change name or cap of a key that is named by its full value."""
     context, principal = context_of(request), principal_of(request)
     async with Act(request, "api_key.update", UNKNOWN) as act:

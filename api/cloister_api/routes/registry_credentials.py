@@ -15,7 +15,7 @@ from cloister_api.routes.dependencies import (
 from cloister_api.routes.responses import says
 from cloister_api.routes.strict import StrictRoute
 from cloister_api.schemas.answers import RegistryCredentials, RegistryStatus
-from cloister_api.schemas.resources import RegistryLogin
+from cloister_api.schemas.resources import PutRegistryCredentialsRequest
 
 __all__ = ["router"]
 
@@ -37,7 +37,7 @@ async def list_credentials(request: Request) -> Response:
 
 @router.put("/{registry}", responses=says(RegistryStatus, 404, 409, 412))
 async def put_credentials(
-    request: Request, registry: RegistryName, body: RegistryLogin
+    request: Request, registry: RegistryName, body: PutRegistryCredentialsRequest
 ) -> Response:
     """Create or replace the credentials of a registry."""
     async with Act(request, "registry-credential.put", registry):

@@ -17,7 +17,7 @@ from cloister_api.routes.pagination import Cursor, Limit, piece
 from cloister_api.routes.responses import Named, says
 from cloister_api.routes.strict import StrictRoute
 from cloister_api.schemas.answers import Secret
-from cloister_api.schemas.resources import SecretCreate, SecretValue
+from cloister_api.schemas.resources import CreateSecretRequest, UpdateSecretRequest
 
 __all__ = ["router"]
 
@@ -40,7 +40,7 @@ async def list_secrets(request: Request, limit: Limit = None, cursor: Cursor = N
 
 
 @router.post("", status_code=201, responses=says(Secret, 409, status=201))
-async def create_secret(request: Request, body: SecretCreate) -> Response:
+async def create_secret(request: Request, body: CreateSecretRequest) -> Response:
     """Create a secret."""
     retry_key = retry_key_of(request)
     async with Act(request, "secret.create", body.name, success=201) as act:
@@ -58,7 +58,7 @@ async def get_secret(request: Request, name: Named) -> Response:
 
 
 @router.put("/{name}", responses=says(Secret, 404, 409, 412))
-async def update_secret(request: Request, name: Named, body: SecretValue) -> Response:
+async def update_secret(request: Request, name: Named, body: UpdateSecretRequest) -> Response:
     """Write a new value; containers get it at their next deploy."""
     async with Act(request, "secret.update", name):
         written = await context_of(request).related.secrets.update(

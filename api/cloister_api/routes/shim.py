@@ -11,7 +11,7 @@ from starlette.types import Receive, Scope, Send
 
 from cloister_api.errors import ApiError, bad_request, error_response, unavailable
 
-__all__ = ["CHECK", "CHECK_PATH", "Question", "router"]
+__all__ = ["CHECK", "CHECK_PATH", "CheckKeyRequest", "router"]
 
 CHECK_PATH = "/api/shim/validate-key"
 """Where it is."""
@@ -23,7 +23,7 @@ HEADERS = [
 ]
 
 
-class Question(msgspec.Struct, forbid_unknown_fields=True):
+class CheckKeyRequest(msgspec.Struct, forbid_unknown_fields=True):
     """Body of the key check."""
 
     api_key: str
@@ -36,7 +36,7 @@ class Question(msgspec.Struct, forbid_unknown_fields=True):
     """Path that the client asked for. Old shims send it; keys hold for every path."""
 
 
-DECODER = msgspec.json.Decoder(Question)
+DECODER = msgspec.json.Decoder(CheckKeyRequest)
 
 
 class KeyCheck:
@@ -60,7 +60,7 @@ class KeyCheck:
         await send({"type": "http.response.body", "body": VALID})
 
 
-def read(body: bytes) -> Question:
+def read(body: bytes) -> CheckKeyRequest:
     """Read the body.
 
     Raises

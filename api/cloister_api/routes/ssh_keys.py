@@ -15,7 +15,7 @@ from cloister_api.routes.pagination import Cursor, Limit, piece
 from cloister_api.routes.responses import Named, says
 from cloister_api.routes.strict import StrictRoute
 from cloister_api.schemas.answers import SshKey
-from cloister_api.schemas.resources import KeyCreate
+from cloister_api.schemas.resources import CreateSshKeyRequest
 
 __all__ = ["router"]
 
@@ -31,7 +31,7 @@ async def list_ssh_keys(request: Request, limit: Limit = None, cursor: Cursor = 
 
 
 @router.post("", status_code=201, responses=says(SshKey, 409, status=201))
-async def create_ssh_key(request: Request, body: KeyCreate) -> Response:
+async def create_ssh_key(request: Request, body: CreateSshKeyRequest) -> Response:
     """Register an SSH key."""
     retry_key = retry_key_of(request)
     async with Act(request, "ssh-key.create", body.name, success=201) as act:

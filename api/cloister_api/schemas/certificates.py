@@ -4,12 +4,12 @@ from typing import Annotated
 
 from pydantic import StringConstraints
 
-from cloister_api.schemas.envelope import Body
+from cloister_api.schemas.envelope import RequestBody
 
-__all__ = ["CertificateBody"]
+__all__ = ["SignCertificateRequest"]
 
 
-class CertificateBody(Body):
+class SignCertificateRequest(RequestBody):
     """What an enclave sends."""
 
     csr: Annotated[str, StringConstraints(min_length=1, max_length=16_384)]

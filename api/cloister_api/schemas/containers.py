@@ -1,25 +1,40 @@
 """Bodies of the container endpoints (client contract, section 1)."""
 
-from typing import Annotated, Any, Self
+from typing import Annotated, Self
 
-from pydantic import AfterValidator, Field, StringConstraints, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, model_validator
 from pydantic_core import PydanticCustomError
 
-from cloister_api.schemas.envelope import Body
+from cloister_api.schemas.envelope import RequestBody
 from cloister_crds.kinds.container import HOSTNAME_PATTERN, NAME_PATTERN, REPO_PATTERN
 
 __all__ = [
     "PATTERN_WORDS",
-    "AutoUpdate",
-    "Changes",
-    "Connection",
-    "Create",
+    "AutoUpdateRequest",
+    "CreateContainerRequest",
+    "GithubConnectionRequest",
     "Id",
+    "RelaunchRequest",
     "Repo",
     "Tag",
-    "Validate",
-    "ValidateName",
+    "ValidateNameRequest",
+    "ValidateReleaseRequest",
+    "api_name",
 ]
+
+CONTRACT_TO_API = {
+    "host": "host_name",
+    "disable_confidential": "disable_cc_mode",
+    "github_connected": "github_app_connected",
+    "replaces": "replace_container_id",
+}
+"""Fields of a Container's spec that the API names differently; all others have the same name."""
+
+
+def api_name(field: str) -> str:
+    """Return the name in the API of a field of a Container's spec."""
+    return CONTRACT_TO_API.get(field, field)
+
 
 VARIABLE_NAME = r"^[A-Za-z_][A-Za-z0-9_]*$"
 
@@ -103,7 +118,13 @@ Id = Annotated[str, StringConstraints(min_length=1, max_length=64)]
 Gpus = Annotated[int, Field(ge=0, le=64)]
 
 
-class Create(Body):
+class ContainerRequest(RequestBody):
+    """Base of the bodies that become a Container's spec: fields have the names of the spec."""
+
+    model_config = ConfigDict(alias_generator=api_name)
+
+
+class CreateContainerRequest(ContainerRequest):
     """Body of POST /api/containers."""
 
     name: Name
@@ -124,17 +145,17 @@ class Create(Body):
     """Whether updates wait for accept; None = the deployment's default."""
     custom_domain: Domain | None = None
     """Verified domain; None = the generated one alone."""
-    host_name: HostName | None = None
+    host: HostName | None = None
     """Host to run on; None = the default one."""
     gpus: Gpus | None = None
     """GPU count; None = the file's."""
-    replace_container_id: Id | None = None
-    """Container that this one takes over from; None = none."""
-    disable_cc_mode: bool = False
+    replaces: Id | None = None
+    """Identifier of the container that this one takes over from; None = none."""
+    disable_confidential: bool = False
     """Whether it runs without the TEE of the Host."""
 
 
-class Changes(Body):
+class RelaunchRequest(ContainerRequest):
     """Body of POST …/relaunch and …/start: only what changes."""
 
     tag: Tag | None = None
@@ -153,18 +174,18 @@ class Changes(Body):
     """New GPU count; None = as it is."""
     custom_domain: Annotated[str, StringConstraints(max_length=253)] | None = None
     """New domain; empty = back to the generated one; None = as it is."""
-    host_name: HostName | None = None
+    host: HostName | None = None
     """New host; None = as it is."""
 
 
-class AutoUpdate(Body):
+class AutoUpdateRequest(RequestBody):
     """Body of POST …/auto-update."""
 
     auto_update: bool
     """Whether later releases are followed."""
 
 
-class Connection(Body):
+class GithubConnectionRequest(RequestBody):
     """Body of POST …/github-connection: any one of the three names."""
 
     enabled: bool | None = None
@@ -192,7 +213,7 @@ class Connection(Body):
         return any((self.enabled, self.connected, self.github_app_connected))
 
 
-class Validate(Body):
+class ValidateReleaseRequest(RequestBody):
     """Body of POST /api/containers/validate."""
 
     repo: Repo
@@ -207,7 +228,7 @@ class Validate(Body):
     """Container that is to be replaced; None = none."""
 
 
-class ValidateName(Body):
+class ValidateNameRequest(RequestBody):
     """Body of POST /api/containers/validate-name."""
 
     name: Annotated[str, StringConstraints(max_length=1024)]
@@ -218,7 +239,3 @@ class ValidateName(Body):
     """Custom domain that is meant; None = none."""
     container_id: Id | None = None
     """Container that keeps its name in a relaunch; None = none."""
-
-
-ContainerRecord = dict[str, Any]
-"""Record of a container, as `cloister_api.records.container.record` writes it."""

@@ -8,7 +8,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 from typing_extensions import override
 
-__all__ = ["Body", "Detail", "Nothing"]
+__all__ = ["Detail", "EmptyRequest", "RequestBody"]
 
 LEGACY = frozenset({"group_name", "group_order", "display_order"})
 """Fields that old clients send and nothing reads (client contract, general rules)."""
@@ -26,7 +26,7 @@ class Detail:
     """Sentence for people."""
 
 
-class Body(BaseModel):
+class RequestBody(BaseModel):
     """Base of request bodies: unknown fields are refused, null means left out."""
 
     model_config = ConfigDict(
@@ -46,7 +46,8 @@ class Body(BaseModel):
         properties = described.setdefault("properties", {})
         for name, field in cls.model_fields.items():
             if not field.is_required():
-                properties[name] = optional(properties[name])
+                sent = field.alias or name
+                properties[sent] = optional(properties[sent])
         for name in sorted(cls.IGNORED):
             properties[name] = {"deprecated": True, "description": "Accepted and ignored."}
         return described
@@ -64,7 +65,7 @@ class Body(BaseModel):
         }
 
 
-class Nothing(Body):
+class EmptyRequest(RequestBody):
     """Body of a POST that takes none: empty, or an object without fields."""
 
 

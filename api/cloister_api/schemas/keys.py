@@ -8,9 +8,16 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints
 from pydantic_core import PydanticCustomError
 
-from cloister_api.schemas.envelope import Body
+from cloister_api.schemas.envelope import RequestBody
 
-__all__ = ["KEY_PATTERN_WORDS", "METADATA_BYTES", "CreateKey", "UpdateKey", "compact"]
+__all__ = [
+    "KEY_PATTERN_WORDS",
+    "METADATA_BYTES",
+    "CreateApiKeyRequest",
+    "KeyUsageRequest",
+    "UpdateApiKeyRequest",
+    "compact",
+]
 
 KEY_NAME_PATTERN = r"^[A-Za-z0-9._-]([A-Za-z0-9._ -]*[A-Za-z0-9._-])?$"
 """Names of keys (spec, "Limits"), without a space at an end: nobody could tell it from another."""
@@ -86,7 +93,7 @@ def whole(value: Any) -> Any:
 Cap = Annotated[int, Field(ge=0, le=LARGEST), BeforeValidator(whole)]
 
 
-class CreateKey(Body):
+class CreateApiKeyRequest(RequestBody):
     """Body of POST /api/keys."""
 
     name: KeyName
@@ -99,7 +106,7 @@ class CreateKey(Body):
     """Free-form; at most 5,120 bytes."""
 
 
-class UpdateKey(Body):
+class UpdateApiKeyRequest(RequestBody):
     """Body of POST /api/keys/update."""
 
     key: str
@@ -108,3 +115,10 @@ class UpdateKey(Body):
     """New name; None = the present one."""
     max_tokens: Cap | None = None
     """New cap; 0 = none; None = the present one."""
+
+
+class KeyUsageRequest(RequestBody):
+    """Body of POST /api/billing/usage/key."""
+
+    key: str
+    """Full value of the key."""

@@ -6,17 +6,17 @@ from pydantic import BeforeValidator, Field, StringConstraints, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from cloister_api.schemas.containers import Domain, Id, Repo, Tag
-from cloister_api.schemas.envelope import Body
+from cloister_api.schemas.envelope import RequestBody
 from cloister_crds.kinds.secret import SECRET_NAME_PATTERN
 
 __all__ = [
-    "DeploymentChange",
-    "DeploymentUpdate",
-    "DomainCreate",
-    "KeyCreate",
-    "RegistryLogin",
-    "SecretCreate",
-    "SecretValue",
+    "ChangeDeploymentRequest",
+    "CreateDomainRequest",
+    "CreateSecretRequest",
+    "CreateSshKeyRequest",
+    "PutRegistryCredentialsRequest",
+    "UpdateDeploymentRequest",
+    "UpdateSecretRequest",
 ]
 
 MOST_VALUE = 512 * 1024
@@ -27,7 +27,7 @@ KEBAB_PATTERN = r"^[a-z0-9]+(-[a-z0-9]+)*$"
 Value = Annotated[str, StringConstraints(min_length=1, max_length=MOST_VALUE)]
 
 
-class SecretCreate(Body):
+class CreateSecretRequest(RequestBody):
     """Body of POST /api/secrets."""
 
     name: Annotated[
@@ -40,14 +40,14 @@ class SecretCreate(Body):
     """Makes it a secret of this repository; None = of the organization."""
 
 
-class SecretValue(Body):
+class UpdateSecretRequest(RequestBody):
     """Body of PUT /api/secrets/:name."""
 
     value: Value = Field(repr=False)
     """The new value."""
 
 
-class KeyCreate(Body):
+class CreateSshKeyRequest(RequestBody):
     """Body of POST /api/ssh-keys."""
 
     name: Annotated[str, StringConstraints(min_length=1, max_length=253, pattern=KEBAB_PATTERN)]
@@ -56,7 +56,7 @@ class KeyCreate(Body):
     """One line of an OpenSSH public key file."""
 
 
-class DomainCreate(Body):
+class CreateDomainRequest(RequestBody):
     """Body of POST /api/domains."""
 
     domain: Domain
@@ -83,7 +83,7 @@ AccountKey = Annotated[
 ]
 
 
-class RegistryLogin(Body):
+class PutRegistryCredentialsRequest(RequestBody):
     """Body of PUT /api/registry-credentials/:registry."""
 
     username: str | None = None
@@ -94,14 +94,14 @@ class RegistryLogin(Body):
     """Key of a service account as JSON, text or object, for gcr."""
 
 
-class DeploymentChange(Body):
+class ChangeDeploymentRequest(RequestBody):
     """Body of PATCH /api/deployments/:id."""
 
     default_staging: bool
     """Whether updates wait where a container says nothing."""
 
 
-class DeploymentUpdate(Body):
+class UpdateDeploymentRequest(RequestBody):
     """Body of POST /api/deployments/:id/update."""
 
     tag: Tag

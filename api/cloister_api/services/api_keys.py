@@ -14,7 +14,7 @@ from cloister_api.ledger.audit import AuditTrail
 from cloister_api.ledger.keys.api_keys import ApiKey, ApiKeys, NameTakenError
 from cloister_api.ledger.keys.key_format import REGULAR_PREFIX, masked, well_formed
 from cloister_api.ledger.keys.key_material import KeySealer
-from cloister_api.schemas.keys import CreateKey, UpdateKey, compact
+from cloister_api.schemas.keys import CreateApiKeyRequest, UpdateApiKeyRequest, compact
 from cloister_api.services.idempotency import CreateRequest, is_repeatable
 from cloister_clients.clock import Clock, utc_text
 from cloister_crds.lifecycle.admission.limits import billing_of
@@ -45,7 +45,7 @@ class ApiKeyService:
         return [key_record(key, own.get(key.id)) for key in listed]
 
     async def create(
-        self, principal: Principal, body: CreateKey, retry_key: str | None
+        self, principal: Principal, body: CreateApiKeyRequest, retry_key: str | None
     ) -> tuple[int, dict[str, Any]]:
         """Make a key; the same request sent again finds its own work.
 
@@ -130,7 +130,7 @@ class ApiKeyService:
             raise not_found("API key")
         return key
 
-    async def update(self, key: ApiKey, body: UpdateKey) -> None:
+    async def update(self, key: ApiKey, body: UpdateApiKeyRequest) -> None:
         """Change a key's name or cap.
 
         Raises

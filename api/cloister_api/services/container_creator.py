@@ -13,7 +13,7 @@ from cloister_api.auth.authenticator import Principal
 from cloister_api.cache import CachedContainer, ClusterCache
 from cloister_api.errors import ApiError, conflict, forbidden, unavailable
 from cloister_api.records.container import ASKED_ANNOTATION, asked_resources
-from cloister_api.schemas.containers import Create
+from cloister_api.schemas.containers import CreateContainerRequest
 from cloister_api.services.claims import HostnameClaims
 from cloister_api.services.container_reader import ContainerReader
 from cloister_api.services.idempotency import CreateRequest, IdempotentRequests
@@ -81,7 +81,7 @@ class ContainerCreator:
         self._domain = containers_domain
 
     async def create(
-        self, principal: Principal, body: Create, retry_key: str | None
+        self, principal: Principal, body: CreateContainerRequest, retry_key: str | None
     ) -> CreatedContainer:
         """Create a container.
 
@@ -106,14 +106,14 @@ class ContainerCreator:
         KubeError
             When the cluster refuses or does not answer.
         """
-        content = body.model_dump(mode="json")
+        content = body.model_dump(mode="json", by_alias=True)
         request = CreateRequest.of(principal, content, retry_key, "container.create")
         namesakes = self._cache.containers_of(principal.namespace)
         same_name = [one for one in namesakes if is_named(one, body)]
         earlier = await self._earlier(same_name, request)
         if earlier is not None:
             return earlier
-        replaced = await self.replacements.replaced(principal, body.replace_container_id, namesakes)
+        replaced = await self.replacements.replaced(principal, body.replaces, namesakes)
         question = self._question(principal, body, namesakes, replaced)
         refuse_denied(spec_problems(question))
         if any(replaced is None or one.id != replaced.id for one in same_name):
@@ -164,7 +164,7 @@ class ContainerCreator:
     def _question(
         self,
         principal: Principal,
-        body: Create,
+        body: CreateContainerRequest,
         others: list[CachedContainer],
         replaced: CachedContainer | None,
     ) -> Question:
@@ -264,7 +264,7 @@ class ContainerCreator:
         self,
         principal: Principal,
         name: str,
-        body: Create,
+        body: CreateContainerRequest,
         request: CreateRequest,
         error: AlreadyExists,
     ) -> CreatedContainer:
@@ -327,13 +327,13 @@ def replaces_annotation(replaced: CachedContainer | None) -> dict[str, str]:
     return {} if replaced is None else {REPLACES_ANNOTATION: replaced.container.metadata.uid}
 
 
-def is_named(held: CachedContainer, body: Create) -> bool:
+def is_named(held: CachedContainer, body: CreateContainerRequest) -> bool:
     """Return whether a container has the name that a body asks for."""
     container = held.container
     return container.display_name == body.name and container.spec.debug is body.debug
 
 
-def name_taken(body: Create) -> ApiError:
+def name_taken(body: CreateContainerRequest) -> ApiError:
     """409: the organization has a container of that name."""
     return conflict(
         f"the organization has a {'debug ' if body.debug else ''}container named {body.name}; "

@@ -14,7 +14,7 @@ from cloister_api.auth.authenticator import Principal
 from cloister_api.cache import CachedContainer, ClusterCache
 from cloister_api.errors import ApiError, bad_request, changed_since, conflict, not_found
 from cloister_api.records.container import standing
-from cloister_api.schemas.containers import Changes
+from cloister_api.schemas.containers import RelaunchRequest
 from cloister_api.services.claims import HostnameClaims
 from cloister_api.services.container_reader import ContainerReader
 from cloister_api.services.resolution import ReleaseResolver, ResolvedRelease
@@ -78,7 +78,7 @@ class ContainerUpdater:
         self._webhooks = webhooks
 
     async def relaunch(
-        self, principal: Principal, held: CachedContainer, body: Changes
+        self, principal: Principal, held: CachedContainer, body: RelaunchRequest
     ) -> UpdatedContainer:
         """Make a new attempt, with what the body changes.
 
@@ -94,7 +94,7 @@ class ContainerUpdater:
         return await self._patch(held, self._deploying(body, found, ApiAction.RELAUNCH))
 
     async def start(
-        self, principal: Principal, held: CachedContainer, body: Changes
+        self, principal: Principal, held: CachedContainer, body: RelaunchRequest
     ) -> UpdatedContainer:
         """Deploy a stopped container with what it was, or what the body changes.
 
@@ -223,7 +223,7 @@ class ContainerUpdater:
         return max(failed, key=lambda one: str(one.metadata.creation_timestamp)).spec.request
 
     async def _checked(
-        self, principal: Principal, held: CachedContainer, body: Changes
+        self, principal: Principal, held: CachedContainer, body: RelaunchRequest
     ) -> ResolvedRelease:
         """Check a changed request as a create would be checked.
 
@@ -282,7 +282,9 @@ class ContainerUpdater:
             hostname, ClaimHolder(namespace=principal.namespace, name=meta.name)
         )
 
-    def _deploying(self, body: Changes, found: ResolvedRelease, action: ApiAction) -> Decide:
+    def _deploying(
+        self, body: RelaunchRequest, found: ResolvedRelease, action: ApiAction
+    ) -> Decide:
         """Return how a relaunch or start changes the spec that it finds."""
 
         def decide(present: CachedContainer) -> dict[str, Any]:

@@ -15,8 +15,8 @@ from cloister_api.errors import (
 )
 from cloister_api.records.container import record, standing
 from cloister_api.records.resources import deployment_record
-from cloister_api.schemas.containers import Changes
-from cloister_api.schemas.resources import DeploymentUpdate
+from cloister_api.schemas.containers import RelaunchRequest
+from cloister_api.schemas.resources import UpdateDeploymentRequest
 from cloister_api.services.container_updater import ContainerUpdater
 from cloister_api.services.preconditions import VersionedRecord, agreed, patch_agreed, precondition
 from cloister_api.services.resolution import ReleaseResolver, refusal_of_source
@@ -114,7 +114,7 @@ class Deployments:
         return VersionedRecord(self._record(principal, self._with_id(principal, given)), version)
 
     async def update(
-        self, principal: Principal, given: str, body: DeploymentUpdate, match: str | None
+        self, principal: Principal, given: str, body: UpdateDeploymentRequest, match: str | None
     ) -> list[dict[str, Any]]:
         """Bring a tag to containers of a deployment, each for itself.
 
@@ -158,7 +158,7 @@ class Deployments:
         except SourceError as error:
             raise refusal_of_source(error) from error
         staging = deployment.spec.default_staging if body.staging is None else body.staging
-        changes = Changes(tag=body.tag, staging=staging)
+        changes = RelaunchRequest(tag=body.tag, staging=staging)
         tries = (self._tried(principal, deployment, one, changes) for one in targets)
         results = list(await asyncio.gather(*tries))
         refused = [each for each in results if isinstance(each, KubeError)]
@@ -203,7 +203,11 @@ class Deployments:
         return [one for one in own if one.id in set(wanted)]
 
     async def _tried(
-        self, principal: Principal, deployment: Deployment, held: CachedContainer, changes: Changes
+        self,
+        principal: Principal,
+        deployment: Deployment,
+        held: CachedContainer,
+        changes: RelaunchRequest,
     ) -> dict[str, Any] | KubeError:
         """Update one container, and answer what the cluster refused instead of raising it."""
         try:
@@ -212,7 +216,11 @@ class Deployments:
             return error
 
     async def _update_one(
-        self, principal: Principal, deployment: Deployment, held: CachedContainer, changes: Changes
+        self,
+        principal: Principal,
+        deployment: Deployment,
+        held: CachedContainer,
+        changes: RelaunchRequest,
     ) -> dict[str, Any]:
         """Update one container, or say why not.
 

@@ -8,7 +8,7 @@ from cloister_api.auth.authenticator import Principal
 from cloister_api.cache import ClusterCache
 from cloister_api.errors import ApiError, bad_request, broken_rule, conflict, in_use, not_found
 from cloister_api.records.resources import domain_record
-from cloister_api.schemas.resources import DomainCreate
+from cloister_api.schemas.resources import CreateDomainRequest
 from cloister_api.services.container_reader import ContainerReader
 from cloister_api.services.idempotency import CreateRequest, IdempotentRequests
 from cloister_api.services.preconditions import (
@@ -62,7 +62,7 @@ class Domains:
         return [self._record(principal, each) for each in ordered]
 
     async def create(
-        self, principal: Principal, body: DomainCreate, retry_key: str | None
+        self, principal: Principal, body: CreateDomainRequest, retry_key: str | None
     ) -> VersionedRecord:
         """Register a domain and answer the records that its owner has to create.
 

@@ -4,32 +4,22 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from cloister_api.errors import ApiError, forbidden, payment_required, problems_of_file, unavailable
+from cloister_api.schemas.containers import api_name
+from cloister_crds.kinds.container import ContainerSpec
 from cloister_crds.lifecycle.state.observed import Failed
 from cloister_crds.problems import Problem, Severity
 
 __all__ = ["denial", "refusal", "to_wire"]
 
-WIRE = {
-    "spec.host": "host_name",
-    "host": "host_name",
-    "spec.secrets": "secrets",
-    "spec.variables": "variables",
-    "spec.sshKeys": "ssh_keys",
-    "spec.customDomain": "custom_domain",
-    "spec.disableConfidential": "disable_cc_mode",
-    "spec.githubConnected": "github_app_connected",
-    "spec.autoUpdate": "auto_update",
-    "spec.replaces": "replace_container_id",
-    "spec.name": "name",
-    "spec.gpus": "gpus",
-    "spec.staging": "staging",
-    "spec.debug": "debug",
-    "spec.repo": "repo",
-    "spec.tag": "tag",
-    "spec.promote": "promote",
+API_FIELDS = {
+    **{
+        f"spec.{field.alias or name}": api_name(name)
+        for name, field in ContainerSpec.model_fields.items()
+    },
+    "host": api_name("host"),
     "metadata.namespace": "",
 }
-"""Fields of a Container -> fields of the API's bodies."""
+"""Fields of a Container, and its Host -> fields of the API's bodies."""
 
 
 def to_wire(problem: Problem) -> Problem:
@@ -40,7 +30,7 @@ def to_wire(problem: Problem) -> Problem:
     problem
         A problem of a Container's spec, of its Host or of its file; the latter stays as it is.
     """
-    for path, name in WIRE.items():
+    for path, name in API_FIELDS.items():
         rest = problem.field.removeprefix(path)
         if problem.field.startswith(path) and rest[:1] in {"", "[", "."}:
             index = rest if rest.startswith("[") else ""

@@ -7,7 +7,7 @@ from cloister_api.cache import ClusterCache
 from cloister_api.errors import ApiError, changed_since, conflict, forbidden, not_found
 from cloister_api.records.resources import VALUE_ANNOTATION, registry_record
 from cloister_api.schemas.envelope import Detail
-from cloister_api.schemas.resources import RegistryLogin
+from cloister_api.schemas.resources import PutRegistryCredentialsRequest
 from cloister_api.services.core_secrets import CoreSecrets, CoreSecretType
 from cloister_api.services.preconditions import (
     VersionedRecord,
@@ -76,7 +76,11 @@ class RegistryCredentials:
         }
 
     async def put(
-        self, principal: Principal, name: str, body: RegistryLogin, match: str | None
+        self,
+        principal: Principal,
+        name: str,
+        body: PutRegistryCredentialsRequest,
+        match: str | None,
     ) -> VersionedRecord:
         """Create credentials, or replace those that are there.
 

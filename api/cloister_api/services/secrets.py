@@ -7,7 +7,7 @@ from cloister_api.auth.authenticator import Principal
 from cloister_api.cache import ClusterCache
 from cloister_api.errors import ApiError, bad_request, conflict, in_use, not_found
 from cloister_api.records.resources import VALUE_ANNOTATION, secret_record
-from cloister_api.schemas.resources import SecretCreate
+from cloister_api.schemas.resources import CreateSecretRequest
 from cloister_api.services.container_reader import ContainerReader
 from cloister_api.services.core_secrets import CoreSecrets, CoreSecretType
 from cloister_api.services.idempotency import CreateRequest, IdempotentRequests
@@ -77,7 +77,7 @@ class Secrets:
         return self._recorded(principal, self._named(principal, name))
 
     async def create(
-        self, principal: Principal, body: SecretCreate, retry_key: str | None
+        self, principal: Principal, body: CreateSecretRequest, retry_key: str | None
     ) -> VersionedRecord:
         """Create a secret with its value; the same request sent again finds its own work.
 

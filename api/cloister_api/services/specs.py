@@ -5,7 +5,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from cloister_api.errors import ApiError, problems_of_file
-from cloister_api.schemas.containers import Changes, Create
+from cloister_api.schemas.containers import CreateContainerRequest, RelaunchRequest
 from cloister_api.services.refusals import to_wire
 from cloister_crds.kinds.container import ContainerSpec
 from cloister_crds.kinds.request import RequestRecord
@@ -14,7 +14,7 @@ from cloister_crds.problems import Problem
 __all__ = ["changed_keys", "changed_spec", "restored", "spec_of"]
 
 
-def spec_of(body: Create, *, replaces: str | None = None) -> ContainerSpec:
+def spec_of(body: CreateContainerRequest, *, replaces: str | None = None) -> ContainerSpec:
     """Return the spec that a body asks for.
 
     Parameters
@@ -29,26 +29,11 @@ def spec_of(body: Create, *, replaces: str | None = None) -> ContainerSpec:
     ApiError
         400 when it breaks a rule of the kind, naming each field.
     """
-    return checked(
-        {
-            "name": body.name,
-            "repo": body.repo,
-            "tag": body.tag,
-            "variables": variables_of(body.variables),
-            "secrets": body.secrets,
-            "ssh_keys": body.ssh_keys,
-            "debug": body.debug,
-            "staging": body.staging,
-            "gpus": body.gpus,
-            "custom_domain": body.custom_domain,
-            "host": body.host_name,
-            "disable_confidential": body.disable_cc_mode,
-            "replaces": replaces,
-        }
-    )
+    given = body.model_dump(exclude={"variables", "replaces"})
+    return checked({**given, "variables": variables_of(body.variables), "replaces": replaces})
 
 
-def changed_spec(spec: ContainerSpec, body: Changes) -> ContainerSpec:
+def changed_spec(spec: ContainerSpec, body: RelaunchRequest) -> ContainerSpec:
     """Return the spec with what a body changes.
 
     Raises
@@ -56,16 +41,7 @@ def changed_spec(spec: ContainerSpec, body: Changes) -> ContainerSpec:
     ApiError
         400 when it breaks a rule of the kind, naming each field.
     """
-    given: dict[str, Any] = {
-        "tag": body.tag,
-        "debug": body.debug,
-        "staging": body.staging,
-        "gpus": body.gpus,
-        "host": body.host_name,
-        "secrets": body.secrets,
-        "ssh_keys": body.ssh_keys,
-    }
-    update = {key: value for key, value in given.items() if value is not None}
+    update = body.model_dump(exclude={"variables"}, exclude_none=True)
     if body.variables is not None:
         update["variables"] = variables_of(body.variables)
     if body.custom_domain is not None:
@@ -73,7 +49,7 @@ def changed_spec(spec: ContainerSpec, body: Changes) -> ContainerSpec:
     return checked({**spec.model_dump(), **update})
 
 
-def changed_keys(spec: ContainerSpec, body: Changes) -> dict[str, Any]:
+def changed_keys(spec: ContainerSpec, body: RelaunchRequest) -> dict[str, Any]:
     """Return the keys of spec that a body changes, as a merge patch.
 
     Raises

@@ -8,7 +8,7 @@ from cloister_api.auth.authenticator import Principal
 from cloister_api.cache import CachedContainer, ClusterCache
 from cloister_api.errors import bad_request, broken_rule, conflict, in_use, not_found
 from cloister_api.records.resources import key_record
-from cloister_api.schemas.resources import KeyCreate
+from cloister_api.schemas.resources import CreateSshKeyRequest
 from cloister_api.services.container_reader import ContainerReader
 from cloister_api.services.idempotency import CreateRequest, IdempotentRequests
 from cloister_api.services.preconditions import VersionedRecord, agreed, delete_agreed
@@ -51,7 +51,7 @@ class SSHKeys:
         ]
 
     async def create(
-        self, principal: Principal, body: KeyCreate, retry_key: str | None
+        self, principal: Principal, body: CreateSshKeyRequest, retry_key: str | None
     ) -> VersionedRecord:
         """Register a key; the same request sent again finds its own work.
 

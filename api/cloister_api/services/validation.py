@@ -7,7 +7,7 @@ from typing import Any
 from cloister_api.auth.authenticator import Principal
 from cloister_api.cache import CachedContainer, ClusterCache
 from cloister_api.records.container import host_record
-from cloister_api.schemas.containers import Validate, ValidateName
+from cloister_api.schemas.containers import ValidateNameRequest, ValidateReleaseRequest
 from cloister_api.services.claims import HostnameClaims
 from cloister_api.services.container_reader import ContainerReader
 from cloister_api.services.refusals import to_wire
@@ -54,7 +54,7 @@ class Validation:
         default = pick_host(None, hosts)
         return [host_record(host, default=host is default) for host in hosts]
 
-    async def release(self, principal: Principal, body: Validate) -> dict[str, Any]:
+    async def release(self, principal: Principal, body: ValidateReleaseRequest) -> dict[str, Any]:
         """Judge a release as a create would, and show its parsed file.
 
         Parameters
@@ -90,7 +90,7 @@ class Validation:
         return verdict(validate_for_organization(question), shown)
 
     def _question(
-        self, principal: Principal, body: Validate, held: CachedContainer | None
+        self, principal: Principal, body: ValidateReleaseRequest, held: CachedContainer | None
     ) -> Question:
         # The tag is judged by whoever looks it up; what is no tag at all is a problem like others.
         spec = ANY_SPEC.model_copy(update={"repo": body.repo, "tag": body.tag})
@@ -112,7 +112,7 @@ class Validation:
             rank=None if held is not None else len(counted(one.container for one in others)),
         )
 
-    async def name(self, principal: Principal, body: ValidateName) -> dict[str, Any]:
+    async def name(self, principal: Principal, body: ValidateNameRequest) -> dict[str, Any]:
         """Return whether a name can be had.
 
         Raises
@@ -134,7 +134,7 @@ class Validation:
         return answer
 
     async def _reason_against(
-        self, principal: Principal, body: ValidateName, keeper: str
+        self, principal: Principal, body: ValidateNameRequest, keeper: str
     ) -> str | None:
         if len(body.name) > NAME_LIMIT or not NAME.fullmatch(body.name):
             return (

@@ -22,16 +22,21 @@ from tests.support.waiting import until
 OWN_NAMES = {"registry"}
 """Parameters whose values are the same words for every organization."""
 NAMED_IN_BODIES = {
-    "Create.replace_container_id": "container_id",
-    "DeploymentUpdate.instance_ids": "container_id",
-    "OneKey.key": "key",
-    "UpdateKey.key": "key",
-    "Validate.container_id": "container_id",
-    "Validate.replace_container_id": "container_id",
-    "ValidateName.container_id": "container_id",
+    "CreateContainerRequest.replace_container_id": "container_id",
+    "UpdateDeploymentRequest.instance_ids": "container_id",
+    "KeyUsageRequest.key": "key",
+    "UpdateApiKeyRequest.key": "key",
+    "ValidateReleaseRequest.container_id": "container_id",
+    "ValidateReleaseRequest.replace_container_id": "container_id",
+    "ValidateNameRequest.container_id": "container_id",
 }
 """Fields of bodies that name a thing -> what they name."""
-VALUES = {"RegistryLogin.key", "Event.event_id", "Event.request_id", "Report.delivery_id"}
+VALUES = {
+    "PutRegistryCredentialsRequest.key",
+    "Event.event_id",
+    "Event.request_id",
+    "Report.delivery_id",
+}
 """Fields that are called so and name nothing that an organization has."""
 
 
@@ -86,7 +91,7 @@ async def entitled(facade: Facade, world: World) -> AsyncIterator[httpx.AsyncCli
 
 async def made(client: httpx.AsyncClient, world: World) -> Owned:
     """Make one of everything."""
-    ssh = described()["components"]["schemas"]["KeyCreate"]["examples"][0]
+    ssh = described()["components"]["schemas"]["CreateSshKeyRequest"]["examples"][0]
     domain = f"api.{world.organization}.test"
     container = await client.post("/api/containers", json=world.body("theirs"))
     for path, body in (

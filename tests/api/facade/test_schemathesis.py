@@ -29,10 +29,10 @@ def narrowed(world: World) -> dict[str, Any]:
     """Answer the document with the one repository that exists, so that creates can succeed."""
     document: dict[str, Any] = json.loads(json.dumps(described()))
     forms = document["components"]["schemas"]
-    for form in ("Create", "Validate"):
+    for form in ("CreateContainerRequest", "ValidateReleaseRequest"):
         forms[form]["examples"][0]["repo"] = world.repo
-    forms["Create"]["properties"]["repo"] = {"type": "string", "enum": [world.repo]}
-    for form in ("Create", "DeploymentUpdate"):
+    forms["CreateContainerRequest"]["properties"]["repo"] = {"type": "string", "enum": [world.repo]}
+    for form in ("CreateContainerRequest", "UpdateDeploymentRequest"):
         forms[form]["properties"]["tag"] = {"type": "string", "enum": ["v1.0.0", "v1.1.0"]}
     return document
 
@@ -80,7 +80,10 @@ async def filled(client: httpx.AsyncClient, world: World) -> None:
     for path, body in (
         ("/api/containers", world.body("first")),
         ("/api/secrets", {"name": "FIRST", "value": "made-up"}),
-        ("/api/ssh-keys", described()["components"]["schemas"]["KeyCreate"]["examples"][0]),
+        (
+            "/api/ssh-keys",
+            described()["components"]["schemas"]["CreateSshKeyRequest"]["examples"][0],
+        ),
         ("/api/domains", {"domain": f"first.{world.organization}.test"}),
     ):
         answer = await client.post(path, json=body)

@@ -204,7 +204,7 @@ def of_secret(method: str, body: Any = None) -> Prepare:
 
 def key_body(name: str) -> dict[str, str]:
     """Return the body that registers an SSH key."""
-    example = described()["components"]["schemas"]["KeyCreate"]["examples"][0]
+    example = described()["components"]["schemas"]["CreateSshKeyRequest"]["examples"][0]
     return {"name": name, "public_key": example["public_key"]}
 
 

@@ -15,7 +15,7 @@ from cloister_api.records.resources import (
     registry_record,
     secret_record,
 )
-from cloister_api.schemas.containers import Changes
+from cloister_api.schemas.containers import RelaunchRequest
 from cloister_api.services.container_updater import ContainerUpdater, UpdatedContainer
 from cloister_api.services.deployments import Deployments
 from cloister_api.services.validation import Validation
@@ -147,9 +147,11 @@ class Relaunching:
 
     def __init__(self, error: ApiError | None = None) -> None:
         self.error = error
-        self.changes: list[Changes] = []
+        self.changes: list[RelaunchRequest] = []
 
-    async def relaunch(self, _: Principal, one: CachedContainer, body: Changes) -> UpdatedContainer:
+    async def relaunch(
+        self, _: Principal, one: CachedContainer, body: RelaunchRequest
+    ) -> UpdatedContainer:
         """Take one."""
         if self.error is not None:
             raise self.error
@@ -167,7 +169,7 @@ async def updated(one: CachedContainer, updater: Relaunching) -> dict[str, Any]:
         gitops_managers=(),
         write_wait=0,
     )
-    body = Changes(tag="v2", staging=True)
+    body = RelaunchRequest(tag="v2", staging=True)
     principal = Principal("k", "ada", ORGANIZATION)
     return await service._update_one(principal, DEPLOYMENT, one, body)
 

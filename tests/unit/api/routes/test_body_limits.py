@@ -6,17 +6,27 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from cloister_api.routes.billing import OneKey
-from cloister_api.schemas.certificates import CertificateBody
-from cloister_api.schemas.containers import Changes, Create, Validate, ValidateName
-from cloister_api.schemas.envelope import Body, Nothing
-from cloister_api.schemas.keys import METADATA_BYTES, CreateKey, UpdateKey
+from cloister_api.schemas.certificates import SignCertificateRequest
+from cloister_api.schemas.containers import (
+    ContainerRequest,
+    CreateContainerRequest,
+    RelaunchRequest,
+    ValidateNameRequest,
+    ValidateReleaseRequest,
+)
+from cloister_api.schemas.envelope import EmptyRequest, RequestBody
+from cloister_api.schemas.keys import (
+    METADATA_BYTES,
+    CreateApiKeyRequest,
+    KeyUsageRequest,
+    UpdateApiKeyRequest,
+)
 from cloister_api.schemas.resources import (
-    DeploymentUpdate,
-    DomainCreate,
-    KeyCreate,
-    SecretCreate,
-    SecretValue,
+    CreateDomainRequest,
+    CreateSecretRequest,
+    CreateSshKeyRequest,
+    UpdateDeploymentRequest,
+    UpdateSecretRequest,
 )
 
 CONTAINER = {"name": "web", "repo": "acme/web", "tag": "v1"}
@@ -45,89 +55,107 @@ def variables(count: int) -> dict[str, str]:
     return dict.fromkeys(names(count), "x")
 
 
-LIMITS: list[tuple[type[Body], dict[str, Any], str, Any, Any]] = [
-    (Create, CONTAINER, "name", "a" * 64, "a" * 65),
-    (Create, CONTAINER, "name", "a", ""),
-    (Create, CONTAINER, "repo", f"a/{'b' * 198}", f"a/{'b' * 199}"),
-    (Create, CONTAINER, "tag", "v" * 255, "v" * 256),
-    (Create, CONTAINER, "tag", "v", ""),
-    (Create, CONTAINER, "variables", variables(256), variables(257)),
-    (Create, CONTAINER, "variables", {"A" * 256: ""}, {"A" * 257: ""}),
-    (Create, CONTAINER, "variables", {"A": "é" * 32_768}, {"A": "é" * 32_769}),
-    (Create, CONTAINER, "secrets", names(256), names(257)),
-    (Create, CONTAINER, "secrets", ["a" * 253], ["a" * 254]),
-    (Create, CONTAINER, "ssh_keys", names(64), names(65)),
-    (Create, CONTAINER, "ssh_keys", ["a" * 253], ["a" * 254]),
-    (Create, CONTAINER, "custom_domain", host(253), host(254)),
-    (Create, CONTAINER, "host_name", "a" * 253, "a" * 254),
-    (Create, CONTAINER, "gpus", 64, 65),
-    (Create, CONTAINER, "gpus", 0, -1),
-    (Create, CONTAINER, "replace_container_id", "a" * 64, "a" * 65),
-    (Changes, {}, "tag", "v" * 255, "v" * 256),
-    (Changes, {}, "variables", variables(256), variables(257)),
-    (Changes, {}, "secrets", names(256), names(257)),
-    (Changes, {}, "ssh_keys", names(64), names(65)),
-    (Changes, {}, "gpus", 64, 65),
-    (Changes, {}, "custom_domain", host(253), host(254)),
-    (Changes, {}, "host_name", "a" * 253, "a" * 254),
-    (Validate, {"repo": "a/b", "tag": "v1"}, "repo", f"a/{'b' * 198}", f"a/{'b' * 199}"),
-    (Validate, {"repo": "a/b", "tag": "v1"}, "tag", "v" * 255, "v" * 256),
-    (Validate, {"repo": "a/b", "tag": "v1"}, "instance_name", "a" * 253, "a" * 254),
-    (Validate, {"repo": "a/b", "tag": "v1"}, "container_id", "a" * 64, "a" * 65),
-    (Validate, {"repo": "a/b", "tag": "v1"}, "replace_container_id", "a" * 64, "a" * 65),
-    (ValidateName, {}, "name", "a" * 1024, "a" * 1025),
-    (ValidateName, {"name": "a"}, "custom_domain", "a" * 1024, "a" * 1025),
-    (ValidateName, {"name": "a"}, "container_id", "a" * 64, "a" * 65),
-    (SecretCreate, SECRET, "name", "A" * 253, "A" * 254),
-    (SecretCreate, SECRET, "value", "é" * 524_288, "é" * 524_289),
-    (SecretCreate, SECRET, "value", " ", ""),
-    (SecretCreate, SECRET, "repo", f"a/{'b' * 198}", f"a/{'b' * 199}"),
-    (SecretValue, {}, "value", "é" * 524_288, "é" * 524_289),
-    (KeyCreate, KEY, "name", "a" * 253, "a" * 254),
-    (KeyCreate, KEY, "public_key", "a" * 16_384, "a" * 16_385),
-    (DomainCreate, {}, "domain", host(253), host(254)),
-    (DeploymentUpdate, {"tag": "v1"}, "tag", "v" * 255, "v" * 256),
-    (DeploymentUpdate, {"tag": "v1"}, "instance_ids", names(1000), names(1001)),
-    (DeploymentUpdate, {"tag": "v1"}, "instance_ids", ["a" * 64], ["a" * 65]),
-    (CertificateBody, {}, "csr", "a" * 16_384, "a" * 16_385),
-    (CreateKey, {}, "name", "a" * 128, "a" * 129),
-    (CreateKey, {"name": "a"}, "max_tokens", 2**53 - 1, 2**53),
-    (CreateKey, {"name": "a"}, "max_tokens", 0, -1),
-    (CreateKey, {"name": "a"}, "metadata", document(METADATA_BYTES), document(METADATA_BYTES + 1)),
-    (UpdateKey, {"key": "tk_x"}, "name", "a" * 128, "a" * 129),
-    (UpdateKey, {"key": "tk_x"}, "max_tokens", 2**53 - 1, 2**53),
+LIMITS: list[tuple[type[RequestBody], dict[str, Any], str, Any, Any]] = [
+    (CreateContainerRequest, CONTAINER, "name", "a" * 64, "a" * 65),
+    (CreateContainerRequest, CONTAINER, "name", "a", ""),
+    (CreateContainerRequest, CONTAINER, "repo", f"a/{'b' * 198}", f"a/{'b' * 199}"),
+    (CreateContainerRequest, CONTAINER, "tag", "v" * 255, "v" * 256),
+    (CreateContainerRequest, CONTAINER, "tag", "v", ""),
+    (CreateContainerRequest, CONTAINER, "variables", variables(256), variables(257)),
+    (CreateContainerRequest, CONTAINER, "variables", {"A" * 256: ""}, {"A" * 257: ""}),
+    (CreateContainerRequest, CONTAINER, "variables", {"A": "é" * 32_768}, {"A": "é" * 32_769}),
+    (CreateContainerRequest, CONTAINER, "secrets", names(256), names(257)),
+    (CreateContainerRequest, CONTAINER, "secrets", ["a" * 253], ["a" * 254]),
+    (CreateContainerRequest, CONTAINER, "ssh_keys", names(64), names(65)),
+    (CreateContainerRequest, CONTAINER, "ssh_keys", ["a" * 253], ["a" * 254]),
+    (CreateContainerRequest, CONTAINER, "custom_domain", host(253), host(254)),
+    (CreateContainerRequest, CONTAINER, "host_name", "a" * 253, "a" * 254),
+    (CreateContainerRequest, CONTAINER, "gpus", 64, 65),
+    (CreateContainerRequest, CONTAINER, "gpus", 0, -1),
+    (CreateContainerRequest, CONTAINER, "replace_container_id", "a" * 64, "a" * 65),
+    (RelaunchRequest, {}, "tag", "v" * 255, "v" * 256),
+    (RelaunchRequest, {}, "variables", variables(256), variables(257)),
+    (RelaunchRequest, {}, "secrets", names(256), names(257)),
+    (RelaunchRequest, {}, "ssh_keys", names(64), names(65)),
+    (RelaunchRequest, {}, "gpus", 64, 65),
+    (RelaunchRequest, {}, "custom_domain", host(253), host(254)),
+    (RelaunchRequest, {}, "host_name", "a" * 253, "a" * 254),
+    (
+        ValidateReleaseRequest,
+        {"repo": "a/b", "tag": "v1"},
+        "repo",
+        f"a/{'b' * 198}",
+        f"a/{'b' * 199}",
+    ),
+    (ValidateReleaseRequest, {"repo": "a/b", "tag": "v1"}, "tag", "v" * 255, "v" * 256),
+    (ValidateReleaseRequest, {"repo": "a/b", "tag": "v1"}, "instance_name", "a" * 253, "a" * 254),
+    (ValidateReleaseRequest, {"repo": "a/b", "tag": "v1"}, "container_id", "a" * 64, "a" * 65),
+    (
+        ValidateReleaseRequest,
+        {"repo": "a/b", "tag": "v1"},
+        "replace_container_id",
+        "a" * 64,
+        "a" * 65,
+    ),
+    (ValidateNameRequest, {}, "name", "a" * 1024, "a" * 1025),
+    (ValidateNameRequest, {"name": "a"}, "custom_domain", "a" * 1024, "a" * 1025),
+    (ValidateNameRequest, {"name": "a"}, "container_id", "a" * 64, "a" * 65),
+    (CreateSecretRequest, SECRET, "name", "A" * 253, "A" * 254),
+    (CreateSecretRequest, SECRET, "value", "é" * 524_288, "é" * 524_289),
+    (CreateSecretRequest, SECRET, "value", " ", ""),
+    (CreateSecretRequest, SECRET, "repo", f"a/{'b' * 198}", f"a/{'b' * 199}"),
+    (UpdateSecretRequest, {}, "value", "é" * 524_288, "é" * 524_289),
+    (CreateSshKeyRequest, KEY, "name", "a" * 253, "a" * 254),
+    (CreateSshKeyRequest, KEY, "public_key", "a" * 16_384, "a" * 16_385),
+    (CreateDomainRequest, {}, "domain", host(253), host(254)),
+    (UpdateDeploymentRequest, {"tag": "v1"}, "tag", "v" * 255, "v" * 256),
+    (UpdateDeploymentRequest, {"tag": "v1"}, "instance_ids", names(1000), names(1001)),
+    (UpdateDeploymentRequest, {"tag": "v1"}, "instance_ids", ["a" * 64], ["a" * 65]),
+    (SignCertificateRequest, {}, "csr", "a" * 16_384, "a" * 16_385),
+    (CreateApiKeyRequest, {}, "name", "a" * 128, "a" * 129),
+    (CreateApiKeyRequest, {"name": "a"}, "max_tokens", 2**53 - 1, 2**53),
+    (CreateApiKeyRequest, {"name": "a"}, "max_tokens", 0, -1),
+    (
+        CreateApiKeyRequest,
+        {"name": "a"},
+        "metadata",
+        document(METADATA_BYTES),
+        document(METADATA_BYTES + 1),
+    ),
+    (UpdateApiKeyRequest, {"key": "tk_x"}, "name", "a" * 128, "a" * 129),
+    (UpdateApiKeyRequest, {"key": "tk_x"}, "max_tokens", 2**53 - 1, 2**53),
 ]
 """Form, body, field, what is taken, what is not."""
-FORMS: list[tuple[type[Body], dict[str, Any], str, tuple[Any, ...], tuple[Any, ...]]] = [
+FORMS: list[tuple[type[RequestBody], dict[str, Any], str, tuple[Any, ...], tuple[Any, ...]]] = [
     (
-        Create, CONTAINER, "name",
+        CreateContainerRequest, CONTAINER, "name",
         ("a", "0", "a-b", "a--b", "0-0"),
         ("-a", "a-", "-", "A", "a_b", "a.b", "a b", "ä", "a\n", "\n", "a/b", "٣"),
     ),
     (
-        Create, CONTAINER, "repo",
+        CreateContainerRequest, CONTAINER, "repo",
         ("a/b", "Acme/My.repo_1-x"),
         ("a", "a/", "/b", "a/b/c", "a//b", "https://a/b", "../b", "a/..", "a b/c", "ä/b", "a/b\n"),
     ),
     (
-        SecretCreate, SECRET, "name",
+        CreateSecretRequest, SECRET, "name",
         ("A", "API_KEY", "API_KEY_2", "tls-key", "a", "tls-key-2"),
         ("", "api_key", "API-KEY", "Api", "_A", "A_", "A__B", "-a", "a-", "a--b", "Ä", "A\n",
          "a.b"),
     ),
     (
-        KeyCreate, KEY, "name",
+        CreateSshKeyRequest, KEY, "name",
         ("a", "ada-laptop", "a-1"),
         ("", "Ada", "a_b", "a.b", "-a", "a-", "a--b", "ä", "a\n", "a b"),
     ),
     (
-        DomainCreate, {}, "domain",
+        CreateDomainRequest, {}, "domain",
         ("api.example.com", "a.b", "xn--bcher-kva.example"),
         ("example", "https://a.b", "a.b/c", "*.a.b", "a.b:443", "A.b", "a..b", ".a.b", "a.b.",
          "-a.b", "bücher.example", "a.b\n", " a.b", f"{'a' * 64}.b"),
     ),
     (
-        CreateKey, {}, "name",
+        CreateApiKeyRequest, {}, "name",
         ("a", "A-b_c d.e", "0", "."),
         ("", " ", " a", "a ", "a/b", "naïve", "a\n", "a\tb", "a,b", "😀"),
     ),
@@ -135,7 +163,7 @@ FORMS: list[tuple[type[Body], dict[str, Any], str, tuple[Any, ...], tuple[Any, .
 """Form, body, field, texts that have its form, texts that have not."""
 
 
-def problems(form: type[Body], body: dict[str, Any]) -> set[str]:
+def problems(form: type[RequestBody], body: dict[str, Any]) -> set[str]:
     """Answer the fields that are wrong."""
     try:
         form.model_validate(body)
@@ -150,7 +178,7 @@ def problems(form: type[Body], body: dict[str, Any]) -> set[str]:
     ids=[f"{form.__name__}.{field}-{number}" for number, (form, _, field, *_) in enumerate(LIMITS)],
 )
 def test_each_limit_is_exact(
-    form: type[Body], body: dict[str, Any], field: str, taken: Any, refused: Any
+    form: type[RequestBody], body: dict[str, Any], field: str, taken: Any, refused: Any
 ) -> None:
     assert problems(form, {**body, field: taken}) == set()
     assert problems(form, {**body, field: refused}) == {field}
@@ -162,7 +190,7 @@ def test_each_limit_is_exact(
     ids=[f"{form.__name__}.{field}" for form, _, field, *_ in FORMS],
 )
 def test_each_form_is_exact(
-    form: type[Body],
+    form: type[RequestBody],
     body: dict[str, Any],
     field: str,
     taken: tuple[Any, ...],
@@ -176,9 +204,9 @@ def test_metadata_is_measured_in_bytes_of_compact_json() -> None:
     """5 KB are 5,120 bytes of UTF-8 without spaces (client contract, section 4)."""
     two_bytes = {"a": "é" * ((METADATA_BYTES - len('{"a":""}')) // 2)}
     assert len(json.dumps(two_bytes, ensure_ascii=False, separators=(",", ":")).encode()) == 5120
-    assert problems(CreateKey, {"name": "a", "metadata": two_bytes}) == set()
+    assert problems(CreateApiKeyRequest, {"name": "a", "metadata": two_bytes}) == set()
     more = {"a": two_bytes["a"] + "é"}
-    assert problems(CreateKey, {"name": "a", "metadata": more}) == {"metadata"}
+    assert problems(CreateApiKeyRequest, {"name": "a", "metadata": more}) == {"metadata"}
 
 
 BOUNDS = {"maxLength", "maxItems", "maxProperties", "maximum"}
@@ -193,8 +221,8 @@ def bounded(shape: Any) -> bool:
 
 def test_no_limit_is_missing_here() -> None:
     here = {(form, field) for form, _, field, *_ in LIMITS}
-    forms = [*Body.__subclasses__()]
-    assert {Create, OneKey, Nothing} <= set(forms)
+    forms = [*RequestBody.__subclasses__(), *ContainerRequest.__subclasses__()]
+    assert {CreateContainerRequest, KeyUsageRequest, EmptyRequest} <= set(forms)
     lacking = [
         f"{form.__name__}.{field}"
         for form in forms

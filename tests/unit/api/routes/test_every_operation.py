@@ -136,7 +136,7 @@ async def test_null_is_left_out_and_what_is_missing_is_named_at_once(
         if required:
             refused = reported(answer, 400)
             assert {each["field"] for each in refused["details"]} == required
-        elif form != "Connection":
+        elif form != "GithubConnectionRequest":
             assert reported(answer, 404)["error"] == REACHED
 
 
@@ -167,7 +167,10 @@ async def test_what_is_no_object_is_refused(
         answer = await client.request(method, filled(path), content=content, headers=headers)
         reported(answer, 400)
     empty = await client.request(method, filled(path), headers=headers)
-    if FORMS[form].get("required") or form in {"Connection", "RegistryLogin"}:
+    if FORMS[form].get("required") or form in {
+        "GithubConnectionRequest",
+        "PutRegistryCredentialsRequest",
+    }:
         reported(empty, 400)
     else:
         assert reported(empty, 404)["error"] == REACHED
@@ -324,7 +327,7 @@ async def test_a_body_is_parsed_once(
 
     loads = json.loads
     monkeypatch.setattr(json, "loads", counted)
-    response = await client.post("/api/containers", json=example("Create"))
+    response = await client.post("/api/containers", json=example("CreateContainerRequest"))
     monkeypatch.undo()
-    assert told(response, 404)["error"] == REACHED
+    assert reported(response, 404)["error"] == REACHED
     assert len(parsed) == 1

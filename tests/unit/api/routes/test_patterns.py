@@ -8,10 +8,10 @@ from pydantic import BaseModel, ValidationError
 from cloister_api.errors import detail_of
 from cloister_api.schemas.containers import (
     PATTERN_WORDS,
-    Changes,
-    Create,
-    Validate,
-    ValidateName,
+    CreateContainerRequest,
+    RelaunchRequest,
+    ValidateNameRequest,
+    ValidateReleaseRequest,
 )
 
 
@@ -26,7 +26,9 @@ def patterns(schema: Any) -> set[str]:
     return own.union(*(patterns(value) for value in schema.values()))
 
 
-@pytest.mark.parametrize("model", [Changes, Create, Validate, ValidateName])
+@pytest.mark.parametrize(
+    "model", [RelaunchRequest, CreateContainerRequest, ValidateReleaseRequest, ValidateNameRequest]
+)
 def test_every_pattern_of_a_body_has_words(model: type[BaseModel]) -> None:
     assert patterns(model.model_json_schema()) <= PATTERN_WORDS.keys()
 
@@ -45,7 +47,7 @@ def test_the_words_say_what_to_write(
 ) -> None:
     body = {"name": "web", "repo": "acme/web", "tag": "v1", **change}
     with pytest.raises(ValidationError) as caught:
-        Create.model_validate(body)
+        CreateContainerRequest.model_validate(body)
     problem: dict[str, Any] = dict(caught.value.errors()[0])
     problem["loc"] = ("body", *problem["loc"])
     detail = detail_of(problem)

@@ -18,7 +18,7 @@ from cloister_api.errors import (
     problems_of_file,
     unavailable,
 )
-from cloister_api.schemas.containers import Changes, Create
+from cloister_api.schemas.containers import CreateContainerRequest, RelaunchRequest, api_name
 from cloister_api.services.refusals import refusal, to_wire
 from cloister_api.services.resolution import refusal_of_source
 from cloister_api.services.specs import changed_keys, restored, spec_of
@@ -151,12 +151,12 @@ def test_what_the_framework_finds_is_named(
 
 
 def test_bodies_leave_out_null_and_legacy_names() -> None:
-    body = Create.model_validate({
+    body = CreateContainerRequest.model_validate({
         **BODY, "gpus": None, "group_name": "a", "group_order": 1, "display_order": 2,
     })  # fmt: skip
     assert body.gpus is None
     with pytest.raises(ValidationError, match="colour"):
-        Create.model_validate({**BODY, "colour": "red"})
+        CreateContainerRequest.model_validate({**BODY, "colour": "red"})
 
 
 @pytest.mark.parametrize(
@@ -170,11 +170,11 @@ def test_bodies_leave_out_null_and_legacy_names() -> None:
 )  # fmt: skip
 def test_wrong_bodies_are_refused(change: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
-        Create.model_validate({**BODY, **change})
+        CreateContainerRequest.model_validate({**BODY, **change})
 
 
 def test_rules_between_fields_are_the_kinds() -> None:
-    body = Create.model_validate({**BODY, "ssh_keys": ["mine"]})
+    body = CreateContainerRequest.model_validate({**BODY, "ssh_keys": ["mine"]})
     with pytest.raises(ApiError) as caught:
         spec_of(body)
     assert caught.value.status == 400
@@ -182,15 +182,17 @@ def test_rules_between_fields_are_the_kinds() -> None:
 
 
 def test_a_relaunch_patches_what_changes_and_nothing_else() -> None:
-    spec = spec_of(Create.model_validate({**BODY, "variables": {"A": "1", "B": "2"}}))
-    body = Changes.model_validate({
+    spec = spec_of(
+        CreateContainerRequest.model_validate({**BODY, "variables": {"A": "1", "B": "2"}})
+    )
+    body = RelaunchRequest.model_validate({
         "tag": "v1", "variables": {"A": "1"}, "custom_domain": "", "debug": False,
     })  # fmt: skip
     assert changed_keys(spec, body) == {"variables": [{"name": "A", "value": "1"}]}
-    assert changed_keys(spec, Changes.model_validate({"tag": "v2"})) == {"tag": "v2"}
-    assert changed_keys(spec, Changes.model_validate({"host_name": "h"})) == {"host": "h"}
+    assert changed_keys(spec, RelaunchRequest.model_validate({"tag": "v2"})) == {"tag": "v2"}
+    assert changed_keys(spec, RelaunchRequest.model_validate({"host_name": "h"})) == {"host": "h"}
     named = spec.model_copy(update={"custom_domain": "www.example.test"})
-    back = Changes.model_validate({"custom_domain": ""})
+    back = RelaunchRequest.model_validate({"custom_domain": ""})
     assert changed_keys(named, back) == {"customDomain": None}
 
 
@@ -213,26 +215,29 @@ DEBUG_ALONE = {"ssh_keys", "disable_cc_mode"}
 """Fields that debug containers alone have."""
 
 
-@pytest.mark.parametrize("field", sorted(Create.model_fields.keys() - {"replace_container_id"}))
+@pytest.mark.parametrize(
+    "field",
+    sorted(set(map(api_name, CreateContainerRequest.model_fields)) - {"replace_container_id"}),
+)
 def test_every_field_of_a_create_reaches_the_spec(field: str) -> None:
     value, written = WRITTEN[field]
     base = {**BODY, "debug": True} if field in DEBUG_ALONE else BODY
-    before = spec_of(Create.model_validate(base)).wire()
-    after = spec_of(Create.model_validate({**base, field: value})).wire()
+    before = spec_of(CreateContainerRequest.model_validate(base)).wire()
+    after = spec_of(CreateContainerRequest.model_validate({**base, field: value})).wire()
     assert {key: after[key] for key in after if after[key] != before.get(key)} == written
 
 
 def test_the_container_that_is_replaced_reaches_the_spec() -> None:
-    assert spec_of(Create.model_validate(BODY), replaces="old").replaces == "old"
+    assert spec_of(CreateContainerRequest.model_validate(BODY), replaces="old").replaces == "old"
 
 
-@pytest.mark.parametrize("field", sorted(Changes.model_fields))
+@pytest.mark.parametrize("field", sorted(map(api_name, RelaunchRequest.model_fields)))
 def test_every_field_of_a_relaunch_reaches_the_spec(field: str) -> None:
     value, written = WRITTEN[field]
     base = {**BODY, "debug": True} if field in DEBUG_ALONE else BODY
-    spec = spec_of(Create.model_validate(base))
-    assert changed_keys(spec, Changes.model_validate({field: value})) == written
-    assert changed_keys(spec, Changes()) == {}
+    spec = spec_of(CreateContainerRequest.model_validate(base))
+    assert changed_keys(spec, RelaunchRequest.model_validate({field: value})) == written
+    assert changed_keys(spec, RelaunchRequest()) == {}
 
 
 def test_what_is_used_names_its_users() -> None:
