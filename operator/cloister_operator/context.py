@@ -15,24 +15,24 @@ from cloister_clients.sources import SourceProvider, provider_from
 from cloister_crds.config import Rules
 from cloister_crds.lifecycle.names.domains import DomainSettings
 from cloister_crds.lifecycle.state.observed import DecisionSettings
-from cloister_operator.cache.config_cache import Files
-from cloister_operator.cache.model_cache import Models
-from cloister_operator.cache.projections import Watched, watched_kinds
+from cloister_operator.cache.config_cache import ConfigCache
+from cloister_operator.cache.model_cache import ModelCache
+from cloister_operator.cache.projections import WatchedKind, watched_kinds
 from cloister_operator.cache.relist import Relister
 from cloister_operator.cache.store import Store
 from cloister_operator.enclave.plan import FIELD_MANAGER, BuildSettings
-from cloister_operator.lookups.api_endpoint import ApiPlaceReader
-from cloister_operator.lookups.cluster_network import SurroundingsReader
+from cloister_operator.lookups.api_endpoint import ApiEndpointResolver
+from cloister_operator.lookups.cluster_network import ClusterNetworkReader
 from cloister_operator.lookups.gateway_api_versions import GatewayKinds
-from cloister_operator.lookups.image_credentials import Pulls
-from cloister_operator.lookups.resolver import Resolver, Sources
+from cloister_operator.lookups.image_credentials import ImageLookup
+from cloister_operator.lookups.resolver import ExternalLookup, LookupResolver
 from cloister_operator.settings import OperatorSettings
-from cloister_operator.telemetry.liveness import Progress
-from cloister_operator.telemetry.metrics import Metrics
+from cloister_operator.telemetry.liveness import Liveness
+from cloister_operator.telemetry.metrics import OperatorMetrics
 from cloister_operator.workqueue.keys import Key
 from cloister_operator.workqueue.queue import WorkQueue
-from cloister_operator.workqueue.status_throttle import Pace
-from cloister_operator.writer.writer import Writer
+from cloister_operator.workqueue.status_throttle import StatusThrottle
+from cloister_operator.writer.writer import ClusterWriter
 
 __all__ = ["USER_AGENT", "ProcessContext", "file_rules"]
 
@@ -49,7 +49,9 @@ def file_rules(settings: OperatorSettings) -> Rules:
     )
 
 
-def _measure(metrics: Metrics, store: Store, queue: WorkQueue[Key], clock: ServerClock) -> None:
+def _measure(
+    metrics: OperatorMetrics, store: Store, queue: WorkQueue[Key], clock: ServerClock
+) -> None:
     """Have the figures read that stand somewhere else."""
     metrics.gauge("queue_due", lambda: {"": float(len(queue.schedule))})
     metrics.gauge("queue_delayed", lambda: {"": float(queue.schedule.delayed)})
@@ -71,29 +73,29 @@ class ProcessContext:
     """What is known of the cluster."""
     queue: WorkQueue[Key]
     """What is to be looked at."""
-    writer: Writer
+    writer: ClusterWriter
     """For writes."""
-    resolver: Resolver
+    resolver: LookupResolver
     """Questions to the outside."""
     relister: Relister
     """Comparison of the store with the server."""
-    models: Models
+    models: ModelCache
     """Parsed objects."""
-    files: Files
+    configs: ConfigCache
     """Parsed files."""
     source: SourceProvider
     """Where repositories live."""
     registry: RegistryClient
     """Image registries."""
-    pulls: Pulls
+    image_lookup: ImageLookup
     """Look-ups of images with the credentials of organizations."""
-    surroundings: SurroundingsReader
+    cluster_network: ClusterNetworkReader
     """What the networks of enclaves know of the cluster."""
-    metrics: Metrics
+    metrics: OperatorMetrics
     """Figures."""
-    progress: Progress
+    liveness: Liveness
     """Signs of life."""
-    watched: tuple[Watched, ...]
+    watched: tuple[WatchedKind, ...]
     """Kinds that are watched."""
     gateway: GatewayKinds | None = None
     """Kinds that lead requests to containers; None = no Gateway is named in the settings."""
@@ -111,7 +113,7 @@ class ProcessContext:
     """By uid of an Enclave its ConfigMap, from the moment that it was made until its Pod is."""
     unkept: dict[str, str] = field(default_factory=dict)
     """By uid of an Enclave its token, until its snapshot keeps it; written nowhere else."""
-    counts: Pace = field(default_factory=Pace)
+    status_throttle: StatusThrottle = field(default_factory=StatusThrottle)
     """When the status of an object that counts others may be written, by the monotonic clock."""
     held_back: dict[Key, float] = field(default_factory=dict)
     """Since when a status differs from what is written, by the queue's time, while that may be."""
@@ -124,8 +126,8 @@ class ProcessContext:
         settings: OperatorSettings,
         kube: KubeConfig,
         *,
-        metrics: Metrics,
-        progress: Progress,
+        metrics: OperatorMetrics,
+        liveness: Liveness,
         leads: Callable[[], bool],
         gateway: GatewayKinds | None = None,
     ) -> Self:
@@ -139,7 +141,7 @@ class ProcessContext:
             How the API server is reached.
         metrics
             Figures of the process.
-        progress
+        liveness
             Signs of life of the process.
         leads
             Whether this process holds the Lease; asked before each write.
@@ -156,10 +158,12 @@ class ProcessContext:
         store, queue = Store(watched), WorkQueue[Key]()
         rules = file_rules(settings)
         source, registry = provider_from(settings.sources), RegistryClient(settings.registry)
-        pulls = Pulls(client, registry, further=settings.registry.private_hosts, wake=queue.add)
-        asker = Sources(
+        image_lookup = ImageLookup(
+            client, registry, further=settings.registry.private_hosts, wake=queue.add
+        )
+        asker = ExternalLookup(
             source=source,
-            pulls=pulls,
+            pulls=image_lookup,
             client=client,
             dns=AuthoritativeDns(settings.domains.dns if settings.domains else DnsSettings()),
             rules=rules,
@@ -172,27 +176,27 @@ class ProcessContext:
             client=client,
             store=store,
             queue=queue,
-            writer=Writer(client, store, metrics, leads=leads, clock=client.clock),
-            resolver=Resolver(
+            writer=ClusterWriter(client, store, metrics, leads=leads, clock=client.clock),
+            resolver=LookupResolver(
                 asker, wake=queue.add, metrics=metrics, limit=settings.resolvers, clock=client.clock
             ),
             relister=Relister(
-                client, store, metrics, progress, every=settings.relist_seconds, watched=watched
+                client, store, metrics, liveness, every=settings.relist_seconds, watched=watched
             ),
-            models=Models(),
-            files=Files(rules),
+            models=ModelCache(),
+            configs=ConfigCache(rules),
             source=source,
             registry=registry,
-            pulls=pulls,
-            surroundings=SurroundingsReader(
+            image_lookup=image_lookup,
+            cluster_network=ClusterNetworkReader(
                 client,
                 store,
                 settings.enclave_network,
                 client.clock,
-                ApiPlaceReader.of(settings.api_address, settings.api_authorities),
+                ApiEndpointResolver.of(settings.api_address, settings.api_authorities),
             ),
             metrics=metrics,
-            progress=progress,
+            liveness=liveness,
             watched=watched,
             gateway=gateway,
             domains=settings.domains.read(settings.service) if settings.domains else None,

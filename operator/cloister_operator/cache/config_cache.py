@@ -7,14 +7,14 @@ from cachetools import LRUCache
 
 from cloister_crds.config import ParsedConfig, Rules, parse
 
-__all__ = ["Files"]
+__all__ = ["ConfigCache"]
 
 _ANY = range(2**31)
 _KEPT = 1024
 """Files that are kept; the ones unused for longest go first."""
 
 
-class Files:
+class ConfigCache:
     """A bounded cache of parsed files of Enclaves.
 
     Whether an organization may have as much was decided when an Enclave was made, by tiers of its

@@ -5,9 +5,9 @@ from typing import TypeVar
 from cachetools import LRUCache
 
 from cloister_crds.kinds.meta import Resource
-from cloister_operator.cache.store import Entry
+from cloister_operator.cache.store import CachedObject
 
-__all__ = ["Models"]
+__all__ = ["ModelCache"]
 
 R = TypeVar("R", bound=Resource)
 
@@ -15,13 +15,13 @@ _KEPT = 8192
 """Models that are kept; the ones unused for longest go first."""
 
 
-class Models:
+class ModelCache:
     """A bounded cache of parsed objects."""
 
     def __init__(self, kept: int = _KEPT) -> None:
         self._models: LRUCache[str, tuple[int, Resource]] = LRUCache(kept)
 
-    def read(self, kind: type[R], entry: Entry) -> R:
+    def read(self, kind: type[R], entry: CachedObject) -> R:
         """Answer the model of an entry.
 
         Parameters
@@ -39,6 +39,6 @@ class Models:
         kept = self._models.get(entry.uid)
         if kept is not None and kept[0] == entry.version and isinstance(kept[1], kind):
             return kept[1]
-        model = kind.read(entry.read())
+        model = kind.read(entry.decode())
         self._models[entry.uid] = (entry.version, model)
         return model

@@ -40,9 +40,9 @@ __all__ = [
     "REGISTRY_CREDENTIAL",
     "SECRET_KIND",
     "SSH_KEY",
-    "WATCHED",
+    "WATCHED_KINDS",
     "Body",
-    "Watched",
+    "WatchedKind",
     "project",
     "watched_kinds",
 ]
@@ -77,7 +77,7 @@ _OUR_ANNOTATIONS = "cloister.dev/"
 
 
 @dataclass(frozen=True, slots=True)
-class Watched:
+class WatchedKind:
     """A kind that is watched."""
 
     ref: KindRef
@@ -92,7 +92,7 @@ class Watched:
     """What gives an object's place in an order, to be compared without reading it; None = none."""
 
 
-def project(watched: Watched, body: Body) -> dict[str, Any]:
+def project(watched: WatchedKind, body: Body) -> dict[str, Any]:
     """Answer the part of an object that is kept.
 
     Parameters
@@ -250,33 +250,33 @@ def _container_of_route(body: Body) -> str:
 
 _OURS = f"{MANAGED_BY_LABEL}={MANAGED_BY}"
 
-WATCHED: tuple[Watched, ...] = (
-    Watched(ORGANIZATION, _own_kind, indexes=(("namespace", _namespace_of_organization),)),
-    Watched(HOST, _own_kind),
-    Watched(
+WATCHED_KINDS: tuple[WatchedKind, ...] = (
+    WatchedKind(ORGANIZATION, _own_kind, indexes=(("namespace", _namespace_of_organization),)),
+    WatchedKind(HOST, _own_kind),
+    WatchedKind(
         CONTAINER,
         _own_kind,
         indexes=(("host", _host_of_container), ("repo", _repo), ("replaces", _replaces)),
         place=_counted,
     ),
-    Watched(ENCLAVE, _own_kind, indexes=(("container", _container_of_enclave),)),
-    Watched(DEPLOYMENT, _own_kind, indexes=(("repo", _repo),)),
-    Watched(SECRET_KIND, _own_kind),
-    Watched(DOMAIN, _own_kind),
-    Watched(REGISTRY_CREDENTIAL, _own_kind),
-    Watched(SSH_KEY, _own_kind),
-    Watched(CLAIM, _own_kind, indexes=(("holder", _holder),)),
-    Watched(POD, _pod, f"{_OURS},{ENCLAVE_LABEL}", (("node", _node_of_pod),)),
-    Watched(SERVICE, _service, _OURS),
-    Watched(ENDPOINT_SLICE, _endpoint_slice, _OURS, (("service", _service_of_slice),)),
-    Watched(NAMESPACE, _nothing),
-    Watched(NODE, _node),
+    WatchedKind(ENCLAVE, _own_kind, indexes=(("container", _container_of_enclave),)),
+    WatchedKind(DEPLOYMENT, _own_kind, indexes=(("repo", _repo),)),
+    WatchedKind(SECRET_KIND, _own_kind),
+    WatchedKind(DOMAIN, _own_kind),
+    WatchedKind(REGISTRY_CREDENTIAL, _own_kind),
+    WatchedKind(SSH_KEY, _own_kind),
+    WatchedKind(CLAIM, _own_kind, indexes=(("holder", _holder),)),
+    WatchedKind(POD, _pod, f"{_OURS},{ENCLAVE_LABEL}", (("node", _node_of_pod),)),
+    WatchedKind(SERVICE, _service, _OURS),
+    WatchedKind(ENDPOINT_SLICE, _endpoint_slice, _OURS, (("service", _service_of_slice),)),
+    WatchedKind(NAMESPACE, _nothing),
+    WatchedKind(NODE, _node),
 )
 """Every kind that is watched in every cluster. Namespaces are watched as a whole, so that one that
 exists without our label is seen before anything is written into it."""
 
 
-def watched_kinds(route: KindRef | None) -> tuple[Watched, ...]:
+def watched_kinds(route: KindRef | None) -> tuple[WatchedKind, ...]:
     """Answer every kind that is watched in a certain cluster.
 
     Parameters
@@ -285,5 +285,8 @@ def watched_kinds(route: KindRef | None) -> tuple[Watched, ...]:
         TLSRoute as the cluster serves it; None = routes are not made.
     """
     if route is None:
-        return WATCHED
-    return (*WATCHED, Watched(route, _route, _OURS, (("container", _container_of_route),)))
+        return WATCHED_KINDS
+    return (
+        *WATCHED_KINDS,
+        WatchedKind(route, _route, _OURS, (("container", _container_of_route),)),
+    )

@@ -11,10 +11,10 @@ import logging
 from collections.abc import Callable, Iterable
 
 from cloister_clients.kube import KindRef, KubeClient, KubeError, Page
-from cloister_operator.cache.projections import WATCHED, Body, Watched
+from cloister_operator.cache.projections import WATCHED_KINDS, Body, WatchedKind
 from cloister_operator.cache.store import Store
-from cloister_operator.telemetry.liveness import Progress
-from cloister_operator.telemetry.metrics import Metrics
+from cloister_operator.telemetry.liveness import Liveness
+from cloister_operator.telemetry.metrics import OperatorMetrics
 
 __all__ = ["Relister"]
 
@@ -37,21 +37,21 @@ class Relister:
         self,
         client: KubeClient,
         store: Store,
-        metrics: Metrics,
-        progress: Progress,
+        metrics: OperatorMetrics,
+        liveness: Liveness,
         *,
         every: float,
-        watched: tuple[Watched, ...] = WATCHED,
+        watched: tuple[WatchedKind, ...] = WATCHED_KINDS,
     ) -> None:
         self._client = client
         self._store = store
         self._metrics = metrics
-        self._progress = progress
+        self._liveness = liveness
         self._every = every
         self._watched = {each.ref: each for each in watched}
         self._asked: dict[KindRef, asyncio.Event] = {ref: asyncio.Event() for ref in self._watched}
         self._synced = asyncio.Event()
-        self._behind: dict[KindRef, frozenset[str]] = {}
+        self._lagging: dict[KindRef, frozenset[str]] = {}
 
     @property
     def synced(self) -> bool:
@@ -99,7 +99,7 @@ class Relister:
         page = await self._list(ref)
         vanished = self._take_out(ref, page)
         self._check_watch(ref, page.items)
-        self._progress.sign("comparison with the server", stale=3 * self._every + 60)
+        self._liveness.heartbeat("comparison with the server", stale=3 * self._every + 60)
         return vanished
 
     async def _list(self, ref: KindRef) -> Page:
@@ -132,10 +132,10 @@ class Relister:
             for item in items
             if self._is_missing(ref, item)
         )
-        still = missing & self._behind.get(ref, frozenset())
-        self._behind[ref] = missing
+        still = missing & self._lagging.get(ref, frozenset())
+        self._lagging[ref] = missing
         text = f"the watch of {ref.plural} is {len(still)} objects behind" if still else ""
-        self._progress.trouble(f"watch {ref.plural}", text)
+        self._liveness.report_problem(f"watch {ref.plural}", text)
 
     def _is_missing(self, ref: KindRef, item: Body) -> bool:
         """Tell whether the store lacks an object of the server, or has an older version."""

@@ -14,16 +14,16 @@ from cachetools import LRUCache
 
 from cloister_clients.kube.kinds import KindRef
 from cloister_crds.lifecycle.admission.limits import Place
-from cloister_operator.cache.projections import WATCHED, Body, Watched, project
+from cloister_operator.cache.projections import WATCHED_KINDS, Body, WatchedKind, project
 
-__all__ = ["Change", "Entry", "Store"]
+__all__ = ["CachedObject", "Store", "StoreChange"]
 
 _TOMBSTONES = 20_000
 """How many removals are remembered, so that no late event brings an object back."""
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class CachedObject:
     """One object."""
 
     ref: KindRef
@@ -36,21 +36,21 @@ class Entry:
     """Its uid."""
     version: int
     """Its resourceVersion."""
-    marks: tuple[tuple[str, str], ...]
+    index_values: tuple[tuple[str, str], ...]
     """Names and values of the indexes that it stands in."""
     data: bytes
     """The projection as JSON: a tenth of the memory of Python objects."""
     place: Place | None = None
     """Its place in the order of its kind (`watched`); None = it has none."""
 
-    def read(self) -> dict[str, Any]:
+    def decode(self) -> dict[str, Any]:
         """Answer the projection."""
         body: dict[str, Any] = msgspec.json.decode(self.data)
         return body
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class StoreChange:
     """An object came, changed or went."""
 
     ref: KindRef
@@ -59,31 +59,31 @@ class Change:
     """Its namespace; empty for kinds without."""
     name: str
     """Its name."""
-    before: Entry | None
+    before: CachedObject | None
     """What was known; None = nothing."""
-    after: Entry | None
+    after: CachedObject | None
     """What is known now; None = it is gone."""
 
 
 class Store:
     """All watched objects by kind, namespace and name."""
 
-    def __init__(self, watched: tuple[Watched, ...] = WATCHED) -> None:
+    def __init__(self, watched: tuple[WatchedKind, ...] = WATCHED_KINDS) -> None:
         self._watched = {each.ref: each for each in watched}
         self._kinds = frozenset(self._watched)
-        self._objects: dict[KindRef, dict[str, dict[str, Entry]]] = {
+        self._objects: dict[KindRef, dict[str, dict[str, CachedObject]]] = {
             each.ref: {} for each in watched
         }
-        self._marked: dict[tuple[KindRef, str, str], dict[tuple[str, str], Entry]] = {}
+        self._indexed: dict[tuple[KindRef, str, str], dict[tuple[str, str], CachedObject]] = {}
         self._gone: LRUCache[tuple[KindRef, str, str], int] = LRUCache(_TOMBSTONES)
-        self._listeners: list[Callable[[Change], None]] = []
+        self._listeners: list[Callable[[StoreChange], None]] = []
 
     @property
     def kinds(self) -> frozenset[KindRef]:
         """The kinds that are kept."""
         return self._kinds
 
-    def listen(self, listener: Callable[[Change], None]) -> None:
+    def subscribe(self, listener: Callable[[StoreChange], None]) -> None:
         """Call a function after each change, in the thread of the event loop."""
         self._listeners.append(listener)
 
@@ -110,21 +110,23 @@ class Store:
         if version <= known:
             return False
         watched = self._watched[ref]
-        after = Entry(
+        after = CachedObject(
             ref=ref,
             namespace=namespace,
             name=name,
             uid=metadata["uid"],
             version=version,
-            marks=tuple((index, value) for index, of in watched.indexes if (value := of(body))),
+            index_values=tuple(
+                (index, value) for index, of in watched.indexes if (value := of(body))
+            ),
             data=msgspec.json.encode(project(watched, body)),
             place=watched.place(body) if watched.place else None,
         )
         self._forget(before)
         self._objects[ref].setdefault(namespace, {})[name] = after
-        for index, value in after.marks:
-            self._marked.setdefault((ref, index, value), {})[namespace, name] = after
-        self._tell(Change(ref, namespace, name, before, after))
+        for index, value in after.index_values:
+            self._indexed.setdefault((ref, index, value), {})[namespace, name] = after
+        self._tell(StoreChange(ref, namespace, name, before, after))
         return True
 
     def remove(self, ref: KindRef, namespace: str, name: str, version: int) -> bool:
@@ -158,14 +160,14 @@ class Store:
         del names[name]
         if not names:
             del self._objects[ref][namespace]
-        self._tell(Change(ref, namespace, name, before, None))
+        self._tell(StoreChange(ref, namespace, name, before, None))
         return True
 
-    def get(self, ref: KindRef, namespace: str, name: str) -> Entry | None:
+    def get(self, ref: KindRef, namespace: str, name: str) -> CachedObject | None:
         """Answer an object; None = it is not known."""
         return self._objects[ref].get(namespace, {}).get(name)
 
-    def entries(self, ref: KindRef, namespace: str | None = None) -> Iterator[Entry]:
+    def entries(self, ref: KindRef, namespace: str | None = None) -> Iterator[CachedObject]:
         """Go through the objects of a kind, in one namespace or (None) in all."""
         if namespace is not None:
             yield from tuple(self._objects[ref].get(namespace, {}).values())
@@ -173,25 +175,25 @@ class Store:
         for names in tuple(self._objects[ref].values()):
             yield from tuple(names.values())
 
-    def marked(self, ref: KindRef, index: str, value: str) -> tuple[Entry, ...]:
+    def by_index(self, ref: KindRef, index: str, value: str) -> tuple[CachedObject, ...]:
         """Answer the objects of a kind that stand under a value of an index (`watched`)."""
-        return tuple(self._marked.get((ref, index, value), {}).values())
+        return tuple(self._indexed.get((ref, index, value), {}).values())
 
     def count(self, ref: KindRef) -> int:
         """Answer how many objects of a kind there are."""
         return sum(len(names) for names in self._objects[ref].values())
 
-    def _forget(self, entry: Entry | None) -> None:
+    def _forget(self, entry: CachedObject | None) -> None:
         """Take an entry out of the indexes."""
         if entry is None:
             return
-        for index, value in entry.marks:
-            under = self._marked.get((entry.ref, index, value), {})
+        for index, value in entry.index_values:
+            under = self._indexed.get((entry.ref, index, value), {})
             under.pop((entry.namespace, entry.name), None)
             if not under:
-                self._marked.pop((entry.ref, index, value), None)
+                self._indexed.pop((entry.ref, index, value), None)
 
-    def _tell(self, change: Change) -> None:
+    def _tell(self, change: StoreChange) -> None:
         """Call who listens."""
         for listener in self._listeners:
             listener(change)

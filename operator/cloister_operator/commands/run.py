@@ -9,7 +9,7 @@ from cloister_clients.kube import ConfigError, KubeConfig
 from cloister_clients.settings import SettingsError
 from cloister_operator.process.process import run
 from cloister_operator.settings import CONFIG_VARIABLE, read_settings
-from cloister_operator.telemetry.logging import set_up_logs
+from cloister_operator.telemetry.logging import configure_logging
 
 __all__ = ["operator"]
 
@@ -28,5 +28,5 @@ def operator(path: Path | None) -> None:
         kube = KubeConfig.load(settings.kubeconfig, settings.context)
     except (SettingsError, ConfigError) as error:
         raise click.ClickException(str(error)) from error
-    set_up_logs(settings.log)
+    configure_logging(settings.log)
     sys.exit(run(settings, kube))

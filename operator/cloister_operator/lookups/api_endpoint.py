@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from cloister_operator.enclave.network.cluster_network import ApiPlace
 
-__all__ = ["ApiPlaceReader", "unresolved"]
+__all__ = ["ApiEndpointResolver", "unresolved"]
 
 logger = logging.getLogger(__name__)
 
@@ -23,7 +23,7 @@ _TRIED = timedelta(seconds=30)
 _PATIENCE = timedelta(seconds=3)
 
 
-class ApiPlaceReader:
+class ApiEndpointResolver:
     """Answers where the API is; asks the name servers of the operator at most once a minute."""
 
     def __init__(self, url: str, authorities: str) -> None:
@@ -31,7 +31,7 @@ class ApiPlaceReader:
         self._authorities = authorities
         self._addresses: tuple[str, ...] = ()
         self._until = 0.0
-        self._trouble = ""
+        self._unreachable = ""
         self._tried_until = 0.0
 
     @classmethod
@@ -68,7 +68,7 @@ class ApiPlaceReader:
         """The setting."""
         return self._url
 
-    async def trouble(self) -> str:
+    async def unreachable_reason(self) -> str:
         """Tell why the API is not reached; it is tried at most once in half a minute.
 
         Returns
@@ -79,9 +79,9 @@ class ApiPlaceReader:
         """
         loop = asyncio.get_running_loop()
         if loop.time() >= self._tried_until:
-            self._trouble = await self._try()
+            self._unreachable = await self._try()
             self._tried_until = loop.time() + _TRIED.total_seconds()
-        return self._trouble
+        return self._unreachable
 
     async def _try(self) -> str:
         place = await self.read()

@@ -14,10 +14,10 @@ from cloister_clients.kube import KubeClient, NotFound
 from cloister_clients.kube.kinds import ENDPOINT_SLICE, NODE, SERVICE, SERVICE_CIDR
 from cloister_operator.cache.store import Store
 from cloister_operator.enclave.network.cluster_network import Resolver, Surroundings
-from cloister_operator.lookups.api_endpoint import ApiPlaceReader
+from cloister_operator.lookups.api_endpoint import ApiEndpointResolver
 from cloister_operator.settings import EnclaveNetworkSettings
 
-__all__ = ["SurroundingsReader"]
+__all__ = ["ClusterNetworkReader"]
 
 logger = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ _API_SERVER = "kubernetes.io/service-name=kubernetes"
 _DEFAULT_NAMESPACE = "default"
 
 
-class SurroundingsReader:
+class ClusterNetworkReader:
     """What is known of the cluster around enclaves."""
 
     def __init__(
@@ -38,7 +38,7 @@ class SurroundingsReader:
         store: Store,
         settings: EnclaveNetworkSettings,
         clock: Clock,
-        api: ApiPlaceReader | None = None,
+        api: ApiEndpointResolver | None = None,
     ) -> None:
         self._api = api
         self._client = client
@@ -71,12 +71,16 @@ class SurroundingsReader:
 
     async def api(self) -> tuple[str | None, str]:
         """Answer the setting ``apiAddress`` (None = not set) and why nobody answers there."""
-        return (None, "") if self._api is None else (self._api.url, await self._api.trouble())
+        return (
+            (None, "")
+            if self._api is None
+            else (self._api.url, await self._api.unreachable_reason())
+        )
 
     def _of_nodes(self) -> Iterator[str]:
         """Go through the addresses of nodes and their Pods."""
         for entry in self._store.entries(NODE):
-            node = entry.read()
+            node = entry.decode()
             for text in (*node["status"]["addresses"], *node["spec"]["podCIDRs"]):
                 yield from _range(text)
 

@@ -22,10 +22,10 @@ from cloister_clients.registry.stored import (
 from cloister_crds.lifecycle.state.observed import NeedImage
 from cloister_operator.workqueue.keys import Key
 
-__all__ = ["Pulls"]
+__all__ = ["ImageLookup"]
 
 
-class Pulls:
+class ImageLookup:
     """Looks images up with an organization's credentials."""
 
     def __init__(

@@ -42,11 +42,11 @@ from cloister_crds.lifecycle.state.observed import (
     SecretValues,
 )
 from cloister_operator.enclave.pod.unenforced import unenforced
-from cloister_operator.lookups.image_credentials import Pulls
-from cloister_operator.telemetry.metrics import Metrics
+from cloister_operator.lookups.image_credentials import ImageLookup
+from cloister_operator.telemetry.metrics import OperatorMetrics
 from cloister_operator.workqueue.keys import Key
 
-__all__ = ["Asker", "Resolver", "Sources"]
+__all__ = ["ExternalLookup", "Lookup", "LookupResolver"]
 
 logger = logging.getLogger(__name__)
 
@@ -56,21 +56,21 @@ _KEPT = 20_000
 """Answers in the cache at most; the ones unused for longest go first."""
 
 
-class Asker(Protocol):
+class Lookup(Protocol):
     """Answers one question; never raises for what a user or a server did wrong."""
 
     async def __call__(self, need: Need) -> Answer:
         """Answer it."""
 
 
-class Sources:
+class ExternalLookup:
     """The real `Asker`: source provider, registries, core Secrets."""
 
     def __init__(
         self,
         *,
         source: SourceProvider,
-        pulls: Pulls,
+        pulls: ImageLookup,
         client: KubeClient,
         dns: AuthoritativeDns,
         rules: Rules,
@@ -184,15 +184,15 @@ class Sources:
         return Failed(reason, message, transient, now, retry_at)
 
 
-class Resolver:
+class LookupResolver:
     """Cache and bounded, single-flight asking of questions."""
 
     def __init__(
         self,
-        asker: Asker,
+        asker: Lookup,
         *,
         wake: Callable[[Key], None],
-        metrics: Metrics,
+        metrics: OperatorMetrics,
         limit: int = 8,
         clock: Clock = utc_now,
     ) -> None:

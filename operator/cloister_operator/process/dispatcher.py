@@ -37,11 +37,11 @@ from cloister_operator.reconcile.ssh_key import reconcile_ssh_key
 from cloister_operator.workqueue.keys import Key
 from cloister_operator.writer.writer import LeadershipLost
 
-__all__ = ["PASSES", "all_keys", "resync", "work"]
+__all__ = ["RECONCILERS", "all_keys", "resync", "work"]
 
 logger = logging.getLogger(__name__)
 
-PASSES: dict[str, Callable[[ProcessContext, Key], Awaitable[Result]]] = {
+RECONCILERS: dict[str, Callable[[ProcessContext, Key], Awaitable[Result]]] = {
     "Container": reconcile_container,
     "Deployment": reconcile_deployment,
     "Domain": reconcile_domain,
@@ -80,14 +80,14 @@ async def work(context: ProcessContext) -> None:
         result = await _attempt(context, key)
         context.metrics.add("passes_total", kind=key.kind, result=result)
         context.metrics.add("pass_seconds_total", time.monotonic() - began, kind=key.kind)
-        context.progress.sign("workers")
+        context.liveness.heartbeat("workers")
 
 
 async def _attempt(context: ProcessContext, key: Key) -> str:
     """Run one pass and put its key where it belongs; answer a word for the metrics."""
     try:
         await context.writer.settle(key)
-        result = await PASSES[key.kind](context, key)
+        result = await RECONCILERS[key.kind](context, key)
     except Conflict as conflict:
         logger.info("%s: %s; looking again", key.text, conflict.message)
         await _refresh(context, key)
@@ -117,8 +117,8 @@ async def _attempt(context: ProcessContext, key: Key) -> str:
         logger.exception("%s: the pass failed; again in %.1f s", key.text, delay)
         return "error"
     context.queue.done(key)
-    if result.look_again is not None:
-        context.queue.add(key, after=max(0.1, result.look_again.total_seconds()))
+    if result.requeue_after is not None:
+        context.queue.add(key, after=max(0.1, result.requeue_after.total_seconds()))
     return "wrote" if result.wrote else "idle"
 
 
@@ -150,4 +150,4 @@ async def resync(context: ProcessContext) -> None:
         await asyncio.sleep(context.settings.resync_seconds)
         context.applied.clear()
         for key in all_keys(context):
-            context.queue.add(key, behind=True)
+            context.queue.add(key, low_priority=True)

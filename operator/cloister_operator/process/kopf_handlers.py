@@ -12,13 +12,13 @@ import aiohttp
 import kopf
 
 from cloister_clients.kube import KubeConfig
-from cloister_operator.cache.projections import Watched
-from cloister_operator.cache.store import Change
+from cloister_operator.cache.projections import WatchedKind
+from cloister_operator.cache.store import StoreChange
 from cloister_operator.context import USER_AGENT, ProcessContext
-from cloister_operator.process.kopf_storage import NoDiffs, NoProgress
-from cloister_operator.workqueue.triggers import concerned, may_wait
+from cloister_operator.process.kopf_storage import NullDiffBaseStorage, NullProgressStorage
+from cloister_operator.workqueue.triggers import is_low_priority, triggers_of
 
-__all__ = ["framework_settings", "make_registry"]
+__all__ = ["kopf_settings", "make_registry"]
 
 logger = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ def make_registry(context: ProcessContext) -> kopf.OperatorRegistry:
         The process.
     """
     registry = kopf.OperatorRegistry()
-    context.store.listen(lambda change: _wake(context, change))
+    context.store.subscribe(lambda change: _wake(context, change))
     kopf.on.login(registry=registry)(_login(context.kube))
     for watched in context.watched:
         ref = watched.ref
@@ -43,7 +43,7 @@ def make_registry(context: ProcessContext) -> kopf.OperatorRegistry:
     return registry
 
 
-def framework_settings(kinds: Iterable[Watched]) -> kopf.OperatorSettings:
+def kopf_settings(kinds: Iterable[WatchedKind]) -> kopf.OperatorSettings:
     """Answer the framework's settings: each one that matters is set, none is left to a default.
 
     Parameters
@@ -72,8 +72,8 @@ def framework_settings(kinds: Iterable[Watched]) -> kopf.OperatorSettings:
     settings.watching.chunk_size = _LIST_CHUNK
     settings.process.ultimate_exiting_timeout = 15.0
     settings.persistence.finalizer = "cloister.dev/unused"
-    settings.persistence.diffbase_storage = NoDiffs()
-    settings.persistence.progress_storage = NoProgress()
+    settings.persistence.diffbase_storage = NullDiffBaseStorage()
+    settings.persistence.progress_storage = NullProgressStorage()
     for watched in kinds:
         if watched.label_selector is not None:
             place = (watched.ref.group, watched.ref.version, watched.ref.plural)
@@ -81,13 +81,13 @@ def framework_settings(kinds: Iterable[Watched]) -> kopf.OperatorSettings:
     return settings
 
 
-def _wake(context: ProcessContext, change: Change) -> None:
+def _wake(context: ProcessContext, change: StoreChange) -> None:
     """Put the keys that a change concerns into the queue."""
-    for key, after in concerned(change, context.store):
-        context.queue.add(key, after=after, behind=may_wait(change, key))
+    for key, after in triggers_of(change, context.store):
+        context.queue.add(key, after=after, low_priority=is_low_priority(change, key))
 
 
-def _on_event(context: ProcessContext, watched: Watched) -> Callable[..., Awaitable[None]]:
+def _on_event(context: ProcessContext, watched: WatchedKind) -> Callable[..., Awaitable[None]]:
     """Make the handler of one kind."""
     kind = watched.ref.kind
 

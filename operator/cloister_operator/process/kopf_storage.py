@@ -11,10 +11,10 @@ from typing import Any
 import kopf
 from typing_extensions import override
 
-__all__ = ["NoDiffs", "NoProgress"]
+__all__ = ["NullDiffBaseStorage", "NullProgressStorage"]
 
 
-class NoDiffs(kopf.DiffBaseStorage):
+class NullDiffBaseStorage(kopf.DiffBaseStorage):
     """Takes all objects for equal."""
 
     @override
@@ -34,7 +34,7 @@ class NoDiffs(kopf.DiffBaseStorage):
         """Note nothing."""
 
 
-class NoProgress(kopf.ProgressStorage):
+class NullProgressStorage(kopf.ProgressStorage):
     """Keeps no progress of handlers: those for events have none."""
 
     @override

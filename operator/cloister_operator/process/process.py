@@ -24,13 +24,13 @@ from cloister_operator.lookups.gateway_api_versions import (
     find_gateway_kinds,
 )
 from cloister_operator.process.dispatcher import all_keys, resync, work
-from cloister_operator.process.kopf_handlers import framework_settings, make_registry
+from cloister_operator.process.kopf_handlers import kopf_settings, make_registry
 from cloister_operator.process.leader_election import Election, ElectionThread, new_identity
-from cloister_operator.reconcile.orphaned_secrets import keep_swept
+from cloister_operator.reconcile.orphaned_secrets import collect_garbage
 from cloister_operator.settings import OperatorSettings
 from cloister_operator.telemetry.health import HealthServer
-from cloister_operator.telemetry.liveness import Progress, Stage
-from cloister_operator.telemetry.metrics import Metrics
+from cloister_operator.telemetry.liveness import Liveness, Stage
+from cloister_operator.telemetry.metrics import OperatorMetrics
 
 __all__ = ["FAILED", "LOST", "run"]
 
@@ -69,7 +69,7 @@ def run(settings: OperatorSettings, kube: KubeConfig) -> int:
         process at once with `LOST`, since another one may be writing already.
     """
     gc.set_threshold(*_COLLECT_AFTER)
-    progress, metrics = Progress(settings.health.stale_seconds), Metrics()
+    liveness, metrics = Liveness(settings.health.stale_seconds), OperatorMetrics()
     election = ElectionThread(
         lambda: _election(settings, kube),
         lost=_end_at_once,
@@ -77,7 +77,7 @@ def run(settings: OperatorSettings, kube: KubeConfig) -> int:
     )
     health = HealthServer(
         settings.health,
-        progress=progress,
+        liveness=liveness,
         metrics=metrics,
         checks=(lambda: _election_complaint(election, settings),),
     )
@@ -85,7 +85,7 @@ def run(settings: OperatorSettings, kube: KubeConfig) -> int:
     logger.info("health and metrics on %s:%d", settings.health.host, health.port)
     election.start()
     try:
-        return _work(settings, kube, election, metrics, progress)
+        return _work(settings, kube, election, metrics, liveness)
     finally:
         election.stop()
         health.stop()
@@ -95,8 +95,8 @@ def _work(
     settings: OperatorSettings,
     kube: KubeConfig,
     election: ElectionThread,
-    metrics: Metrics,
-    progress: Progress,
+    metrics: OperatorMetrics,
+    liveness: Liveness,
 ) -> int:
     """Watch the cluster, and work once the Lease is ours; answer the exit code."""
 
@@ -110,7 +110,7 @@ def _work(
             settings,
             kube,
             metrics=metrics,
-            progress=progress,
+            liveness=liveness,
             leads=election.leads,
             gateway=gateway,
         )
@@ -149,14 +149,14 @@ async def _operate(context: ProcessContext, acquired: threading.Event) -> int:
 
     @kopf.on.cleanup(registry=registry)
     async def end(**_: Any) -> None:
-        context.progress.stage = Stage.STOPPING
+        context.liveness.stage = Stage.STOPPING
         await team.end()
         # The framework waits five seconds for the task that waits for this flag.
         stop.set()
 
     await kopf.operator(
         registry=registry,
-        settings=framework_settings(context.watched),
+        settings=kopf_settings(context.watched),
         clusterwide=True,
         standalone=True,
         stop_flag=stop,
@@ -173,28 +173,28 @@ async def _begin(context: ProcessContext, team: "_Team", acquired: threading.Eve
     while not acquired.is_set():  # noqa: ASYNC110 - another thread sets it
         await asyncio.sleep(_UNTIL_WE_LEAD)
     began = time.monotonic()
-    context.progress.stage = Stage.SYNCING
+    context.liveness.stage = Stage.SYNCING
     await context.relister.sync()
     for key in all_keys(context):
-        context.queue.add(key, behind=True)
+        context.queue.add(key, low_priority=True)
     # What has been read stays, or goes by its reference counts: it is not looked through again.
     gc.freeze()
-    context.progress.stage = Stage.WORKING
+    context.liveness.stage = Stage.WORKING
     logger.info("the cluster is known after %.1f s", time.monotonic() - began)
     for number in range(context.settings.workers):
         team.start(f"worker {number}", work(context))
     team.start("relist", context.relister.run())
     team.start("resync", resync(context))
-    team.start("values", keep_swept(context))
+    team.start("values", collect_garbage(context))
 
 
 async def _beat(context: ProcessContext) -> None:
     """Give signs of life: of the event loop, and of workers that have nothing to do."""
     while True:
-        context.progress.sign("event loop")
+        context.liveness.heartbeat("event loop")
         schedule = context.queue.schedule
-        if context.progress.stage is not Stage.WORKING or not (schedule.active or len(schedule)):
-            context.progress.sign("workers")
+        if context.liveness.stage is not Stage.WORKING or not (schedule.active or len(schedule)):
+            context.liveness.heartbeat("workers")
         await asyncio.sleep(_HEARTBEAT)
 
 

@@ -52,9 +52,9 @@ from cloister_operator.enclave.guest_config.ssh import build_shells_service
 from cloister_operator.enclave.network.service import build_preview, build_service
 from cloister_operator.enclave.network.tls_route import build_tls_route
 from cloister_operator.reconcile.children import (
-    ApiMissing,
+    ApiUnresolved,
     TokenLost,
-    ensure_file,
+    ensure_config_map,
     ensure_snapshot,
     needs_snapshot,
     plan_of,
@@ -62,7 +62,7 @@ from cloister_operator.reconcile.children import (
 from cloister_operator.reconcile.metering import record_demoted
 from cloister_operator.workqueue.keys import Key
 
-__all__ = ["carry_out"]
+__all__ = ["apply_action"]
 
 logger = logging.getLogger(__name__)
 
@@ -70,7 +70,9 @@ _UNKEPT = 1024
 """Tokens that are remembered at once; an Enclave whose token is forgotten is made anew."""
 
 
-async def carry_out(context: ProcessContext, key: Key, observed: Observed, action: Action) -> None:
+async def apply_action(
+    context: ProcessContext, key: Key, observed: Observed, action: Action
+) -> None:
     """Do what a decision wants.
 
     Parameters
@@ -217,8 +219,8 @@ async def _create_enclave(
             return
         context.unkept.pop(enclave.metadata.uid, None)
     try:
-        await ensure_file(context, key, plan)
-    except ApiMissing as missing:
+        await ensure_config_map(context, key, plan)
+    except ApiUnresolved as missing:
         context.shortages[enclave.metadata.uid] = str(missing)
         context.queue.add(Key("Enclave", key.namespace, action.name))
         raise

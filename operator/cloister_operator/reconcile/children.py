@@ -21,19 +21,19 @@ from cloister_operator.enclave.snapshot import build_snapshot
 from cloister_operator.enclave.tenant.priority_class import build_priority_class
 from cloister_operator.lookups.api_endpoint import unresolved
 from cloister_operator.reconcile.gather import organization_of
-from cloister_operator.reconcile.tenant_isolation import ensure_fence
+from cloister_operator.reconcile.tenant_isolation import ensure_isolation
 from cloister_operator.workqueue.keys import Key
 
 __all__ = [
-    "ApiMissing",
+    "ApiUnresolved",
     "ChildrenMissing",
     "TokenLost",
-    "ensure_file",
+    "ensure_config_map",
     "ensure_pod",
     "ensure_snapshot",
+    "load_plan",
     "needs_snapshot",
     "plan_of",
-    "stored_plan",
 ]
 
 
@@ -45,7 +45,7 @@ class ChildrenMissing(Exception):  # noqa: N818 - it says what is so
     """The Enclave lacks its ConfigMap, its snapshot, or what they are made from."""
 
 
-class ApiMissing(ChildrenMissing):
+class ApiUnresolved(ChildrenMissing):
     """The Enclave needs the API, and its address is not known at present."""
 
 
@@ -70,7 +70,7 @@ async def plan_of(context: ProcessContext, enclave: Enclave, file: bytes) -> Enc
     ChildrenMissing
         When its organization or Host is gone, or the file is not the one that was decided about.
     """
-    parsed = await context.files.parse(file)
+    parsed = await context.configs.parse(file)
     if parsed.config is None or parsed.digest != enclave.spec.config_digest:
         raise ChildrenMissing(
             f"the stored file of {enclave.metadata.name} is not the one it was made from"
@@ -91,7 +91,7 @@ async def plan_of(context: ProcessContext, enclave: Enclave, file: bytes) -> Enc
     )
 
 
-async def stored_plan(context: ProcessContext, key: Key, enclave: Enclave) -> EnclavePlan:
+async def load_plan(context: ProcessContext, key: Key, enclave: Enclave) -> EnclavePlan:
     """Make the plan of an Enclave from its own ConfigMap, and look whether all is there.
 
     It is asked before the Pod is made. What was published must be what the Pod is made from: when
@@ -116,7 +116,7 @@ async def stored_plan(context: ProcessContext, key: Key, enclave: Enclave) -> En
     if not _tells_of(found, plan, context):
         uid = found["metadata"]["uid"]
         await context.writer.delete(key, CONFIG_MAP, namespace or "", plan.config_map, uid=uid)
-        await ensure_file(context, key, plan)
+        await ensure_config_map(context, key, plan)
     if needs_snapshot(plan) and enclave.metadata.uid not in context.complete:
         try:
             snapshot = await context.client.get(SECRET, plan.snapshot, namespace)
@@ -133,22 +133,22 @@ def _tells_of(found: Mapping[str, Any], plan: EnclavePlan, context: ProcessConte
     return told == wanted
 
 
-async def ensure_file(context: ProcessContext, key: Key, plan: EnclavePlan) -> None:
+async def ensure_config_map(context: ProcessContext, key: Key, plan: EnclavePlan) -> None:
     """Create the ConfigMap of an Enclave.
 
     Raises
     ------
-    ApiMissing
+    ApiUnresolved
         When it needs the API and that has no address.
     Conflict
         When another owner's object has the name.
     KubeError
         When the server refuses or cannot be reached.
     """
-    surroundings = await context.surroundings.read()
+    surroundings = await context.cluster_network.read()
     api = surroundings.api
-    if asks_the_api(plan) and not (api and api.addresses):
-        raise ApiMissing(unresolved(api.url if api else None))
+    if needs_api(plan) and not (api and api.addresses):
+        raise ApiUnresolved(unresolved(api.url if api else None))
     body = build_config_map(plan, context.build, surroundings)
     found = await _ensure(context, key, plan, CONFIG_MAP, body)
     context.fresh[plan.enclave.metadata.uid] = dict(found)
@@ -156,7 +156,7 @@ async def ensure_file(context: ProcessContext, key: Key, plan: EnclavePlan) -> N
         del context.fresh[next(iter(context.fresh))]
 
 
-def asks_the_api(plan: EnclavePlan) -> bool:
+def needs_api(plan: EnclavePlan) -> bool:
     """Tell whether an Enclave asks the API: for its certificate or about keys."""
     return is_signed(plan) or bool(plan.config.shim.keyed_endpoints)
 
@@ -228,7 +228,7 @@ async def ensure_pod(context: ProcessContext, key: Key, plan: EnclavePlan) -> No
     organization = organization_of(context, plan.enclave.metadata.namespace or "")
     if organization is None:
         raise ChildrenMissing(f"the organization of {plan.name} is gone")
-    await ensure_fence(context, key, organization)
+    await ensure_isolation(context, key, organization)
     if plan.enclave.spec.stop_first:
         await context.writer.apply(key, PRIORITY_CLASS, build_priority_class())
     await _ensure(context, key, plan, POD, build_pod(plan, context.build))

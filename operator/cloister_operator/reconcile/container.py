@@ -9,8 +9,8 @@ from cloister_crds.lifecycle.state.decision import ClaimHostname, Decision
 from cloister_crds.lifecycle.state.observed import Observed
 from cloister_operator.cache.projections import CONTAINER, ENCLAVE
 from cloister_operator.context import ProcessContext
-from cloister_operator.reconcile.actions import carry_out
-from cloister_operator.reconcile.children import ApiMissing
+from cloister_operator.reconcile.actions import apply_action
+from cloister_operator.reconcile.children import ApiUnresolved
 from cloister_operator.reconcile.gather import observe
 from cloister_operator.reconcile.result import DONE, Result
 from cloister_operator.rollout.decide import decide
@@ -34,7 +34,7 @@ async def reconcile_container(context: ProcessContext, key: Key) -> Result:
 
     Raises
     ------
-    ApiMissing
+    ApiUnresolved
         When an Enclave needs the API and its address is not known; the pass is then repeated.
     KubeError
         When a write or a confirming read fails; the pass is then repeated.
@@ -52,8 +52,8 @@ async def reconcile_container(context: ProcessContext, key: Key) -> Result:
         observed, decision = _look(context, key, container)
     try:
         for action in decision.actions:
-            await carry_out(context, key, observed, action)
-    except ApiMissing:
+            await apply_action(context, key, observed, action)
+    except ApiUnresolved:
         # The next decision says so in the status: it comes before the action fails again.
         await _report(context, key, observed, decision)
         raise
@@ -79,7 +79,7 @@ async def _claim_first(
     if not claims or len(claims) < len(decision.actions):
         return False
     for claim in claims:
-        await carry_out(context, key, observed, claim)
+        await apply_action(context, key, observed, claim)
     return True
 
 

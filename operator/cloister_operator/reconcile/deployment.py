@@ -13,7 +13,7 @@ from cloister_operator.cache.projections import CONTAINER, DEPLOYMENT
 from cloister_operator.context import ProcessContext
 from cloister_operator.reconcile.grace_period import wait_for_age
 from cloister_operator.reconcile.result import DONE, Result
-from cloister_operator.reconcile.status_counts import write_counts
+from cloister_operator.reconcile.status_counts import write_status_throttled
 from cloister_operator.workqueue.keys import Key
 
 __all__ = ["reconcile_deployment"]
@@ -62,21 +62,23 @@ async def reconcile_deployment(context: ProcessContext, key: Key) -> Result:
             ),
         }
     )
-    return await write_counts(context, key, DEPLOYMENT, deployment.status.wire(), status.wire())
+    return await write_status_throttled(
+        context, key, DEPLOYMENT, deployment.status.wire(), status.wire()
+    )
 
 
 def _phases(
     context: ProcessContext, key: Key, deployment: Deployment
 ) -> Counter[ContainerPhase | None]:
     """Count the Containers of the repository by phase."""
-    entries = context.store.marked(CONTAINER, "repo", f"{key.namespace}/{deployment.spec.repo}")
+    entries = context.store.by_index(CONTAINER, "repo", f"{key.namespace}/{deployment.spec.repo}")
     return Counter(context.models.read(Container, each).status.phase for each in entries)
 
 
 def _handled(context: ProcessContext, key: Key, deployment: Deployment) -> str:
     """Answer the request to look now that every Container which follows releases has answered."""
     asked = deployment.metadata.annotations.get(REQUESTED_AT_ANNOTATION, "")
-    entries = context.store.marked(CONTAINER, "repo", f"{key.namespace}/{deployment.spec.repo}")
+    entries = context.store.by_index(CONTAINER, "repo", f"{key.namespace}/{deployment.spec.repo}")
     for container in (context.models.read(Container, each) for each in entries):
         spec, latest = container.spec, container.status.latest_release
         follows = spec.auto_update and spec.state is DesiredState.RUNNING

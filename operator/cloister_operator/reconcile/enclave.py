@@ -8,9 +8,9 @@ from cloister_crds.kinds import Enclave
 from cloister_crds.kinds.meta import PAUSED_ANNOTATION
 from cloister_operator.cache.projections import ENCLAVE
 from cloister_operator.context import ProcessContext
-from cloister_operator.reconcile.children import ChildrenMissing, ensure_pod, stored_plan
+from cloister_operator.reconcile.children import ChildrenMissing, ensure_pod, load_plan
 from cloister_operator.reconcile.gather import judged, pod_facts
-from cloister_operator.reconcile.metering import let_go, record_demoted
+from cloister_operator.reconcile.metering import record_demoted, remove_finalizer
 from cloister_operator.reconcile.result import DONE, Result
 from cloister_operator.rollout.enclave_status import PodNeed, is_under_way, judge_again, pod_need
 from cloister_operator.workqueue.keys import Key
@@ -63,8 +63,8 @@ async def reconcile_enclave(context: ProcessContext, key: Key) -> Result:
         wrote = True
     if enclave.metadata.deletion_timestamp is not None:
         wrote = await _demote(context, key, enclave) or wrote
-    metered = await let_go(context, key, enclave)
-    waits = (judge_again(newest, pod, now, context.decision), metered.look_again, held)
+    metered = await remove_finalizer(context, key, enclave)
+    waits = (judge_again(newest, pod, now, context.decision), metered.requeue_after, held)
     again = min((each for each in waits if each is not None), default=None)
     return Result(again, wrote=wrote or metered.wrote)
 
@@ -105,7 +105,7 @@ async def _report(context: ProcessContext, key: Key, enclave: Enclave, newest: E
 async def _create_pod(context: ProcessContext, key: Key, enclave: Enclave) -> bool:
     """Create the Pod, or tell the Container that something is missing to make it from."""
     try:
-        await ensure_pod(context, key, await stored_plan(context, key, enclave))
+        await ensure_pod(context, key, await load_plan(context, key, enclave))
     except ChildrenMissing as missing:
         logger.info("%s: %s", key.text, missing)
         if enclave.metadata.uid not in context.incomplete:

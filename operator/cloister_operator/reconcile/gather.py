@@ -66,11 +66,11 @@ def observe(context: ProcessContext, container: Container, now: datetime) -> Obs
     organization = organization_of(context, namespace)
     everything = [
         models.read(Enclave, entry)
-        for entry in store.marked(ENCLAVE, "container", f"{namespace}/{name}")
+        for entry in store.by_index(ENCLAVE, "container", f"{namespace}/{name}")
     ]
     departed = tuple(each for each in everything if _has_departed(context, each))
     enclaves = [each for each in everything if each not in departed]
-    deployments = store.marked(DEPLOYMENT, "repo", f"{namespace}/{container.spec.repo}")
+    deployments = store.by_index(DEPLOYMENT, "repo", f"{namespace}/{container.spec.repo}")
     deployment = min(deployments, key=lambda each: each.name, default=None)
     related = _related(context, container)
     places = (each.place for each in store.entries(CONTAINER, namespace) if each.place)
@@ -118,7 +118,7 @@ def _related(context: ProcessContext, container: Container) -> tuple[Container, 
     Nobody else matters for that, and few take over: so a large namespace is not read as a whole.
     """
     store, namespace = context.store, container.metadata.namespace or ""
-    heirs = store.marked(CONTAINER, "replaces", namespace)
+    heirs = store.by_index(CONTAINER, "replaces", namespace)
     read = [context.models.read(Container, entry) for entry in heirs]
     found = {container.metadata.name: container} | {each.metadata.name: each for each in read}
     for name in {each.spec.replaces for each in found.values()} - found.keys():
@@ -147,8 +147,8 @@ def organization_of(context: ProcessContext, namespace: str) -> Organization | N
     entry = context.store.get(NAMESPACE, "", namespace)
     if entry is None:
         return None
-    label = entry.read()["metadata"].get("labels", {}).get(ORGANIZATION_LABEL)
-    for each in context.store.marked(ORGANIZATION, "namespace", namespace):
+    label = entry.decode()["metadata"].get("labels", {}).get(ORGANIZATION_LABEL)
+    for each in context.store.by_index(ORGANIZATION, "namespace", namespace):
         if host_label(each.name) == label:
             return context.models.read(Organization, each)
     return None
@@ -160,12 +160,12 @@ def pod_facts(context: ProcessContext, enclave: Enclave) -> PodFacts | None:
     entry = context.store.get(POD, namespace, enclave.metadata.name)
     if entry is None:
         return None
-    body = entry.read()
+    body = entry.decode()
     owners = body["metadata"].get("ownerReferences", ())
     if all(owner["uid"] != enclave.metadata.uid for owner in owners):
         return None
     node = context.store.get(NODE, "", body["spec"]["nodeName"])
-    gone = node_is_gone(body, node.read() if node else None)
+    gone = node_is_gone(body, node.decode() if node else None)
     return read_pod(body, enclave.spec.summary.containers, node_gone=gone)
 
 
@@ -178,8 +178,8 @@ def _has_departed(context: ProcessContext, enclave: Enclave) -> bool:
 def _is_cordoned(context: ProcessContext, enclave: Enclave) -> bool:
     """Tell whether the Pod of an Enclave is on a node that takes no new Pods."""
     pod = context.store.get(POD, enclave.metadata.namespace or "", enclave.metadata.name)
-    node = context.store.get(NODE, "", pod.read()["spec"]["nodeName"]) if pod else None
-    return node is not None and bool(node.read()["spec"]["unschedulable"])
+    node = context.store.get(NODE, "", pod.decode()["spec"]["nodeName"]) if pod else None
+    return node is not None and bool(node.decode()["spec"]["unschedulable"])
 
 
 def judged(context: ProcessContext, enclave: Enclave, now: datetime) -> Enclave:
@@ -197,7 +197,7 @@ def _claims(
     namespace, name = container.metadata.namespace, container.metadata.name
     wanted = wanted_hostnames(container, organization, context.decision.containers_domain)
     found = (store.get(CLAIM, "", hostname) for hostname in wanted)
-    entries = (*found, *store.marked(CLAIM, "holder", f"{namespace}/{name}"))
+    entries = (*found, *store.by_index(CLAIM, "holder", f"{namespace}/{name}"))
     return {
         entry.name: context.models.read(HostnameClaim, entry)
         for entry in entries
@@ -211,8 +211,10 @@ def _routes(context: ProcessContext, namespace: str, name: str) -> dict[str, Rou
         return {}
     place = context.settings.operator_namespace
     return {
-        entry.name: read_route(entry.read(), namespace)
-        for entry in context.store.marked(context.gateway.route, "container", f"{namespace}/{name}")
+        entry.name: read_route(entry.decode(), namespace)
+        for entry in context.store.by_index(
+            context.gateway.route, "container", f"{namespace}/{name}"
+        )
         if entry.namespace == place
     }
 
@@ -222,15 +224,15 @@ def _service(context: ProcessContext, namespace: str, name: str) -> ServiceFacts
     entry = context.store.get(SERVICE, namespace, name)
     if entry is None:
         return None
-    slices = context.store.marked(ENDPOINT_SLICE, "service", f"{namespace}/{name}")
+    slices = context.store.by_index(ENDPOINT_SLICE, "service", f"{namespace}/{name}")
     return ServiceFacts(
-        selects=entry.read()["spec"]["selector"].get(ENCLAVE_LABEL, ""),
+        selects=entry.decode()["spec"]["selector"].get(ENCLAVE_LABEL, ""),
         addresses=frozenset(
             address
             for each in slices
-            for endpoint in each.read()["endpoints"]
+            for endpoint in each.decode()["endpoints"]
             for address in endpoint["addresses"]
         ),
-        uid=entry.read()["metadata"]["uid"],
-        node_port=entry.read()["spec"]["nodePort"],
+        uid=entry.decode()["metadata"]["uid"],
+        node_port=entry.decode()["spec"]["nodePort"],
     )

@@ -14,7 +14,7 @@ from cloister_operator.context import ProcessContext
 from cloister_operator.enclave.network.cluster_network import Surroundings
 from cloister_operator.enclave.sidecars import isolates
 from cloister_operator.reconcile.result import DONE, Result
-from cloister_operator.reconcile.status_counts import write_counts
+from cloister_operator.reconcile.status_counts import write_status_throttled
 from cloister_operator.workqueue.keys import Key
 
 __all__ = ["reconcile_host"]
@@ -45,14 +45,14 @@ async def reconcile_host(context: ProcessContext, key: Key) -> Result:
     host = context.models.read(Host, entry)
     if host.metadata.annotations.get(PAUSED_ANNOTATION) == "true":
         return DONE
-    nodes = sum(_fits(host, each.read()) for each in context.store.entries(NODE))
+    nodes = sum(_fits(host, each.decode()) for each in context.store.entries(NODE))
     generation = host.metadata.generation
     finding = await _missing_class(context, host)
     if finding is None:
         finding = _unbound(host, signed=context.settings.signed_certificates)
     if finding is None:
-        finding = _finding(host, nodes, await context.surroundings.read())
-    reach = api_reachable(*await context.surroundings.api())
+        finding = _finding(host, nodes, await context.cluster_network.read())
+    reach = api_reachable(*await context.cluster_network.api())
     status = host.status.model_copy(
         update={
             "observed_generation": generation,
@@ -65,10 +65,10 @@ async def reconcile_host(context: ProcessContext, key: Key) -> Result:
             ),
         }
     )
-    written = await write_counts(context, key, HOST, host.status.wire(), status.wire())
+    written = await write_status_throttled(context, key, HOST, host.status.wire(), status.wire())
     waits = finding.reason in {"NoResolver", "RuntimeClassMissing"}
     if waits or context.settings.api_address is not None:
-        return Result(min(written.look_again or _AGAIN, _AGAIN), wrote=written.wrote)
+        return Result(min(written.requeue_after or _AGAIN, _AGAIN), wrote=written.wrote)
     return written
 
 

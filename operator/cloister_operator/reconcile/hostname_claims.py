@@ -79,7 +79,7 @@ def _served(context: ProcessContext, claim: HostnameClaim) -> bool:
     holder = f"{claim.spec.holder.namespace}/{claim.spec.holder.name}"
     enclaves = (
         context.models.read(Enclave, entry)
-        for entry in context.store.marked(ENCLAVE, "container", holder)
+        for entry in context.store.by_index(ENCLAVE, "container", holder)
     )
     return any(
         claim.metadata.name in each.spec.hostnames

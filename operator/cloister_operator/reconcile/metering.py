@@ -16,7 +16,7 @@ from cloister_operator.enclave.plan import FIELD_MANAGER
 from cloister_operator.reconcile.result import Result
 from cloister_operator.workqueue.keys import Key
 
-__all__ = ["let_go", "record_demoted"]
+__all__ = ["record_demoted", "remove_finalizer"]
 
 logger = logging.getLogger(__name__)
 
@@ -70,7 +70,7 @@ async def _last_heartbeat(context: ProcessContext, node: str) -> datetime | None
     return datetime.fromisoformat(renewed) if renewed else None
 
 
-async def let_go(context: ProcessContext, key: Key, enclave: Enclave) -> Result:
+async def remove_finalizer(context: ProcessContext, key: Key, enclave: Enclave) -> Result:
     """Take the finalizer off an Enclave when its time is over, and tell why it waits before.
 
     Parameters

@@ -16,8 +16,8 @@ from cloister_operator.cache.projections import CONTAINER, ORGANIZATION
 from cloister_operator.context import ProcessContext
 from cloister_operator.enclave.tenant.namespace import build_namespace
 from cloister_operator.reconcile.result import DONE, Result
-from cloister_operator.reconcile.status_counts import write_counts
-from cloister_operator.reconcile.tenant_isolation import ensure_fence
+from cloister_operator.reconcile.status_counts import write_status_throttled
+from cloister_operator.reconcile.tenant_isolation import ensure_isolation
 from cloister_operator.workqueue.keys import Key
 
 __all__ = ["reconcile_organization"]
@@ -53,13 +53,13 @@ async def reconcile_organization(context: ProcessContext, key: Key) -> Result:
         return DONE
     finding = await _namespace(context, key, organization)
     if finding.status:
-        await ensure_fence(context, key, organization)
+        await ensure_isolation(context, key, organization)
     status = _status(context, organization, finding, context.now())
     before, after = organization.status.wire(), status.wire()
-    written = await write_counts(context, key, ORGANIZATION, before, after)
+    written = await write_status_throttled(context, key, ORGANIZATION, before, after)
     if finding.status:
         return written
-    return Result(min(written.look_again or _RECHECK, _RECHECK), wrote=written.wrote)
+    return Result(min(written.requeue_after or _RECHECK, _RECHECK), wrote=written.wrote)
 
 
 async def _namespace(context: ProcessContext, key: Key, organization: Organization) -> Finding:
@@ -80,7 +80,7 @@ async def _namespace(context: ProcessContext, key: Key, organization: Organizati
         entry = context.store.get(NAMESPACE, "", name)
     if entry is None:
         return Finding("Ready", False, "NamespaceMissing", f"Namespace {name} is being made.")
-    metadata = entry.read()["metadata"]
+    metadata = entry.decode()["metadata"]
     wanted = host_label(organization.metadata.name)
     if metadata.get("labels", {}).get(ORGANIZATION_LABEL) != wanted:
         message = (

@@ -21,7 +21,7 @@ from cloister_operator.reconcile.grace_period import wait_for_age
 from cloister_operator.workqueue.keys import Key
 from cloister_operator.writer.writer import LeadershipLost
 
-__all__ = ["abandoned", "keep_swept", "sweep_values"]
+__all__ = ["abandoned", "collect_garbage", "delete_orphaned_secrets"]
 
 logger = logging.getLogger(__name__)
 
@@ -32,17 +32,17 @@ SHORTEST_PAUSE = 1.0
 """Seconds between two looks at least."""
 
 
-async def keep_swept(context: ProcessContext) -> None:
+async def collect_garbage(context: ProcessContext) -> None:
     """Look for abandoned values from time to time, until cancelled."""
     while True:
         try:
-            await sweep_values(context)
+            await delete_orphaned_secrets(context)
         except (KubeError, LeadershipLost) as error:
             logger.warning("abandoned values were not looked for: %s", error)
         await asyncio.sleep(max(SHORTEST_PAUSE, context.settings.claim_age_seconds))
 
 
-async def sweep_values(context: ProcessContext) -> None:
+async def delete_orphaned_secrets(context: ProcessContext) -> None:
     """Delete every abandoned value.
 
     Raises

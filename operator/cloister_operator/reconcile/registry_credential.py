@@ -20,7 +20,7 @@ from cloister_operator.reconcile.secret import written_at
 from cloister_operator.workqueue.keys import Key
 from cloister_operator.writer.merge_patch import merge_patch
 
-__all__ = ["Judged", "judge_credential", "reconcile_credential"]
+__all__ = ["CredentialCheck", "check_credential", "reconcile_credential"]
 
 CONFIG_KEY = ".dockerconfigjson"
 """Key that the kubelet reads (Kubernetes, "Pull an Image from a Private Registry")."""
@@ -31,7 +31,7 @@ _RECHECK = timedelta(minutes=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class CredentialCheck:
     """What is so about credentials."""
 
     finding: Finding
@@ -67,7 +67,7 @@ async def reconcile_credential(context: ProcessContext, key: Key) -> Result:
     except NotFound:
         core = None
     expired = _is_expired(context, credential, core)
-    judged = judge_credential(
+    judged = check_credential(
         credential,
         organization_of(context, key.namespace),
         core,
@@ -83,14 +83,14 @@ async def reconcile_credential(context: ProcessContext, key: Key) -> Result:
     return Result(None if judged.finding.status else _RECHECK, wrote=bool(patch))
 
 
-def judge_credential(
+def check_credential(
     credential: RegistryCredential,
     organization: Organization | None,
     core: Body | None,
     *,
     expired: bool,
     further: Mapping[PrivateRegistry, tuple[str, ...]],
-) -> Judged:
+) -> CredentialCheck:
     """Say whether credentials can be used.
 
     Parameters
@@ -136,11 +136,13 @@ def judge_credential(
         text = f"The registry {registry} refused the credentials of {username}; write new ones."
         return _wrong("CredentialsExpired", text, username)
     text = f"Images of {registry} are looked up and pulled as {username}."
-    return Judged(Finding("Ready", status=True, reason="CredentialsUsable", message=text), username)
+    return CredentialCheck(
+        Finding("Ready", status=True, reason="CredentialsUsable", message=text), username
+    )
 
 
-def _wrong(reason: str, message: str, username: str = "") -> Judged:
-    return Judged(Finding("Ready", status=False, reason=reason, message=message), username)
+def _wrong(reason: str, message: str, username: str = "") -> CredentialCheck:
+    return CredentialCheck(Finding("Ready", status=False, reason=reason, message=message), username)
 
 
 def _is_expired(context: ProcessContext, credential: RegistryCredential, core: Body | None) -> bool:
@@ -148,7 +150,7 @@ def _is_expired(context: ProcessContext, credential: RegistryCredential, core: B
     if core is None:
         return False
     metadata, before = core["metadata"], credential.status
-    said = context.pulls.refused(
+    said = context.image_lookup.refused(
         metadata["namespace"], metadata["name"], metadata["resourceVersion"]
     )
     if said is not None:
@@ -160,7 +162,7 @@ def _status(
     context: ProcessContext,
     credential: RegistryCredential,
     core: Body | None,
-    judged: Judged,
+    judged: CredentialCheck,
     *,
     expired: bool,
 ) -> RegistryCredentialStatus:

@@ -10,7 +10,7 @@ __all__ = ["DONE", "Result"]
 class Result:
     """The end of a pass."""
 
-    look_again: timedelta | None = None
+    requeue_after: timedelta | None = None
     """When to look again although nothing was seen to change; None = on changes alone."""
     wrote: bool = False
     """Whether anything was written."""

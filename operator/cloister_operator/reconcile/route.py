@@ -39,7 +39,7 @@ async def reconcile_route(context: ProcessContext, key: Key) -> Result:
     entry = context.store.get(context.gateway.route, key.namespace, key.name)
     if entry is None:
         return DONE
-    metadata = entry.read()["metadata"]
+    metadata = entry.decode()["metadata"]
     annotations = metadata.get("annotations", {})
     namespace, _, name = annotations.get(CONTAINER_ANNOTATION, "").partition("/")
     if not name or annotations.get(PAUSED_ANNOTATION) == "true":

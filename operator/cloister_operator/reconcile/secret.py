@@ -11,7 +11,7 @@ from cloister_crds.lifecycle.state.conditions import Finding, merge
 from cloister_operator.cache.projections import CONTAINER, SECRET_KIND, Body
 from cloister_operator.context import ProcessContext
 from cloister_operator.reconcile.result import DONE, Result
-from cloister_operator.reconcile.status_counts import write_counts
+from cloister_operator.reconcile.status_counts import write_status_throttled
 from cloister_operator.workqueue.keys import Key
 
 __all__ = ["reconcile_secret", "value_finding", "written_at"]
@@ -63,7 +63,9 @@ async def reconcile_secret(context: ProcessContext, key: Key) -> Result:
             ),
         }
     )
-    return await write_counts(context, key, SECRET_KIND, secret.status.wire(), status.wire())
+    return await write_status_throttled(
+        context, key, SECRET_KIND, secret.status.wire(), status.wire()
+    )
 
 
 def value_finding(secret: Secret, core: Body | None) -> Finding:

@@ -6,7 +6,7 @@ from cloister_crds.lifecycle.admission.ssh_keys import judge_key
 from cloister_operator.cache.projections import CONTAINER, SSH_KEY
 from cloister_operator.context import ProcessContext
 from cloister_operator.reconcile.result import DONE, Result
-from cloister_operator.reconcile.status_counts import write_counts
+from cloister_operator.reconcile.status_counts import write_status_throttled
 from cloister_operator.workqueue.keys import Key
 
 __all__ = ["reconcile_ssh_key"]
@@ -38,4 +38,4 @@ async def reconcile_ssh_key(context: ProcessContext, key: Key) -> Result:
         for each in context.store.entries(CONTAINER, key.namespace)
     ]
     status = judge_key(found, containers, context.now())
-    return await write_counts(context, key, SSH_KEY, found.status.wire(), status.wire())
+    return await write_status_throttled(context, key, SSH_KEY, found.status.wire(), status.wire())

@@ -16,12 +16,12 @@ from cloister_operator.reconcile.result import Result
 from cloister_operator.workqueue.keys import Key
 from cloister_operator.writer.merge_patch import merge_patch
 
-__all__ = ["is_urgent", "write_counts"]
+__all__ = ["is_urgent", "write_status_throttled"]
 
 Object = dict[str, Any]
 
 
-async def write_counts(
+async def write_status_throttled(
     context: ProcessContext, key: Key, ref: KindRef, before: Object, after: Object
 ) -> Result:
     """Write the status of an object that counts others, when it differs and its time has come.
@@ -52,11 +52,11 @@ async def write_counts(
     patch = merge_patch(before, after)
     if not patch:
         return Result()
-    wait = context.counts.wait(key, time.monotonic())
+    wait = context.status_throttle.wait(key, time.monotonic())
     if wait > 0 and not is_urgent(before, after):
         return Result(timedelta(seconds=wait))
     await context.writer.patch_status(key, ref, key.namespace, key.name, {"status": patch})
-    context.counts.wrote(key, time.monotonic())
+    context.status_throttle.wrote(key, time.monotonic())
     return Result(wrote=True)
 
 

@@ -16,10 +16,10 @@ from cloister_operator.enclave.network.tls_route import build_reference_grant
 from cloister_operator.enclave.tenant.pod_disruption_budget import build_disruption_budget
 from cloister_operator.workqueue.keys import Key
 
-__all__ = ["ensure_fence"]
+__all__ = ["ensure_isolation"]
 
 
-async def ensure_fence(context: ProcessContext, key: Key, organization: Organization) -> None:
+async def ensure_isolation(context: ProcessContext, key: Key, organization: Organization) -> None:
     """Apply what guards the namespace's Pods when it is not known to be so.
 
     The pass over the Organization asks for it, and whoever makes a Pod: which of them comes first
@@ -56,7 +56,7 @@ async def _guards(
     """Build the guards of a namespace."""
     slug, namespace = organization.metadata.name, organization.spec.namespace
     resolvers = context.settings.enclave_network.named_resolvers()
-    api = (await context.surroundings.read()).api
+    api = (await context.cluster_network.read()).api
     guards: list[tuple[KindRef, dict[str, Any]]] = [
         (NETWORK_POLICY, build_network_policy(slug, namespace, resolvers, api)),
         (NETWORK_POLICY, build_shells_policy(slug, namespace)),

@@ -11,8 +11,8 @@ from typing import Any
 from typing_extensions import override
 
 from cloister_operator.settings import HealthSettings
-from cloister_operator.telemetry.liveness import Progress, Stage
-from cloister_operator.telemetry.metrics import Metrics
+from cloister_operator.telemetry.liveness import Liveness, Stage
+from cloister_operator.telemetry.metrics import OperatorMetrics
 
 __all__ = ["HealthServer"]
 
@@ -26,13 +26,13 @@ class HealthServer:
         self,
         settings: HealthSettings,
         *,
-        progress: Progress,
-        metrics: Metrics,
+        liveness: Liveness,
+        metrics: OperatorMetrics,
         checks: tuple[Callable[[], str], ...] = (),
     ) -> None:
-        self._progress = progress
+        self._liveness = liveness
         self._metrics = metrics
-        self._checks = (progress.complaint, *checks)
+        self._checks = (liveness.unhealthy_reason, *checks)
         self._server = _Server((settings.host, settings.port), _handler(self.answer))
         self._thread = threading.Thread(
             target=self._server.serve_forever, name="health", daemon=True
@@ -71,8 +71,8 @@ class HealthServer:
                 return self._health()
             case "/readyz":
                 status, text = self._health()
-                if status == _OK and self._progress.stage in (Stage.SYNCING, Stage.STOPPING):
-                    return _UNAVAILABLE, f"{self._progress.stage}\n"
+                if status == _OK and self._liveness.stage in (Stage.SYNCING, Stage.STOPPING):
+                    return _UNAVAILABLE, f"{self._liveness.stage}\n"
                 return status, text
             case "/metrics":
                 return _OK, self._metrics.text()
@@ -84,7 +84,7 @@ class HealthServer:
         complaints = [text for check in self._checks if (text := check())]
         if complaints:
             return _UNAVAILABLE, "; ".join(complaints) + "\n"
-        return _OK, f"{self._progress.stage}\n"
+        return _OK, f"{self._liveness.stage}\n"
 
 
 class _Server(ThreadingHTTPServer):

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-__all__ = ["Progress", "Stage"]
+__all__ = ["Liveness", "Stage"]
 
 
 class Stage(StrEnum):
@@ -26,7 +26,7 @@ class Stage(StrEnum):
 
 
 @dataclass(slots=True)
-class Progress:
+class Liveness:
     """The signs of one process."""
 
     stale: float
@@ -35,10 +35,10 @@ class Progress:
     """Clock of the signs, in seconds."""
     stage: Stage = Stage.STANDBY
     """How far the process is."""
-    _signs: dict[str, tuple[float, float]] = field(default_factory=dict)
-    _troubles: dict[str, str] = field(default_factory=dict)
+    _heartbeats: dict[str, tuple[float, float]] = field(default_factory=dict)
+    _problems: dict[str, str] = field(default_factory=dict)
 
-    def sign(self, what: str, *, stale: float | None = None) -> None:
+    def heartbeat(self, what: str, *, stale: float | None = None) -> None:
         """Note that something happened just now.
 
         Parameters
@@ -48,21 +48,21 @@ class Progress:
         stale
             Seconds after which the sign is too old; None = as for all.
         """
-        self._signs[what] = (self.clock(), self.stale if stale is None else stale)
+        self._heartbeats[what] = (self.clock(), self.stale if stale is None else stale)
 
-    def trouble(self, what: str, text: str) -> None:
+    def report_problem(self, what: str, text: str) -> None:
         """Note what is wrong with something; an empty text takes it back."""
         if text:
-            self._troubles[what] = text
+            self._problems[what] = text
         else:
-            self._troubles.pop(what, None)
+            self._problems.pop(what, None)
 
-    def complaint(self) -> str:
+    def unhealthy_reason(self) -> str:
         """Answer what is wrong or has been silent for too long; empty when all is well."""
         now = self.clock()
         silent = [
             f"{what} silent for {now - seen:.0f} s"
-            for what, (seen, stale) in sorted(self._signs.items())
+            for what, (seen, stale) in sorted(self._heartbeats.items())
             if now - seen > stale
         ]
-        return "; ".join([*silent, *(text for _, text in sorted(self._troubles.items()))])
+        return "; ".join([*silent, *(text for _, text in sorted(self._problems.items()))])

@@ -9,14 +9,14 @@ from typing_extensions import override
 
 from cloister_operator.settings import LogFormat, LogSettings
 
-__all__ = ["JsonLines", "set_up_logs"]
+__all__ = ["JsonFormatter", "configure_logging"]
 
 _TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _QUIET = ("kopf.objects", "httpx", "httpcore", "asyncio", "aiohttp")
 """Loggers of libraries that tell of each request; only their warnings are written."""
 
 
-class JsonLines(logging.Formatter):
+class JsonFormatter(logging.Formatter):
     """One JSON object for each record."""
 
     @override
@@ -36,11 +36,11 @@ class JsonLines(logging.Formatter):
         return json.dumps(line, ensure_ascii=False)
 
 
-def set_up_logs(settings: LogSettings) -> None:
+def configure_logging(settings: LogSettings) -> None:
     """Send all log records to standard error in the wanted form."""
     handler = logging.StreamHandler(sys.stderr)
     json_lines = settings.format is LogFormat.JSON
-    handler.setFormatter(JsonLines() if json_lines else logging.Formatter(_TEXT))
+    handler.setFormatter(JsonFormatter() if json_lines else logging.Formatter(_TEXT))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(settings.level)

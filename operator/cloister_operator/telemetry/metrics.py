@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-__all__ = ["Metrics"]
+__all__ = ["OperatorMetrics"]
 
 _HELP = {
     "cloister_operator_passes_total": "Passes by kind and result.",
@@ -32,7 +32,7 @@ class _Series(NamedTuple):
 
 
 @dataclass(slots=True)
-class Metrics:
+class OperatorMetrics:
     """All figures of one process."""
 
     _counters: defaultdict[_Series, float] = field(default_factory=lambda: defaultdict(float))

@@ -33,7 +33,7 @@ class Schedule(Generic[K]):
     def __init__(self, backoff: Backoff = _BACKOFF) -> None:
         self._backoff = backoff
         self._ready: OrderedDict[K, None] = OrderedDict()
-        self._behind: OrderedDict[K, None] = OrderedDict()
+        self._low_priority: OrderedDict[K, None] = OrderedDict()
         self._ahead = 0
         self._due: dict[K, float] = {}
         self._heap: list[tuple[float, int, K]] = []
@@ -44,7 +44,7 @@ class Schedule(Generic[K]):
 
     def __len__(self) -> int:
         """Answer how many keys are due now."""
-        return len(self._ready) + len(self._behind)
+        return len(self._ready) + len(self._low_priority)
 
     @property
     def delayed(self) -> int:
@@ -56,28 +56,28 @@ class Schedule(Generic[K]):
         """How many keys are worked on."""
         return len(self._active)
 
-    def add(self, key: K, *, behind: bool = False) -> None:
+    def add(self, key: K, *, low_priority: bool = False) -> None:
         """Make a key due now; while it is worked on, again after that.
 
         Parameters
         ----------
         key
             What is to be looked at.
-        behind
+        low_priority
             Whether it may stand in the second line; one that stands in the first stays there.
         """
         self._due.pop(key, None)
         if key in self._active:
             self._again.add(key)
-        elif not behind:
-            self._behind.pop(key, None)
+        elif not low_priority:
+            self._low_priority.pop(key, None)
             self._ready.setdefault(key)
         elif key not in self._ready:
-            self._behind.setdefault(key)
+            self._low_priority.setdefault(key)
 
     def add_at(self, key: K, when: float) -> None:
         """Make a key due at a time, unless it is due earlier anyway."""
-        if key in self._ready or key in self._behind or key in self._again:
+        if key in self._ready or key in self._low_priority or key in self._again:
             return
         if key in self._due and self._due[key] <= when:
             return
@@ -100,11 +100,11 @@ class Schedule(Generic[K]):
 
     def _line(self) -> OrderedDict[K, None]:
         """Choose the line whose turn it is."""
-        if self._ready and (not self._behind or self._ahead < _AHEAD):
+        if self._ready and (not self._low_priority or self._ahead < _AHEAD):
             self._ahead += 1
             return self._ready
         self._ahead = 0
-        return self._behind
+        return self._low_priority
 
     def next_due(self) -> float | None:
         """Answer when the next delayed key is due; None = none is delayed."""
@@ -162,7 +162,7 @@ class WorkQueue(Generic[K]):
         """Answer the time that delays are counted in: the event loop's, in seconds."""
         return self._clock() if self._clock else asyncio.get_running_loop().time()
 
-    def add(self, key: K, *, after: float = 0.0, behind: bool = False) -> None:
+    def add(self, key: K, *, after: float = 0.0, low_priority: bool = False) -> None:
         """Make a key due, at once or after some seconds.
 
         Parameters
@@ -171,13 +171,13 @@ class WorkQueue(Generic[K]):
             What is to be looked at.
         after
             Seconds from now.
-        behind
+        low_priority
             Whether one that is due at once may wait for others, see `Schedule.add`.
         """
         if after > 0:
             self.schedule.add_at(key, self.now() + after)
         else:
-            self.schedule.add(key, behind=behind)
+            self.schedule.add(key, low_priority=low_priority)
         self._changed.set()
 
     async def take(self) -> K:

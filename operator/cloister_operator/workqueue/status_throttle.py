@@ -3,18 +3,18 @@
 from collections import OrderedDict
 
 from cloister_operator.workqueue.keys import Key
-from cloister_operator.workqueue.triggers import AGGREGATE_PAUSE
+from cloister_operator.workqueue.triggers import COUNTS_DELAY
 
-__all__ = ["Pace"]
+__all__ = ["StatusThrottle"]
 
-_SHORTEST = AGGREGATE_PAUSE.total_seconds()
+_SHORTEST = COUNTS_DELAY.total_seconds()
 _LONGEST = 10.0
 """Seconds that a count is late at most, however many objects count."""
 _EACH_SECOND = 10
 """Writes of counts a second that are meant to suffice for a cluster where everything changes."""
 
 
-class Pace:
+class StatusThrottle:
     """When the counts of which object were written, by a clock that its callers read.
 
     Where many objects count, each of them is written more rarely: with 50 Organizations that all

@@ -25,12 +25,12 @@ from cloister_clients.kube import (
 )
 from cloister_clients.kube.kinds import EVENT
 from cloister_operator.cache.projections import Body
-from cloister_operator.cache.store import Entry, Store
-from cloister_operator.telemetry.metrics import Metrics
+from cloister_operator.cache.store import CachedObject, Store
+from cloister_operator.telemetry.metrics import OperatorMetrics
 from cloister_operator.workqueue.keys import Key
 from cloister_operator.writer.events import build_event
 
-__all__ = ["LeadershipLost", "Writer"]
+__all__ = ["ClusterWriter", "LeadershipLost"]
 
 logger = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ class LeadershipLost(Exception):  # noqa: N818 - it says what happened
     """The process no longer leads: another one may be writing already."""
 
 
-class Writer:
+class ClusterWriter:
     """Writes for one process.
 
     Each method names the key whose pass writes, so that a lost answer can be made up for.
@@ -51,7 +51,7 @@ class Writer:
         self,
         client: KubeClient,
         store: Store,
-        metrics: Metrics,
+        metrics: OperatorMetrics,
         *,
         leads: Callable[[], bool] = lambda: True,
         clock: Clock = utc_now,
@@ -242,9 +242,9 @@ class Writer:
             return None
         return self._seen(ref, body)
 
-    async def _tell(self, ref: KindRef, before: Entry | None, after: Object) -> None:
+    async def _tell(self, ref: KindRef, before: CachedObject | None, after: Object) -> None:
         """Post an Event of what a status says anew; one that is lost is no failure of a pass."""
-        event = build_event(ref, before.read() if before else None, after, self._clock())
+        event = build_event(ref, before.decode() if before else None, after, self._clock())
         if event is None:
             return
         self._begin("create", EVENT)

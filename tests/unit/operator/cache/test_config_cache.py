@@ -3,13 +3,13 @@
 import asyncio
 
 from cloister_crds.config import Rules
-from cloister_operator.cache.config_cache import Files
+from cloister_operator.cache.config_cache import ConfigCache
 from tests.support.programs.operator import file_text
 
 
 def test_amounts_of_an_organization_with_tiers_of_its_own_are_read() -> None:
     text = file_text("registry.example/web@sha256:" + "ab" * 32)
     unusual = text.replace(b"cpus: 2", b"cpus: 128").replace(b"8192", b"4096") + b"gpus: 4\n"
-    parsed = asyncio.run(Files(Rules()).parse(unusual))
+    parsed = asyncio.run(ConfigCache(Rules()).parse(unusual))
     assert parsed.config is not None
     assert (parsed.config.cpus, parsed.config.memory, parsed.config.gpus) == (128, 4096, 4)

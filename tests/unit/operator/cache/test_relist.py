@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from cloister_clients.kube import KindRef, Page
-from cloister_operator.cache.projections import CONTAINER, WATCHED
+from cloister_operator.cache.projections import CONTAINER, WATCHED_KINDS
 from cloister_operator.cache.relist import Relister
 from cloister_operator.cache.store import Store
-from cloister_operator.telemetry.liveness import Progress
-from cloister_operator.telemetry.metrics import Metrics
+from cloister_operator.telemetry.liveness import Liveness
+from cloister_operator.telemetry.metrics import OperatorMetrics
 
 
 def body(name: str, version: int, uid: str = "") -> dict[str, Any]:
@@ -42,17 +42,17 @@ class Lists:
 
 
 @pytest.fixture
-def parts() -> tuple[Lists, Store, Progress, Relister]:
-    lists, store, progress = Lists(), Store(), Progress(stale=1000)
-    relister = Relister(lists, store, Metrics(), progress, every=300)  # type: ignore[arg-type]  # lists alone
-    return lists, store, progress, relister
+def parts() -> tuple[Lists, Store, Liveness, Relister]:
+    lists, store, liveness = Lists(), Store(), Liveness(stale=1000)
+    relister = Relister(lists, store, OperatorMetrics(), liveness, every=300)  # type: ignore[arg-type]  # lists alone
+    return lists, store, liveness, relister
 
 
 def names(store: Store) -> list[str]:
     return sorted(each.name for each in store.entries(CONTAINER))
 
 
-async def test_what_vanished_is_taken_out(parts: tuple[Lists, Store, Progress, Relister]) -> None:
+async def test_what_vanished_is_taken_out(parts: tuple[Lists, Store, Liveness, Relister]) -> None:
     lists, store, _, relister = parts
     for name in ("one", "two"):
         store.put(CONTAINER, body(name, 5))
@@ -62,7 +62,7 @@ async def test_what_vanished_is_taken_out(parts: tuple[Lists, Store, Progress, R
 
 
 async def test_what_was_made_after_the_list_stays(
-    parts: tuple[Lists, Store, Progress, Relister],
+    parts: tuple[Lists, Store, Liveness, Relister],
 ) -> None:
     lists, store, _, relister = parts
     store.put(CONTAINER, body("new", 12))
@@ -72,7 +72,7 @@ async def test_what_was_made_after_the_list_stays(
 
 
 async def test_one_of_the_same_name_is_another_one(
-    parts: tuple[Lists, Store, Progress, Relister],
+    parts: tuple[Lists, Store, Liveness, Relister],
 ) -> None:
     lists, store, _, relister = parts
     store.put(CONTAINER, body("web", 5, uid="first"))
@@ -82,32 +82,32 @@ async def test_one_of_the_same_name_is_another_one(
 
 
 async def test_a_watch_that_stays_behind_is_told(
-    parts: tuple[Lists, Store, Progress, Relister],
+    parts: tuple[Lists, Store, Liveness, Relister],
 ) -> None:
-    lists, store, progress, relister = parts
+    lists, store, liveness, relister = parts
     lists.items, lists.version = (body("web", 8),), 9
     await relister.compare(CONTAINER)
-    assert progress.complaint() == ""
+    assert liveness.unhealthy_reason() == ""
     await relister.compare(CONTAINER)
-    assert progress.complaint() == "the watch of containers is 1 objects behind"
+    assert liveness.unhealthy_reason() == "the watch of containers is 1 objects behind"
     store.put(CONTAINER, body("web", 8))
     await relister.compare(CONTAINER)
-    assert progress.complaint() == ""
+    assert liveness.unhealthy_reason() == ""
 
 
 def test_signs_grow_old() -> None:
     now = 0.0
-    progress = Progress(stale=10, clock=lambda: now)
-    progress.sign("workers")
-    progress.sign("comparison", stale=100)
+    liveness = Liveness(stale=10, clock=lambda: now)
+    liveness.heartbeat("workers")
+    liveness.heartbeat("comparison", stale=100)
     now = 11.0
-    assert progress.complaint() == "workers silent for 11 s"
-    progress.sign("workers")
-    assert progress.complaint() == ""
+    assert liveness.unhealthy_reason() == "workers silent for 11 s"
+    liveness.heartbeat("workers")
+    assert liveness.unhealthy_reason() == ""
 
 
 def test_labels_of_figures() -> None:
-    metrics = Metrics()
+    metrics = OperatorMetrics()
     metrics.add("writes_total", verb="create", kind="Pod")
     metrics.add("writes_total", 2, verb="status", kind="Pod")
     values: Mapping[str, float] = {"": 3.0}
@@ -119,11 +119,11 @@ def test_labels_of_figures() -> None:
 
 
 async def test_at_the_start_the_server_is_asked_once_while_the_store_fills(
-    parts: tuple[Lists, Store, Progress, Relister],
+    parts: tuple[Lists, Store, Liveness, Relister],
 ) -> None:
-    lists, store, progress, _ = parts
-    watched = tuple(each for each in WATCHED if each.ref == CONTAINER)
-    relister = Relister(lists, store, Metrics(), progress, every=300, watched=watched)  # type: ignore[arg-type]  # lists alone
+    lists, store, liveness, _ = parts
+    watched = tuple(each for each in WATCHED_KINDS if each.ref == CONTAINER)
+    relister = Relister(lists, store, OperatorMetrics(), liveness, every=300, watched=watched)  # type: ignore[arg-type]  # lists alone
     lists.items, lists.version = (body("one", 5), body("two", 6)), 9
     store.put(CONTAINER, body("one", 5))
     syncing = asyncio.create_task(relister.sync())
@@ -136,12 +136,12 @@ async def test_at_the_start_the_server_is_asked_once_while_the_store_fills(
 
 
 async def test_while_something_comes_the_server_is_not_asked_again(
-    parts: tuple[Lists, Store, Progress, Relister], monkeypatch: pytest.MonkeyPatch
+    parts: tuple[Lists, Store, Liveness, Relister], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A large cluster takes longer to read than patience lasts for one object."""
-    lists, store, progress, _ = parts
-    watched = tuple(each for each in WATCHED if each.ref == CONTAINER)
-    relister = Relister(lists, store, Metrics(), progress, every=300, watched=watched)  # type: ignore[arg-type]  # lists alone
+    lists, store, liveness, _ = parts
+    watched = tuple(each for each in WATCHED_KINDS if each.ref == CONTAINER)
+    relister = Relister(lists, store, OperatorMetrics(), liveness, every=300, watched=watched)  # type: ignore[arg-type]  # lists alone
     bodies = [body(name, 5) for name in ("one", "two", "three", "four")]
     lists.items, lists.version = tuple(bodies), 9
     patience, looks, pause = 50, 0, asyncio.sleep
@@ -160,11 +160,11 @@ async def test_while_something_comes_the_server_is_not_asked_again(
 
 
 async def test_what_vanished_before_we_lead_is_taken_out(
-    parts: tuple[Lists, Store, Progress, Relister],
+    parts: tuple[Lists, Store, Liveness, Relister],
 ) -> None:
-    lists, store, progress, _ = parts
-    watched = tuple(each for each in WATCHED if each.ref == CONTAINER)
-    relister = Relister(lists, store, Metrics(), progress, every=300, watched=watched)  # type: ignore[arg-type]  # lists alone
+    lists, store, liveness, _ = parts
+    watched = tuple(each for each in WATCHED_KINDS if each.ref == CONTAINER)
+    relister = Relister(lists, store, OperatorMetrics(), liveness, every=300, watched=watched)  # type: ignore[arg-type]  # lists alone
     for name in ("one", "gone"):
         store.put(CONTAINER, body(name, 5))
     lists.items, lists.version = (body("one", 5),), 9
@@ -173,12 +173,12 @@ async def test_what_vanished_before_we_lead_is_taken_out(
 
 
 async def test_what_is_deleted_meanwhile_is_not_waited_for(
-    parts: tuple[Lists, Store, Progress, Relister], monkeypatch: pytest.MonkeyPatch
+    parts: tuple[Lists, Store, Liveness, Relister], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lists, store, progress, _ = parts
+    lists, store, liveness, _ = parts
     monkeypatch.setattr("cloister_operator.cache.relist._PATIENCE", 0.2)
-    watched = tuple(each for each in WATCHED if each.ref == CONTAINER)
-    relister = Relister(lists, store, Metrics(), progress, every=300, watched=watched)  # type: ignore[arg-type]  # lists alone
+    watched = tuple(each for each in WATCHED_KINDS if each.ref == CONTAINER)
+    relister = Relister(lists, store, OperatorMetrics(), liveness, every=300, watched=watched)  # type: ignore[arg-type]  # lists alone
     lists.items, lists.version = (body("gone", 5),), 9
     syncing = asyncio.create_task(relister.sync())
     done, _ = await asyncio.wait({syncing}, timeout=0.05)

@@ -4,7 +4,7 @@ from typing import Any
 
 from cloister_clients.kube.kinds import POD
 from cloister_operator.cache.projections import CLAIM, CONTAINER, ENCLAVE
-from cloister_operator.cache.store import Change, Store
+from cloister_operator.cache.store import Store, StoreChange
 
 
 def container(
@@ -24,14 +24,14 @@ def container(
 
 
 def test_an_older_event_changes_nothing() -> None:
-    store, changes = Store(), list[Change]()
-    store.listen(changes.append)
+    store, changes = Store(), list[StoreChange]()
+    store.subscribe(changes.append)
     assert store.put(CONTAINER, container(version=5, tag="new"))
     assert not store.put(CONTAINER, container(version=4, tag="old"))
     assert not store.put(CONTAINER, container(version=5, tag="old"))
     entry = store.get(CONTAINER, "ns", "web")
     assert entry is not None
-    assert entry.read()["spec"]["tag"] == "new"
+    assert entry.decode()["spec"]["tag"] == "new"
     assert len(changes) == 1
 
 
@@ -40,7 +40,7 @@ def test_only_a_projection_is_kept() -> None:
     store.put(CONTAINER, container())
     entry = store.get(CONTAINER, "ns", "web")
     assert entry is not None
-    metadata = entry.read()["metadata"]
+    metadata = entry.decode()["metadata"]
     assert "managedFields" not in metadata
     assert metadata["annotations"] == {"cloister.dev/paused": "true"}
 
@@ -68,13 +68,13 @@ def test_indexes_follow_their_objects() -> None:
         "spec": {"holder": {"namespace": "ns", "name": "web"}},
     }
     store.put(CLAIM, claim)
-    assert [each.name for each in store.marked(CLAIM, "holder", "ns/web")] == ["h.example"]
+    assert [each.name for each in store.by_index(CLAIM, "holder", "ns/web")] == ["h.example"]
     moved = {**claim, "spec": {"holder": {"namespace": "ns", "name": "api"}}}
     moved["metadata"] = {**moved["metadata"], "resourceVersion": "2"}
     store.put(CLAIM, moved)
-    assert store.marked(CLAIM, "holder", "ns/web") == ()
+    assert store.by_index(CLAIM, "holder", "ns/web") == ()
     store.remove(CLAIM, "", "h.example", 3)
-    assert store.marked(CLAIM, "holder", "ns/api") == ()
+    assert store.by_index(CLAIM, "holder", "ns/api") == ()
 
 
 def test_a_pod_keeps_neither_environment_nor_commands() -> None:
@@ -91,5 +91,5 @@ def test_a_pod_keeps_neither_environment_nor_commands() -> None:
     entry = store.get(POD, "ns", "p")
     assert entry is not None
     assert b"SECRET" not in entry.data
-    assert [each.name for each in store.marked(POD, "node", "n")] == ["p"]
+    assert [each.name for each in store.by_index(POD, "node", "n")] == ["p"]
     assert list(store.entries(ENCLAVE)) == []

@@ -2,11 +2,11 @@
 
 import asyncio
 
-from cloister_operator.lookups.api_endpoint import ApiPlaceReader
+from cloister_operator.lookups.api_endpoint import ApiEndpointResolver
 
 
-def reader(url: str) -> ApiPlaceReader:
-    found = ApiPlaceReader.of(url, None)
+def reader(url: str) -> ApiEndpointResolver:
+    found = ApiEndpointResolver.of(url, None)
     assert found is not None
     return found
 
@@ -16,10 +16,10 @@ async def test_an_api_that_takes_connections_is_no_trouble() -> None:
     async with server:
         port = server.sockets[0].getsockname()[1]
         place = reader(f"http://127.0.0.1:{port}")
-        assert await place.trouble() == ""
+        assert await place.unreachable_reason() == ""
         assert (await place.read()).addresses == ("127.0.0.1",)
-    assert await place.trouble() == "", "it is not tried again at once"
-    said = await reader(f"http://127.0.0.1:{port}").trouble()
+    assert await place.unreachable_reason() == "", "it is not tried again at once"
+    said = await reader(f"http://127.0.0.1:{port}").unreachable_reason()
     assert f"Nobody answers at apiAddress http://127.0.0.1:{port} (127.0.0.1: " in said
     assert said.endswith("or correct apiAddress in the operator's settings.")
 
@@ -27,10 +27,10 @@ async def test_an_api_that_takes_connections_is_no_trouble() -> None:
 async def test_a_name_without_an_address_is_said() -> None:
     place = reader("https://api.invalid")
     assert (await place.read()).addresses == ()
-    said = await place.trouble()
+    said = await place.unreachable_reason()
     assert "api.invalid has no IPv4 address" in said
     assert "Correct apiAddress" in said
 
 
 def test_without_the_setting_there_is_none() -> None:
-    assert ApiPlaceReader.of(None, None) is None
+    assert ApiEndpointResolver.of(None, None) is None

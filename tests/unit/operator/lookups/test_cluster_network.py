@@ -9,7 +9,7 @@ from cloister_clients.kube import KindRef, NotFound
 from cloister_clients.kube.kinds import ENDPOINT_SLICE, NODE, SERVICE_CIDR
 from cloister_operator.cache.store import Store
 from cloister_operator.enclave.network.cluster_network import Resolver
-from cloister_operator.lookups.cluster_network import SurroundingsReader
+from cloister_operator.lookups.cluster_network import ClusterNetworkReader
 from cloister_operator.settings import EnclaveNetworkSettings
 
 NOW = datetime(2026, 11, 22, tzinfo=UTC)
@@ -38,7 +38,7 @@ class Server:
         return self.dns
 
 
-def reader(server: Server, times: list[datetime], **settings: Any) -> SurroundingsReader:
+def reader(server: Server, times: list[datetime], **settings: Any) -> ClusterNetworkReader:
     store = Store()
     node = {
         "metadata": {"name": "n", "uid": "u", "resourceVersion": "1"},
@@ -47,7 +47,7 @@ def reader(server: Server, times: list[datetime], **settings: Any) -> Surroundin
     }
     store.put(NODE, node)
     given = EnclaveNetworkSettings.model_validate(settings)
-    return SurroundingsReader(server, store, given, lambda: times[-1])  # type: ignore[arg-type]  # the lists and the GET that it needs
+    return ClusterNetworkReader(server, store, given, lambda: times[-1])  # type: ignore[arg-type]  # the lists and the GET that it needs
 
 
 async def test_every_address_of_the_cluster_is_denied() -> None:

@@ -15,8 +15,8 @@ from cloister_crds.lifecycle.state.observed import (
     NeedSecretValues,
     SecretValues,
 )
-from cloister_operator.lookups.resolver import Resolver
-from cloister_operator.telemetry.metrics import Metrics
+from cloister_operator.lookups.resolver import LookupResolver
+from cloister_operator.telemetry.metrics import OperatorMetrics
 from cloister_operator.workqueue.keys import Key
 from tests.support.waiting import until
 
@@ -35,8 +35,12 @@ class World:
         self.gate = asyncio.Event()
         self.gate.set()
         self.busy = self.most = 0
-        self.resolver = Resolver(
-            self.ask, wake=self.woken.append, metrics=Metrics(), limit=2, clock=lambda: self.now
+        self.resolver = LookupResolver(
+            self.ask,
+            wake=self.woken.append,
+            metrics=OperatorMetrics(),
+            limit=2,
+            clock=lambda: self.now,
         )
 
     async def ask(self, need: Need) -> Answer:

@@ -2,20 +2,20 @@
 
 import kopf
 
-from cloister_operator.cache.projections import WATCHED
-from cloister_operator.process.kopf_handlers import framework_settings
+from cloister_operator.cache.projections import WATCHED_KINDS
+from cloister_operator.process.kopf_handlers import kopf_settings
 
 BODY = kopf.Body({"metadata": {"name": "web", "labels": {"a": "b"}}, "spec": {"x": 1}})
 
 
 def test_no_object_differs_from_what_was_noted() -> None:
-    storage = framework_settings(WATCHED).persistence.diffbase_storage
+    storage = kopf_settings(WATCHED_KINDS).persistence.diffbase_storage
     assert storage.fetch(body=BODY) is None
     assert storage.build(body=BODY) == {}
 
 
 def test_nothing_is_ever_written_into_an_object() -> None:
-    persistence = framework_settings(WATCHED).persistence
+    persistence = kopf_settings(WATCHED_KINDS).persistence
     patch = kopf.Patch()
     persistence.diffbase_storage.store(body=BODY, patch=patch, essence=kopf.BodyEssence())
     progress = persistence.progress_storage

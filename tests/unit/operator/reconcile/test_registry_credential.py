@@ -20,7 +20,7 @@ from cloister_crds.lifecycle.state.observed import SecretRefKey
 from cloister_operator.reconcile.registry_credential import (
     CONFIG_KEY,
     CONFIG_TYPE,
-    judge_credential,
+    check_credential,
 )
 from tests.support.builders.resources import organization_of
 
@@ -50,25 +50,25 @@ def core(document: bytes = GOOD, *, kind: str = CONFIG_TYPE, key: str = CONFIG_K
     ],
 )
 def test_what_is_wrong_is_told(body: Any, want: str, text: str) -> None:
-    judged = judge_credential(credential(), ENTITLED, body, expired=False, further={})
+    judged = check_credential(credential(), ENTITLED, body, expired=False, further={})
     assert (judged.finding.reason, text in judged.finding.message) == (want, True)
     assert "token" not in judged.finding.message
     assert judged.finding.status is (want == "CredentialsUsable")
 
 
 def test_refused_credentials_are_told() -> None:
-    judged = judge_credential(credential(), ENTITLED, core(), expired=True, further={})
+    judged = check_credential(credential(), ENTITLED, core(), expired=True, further={})
     assert (judged.finding.reason, judged.username) == ("CredentialsExpired", "me")
 
 
 def test_a_key_that_nodes_do_not_read_is_told() -> None:
     body = core(key="value")
-    judged = judge_credential(credential(key="value"), ENTITLED, body, expired=False, further={})
+    judged = check_credential(credential(key="value"), ENTITLED, body, expired=False, further={})
     assert judged.finding.reason == "CredentialsInvalid"
 
 
 def test_they_need_the_entitlement() -> None:
-    judged = judge_credential(credential(), organization_of(), core(), expired=False, further={})
+    judged = check_credential(credential(), organization_of(), core(), expired=False, further={})
     assert judged.finding.reason == "EntitlementRequired"
     assert pull_credentials(organization_of(), [credential()]) == ()
     assert pull_credentials(None, [credential()]) == ()

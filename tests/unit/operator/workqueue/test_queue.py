@@ -63,7 +63,7 @@ def test_an_event_comes_before_a_delay() -> None:
 
 def test_what_may_wait_stands_behind_the_rest() -> None:
     schedule = Schedule[str]()
-    schedule.add("new", behind=True)
+    schedule.add("new", low_priority=True)
     schedule.add("begun")
     assert len(schedule) == 2
     assert taken(schedule) == ["begun", "new"]
@@ -72,9 +72,9 @@ def test_what_may_wait_stands_behind_the_rest() -> None:
 def test_a_key_that_somebody_waits_for_leaves_the_second_line() -> None:
     schedule = Schedule[str]()
     for key in ("a", "b"):
-        schedule.add(key, behind=True)
+        schedule.add(key, low_priority=True)
     schedule.add("b")
-    schedule.add("b", behind=True)
+    schedule.add("b", low_priority=True)
     schedule.add_at("a", 100)
     assert taken(schedule) == ["b", "a"]
     assert schedule.delayed == 0
@@ -82,7 +82,7 @@ def test_a_key_that_somebody_waits_for_leaves_the_second_line() -> None:
 
 def test_the_second_line_moves_while_the_first_is_never_empty() -> None:
     schedule = Schedule[str]()
-    schedule.add("new", behind=True)
+    schedule.add("new", low_priority=True)
     for round_ in range(100):
         schedule.add("busy")
         key = schedule.take(0)

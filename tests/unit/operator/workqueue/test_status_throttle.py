@@ -3,16 +3,16 @@
 import pytest
 
 from cloister_operator.workqueue.keys import Key
-from cloister_operator.workqueue.status_throttle import Pace
+from cloister_operator.workqueue.status_throttle import StatusThrottle
 
 
 def organization(number: int) -> Key:
     return Key("Organization", "", f"org-{number}")
 
 
-def busy(count: int, at: float) -> Pace:
+def busy(count: int, at: float) -> StatusThrottle:
     """Answer the pace after so many organizations were written at one time."""
-    pace = Pace()
+    pace = StatusThrottle()
     for number in range(count):
         pace.wrote(organization(number), at)
     return pace

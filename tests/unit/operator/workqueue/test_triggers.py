@@ -13,11 +13,11 @@ from cloister_operator.cache.projections import (
     ORGANIZATION,
     SECRET_KIND,
 )
-from cloister_operator.cache.store import Change, Entry, Store
+from cloister_operator.cache.store import CachedObject, Store, StoreChange
 from cloister_operator.workqueue.keys import Key
-from cloister_operator.workqueue.triggers import AGGREGATE_PAUSE, concerned, may_wait
+from cloister_operator.workqueue.triggers import COUNTS_DELAY, is_low_priority, triggers_of
 
-PAUSE = AGGREGATE_PAUSE.total_seconds()
+PAUSE = COUNTS_DELAY.total_seconds()
 SPECS: dict[KindRef, dict[str, Any]] = {
     ORGANIZATION: {"namespace": "org-acme"},
     DEPLOYMENT: {"repo": "acme/web"},
@@ -25,17 +25,17 @@ SPECS: dict[KindRef, dict[str, Any]] = {
 }
 
 
-class Watched:
+class TriggeredStore:
     """A store, and the keys that the last change woke."""
 
     def __init__(self) -> None:
         self.store = Store()
-        self.store.listen(self._changed)
+        self.store.subscribe(self._changed)
         self.woken: dict[Key, float] = {}
         self._version = 0
 
-    def _changed(self, change: Change) -> None:
-        self.woken = dict(concerned(change, self.store))
+    def _changed(self, change: StoreChange) -> None:
+        self.woken = dict(triggers_of(change, self.store))
 
     def put(self, ref: KindRef, *, annotations: dict[str, str] | None = None, **parts: Any) -> None:
         """Let an object come, or change."""
@@ -57,14 +57,14 @@ def key(ref: KindRef) -> Key:
 
 @pytest.mark.parametrize("ref", SPECS)
 def test_a_new_object_is_looked_at_at_once(ref: KindRef) -> None:
-    watched = Watched()
+    watched = TriggeredStore()
     watched.put(ref, spec=SPECS[ref])
     assert watched.woken[key(ref)] == 0
 
 
 @pytest.mark.parametrize("ref", SPECS)
 def test_its_own_counts_do_not_hasten_the_next_ones(ref: KindRef) -> None:
-    watched = Watched()
+    watched = TriggeredStore()
     watched.put(ref, spec=SPECS[ref])
     watched.put(ref, spec=SPECS[ref], status={"counts": {"ready": 1}})
     assert watched.woken[key(ref)] == PAUSE
@@ -72,22 +72,22 @@ def test_its_own_counts_do_not_hasten_the_next_ones(ref: KindRef) -> None:
 
 @pytest.mark.parametrize("ref", SPECS)
 def test_another_spec_is_looked_at_at_once(ref: KindRef) -> None:
-    watched = Watched()
+    watched = TriggeredStore()
     watched.put(ref, spec=SPECS[ref])
     watched.put(ref, spec={**SPECS[ref], "more": "x"})
     assert watched.woken[key(ref)] == 0
 
 
 def test_who_asks_for_a_look_at_a_deployment_gets_one_at_once() -> None:
-    watched = Watched()
+    watched = TriggeredStore()
     watched.put(DEPLOYMENT, spec=SPECS[DEPLOYMENT])
     annotations = {"cloister.dev/requested-at": "now"}
     watched.put(DEPLOYMENT, spec=SPECS[DEPLOYMENT], annotations=annotations)
     assert watched.woken[key(DEPLOYMENT)] == 0
 
 
-def entry(ref: KindRef) -> Entry:
-    return Entry(ref, "org-acme", "one", "u", 1, (), b"{}")
+def entry(ref: KindRef) -> CachedObject:
+    return CachedObject(ref, "org-acme", "one", "u", 1, (), b"{}")
 
 
 @pytest.mark.parametrize(
@@ -105,10 +105,10 @@ def test_new_containers_and_those_of_shared_objects_may_wait(
     ref: KindRef, *, before: bool, name: str, waits: bool
 ) -> None:
     known = entry(ref)
-    change = Change(ref, "org-acme", "one", known if before else None, known)
-    assert may_wait(change, Key("Container", "org-acme", name)) is waits
+    change = StoreChange(ref, "org-acme", "one", known if before else None, known)
+    assert is_low_priority(change, Key("Container", "org-acme", name)) is waits
 
 
 def test_other_kinds_do_not_wait_behind_containers() -> None:
-    change = Change(HOST, "", "one", None, entry(HOST))
-    assert not may_wait(change, Key("Host", "", "one"))
+    change = StoreChange(HOST, "", "one", None, entry(HOST))
+    assert not is_low_priority(change, Key("Host", "", "one"))

@@ -9,9 +9,9 @@ from cloister_clients.kube import AlreadyExists, Conflict, KindRef, KubeClient, 
 from cloister_clients.kube.kinds import NETWORK_POLICY, SERVICE
 from cloister_operator.cache.projections import ENCLAVE
 from cloister_operator.cache.store import Store
-from cloister_operator.telemetry.metrics import Metrics
+from cloister_operator.telemetry.metrics import OperatorMetrics
 from cloister_operator.workqueue.keys import Key
-from cloister_operator.writer.writer import LeadershipLost, Writer
+from cloister_operator.writer.writer import ClusterWriter, LeadershipLost
 
 KEY = Key("Container", "org-a", "web")
 FENCE = {"metadata": {"name": "fence", "namespace": "org-a"}, "spec": {}}
@@ -85,8 +85,8 @@ def store() -> Store:
 
 
 @pytest.fixture
-def writer(server: Server, store: Store) -> Writer:
-    return Writer(cast("KubeClient", server), store, Metrics())
+def writer(server: Server, store: Store) -> ClusterWriter:
+    return ClusterWriter(cast("KubeClient", server), store, OperatorMetrics())
 
 
 def service(enclave: str) -> Object:
@@ -96,13 +96,13 @@ def service(enclave: str) -> Object:
     }
 
 
-async def test_what_nobody_knows_is_created(server: Server, writer: Writer) -> None:
+async def test_what_nobody_knows_is_created(server: Server, writer: ClusterWriter) -> None:
     await writer.apply(KEY, SERVICE, service("one"))
     assert server.calls == ["create"]
 
 
 async def test_a_late_creation_does_not_change_what_another_made(
-    server: Server, store: Store, writer: Writer
+    server: Server, store: Store, writer: ClusterWriter
 ) -> None:
     theirs = server.keep(SERVICE, "web", 7, spec={"selector": {"enclave": "two"}})
     with pytest.raises(AlreadyExists):
@@ -115,7 +115,7 @@ async def test_a_late_creation_does_not_change_what_another_made(
 
 
 async def test_a_late_change_does_not_undo_another(
-    server: Server, store: Store, writer: Writer
+    server: Server, store: Store, writer: ClusterWriter
 ) -> None:
     store.put(SERVICE, server.keep(SERVICE, "web", 3, spec={"selector": {"enclave": "one"}}))
     theirs = server.keep(SERVICE, "web", 4, spec={"selector": {"enclave": "two"}})
@@ -128,7 +128,7 @@ async def test_a_late_change_does_not_undo_another(
 
 
 async def test_a_late_status_does_not_undo_another(
-    server: Server, store: Store, writer: Writer
+    server: Server, store: Store, writer: ClusterWriter
 ) -> None:
     spec = {"container": {"name": "web"}}
     store.put(ENCLAVE, server.keep(ENCLAVE, "e", 3, spec=spec, status={}))
@@ -139,7 +139,7 @@ async def test_a_late_status_does_not_undo_another(
 
 
 async def test_what_is_not_watched_is_read_before_it_is_written(
-    server: Server, writer: Writer
+    server: Server, writer: ClusterWriter
 ) -> None:
     await writer.apply(KEY, NETWORK_POLICY, FENCE)
     await writer.apply(KEY, NETWORK_POLICY, FENCE)
@@ -148,7 +148,7 @@ async def test_what_is_not_watched_is_read_before_it_is_written(
 
 @pytest.mark.parametrize("version", [None, 3])
 async def test_a_late_write_of_what_is_not_watched_does_not_undo_another(
-    server: Server, writer: Writer, version: int | None
+    server: Server, writer: ClusterWriter, version: int | None
 ) -> None:
     if version is not None:
         server.keep(NETWORK_POLICY, "fence", version, spec={})
@@ -160,7 +160,9 @@ async def test_a_late_write_of_what_is_not_watched_does_not_undo_another(
 
 async def test_the_lease_counts_after_the_read(server: Server, store: Store) -> None:
     leads = [True]
-    writer = Writer(cast("KubeClient", server), store, Metrics(), leads=lambda: leads[0])
+    writer = ClusterWriter(
+        cast("KubeClient", server), store, OperatorMetrics(), leads=lambda: leads[0]
+    )
     server.meanwhile = lambda: leads.__setitem__(0, False)
     with pytest.raises(LeadershipLost):
         await writer.apply(KEY, NETWORK_POLICY, FENCE)
@@ -168,7 +170,9 @@ async def test_the_lease_counts_after_the_read(server: Server, store: Store) -> 
 
 
 async def test_nothing_is_written_without_the_lease(server: Server, store: Store) -> None:
-    writer = Writer(cast("KubeClient", server), store, Metrics(), leads=lambda: False)
+    writer = ClusterWriter(
+        cast("KubeClient", server), store, OperatorMetrics(), leads=lambda: False
+    )
     with pytest.raises(LeadershipLost):
         await writer.apply(KEY, SERVICE, service("one"))
     assert not server.calls
