@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cloister_cli.verdict import printable
-from cloister_crds.config import ContainerSpec, Egress, ServiceConfig, secret_is_file
+from cloister_crds.config import ContainerConfig, Egress, ServiceConfig, secret_is_file
 from cloister_crds.config.effective import (
     MEGABYTE,
     container_mounts,
@@ -72,7 +72,7 @@ def _enclave(config: ServiceConfig) -> Iterator[tuple[str, str]]:
 
 def _container(
     config: ServiceConfig,
-    container: ContainerSpec,
+    container: ContainerConfig,
     *,
     service: str,
     variables: Mapping[str, str],
@@ -93,7 +93,7 @@ def _container(
     yield "health", _health(container)
 
 
-def _process(container: ContainerSpec) -> Iterator[tuple[str, str]]:
+def _process(container: ContainerConfig) -> Iterator[tuple[str, str]]:
     if container.entrypoint is not None:
         yield "entrypoint", _words(container.entrypoint)
     if container.command is not None:
@@ -107,7 +107,7 @@ def _process(container: ContainerSpec) -> Iterator[tuple[str, str]]:
         yield "user", "as the image says"
 
 
-def _resources(config: ServiceConfig, container: ContainerSpec) -> Iterator[tuple[str, str]]:
+def _resources(config: ServiceConfig, container: ContainerConfig) -> Iterator[tuple[str, str]]:
     yield "processors", f"at most {container.cpus:g}" if container.cpus else "all of the enclave"
     memory = container.memory
     yield "memory", f"at most {_size(memory)}" if memory else "all of the enclave"
@@ -123,7 +123,7 @@ def _resources(config: ServiceConfig, container: ContainerSpec) -> Iterator[tupl
     yield "processes", "no limit" if limit < 0 else f"at most {limit}"
 
 
-def _networks(config: ServiceConfig, container: ContainerSpec) -> str:
+def _networks(config: ServiceConfig, container: ContainerConfig) -> str:
     parts = []
     if shared_namespace(config):
         parts.append("the enclave's one network, public addresses")
@@ -150,7 +150,7 @@ def _reach(egress: Egress, allow: tuple[str, ...]) -> str:
             return "allowlist: " + (", ".join(allow) or "nothing")
 
 
-def _told(container: ContainerSpec, variables: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+def _told(container: ContainerConfig, variables: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     given = [entry.name for entry in container.env if entry.value is not None]
     if given:
         yield "variables", ", ".join(given)
@@ -165,7 +165,7 @@ def _told(container: ContainerSpec, variables: Mapping[str, str]) -> Iterator[tu
         yield "secrets", ", ".join(secrets)
 
 
-def _restart(container: ContainerSpec) -> str:
+def _restart(container: ContainerConfig) -> str:
     limit = container.restart_limit
     stop = container.stop_signal or "the image's signal"
     seconds = 10 if container.stop_timeout is None else container.stop_timeout
@@ -173,7 +173,7 @@ def _restart(container: ContainerSpec) -> str:
     return f"{container.restart}{times}; stopped by {stop}, killed after {seconds} s"
 
 
-def _health(container: ContainerSpec) -> str:
+def _health(container: ContainerConfig) -> str:
     health = container.healthcheck
     if health is None or health.disabled:
         return "not asked for"

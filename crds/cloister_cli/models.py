@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 import yaml
 
-from cloister_clients.modelstore import Entry, StoreError, pack, read_store
+from cloister_clients.modelstore import ModelImage, StoreError, pack, read_store
 
 __all__ = ["models"]
 
@@ -67,6 +67,6 @@ def index_command(store: Path, *, as_json: bool, patch: bool) -> None:
             click.echo(f"{each.mpk}  {each.bytes / 1024**2:.1f} MiB  {origin}")
 
 
-def _entry(entry: Entry) -> dict[str, str | None]:
+def _entry(entry: ModelImage) -> dict[str, str | None]:
     """Answer an image as configuration files name it; what no note says is None."""
     return {"name": entry.name, "repo": entry.repo, "mpk": entry.mpk}

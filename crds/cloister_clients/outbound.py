@@ -19,7 +19,7 @@ import httpx
 
 from cloister_clients.address_guard import Guard, GuardedTransport
 
-__all__ = ["Answer", "AnswerTooLarge", "ask", "guarded_client", "retry_after", "trust"]
+__all__ = ["AnswerTooLarge", "HttpResponse", "ask", "guarded_client", "retry_after", "trust"]
 
 LONGEST_WAIT = 86400.0
 """Longest wait that a server can ask for, in seconds; more is taken for this."""
@@ -30,7 +30,7 @@ class AnswerTooLarge(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class HttpResponse:
     """An answer with its whole body."""
 
     status: int
@@ -104,7 +104,7 @@ async def ask(
     *,
     headers: Mapping[str, str],
     limit: int,
-) -> Answer:
+) -> HttpResponse:
     """Send a request and read its answer.
 
     Parameters
@@ -135,7 +135,7 @@ async def ask(
             body += piece
             if len(body) > limit:
                 raise AnswerTooLarge(f"the answer of {response.url.host} is beyond {limit} bytes")
-        return Answer(response.status_code, response.headers, bytes(body))
+        return HttpResponse(response.status_code, response.headers, bytes(body))
 
 
 def retry_after(headers: Mapping[str, str], now: datetime) -> float | None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from cloister_clients.modelstore import Entry, pack
+from cloister_clients.modelstore import ModelImage, pack
 from cloister_crds.kinds import Container
 from cloister_crds.kinds.container import ContainerPhase
 from dev.cluster import Cluster
@@ -32,11 +32,11 @@ class Weights:
 
     store: Path
     """Its directory."""
-    tiny: Entry
+    tiny: ModelImage
     """A model."""
-    other: Entry
+    other: ModelImage
     """A second one."""
-    broken: Entry
+    broken: ModelImage
     """One of which a bit was turned over on the node."""
 
 

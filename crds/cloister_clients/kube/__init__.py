@@ -3,7 +3,7 @@
 Objects travel as plain dicts; what they mean is read by `cloister_crds.kinds`.
 """
 
-from cloister_clients.kube.client import KubeClient, Page
+from cloister_clients.kube.client import KubeClient, ListPage
 from cloister_clients.kube.config import ConfigError, KubeConfig
 from cloister_clients.kube.errors import (
     AlreadyExists,
@@ -16,17 +16,14 @@ from cloister_clients.kube.errors import (
     Unauthorized,
     Unavailable,
 )
-from cloister_clients.kube.events import Event, EventType, Object
+from cloister_clients.kube.events import Object, WatchEvent, WatchEventType
 from cloister_clients.kube.kinds import KindRef
-from cloister_clients.kube.reflector import Entry, Reflector
+from cloister_clients.kube.reflector import ReflectedObject, Reflector
 
 __all__ = [
     "AlreadyExists",
     "ConfigError",
     "Conflict",
-    "Entry",
-    "Event",
-    "EventType",
     "Forbidden",
     "Gone",
     "Invalid",
@@ -34,10 +31,13 @@ __all__ = [
     "KubeClient",
     "KubeConfig",
     "KubeError",
+    "ListPage",
     "NotFound",
     "Object",
-    "Page",
+    "ReflectedObject",
     "Reflector",
     "Unauthorized",
     "Unavailable",
+    "WatchEvent",
+    "WatchEventType",
 ]

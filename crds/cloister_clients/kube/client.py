@@ -14,12 +14,12 @@ import msgspec
 
 from cloister_clients.kube.config import KubeConfig
 from cloister_clients.kube.errors import Unavailable
-from cloister_clients.kube.events import Event, Object, read_event
+from cloister_clients.kube.events import Object, WatchEvent, read_event
 from cloister_clients.kube.kinds import NODE, KindRef
-from cloister_clients.kube.transport import Limits, Request, Transport, encode
+from cloister_clients.kube.transport import ApiRequest, Transport, TransportLimits, encode
 from cloister_clients.server_clock import ServerClock
 
-__all__ = ["Event", "KubeClient", "Object", "Page"]
+__all__ = ["KubeClient", "ListPage", "Object", "WatchEvent"]
 
 METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
@@ -30,7 +30,7 @@ WATCH_GRACE = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class ListPage:
     """A part of a list."""
 
     items: tuple[Object, ...]
@@ -48,7 +48,7 @@ class KubeClient:
         *,
         field_manager: str,
         user_agent: str,
-        limits: Limits = Limits(),  # noqa: B008 - frozen
+        limits: TransportLimits = TransportLimits(),  # noqa: B008 - frozen
     ) -> None:
         self.config = config
         """The configuration it was made with."""
@@ -97,7 +97,7 @@ class KubeClient:
             When the server refuses or cannot be reached.
         """
         path = ref.path(namespace, name, subresource)
-        return await self._json(Request("GET", path, {}, repeatable=True))
+        return await self._json(ApiRequest("GET", path, {}, repeatable=True))
 
     async def node_text(self, node: str, path: str) -> str:
         """Ask a node's kubelet through the API server, and answer its text.
@@ -119,7 +119,7 @@ class KubeClient:
             When the server refuses, or it or the kubelet cannot be reached.
         """
         place = f"{NODE.path(None, node, 'proxy')}/{path}"
-        request = Request("GET", place, {}, accept="text/plain", repeatable=True)
+        request = ApiRequest("GET", place, {}, accept="text/plain", repeatable=True)
         return (await self._transport.send(request)).decode("utf-8", "replace")
 
     async def list_pages(
@@ -132,7 +132,7 @@ class KubeClient:
         limit: int = 500,
         metadata_only: bool = False,
         at: str | None = None,
-    ) -> AsyncGenerator[Page, None]:
+    ) -> AsyncGenerator[ListPage, None]:
         """Read a list in chunks; all chunks show the same state.
 
         Parameters
@@ -166,7 +166,9 @@ class KubeClient:
         accept = METADATA_LIST if metadata_only else "application/json"
         while True:
             body = await self._json(
-                Request("GET", ref.path(namespace), query | state, accept=accept, repeatable=True)
+                ApiRequest(
+                    "GET", ref.path(namespace), query | state, accept=accept, repeatable=True
+                )
             )
             meta = body.get("metadata") or {}
             items = tuple(body.get("items") or ())
@@ -175,7 +177,7 @@ class KubeClient:
                     # Items of the built-in kinds come without; every reader may count on them.
                     item.setdefault("apiVersion", ref.api_version)
                     item.setdefault("kind", ref.kind)
-            yield Page(items, str(meta.get("resourceVersion") or ""))
+            yield ListPage(items, str(meta.get("resourceVersion") or ""))
             if not meta.get("continue"):
                 return
             query["continue"], state = meta["continue"], {}
@@ -189,7 +191,7 @@ class KubeClient:
         field_selector: str | None = None,
         metadata_only: bool = False,
         at: str | None = None,
-    ) -> Page:
+    ) -> ListPage:
         """Read a whole list, consistent with all writes before it.
 
         Takes what `list_pages` takes.
@@ -211,7 +213,7 @@ class KubeClient:
         )
         async for page in pages:
             items, version = items + page.items, page.resource_version
-        return Page(items, version)
+        return ListPage(items, version)
 
     async def create(
         self,
@@ -246,7 +248,7 @@ class KubeClient:
         where = namespace or body.get("metadata", {}).get("namespace")
         query = self._write_query(dry_run=dry_run)
         return await self._json(
-            Request("POST", ref.path(where), query, encode(complete(ref, body)))
+            ApiRequest("POST", ref.path(where), query, encode(complete(ref, body)))
         )
 
     async def apply(
@@ -287,7 +289,7 @@ class KubeClient:
         path = ref.path(namespace or meta.get("namespace"), meta["name"], subresource)
         query = {**self._write_query(dry_run=dry_run), "force": "true" if force else "false"}
         payload = encode(complete(ref, body))
-        request = Request("PATCH", path, query, payload, APPLY_PATCH, repeatable=True)
+        request = ApiRequest("PATCH", path, query, payload, APPLY_PATCH, repeatable=True)
         return await self._json(request)
 
     async def merge_patch(
@@ -330,7 +332,9 @@ class KubeClient:
         query = self._write_query(dry_run=dry_run)
         # With a version the second sending would find its own work and answer Conflict.
         repeatable = "resourceVersion" not in patch.get("metadata", {})
-        request = Request("PATCH", path, query, encode(patch), MERGE_PATCH, repeatable=repeatable)
+        request = ApiRequest(
+            "PATCH", path, query, encode(patch), MERGE_PATCH, repeatable=repeatable
+        )
         return await self._json(request)
 
     async def replace(
@@ -353,7 +357,7 @@ class KubeClient:
         meta = body["metadata"]
         path = ref.path(namespace or meta.get("namespace"), meta["name"], subresource)
         payload = encode(complete(ref, body))
-        return await self._json(Request("PUT", path, self._write_query(), payload))
+        return await self._json(ApiRequest("PUT", path, self._write_query(), payload))
 
     async def delete(
         self,
@@ -404,7 +408,7 @@ class KubeClient:
         if propagation is not None:
             options["propagationPolicy"] = propagation
         path = ref.path(namespace, name)
-        return await self._json(Request("DELETE", path, {}, encode(options), repeatable=True))
+        return await self._json(ApiRequest("DELETE", path, {}, encode(options), repeatable=True))
 
     async def watch(
         self,
@@ -416,7 +420,7 @@ class KubeClient:
         field_selector: str | None = None,
         seconds: int = 240,
         metadata_only: bool = False,
-    ) -> AsyncGenerator[Event, None]:
+    ) -> AsyncGenerator[WatchEvent, None]:
         """Follow the changes after a state; it ends by itself when its time is over.
 
         Parameters
@@ -426,7 +430,7 @@ class KubeClient:
         namespace
             Namespace; None = all, or a kind without.
         resource_version
-            State to begin after, from a `Page` or an earlier event.
+            State to begin after, from a `ListPage` or an earlier event.
         label_selector
             Selector of labels; None = all objects.
         field_selector
@@ -451,7 +455,7 @@ class KubeClient:
             "timeoutSeconds": str(seconds),
         }
         accept = METADATA if metadata_only else "application/json"
-        request = Request("GET", ref.path(namespace), query, accept=accept)
+        request = ApiRequest("GET", ref.path(namespace), query, accept=accept)
         loop = asyncio.get_running_loop()
         end = loop.time() + seconds + WATCH_GRACE
         async with self._transport.stream(request) as lines:
@@ -472,7 +476,7 @@ class KubeClient:
             query["dryRun"] = "All"
         return query
 
-    async def _json(self, request: Request) -> Object:
+    async def _json(self, request: ApiRequest) -> Object:
         content = await self._transport.send(request)
         try:
             body = msgspec.json.decode(content)

@@ -20,10 +20,10 @@ import yaml
 from cloister_clients.kube.credentials import (
     EXEC_API,
     Anonymous,
-    Credentials,
     ExecPlugin,
     StaticToken,
     TokenFile,
+    TokenSource,
 )
 
 __all__ = ["ConfigError", "KubeConfig"]
@@ -43,7 +43,7 @@ class KubeConfig:
     """Address of the API server, such as ``https://10.0.0.1:6443``."""
     tls: ssl.SSLContext | None = field(default=None, repr=False)
     """Trust and client certificate; None = the server speaks plain HTTP."""
-    credentials: Credentials = field(default_factory=Anonymous, repr=False)
+    credentials: TokenSource = field(default_factory=Anonymous, repr=False)
     """Source of the bearer token."""
     namespace: str = "default"
     """Namespace of the context, or the Pod's own."""
@@ -298,7 +298,7 @@ def load_pair(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
         context.load_cert_chain(chain, secret)
 
 
-def credentials_of(user: dict[str, Any], path: Path) -> Credentials:
+def credentials_of(user: dict[str, Any], path: Path) -> TokenSource:
     """Answer the source of the token of a user entry.
 
     Raises

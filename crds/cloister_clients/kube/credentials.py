@@ -19,10 +19,10 @@ from cloister_clients.clock import Clock, utc_now
 __all__ = [
     "Anonymous",
     "CredentialError",
-    "Credentials",
     "ExecPlugin",
     "StaticToken",
     "TokenFile",
+    "TokenSource",
 ]
 
 EXEC_API = "client.authentication.k8s.io/v1"
@@ -38,7 +38,7 @@ class CredentialError(Exception):
     """The credentials could not be had; the message says which file or program failed."""
 
 
-class Credentials(Protocol):
+class TokenSource(Protocol):
     """Source of the Authorization header."""
 
     async def token(self) -> str | None:

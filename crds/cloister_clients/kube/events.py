@@ -11,13 +11,13 @@ import msgspec
 
 from cloister_clients.kube.errors import Unavailable, error_from_status
 
-__all__ = ["Event", "EventType", "Object", "read_event"]
+__all__ = ["Object", "WatchEvent", "WatchEventType", "read_event"]
 
 Object = dict[str, Any]
 """An object of the API as JSON data."""
 
 
-class EventType(StrEnum):
+class WatchEventType(StrEnum):
     """What a watch tells."""
 
     ADDED = "ADDED"
@@ -27,16 +27,16 @@ class EventType(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class WatchEvent:
     """One event of a watch."""
 
-    type: EventType
+    type: WatchEventType
     """What happened."""
     object: Object
     """The object after it; of a bookmark only its resourceVersion means something."""
 
 
-def read_event(line: bytes) -> Event:
+def read_event(line: bytes) -> WatchEvent:
     """Read one line of a watch.
 
     Raises
@@ -51,6 +51,6 @@ def read_event(line: bytes) -> Event:
         kind, item = body["type"], body["object"]
         if kind == "ERROR":
             raise error_from_status(item)
-        return Event(EventType(kind), item)
+        return WatchEvent(WatchEventType(kind), item)
     except (msgspec.DecodeError, KeyError, TypeError, ValueError) as error:
         raise Unavailable(0, "BadAnswer", "the watch sent something that is no event") from error

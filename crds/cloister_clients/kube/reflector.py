@@ -17,11 +17,11 @@ from typing import Generic, TypeVar
 
 from cloister_clients.kube.client import KubeClient
 from cloister_clients.kube.errors import Gone, KubeError
-from cloister_clients.kube.events import Event, EventType, Object
+from cloister_clients.kube.events import Object, WatchEvent, WatchEventType
 from cloister_clients.kube.kinds import KindRef
 from cloister_crds.backoff import Backoff
 
-__all__ = ["Entry", "Reflector", "reduced"]
+__all__ = ["ReflectedObject", "Reflector", "reduced"]
 
 T = TypeVar("T")
 
@@ -36,7 +36,7 @@ _BACKOFF = Backoff(first=0.2, longest=30.0, jitter=(0.5, 1.0))
 
 
 @dataclass(frozen=True, slots=True)
-class Entry(Generic[T]):
+class ReflectedObject(Generic[T]):
     """One object of the copy."""
 
     namespace: str
@@ -52,13 +52,13 @@ class Entry(Generic[T]):
 
 
 @dataclass(slots=True)
-class Copy(Generic[T]):
+class ReflectorCache(Generic[T]):
     """The objects and their indexes; one is filled while the earlier one is still read."""
 
-    by_uid: dict[str, Entry[T]] = field(default_factory=dict)
-    by_namespace: dict[str, dict[str, Entry[T]]] = field(default_factory=dict)
+    by_uid: dict[str, ReflectedObject[T]] = field(default_factory=dict)
+    by_namespace: dict[str, dict[str, ReflectedObject[T]]] = field(default_factory=dict)
 
-    def put(self, entry: Entry[T]) -> None:
+    def put(self, entry: ReflectedObject[T]) -> None:
         """Add or replace an object."""
         names = self.by_namespace.setdefault(entry.namespace, {})
         before = names.get(entry.name)
@@ -122,7 +122,7 @@ class Reflector(Generic[T]):
         self._page = page
         self._watch_seconds = watch_seconds
         self._backoff = backoff
-        self._copy: Copy[T] = Copy()
+        self._copy: ReflectorCache[T] = ReflectorCache()
         self._version = -1
         self._changed = asyncio.Event()
         self._failure: str | None = "not listed yet"
@@ -142,11 +142,11 @@ class Reflector(Generic[T]):
         """The state that the copy has reached; -1 = none yet."""
         return self._version
 
-    def get(self, name: str, namespace: str | None = None) -> Entry[T] | None:
+    def get(self, name: str, namespace: str | None = None) -> ReflectedObject[T] | None:
         """Answer the object of that name; None = not in the copy."""
         return self._copy.by_namespace.get(namespace or "", {}).get(name)
 
-    def by_uid(self, uid: str) -> Entry[T] | None:
+    def by_uid(self, uid: str) -> ReflectedObject[T] | None:
         """Answer the object with that uid; None = not in the copy."""
         return self._copy.by_uid.get(uid)
 
@@ -160,11 +160,11 @@ class Reflector(Generic[T]):
         """How many objects the copy holds."""
         return len(self._copy.by_uid)
 
-    def in_namespace(self, namespace: str) -> Mapping[str, Entry[T]]:
+    def in_namespace(self, namespace: str) -> Mapping[str, ReflectedObject[T]]:
         """Answer the objects of a namespace by name; the caller must not keep it over an await."""
         return self._copy.by_namespace.get(namespace, {})
 
-    def all(self) -> Iterable[Entry[T]]:
+    def all(self) -> Iterable[ReflectedObject[T]]:
         """Answer all objects; the caller must not keep it over an await."""
         return self._copy.by_uid.values()
 
@@ -229,7 +229,7 @@ class Reflector(Generic[T]):
             await asyncio.sleep(self._backoff.jittered(failures))
 
     async def _list(self) -> None:
-        fresh: Copy[T] = Copy()
+        fresh: ReflectorCache[T] = ReflectorCache()
         version = ""
         async for page in self._client.list_pages(
             self._ref, self._namespace, label_selector=self._selector, limit=self._page
@@ -269,7 +269,7 @@ class Reflector(Generic[T]):
                     raise Gone(0, "", f"the watch failed {failures} times in a row") from error
                 await asyncio.sleep(self._backoff.jittered(failures))
 
-    def _events(self) -> AsyncGenerator[Event, None]:
+    def _events(self) -> AsyncGenerator[WatchEvent, None]:
         return self._client.watch(
             self._ref,
             self._namespace,
@@ -278,15 +278,15 @@ class Reflector(Generic[T]):
             seconds=int(self._watch_seconds * random.uniform(0.75, 1.25)) or 1,
         )
 
-    def _take(self, event: Event) -> None:
+    def _take(self, event: WatchEvent) -> None:
         meta = event.object["metadata"]
-        if event.type in {EventType.ADDED, EventType.MODIFIED}:
+        if event.type in {WatchEventType.ADDED, WatchEventType.MODIFIED}:
             self._keep(self._copy, event.object)
-        elif event.type is EventType.DELETED:
+        elif event.type is WatchEventType.DELETED:
             self._copy.drop(meta.get("namespace", ""), meta["name"], meta["uid"])
         self._advance(int(meta["resourceVersion"]))
 
-    def _keep(self, copy: Copy[T], item: Object) -> None:
+    def _keep(self, copy: ReflectorCache[T], item: Object) -> None:
         meta = item["metadata"]
         namespace, name, uid = meta.get("namespace", ""), meta["name"], meta["uid"]
         try:
@@ -295,7 +295,7 @@ class Reflector(Generic[T]):
             logger.exception("%s %s/%s cannot be read", self._ref.kind, namespace, name)
             copy.drop(namespace, name, uid)
             return
-        copy.put(Entry(namespace, name, uid, int(meta["resourceVersion"]), value))
+        copy.put(ReflectedObject(namespace, name, uid, int(meta["resourceVersion"]), value))
 
     def _advance(self, version: int) -> None:
         self._version = version

@@ -23,7 +23,7 @@ from cloister_clients.kube.errors import KubeError, Unavailable, error_from_resp
 from cloister_clients.server_clock import ServerClock
 from cloister_crds.backoff import Backoff
 
-__all__ = ["Limits", "Request", "Transport"]
+__all__ = ["ApiRequest", "Transport", "TransportLimits"]
 
 KEEPALIVE = (
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
@@ -43,7 +43,7 @@ _TROUBLE = (aiohttp.ClientError, OSError)
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class TransportLimits:
     """Bounds of the client."""
 
     connections: int = 64
@@ -59,7 +59,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ApiRequest:
     """What is sent."""
 
     method: str
@@ -82,7 +82,7 @@ class Transport:
     """Sends requests to one API server."""
 
     def __init__(
-        self, config: KubeConfig, *, user_agent: str, limits: Limits, clock: ServerClock
+        self, config: KubeConfig, *, user_agent: str, limits: TransportLimits, clock: ServerClock
     ) -> None:
         self._config = config
         self._limits = limits
@@ -128,7 +128,7 @@ class Transport:
             )
         return self._opened
 
-    async def send(self, request: Request) -> bytes:
+    async def send(self, request: ApiRequest) -> bytes:
         """Send a request, again where that is safe, and answer the body.
 
         429 and 503 with Retry-After were not acted upon, so every request is repeated after them;
@@ -155,7 +155,7 @@ class Transport:
         raise Unavailable(401, "Unauthorized", "the server refused the credentials")
 
     @asynccontextmanager
-    async def stream(self, request: Request) -> AsyncIterator[AsyncIterator[bytes]]:
+    async def stream(self, request: ApiRequest) -> AsyncIterator[AsyncIterator[bytes]]:
         """Open a response that is read line by line, without bound on its length in time.
 
         Raises
@@ -179,7 +179,7 @@ class Transport:
         finally:
             response.close()
 
-    async def _once(self, request: Request) -> bytes:
+    async def _once(self, request: ApiRequest) -> bytes:
         try:
             async with asyncio.timeout(self._limits.timeout), await self._open(request) as response:
                 content = await response.read()
@@ -189,7 +189,7 @@ class Transport:
             return content
         raise refused(response, content)
 
-    async def _open(self, request: Request) -> aiohttp.ClientResponse:
+    async def _open(self, request: ApiRequest) -> aiohttp.ClientResponse:
         """Send a request and answer the response once its headers are there."""
         headers = {"Accept": request.accept}
         if request.body is not None:
@@ -231,7 +231,7 @@ class Broken(Unavailable):
     """The connection broke: it is unknown what became of the request."""
 
 
-def may_repeat(error: KubeError, request: Request) -> bool:
+def may_repeat(error: KubeError, request: ApiRequest) -> bool:
     """Answer whether a request may be sent again after an error."""
     if isinstance(error, Unsent):
         return True

@@ -1,7 +1,7 @@
 """A store of model weights: images ROOTHASH.mpk, as an administrator makes and lists it."""
 
 from cloister_clients.modelstore.image import (
-    Entry,
+    ModelImage,
     StoreError,
     derived_salt,
     derived_uuid,
@@ -11,7 +11,7 @@ from cloister_clients.modelstore.image import (
 from cloister_clients.modelstore.pack import pack
 
 __all__ = [
-    "Entry",
+    "ModelImage",
     "StoreError",
     "derived_salt",
     "derived_uuid",

@@ -20,7 +20,7 @@ from cloister_crds.config.rules.models import BLOCK, MPK_PATTERN, REPO_PATTERN
 
 __all__ = [
     "SUFFIX",
-    "Entry",
+    "ModelImage",
     "StoreError",
     "derived_salt",
     "derived_uuid",
@@ -44,7 +44,7 @@ class StoreError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ModelImage:
     """An image of a store."""
 
     path: Path
@@ -84,7 +84,7 @@ def derived_uuid(repo: str) -> uuid.UUID:
     return uuid.uuid5(uuid.NAMESPACE_URL, f"{repo}-inner")
 
 
-def read_store(store: Path) -> tuple[Entry, ...]:
+def read_store(store: Path) -> tuple[ModelImage, ...]:
     """Read all images of a store.
 
     Parameters
@@ -94,7 +94,7 @@ def read_store(store: Path) -> tuple[Entry, ...]:
 
     Returns
     -------
-    tuple[Entry, ...]
+    tuple[ModelImage, ...]
         In the order of their names; other files are passed over.
 
     Raises
@@ -109,7 +109,7 @@ def read_store(store: Path) -> tuple[Entry, ...]:
     return tuple(read_entry(path) for path in found)
 
 
-def read_entry(path: Path) -> Entry:
+def read_entry(path: Path) -> ModelImage:
     """Read one image.
 
     Parameters
@@ -131,7 +131,7 @@ def read_entry(path: Path) -> Entry:
     except OSError as error:
         raise StoreError(f"{path} cannot be read: {error.strerror or error}") from error
     name, repo = _read_note(path.with_suffix(NOTE), mpk, salt)
-    return Entry(path=path, mpk=mpk, name=name, repo=repo)
+    return ModelImage(path=path, mpk=mpk, name=name, repo=repo)
 
 
 def _identity(file: BinaryIO, path: Path, root: str) -> tuple[str, bytes]:

@@ -16,7 +16,7 @@ import yaml
 from cloister_clients.modelstore.image import (
     NOTE,
     SUFFIX,
-    Entry,
+    ModelImage,
     StoreError,
     derived_salt,
     derived_uuid,
@@ -29,7 +29,7 @@ __all__ = ["pack"]
 _PACKAGES = {"mkfs.erofs": "erofs-utils", "veritysetup": "cryptsetup-bin"}
 
 
-def pack(repo: str, directory: Path, store: Path, *, name: str | None = None) -> Entry:
+def pack(repo: str, directory: Path, store: Path, *, name: str | None = None) -> ModelImage:
     """Make an image and put it into a store.
 
     Parameters
@@ -45,7 +45,7 @@ def pack(repo: str, directory: Path, store: Path, *, name: str | None = None) ->
 
     Returns
     -------
-    Entry
+    ModelImage
         The image; the same weights replace themselves.
 
     Raises

@@ -16,7 +16,7 @@ import httpx
 from cachetools import TLRUCache
 
 from cloister_clients.clock import Clock, utc_now
-from cloister_clients.outbound import Answer, ask, retry_after
+from cloister_clients.outbound import HttpResponse, ask, retry_after
 from cloister_clients.registry.credentials import Credentials
 from cloister_clients.registry.errors import (
     RegistryRateLimited,
@@ -24,7 +24,7 @@ from cloister_clients.registry.errors import (
     RegistryUnavailable,
 )
 
-__all__ = ["Audience", "Authenticator", "Challenge", "parse_challenges"]
+__all__ = ["Audience", "Challenge", "RegistryAuthenticator", "parse_challenges"]
 
 MAX_TOKEN_BYTES = 262144
 """Largest answer of a token server, in bytes."""
@@ -86,7 +86,7 @@ def parse_challenges(values: Iterable[str]) -> list[Challenge]:
     return challenges
 
 
-class Authenticator:
+class RegistryAuthenticator:
     """Turns challenges into authorizations and keeps them while they are good."""
 
     def __init__(self, client: httpx.AsyncClient, *, clock: Clock = utc_now) -> None:
@@ -97,7 +97,7 @@ class Authenticator:
         )
 
     def authorization(self, audience: Audience) -> str | None:
-        """Answer the kept value of the header Authorization; None when there is none."""
+        """Return the kept value of the header Authorization; None when there is none."""
         kept = self._kept.get(audience)
         return None if kept is None else kept[0]
 
@@ -172,7 +172,7 @@ class Authenticator:
             life = DEFAULT_LIFE
         return f"Bearer {token}", float(life)
 
-    def _check(self, audience: Audience, answer: Answer) -> None:
+    def _check(self, audience: Audience, answer: HttpResponse) -> None:
         """Raise what an answer without a token means."""
         if answer.status in {400, 401, 403, 404}:
             state = "refused the credentials" if audience.credentials else "gave no anonymous token"

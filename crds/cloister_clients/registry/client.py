@@ -15,14 +15,14 @@ import httpx
 from cloister_clients.address_guard import AddressRefused, Guard, named
 from cloister_clients.clock import Clock, utc_now
 from cloister_clients.outbound import (
-    Answer,
     AnswerTooLarge,
+    HttpResponse,
     ask,
     guarded_client,
     retry_after,
     trust,
 )
-from cloister_clients.registry.auth import Audience, Authenticator, parse_challenges
+from cloister_clients.registry.auth import Audience, RegistryAuthenticator, parse_challenges
 from cloister_clients.registry.credentials import Credentials
 from cloister_clients.registry.errors import (
     ImageNotFound,
@@ -35,7 +35,7 @@ from cloister_clients.registry.errors import (
 )
 from cloister_clients.registry.manifest import (
     MANIFEST_TYPES,
-    Document,
+    ManifestDocument,
     Platform,
     RuntimeConfig,
     check_platform,
@@ -83,7 +83,7 @@ class ResolvedImage:
 
 
 @dataclass(frozen=True, slots=True)
-class _Server:
+class _RegistryServer:
     """A server that can have an image."""
 
     address: str
@@ -108,7 +108,7 @@ class RegistryClient:
             timeout_seconds=settings.timeout_seconds,
             user_agent="cloister",
         )
-        self._authenticator = Authenticator(self._client, clock=clock)
+        self._authenticator = RegistryAuthenticator(self._client, clock=clock)
 
     async def aclose(self) -> None:
         """Close connections; the client is not used afterwards."""
@@ -160,7 +160,7 @@ class RegistryClient:
         return _resolved(image, digest, document, config.config or RuntimeConfig())
 
     async def exists(self, reference: str, *, credentials: Credentials | None = None) -> bool:
-        """Answer whether a registry has an image, without reading it.
+        """Return whether a registry has an image, without reading it.
 
         Parameters
         ----------
@@ -210,7 +210,7 @@ class RegistryClient:
 
     async def _document(
         self, image: ImageReference, digest: str, credentials: Credentials | None
-    ) -> Document:
+    ) -> ManifestDocument:
         """Read a manifest or an index."""
         limit = self._settings.max_manifest_bytes
         content = await self._content(image, "manifests", digest, credentials, limit=limit)
@@ -227,7 +227,7 @@ class RegistryClient:
     ) -> bytes:
         """Read content by its digest from the first server that has it, and check it."""
         for address in self._settings.mirrors.get(image.registry, ()):
-            mirror = _Server(address.rstrip("/"), f"?ns={image.registry}", None)
+            mirror = _RegistryServer(address.rstrip("/"), f"?ns={image.registry}", None)
             try:
                 return await self._checked(mirror, image, kind, digest, limit=limit)
             except RegistryError as error:
@@ -236,7 +236,7 @@ class RegistryClient:
         return await self._checked(origin, image, kind, digest, limit=limit)
 
     async def _checked(
-        self, server: _Server, image: ImageReference, kind: str, digest: str, *, limit: int
+        self, server: _RegistryServer, image: ImageReference, kind: str, digest: str, *, limit: int
     ) -> bytes:
         """Read content from a server and compare it with its digest."""
         answer = await self._request(server, image, "GET", kind, digest, limit=limit)
@@ -248,18 +248,18 @@ class RegistryClient:
             )
         return answer.body
 
-    def _origin(self, image: ImageReference, credentials: Credentials | None) -> _Server:
-        """Answer the registry itself."""
+    def _origin(self, image: ImageReference, credentials: Credentials | None) -> _RegistryServer:
+        """Return the registry itself."""
         host = DOCKER_HUB_SERVER if image.registry == DOCKER_HUB else image.registry
         bare = httpx.URL(f"https://{host}")
         plain = named(bare.host, bare.port or 80, self._settings.plain_http)
         fitting = credentials if credentials and credentials.fit(image.registry) else None
-        return _Server(f"{'http' if plain else 'https'}://{host}", "", fitting)
+        return _RegistryServer(f"{'http' if plain else 'https'}://{host}", "", fitting)
 
     async def _request(
-        self, server: _Server, image: ImageReference, method: str, kind: str, target: str,
+        self, server: _RegistryServer, image: ImageReference, method: str, kind: str, target: str,
         *, limit: int,
-    ) -> Answer:  # fmt: skip
+    ) -> HttpResponse:  # fmt: skip
         """Ask a server, once more when it says how it wants to be told who asks."""
         audience = Audience(server.address, image.repository, server.credentials)
         url = f"{server.address}/v2/{image.repository}/{kind}/{target}{server.query}"
@@ -277,7 +277,7 @@ class RegistryClient:
             raise self._failure(image, answer)
         return answer
 
-    def _failure(self, image: ImageReference, answer: Answer) -> RegistryError:
+    def _failure(self, image: ImageReference, answer: HttpResponse) -> RegistryError:
         """Say what an answer means that is none."""
         wait = retry_after(answer.headers, self._clock())
         match answer.status:
@@ -318,7 +318,7 @@ def _translated(image: ImageReference) -> Iterator[None]:
 
 
 def _resolved(
-    image: ImageReference, digest: str, document: Document, config: RuntimeConfig
+    image: ImageReference, digest: str, document: ManifestDocument, config: RuntimeConfig
 ) -> ResolvedImage:
     """Put together what was found; an empty list means the same as none."""
     return ResolvedImage(

@@ -16,8 +16,8 @@ from cloister_clients.registry.reference import is_digest
 __all__ = [
     "MANIFEST_TYPES",
     "Descriptor",
-    "Document",
     "ImageConfig",
+    "ManifestDocument",
     "Platform",
     "RuntimeConfig",
     "check_platform",
@@ -101,7 +101,7 @@ class Descriptor(_Part):
         return Platform(part.os, part.architecture, part.variant)
 
 
-class Document(_Part):
+class ManifestDocument(_Part):
     """A manifest (config, layers) or an index (manifests)."""
 
     schema_version: int = Field(alias="schemaVersion")
@@ -171,7 +171,7 @@ def digest_of(content: bytes, like: str) -> str:
     return f"{algorithm}:{hashlib.new(algorithm, content).hexdigest()}"
 
 
-def parse_document(content: bytes, name: str) -> Document:
+def parse_document(content: bytes, name: str) -> ManifestDocument:
     """Read a manifest or an index.
 
     Parameters
@@ -188,7 +188,7 @@ def parse_document(content: bytes, name: str) -> Document:
         longer used.
     """
     try:
-        document = Document.model_validate_json(content)
+        document = ManifestDocument.model_validate_json(content)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(map(str, first["loc"])) or "the document"
@@ -215,7 +215,7 @@ def parse_document(content: bytes, name: str) -> Document:
     return document
 
 
-def choose(document: Document, platform: Platform, name: str) -> Descriptor:
+def choose(document: ManifestDocument, platform: Platform, name: str) -> Descriptor:
     """Choose the manifest of a platform from an index.
 
     The plain variant of the architecture is preferred where none is asked for.

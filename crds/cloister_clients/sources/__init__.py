@@ -19,17 +19,17 @@ from cloister_clients.sources.errors import (
     TagNotFound,
 )
 from cloister_clients.sources.provider import provider_from
-from cloister_clients.sources.release import LatestRelease, Release, SourceProvider
+from cloister_clients.sources.release import PublishedRelease, PublishedTag, SourceProvider
 from cloister_clients.sources.settings import SourceKind, SourceSettings
 
 __all__ = [
     "ConfigFileNotFound",
     "ConfigFileNotRegular",
     "FileTooLarge",
-    "LatestRelease",
     "NameInvalid",
+    "PublishedRelease",
+    "PublishedTag",
     "RateLimited",
-    "Release",
     "ReleaseNotPublished",
     "RepositoryNotFound",
     "SourceError",

@@ -19,8 +19,8 @@ from cloister_clients.sources.errors import (
     TagNotFound,
 )
 from cloister_clients.sources.names import check_question, check_repository, check_tag, is_commit
-from cloister_clients.sources.release import LatestRelease, Release, check_pin
-from cloister_clients.sources.rest import Forge, Found, integer, moment, text
+from cloister_clients.sources.release import PublishedRelease, PublishedTag, check_pin
+from cloister_clients.sources.rest import Forge, ForgeResponse, integer, moment, text
 from cloister_clients.sources.settings import SourceSettings
 
 __all__ = ["GiteaProvider"]
@@ -39,7 +39,7 @@ class GiteaProvider:
         self._settings = settings
         self._forge = Forge(settings, f"{settings.address}/api/v1", guard=guard, clock=clock)
 
-    async def resolve(self, repo: str, tag: str, *, commit: str | None = None) -> Release:
+    async def resolve(self, repo: str, tag: str, *, commit: str | None = None) -> PublishedRelease:
         """Read the configuration file at a tag, see `SourceProvider.resolve`."""
         check_question(repo, tag, commit)
         async with self._forge.question(repo):
@@ -52,7 +52,7 @@ class GiteaProvider:
             actual = await self._commit_of(repo, tag)
             check_pin(repo, tag, pinned=commit, actual=actual)
             name, file = await self._file(repo, tag, actual)
-            return Release(
+            return PublishedRelease(
                 repo=repo,
                 tag=tag,
                 commit=actual,
@@ -61,7 +61,7 @@ class GiteaProvider:
                 file=file,
             )
 
-    async def latest(self, repo: str) -> LatestRelease | None:
+    async def latest(self, repo: str) -> PublishedTag | None:
         """Answer the newest published release, see `SourceProvider.latest`."""
         check_repository(repo)
         async with self._forge.question(repo):
@@ -84,7 +84,7 @@ class GiteaProvider:
             newest = max(releases, key=lambda each: moment(each, "published_at"))
             tag = text(newest, "tag_name")
             check_tag(tag)
-            return LatestRelease(
+            return PublishedTag(
                 tag=tag,
                 commit=await self._commit_of(repo, tag),
                 published=moment(newest, "published_at"),
@@ -94,11 +94,11 @@ class GiteaProvider:
         """Close connections."""
         await self._forge.aclose()
 
-    async def _get(self, repo: str, path: str, *, limit: int = 0) -> Found | None:
+    async def _get(self, repo: str, path: str, *, limit: int = 0) -> ForgeResponse | None:
         """Ask for something of a repository."""
         return await self._forge.get(repo, f"/repos/{repo}{path}", accept=JSON, limit=limit)
 
-    async def _tag(self, repo: str, tag: str) -> Found | None:
+    async def _tag(self, repo: str, tag: str) -> ForgeResponse | None:
         """Ask for a tag; its slashes stay, since it ends the path."""
         return await self._get(repo, f"/tags/{quote(tag, safe='/')}")
 

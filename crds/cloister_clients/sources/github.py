@@ -20,8 +20,8 @@ from cloister_clients.sources.errors import (
     TagNotFound,
 )
 from cloister_clients.sources.names import check_question, check_repository, check_tag, is_commit
-from cloister_clients.sources.release import LatestRelease, Release, check_pin
-from cloister_clients.sources.rest import Forge, Found, integer, moment, text
+from cloister_clients.sources.release import PublishedRelease, PublishedTag, check_pin
+from cloister_clients.sources.rest import Forge, ForgeResponse, integer, moment, text
 from cloister_clients.sources.settings import SourceSettings
 
 __all__ = ["GitHubProvider"]
@@ -47,7 +47,7 @@ class GitHubProvider:
         self._settings = settings
         self._forge = Forge(settings, settings.address, guard=guard, clock=clock, headers=VERSION)
 
-    async def resolve(self, repo: str, tag: str, *, commit: str | None = None) -> Release:
+    async def resolve(self, repo: str, tag: str, *, commit: str | None = None) -> PublishedRelease:
         """Read the configuration file at a tag, see `SourceProvider.resolve`."""
         check_question(repo, tag, commit)
         async with self._forge.question(repo):
@@ -60,7 +60,7 @@ class GitHubProvider:
             actual = await self._commit_of(repo, tag)
             check_pin(repo, tag, pinned=commit, actual=actual)
             name, file = await self._file(repo, tag, actual)
-            return Release(
+            return PublishedRelease(
                 repo=repo,
                 tag=tag,
                 commit=actual,
@@ -69,7 +69,7 @@ class GitHubProvider:
                 file=file,
             )
 
-    async def latest(self, repo: str) -> LatestRelease | None:
+    async def latest(self, repo: str) -> PublishedTag | None:
         """Answer the newest published release, see `SourceProvider.latest`.
 
         Without pre-releases it is the one that GitHub itself calls the latest.
@@ -92,7 +92,7 @@ class GitHubProvider:
             newest = max(releases, key=lambda each: moment(each, "published_at"))
             tag = text(newest, "tag_name")
             check_tag(tag)
-            return LatestRelease(
+            return PublishedTag(
                 tag=tag,
                 commit=await self._commit_of(repo, tag),
                 published=moment(newest, "published_at"),
@@ -104,7 +104,7 @@ class GitHubProvider:
 
     async def _get(
         self, repo: str, path: str, *, accept: str = JSON, limit: int = 0
-    ) -> Found | None:
+    ) -> ForgeResponse | None:
         """Ask for something of a repository."""
         return await self._forge.get(repo, f"/repos/{repo}{path}", accept=accept, limit=limit)
 
@@ -120,7 +120,7 @@ class GitHubProvider:
             return TagNotFound(repo, tag)
         return ReleaseNotPublished(repo, tag)
 
-    async def _reference(self, repo: str, tag: str) -> Found | None:
+    async def _reference(self, repo: str, tag: str) -> ForgeResponse | None:
         """Ask for a tag's reference."""
         return await self._get(repo, f"/git/ref/{quote(f'tags/{tag}', safe='')}")
 

@@ -9,11 +9,11 @@ from typing import Protocol
 
 from cloister_clients.sources.errors import TagMoved
 
-__all__ = ["LatestRelease", "Release", "SourceProvider", "check_pin"]
+__all__ = ["PublishedRelease", "PublishedTag", "SourceProvider", "check_pin"]
 
 
 @dataclass(frozen=True, slots=True)
-class Release:
+class PublishedRelease:
     """The configuration file at a published tag, as bytes."""
 
     repo: str
@@ -31,7 +31,7 @@ class Release:
 
 
 @dataclass(frozen=True, slots=True)
-class LatestRelease:
+class PublishedTag:
     """The newest release of a repository, without its file."""
 
     tag: str
@@ -45,7 +45,7 @@ class LatestRelease:
 class SourceProvider(Protocol):
     """Where repositories live."""
 
-    async def resolve(self, repo: str, tag: str, *, commit: str | None = None) -> Release:
+    async def resolve(self, repo: str, tag: str, *, commit: str | None = None) -> PublishedRelease:
         """Read the configuration file at a tag.
 
         Parameters
@@ -64,7 +64,7 @@ class SourceProvider(Protocol):
         """
         ...
 
-    async def latest(self, repo: str) -> LatestRelease | None:
+    async def latest(self, repo: str) -> PublishedTag | None:
         """Answer the newest published release; None when the repository has none.
 
         Raises

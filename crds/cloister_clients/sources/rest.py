@@ -21,8 +21,8 @@ from cloister_clients.address_guard import AddressRefused, Guard
 from cloister_clients.clock import Clock, utc_now
 from cloister_clients.outbound import (
     LONGEST_WAIT,
-    Answer,
     AnswerTooLarge,
+    HttpResponse,
     ask,
     guarded_client,
     retry_after,
@@ -38,7 +38,7 @@ from cloister_clients.sources.errors import (
 )
 from cloister_clients.sources.settings import SourceSettings
 
-__all__ = ["Forge", "Found", "integer", "moment", "text"]
+__all__ = ["Forge", "ForgeResponse", "integer", "moment", "text"]
 
 MAX_ANSWER_BYTES = 8 * 1024**2
 """Largest answer that is read, in bytes; a list of the files in a large directory."""
@@ -51,7 +51,7 @@ SECONDARY_WAIT = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ForgeResponse:
     """An answer that is there."""
 
     body: bytes
@@ -132,7 +132,9 @@ class Forge:
                 f"the forge took longer than {self._settings.timeout_seconds:g} seconds for {repo}"
             ) from error
 
-    async def get(self, repo: str, path: str, *, accept: str, limit: int = 0) -> Found | None:
+    async def get(
+        self, repo: str, path: str, *, accept: str, limit: int = 0
+    ) -> ForgeResponse | None:
         """Ask for something.
 
         Parameters
@@ -148,7 +150,7 @@ class Forge:
 
         Returns
         -------
-        Found or None
+        ForgeResponse or None
             None when the forge says that there is no such thing.
 
         Raises
@@ -168,10 +170,10 @@ class Forge:
             headers["If-None-Match"] = kept[0]
         answer = await self._ask(repo, path, headers, limit or MAX_ANSWER_BYTES)
         if answer.status == 304 and kept is not None:  # noqa: PLR2004 - Not Modified
-            return Found(kept[1])
+            return ForgeResponse(kept[1])
         if answer.status == 200:  # noqa: PLR2004 - OK
             self._keep(key, answer)
-            return Found(answer.body)
+            return ForgeResponse(answer.body)
         if answer.status == 404:  # noqa: PLR2004 - Not Found
             return None
         raise self._failure(repo, answer)
@@ -197,7 +199,7 @@ class Forge:
             raise SourceUnauthorized("the token in tokenFile holds characters that no token has")
         return token
 
-    async def _ask(self, repo: str, path: str, headers: dict[str, str], limit: int) -> Answer:
+    async def _ask(self, repo: str, path: str, headers: dict[str, str], limit: int) -> HttpResponse:
         """Send one request and translate what keeps it from being answered."""
         url = f"{self._base}{path}"
         try:
@@ -211,14 +213,14 @@ class Forge:
                 f"the forge did not answer for {repo}: {str(error) or type(error).__name__}"
             ) from error
 
-    def _keep(self, key: str, answer: Answer) -> None:
+    def _keep(self, key: str, answer: HttpResponse) -> None:
         """Keep an answer that can be asked for conditionally."""
         etag = answer.headers.get("etag", "")
         if not etag or len(answer.body) > MAX_KEPT_BYTES // 8:
             return
         self._kept[key] = (etag, answer.body)
 
-    def _failure(self, repo: str, answer: Answer) -> SourceError:
+    def _failure(self, repo: str, answer: HttpResponse) -> SourceError:
         """Say what an answer means that is neither there nor missing."""
         wait = self._wait(answer)
         if wait is not None:
@@ -244,8 +246,8 @@ class Forge:
                     retry_after=retry_after(answer.headers, self._clock()),
                 )
 
-    def _wait(self, answer: Answer) -> float | None:
-        """Answer how long a rate limit lasts, in seconds; None when there is none.
+    def _wait(self, answer: HttpResponse) -> float | None:
+        """Return how long a rate limit lasts, in seconds; None when there is none.
 
         GitHub, "Rate limits for the REST API": status 403 or 429, with ``retry-after``, or with
         ``x-ratelimit-remaining: 0`` and the time in ``x-ratelimit-reset``, or with a message

@@ -4,7 +4,7 @@ from cloister_crds.config.editor_schema import json_schema
 from cloister_crds.config.effective import shared_namespace
 from cloister_crds.config.limits import Rules
 from cloister_crds.config.model import (
-    ContainerSpec,
+    ContainerConfig,
     Egress,
     EnvEntry,
     Healthcheck,
@@ -24,7 +24,7 @@ from cloister_crds.config.rules.environment import variable_problems
 from cloister_crds.config.syntax.parsing import ParsedConfig, parse
 
 __all__ = [
-    "ContainerSpec",
+    "ContainerConfig",
     "Egress",
     "EnvEntry",
     "Healthcheck",

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
-from cloister_crds.config.model import ContainerSpec, Egress, Ipc, ServiceConfig
+from cloister_crds.config.model import ContainerConfig, Egress, Ipc, ServiceConfig
 from cloister_crds.config.naming import secret_is_file
 
 __all__ = [
@@ -50,7 +50,7 @@ def shared_namespace(config: ServiceConfig) -> bool:
     return config.version < NETWORKS_SINCE
 
 
-def egress_of(config: ServiceConfig, container: ContainerSpec) -> tuple[Egress, tuple[str, ...]]:
+def egress_of(config: ServiceConfig, container: ContainerConfig) -> tuple[Egress, tuple[str, ...]]:
     """Give where a container may go.
 
     Parameters
@@ -75,12 +75,12 @@ def egress_of(config: ServiceConfig, container: ContainerSpec) -> tuple[Egress, 
     return Egress.CLOSED, ()
 
 
-def memory_limit(config: ServiceConfig, container: ContainerSpec) -> int:
+def memory_limit(config: ServiceConfig, container: ContainerConfig) -> int:
     """Give the bytes that a container can use at most: its limit, else the enclave's memory."""
     return container.memory or config.memory * MEGABYTE
 
 
-def shared_memory(config: ServiceConfig, container: ContainerSpec) -> int:
+def shared_memory(config: ServiceConfig, container: ContainerConfig) -> int:
     """Give the bytes of ``/dev/shm``: 0 for ``ipc: none``, by default half of the memory."""
     if container.ipc is Ipc.NONE:
         return 0
@@ -95,7 +95,7 @@ def grace_period(config: ServiceConfig) -> timedelta:
 
 
 def container_mounts(
-    config: ServiceConfig, container: ContainerSpec, *, service: str
+    config: ServiceConfig, container: ContainerConfig, *, service: str
 ) -> tuple[Mount, ...]:
     """Give all mounts of a container.
 
@@ -129,7 +129,7 @@ def container_mounts(
 
 
 def unset_variables(
-    container: ContainerSpec, variables: Mapping[str, str] | None = None
+    container: ContainerConfig, variables: Mapping[str, str] | None = None
 ) -> tuple[str, ...]:
     """Give the bare names of a container that these deploy-time variables give no value."""
     return tuple(

@@ -13,7 +13,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 __all__ = [
-    "ContainerSpec",
+    "ContainerConfig",
     "Egress",
     "EnvEntry",
     "Healthcheck",
@@ -181,7 +181,7 @@ class Healthcheck(Frozen):
         return self.test == ("NONE",)
 
 
-class ContainerSpec(Frozen):
+class ContainerConfig(Frozen):
     """One container of the enclave."""
 
     name: str
@@ -295,7 +295,7 @@ class ServiceConfig(Frozen):
     """Model weights."""
     networks: dict[str, Network] = {}
     """Networks by name, in the order of the file."""
-    containers: tuple[ContainerSpec, ...]
+    containers: tuple[ContainerConfig, ...]
     """At least one."""
     shim: Shim
     """The way in."""
@@ -311,7 +311,7 @@ class ServiceConfig(Frozen):
         """``sha256:<hex>`` of `cvm_version`; None when the file pins none."""
         return self.cvm_version.partition("@")[2] or None
 
-    def container(self, name: str) -> ContainerSpec:
+    def container(self, name: str) -> ContainerConfig:
         """Give the container of that name.
 
         Raises

@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 
-from cloister_clients.kube import KindRef, KubeClient, KubeError, Page
+from cloister_clients.kube import KindRef, KubeClient, KubeError, ListPage
 from cloister_operator.cache.projections import WATCHED_KINDS, Body, WatchedKind
 from cloister_operator.cache.store import Store
 from cloister_operator.telemetry.liveness import Liveness
@@ -102,12 +102,12 @@ class Relister:
         self._liveness.heartbeat("comparison with the server", stale=3 * self._every + 60)
         return vanished
 
-    async def _list(self, ref: KindRef) -> Page:
+    async def _list(self, ref: KindRef) -> ListPage:
         """Ask the server which objects of a kind there are, and in which versions."""
         selector = self._watched[ref].label_selector
         return await self._client.list(ref, label_selector=selector, metadata_only=True)
 
-    def _take_out(self, ref: KindRef, page: Page) -> int:
+    def _take_out(self, ref: KindRef, page: ListPage) -> int:
         """Take out of the store what a list no longer has; answer how many objects."""
         version = int(page.resource_version)
         present = {

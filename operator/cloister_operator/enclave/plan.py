@@ -5,7 +5,7 @@
 
 from dataclasses import dataclass
 
-from cloister_crds.config import ContainerSpec, ServiceConfig
+from cloister_crds.config import ContainerConfig, ServiceConfig
 from cloister_crds.kinds import Enclave, Host
 from cloister_crds.kinds.enclave import ImageFacts
 from cloister_crds.names import (
@@ -100,7 +100,7 @@ class EnclavePlan:
         """Names of the containers of the file, in order."""
         return tuple(container.name for container in self.config.containers)
 
-    def facts(self, container: ContainerSpec) -> ImageFacts:
+    def facts(self, container: ContainerConfig) -> ImageFacts:
         """Answer what the registry said of the image of a container of the file."""
         for facts in self.enclave.spec.images:
             if facts.container == container.name:

@@ -13,13 +13,13 @@ import yaml
 from cloister_clients.kube import (
     AlreadyExists,
     Conflict,
-    EventType,
     Invalid,
     KubeClient,
     KubeConfig,
     KubeError,
     NotFound,
     Unauthorized,
+    WatchEventType,
 )
 from cloister_clients.kube.config import ConfigError
 from cloister_clients.kube.errors import BadRequest, Forbidden
@@ -185,9 +185,9 @@ async def test_a_watch_tells_what_happens_and_ends_in_time(
     seen = [
         event.type
         async for event in client.watch(SECRET, namespace, resource_version=begin, seconds=1)
-        if event.type is not EventType.BOOKMARK
+        if event.type is not WatchEventType.BOOKMARK
     ]
-    assert seen == [EventType.ADDED, EventType.MODIFIED, EventType.DELETED]
+    assert seen == [WatchEventType.ADDED, WatchEventType.MODIFIED, WatchEventType.DELETED]
 
 
 async def test_who_asks_decides_what_may_be_done(

@@ -4,7 +4,7 @@ from datetime import timedelta
 from typing import Any
 
 from cloister_crds.config import (
-    ContainerSpec,
+    ContainerConfig,
     EnvEntry,
     Healthcheck,
     Restart,
@@ -30,7 +30,7 @@ SURROUNDINGS = Surroundings(
 )
 """A cluster."""
 
-WEB = ContainerSpec(
+WEB = ContainerConfig(
     name="web",
     image=f"registry.example/web@{_DIGEST}",
     env=(
@@ -42,7 +42,7 @@ WEB = ContainerSpec(
 )
 """A container with nothing but an environment."""
 
-WORKER = ContainerSpec(
+WORKER = ContainerConfig(
     name="Worker_1",
     image=f"registry.example/worker:1@{_DIGEST}",
     entrypoint=("/work",),
@@ -76,7 +76,7 @@ WORKER = ContainerSpec(
 """A container that uses nearly everything."""
 
 
-def config_of(*containers: ContainerSpec, **changes: object) -> ServiceConfig:
+def config_of(*containers: ContainerConfig, **changes: object) -> ServiceConfig:
     """Make a file of containers; the first is the upstream."""
     fields: dict[str, object] = {
         "cvm_version": "0.10.0",
@@ -96,7 +96,7 @@ def host_of(**spec: object) -> Host:
 
 
 def plan_of(
-    *containers: ContainerSpec,
+    *containers: ContainerConfig,
     config: ServiceConfig | None = None,
     host: Host | None = None,
     images: tuple[dict[str, object], ...] = (),

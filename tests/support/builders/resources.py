@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from typing import Any
 
-from cloister_crds.config.model import ContainerSpec as FileContainer
+from cloister_crds.config.model import ContainerConfig as FileContainer
 from cloister_crds.config.model import ServiceConfig, Shim
 from cloister_crds.kinds.container import Container, ContainerSpec, ContainerStatus
 from cloister_crds.kinds.deployment import Deployment, DeploymentSpec

@@ -27,7 +27,7 @@ from cloister_clients.sources.git.errors import cleaned, explain
 from cloister_clients.sources.git.program import Git, Output, workplace
 from cloister_clients.sources.git.remote import Remote, remote_of
 from cloister_clients.sources.names import check_question, check_repository, check_tag, is_commit
-from cloister_clients.sources.release import LatestRelease, Release, check_pin
+from cloister_clients.sources.release import PublishedRelease, PublishedTag, check_pin
 from cloister_clients.sources.settings import SourceSettings
 
 __all__ = ["GitProvider"]
@@ -154,11 +154,11 @@ class GitProvider:
         self._guard = guard or settings.guard()
         self._turn = asyncio.Semaphore(settings.concurrency)
         self._version_checked = False
-        self._newest: LRUCache[str, tuple[dict[str, str], LatestRelease | None]] = LRUCache(
+        self._newest: LRUCache[str, tuple[dict[str, str], PublishedTag | None]] = LRUCache(
             MAX_REMEMBERED
         )
 
-    async def resolve(self, repo: str, tag: str, *, commit: str | None = None) -> Release:
+    async def resolve(self, repo: str, tag: str, *, commit: str | None = None) -> PublishedRelease:
         """Read the configuration file at a tag, see `SourceProvider.resolve`."""
         check_question(repo, tag, commit)
         async with self._question(repo) as question:
@@ -170,7 +170,7 @@ class GitProvider:
             check_pin(repo, tag, pinned=commit, actual=actual)
             published = (await question.dates(reference)).get(reference)
             name, file = await self._file(question, tag, actual)
-            return Release(
+            return PublishedRelease(
                 repo=repo,
                 tag=tag,
                 commit=actual,
@@ -179,7 +179,7 @@ class GitProvider:
                 file=file,
             )
 
-    async def latest(self, repo: str) -> LatestRelease | None:
+    async def latest(self, repo: str) -> PublishedTag | None:
         """Answer the newest tag by its date, see `SourceProvider.latest`.
 
         Of more than 64 tags, the 64 whose names come last in the order of versions are looked
@@ -242,7 +242,7 @@ class GitProvider:
             raise SourceUnavailable(f"git could not read {name}: {cleaned(blob.error)}")
         return name, blob.out
 
-    async def _newest_of(self, question: _Question, tags: dict[str, str]) -> LatestRelease | None:
+    async def _newest_of(self, question: _Question, tags: dict[str, str]) -> PublishedTag | None:
         """Fetch the likeliest tags and answer the one with the latest date."""
         candidates = sorted(tags, key=_version_order, reverse=True)[:MAX_CANDIDATES]
         if not candidates:
@@ -260,7 +260,7 @@ class GitProvider:
                 commit = await question.commit_of(name)
             except TagNotFound:
                 continue
-            return LatestRelease(tag=name, commit=commit, published=published)
+            return PublishedTag(tag=name, commit=commit, published=published)
         return None
 
 

@@ -12,14 +12,14 @@ from cloister_crds.config.model import EnvEntry, ServiceConfig
 from cloister_crds.config.naming import KEBAB_NAME, VARIABLE_NAME
 from cloister_crds.config.syntax.document import Mapping
 from cloister_crds.config.syntax.reading import Section, Spot, show
-from cloister_crds.config.syntax.scalars import Kind
+from cloister_crds.config.syntax.scalars import ScalarKind
 from cloister_crds.problems import Problem, Severity
 
 __all__ = ["check_environment", "read_env", "read_secrets", "variable_problems"]
 
 DOMAIN: Final = "DOMAIN"
 """Bare name that gets the public host name unless the variables set it."""
-TELLING: Final = (Kind.TEXT, Kind.BOOL, Kind.INTEGER, Kind.FLOAT)
+TELLING: Final = (ScalarKind.TEXT, ScalarKind.BOOL, ScalarKind.INTEGER, ScalarKind.FLOAT)
 """Values whose text is the same to every reader."""
 
 
@@ -93,7 +93,7 @@ def _read_value(spot: Spot) -> str | None:
     """Read a value: text, or a number or truth value that is the same as its text."""
     if spot.kind is None:
         spot.error("WrongType", "is no single value: write text, in quotes if it is JSON")
-    elif spot.kind is Kind.AMBIGUOUS:
+    elif spot.kind is ScalarKind.AMBIGUOUS:
         message = f'write "{spot.raw}" in quotes to hand over just that'
         spot.error("AmbiguousScalar", f"{show(spot.raw)} has more than one reading: {message}")
     elif spot.kind not in TELLING:

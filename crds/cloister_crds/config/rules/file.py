@@ -22,14 +22,14 @@ from cloister_crds.config.rules import containers, models, networks, resources, 
 from cloister_crds.config.syntax.document import Mapping, Node
 from cloister_crds.config.syntax.reading import (
     Field,
-    Report,
+    ProblemReport,
     Section,
     Spot,
     Table,
     read_section,
     show,
 )
-from cloister_crds.config.syntax.scalars import Kind
+from cloister_crds.config.syntax.scalars import ScalarKind
 
 __all__ = ["FILE", "VERSION_PATTERN", "judge"]
 
@@ -38,7 +38,7 @@ VERSION_PATTERN: Final = rf"{VERSION.pattern}(@sha256:[0-9a-f]{{64}})?"
 
 
 def _read_version(spot: Spot) -> str | None:
-    number = spot.kind in {Kind.INTEGER, Kind.FLOAT, Kind.AMBIGUOUS}
+    number = spot.kind in {ScalarKind.INTEGER, ScalarKind.FLOAT, ScalarKind.AMBIGUOUS}
     text = spot.raw if number else spot.text("a version such as 0.14.8")
     if text is not None and not re.fullmatch(VERSION_PATTERN, text):
         message = "write X.Y.Z, or X.Y.Z@sha256: and 64 hex digits"
@@ -144,7 +144,7 @@ FILE: Final = Table(
 """The keys of the file."""
 
 
-def judge(root: Node, report: Report) -> ServiceConfig | None:
+def judge(root: Node, report: ProblemReport) -> ServiceConfig | None:
     """Judge a document by all rules.
 
     Parameters

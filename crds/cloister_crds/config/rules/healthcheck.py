@@ -10,7 +10,7 @@ from cloister_crds.config.limits import MAX_TEST
 from cloister_crds.config.model import Healthcheck
 from cloister_crds.config.syntax.durations import DURATION_PATTERN, read_duration
 from cloister_crds.config.syntax.reading import Field, Spot, Table, read_section, show
-from cloister_crds.config.syntax.scalars import Kind
+from cloister_crds.config.syntax.scalars import ScalarKind
 
 __all__ = ["HEALTHCHECK", "read_healthcheck"]
 
@@ -42,7 +42,7 @@ def _read_test(spot: Spot) -> tuple[str, ...] | None:
 
 
 def _read_duration(spot: Spot) -> timedelta | None:
-    number = spot.kind in {Kind.INTEGER, Kind.FLOAT}
+    number = spot.kind in {ScalarKind.INTEGER, ScalarKind.FLOAT}
     text = spot.raw if number else spot.text("a duration such as 30s")
     if text is None:
         return None

@@ -9,7 +9,7 @@ from typing import Any, Final
 from cloister_crds.config.limits import MAX_LIST, MAX_TMPFS
 from cloister_crds.config.model import Tmpfs, Volume
 from cloister_crds.config.syntax.reading import Section, Spot, show
-from cloister_crds.config.syntax.scalars import Kind
+from cloister_crds.config.syntax.scalars import ScalarKind
 
 __all__ = [
     "VOLUME_PATTERN",
@@ -186,7 +186,7 @@ def read_tmpfs(spot: Spot) -> tuple[Tmpfs, ...] | None:
 
 def _read_options(spot: Spot) -> dict[str, Any] | None:
     """Read the options of one mount, none when it has no value."""
-    nothing = spot.kind is Kind.NULL
+    nothing = spot.kind is ScalarKind.NULL
     text = "" if nothing else spot.text('options such as "size=100m,mode=1777"')
     if text is None:
         return None

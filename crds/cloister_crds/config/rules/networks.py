@@ -11,7 +11,7 @@ from cloister_crds.config.effective import NETWORKS_SINCE
 from cloister_crds.config.limits import MAX_ALLOW, MAX_LIST, MAX_NETWORKS
 from cloister_crds.config.model import Egress, Network
 from cloister_crds.config.syntax.reading import Field, Section, Spot, Table, read_section, show
-from cloister_crds.config.syntax.scalars import Kind
+from cloister_crds.config.syntax.scalars import ScalarKind
 
 __all__ = [
     "NETWORK",
@@ -123,7 +123,7 @@ def read_networks(spot: Spot) -> dict[str, Network] | None:
 
 
 def _read_network(spot: Spot) -> Network | None:
-    if spot.kind is Kind.NULL:
+    if spot.kind is ScalarKind.NULL:
         return Network()
     section = read_section(spot, NETWORK)
     if section is None:
@@ -180,7 +180,7 @@ def check_attached(container: Section, top: Section) -> None:
     spots = container.at("networks").items(None) if names else []
     for spot in spots or []:
         name = spot.raw
-        if spot.kind is Kind.TEXT and name not in {*written, RESERVED}:
+        if spot.kind is ScalarKind.TEXT and name not in {*written, RESERVED}:
             near = spot.report.guess(name, tuple(sorted(written)))
             hint = f"did you mean {near}?" if near else "declare it under networks"
             spot.error("UnknownNetwork", f"no network is named {show(name)}: {hint}")

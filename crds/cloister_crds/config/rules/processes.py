@@ -11,7 +11,7 @@ from cloister_crds.config.limits import MAX_LIST
 from cloister_crds.config.model import Restart
 from cloister_crds.config.rules.mounts import is_clean_path
 from cloister_crds.config.syntax.reading import Spot, show
-from cloister_crds.config.syntax.scalars import Kind
+from cloister_crds.config.syntax.scalars import ScalarKind
 from cloister_crds.config.syntax.signals import read_signal
 
 __all__ = [
@@ -48,7 +48,7 @@ def read_working_dir(spot: Spot) -> str | None:
 
 def read_pids_limit(spot: Spot) -> int | None:
     """Read the most processes at a time."""
-    if spot.kind is Kind.INTEGER and spot.raw == "0":
+    if spot.kind is ScalarKind.INTEGER and spot.raw == "0":
         spot.error("OutOfRange", "is 0: write at least 1, or -1 for no limit")
         return None
     return spot.integer(-1, 2**22)
@@ -65,7 +65,7 @@ def read_restart(spot: Spot) -> tuple[Restart, int | None] | None:
 
 def read_stop_signal(spot: Spot) -> str | None:
     """Read the signal that asks the process to end."""
-    text = spot.raw if spot.kind is Kind.INTEGER else spot.text("a signal such as SIGTERM")
+    text = spot.raw if spot.kind is ScalarKind.INTEGER else spot.text("a signal such as SIGTERM")
     if text is None:
         return None
     signal = read_signal(text)

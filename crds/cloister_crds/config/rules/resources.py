@@ -10,7 +10,7 @@ from typing import Final, Literal
 
 from cloister_crds.config.effective import MEGABYTE
 from cloister_crds.config.syntax.reading import Section, Spot, show
-from cloister_crds.config.syntax.scalars import Kind
+from cloister_crds.config.syntax.scalars import ScalarKind
 from cloister_crds.config.syntax.sizes import read_size
 
 __all__ = [
@@ -55,7 +55,11 @@ def read_memory(spot: Spot) -> int | None:
 
 def read_gpus(spot: Spot) -> int | None:
     """Read the GPUs of the enclave."""
-    if spot.kind is Kind.INTEGER and spot.raw == "0" and 0 not in spot.report.rules.gpu_counts:
+    if (
+        spot.kind is ScalarKind.INTEGER
+        and spot.raw == "0"
+        and 0 not in spot.report.rules.gpu_counts
+    ):
         spot.error("NotOffered", "is 0: leave gpus out for an enclave without GPUs")
         return None
     return _read_tier(spot, spot.report.rules.gpu_counts, "")
@@ -64,10 +68,10 @@ def read_gpus(spot: Spot) -> int | None:
 def read_bytes(spot: Spot) -> int | None:
     """Read an amount of memory in Docker's units, greater than 0."""
     wanted = "an amount such as 512m or 2g"
-    if spot.kind is Kind.FLOAT:
+    if spot.kind is ScalarKind.FLOAT:
         spot.error("InvalidSize", f"{spot.raw} has no unit: write {wanted}")
         return None
-    text = spot.raw if spot.kind is Kind.INTEGER else spot.text(wanted)
+    text = spot.raw if spot.kind is ScalarKind.INTEGER else spot.text(wanted)
     if text is None:
         return None
     size = read_size(text)
@@ -91,7 +95,7 @@ def read_limit(spot: Spot) -> int | None:
 
 def read_container_gpus(spot: Spot) -> Literal["all"] | int | tuple[int, ...] | None:
     """Read the GPUs of a container: ``all``, a count, or ids."""
-    if spot.kind is Kind.INTEGER:
+    if spot.kind is ScalarKind.INTEGER:
         return spot.integer(1)
     text = spot.text("all, a count such as 1, or ids such as '0,1'")
     if text is None:

@@ -10,7 +10,7 @@ from typing import Final
 from cloister_crds.config.limits import MAX_LIST
 from cloister_crds.config.model import User
 from cloister_crds.config.syntax.reading import Spot, show
-from cloister_crds.config.syntax.scalars import Kind
+from cloister_crds.config.syntax.scalars import ScalarKind
 
 __all__ = [
     "CAPABILITIES",
@@ -107,7 +107,7 @@ def _read_capability(spot: Spot) -> str | None:
 def read_user(spot: Spot) -> User | None:
     """Read ``uid`` or ``uid:gid``."""
     wanted = 'uid or uid:gid in numbers, such as "1000:1000"'
-    text = spot.raw if spot.kind is Kind.INTEGER else spot.text(wanted)
+    text = spot.raw if spot.kind is ScalarKind.INTEGER else spot.text(wanted)
     if text is None:
         return None
     if not re.fullmatch(USER_PATTERN, text):

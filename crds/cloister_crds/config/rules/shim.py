@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from cloister_crds.config.model import TlsMode
 from cloister_crds.config.syntax.reading import Field, Section, Spot, Table, read_section, show
-from cloister_crds.config.syntax.scalars import Kind
+from cloister_crds.config.syntax.scalars import ScalarKind
 from cloister_crds.problems import Severity
 
 __all__ = ["ORIGIN_PATTERN", "SHIM", "check_shim", "read_shim"]
@@ -54,7 +54,7 @@ def _read_path_list(items: list[Spot]) -> tuple[str, ...]:
 
 def _read_endpoints(spot: Spot) -> tuple[str, ...] | None:
     """Read the paths that need a key; no value means the default."""
-    if spot.kind is Kind.NULL:
+    if spot.kind is ScalarKind.NULL:
         return None
     items = spot.items(None, "a list of paths, or nothing for /v1/chat/completions")
     return None if items is None else _read_path_list(items)

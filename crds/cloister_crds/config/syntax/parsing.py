@@ -11,7 +11,7 @@ from cloister_crds.config.model import ServiceConfig
 from cloister_crds.config.rules.environment import variable_problems
 from cloister_crds.config.rules.file import judge
 from cloister_crds.config.syntax.document import read_document
-from cloister_crds.config.syntax.reading import Report
+from cloister_crds.config.syntax.reading import ProblemReport
 from cloister_crds.problems import Problem, Severity
 
 __all__ = ["ParsedConfig", "parse"]
@@ -63,7 +63,7 @@ def parse(raw: bytes, *, rules: Rules = Rules()) -> ParsedConfig:  # noqa: B008 
     """
     digest = "sha256:" + hashlib.sha256(raw).hexdigest()
     document = read_document(raw, max_bytes=rules.max_bytes)
-    report = Report(rules)
+    report = ProblemReport(rules)
     for problem in document.problems:
         report.keep(problem)
     config = None

@@ -15,10 +15,10 @@ from typing import Any, Final
 
 from cloister_crds.config.limits import MAX_PROBLEMS, Rules
 from cloister_crds.config.syntax.document import Mapping, Node, Scalar, Sequence, join
-from cloister_crds.config.syntax.scalars import Kind, kind_of
+from cloister_crds.config.syntax.scalars import ScalarKind, kind_of
 from cloister_crds.problems import Problem, Severity
 
-__all__ = ["Field", "Report", "Section", "Spot", "Table", "read_section", "show"]
+__all__ = ["Field", "ProblemReport", "Section", "Spot", "Table", "read_section", "show"]
 
 MAX_SHOWN: Final = 60
 """Characters of a value that a message shows."""
@@ -43,7 +43,7 @@ NUMBER = re.compile(r"(?:0|[1-9][0-9]{0,17})(?:\.[0-9]{1,18})?")
 INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")
 
 
-class Report:
+class ProblemReport:
     """Gathers the problems of one file, and knows what it is judged by."""
 
     def __init__(self, rules: Rules) -> None:
@@ -92,7 +92,7 @@ class Spot:
 
     node: Node
     path: str
-    report: Report
+    report: ProblemReport
 
     def __post_init__(self) -> None:
         self.report.spots[self.path] = (self.node.line, self.node.column)
@@ -103,7 +103,7 @@ class Spot:
         return LAST.findall(self.path)[-1] if self.path else "the file"
 
     @property
-    def kind(self) -> Kind | None:
+    def kind(self) -> ScalarKind | None:
         """What kind of scalar stands here; None for a list or map."""
         return kind_of(self.node) if isinstance(self.node, Scalar) else None
 
@@ -141,7 +141,7 @@ class Spot:
                 found = "is a list"
             case Mapping():
                 found = "is a map"
-            case Scalar() if kind_of(node) is Kind.NULL:
+            case Scalar() if kind_of(node) is ScalarKind.NULL:
                 found = "has no value"
             case Scalar():
                 found = f"is {show(node.text)}"
@@ -160,11 +160,11 @@ class Spot:
             self._wrong(wanted)
             return None
         kind = kind_of(node)
-        if kind is Kind.AMBIGUOUS:
+        if kind is ScalarKind.AMBIGUOUS:
             self._ambiguous(node.text)
-        elif kind is Kind.NULL:
+        elif kind is ScalarKind.NULL:
             self._wrong(wanted)
-        elif kind is not Kind.TEXT:
+        elif kind is not ScalarKind.TEXT:
             quoted = f'"{node.text}"'
             self.error("WrongType", f"is {kind} where text belongs: write {quoted} in quotes")
         else:
@@ -175,7 +175,7 @@ class Spot:
         """Read one of some words; one that only reads like a truth value needs no quotes."""
         node = self.node
         wanted = words[0] if len(words) == 1 else f"one of {', '.join(words)}"
-        if not isinstance(node, Scalar) or kind_of(node) is Kind.NULL:
+        if not isinstance(node, Scalar) or kind_of(node) is ScalarKind.NULL:
             self._wrong(wanted)
             return None
         if node.text in words:
@@ -226,7 +226,7 @@ class Spot:
         return None
 
     def _no_number(self, node: Scalar, wanted: str) -> None:
-        if kind_of(node) is Kind.AMBIGUOUS:
+        if kind_of(node) is ScalarKind.AMBIGUOUS:
             text = f"{show(node.text)} is not the same number to every reader: write {wanted}"
             self.error("AmbiguousScalar", text)
         else:
@@ -243,9 +243,9 @@ class Spot:
     def boolean(self) -> bool | None:
         """Read true or false."""
         node = self.node
-        if isinstance(node, Scalar) and kind_of(node) is Kind.BOOL:
+        if isinstance(node, Scalar) and kind_of(node) is ScalarKind.BOOL:
             return node.text == "true"
-        if isinstance(node, Scalar) and kind_of(node) is Kind.AMBIGUOUS:
+        if isinstance(node, Scalar) and kind_of(node) is ScalarKind.AMBIGUOUS:
             text = f"{show(node.text)} is not the same to every reader of YAML: write true or false"
             self.error("AmbiguousScalar", text)
         else:

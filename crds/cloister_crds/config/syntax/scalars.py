@@ -11,7 +11,7 @@ from enum import StrEnum
 
 from cloister_crds.config.syntax.document import Scalar
 
-__all__ = ["Kind", "kind_of"]
+__all__ = ["ScalarKind", "kind_of"]
 
 NULL = re.compile(r"|~|null|Null|NULL")
 BOOL = re.compile(r"true|false")
@@ -38,7 +38,7 @@ SURPRISES = re.compile(
 The single letters y and n of YAML 1.1 are left out: no reader in use takes them for truth."""
 
 
-class Kind(StrEnum):
+class ScalarKind(StrEnum):
     """What a scalar is."""
 
     TEXT = "text"
@@ -49,7 +49,7 @@ class Kind(StrEnum):
     AMBIGUOUS = "an ambiguous word"
 
 
-def kind_of(scalar: Scalar) -> Kind:
+def kind_of(scalar: Scalar) -> ScalarKind:
     """Tell what a scalar is.
 
     Parameters
@@ -59,20 +59,20 @@ def kind_of(scalar: Scalar) -> Kind:
 
     Returns
     -------
-    Kind
-        `Kind.AMBIGUOUS` when readers of YAML disagree, or when its value printed back would not
+    ScalarKind
+        `ScalarKind.AMBIGUOUS` when readers of YAML disagree, or when its value printed back would not
         be its text, so that a string made of it may differ (``1.10``, ``0x1F``, ``True``).
     """
     text = scalar.text
     if not scalar.plain:
-        return Kind.TEXT
+        return ScalarKind.TEXT
     for kind, pattern in (
-        (Kind.NULL, NULL),
-        (Kind.BOOL, BOOL),
-        (Kind.INTEGER, INTEGER),
-        (Kind.FLOAT, FLOAT),
-        (Kind.AMBIGUOUS, SURPRISES),
+        (ScalarKind.NULL, NULL),
+        (ScalarKind.BOOL, BOOL),
+        (ScalarKind.INTEGER, INTEGER),
+        (ScalarKind.FLOAT, FLOAT),
+        (ScalarKind.AMBIGUOUS, SURPRISES),
     ):
         if pattern.fullmatch(text):
             return kind
-    return Kind.TEXT
+    return ScalarKind.TEXT

@@ -4,7 +4,7 @@ Both are resources of device plugins (Kubernetes, "Device Plugins"): a plugin al
 device a container gets and puts it there.
 """
 
-from cloister_crds.config import ContainerSpec
+from cloister_crds.config import ContainerConfig
 from cloister_crds.lifecycle.admission.gpus import assigned_gpus, unassigned_gpus
 from cloister_crds.lifecycle.admission.host_requirements import device_resource
 from cloister_operator.enclave.plan import EnclavePlan
@@ -18,7 +18,7 @@ NO_DEVICES = "void"
 """Its value for no GPU and no driver. Without it images that say ``all`` would have every GPU."""
 
 
-def granted(plan: EnclavePlan, container: ContainerSpec) -> dict[str, str]:
+def granted(plan: EnclavePlan, container: ContainerConfig) -> dict[str, str]:
     """Answer the device resources of a container.
 
     Parameters
@@ -66,7 +66,7 @@ def held(plan: EnclavePlan) -> dict[str, str]:
     return {gpu.resource: str(count)}
 
 
-def sees_no_gpu(plan: EnclavePlan, container: ContainerSpec) -> bool:
+def sees_no_gpu(plan: EnclavePlan, container: ContainerConfig) -> bool:
     """Tell whether a container has to be kept from the GPUs of the node.
 
     Parameters

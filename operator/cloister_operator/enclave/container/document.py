@@ -7,7 +7,7 @@ of the enclave may read it, as it may read the file.
 from datetime import timedelta
 from typing import Any
 
-from cloister_crds.config import ContainerSpec, Healthcheck, Ipc, Tmpfs, object_name
+from cloister_crds.config import ContainerConfig, Healthcheck, Ipc, Tmpfs, object_name
 from cloister_crds.kinds.enclave import ImageFacts
 from cloister_operator.enclave.container.environment import container_environment
 from cloister_operator.enclave.plan import EnclavePlan
@@ -61,7 +61,7 @@ def document_key(index: int) -> str:
     return f"container-{index}.json"
 
 
-def container_document(plan: EnclavePlan, container: ContainerSpec) -> dict[str, Any]:
+def container_document(plan: EnclavePlan, container: ContainerConfig) -> dict[str, Any]:
     """Write how a container is started, checked and stopped.
 
     Parameters
@@ -114,7 +114,7 @@ def container_document(plan: EnclavePlan, container: ContainerSpec) -> dict[str,
     return document
 
 
-def stop_timeout(container: ContainerSpec) -> int:
+def stop_timeout(container: ContainerConfig) -> int:
     """Answer the seconds between the stop signal and the kill."""
     return DEFAULT_STOP_TIMEOUT if container.stop_timeout is None else container.stop_timeout
 
@@ -124,7 +124,7 @@ def _words(words: tuple[str, ...] | None) -> list[str] | None:
     return None if words is None else list(words)
 
 
-def _user(container: ContainerSpec) -> str:
+def _user(container: ContainerConfig) -> str:
     """Answer the user as the file writes it; empty = the image's."""
     user = container.user
     if user is None:
@@ -132,13 +132,13 @@ def _user(container: ContainerSpec) -> str:
     return str(user.uid) if user.gid is None else f"{user.uid}:{user.gid}"
 
 
-def _has_home(plan: EnclavePlan, container: ContainerSpec, image: ImageFacts) -> bool:
+def _has_home(plan: EnclavePlan, container: ContainerConfig, image: ImageFacts) -> bool:
     """Tell whether the file or the image sets HOME; else it is the user's directory."""
     given = {each["name"] for each in container_environment(plan, container)}
     return _HOME in given | {variable.partition("=")[0] for variable in image.env}
 
 
-def _options(plan: EnclavePlan, container: ContainerSpec, tmpfs: Tmpfs) -> str:
+def _options(plan: EnclavePlan, container: ContainerConfig, tmpfs: Tmpfs) -> str:
     """Write the options of a tmpfs as the guest reads them: each once, the last one counting."""
     size = tmpfs.size or container.memory or plan.config.memory * _MEBI
     options = {"size": f"size={size}", "exec": "exec" if tmpfs.executable else "noexec"}

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from cloister_crds.config import ContainerSpec, secret_is_file
+from cloister_crds.config import ContainerConfig, secret_is_file
 from cloister_operator.enclave.container.devices import NO_DEVICES, VISIBLE_DEVICES, sees_no_gpu
 from cloister_operator.enclave.plan import EnclavePlan
 
@@ -11,7 +11,7 @@ __all__ = ["container_environment"]
 _DOMAIN = "DOMAIN"
 
 
-def container_environment(plan: EnclavePlan, spec: ContainerSpec) -> list[dict[str, Any]]:
+def container_environment(plan: EnclavePlan, spec: ContainerConfig) -> list[dict[str, Any]]:
     """Answer the variables: the file's values, deploy-time ones for bare names, secrets.
 
     Parameters

@@ -5,7 +5,7 @@ The document's fields are those of the guest's package `agent`; docs/enclave.md 
 
 from typing import Any
 
-from cloister_crds.config import ContainerSpec, ServiceConfig
+from cloister_crds.config import ContainerConfig, ServiceConfig
 from cloister_crds.kinds.host import TEE
 from cloister_operator.enclave.guest_config.certificate import (
     CHAIN_FILE,
@@ -128,7 +128,7 @@ def agent_container(
     }
 
 
-def _container(plan: EnclavePlan, container: ContainerSpec) -> dict[str, Any]:
+def _container(plan: EnclavePlan, container: ContainerConfig) -> dict[str, Any]:
     """Write one container of the file."""
     allowance = boot_allowance(container.healthcheck)
     return {

@@ -10,7 +10,7 @@ guest's to carry out. What cannot be enforced is listed by
 import json
 from typing import Any
 
-from cloister_crds.config import ContainerSpec, Restart, object_name
+from cloister_crds.config import ContainerConfig, Restart, object_name
 from cloister_crds.kinds.host import HostSpec
 from cloister_crds.lifecycle.admission.host_selection import maps_users
 from cloister_operator.enclave.container.devices import granted, held
@@ -121,7 +121,7 @@ def build_pod(plan: EnclavePlan, settings: BuildSettings) -> dict[str, Any]:
     }
 
 
-def grace_period(containers: tuple[ContainerSpec, ...]) -> int:
+def grace_period(containers: tuple[ContainerConfig, ...]) -> int:
     """Answer the seconds that the Pod has to stop: the largest stop_timeout, at least one."""
     return max(1, *(stop_timeout(each) for each in containers))
 
@@ -192,7 +192,7 @@ def _placement(host: HostSpec) -> dict[str, Any]:
 
 
 def _container(
-    plan: EnclavePlan, index: int, spec: ContainerSpec, mounts: list[dict[str, Any]]
+    plan: EnclavePlan, index: int, spec: ContainerConfig, mounts: list[dict[str, Any]]
 ) -> dict[str, Any]:
     """Build the container of one entry of the file; keys without a value are left out."""
     document = f"{SPEC_DIRECTORY}/{document_key(index)}"
@@ -217,7 +217,7 @@ def _container(
     return {key: value for key, value in parts.items() if value not in (None, [], {}, "")}
 
 
-def _security(spec: ContainerSpec) -> dict[str, Any]:
+def _security(spec: ContainerConfig) -> dict[str, Any]:
     """Answer what the guest starts with: the user of the file comes when it has given this up."""
     return {
         "allowPrivilegeEscalation": False,

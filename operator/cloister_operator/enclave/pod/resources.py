@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from cloister_crds.config import ContainerSpec, ServiceConfig
+from cloister_crds.config import ContainerConfig, ServiceConfig
 from cloister_crds.kinds import Host
 from cloister_operator.enclave.guest_config.models import weights_memory
 
@@ -46,7 +46,7 @@ def pod_resources(config: ServiceConfig, host: Host) -> dict[str, Any]:
     }
 
 
-def container_resources(spec: ContainerSpec, devices: dict[str, str]) -> dict[str, Any]:
+def container_resources(spec: ContainerConfig, devices: dict[str, str]) -> dict[str, Any]:
     """Answer the resources of one container of the file.
 
     Parameters

@@ -5,7 +5,7 @@ The list stands in ``status.unenforced`` of the Container, by field of the file.
 
 from collections.abc import Iterator
 
-from cloister_crds.config import ContainerSpec, Restart, ServiceConfig
+from cloister_crds.config import ContainerConfig, Restart, ServiceConfig
 from cloister_operator.enclave.container.devices import VISIBLE_DEVICES
 from cloister_operator.enclave.container.readiness_probe import is_rounded
 from cloister_operator.enclave.pod.pod import grace_period
@@ -42,7 +42,7 @@ def unenforced(config: ServiceConfig) -> tuple[str, ...]:
     return tuple(fields)
 
 
-def _of_container(container: ContainerSpec, *, grace: int) -> Iterator[str]:
+def _of_container(container: ContainerConfig, *, grace: int) -> Iterator[str]:
     """Go through the fields of one container in the order of the specification."""
     if any(each.name == VISIBLE_DEVICES for each in container.env):
         yield f"env.{VISIBLE_DEVICES}"

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from cloister_crds.config import ContainerSpec, Ipc, object_name, secret_is_file
+from cloister_crds.config import ContainerConfig, Ipc, object_name, secret_is_file
 from cloister_crds.kinds.host import DOCUMENT_FILE, TEEUnit
 from cloister_crds.measurement import INITDATA_FILE
 from cloister_operator.enclave.config_map import CONFIG_KEY, SHIM_KEY
@@ -262,7 +262,9 @@ def _add_shared_memory(result: PodVolumes, plan: EnclavePlan) -> None:
         result.mount(container.name, name, _SHM_PATH, read_only=False)
 
 
-def _without_own_shm(result: PodVolumes, plan: EnclavePlan) -> Iterator[tuple[int, ContainerSpec]]:
+def _without_own_shm(
+    result: PodVolumes, plan: EnclavePlan
+) -> Iterator[tuple[int, ContainerConfig]]:
     """Go through the containers for which the file mounts nothing at /dev/shm."""
     for index, container in enumerate(plan.config.containers):
         mounts = result.mounts.get(container.name, [])
@@ -270,7 +272,7 @@ def _without_own_shm(result: PodVolumes, plan: EnclavePlan) -> Iterator[tuple[in
             yield index, container
 
 
-def _shm_size(plan: EnclavePlan, container: ContainerSpec) -> int:
+def _shm_size(plan: EnclavePlan, container: ContainerConfig) -> int:
     """Answer the bytes of /dev/shm: half of the container's limit, else of the enclave's."""
     if container.shm_size is not None:
         return container.shm_size

@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 
 from cloister_clients.kube import KubeClient, KubeConfig
-from cloister_clients.kube.transport import Limits
+from cloister_clients.kube.transport import TransportLimits
 from cloister_crds.backoff import Backoff
 
 __all__ = ["Asked", "Connection", "Script", "client", "script"]
@@ -142,6 +142,6 @@ async def script() -> AsyncIterator[Script]:
 @pytest.fixture
 async def client(script: Script) -> AsyncIterator[KubeClient]:
     config = KubeConfig(server=f"http://127.0.0.1:{script.port}")
-    limits = Limits(timeout=5, attempts=3, backoff=Backoff(0.001, 0.01))
+    limits = TransportLimits(timeout=5, attempts=3, backoff=Backoff(0.001, 0.01))
     async with KubeClient(config, field_manager="tests", user_agent="tests", limits=limits) as made:
         yield made

@@ -9,7 +9,6 @@ import pytest
 from cloister_clients.kube import (
     AlreadyExists,
     Conflict,
-    EventType,
     Gone,
     KubeClient,
     KubeConfig,
@@ -17,10 +16,11 @@ from cloister_clients.kube import (
     NotFound,
     Unauthorized,
     Unavailable,
+    WatchEventType,
 )
 from cloister_clients.kube.errors import error_from_response
 from cloister_clients.kube.kinds import CONFIG_MAP, NAMESPACE, POD, KindRef, of
-from cloister_clients.kube.transport import Limits
+from cloister_clients.kube.transport import TransportLimits
 from cloister_crds.backoff import Backoff
 from cloister_crds.kinds import Container
 from tests.unit.clients.kube.conftest import Connection, Script
@@ -100,7 +100,7 @@ async def test_a_server_that_is_not_there_is_named() -> None:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         address = f"http://127.0.0.1:{closed.getsockname()[1]}"
-        limits = Limits(attempts=2, backoff=Backoff(0.001, 10))
+        limits = TransportLimits(attempts=2, backoff=Backoff(0.001, 10))
         async with KubeClient(
             KubeConfig(server=address), field_manager="t", user_agent="t", limits=limits
         ) as client:
@@ -116,7 +116,7 @@ async def test_a_silent_server_is_given_up(script: Script) -> None:
 
     script.steps = [silent]
     config = KubeConfig(server=f"http://127.0.0.1:{script.port}")
-    limits = Limits(timeout=0.2, attempts=1)
+    limits = TransportLimits(timeout=0.2, attempts=1)
     async with KubeClient(config, field_manager="t", user_agent="t", limits=limits) as client:
         with pytest.raises(Unavailable):
             await client.get(CONFIG_MAP, "a", "ns")
@@ -173,7 +173,7 @@ async def test_a_watch_reads_lines_that_come_in_pieces(script: Script, client: K
 
     script.steps = [stream]
     events = [event async for event in client.watch(CONFIG_MAP, resource_version="5")]
-    assert [event.type for event in events] == [EventType.ADDED, EventType.BOOKMARK]
+    assert [event.type for event in events] == [WatchEventType.ADDED, WatchEventType.BOOKMARK]
     assert script.asked[0].query["resourceVersion"] == "5"
     assert script.asked[0].query["allowWatchBookmarks"] == "true"
     assert script.asked[0].path == "/api/v1/configmaps"

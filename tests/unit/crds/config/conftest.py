@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from cloister_crds.config import ContainerSpec, ParsedConfig, Rules, parse
+from cloister_crds.config import ContainerConfig, ParsedConfig, Rules, parse
 from cloister_crds.problems import Severity
 
 DIGEST = "sha256:" + "ab" * 32
@@ -63,10 +63,10 @@ def judged() -> Callable[..., ParsedConfig]:
 
 
 @pytest.fixture
-def built(judged: Callable[..., ParsedConfig]) -> Callable[..., ContainerSpec]:
+def built(judged: Callable[..., ParsedConfig]) -> Callable[..., ContainerConfig]:
     """Give the container of a small file, which must have no error."""
 
-    def build(container: str = "", **parts: str) -> ContainerSpec:
+    def build(container: str = "", **parts: str) -> ContainerConfig:
         parsed = judged(container, **parts)
         assert parsed.config is not None, lines_of(parsed)
         return parsed.config.containers[0]

@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 import pytest
 
-from cloister_crds.config import ContainerSpec, ParsedConfig, object_name, parse
+from cloister_crds.config import ContainerConfig, ParsedConfig, object_name, parse
 
 Verdict = Callable[..., list[str]]
-Built = Callable[..., ContainerSpec]
+Built = Callable[..., ContainerConfig]
 IMAGE = f"app@sha256:{'a' * 64}"
 
 

@@ -10,7 +10,7 @@ import pytest
 from cloister_crds.config import json_schema
 from cloister_crds.config.editor_schema import json_schema_text
 from cloister_crds.config.syntax.document import Mapping, Node, Scalar, Sequence, read_document
-from cloister_crds.config.syntax.scalars import Kind, kind_of
+from cloister_crds.config.syntax.scalars import ScalarKind, kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,11 +38,11 @@ def value_of(node: Node) -> Any:
         return {key.text: value_of(value) for key, value in node.entries}
     if isinstance(node, Sequence):
         return [value_of(item) for item in node.items]
-    typed: dict[Kind, Callable[[str], Any]] = {
-        Kind.NULL: lambda _: None,
-        Kind.BOOL: lambda text: text == "true",
-        Kind.INTEGER: int,
-        Kind.FLOAT: float,
+    typed: dict[ScalarKind, Callable[[str], Any]] = {
+        ScalarKind.NULL: lambda _: None,
+        ScalarKind.BOOL: lambda text: text == "true",
+        ScalarKind.INTEGER: int,
+        ScalarKind.FLOAT: float,
     }
     return typed.get(kind_of(node), str)(node.text)
 

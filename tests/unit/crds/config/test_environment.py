@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from cloister_crds.config import (
-    ContainerSpec,
+    ContainerConfig,
     EnvEntry,
     ParsedConfig,
     Rules,
@@ -14,7 +14,7 @@ from cloister_crds.config import (
 )
 
 Verdict = Callable[..., list[str]]
-Built = Callable[..., ContainerSpec]
+Built = Callable[..., ContainerConfig]
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,11 @@ from datetime import timedelta
 
 import pytest
 
-from cloister_crds.config import ContainerSpec, Healthcheck
+from cloister_crds.config import ContainerConfig, Healthcheck
 from cloister_crds.config.syntax.durations import read_duration
 
 Verdict = Callable[..., list[str]]
-Built = Callable[..., ContainerSpec]
+Built = Callable[..., ContainerConfig]
 FIELD = "containers[0].healthcheck"
 
 

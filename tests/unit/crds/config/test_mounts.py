@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 import pytest
 
-from cloister_crds.config import ContainerSpec, Rules, Tmpfs, Volume
+from cloister_crds.config import ContainerConfig, Rules, Tmpfs, Volume
 from cloister_crds.config.rules.mounts import MAX_OPTIONS
 
 Verdict = Callable[..., list[str]]
-Built = Callable[..., ContainerSpec]
+Built = Callable[..., ContainerConfig]
 MIB = 1024 * 1024
 
 

@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 import pytest
 
-from cloister_crds.config import ContainerSpec
+from cloister_crds.config import ContainerConfig
 from cloister_crds.config.syntax.sizes import read_size
 
 Verdict = Callable[..., list[str]]
-Built = Callable[..., ContainerSpec]
+Built = Callable[..., ContainerConfig]
 MIB = 1024 * 1024
 GPUS = "gpus: 8"
 

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cloister_crds.config.syntax.document import Scalar
-from cloister_crds.config.syntax.scalars import Kind, kind_of
+from cloister_crds.config.syntax.scalars import ScalarKind, kind_of
 
 if TYPE_CHECKING:
-    from cloister_crds.config import ContainerSpec
+    from cloister_crds.config import ContainerConfig
 
 SURPRISES = [
     "on",
@@ -43,30 +43,30 @@ SURPRISES = [
 @pytest.mark.parametrize(
     ("text", "kind"),
     [
-        ("", Kind.NULL),
-        ("~", Kind.NULL),
-        ("null", Kind.NULL),
-        ("true", Kind.BOOL),
-        ("0", Kind.INTEGER),
-        ("-17", Kind.INTEGER),
-        ("0.5", Kind.FLOAT),
-        ("2.0", Kind.FLOAT),
-        ("0.14.8", Kind.TEXT),
-        ("2026-01-01", Kind.TEXT),
-        ("1000:1000", Kind.TEXT),
-        ("nvidia", Kind.TEXT),
-        ("y", Kind.TEXT),
-        ("N", Kind.TEXT),
-        *((word, Kind.AMBIGUOUS) for word in SURPRISES),
+        ("", ScalarKind.NULL),
+        ("~", ScalarKind.NULL),
+        ("null", ScalarKind.NULL),
+        ("true", ScalarKind.BOOL),
+        ("0", ScalarKind.INTEGER),
+        ("-17", ScalarKind.INTEGER),
+        ("0.5", ScalarKind.FLOAT),
+        ("2.0", ScalarKind.FLOAT),
+        ("0.14.8", ScalarKind.TEXT),
+        ("2026-01-01", ScalarKind.TEXT),
+        ("1000:1000", ScalarKind.TEXT),
+        ("nvidia", ScalarKind.TEXT),
+        ("y", ScalarKind.TEXT),
+        ("N", ScalarKind.TEXT),
+        *((word, ScalarKind.AMBIGUOUS) for word in SURPRISES),
     ],
 )
-def test_kinds_of_plain_scalars(text: str, kind: Kind) -> None:
+def test_kinds_of_plain_scalars(text: str, kind: ScalarKind) -> None:
     assert kind_of(Scalar(text, plain=True, line=1, column=1)) is kind
 
 
 @pytest.mark.parametrize("text", ["", "on", "010", "true", "1"])
 def test_quoted_scalars_are_text(text: str) -> None:
-    assert kind_of(Scalar(text, plain=False, line=1, column=1)) is Kind.TEXT
+    assert kind_of(Scalar(text, plain=False, line=1, column=1)) is ScalarKind.TEXT
 
 
 @pytest.mark.parametrize("word", SURPRISES)
@@ -93,7 +93,7 @@ def test_ambiguous_keys_are_refused(verdict: Callable[..., list[str]]) -> None:
     assert verdict("networks: ['no']", top="networks: {no: }") == ["networks.no AmbiguousScalar"]
 
 
-def test_a_word_that_fits_needs_no_quotes(built: "Callable[..., ContainerSpec]") -> None:
+def test_a_word_that_fits_needs_no_quotes(built: "Callable[..., ContainerConfig]") -> None:
     assert built("restart: no").restart == "no"
 
 

@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 import pytest
 
-from cloister_crds.config import ContainerSpec, User
+from cloister_crds.config import ContainerConfig, User
 from cloister_crds.config.rules.security import DANGEROUS, FURTHER_CAPABILITIES
 
 Verdict = Callable[..., list[str]]
-Built = Callable[..., ContainerSpec]
+Built = Callable[..., ContainerConfig]
 STRICT = "RefusedByStrictRules?"
 
 

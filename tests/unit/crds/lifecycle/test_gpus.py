@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from cloister_crds.config.model import ContainerSpec
+from cloister_crds.config.model import ContainerConfig
 from cloister_crds.lifecycle.admission.gpus import (
     assigned_gpus,
     gpu_count,
@@ -31,7 +31,7 @@ def test_gpus_are_assigned(
     asked: list[Any], count: int, want: dict[str, tuple[int, ...]], shared: Any, rest: int
 ) -> None:
     containers = [
-        ContainerSpec(name=f"c{number}", image=IMAGE, gpus=gpus)
+        ContainerConfig(name=f"c{number}", image=IMAGE, gpus=gpus)
         for number, gpus in enumerate(asked)
     ]
     assigned = assigned_gpus(file_of(*containers), count)
@@ -40,5 +40,5 @@ def test_gpus_are_assigned(
 
 
 def test_spec_replaces_the_count_of_the_file() -> None:
-    config = file_of(ContainerSpec(name="web", image=IMAGE), gpus=8)
+    config = file_of(ContainerConfig(name="web", image=IMAGE), gpus=8)
     assert [gpu_count(config, given) for given in (None, 0, 1)] == [8, 0, 1]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cloister_crds.config.model import ContainerSpec, Network, User
+from cloister_crds.config.model import ContainerConfig, Network, User
 from cloister_crds.kinds.host import NetworkIsolation
 from cloister_crds.lifecycle.admission.host_selection import findings, unenforced_on
 from cloister_crds.lifecycle.admission.validation import validate_for_organization
@@ -15,7 +15,7 @@ SHARING = host_of(network_isolation=NetworkIsolation.POD)
 
 @pytest.mark.parametrize(("uid", "gid"), [(65536, None), (1000, 65536)])
 def test_a_user_beyond_the_user_namespace_is_refused(uid: int, gid: int | None) -> None:
-    container = ContainerSpec(name="web", image=IMAGE, user=User(uid=uid, gid=gid))
+    container = ContainerConfig(name="web", image=IMAGE, user=User(uid=uid, gid=gid))
     release = release_of(file_of(container))
     (problem,) = validate_for_organization(ask(hosts=(ISOLATING,), release=release))
     assert (problem.field, problem.code) == ("containers[0].user", "UserNotMapped")
@@ -24,7 +24,7 @@ def test_a_user_beyond_the_user_namespace_is_refused(uid: int, gid: int | None) 
 
 
 def test_the_last_user_of_the_user_namespace_is_accepted() -> None:
-    container = ContainerSpec(name="web", image=IMAGE, user=User(uid=65535, gid=65535))
+    container = ContainerConfig(name="web", image=IMAGE, user=User(uid=65535, gid=65535))
     question = ask(hosts=(ISOLATING,), release=release_of(file_of(container)))
     assert validate_for_organization(question) == ()
 

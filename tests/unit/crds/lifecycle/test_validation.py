@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from cloister_crds.config.model import (
-    ContainerSpec,
+    ContainerConfig,
     Egress,
     EnvEntry,
     ModelSpec,
@@ -159,7 +159,7 @@ def test_what_the_payment_processor_says_wins() -> None:
     assert found(ask(organization=paid)) == set()
 
 
-TWO = (ContainerSpec(name="web", image=IMAGE), ContainerSpec(name="db", image=IMAGE))
+TWO = (ContainerConfig(name="web", image=IMAGE), ContainerConfig(name="db", image=IMAGE))
 SHARED = spec_of(accept_shared_network=True)
 WRONG_FILES: dict[str, tuple[dict[str, Any], tuple[str, str]]] = {
     "errors of the parser": (
@@ -185,7 +185,7 @@ WRONG_FILES: dict[str, tuple[dict[str, Any], tuple[str, str]]] = {
     "secret of a container": (
         {
             "release": release_of(
-                file_of(ContainerSpec(name="web", image=IMAGE, secrets=("A", "B"))),
+                file_of(ContainerConfig(name="web", image=IMAGE, secrets=("A", "B"))),
             ),
             "secrets": (secret_of("A", repo="acme/site"), secret_of("B")),
         },
@@ -220,7 +220,7 @@ def test_networks_that_need_no_consent_or_have_it(fields: dict[str, Any]) -> Non
 
 
 def test_a_bound_secret_of_the_organization_and_one_of_the_repository_are_found() -> None:
-    used = ContainerSpec(name="web", image=IMAGE, secrets=("A", "tls-key"))
+    used = ContainerConfig(name="web", image=IMAGE, secrets=("A", "tls-key"))
     question = ask(
         release=release_of(file_of(used)),
         spec=spec_of(secrets=("tls-key",)),
@@ -230,13 +230,13 @@ def test_a_bound_secret_of_the_organization_and_one_of_the_repository_are_found(
 
 
 def test_a_secret_of_another_repository_is_none() -> None:
-    used = ContainerSpec(name="web", image=IMAGE, secrets=("A",))
+    used = ContainerConfig(name="web", image=IMAGE, secrets=("A",))
     question = ask(release=release_of(file_of(used)), secrets=(secret_of("A", repo="acme/other"),))
     assert found(question) == {("containers[0].secrets[0]", "SecretNotFound")}
 
 
 def test_what_is_given_and_not_used_is_a_warning() -> None:
-    used = ContainerSpec(
+    used = ContainerConfig(
         name="web",
         image=IMAGE,
         env=(EnvEntry(name="MODE"), EnvEntry(name="DOMAIN"), EnvEntry(name="SET", value="1")),
@@ -297,17 +297,17 @@ MODEL = ModelSpec(
 )
 
 
-def one(name: str = "web", **fields: Any) -> ContainerSpec:
+def one(name: str = "web", **fields: Any) -> ContainerConfig:
     """Build a container of a file."""
-    return ContainerSpec(name=name, image=IMAGE, **fields)
+    return ContainerConfig(name=name, image=IMAGE, **fields)
 
 
-def with_gpus(name: str, gpus: Any) -> ContainerSpec:
+def with_gpus(name: str, gpus: Any) -> ContainerConfig:
     """Build a container with GPUs."""
     return one(name, runtime="nvidia", gpus=gpus)
 
 
-PROVISIONS: dict[str, tuple[Host, tuple[ContainerSpec, ...], dict[str, Any], dict[str, Any], Any]]
+PROVISIONS: dict[str, tuple[Host, tuple[ContainerConfig, ...], dict[str, Any], dict[str, Any], Any]]
 PROVISIONS = {
     "no GPU on the host": (host_of(), (one(),), {"gpus": 1}, {}, ("gpus", "has no GPUs")),
     "a count that the host has not": (
@@ -382,7 +382,7 @@ PROVISIONS = {
 )
 def test_what_a_host_does_not_have(
     host: Host,
-    containers: tuple[ContainerSpec, ...],
+    containers: tuple[ContainerConfig, ...],
     file: dict[str, Any],
     spec: dict[str, Any],
     want: tuple[str, str],
@@ -423,7 +423,7 @@ def test_what_a_host_does_not_have(
     ids=["GPUs", "devices", "a store of unknown models", "a known model"],
 )
 def test_what_a_host_has(
-    host: Host, containers: tuple[ContainerSpec, ...], file: dict[str, Any]
+    host: Host, containers: tuple[ContainerConfig, ...], file: dict[str, Any]
 ) -> None:
     config = file_of(*containers, **file)
     question = ask(hosts=(host,), organization=GPUS, release=replace(release_of(), config=config))

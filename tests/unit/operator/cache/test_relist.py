@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cloister_clients.kube import KindRef, Page
+from cloister_clients.kube import KindRef, ListPage
 from cloister_operator.cache.projections import CONTAINER, WATCHED_KINDS
 from cloister_operator.cache.relist import Relister
 from cloister_operator.cache.store import Store
@@ -34,11 +34,11 @@ class Lists:
         self.version = 0
         self.asked = 0
 
-    async def list(self, ref: KindRef, **_: object) -> Page:
+    async def list(self, ref: KindRef, **_: object) -> ListPage:
         """Answer the list."""
         assert ref == CONTAINER
         self.asked += 1
-        return Page(self.items, str(self.version))
+        return ListPage(self.items, str(self.version))
 
 
 @pytest.fixture

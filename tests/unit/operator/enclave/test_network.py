@@ -5,7 +5,7 @@ from ipaddress import IPv4Network
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cloister_crds.config import ContainerSpec, Egress, EnvEntry, Network, ServiceConfig, Shim
+from cloister_crds.config import ContainerConfig, Egress, EnvEntry, Network, ServiceConfig, Shim
 from cloister_operator.enclave.container.document import container_document
 from cloister_operator.enclave.guest_config.network import network_document
 from cloister_operator.enclave.network.addresses import SHIM_NETWORK, networks_of, rooms_of
@@ -24,7 +24,7 @@ def networked(*containers: tuple[str, tuple[str, ...]], target: str = "a") -> Se
     named = dict.fromkeys(name for _, networks in containers for name in networks)
     return config_of(
         *(
-            ContainerSpec(name=name, image=WEB.image, networks=networks)
+            ContainerConfig(name=name, image=WEB.image, networks=networks)
             for name, networks in containers
         ),
         networks={name: Network() for name in named},

@@ -4,7 +4,7 @@ import json
 from datetime import timedelta
 from typing import Any
 
-from cloister_crds.config import ContainerSpec, EnvEntry, Healthcheck, Ipc, Tmpfs, Volume
+from cloister_crds.config import ContainerConfig, EnvEntry, Healthcheck, Ipc, Tmpfs, Volume
 from cloister_operator.enclave.config_map import build_config_map
 from cloister_operator.enclave.guest_config.agent import agent_document
 from cloister_operator.enclave.pod.pod import SKIPPED_ANNOTATION, build_pod
@@ -21,13 +21,13 @@ from tests.support.builders.enclave_plans import (
 )
 
 
-def container_of(spec: ContainerSpec, *, images: Any = ()) -> dict[str, Any]:
+def container_of(spec: ContainerConfig, *, images: Any = ()) -> dict[str, Any]:
     pod = build_pod(plan_of(spec, images=images), SETTINGS)
     found: dict[str, Any] = pod["spec"]["containers"][0]
     return found
 
 
-def with_changes(spec: ContainerSpec, **changes: object) -> ContainerSpec:
+def with_changes(spec: ContainerConfig, **changes: object) -> ContainerConfig:
     return spec.model_copy(update=changes)
 
 

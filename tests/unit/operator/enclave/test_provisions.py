@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from cloister_crds.config import ContainerSpec, EnvEntry, ModelSpec
+from cloister_crds.config import ContainerConfig, EnvEntry, ModelSpec
 from cloister_operator.enclave.config_map import build_config_map
 from cloister_operator.enclave.network.cluster_network import Surroundings
 from cloister_operator.enclave.pod.pod import build_pod
@@ -18,13 +18,13 @@ ROOT, UUID = "ab" * 32, "6493760e-f831-5d28-81b4-39e665a8095a"
 MIB = 1024 * 1024
 
 
-def with_gpus(name: str, gpus: Any, **more: Any) -> ContainerSpec:
+def with_gpus(name: str, gpus: Any, **more: Any) -> ContainerConfig:
     """Make a container with GPUs; None = without."""
     runtime = None if gpus is None else "nvidia"
     return WEB.model_copy(update={"name": name, "gpus": gpus, "runtime": runtime, **more})
 
 
-def gpu_pod(count: int, *containers: ContainerSpec) -> dict[str, Any]:
+def gpu_pod(count: int, *containers: ContainerConfig) -> dict[str, Any]:
     """Build the Pod of an enclave with so many GPUs."""
     plan = plan_of(*containers, host=GPU_HOST)
     summary = plan.enclave.spec.summary.model_copy(update={"gpus": count})

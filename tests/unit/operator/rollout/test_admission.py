@@ -3,7 +3,7 @@
 from datetime import timedelta
 from typing import Any
 
-from cloister_crds.config.model import ContainerSpec
+from cloister_crds.config.model import ContainerConfig
 from cloister_crds.kinds.container import ContainerPhase, DesiredState
 from cloister_crds.kinds.organization import Limits
 from cloister_crds.lifecycle.state.conditions import condition, holds
@@ -129,9 +129,9 @@ def test_all_images_and_secrets_are_asked_at_once() -> None:
     (release,) = decide(observed_of(container, secrets=secrets), NOW).needs
     other = IMAGE.replace("web@", "db@")
     file = file_of(
-        ContainerSpec(name="web", image=IMAGE, secrets=("A",)),
-        ContainerSpec(name="db", image=other),
-        ContainerSpec(name="twin", image=IMAGE),
+        ContainerConfig(name="web", image=IMAGE, secrets=("A",)),
+        ContainerConfig(name="db", image=other),
+        ContainerConfig(name="twin", image=IMAGE),
     )
     answers: dict[Any, Any] = {release: Known(release_of(file), NOW)}
     needs = decide(observed_of(container, secrets=secrets, answers=answers), NOW).needs
@@ -163,7 +163,9 @@ def test_a_missing_image_comes_before_an_unreachable_registry() -> None:
     container = container_of()
     (release,) = decide(observed_of(container), NOW).needs
     other = IMAGE.replace("web@", "db@")
-    file = file_of(ContainerSpec(name="web", image=IMAGE), ContainerSpec(name="db", image=other))
+    file = file_of(
+        ContainerConfig(name="web", image=IMAGE), ContainerConfig(name="db", image=other)
+    )
     answers: dict[Any, Any] = {release: Known(release_of(file), NOW)}
     web, db = decide(observed_of(container, answers=answers), NOW).needs
     answers[web] = Failed("RegistryUnavailable", "no answer", transient=True, at=NOW)
