@@ -60,8 +60,8 @@ def kind_of(scalar: Scalar) -> ScalarKind:
     Returns
     -------
     ScalarKind
-        `ScalarKind.AMBIGUOUS` when readers of YAML disagree, or when its value printed back would not
-        be its text, so that a string made of it may differ (``1.10``, ``0x1F``, ``True``).
+        `ScalarKind.AMBIGUOUS` when readers of YAML disagree, or when its value printed back would
+        not be its text, so that a string made of it may differ (``1.10``, ``0x1F``, ``True``).
     """
     text = scalar.text
     if not scalar.plain:
