@@ -29,9 +29,9 @@ from tests.support.builders.resources import (
 ROOT = Path(__file__).parents[4]
 PAGE = ROOT / "docs" / "reasons.md"
 HEADINGS = {
-    Kind.STATE: "## Where things stand",
-    Kind.TRANSIENT: "## What may pass by itself",
-    Kind.TERMINAL: "## What somebody has to change",
+    Kind.STATE: "## States",
+    Kind.TRANSIENT: "## Transient reasons",
+    Kind.TERMINAL: "## Terminal reasons",
 }
 
 
