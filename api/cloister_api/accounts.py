@@ -1,4 +1,4 @@
-"""What a running facade has of keys and usage: services over the ledger, and the loops they need.
+"""Keys and usage in a running facade: services over the ledger, and their background tasks.
 
 Built by `cloister_api.context`; routes reach it through the context.
 """
@@ -38,9 +38,9 @@ __all__ = ["Accounts", "open_accounts"]
 logger = logging.getLogger(__name__)
 
 PRUNE_SECONDS = 3600.0
-"""Seconds between two looks for what is too old."""
+"""Seconds between two deletions of expired usage."""
 FOLLOW_SECONDS = 0.5
-"""Seconds between two looks at the file of the key material."""
+"""Seconds between two checks of the key material's file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +58,13 @@ class Accounts:
     ingest: Ingest
     """Reports of usage."""
     usage: UsageQueries
-    """Questions about usage."""
+    """Queries of usage."""
     pruning: Callable[[], Coroutine[None, None, None]]
-    """Deletes what is too old, until cancelled."""
+    """Deletes expired usage, until cancelled."""
 
     @property
     def loops(self) -> tuple[Coroutine[None, None, None], ...]:
-        """What is to run beside."""
+        """The background tasks, which run until they are cancelled."""
         return (
             self.key_cache.run(),
             follow(self.material),
@@ -82,7 +82,7 @@ async def open_accounts(
     cache: ClusterCache,
     clock: Clock,
 ) -> AsyncIterator[Accounts]:
-    """Build the services, and write at the end what is not written yet.
+    """Build the services; write what is not written yet at the end.
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ async def open_accounts(
     material
         Key material.
     cache
-        Copies of custom resources.
+        Custom resources in memory.
     clock
         Tells the time.
 
@@ -132,20 +132,20 @@ async def open_accounts(
 
 
 async def follow(material: ReloadingKeyMaterial) -> None:
-    """Take over changed key material until cancelled."""
+    """Reload the key material when its file changes, until cancelled."""
     while True:
         await asyncio.sleep(FOLLOW_SECONDS)
         try:
-            material.look()
-        except MaterialError:  # the material in memory goes on being used
-            logger.exception("the key material cannot be read anew")
+            material.reload()
+        except MaterialError:  # the material in memory stays in use
+            logger.exception("the key material cannot be reloaded")
 
 
 async def keep_pruned(engine: AsyncEngine, clock: Clock, event_days: int) -> None:
-    """Delete what is too old now and every hour, until cancelled."""
+    """Delete expired usage now and every hour, until cancelled."""
     while True:
         try:
             await prune(engine, clock(), event_days)
-        except SQLAlchemyError:  # the next hour finds the same
+        except SQLAlchemyError:  # the next hour retries
             logger.exception("old usage could not be deleted")
         await asyncio.sleep(PRUNE_SECONDS)

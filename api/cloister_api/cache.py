@@ -1,7 +1,7 @@
-"""The facade's copies of custom resources, kept by reflectors; every read of a route goes here.
+"""The facade's informer cache of custom resources, kept by reflectors; routes read from it.
 
-A write is answered once the writer's own copy shows it; another replica's answer carries the
-version to wait for in the header X-Consistency-Token.
+A write is answered once the writer's own cache shows it; the header X-Consistency-Token of the
+response has the version that a read at another replica waits for.
 """
 
 from collections.abc import Callable, Mapping
@@ -41,7 +41,7 @@ T = TypeVar("T", bound=Resource)
 
 @dataclass(frozen=True, slots=True)
 class CachedContainer:
-    """A Container, and what of its metadata the model does not keep."""
+    """A Container, and the metadata that the model does not keep."""
 
     container: Container
     """The object."""
@@ -50,7 +50,7 @@ class CachedContainer:
     owners: Mapping[str, frozenset[str]]
     """Wire names of the fields of spec -> managers that set them."""
     pinned: bool = False
-    """Whether the client named this very version: a write must change no other one."""
+    """Whether If-Match named this version: a write must not change another one."""
 
     @property
     def version(self) -> str:
@@ -64,13 +64,13 @@ class CachedContainer:
 
     @property
     def going(self) -> bool:
-        """Whether it was deleted and only waits for its end: the API no longer shows it."""
+        """Whether it is being deleted: the API no longer shows it."""
         return self.container.metadata.deletion_timestamp is not None
 
 
 @dataclass(frozen=True, slots=True)
 class CachedResource(Generic[T]):
-    """Any other object, and what of its metadata the model does not keep."""
+    """Any other object, and the metadata that the model does not keep."""
 
     value: T
     """The object."""
@@ -81,7 +81,7 @@ class CachedResource(Generic[T]):
 
 
 def project_container(item: dict[str, Any]) -> CachedContainer:
-    """Make a `CachedContainer` of an object of the API server.
+    """Build a `CachedContainer` from an object of the API server.
 
     Raises
     ------
@@ -92,18 +92,12 @@ def project_container(item: dict[str, Any]) -> CachedContainer:
 
 
 def projection_of(kind: type[T]) -> Callable[[dict[str, Any]], CachedResource[T]]:
-    """Return what makes a `CachedResource` of an object of a kind.
-
-    Parameters
-    ----------
-    kind
-        The model.
-    """
+    """Return the function that builds a `CachedResource` from an object of a kind."""
     return lambda item: CachedResource(kind.read(item), changed_at(item), owners_of(item))
 
 
 def changed_at(item: dict[str, Any]) -> str:
-    """Return when an object last changed, as its managed fields tell."""
+    """Return when an object last changed, by its managed fields."""
     meta = item["metadata"]
     managed = meta.get("managedFields") or []
     return str(max([meta["creationTimestamp"], *(p["time"] for p in managed if p.get("time"))]))
@@ -139,7 +133,7 @@ class CachedEnclave:
     uid: str
     """Its uid."""
     live: bool
-    """Whether it may still ask for something: it was not deleted, has not failed or ended."""
+    """Whether it may still make requests: it was not deleted, has not failed or terminated."""
     hostnames: tuple[str, ...]
     """Every host name that it serves."""
     token_digest: str
@@ -159,19 +153,19 @@ class CachedEnclave:
     container_uid: str
     """uid of its Container."""
     promoted_at: datetime | None
-    """When it began to serve, in UTC; None = it never did."""
+    """When it was promoted, in UTC; None = never."""
     demoted_at: datetime | None
-    """When it ceased to serve, in UTC; None = it never did."""
+    """When it was demoted, in UTC; None = never."""
     deleting: bool
     """Whether it is being deleted."""
     finalizers: tuple[str, ...]
-    """What it waits for before it is gone."""
+    """Finalizers that still block its deletion."""
     version: str
     """Its resourceVersion."""
 
 
 def project_enclave(item: dict[str, Any]) -> CachedEnclave:
-    """Make a `CachedEnclave` of an object of the API server.
+    """Build a `CachedEnclave` from an object of the API server.
 
     Raises
     ------
@@ -204,7 +198,7 @@ def project_enclave(item: dict[str, Any]) -> CachedEnclave:
 
 
 class ClusterCache:
-    """All copies."""
+    """Reflectors of all kinds that the facade reads."""
 
     def __init__(self, client: KubeClient) -> None:
         self.containers = Reflector(client, of(Container), project_container)
@@ -218,19 +212,19 @@ class ClusterCache:
         self.deployments = Reflector(client, of(Deployment), projection_of(Deployment))
         """Deployments of all organizations."""
         self.secrets = Reflector(client, of(Secret), Secret.read)
-        """Secrets (csec) of all organizations; their values lie elsewhere."""
+        """Secrets (csec) of all organizations; their values are in core Secrets."""
         self.ssh_keys = Reflector(client, of(SSHKey), SSHKey.read)
         """SSHKeys of all organizations."""
         self.registry_credentials = Reflector(
             client, of(RegistryCredential), RegistryCredential.read
         )
-        """RegistryCredentials of all organizations; what they hold lies elsewhere."""
+        """RegistryCredentials of all organizations; their values are in core Secrets."""
         self.domains = Reflector(client, of(Domain), Domain.read)
         """Domains of all organizations."""
 
     @property
     def all(self) -> tuple[Reflector[Any], ...]:
-        """Every copy, to be run."""
+        """Every reflector, to be run."""
         return (
             self.containers,
             self.organizations,
@@ -245,7 +239,7 @@ class ClusterCache:
 
     @property
     def ready(self) -> bool:
-        """Whether every copy has been filled once."""
+        """Whether every reflector has been filled once."""
         return all(reflector.ready for reflector in self.all)
 
     def host_list(self) -> tuple[Host, ...]:
@@ -254,7 +248,7 @@ class ClusterCache:
         return tuple(sorted(hosts, key=lambda host: host.metadata.name))
 
     def containers_of(self, namespace: str) -> list[CachedContainer]:
-        """Return the Containers of a namespace that are not on their way out, oldest first."""
+        """Return the Containers of a namespace that are not being deleted, oldest first."""
         held = (entry.value for entry in self.containers.in_namespace(namespace).values())
         return sorted((one for one in held if not one.going), key=creation_order)
 
@@ -275,7 +269,7 @@ class ClusterCache:
         """Return the Domains of a namespace."""
         return tuple(entry.value for entry in self.domains.in_namespace(namespace).values())
 
-    def held_deployments(self, namespace: str) -> dict[str, CachedResource[Deployment]]:
+    def cached_deployments(self, namespace: str) -> dict[str, CachedResource[Deployment]]:
         """Return the Deployments of a namespace by repository; of several the first by name."""
         found: dict[str, CachedResource[Deployment]] = {}
         entries = self.deployments.in_namespace(namespace)
@@ -286,7 +280,7 @@ class ClusterCache:
 
     def deployments_of(self, namespace: str) -> dict[str, Deployment]:
         """Return the Deployments of a namespace by repository, without their metadata."""
-        return {repo: held.value for repo, held in self.held_deployments(namespace).items()}
+        return {repo: held.value for repo, held in self.cached_deployments(namespace).items()}
 
     def deployment_of(self, namespace: str, repo: str) -> Deployment | None:
         """Return the Deployment of a repository; None = there is none."""
@@ -294,7 +288,7 @@ class ClusterCache:
 
 
 def creation_order(held: CachedContainer) -> tuple[float, str]:
-    """Return what orders Containers: creation, then uid."""
+    """Return the sort key of Containers: creation, then uid."""
     meta = held.container.metadata
     created = meta.creation_timestamp
     return (created.timestamp() if created else 0.0, meta.uid)

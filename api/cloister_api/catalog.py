@@ -1,7 +1,7 @@
-"""The model catalog: read from a file, followed when the file changes, answered as bytes.
+"""The model catalog: read from a file, reloaded when the file changes, served as bytes.
 
 The file may be a mounted ConfigMap; the kubelet then replaces it when the ConfigMap changes. A
-change that cannot be read is logged, and the catalog stays as it was.
+change that cannot be read is logged, and the catalog stays as it is.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ __all__ = ["Catalog", "CatalogError", "read_catalog"]
 logger = logging.getLogger(__name__)
 
 FOLLOW_SECONDS = 1.0
-"""Seconds between two looks at the file."""
+"""Seconds between two checks of the file."""
 RECORDS = TypeAdapter(list[ModelRecord])
 
 
@@ -56,12 +56,12 @@ def read_catalog(path: Path) -> tuple[ModelRecord, ...]:
 
 
 def described(error: ValidationError) -> str:
-    """Say in one line what is wrong with which field."""
+    """Describe in one line what is wrong with which field."""
     parts = []
     for problem in error.errors(include_url=False, include_input=False):
         field = ".".join(str(part) for part in problem["loc"]) or "the document"
         words = {
-            "extra_forbidden": "is no field of a record; check the spelling",
+            "extra_forbidden": "is not a field of a record; check the spelling",
             "missing": "is missing",
         }.get(problem["type"], problem["msg"])
         parts.append(f"{field}: {words}")
@@ -128,7 +128,7 @@ class Catalog:
         """The list of models in the form of GET /v1/models."""
         return self._models
 
-    def look(self) -> None:
+    def reload(self) -> None:
         """Read the file if it changed.
 
         Raises
@@ -141,20 +141,20 @@ class Catalog:
             return
         self._stamp = stamp
         self._take(read_catalog(self._path))
-        logger.info("the model catalog was read anew")
+        logger.info("the model catalog was reloaded")
 
     async def run(self) -> None:
         """Follow the file until cancelled."""
         while True:
             await asyncio.sleep(FOLLOW_SECONDS)
             try:
-                self.look()
-            except CatalogError:  # what was read before goes on being answered
-                logger.exception("the model catalog cannot be read anew; it stays as it was")
+                self.reload()
+            except CatalogError:  # what was read before is served until the file can be read
+                logger.exception("the model catalog cannot be reloaded; it stays as it is")
 
 
 def stamp_of(path: Path | None) -> tuple[int, int, int] | None:
-    """Return what changes with a file; None = there is none."""
+    """Return values that change when a file is replaced; None = there is no file."""
     if path is None:
         return None
     try:
@@ -180,7 +180,7 @@ MODEL_FIELDS = (
 
 
 def listed(record: dict[str, Any], service: str) -> dict[str, Any]:
-    """Return the entry of a model in GET /v1/models."""
+    """Build the entry of a model in GET /v1/models."""
     head = {
         "id": record["modelName"],
         "object": "model",

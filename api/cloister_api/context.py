@@ -1,4 +1,4 @@
-"""Everything that a running facade has: clients, copies, ledger, services. Built once at start.
+"""Everything that a running facade has: clients, cache, ledger, services. Built once at start.
 
 `create_app` enters it in its lifespan; routes reach it through the application's state.
 """
@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import logging
 import uuid
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass
 
 from sqlalchemy.ext.asyncio import AsyncEngine
@@ -28,9 +28,9 @@ from cloister_api.ledger.keys.admin_keys import AdminKeys
 from cloister_api.ledger.keys.key_material import KeyMaterial, ReloadingKeyMaterial
 from cloister_api.ledger.leases import Lease
 from cloister_api.metering.loop import Metering
-from cloister_api.metering.store import LEASE as RUNTIME
+from cloister_api.metering.store import LEASE as METERING_LEASE
 from cloister_api.metering.store import MeteringStore
-from cloister_api.payments.payments import Payments, payments
+from cloister_api.payments.payments import Payments, open_payments
 from cloister_api.records.encoder import Encoder
 from cloister_api.services.certificates import Certificates
 from cloister_api.services.claims import HostnameClaims
@@ -61,8 +61,27 @@ FIELD_MANAGER = "cloister-api"
 
 METERING_SECONDS = 15.0
 """Seconds after which another facade meters run time when this one is gone."""
+
 AUTHORITY_NAME = "Cloister development authority"
-"""Common name of the authority that a development installation makes."""
+"""Common name of the authority that a development installation creates."""
+
+
+@dataclass(frozen=True, slots=True)
+class Infrastructure:
+    """What the services are built on."""
+
+    settings: ApiSettings
+    """The administrator's settings."""
+    clock: Clock
+    """Tells the time."""
+    client: KubeClient
+    """Client of the cluster."""
+    cache: ClusterCache
+    """Custom resources in memory."""
+    engine: AsyncEngine
+    """The ledger."""
+    audit: AuditTrail
+    """Audit trail."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,25 +93,25 @@ class Context:
     clock: Clock
     """Tells the time."""
     cache: ClusterCache
-    """Copies of custom resources."""
+    """Custom resources in memory."""
     admin_keys: AdminKeyCache
     """Admin keys in memory."""
     authenticate: Authenticator
-    """Answers who asks."""
+    """Finds the principal of a request."""
     audit: AuditTrail
     """Audit trail."""
     encoder: Encoder
     """Records as bytes."""
     reader: ContainerReader
-    """Reads of containers."""
+    """Reads containers."""
     measurements: MeasurementReader
-    """Measurements of what serves."""
+    """Measurements of active enclaves."""
     creator: ContainerCreator
     """Creates containers."""
     updater: ContainerUpdater
-    """Changes containers."""
+    """Changes and deletes containers."""
     validation: Validation
-    """Questions that change nothing."""
+    """Checks that change nothing."""
     certificates: Certificates
     """Certificates of enclaves."""
     accounts: Accounts
@@ -108,7 +127,7 @@ class Context:
 
 
 def material_of(settings: ApiSettings) -> KeyMaterial:
-    """Read the key material; in development it is made at the first start.
+    """Read the key material; in development it is created at the first start.
 
     Raises
     ------
@@ -117,13 +136,18 @@ def material_of(settings: ApiSettings) -> KeyMaterial:
     """
     path = settings.ledger.key_material
     if settings.development and not path.exists():
-        logger.warning("development: making new key material in %s", path)
+        logger.warning("development: creating new key material in %s", path)
         return KeyMaterial.create(path)
     return KeyMaterial.read(path)
 
 
 def authority_of(settings: ApiSettings) -> CertificateAuthority | None:
-    """Read the own authority; in development it is made at the first start; None = none signs.
+    """Read the own authority; in development it is created at the first start.
+
+    Returns
+    -------
+    CertificateAuthority or None
+        None = another issuer signs, or none does.
 
     Raises
     ------
@@ -134,7 +158,7 @@ def authority_of(settings: ApiSettings) -> CertificateAuthority | None:
     if not own:
         return None
     if settings.development and not own.key.exists() and not own.certificate.exists():
-        logger.warning("development: making a new certificate authority in %s", own.certificate)
+        logger.warning("development: creating a certificate authority in %s", own.certificate)
         return CertificateAuthority.create(
             own.certificate, own.key, name=AUTHORITY_NAME, now=utc_now()
         )
@@ -142,7 +166,7 @@ def authority_of(settings: ApiSettings) -> CertificateAuthority | None:
 
 
 def check_issuer(settings: ApiSettings) -> None:
-    """Read every key and certificate that signing needs, to tell early what is missing.
+    """Read every key and certificate that signing needs, to fail at the start and not later.
 
     Raises
     ------
@@ -156,107 +180,18 @@ def check_issuer(settings: ApiSettings) -> None:
         ChallengeRecords(acme.dns)
 
 
-def queue_of(
-    settings: ApiSettings, orders: CertificateOrders, clock: Clock, cache: ClusterCache
-) -> CertificateQueue | None:
-    """Make the queue of the ACME account; None = there is none.
-
-    Raises
-    ------
-    AuthorityError
-        When one of its keys cannot be read.
-    """
-    acme = settings.certificates and settings.certificates.acme
-    if not acme:
-        return None
-
-    def wanted(uid: str) -> bool:
-        entry = cache.enclaves.by_uid(uid)
-        return not cache.enclaves.ready or (entry is not None and entry.value.live)
-
-    return CertificateQueue(acme, orders, clock, wanted)
-
-
-def collector_of(
-    settings: ApiSettings,
-    engine: AsyncEngine,
-    client: KubeClient,
-    cache: ClusterCache,
-    utilization: UtilizationStore,
-    clock: Clock,
-) -> UtilizationCollector:
-    """Make what collects utilization."""
-    every = settings.utilization.every_seconds
-    lease = Lease(engine, LEASE, str(uuid.uuid4()), PERIODS * every)
-    return UtilizationCollector(client, cache, utilization, lease, clock, every=every)
-
-
-def resolver_of(
-    settings: ApiSettings, client: KubeClient, cache: ClusterCache, clock: Clock
-) -> ReleaseResolver:
-    """Make what looks releases and images up."""
-    return ReleaseResolver(
-        provider_from(settings.sources),
-        RegistryClient(settings.registry),
-        credentials=PullCredentials(client, cache, settings.registry.private_hosts),
-        service=settings.service,
-        clock=clock,
-    )
-
-
-def certificates_of(
-    settings: ApiSettings,
-    cache: ClusterCache,
-    orders: CertificateOrders,
-    audit: AuditTrail,
-    clock: Clock,
-    queue: CertificateQueue | None,
-) -> Certificates:
-    """Make what signs certificates of enclaves.
-
-    Raises
-    ------
-    AuthorityError
-        When the own authority cannot be used.
-    """
-    return Certificates(
-        cache=cache,
-        orders=orders,
-        audit=audit,
-        clock=clock,
-        settings=settings.certificates,
-        authority=authority_of(settings),
-        wake=queue.wake if queue else lambda: None,
-    )
-
-
-def counting(
-    settings: ApiSettings,
-    engine: AsyncEngine,
-    client: KubeClient,
-    cache: ClusterCache,
-    utilization: UtilizationStore,
-    clock: Clock,
-) -> Iterator[Coroutine[None, None, None]]:
-    """Make the loops that collect utilization and, where it is wanted, meter run time."""
-    yield collector_of(settings, engine, client, cache, utilization, clock).run()
-    if settings.metering:
-        lease = Lease(engine, RUNTIME, str(uuid.uuid4()), METERING_SECONDS)
-        yield Metering(client, cache, MeteringStore(engine), lease, clock).run()
-
-
 @contextlib.asynccontextmanager
 async def running(
     settings: ApiSettings, on_failure: Callable[[], None], clock: Clock = utc_now
 ) -> AsyncIterator[Context]:
-    """Build everything, keep the copies going, and take all down at the end.
+    """Build everything, run the background tasks, and close all of it at the end.
 
     Parameters
     ----------
     settings
         The administrator's settings.
     on_failure
-        Called when something that must go on has ended; the process is to end then.
+        Called when a background task has ended by itself; the process is to exit then.
     clock
         Tells the time.
 
@@ -278,37 +213,33 @@ async def running(
         )
         engine = open_ledger(place)
         stack.push_async_callback(engine.dispose)
+        cache = ClusterCache(client)
+        base = Infrastructure(settings, clock, client, cache, engine, AuditTrail(engine))
         admin_keys = AdminKeyCache(AdminKeys(engine, material), material)
         await admin_keys.refresh()
         stack.push_async_callback(admin_keys.write_uses)
-        cache = ClusterCache(client)
-        resolver = resolver_of(settings, client, cache, clock)
+        resolver = resolver_of(base)
         stack.push_async_callback(resolver.aclose)
-        audit = AuditTrail(engine)
         orders = CertificateOrders(engine)
-        queue = queue_of(settings, orders, clock, cache)
-        certificates = certificates_of(settings, cache, orders, audit, clock, queue)
+        queue = queue_of(base, orders)
+        certificates = certificates_of(base, orders, queue)
         accounts = await stack.enter_async_context(
             open_accounts(settings, engine, material, cache, clock)
         )
-        utilization = UtilizationStore(engine)
         paying = await stack.enter_async_context(
-            payments(settings.stripe, client, cache.organizations, audit, clock)
+            open_payments(settings.stripe, client, cache.organizations, base.audit, clock)
         )
         organizations = Organizations(client, cache.organizations, admin_keys, clock)
+        utilization = UtilizationStore(engine)
         context = build(
-            settings,
-            clock,
-            client,
-            cache,
-            admin_keys,
-            organizations,
-            resolver,
-            audit,
-            certificates,
-            accounts,
-            utilization,
-            paying,
+            base,
+            admin_keys=admin_keys,
+            organizations=organizations,
+            resolver=resolver,
+            certificates=certificates,
+            accounts=accounts,
+            utilization=utilization,
+            payments=paying,
         )
         await stack.enter_async_context(
             background(
@@ -316,108 +247,163 @@ async def running(
                 admin_keys.run(),
                 organizations.guard(),
                 context.creator.replacements.run(),
-                *counting(settings, engine, client, cache, utilization, clock),
+                collector_of(base, utilization).run(),
+                *([metering_of(base).run()] if settings.metering else []),
                 *accounts.loops,
                 *([queue.run()] if queue else []),
                 *([paying.run()] if paying.set_up else []),
-                *(view.run() for view in cache.all),
+                *(reflector.run() for reflector in cache.all),
             )
         )
         yield context
 
 
-def updater_of(
-    settings: ApiSettings,
-    client: KubeClient,
-    cache: ClusterCache,
-    reader: ContainerReader,
+def build(
+    base: Infrastructure,
+    *,
+    admin_keys: AdminKeyCache,
+    organizations: Organizations,
     resolver: ReleaseResolver,
-    claims: HostnameClaims,
-) -> ContainerUpdater:
-    """Make what changes containers."""
-    return ContainerUpdater(
+    certificates: Certificates,
+    accounts: Accounts,
+    utilization: UtilizationStore,
+    payments: Payments,
+) -> Context:
+    """Build the services of containers, and put all services together."""
+    settings, clock, client, cache = base.settings, base.clock, base.client, base.cache
+    domain = settings.containers_domain
+    reader = ContainerReader(client, cache, write_wait=settings.write_wait_seconds)
+    idempotency = IdempotentRequests(client, base.audit)
+    claims = HostnameClaims(client, clock)
+    updater = ContainerUpdater(
         client=client,
         cache=cache,
         reader=reader,
         resolver=resolver,
         claims=claims,
-        containers_domain=settings.containers_domain,
+        containers_domain=domain,
         gitops_managers=settings.gitops_managers,
         webhooks=settings.webhooks.release_secret_file is not None,
     )
-
-
-def build(
-    settings: ApiSettings,
-    clock: Clock,
-    client: KubeClient,
-    cache: ClusterCache,
-    admin_keys: AdminKeyCache,
-    organizations: Organizations,
-    resolver: ReleaseResolver,
-    audit: AuditTrail,
-    certificates: Certificates,
-    accounts: Accounts,
-    utilization: UtilizationStore,
-    paying: Payments,
-) -> Context:
-    """Put the services together."""
-    reader = ContainerReader(client, cache, write_wait=settings.write_wait_seconds)
-    idempotency = IdempotentRequests(client, audit)
-    claims = HostnameClaims(client, clock)
-    domain = settings.containers_domain
+    creator = ContainerCreator(
+        client=client,
+        cache=cache,
+        reader=reader,
+        resolver=resolver,
+        claims=claims,
+        idempotency=idempotency,
+        replacements=Replacements(client, cache, reader, settings.gitops_managers),
+        containers_domain=domain,
+    )
+    validation = Validation(
+        cache=cache, reader=reader, resolver=resolver, claims=claims, containers_domain=domain
+    )
+    related = related_services(
+        settings, clock, client, cache, reader, resolver, updater, idempotency
+    )
     webhook_secret = read_webhook_secret(settings.webhooks.release_secret_file)
-    updater = updater_of(settings, client, cache, reader, resolver, claims)
     return Context(
         settings=settings,
         clock=clock,
         cache=cache,
         admin_keys=admin_keys,
         authenticate=Authenticator(admin_keys, organizations, clock),
-        audit=audit,
+        audit=base.audit,
         encoder=Encoder(domain),
         reader=reader,
         measurements=MeasurementReader(client),
-        creator=ContainerCreator(
-            client=client,
-            cache=cache,
-            reader=reader,
-            resolver=resolver,
-            claims=claims,
-            idempotency=idempotency,
-            replacements=Replacements(client, cache, reader, settings.gitops_managers),
-            containers_domain=domain,
-        ),
+        creator=creator,
         updater=updater,
-        validation=Validation(
-            cache=cache,
-            reader=reader,
-            resolver=resolver,
-            claims=claims,
-            containers_domain=domain,
-        ),
+        validation=validation,
         certificates=certificates,
         accounts=accounts,
-        related=related_services(
-            settings, clock, client, cache, reader, resolver, updater, idempotency
-        ),
+        related=related,
         release_webhooks=ReleaseWebhooks(client, cache, webhook_secret, clock),
         utilization=utilization,
-        payments=paying,
+        payments=payments,
     )
+
+
+def resolver_of(base: Infrastructure) -> ReleaseResolver:
+    """Build what looks releases and images up."""
+    settings = base.settings
+    return ReleaseResolver(
+        provider_from(settings.sources),
+        RegistryClient(settings.registry),
+        credentials=PullCredentials(base.client, base.cache, settings.registry.private_hosts),
+        service=settings.service,
+        clock=base.clock,
+    )
+
+
+def queue_of(base: Infrastructure, orders: CertificateOrders) -> CertificateQueue | None:
+    """Build the queue of the ACME account; None = there is no account.
+
+    Raises
+    ------
+    AuthorityError
+        When one of its keys cannot be read.
+    """
+    acme = base.settings.certificates and base.settings.certificates.acme
+    if not acme:
+        return None
+    enclaves = base.cache.enclaves
+
+    def wanted(uid: str) -> bool:
+        entry = enclaves.by_uid(uid)
+        return not enclaves.ready or (entry is not None and entry.value.live)
+
+    return CertificateQueue(acme, orders, base.clock, wanted)
+
+
+def certificates_of(
+    base: Infrastructure, orders: CertificateOrders, queue: CertificateQueue | None
+) -> Certificates:
+    """Build the service of enclaves' certificates.
+
+    Raises
+    ------
+    AuthorityError
+        When the own authority cannot be used.
+    """
+    return Certificates(
+        cache=base.cache,
+        orders=orders,
+        audit=base.audit,
+        clock=base.clock,
+        settings=base.settings.certificates,
+        authority=authority_of(base.settings),
+        trigger=queue.trigger if queue else lambda: None,
+    )
+
+
+def collector_of(base: Infrastructure, store: UtilizationStore) -> UtilizationCollector:
+    """Build what collects utilization."""
+    every = base.settings.utilization.every_seconds
+    lease = Lease(base.engine, LEASE, str(uuid.uuid4()), PERIODS * every)
+    return UtilizationCollector(base.client, base.cache, store, lease, base.clock, every=every)
+
+
+def metering_of(base: Infrastructure) -> Metering:
+    """Build what meters run time."""
+    lease = Lease(base.engine, METERING_LEASE, str(uuid.uuid4()), METERING_SECONDS)
+    store = MeteringStore(base.engine)
+    return Metering(base.client, base.cache, store, lease, base.clock)
 
 
 @contextlib.asynccontextmanager
 async def background(
     on_failure: Callable[[], None], *loops: Coroutine[None, None, None]
 ) -> AsyncIterator[None]:
-    """Run loops beside; one that ends by itself is a failure of the whole."""
+    """Run background tasks; one that ends by itself is a failure of the whole facade."""
     ending = False
 
     def ended(task: asyncio.Task[None]) -> None:
         if ending or task.cancelled():
             return
-        logger.critical("a loop ended: %r; the facade stops", task, exc_info=task.exception())
+        logger.critical(
+            "a background task ended: %r; the facade stops", task, exc_info=task.exception()
+        )
         on_failure()
 
     tasks = [asyncio.create_task(loop) for loop in loops]

@@ -125,7 +125,7 @@ def create_app(
 
     def take(principal: Principal) -> tuple[tuple[str, str], ...]:
         replicas = app.state.context.accounts.key_cache.facades
-        return rates.take(principal.key_id, replicas, asyncio.get_running_loop().time())
+        return rates.consume(principal.key_id, replicas, asyncio.get_running_loop().time())
 
     figures.follow(lambda: getattr(getattr(app.state, "context", None), "cache", None))
     app.state.ending = ending

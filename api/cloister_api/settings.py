@@ -1,7 +1,7 @@
 """Settings of the facade and its commands: one YAML file, read at start.
 
 ``cloister api --config FILE`` or $CLOISTER_CONFIG. Keys are camelCase; an unknown key is an error.
-Secrets never stand in the file, only the names of files that hold them.
+Secrets are never in the file, only the names of files that hold them.
 """
 
 from pathlib import Path
@@ -20,26 +20,26 @@ __all__ = ["ApiSettings", "ListenSettings"]
 
 
 class ListenSettings(SettingsSection):
-    """Where the facade listens; TLS ends in front of it."""
+    """Where the facade listens; TLS is terminated in front of it."""
 
     host: str = "127.0.0.1"
     """Address to bind. Default 127.0.0.1."""
     port: Annotated[int, Field(ge=0, le=65_535)] = 8080
-    """Port to bind; 0 = a free one, which the first line of the output names. Default 8080."""
+    """Port to bind; 0 = a free one, reported in the first line of the output. Default 8080."""
 
 
 class KeyCheckSettings(SettingsSection):
-    """How often one regular key may be checked."""
+    """Rate limit of checks of one regular key."""
 
     rate_per_second: Annotated[float, Field(gt=0, le=1_000_000)] | None = None
-    """Checks per second of one key over all replicas; None = no limit. A shim asks at most once a
-    second for a key that it knows, so this bounds shims, not requests."""
+    """Checks per second of one key over all replicas; None = no limit. A shim checks a key that it
+    knows at most once a second, so this limits shims, not requests."""
     burst: Annotated[int, Field(ge=1, le=1_000_000)] = 100
     """Checks that a key may make at once over all replicas. Default 100."""
 
 
 class AdminKeySettings(SettingsSection):
-    """How often one admin key may be used."""
+    """Rate limit of one admin key."""
 
     rate_per_second: Annotated[float, Field(gt=0, le=1_000_000)] | None = None
     """Requests per second of one key over all replicas; None = no limit."""
@@ -48,82 +48,82 @@ class AdminKeySettings(SettingsSection):
 
 
 class MetricsSettings(SettingsSection):
-    """Where figures for Prometheus are answered, apart from the API."""
+    """Where metrics for Prometheus are served, apart from the API."""
 
     host: str = "127.0.0.1"
     """Address to bind. Default 127.0.0.1."""
     port: Annotated[int, Field(ge=0, le=65_535)] | None = None
-    """Port of /metrics; 0 = a free one, which the log names; None = no figures are answered."""
+    """Port of /metrics; 0 = a free one, reported in the log; None = no metrics are served."""
 
 
 class StopSettings(SettingsSection):
-    """How the process ends."""
+    """Graceful shutdown of the process."""
 
     drain_seconds: Annotated[float, Field(ge=0, le=300)] = 5.0
-    """Seconds after SIGTERM in which requests are still taken while /readyz answers 503, so that
-    whatever spreads requests sends them elsewhere. Default 5."""
+    """Seconds after SIGTERM in which requests are still accepted while /readyz answers 503, so that
+    load balancers send them elsewhere. Default 5."""
     request_seconds: Annotated[int, Field(ge=1, le=300)] = 30
-    """Seconds after that in which running requests may end. Default 30."""
+    """Seconds after that in which running requests may finish. Default 30."""
 
 
 class WebhookSettings(SettingsSection):
-    """Who may hasten what the facade would see by itself later."""
+    """Webhooks that speed up what the facade would notice by itself later."""
 
     release_secret_file: Path | None = None
     """File with the secret that signs release webhooks of the source of repositories; unset = they
-    are not taken, and containers cannot be connected to their repository."""
+    are not accepted, and containers cannot be connected to their repository."""
 
 
 class UsageSettings(SettingsSection):
     """How long usage is kept."""
 
     event_days: Annotated[int, Field(ge=91, le=36_500)] = 100
-    """Days that single events are kept. An event may be reported up to 90 days late, and counts
-    once only as long as it is known, so that fewer than 91 are refused. Default 100. Sums by day
-    stay for ever."""
+    """Days that single events are kept. An event may be reported up to 90 days late and is counted
+    once only while it is kept, so that fewer than 91 are refused. Default 100. Sums by day are kept
+    for ever."""
 
 
 class UtilizationSettings(SettingsSection):
     """How utilization of containers is collected."""
 
     every_seconds: Annotated[float, Field(ge=1, le=300)] = 15.0
-    """Seconds between two questions to the kubelet of a node. Default 15; kubelets read their
+    """Seconds between two scrapes of the kubelet of a node. Default 15; kubelets read their
     counters every 10 to 15 seconds."""
 
 
 class ApiSettings(SettingsSection):
-    """Everything that the administrator says about the facade."""
+    """All settings of the facade."""
 
     containers_domain: Annotated[str, Field(pattern=r"^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$")]
-    """Domain under which generated host names stand; the same as the operator's."""
+    """Domain of generated host names; the same as the operator's."""
     service: Annotated[str, Field(pattern=r"^[a-z]([-a-z0-9]{0,61}[a-z0-9])?$")] = "cloister"
     """Name of the mount and of the well-known paths in enclaves. Default cloister."""
     ledger: LedgerSettings
-    """Where the ledger lies."""
+    """Where the ledger is."""
     sources: SourceSettings
-    """Where repositories live."""
+    """Where repositories are."""
     registry: RegistrySettings = Field(default_factory=RegistrySettings)
     """How registries are reached."""
     certificates: CertificateSettings | None = None
-    """Who signs certificates of enclaves; unset = nobody, and /api/shim/cert answers 503."""
+    """Who signs certificates of enclaves; unset = no issuer, and /api/shim/cert answers 503."""
     catalog: Path | None = None
-    """File of the model catalog, a JSON array, followed when it changes; unset = no models."""
+    """File of the model catalog, a JSON array, reloaded when it changes; unset = no models."""
     key_check: KeyCheckSettings = Field(default_factory=KeyCheckSettings)
-    """How often one regular key may be checked."""
+    """Rate limit of checks of one regular key."""
     admin_keys: AdminKeySettings = Field(default_factory=AdminKeySettings)
-    """How often one admin key may be used."""
+    """Rate limit of one admin key."""
     metrics: MetricsSettings = Field(default_factory=MetricsSettings)
-    """Where figures are answered."""
+    """Where metrics are served."""
     stop: StopSettings = Field(default_factory=StopSettings)
-    """How the process ends."""
+    """Graceful shutdown of the process."""
     webhooks: WebhookSettings = Field(default_factory=WebhookSettings)
-    """Webhooks that are taken."""
+    """Webhooks that are accepted."""
     usage: UsageSettings = Field(default_factory=UsageSettings)
     """How long usage is kept."""
     utilization: UtilizationSettings = Field(default_factory=UtilizationSettings)
     """How utilization of containers is collected."""
     stripe: StripeSettings | None = None
-    """The payment processor; unset = none is asked, and an Organization's spec says what it pays
+    """The payment processor; unset = there is none, and an Organization's spec says what it pays
     for."""
     metering: bool = False
     """Whether the run time of containers is metered; the operator needs the same setting, so that
@@ -135,14 +135,14 @@ class ApiSettings(SettingsSection):
     kube_context: str | None = None
     """Context of the kubeconfig; unset = its current one."""
     gitops_managers: tuple[str, ...] = ("argocd-controller", "kustomize-controller", "flux")
-    """Field managers whose fields the facade does not change; a request that would is 409."""
+    """Field managers whose fields the facade does not change; a request that would is a 409."""
     write_wait_seconds: Annotated[float, Field(gt=0, le=60)] = 5.0
-    """How long a write waits for the facade's own copy to show it, in seconds. Default 5."""
+    """How long a write waits until the facade's own cache shows it, in seconds. Default 5."""
     development: bool = False
-    """Makes missing key material and a missing own authority at the first start instead of refusing
-    to start. Default false."""
+    """Creates missing key material and a missing own authority at the first start instead of
+    refusing to start. Default false."""
     log_level: Annotated[str, Field(pattern=r"^(DEBUG|INFO|WARNING|ERROR)$")] = "INFO"
-    """Least level of what is logged. Default INFO."""
+    """Lowest level that is logged. Default INFO."""
 
     @classmethod
     def read(cls, path: Path) -> Self:

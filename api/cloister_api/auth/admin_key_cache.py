@@ -1,7 +1,7 @@
-"""All admin keys in memory, for the check of every request; the ledger is their truth.
+"""A cache of all admin keys, for the check of every request; the ledger is the source of truth.
 
-A counter in the ledger, looked at twice a second, tells of changes by other processes; a key that
-is not in memory makes it look at once, so that a new key works immediately.
+A counter in the ledger, polled twice a second, reveals changes by other processes; a cache miss
+polls it at once, so that a new key works immediately.
 """
 
 import asyncio
@@ -16,22 +16,22 @@ __all__ = ["AdminKeyCache"]
 logger = logging.getLogger(__name__)
 
 POLL_SECONDS = 0.5
-"""Seconds between two looks at the counter."""
+"""Seconds between two polls of the counter."""
 MISS_SECONDS = 0.05
-"""Least time between two looks because of unknown keys: guessing must not load the ledger."""
+"""Least time between two polls because of cache misses: guessing must not load the ledger."""
 USE_SECONDS = 60.0
 """Seconds between two writes of when keys were last used."""
 
 
 class AdminKeyCache:
-    """The keys by their index."""
+    """All admin keys by their index."""
 
     def __init__(self, keys: AdminKeys, material: KeySealer) -> None:
         self._keys = keys
         self._material = material
         self._by_index: dict[bytes, AdminKey] = {}
         self._count = -1
-        self._looked_at = 0.0
+        self._polled_at = 0.0
         self._lock = asyncio.Lock()
         self._used: dict[str, datetime] = {}
 
@@ -47,39 +47,39 @@ class AdminKeyCache:
         """Return the key with an index; None = there is none."""
         key = self._by_index.get(index)
         if key is None:
-            await self._look_after(asyncio.get_running_loop().time())
+            await self._poll_since(asyncio.get_running_loop().time())
             key = self._by_index.get(index)
         return key
 
-    async def _look_after(self, asked_at: float) -> None:
-        """Look at the ledger unless somebody has done so since; all who wait share one look."""
+    async def _poll_since(self, since: float) -> None:
+        """Poll the ledger unless another task has done so since; all that wait share one poll."""
         loop = asyncio.get_running_loop()
         async with self._lock:
-            if self._looked_at >= asked_at:
+            if self._polled_at >= since:
                 return
-            await asyncio.sleep(max(0.0, self._looked_at + MISS_SECONDS - loop.time()))
-            await self._look()
+            await asyncio.sleep(max(0.0, self._polled_at + MISS_SECONDS - loop.time()))
+            await self._poll()
 
     async def refresh(self) -> None:
-        """Read the keys anew if they changed."""
+        """Read the keys again if they changed."""
         async with self._lock:
-            await self._look()
+            await self._poll()
 
-    async def _look(self) -> None:
+    async def _poll(self) -> None:
         begun = asyncio.get_running_loop().time()
         count = await self._keys.change_count()
         if count != self._count:
             self._by_index = {key.index: key for key in await self._keys.all()}
             self._count = count
-        self._looked_at = begun
+        self._polled_at = begun
 
     async def revoke(self, key: AdminKey, *, because: str, now: datetime) -> None:
-        """Revoke a key for good and forget that it was valid."""
+        """Revoke a key permanently, in the ledger and in memory."""
         await self._keys.revoke(key.id, because=because, now=now)
         await self.refresh()
 
     def note_use(self, key: AdminKey, now: datetime) -> None:
-        """Remember that a key was used; written later, with others."""
+        """Record that a key was used; written later, with others."""
         self._used[key.id] = now
 
     async def write_uses(self) -> None:
@@ -89,7 +89,7 @@ class AdminKeyCache:
             await self._keys.used(used)
 
     async def run(self) -> None:
-        """Follow the ledger until cancelled."""
+        """Poll the ledger until cancelled."""
         loop = asyncio.get_running_loop()
         written = loop.time()
         while True:
@@ -99,5 +99,5 @@ class AdminKeyCache:
                 if loop.time() - written > USE_SECONDS:
                     written = loop.time()
                     await self.write_uses()
-            except Exception:  # the ledger may be locked or away for a while; keys stay in memory
-                logger.exception("the ledger cannot be read; keys in memory go on being used")
+            except Exception:  # the ledger may be locked or unreachable for a while
+                logger.exception("the ledger cannot be read; cached keys stay in use")

@@ -1,8 +1,8 @@
-"""Who asks: from the Authorization header to an organization, a user and a role.
+"""Authentication: from the Authorization header to an organization and an administrator of it.
 
-Rules (spec, "Authentication"; client contract, section 4): unknown, malformed, expired keys and
-keys that are no admin keys are 401; a revoked key, or one whose creator is no longer Admin of the
-organization, is 403, for good.
+Rules (spec, "Authentication"; client contract, section 4): unknown, malformed and expired keys,
+and keys that are not admin keys, are 401; a revoked key, or one whose creator is no longer Admin
+of the organization, is 403 permanently.
 """
 
 import hmac
@@ -30,7 +30,7 @@ MISSING = ApiError(
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Who asks."""
+    """Who sends a request."""
 
     key_id: str
     """Identifier of the admin key."""
@@ -56,7 +56,7 @@ class Principal:
 
 
 class Authenticator:
-    """Answers who sends a header, from memory."""
+    """Finds the principal of a request, from memory."""
 
     def __init__(
         self, admin_keys: AdminKeyCache, organizations: Organizations, clock: Clock
@@ -66,12 +66,12 @@ class Authenticator:
         self._clock = clock
 
     async def __call__(self, authorization: str | None) -> Principal:
-        """Return who sends the header.
+        """Return the principal of an Authorization header.
 
         Raises
         ------
         ApiError
-            401 when the key is none of ours, 403 when it was revoked.
+            401 when the key is unknown or expired, 403 when it was revoked.
         """
         key = await self._key(authorization)
         now = self._clock()
@@ -81,7 +81,7 @@ class Authenticator:
             raise forbidden(f"this admin key was revoked: {key.revoked_because}; create another")
         organization = self._organizations.of_key(key)
         if organization is None or not administers(organization, key.created_by):
-            organization = await self._organizations.settled(key)
+            organization = await self._organizations.confirmed(key)
         self._admin_keys.note_use(key, now)
         return Principal(key.id, key.created_by, organization)
 
@@ -94,8 +94,7 @@ class Authenticator:
             raise UNKNOWN
         index = self._admin_keys.index(value)
         key = await self._admin_keys.find(index)
-        # The look-up compared hashes of secrets, not secrets; this comparison takes one time
-        # whatever was found.
+        # The lookup compared hashes of secrets, not secrets; this comparison takes constant time.
         if key is None or not hmac.compare_digest(key.index, index):
             raise UNKNOWN
         return key

@@ -1,8 +1,8 @@
-"""Organizations as the facade sees them, and the end of keys whose creator lost the Admin role.
+"""Organizations as the facade sees them; revokes the keys of creators who lost the Admin role.
 
-Read by `cloister_api.auth.authenticator` for every request; the guard runs beside and revokes keys
-as soon as a membership is seen gone, so that a later re-promotion does not bring them back (spec,
-"Authentication", rule 4).
+Read by `cloister_api.auth.authenticator` for every request; the guard runs in the background and
+revokes keys as soon as a membership is seen to be gone, so that a later re-promotion does not
+bring them back (spec, "Authentication", rule 4).
 """
 
 import logging
@@ -25,9 +25,9 @@ logger = logging.getLogger(__name__)
 DEMOTED = "its creator is no longer an administrator of the organization"
 """Why a key was revoked."""
 GONE = "the organization of this admin key does not exist"
-"""Why a key is refused whose Organization is not there."""
+"""Why a key whose Organization is missing is refused."""
 SWEEP_SECONDS = 30.0
-"""Longest time between two looks at all keys."""
+"""Longest time between two checks of all keys."""
 
 
 def administers(organization: Organization, user: str) -> bool:
@@ -38,7 +38,7 @@ def administers(organization: Organization, user: str) -> bool:
 
 
 class Organizations:
-    """The copy of all Organizations, and what depends on it."""
+    """The cached Organizations, and the keys that depend on them."""
 
     def __init__(
         self,
@@ -53,22 +53,22 @@ class Organizations:
         self._clock = clock
 
     def of_key(self, key: AdminKey) -> Organization | None:
-        """Return the Organization of a key; None = not in the copy, or another of that slug."""
+        """Return the Organization of a key; None = not cached, or another one has the slug."""
         entry = self._reflector.get(key.organization)
         if entry is None or entry.value.metadata.identifier != key.organization_id:
             return None
         return entry.value
 
-    async def settled(self, key: AdminKey) -> Organization:
-        """Return the Organization of a key as the server, not only the copy, has it.
+    async def confirmed(self, key: AdminKey) -> Organization:
+        """Return the Organization of a key as the API server has it, not only the cache.
 
-        A key whose creator lost the role is revoked in the ledger. One whose Organization is not
-        there is only refused: after a restore the Organization comes back with its identifier.
+        A key whose creator lost the role is revoked in the ledger. One whose Organization is
+        missing is only refused: after a restore the Organization is back with its identifier.
 
         Raises
         ------
         ApiError
-            403 when the key has lost its right.
+            403 when the key has lost its permission.
         KubeError
             When the server cannot be reached.
         """
@@ -86,25 +86,25 @@ class Organizations:
         raise forbidden(f"this admin key was revoked: {DEMOTED}; create another")
 
     async def sweep(self) -> None:
-        """Look at all keys that are still valid, and revoke those whose creator lost the role."""
+        """Check all keys that are still valid, and revoke those whose creator lost the role."""
         for key in self._admin_keys.all():
             if key.revoked_at is not None:
                 continue
             organization = self.of_key(key)
             if organization is not None and not administers(organization, key.created_by):
                 with suppress(ApiError):
-                    await self.settled(key)
+                    await self.confirmed(key)
 
     async def guard(self) -> None:
         """Sweep after every change of an Organization, until cancelled."""
         seen = -1
         while True:
-            await self._reflector.until(self._moved_on(seen), within=SWEEP_SECONDS)
+            await self._reflector.until(self._changed_since(seen), within=SWEEP_SECONDS)
             seen = self._reflector.version
             try:
                 await self.sweep()
-            except Exception:  # the server or the ledger may be away; the next sweep sees the same
-                logger.exception("keys could not be compared with memberships")
+            except Exception:  # the server or the ledger may be unreachable; the next sweep retries
+                logger.exception("the creators of keys could not be checked")
 
-    def _moved_on(self, seen: int) -> Callable[[], bool]:
+    def _changed_since(self, seen: int) -> Callable[[], bool]:
         return lambda: self._reflector.version > seen

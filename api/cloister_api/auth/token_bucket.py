@@ -1,4 +1,4 @@
-"""How often one key may be used: a bucket of credit for each key, shared out among replicas."""
+"""Rate limits as token buckets, one for each key; a limit is divided among the replicas."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -7,52 +7,52 @@ __all__ = ["Bucketed", "RateLimit", "TokenBucket", "consume"]
 
 
 class Bucketed(Protocol):
-    """What has credit."""
+    """Anything that has a token bucket."""
 
-    credit: float
-    """Uses that may still be made at once; negative = there was none yet."""
-    credited_at: float
-    """Monotonic time that `credit` belongs to."""
+    tokens: float
+    """Uses that may still be made at once; negative = the bucket was never used and is full."""
+    refilled_at: float
+    """Monotonic time that `tokens` was computed for."""
 
 
 @dataclass(slots=True)
 class TokenBucket:
-    """Credit of something that is held elsewhere."""
+    """The bucket of something that is kept elsewhere."""
 
-    credit: float = -1.0
-    """Uses that may still be made at once; negative = there was none yet."""
-    credited_at: float = 0.0
-    """Monotonic time that `credit` belongs to."""
+    tokens: float = -1.0
+    """Uses that may still be made at once; negative = the bucket was never used and is full."""
+    refilled_at: float = 0.0
+    """Monotonic time that `tokens` was computed for."""
 
 
 @dataclass(frozen=True, slots=True)
 class RateLimit:
-    """A rate."""
+    """A rate and how far it may be exceeded for a moment."""
 
     per_second: float
-    """Uses per second that credit grows by."""
+    """Tokens that a bucket regains per second."""
     burst: float
-    """Most credit that is kept."""
+    """Capacity of a bucket."""
 
     def shared(self, replicas: int) -> "RateLimit":
-        """Return the part of one replica: requests are spread evenly in front of them.
+        """Return the part of one replica; the load balancer spreads requests evenly.
 
         Parameters
         ----------
         replicas
-            How many facades are ready; this one is among them.
+            How many replicas run; this one is among them.
         """
         count = max(1, replicas)
         return RateLimit(self.per_second / count, max(1.0, self.burst / count))
 
 
-def consume(key: Bucketed, rate: RateLimit, now: float) -> float:
-    """Take one use from a key's credit.
+def consume(bucket: Bucketed, rate: RateLimit, now: float) -> float:
+    """Take one token from a bucket.
 
     Parameters
     ----------
-    key
-        The key; its credit is changed.
+    bucket
+        The bucket; it is changed.
     rate
         The rate of this replica.
     now
@@ -61,14 +61,14 @@ def consume(key: Bucketed, rate: RateLimit, now: float) -> float:
     Returns
     -------
     float
-        0 when there was credit, else the seconds until there is.
+        0 when there was a token, else the seconds until there is one.
     """
-    credit = rate.burst
-    if key.credit >= 0:
-        credit = min(rate.burst, key.credit + (now - key.credited_at) * rate.per_second)
-    key.credited_at = now
-    if credit < 1:
-        key.credit = credit
-        return (1 - credit) / rate.per_second
-    key.credit = credit - 1
+    tokens = rate.burst
+    if bucket.tokens >= 0:
+        tokens = min(rate.burst, bucket.tokens + (now - bucket.refilled_at) * rate.per_second)
+    bucket.refilled_at = now
+    if tokens < 1:
+        bucket.tokens = tokens
+        return (1 - tokens) / rate.per_second
+    bucket.tokens = tokens - 1
     return 0.0

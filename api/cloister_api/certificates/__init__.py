@@ -1,4 +1,4 @@
-"""Certificates of enclaves: what may be asked for, who signs it, and the queue of an ACME account.
+"""Certificates of enclaves: which requests are valid, who signs them, the queue of ACME orders.
 
-Used by `cloister_api.services.certificates`; the keys are made inside the enclaves.
+Used by `cloister_api.services.certificates`; the keys are generated inside the enclaves.
 """

@@ -1,7 +1,7 @@
 """An account at an ACME authority (RFC 8555), on the library of certbot.
 
 It blocks: call it in a thread.
-Only what is idempotent or noted in the ledger is done here; when to do it is the queue's matter.
+Every step is idempotent or recorded in the ledger; the queue decides when to take it.
 """
 
 import contextlib
@@ -32,24 +32,24 @@ POLLING = timedelta(seconds=90)
 NONCES = 3
 """Requests, each sent twice by the library, that may fail for their nonces before the last."""
 FINAL = frozenset({"badCSR", "badPublicKey", "caa", "rejectedIdentifier", "unsupportedIdentifier"})
-"""Words of errors that no repetition mends (RFC 8555, 6.7)."""
+"""Error types that no retry fixes (RFC 8555, 6.7)."""
 PASSING = frozenset({"badNonce", "orderNotReady", "rateLimited", "serverInternal"})
-"""Words of errors after which the order at the authority goes on."""
+"""Error types after which the order at the authority can be resumed."""
 
 
 class AcmeError(Exception):
-    """The authority does not do as asked."""
+    """The authority refused a request, failed or did not respond."""
 
     def __init__(
         self, message: str, *, final: bool = False, resumes: bool = True, limited: bool = False
     ) -> None:
         super().__init__(message)
         self.final = final
-        """Whether no repetition will mend it."""
+        """Whether no retry will fix it."""
         self.resumes = resumes
-        """Whether the order at the authority goes on."""
+        """Whether the order at the authority can be resumed."""
         self.limited = limited
-        """Whether a rate limit of the authority was met."""
+        """Whether a rate limit of the authority was exceeded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class OpenOrder:
     """An order at the authority that is not finished."""
 
     resource: messages.OrderResource
-    """What the authority says of it."""
+    """The authority's description of it."""
 
     @property
     def url(self) -> str:
@@ -66,16 +66,16 @@ class OpenOrder:
 
 
 class AcmeNetwork(client.ClientNetwork):
-    """The library's HTTP, patient with nonces that the authority refuses.
+    """The library's HTTP client, with more retries when the authority refuses a nonce.
 
-    The library repeats a request once. An authority may refuse several nonces in a row, such as
-    after a restart or behind a load balancer (RFC 8555, 6.5), and an order counts for its rate
-    limits however often it is sent.
+    The library retries a request once. An authority may refuse several nonces in a row, such as
+    after a restart or behind a load balancer (RFC 8555, 6.5), and every order that is sent counts
+    for its rate limits.
     """
 
     @override
     def post(self, *args: Any, **kwargs: Any) -> requests.Response:
-        """Send a request, anew while its nonce is refused.
+        """Send a request, and retry it while its nonce is refused.
 
         Raises
         ------
@@ -114,9 +114,9 @@ class AcmeAccount:
         Raises
         ------
         AcmeError
-            When the authority does not take it.
+            When the authority does not accept it.
         """
-        with self._told():
+        with self._translated():
             return OpenOrder(self._open().new_order(request.encode()))
 
     def resume(self, url: str, request: str) -> OpenOrder:
@@ -125,12 +125,12 @@ class AcmeAccount:
         Raises
         ------
         AcmeError
-            When the authority does not know it any more.
+            When the authority no longer knows it.
         """
-        with self._told():
+        with self._translated():
             body = messages.Order.from_json(self._fetch(url).json())
             if body.status == messages.STATUS_INVALID:
-                raise AcmeError("the authority has given the order up", resumes=False)
+                raise AcmeError("the authority has invalidated the order", resumes=False)
             authorizations = [
                 messages.AuthorizationResource(
                     body=messages.Authorization.from_json(self._fetch(each).json()), uri=each
@@ -168,7 +168,7 @@ class AcmeAccount:
         AcmeError
             When a proof does not hold or the authority does not sign.
         """
-        with self._told():
+        with self._translated():
             opened = self._open()
             for authorization in pending(order):
                 challenge = dns_challenge(authorization)
@@ -183,7 +183,7 @@ class AcmeAccount:
         return SignedCertificate(chain, leaf.not_valid_after_utc)
 
     def _open(self) -> client.ClientV2:
-        """Return the client, registered: an account that exists is found by its key."""
+        """Return the registered client; an existing account is found by its key."""
         if self._client is not None:
             return self._client
         net = AcmeNetwork(
@@ -194,7 +194,7 @@ class AcmeAccount:
         )
         net.session.trust_env = False
         if self._settings.ca_bundle is not None:
-            # The library hands it to requests, which takes a path as well.
+            # The library passes it on to requests, which also accepts a path.
             net.verify_ssl = cast("bool", str(self._settings.ca_bundle))
         opened = client.ClientV2(client.ClientV2.get_directory(self._settings.directory, net), net)
         new = messages.NewRegistration.from_data(terms_of_service_agreed=True)
@@ -213,13 +213,13 @@ class AcmeAccount:
         return opened.net.post(url, None, new_nonce_url=opened.directory["newNonce"])
 
     @contextlib.contextmanager
-    def _told(self) -> Iterator[None]:
-        """Tell what the library raises in our words; the next call opens the account anew.
+    def _translated(self) -> Iterator[None]:
+        """Translate the library's errors; after some of them the next call opens the account again.
 
         Raises
         ------
         AcmeError
-            For all of it.
+            For each of them.
         """
         try:
             yield
@@ -239,24 +239,24 @@ class AcmeAccount:
             words = f"the authority did not sign: {error.error.detail}"
             raise AcmeError(words, resumes=False) from error
         except errors.TimeoutError as error:
-            raise AcmeError("the authority has not finished in time") from error
+            raise AcmeError("the authority did not finish in time") from error
         except (errors.Error, JoseError, requests.RequestException, ValueError) as error:
             self._client = None
             words = str(error).partition("\n")[0] or type(error).__name__
             where = f"the authority at {self._settings.directory}"
             raise AcmeError(
-                f"{where} does not answer as it should: {words}", resumes=not forgotten(error)
+                f"{where} sent an unexpected response: {words}", resumes=not forgotten(error)
             ) from error
 
 
 def forgotten(error: Exception) -> bool:
-    """Return whether an authority does not know an address any more, such as that of an order.
+    """Return whether an authority no longer knows an address, such as that of an order.
 
-    The library gives the answer itself as the argument of its error where no problem document
-    (RFC 7807) came with it.
+    Where the response has no problem document (RFC 7807), the library passes the response itself
+    as the argument of its error.
     """
-    answer = error.args[0] if error.args else None
-    return isinstance(answer, requests.Response) and answer.status_code in {
+    response = error.args[0] if error.args else None
+    return isinstance(response, requests.Response) and response.status_code in {
         requests.codes.not_found,
         requests.codes.gone,
     }
@@ -270,7 +270,7 @@ def pending(order: OpenOrder) -> list[messages.AuthorizationResource]:
 
 
 def dns_challenge(authorization: messages.AuthorizationResource) -> messages.ChallengeBody:
-    """Return the challenge that DNS answers.
+    """Return the DNS-01 challenge of an authorization.
 
     Raises
     ------
@@ -285,7 +285,7 @@ def dns_challenge(authorization: messages.AuthorizationResource) -> messages.Cha
 
 
 def failed_proofs(error: errors.ValidationError) -> str:
-    """Say which names were not proven, in the authority's words."""
+    """Describe which names were not proven, with the authority's reasons."""
     said = []
     for authorization in error.failed_authzrs:
         name = authorization.body.identifier.value

@@ -1,6 +1,6 @@
 """An own authority: its key and certificate in two files, and the certificates that it signs.
 
-For development and for networks whose clients trust it. `cloister ca create` makes one.
+For development and for networks whose clients trust it. `cloister ca create` creates one.
 """
 
 import os
@@ -22,13 +22,13 @@ from cloister_api.certificates.request import CertificateRequest
 __all__ = ["AuthorityError", "CertificateAuthority", "SignedCertificate", "make_key", "read_key"]
 
 YEARS = timedelta(days=3650)
-"""How long an authority's own certificate is good."""
+"""Validity of an authority's own certificate."""
 SKEW = timedelta(minutes=1)
-"""How much before the present a certificate begins, for clients whose clock is behind."""
+"""How far before the present a certificate begins, for clients whose clock is slow."""
 
 
 class AuthorityError(Exception):
-    """An authority, or a key that it needs, cannot be made or read; the message says what to do."""
+    """An authority, or a key that it needs, cannot be created or read; the message has the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +38,12 @@ class SignedCertificate:
     chain: str
     """The certificate, then those between it and the root, PEM."""
     not_after: datetime
-    """When it ends, in UTC."""
+    """When it expires, in UTC."""
 
 
 @dataclass(frozen=True, slots=True)
 class CertificateAuthority:
-    """The authority."""
+    """An own certificate authority."""
 
     certificates: tuple[x509.Certificate, ...]
     """Its certificate, then those above it."""
@@ -52,7 +52,7 @@ class CertificateAuthority:
 
     @classmethod
     def create(cls, certificate: Path, key: Path, *, name: str, now: datetime) -> Self:
-        """Make an authority with a new key.
+        """Create an authority with a new key.
 
         Parameters
         ----------
@@ -91,12 +91,12 @@ class CertificateAuthority:
             found = x509.load_pem_x509_certificates(certificate.read_bytes())
         except FileNotFoundError as error:
             raise AuthorityError(
-                f"{certificate} does not exist; `cloister ca create` makes it"
+                f"{certificate} does not exist; `cloister ca create` creates it"
             ) from error
         except OSError as error:
             raise AuthorityError(f"{certificate}: {error.strerror}") from error
         except ValueError as error:
-            raise AuthorityError(f"{certificate} holds no certificate (PEM)") from error
+            raise AuthorityError(f"{certificate} does not hold a certificate (PEM)") from error
         if found[0].public_key() != private.public_key():
             raise AuthorityError(f"{key} is not the key of the first certificate in {certificate}")
         with suppress(x509.ExtensionNotFound):
@@ -107,7 +107,7 @@ class CertificateAuthority:
     @property
     def pem(self) -> str:
         """The certificates that clients are to trust, PEM."""
-        return "".join(written(one) for one in self.certificates)
+        return "".join(pem_of(one) for one in self.certificates)
 
     def sign(
         self, request: CertificateRequest, lifetime: timedelta, now: datetime
@@ -119,19 +119,19 @@ class CertificateAuthority:
         request
             The request; only its key and its names are taken from it.
         lifetime
-            How long the certificate is good; never longer than the authority's own.
+            Validity of the certificate; it never outlives the authority's own.
         now
             Present time in UTC.
 
         Raises
         ------
         AuthorityError
-            When the authority's own certificate has ended.
+            When the authority's own certificate has expired.
         """
         issuer = self.certificates[0]
         not_after = min(now + lifetime, issuer.not_valid_after_utc).replace(microsecond=0)
         if not_after <= now:
-            raise AuthorityError("the authority's certificate has ended; make a new authority")
+            raise AuthorityError("the authority's certificate has expired; create a new authority")
         public = request.csr.public_key()
         names = x509.SubjectAlternativeName([x509.DNSName(name) for name in request.names])
         usages = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH])
@@ -156,11 +156,11 @@ class CertificateAuthority:
             .sign(self.key, hashes.SHA256())
         )
         between = (one for one in self.certificates if one.issuer != one.subject)
-        return SignedCertificate("".join(map(written, (leaf, *between))), not_after)
+        return SignedCertificate("".join(map(pem_of, (leaf, *between))), not_after)
 
 
 def self_signed(key: ec.EllipticCurvePrivateKey, name: str, now: datetime) -> x509.Certificate:
-    """Make the certificate of a new authority."""
+    """Build the certificate of a new authority."""
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
     return (
@@ -179,7 +179,7 @@ def self_signed(key: ec.EllipticCurvePrivateKey, name: str, now: datetime) -> x5
 
 
 def key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
-    """Return what a key is for: signing certificates, or handshakes."""
+    """Return the usage of a key: signing certificates, or handshakes."""
     return x509.KeyUsage(
         digital_signature=not signs_certificates,
         content_commitment=False,
@@ -194,7 +194,7 @@ def key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
 
 
 def make_key(path: Path) -> ec.EllipticCurvePrivateKey:
-    """Make the private key of an authority or an account in a new file.
+    """Create the private key of an authority or an account in a new file.
 
     Raises
     ------
@@ -217,12 +217,12 @@ def read_key(path: Path) -> ec.EllipticCurvePrivateKey:
     Raises
     ------
     AuthorityError
-        When it is missing, open to others, or no ECDSA key.
+        When it is missing, open to others, or not an ECDSA key.
     """
     try:
         mode, content = path.stat().st_mode, path.read_bytes()
     except FileNotFoundError as error:
-        raise AuthorityError(f"{path} does not exist; `cloister ca` makes it") from error
+        raise AuthorityError(f"{path} does not exist; `cloister ca` creates it") from error
     except OSError as error:
         raise AuthorityError(f"{path}: {error.strerror}") from error
     if mode & (stat.S_IRWXG | stat.S_IRWXO):
@@ -230,9 +230,11 @@ def read_key(path: Path) -> ec.EllipticCurvePrivateKey:
     try:
         key = serialization.load_pem_private_key(content, password=None)
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
-        raise AuthorityError(f"{path} holds no private key without password (PEM)") from error
+        raise AuthorityError(
+            f"{path} does not hold a private key without password (PEM)"
+        ) from error
     if not isinstance(key, ec.EllipticCurvePrivateKey):
-        raise AuthorityError(f"{path} holds no ECDSA key")
+        raise AuthorityError(f"{path} does not hold an ECDSA key")
     return key
 
 
@@ -257,6 +259,6 @@ def write_new(path: Path, content: bytes, mode: int) -> None:
         raise AuthorityError(f"{path}: {error.strerror}") from error
 
 
-def written(certificate: x509.Certificate) -> str:
+def pem_of(certificate: x509.Certificate) -> str:
     """Return a certificate as PEM."""
     return certificate.public_bytes(serialization.Encoding.PEM).decode()

@@ -1,7 +1,8 @@
 """TXT records that answer DNS-01 (RFC 8555, 8.4), written by dynamic updates (RFC 2136) with TSIG.
 
-Only zones of our own are written. The records of a name in one of them lie there; for any other
-name its owner points `_acme-challenge.<name>` by a CNAME at a name of ours, once.
+Only the zones of the settings are written. The records of a name in one of them are in that zone;
+for any other name its owner points `_acme-challenge.<name>` by a CNAME at a name in the first zone,
+once.
 """
 
 import asyncio
@@ -32,9 +33,9 @@ __all__ = ["ChallengeError", "ChallengeRecords", "Proof"]
 
 PREFIX = "_acme-challenge"
 TIMEOUT = 10.0
-"""Seconds for one question or update."""
+"""Seconds for one query or update."""
 EVERY = 1.0
-"""Seconds between two looks whether a record is served."""
+"""Seconds between two queries whether a record is served."""
 
 
 class ChallengeError(Exception):
@@ -53,10 +54,10 @@ class Proof:
 
 @dataclass(frozen=True, slots=True)
 class TxtRecord:
-    """A TXT record of ours."""
+    """A TXT record in one of the zones of the settings."""
 
     zone: dns.name.Name
-    """Zone that it lies in."""
+    """Zone that it is in."""
     owner: dns.name.Name
     """Its name."""
     value: str
@@ -97,7 +98,7 @@ class ChallengeRecords:
         )
 
     async def withdraw(self, proofs: Sequence[Proof]) -> None:
-        """Remove the records; those that are not there are no failure.
+        """Remove the records; one that does not exist is not an error.
 
         Raises
         ------
@@ -111,12 +112,12 @@ class ChallengeRecords:
             await self._send(update, record)
 
     async def _record(self, proof: Proof) -> TxtRecord:
-        """Return where the record of a proof lies.
+        """Return the record of a proof.
 
         Raises
         ------
         ChallengeError
-            When the name is of no zone of ours and no CNAME points to us.
+            When the name is in none of the zones and its CNAME does not point into one.
         """
         owner = dns.name.from_text(f"{PREFIX}.{proof.name}")
         zone = self._zone_of(owner)
@@ -133,12 +134,12 @@ class ChallengeRecords:
         return TxtRecord(self._zones[0], target, proof.value)
 
     def _zone_of(self, owner: dns.name.Name) -> dns.name.Name | None:
-        """Return the most specific zone of ours that a name lies in; None = none."""
+        """Return the most specific of the zones that a name is in; None = it is in none."""
         zones = [zone for zone in self._zones if owner.is_subdomain(zone)]
         return max(zones, key=len, default=None)
 
     async def _alias(self, owner: dns.name.Name) -> dns.name.Name | None:
-        """Return what a CNAME points to; None = there is none.
+        """Return the target of a CNAME; None = there is no CNAME.
 
         Raises
         ------
@@ -151,14 +152,14 @@ class ChallengeRecords:
                 dns.nameserver.Do53Nameserver(*split(server)) for server in self._settings.resolvers
             ]
         try:
-            answer = await resolver.resolve(
+            response = await resolver.resolve(
                 owner, "CNAME", lifetime=TIMEOUT, raise_on_no_answer=False
             )
         except (dns.resolver.NXDOMAIN, dns.resolver.NoAnswer):
             return None
         except dns.exception.DNSException as error:
             raise ChallengeError(f"{owner}: no name server answers ({error})") from error
-        return answer[0].target if answer.rrset else None
+        return response[0].target if response.rrset else None
 
     def _update(self, record: TxtRecord) -> dns.update.UpdateMessage:
         """Return an empty update of a record's zone."""
@@ -180,14 +181,14 @@ class ChallengeRecords:
         address, port = split(self._settings.server)
         where = f"the update of {record.zone} at {self._settings.server}"
         try:
-            answer = await dns.asyncquery.tcp(update, address, timeout=TIMEOUT, port=port)
+            response = await dns.asyncquery.tcp(update, address, timeout=TIMEOUT, port=port)
         except (OSError, EOFError, dns.exception.DNSException) as error:
             words = str(error) or type(error).__name__
-            raise ChallengeError(f"{where} did not work: {words}") from error
-        if answer.rcode() != dns.rcode.NOERROR:
-            word = dns.rcode.to_text(answer.rcode())
+            raise ChallengeError(f"{where} failed: {words}") from error
+        if response.rcode() != dns.rcode.NOERROR:
+            word = dns.rcode.to_text(response.rcode())
             raise ChallengeError(
-                f"{where} was refused ({word}); look at zone, key and rights of the update"
+                f"{where} was refused ({word}); check zone, key and permission of the update"
             )
 
     async def _served(self, record: TxtRecord, server: str) -> None:
@@ -209,17 +210,17 @@ class ChallengeRecords:
             await asyncio.sleep(EVERY)
 
     async def _serves(self, record: TxtRecord, server: str) -> bool:
-        """Return whether a server serves a record now; one that does not answer does not."""
+        """Return whether a server serves a record now; False if it does not respond."""
         address, port = split(server)
         query = dns.message.make_query(record.owner, dns.rdatatype.TXT)
         query.flags &= ~dns.flags.RD
         try:
-            answer = await dns.asyncquery.tcp(query, address, timeout=TIMEOUT, port=port)
+            response = await dns.asyncquery.tcp(query, address, timeout=TIMEOUT, port=port)
         except (OSError, EOFError, dns.exception.DNSException):
             return False
         return any(
             record.value.encode() in data.strings
-            for rrset in answer.answer
+            for rrset in response.answer
             if rrset.rdtype == dns.rdatatype.TXT
             for data in rrset
         )
@@ -231,7 +232,7 @@ def keyring_of(settings: ChallengeDnsSettings) -> dict[dns.name.Name, dns.tsig.K
     Raises
     ------
     AuthorityError
-        When its file cannot be read or holds no base64.
+        When its file cannot be read or does not hold base64.
     """
     try:
         text = settings.key_file.read_text(encoding="ascii").strip()
@@ -239,7 +240,7 @@ def keyring_of(settings: ChallengeDnsSettings) -> dict[dns.name.Name, dns.tsig.K
     except (OSError, UnicodeDecodeError) as error:
         raise AuthorityError(f"{settings.key_file}: {error}") from error
     except binascii.Error as error:
-        raise AuthorityError(f"{settings.key_file} holds no TSIG key in base64") from error
+        raise AuthorityError(f"{settings.key_file} does not hold a TSIG key in base64") from error
     name = dns.name.from_text(settings.key_name)
     algorithm = dns.name.from_text(settings.key_algorithm)
     return {name: dns.tsig.Key(name, secret, algorithm)}

@@ -1,7 +1,7 @@
-"""Keeps the rate limits of an ACME authority: when an order may be sent. Pure.
+"""Rate limits of an ACME authority: when an order may be sent. Pure.
 
-The limits are those that the authority publishes, less a reserve; what was sent stands in the
-ledger, so that they hold over restarts and replicas.
+The limits are those that the authority publishes, less a reserve; submissions are recorded in the
+ledger, so that the limits hold over restarts and replicas.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,7 +14,7 @@ __all__ = ["longest_window", "permitted_at"]
 
 
 def longest_window(limits: AcmeLimits) -> timedelta:
-    """Return how far back what was sent still counts."""
+    """Return how long a submission counts."""
     every = (limits.orders, limits.domain, limits.names)
     return timedelta(seconds=max(limit.seconds for limit in every))
 
@@ -22,7 +22,7 @@ def longest_window(limits: AcmeLimits) -> timedelta:
 def permitted_at(
     limits: AcmeLimits, now: datetime
 ) -> Callable[[CertificateOrder, Sequence[Submission]], datetime | None]:
-    """Return the question when an order may be sent, at a moment.
+    """Return a function that computes when an order may be sent.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ def permitted_at(
     Returns
     -------
     Callable
-        Answers, for an order and what was sent, when it may be sent; None = now.
+        Takes an order and the submissions; returns when it may be sent, None = now.
     """
 
     def when(order: CertificateOrder, sent: Sequence[Submission]) -> datetime | None:
@@ -53,7 +53,7 @@ def permitted_at(
 
 
 def freed(limit: RateWindow, times: Sequence[datetime], now: datetime) -> datetime | None:
-    """Return when a limit lets another one pass; None = now."""
+    """Return when a limit permits another order; None = now."""
     window = timedelta(seconds=limit.seconds)
     counted = sorted(at for at in times if at > now - window)
     if len(counted) < limit.count:
@@ -64,7 +64,7 @@ def freed(limit: RateWindow, times: Sequence[datetime], now: datetime) -> dateti
 def domains(names: Sequence[str]) -> frozenset[str]:
     """Return the last two labels of each name.
 
-    A registered domain has at least two labels: counted like this a limit per registered domain is
-    never passed. Under a suffix of two labels (co.uk) it is kept more strictly than it need be.
+    A registered domain has at least two labels, so that a limit per registered domain is never
+    exceeded. Under a suffix of two labels (co.uk) the count is stricter than necessary.
     """
     return frozenset(".".join(name.split(".")[-2:]) for name in names)

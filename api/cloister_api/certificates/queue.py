@@ -1,7 +1,8 @@
-"""The queue of an ACME account: takes orders from the ledger and brings them to their end.
+"""The work queue of an ACME account: takes orders from the ledger and completes them.
 
-Any number of processes may run it on one ledger. An order is held by one worker at a time, for a
-minute that the worker renews; what a killed one left is taken up where it stood at the authority.
+Any number of processes may run it on one ledger. An order is leased by one worker at a time, for a
+minute that the worker renews; the order of a killed worker is resumed from its state at the
+authority.
 """
 
 import asyncio
@@ -27,19 +28,19 @@ logger = logging.getLogger(__name__)
 WORKERS = 4
 """Orders that are worked on at once; most of their time they wait for name servers."""
 HOLD = timedelta(seconds=60)
-"""How long an order is held without a sign of life."""
-LOOK_SECONDS = 5.0
-"""Longest time between two looks at the ledger: another process may have added an order."""
+"""How long an order is leased without a renewal."""
+POLL_SECONDS = 5.0
+"""Longest time between two polls of the ledger: another process may have added an order."""
 LONGEST_PAUSE = timedelta(hours=1)
-"""Longest pause between two attempts, and the pause after a rate limit was met."""
+"""Longest backoff between two attempts, and the pause after a rate limit was exceeded."""
 KEPT = timedelta(days=30)
-"""How long orders that ended are kept."""
+"""How long completed orders are kept."""
 SWEEP_SECONDS = 3600.0
-"""Time between two sweeps."""
+"""Seconds between two sweeps."""
 
 
 class CertificateQueue:
-    """The queue."""
+    """The work queue."""
 
     def __init__(
         self,
@@ -59,7 +60,7 @@ class CertificateQueue:
         clock
             Tells the time.
         wanted
-            Answers whether the Enclave with a uid still wants its certificate.
+            Returns whether the Enclave with a uid still needs its certificate.
 
         Raises
         ------
@@ -72,11 +73,11 @@ class CertificateQueue:
         self._wanted = wanted
         self._records = ChallengeRecords(settings.dns)
         self._accounts = [AcmeAccount(settings) for _ in range(WORKERS)]
-        self._woken = asyncio.Event()
+        self._triggered = asyncio.Event()
 
-    def wake(self) -> None:
-        """Look at the ledger now."""
-        self._woken.set()
+    def trigger(self) -> None:
+        """Poll the ledger now."""
+        self._triggered.set()
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -86,30 +87,30 @@ class CertificateQueue:
             group.create_task(self._sweep())
 
     async def _work(self, account: AcmeAccount) -> None:
-        """Take one order after the other."""
+        """Process one order after the other."""
         holder = str(uuid.uuid4())
         while True:
             try:
-                if await self._one(account, holder):
+                if await self._next(account, holder):
                     continue
                 pause = await self._pause()
-            except Exception:  # the ledger may be locked or away for a while
-                logger.exception("the queue of certificates cannot go on; it tries again")
-                pause = LOOK_SECONDS
-            self._woken.clear()
+            except Exception:  # the ledger may be locked or unreachable for a while
+                logger.exception("the queue of certificates failed; it tries again")
+                pause = POLL_SECONDS
+            self._triggered.clear()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._woken.wait(), pause)
+                await asyncio.wait_for(self._triggered.wait(), pause)
 
     async def _pause(self) -> float:
-        """Return how long there is nothing to do, in seconds."""
+        """Return how long nothing is due, in seconds."""
         due = await self._orders.next_due()
         if due is None:
-            return LOOK_SECONDS
+            return POLL_SECONDS
         left = (due - self._clock()).total_seconds()
-        return min(max(left, 0.1), LOOK_SECONDS)
+        return min(max(left, 0.1), POLL_SECONDS)
 
-    async def _one(self, account: AcmeAccount, holder: str) -> bool:
-        """Work on the next order; answer whether there was one."""
+    async def _next(self, account: AcmeAccount, holder: str) -> bool:
+        """Process the next order; return whether there was one."""
         now = self._clock()
         limits = self._settings.limits
         order = await self._orders.take(
@@ -122,28 +123,30 @@ class CertificateQueue:
         if order is None:
             return False
         if not self._wanted(order.enclave_uid):
-            await self._orders.note_refused(order, holder, "the enclave has ended")
+            await self._orders.note_refused(order, holder, "the enclave was terminated")
             return True
         logger.info("certificate of %s: %s", order.enclave, ", ".join(order.names))
         try:
-            async with self._held(order, holder):
+            async with self._leased(order, holder):
                 signed = await self._process(account, order, holder)
         except (AcmeError, ChallengeError) as error:
             await self._failed(order, holder, error)
         else:
             await self._orders.note_issued(order, holder, signed.chain, signed.not_after)
-            logger.info("certificate of %s is there, until %s", order.enclave, signed.not_after)
+            logger.info(
+                "certificate of %s was issued, valid until %s", order.enclave, signed.not_after
+            )
         return True
 
     async def _process(
         self, account: AcmeAccount, order: CertificateOrder, holder: str
     ) -> SignedCertificate:
-        """Bring an order to its end.
+        """Complete an order: send or resume it, publish the proofs, finish it.
 
         Raises
         ------
         AcmeError, ChallengeError
-            When a step does not work.
+            When a step fails.
         """
         if order.order_url:
             opened = await asyncio.to_thread(account.resume, order.order_url, order.request)
@@ -158,31 +161,31 @@ class CertificateQueue:
             try:
                 await self._records.withdraw(proofs)
             except ChallengeError as error:
-                logger.warning("a proof of %s stays in DNS: %s", order.enclave, error)
+                logger.warning("a proof of %s remains in DNS: %s", order.enclave, error)
 
     @contextlib.asynccontextmanager
-    async def _held(self, order: CertificateOrder, holder: str) -> AsyncIterator[None]:
-        """Keep an order held as long as the block lasts."""
+    async def _leased(self, order: CertificateOrder, holder: str) -> AsyncIterator[None]:
+        """Renew the lease of an order while the block runs."""
 
-        async def beat() -> None:
+        async def renew() -> None:
             while True:
                 await asyncio.sleep(HOLD.total_seconds() / 3)
                 try:
                     await self._orders.hold(order, holder, self._clock() + HOLD)
-                except Exception:  # as above; the hold lasts for two more beats
+                except Exception:  # as above; the lease outlasts two more renewals
                     logger.exception("the ledger cannot be written")
 
-        beating = asyncio.create_task(beat())
+        renewing = asyncio.create_task(renew())
         try:
             yield
         finally:
-            beating.cancel()
-            await asyncio.gather(beating, return_exceptions=True)
+            renewing.cancel()
+            await asyncio.gather(renewing, return_exceptions=True)
 
     async def _failed(
         self, order: CertificateOrder, holder: str, error: AcmeError | ChallengeError
     ) -> None:
-        """Put an order off, or give it up."""
+        """Schedule the next attempt of an order with backoff, or give it up."""
         of_authority = error if isinstance(error, AcmeError) else None
         given_up = order.failures + 1 >= self._settings.attempts
         if given_up or (of_authority and of_authority.final):
@@ -203,7 +206,7 @@ class CertificateQueue:
         )
 
     async def _sweep(self) -> None:
-        """Forget old orders from time to time."""
+        """Delete old orders and submissions periodically."""
         while True:
             try:
                 now = self._clock()
@@ -212,5 +215,5 @@ class CertificateQueue:
                     submissions_before=now - longest_window(self._settings.limits),
                 )
             except Exception:  # as above
-                logger.exception("old orders of certificates cannot be forgotten")
+                logger.exception("old orders of certificates cannot be deleted")
             await asyncio.sleep(SWEEP_SECONDS)

@@ -1,7 +1,7 @@
-"""Reads certificate signing requests (PKCS #10, RFC 2986) and refuses all that is unusual in one.
+"""Reads certificate signing requests (PKCS #10, RFC 2986) and refuses anything unusual in them.
 
-Pure. What an enclave sends needs a key and its host names and nothing else; an authority of ours
-must not sign what nobody looked at.
+Pure. An enclave's request needs a key and its host names and nothing else; an own authority must
+not sign what was not checked.
 """
 
 import hashlib
@@ -18,9 +18,9 @@ __all__ = ["CertificateRequest", "RequestError", "read_request"]
 BEGIN = "-----BEGIN CERTIFICATE REQUEST-----"
 END = "-----END CERTIFICATE REQUEST-----"
 EXTENSION_REQUEST = ObjectIdentifier("1.2.840.113549.1.9.14")
-"""Attribute that holds the extensions that are asked for (RFC 2985, 5.4.2)."""
+"""Attribute that holds the requested extensions (RFC 2985, 5.4.2)."""
 CURVES = ("secp256r1", "secp384r1")
-"""Curves of keys that are signed (RFC 5480)."""
+"""Curves of keys that are accepted (RFC 5480)."""
 
 
 class RequestError(Exception):
@@ -29,7 +29,7 @@ class RequestError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class CertificateRequest:
-    """A request whose form is in order; whether its names may be signed is another question."""
+    """A request whose form is valid; whether its names may be signed is not checked here."""
 
     csr: x509.CertificateSigningRequest = field(repr=False)
     """The request."""
@@ -59,8 +59,8 @@ def read_request(text: str) -> CertificateRequest:
     Raises
     ------
     RequestError
-        When it is no such block, its signature does not fit its key, the key is none that is
-        signed, or something beside host names is asked for.
+        When it is not such a block, its signature does not fit its key, the key is not accepted,
+        or it requests anything beside host names.
     """
     stripped = text.strip()
     if not stripped.startswith(BEGIN) or not stripped.endswith(END) or stripped.count(BEGIN) != 1:
@@ -70,7 +70,7 @@ def read_request(text: str) -> CertificateRequest:
         key, signed = csr.public_key(), csr.is_signature_valid
         request = CertificateRequest(csr, names_of(csr))
     except (ValueError, UnsupportedAlgorithm, x509.UnsupportedGeneralNameType) as error:
-        raise RequestError("the PEM block holds no certificate signing request") from error
+        raise RequestError("the PEM block is not a certificate signing request") from error
     if not isinstance(key, ec.EllipticCurvePublicKey) or key.curve.name not in CURVES:
         raise RequestError("the key must be an ECDSA key on P-256 or P-384")
     if not signed:
@@ -84,7 +84,7 @@ def names_of(csr: x509.CertificateSigningRequest) -> tuple[str, ...]:
     Raises
     ------
     RequestError
-        When something beside host names is asked for.
+        When it requests anything beside host names.
     """
     if any(attribute.oid != EXTENSION_REQUEST for attribute in csr.attributes):
         raise RequestError("the request has attributes; leave out all but the host names")
@@ -95,7 +95,7 @@ def names_of(csr: x509.CertificateSigningRequest) -> tuple[str, ...]:
         raise RequestError("the request names no host; put its host names into subjectAltName")
     general = list(extensions[0].value)
     if any(not isinstance(one, x509.DNSName) for one in general):
-        raise RequestError("subjectAltName holds something that is no host name")
+        raise RequestError("subjectAltName holds something that is not a host name")
     names = {one.value.lower() for one in general}
     if not names or "" in names:
         raise RequestError("the request names no host; put its host names into subjectAltName")
@@ -104,12 +104,12 @@ def names_of(csr: x509.CertificateSigningRequest) -> tuple[str, ...]:
 
 
 def check_subject(subject: x509.Name, names: set[str]) -> None:
-    """Refuse a subject that says more than one of the host names.
+    """Refuse a subject that is more than one of the host names.
 
     Raises
     ------
     RequestError
-        When it does.
+        When it is.
     """
     for attribute in subject:
         named = attribute.oid == NameOID.COMMON_NAME and str(attribute.value).lower() in names

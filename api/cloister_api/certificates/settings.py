@@ -28,7 +28,7 @@ class IssuerKind(StrEnum):
     """Who signs."""
 
     OWN = "own"
-    """An authority of this installation, which clients have to be told to trust."""
+    """An authority of this installation, which clients have to be configured to trust."""
     ACME = "acme"
     """An authority that speaks ACME (RFC 8555), such as a public one."""
 
@@ -37,12 +37,12 @@ class OwnAuthoritySettings(SettingsSection):
     """An own authority, for development and closed networks."""
 
     certificate: Path
-    """File with its certificate, PEM; intermediate ones may follow. `cloister ca create` makes
+    """File with its certificate, PEM; intermediate ones may follow. `cloister ca create` creates
     it."""
     key: Path
     """File with its private key, PEM, mode 0600."""
     lifetime_seconds: Annotated[int, Field(ge=60, le=398 * DAY)] = 30 * DAY
-    """How long a signed certificate is good, in seconds. Default 30 days."""
+    """Validity of a signed certificate, in seconds. Default 30 days."""
 
 
 Server = Annotated[str, Field(pattern=SERVER)]
@@ -50,12 +50,12 @@ Server = Annotated[str, Field(pattern=SERVER)]
 
 
 class ChallengeDnsSettings(SettingsSection):
-    """Where the proofs of host names are written (RFC 2136, with TSIG)."""
+    """Where the proofs of host names are published (RFC 2136, with TSIG)."""
 
     zones: Annotated[tuple[Annotated[str, Field(pattern=DOMAIN)], ...], Field(min_length=1)]
     """Zones that may be written. Custom domains point into the first one by a CNAME."""
     server: Server
-    """Primary name server, which takes the updates."""
+    """Primary name server, which accepts the updates."""
     key_name: Annotated[str, Field(min_length=1)]
     """Name of the TSIG key."""
     key_file: Path
@@ -63,18 +63,18 @@ class ChallengeDnsSettings(SettingsSection):
     key_algorithm: Annotated[str, Field(pattern=r"^hmac-sha(224|256|384|512)$")] = "hmac-sha256"
     """Algorithm of the key. Default hmac-sha256."""
     check_servers: tuple[Server, ...] = ()
-    """Authoritative servers that must serve a record before the authority is asked to look.
+    """Authoritative servers that must serve a record before the authority is asked to check it.
     Default the primary alone."""
     resolvers: tuple[Server, ...] = ()
-    """Resolvers that are asked for the CNAMEs of custom domains. Default the machine's own."""
+    """Resolvers of the CNAMEs of custom domains. Default the machine's own."""
     served_within_seconds: Annotated[float, Field(gt=0)] = 120.0
-    """How long a record may take until it is served, in seconds. Default 120."""
+    """How long it may take until a record is served, in seconds. Default 120."""
     ttl: Annotated[int, Field(ge=1)] = 60
     """Time to live of the records, in seconds. Default 60."""
 
 
 class RateWindow(SettingsSection):
-    """So many within so long."""
+    """A number of orders within a time."""
 
     count: Annotated[int, Field(ge=1)]
     """How many."""
@@ -100,7 +100,7 @@ class AcmeSettings(SettingsSection):
     directory: Annotated[str, Field(pattern=r"^https://")]
     """Address of its directory."""
     account_key: Path
-    """File with the account's private key, PEM, mode 0600. `cloister ca account-key` makes it."""
+    """File with the account's private key, PEM, mode 0600. `cloister ca account-key` creates it."""
     terms_of_service_agreed: bool = False
     """Whether you agree to the authority's terms; needed."""
     contact: tuple[Annotated[str, Field(pattern=r"^mailto:\S+@\S+$")], ...] = ()
@@ -112,13 +112,13 @@ class AcmeSettings(SettingsSection):
     limits: AcmeLimits = Field(default_factory=AcmeLimits)
     """Rate limits of the authority."""
     first_retry_seconds: Annotated[float, Field(gt=0)] = 30.0
-    """Pause after the first failure of an order, in seconds; it doubles. Default 30."""
+    """Backoff after the first failure of an order, in seconds; it doubles. Default 30."""
     attempts: Annotated[int, Field(ge=1)] = 8
     """Failures after which an order is given up. Default 8, about two hours."""
 
     @model_validator(mode="after")
     def agreed(self) -> Self:
-        """Refuse to order before the terms are agreed to.
+        """Refuse an account whose terms of service are not agreed to.
 
         Raises
         ------
@@ -131,7 +131,7 @@ class AcmeSettings(SettingsSection):
 
 
 class CertificateSettings(SettingsSection):
-    """How certificates of enclaves come to be."""
+    """How certificates of enclaves are issued."""
 
     issuer: IssuerKind
     """own or acme."""
@@ -144,12 +144,12 @@ class CertificateSettings(SettingsSection):
 
     @model_validator(mode="after")
     def complete(self) -> Self:
-        """Refuse an issuer without its part, and a part that nothing reads.
+        """Refuse an issuer without its section, and a section that nothing reads.
 
         Raises
         ------
         ValueError
-            When the part is missing, or one is too much.
+            When the section is missing, or one is superfluous.
         """
         for kind in IssuerKind:
             there = getattr(self, kind.value) is not None

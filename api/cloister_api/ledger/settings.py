@@ -19,7 +19,7 @@ class LedgerSettings(SettingsSection):
     """File with the address of a PostgreSQL database, which holds a password: one line such as
     postgresql://user:password@host/database. Unset = SQLite."""
     key_material: Path
-    """File with the two secret keys, mode 0600; `cloister admin-key init` makes it."""
+    """File with the two secret keys, mode 0600; `cloister admin-key init` creates it."""
 
     @model_validator(mode="after")
     def one_place(self) -> Self:

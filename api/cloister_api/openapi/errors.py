@@ -89,7 +89,7 @@ KINDS: dict[int, ErrorKind] = {
     429: ErrorKind(
         "RATE_LIMITED",
         "More requests than the limits allow; Retry-After says when to try again.",
-        "more requests with this key than are allowed; try again in 2 seconds",
+        "rate limit of this key exceeded; try again in 2 seconds",
     ),
     500: ErrorKind(
         "INTERNAL_ERROR",

@@ -25,7 +25,7 @@ from cloister_crds.kinds import Organization
 if TYPE_CHECKING:
     from cloister_api.payments.processor import StripeReader
 
-__all__ = ["Payments", "payments"]
+__all__ = ["Payments", "open_payments"]
 
 logger = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ NO_WEBHOOKS = ApiError(
 
 
 @asynccontextmanager
-async def payments(
+async def open_payments(
     settings: StripeSettings | None,
     client: KubeClient,
     organizations: Reflector[Organization],

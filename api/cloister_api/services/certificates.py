@@ -67,7 +67,7 @@ class Certificates:
         clock: Clock,
         settings: CertificateSettings | None,
         authority: CertificateAuthority | None,
-        wake: Callable[[], None],
+        trigger: Callable[[], None],
     ) -> None:
         """Prepare the service.
 
@@ -85,7 +85,7 @@ class Certificates:
             Who signs; None = nobody.
         authority
             The own authority; None = another issuer signs.
-        wake
+        trigger
             Called when an order was queued.
         """
         self._cache = cache
@@ -94,7 +94,7 @@ class Certificates:
         self._clock = clock
         self._settings = settings
         self._authority = authority
-        self._wake = wake
+        self._trigger = trigger
 
     def authority_pem(self) -> str:
         """Return the certificates that clients are to trust, PEM.
@@ -206,7 +206,7 @@ class Certificates:
         )
         await self._note(enclave, order, request_id, now)
         if order.state is OrderState.QUEUED:
-            self._wake()
+            self._trigger()
         return order
 
     async def _check_rate(self, enclave: CachedEnclave, most: int, now: datetime) -> None:

@@ -66,7 +66,7 @@ class Deployments:
         none, a create is under way or was interrupted, or the operator is about to delete it.
         """
         used = {one.container.spec.repo for one in self._cache.containers_of(principal.namespace)}
-        held = self._cache.held_deployments(principal.namespace)
+        held = self._cache.cached_deployments(principal.namespace)
         return {
             repo: one
             for repo, one in held.items()

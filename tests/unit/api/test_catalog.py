@@ -160,8 +160,8 @@ def test_a_required_field_that_is_missing_is_named(tmp_path: Path, name: str) ->
         ({"pricing": {**RECORD["pricing"], "requestPrice": -1}}, r"pricing\.requestPrice"),
         ({"pricing": {**RECORD["pricing"], "requestPrice": "1"}}, r"pricing\.requestPrice"),
         ({"pricing": {"requestPrice": 1}}, r"pricing\.inputTokenPricePer1M: is missing"),
-        ({"colour": "red"}, "colour: is no field of a record"),
-        ({"model_name": "x"}, "model_name: is no field of a record"),
+        ({"colour": "red"}, "colour: is not a field of a record"),
+        ({"model_name": "x"}, "model_name: is not a field of a record"),
         ({"safety": {"score": 1, "categoryBreakdown": {"a": 1}}}, r"categoryBreakdown\.a"),
         ({"chatConfig": {"intelligence": {"most": 1}}}, r"chatConfig\.intelligence\.most"),
         (
@@ -211,15 +211,15 @@ def test_a_change_of_the_file_is_followed_and_a_broken_one_is_not(tmp_path: Path
     beside = tmp_path / "new.json"
     beside.write_text(json.dumps([changed(modelName="south")]))
     beside.replace(path)
-    catalog.look()
+    catalog.reload()
     assert [one["modelName"] for one in answered(catalog)] == ["south"]
     path.write_text("[")
     with pytest.raises(CatalogError):
-        catalog.look()
+        catalog.reload()
     assert [one["modelName"] for one in answered(catalog)] == ["south"]
     path.unlink()
     with pytest.raises(CatalogError):
-        catalog.look()
+        catalog.reload()
     assert [one["modelName"] for one in answered(catalog)] == ["south"]
 
 
@@ -227,4 +227,4 @@ def test_without_a_file_there_are_no_models() -> None:
     catalog = Catalog(None, "cloister")
     assert answered(catalog) == []
     assert json.loads(catalog.models) == {"object": "list", "data": []}
-    catalog.look()
+    catalog.reload()

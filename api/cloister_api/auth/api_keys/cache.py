@@ -1,7 +1,7 @@
-"""All living regular keys in memory, kept up to date from the ledger's counters of changes.
+"""A cache of all regular keys that are not deleted, kept current by the ledger's change counters.
 
-A change by another replica is seen within half a second, one by this process at once, a new key as
-soon as it is asked for. While the ledger is away, what is in memory goes on being used.
+A change by another replica is seen within half a second, one by this process at once, a new key
+at its first use. While the ledger is unreachable, cached keys stay in use.
 """
 
 import asyncio
@@ -28,15 +28,15 @@ __all__ = ["ApiKeyCache"]
 logger = logging.getLogger(__name__)
 
 POLL_SECONDS = 0.5
-"""Seconds between two looks at the counters."""
+"""Seconds between two polls of the counters."""
 MISS_SECONDS = 0.05
-"""Least time between two looks because of unknown keys: guessing must not load the ledger."""
+"""Least time between two polls because of cache misses: guessing must not load the ledger."""
 USE_SECONDS = 60.0
 """Seconds between two writes of when keys were last used."""
 
 
 class ApiKeyCache:
-    """The keys by their index."""
+    """Regular keys by their index."""
 
     def __init__(
         self,
@@ -56,26 +56,26 @@ class ApiKeyCache:
         self._whole_rate = rate
         self._rate = rate
         self.facades = 1
-        """How many facades there are; this one is among them."""
+        """How many replicas run; this one is among them."""
         self._by_index: dict[bytes, CachedApiKey] = {}
         self._by_id: dict[int, CachedApiKey] = {}
         self._seen = {"api_keys": -1, "usage": -1}
-        self._looked_at = 0.0
+        self._polled_at = 0.0
         self._lock = asyncio.Lock()
         self._uses: dict[int, float] = {}
 
     async def check(self, value: str, domain: str | None, requested_host: str | None) -> None:
-        """Return whether a key may be used now.
+        """Check that a key may be used now.
 
         Parameters
         ----------
         value
             The key as the client sent it.
         domain
-            Host name that the enclave serves; None = not told.
+            Host name that the enclave serves; None = not reported.
         requested_host
-            Host name that the client asked for; None = not told. One that nobody here serves is
-            a proxy's and says nothing.
+            Host name that the client requested; None = not reported. One that no organization
+            here serves is a proxy's and is ignored.
 
         Raises
         ------
@@ -103,41 +103,40 @@ class ApiKeyCache:
         index = self._material.index(value)
         key = self._by_index.get(index)
         if key is None:
-            await self._look_after(asyncio.get_running_loop().time())
+            await self._poll_since(asyncio.get_running_loop().time())
             key = self._by_index.get(index)
-        # The look-up compared hashes of secrets, not secrets; this comparison takes one time
-        # whatever was found.
+        # The lookup compared hashes of secrets, not secrets; this comparison takes constant time.
         if key is None or not hmac.compare_digest(key.index, index):
             raise UNKNOWN_KEY
         return key
 
-    async def _look_after(self, asked_at: float) -> None:
-        """Look at the ledger unless somebody has done so since; all who wait share one look."""
+    async def _poll_since(self, since: float) -> None:
+        """Poll the ledger unless another task has done so since; all that wait share one poll."""
         loop = asyncio.get_running_loop()
         async with self._lock:
-            if self._looked_at >= asked_at:
+            if self._polled_at >= since:
                 return
-            await asyncio.sleep(max(0.0, self._looked_at + MISS_SECONDS - loop.time()))
-            await self._look()
+            await asyncio.sleep(max(0.0, self._polled_at + MISS_SECONDS - loop.time()))
+            await self._poll()
 
     async def refresh(self) -> None:
-        """Take over what changed in the ledger."""
+        """Read what changed in the ledger."""
         async with self._lock:
-            await self._look()
+            await self._poll()
 
-    async def _look(self) -> None:
+    async def _poll(self) -> None:
         begun = asyncio.get_running_loop().time()
         async with self._engine.connect() as connection:
             rows = (await connection.execute(select(SEQUENCES.c.name, SEQUENCES.c.value))).all()
             present = {row.name: row.value for row in rows}
             if present["api_keys"] != self._seen["api_keys"]:
-                await self._take_keys(connection)
+                await self._read_keys(connection)
             if present["usage"] != self._seen["usage"]:
-                await self._take_totals(connection)
+                await self._read_totals(connection)
         self._seen = present
-        self._looked_at = begun
+        self._polled_at = begun
 
-    async def _take_keys(self, connection: AsyncConnection) -> None:
+    async def _read_keys(self, connection: AsyncConnection) -> None:
         names = ("id", "key_index", "organization", "organization_id", "disabled")
         columns = [API_KEYS.c[name] for name in (*names, "expires_at", "max_tokens", "deleted_at")]
         query = select(*columns).where(API_KEYS.c.change > self._seen["api_keys"])
@@ -159,11 +158,11 @@ class ApiKeyCache:
                 max_tokens=row.max_tokens,
             )
             if known is not None:
-                key.used, key.credit = known.used, known.credit
-                key.credited_at = known.credited_at
+                key.used, key.tokens = known.used, known.tokens
+                key.refilled_at = known.refilled_at
             self._by_id[key.id] = self._by_index[key.index] = key
 
-    async def _take_totals(self, connection: AsyncConnection) -> None:
+    async def _read_totals(self, connection: AsyncConnection) -> None:
         used = (KEY_TOTALS.c.input_tokens + KEY_TOTALS.c.output_tokens).label("used")
         query = select(KEY_TOTALS.c.key_id, used).where(KEY_TOTALS.c.change > self._seen["usage"])
         for row in (await connection.execute(query)).all():
@@ -179,17 +178,17 @@ class ApiKeyCache:
             await self._keys.used(times)
 
     async def beat(self) -> None:
-        """Tell the other replicas that this one runs, and share the rate with them."""
+        """Send this replica's heartbeat, and divide the rate by the number of replicas."""
         count = self.facades = max(1, await self._replicas.beat(self._clock()))
         self._rate = None if self._whole_rate is None else self._whole_rate.shared(count)
 
     async def close(self) -> None:
-        """Write what is not written yet and leave the replicas."""
+        """Write what is not written yet and deregister this replica."""
         await self.write_uses()
         await self._replicas.leave()
 
     async def run(self) -> None:
-        """Follow the ledger until cancelled."""
+        """Poll the ledger until cancelled."""
         loop = asyncio.get_running_loop()
         written = beaten = loop.time()
         while True:
@@ -202,15 +201,15 @@ class ApiKeyCache:
                 if loop.time() - written > USE_SECONDS:
                     written = loop.time()
                     await self.write_uses()
-            except Exception:  # the ledger may be locked or away for a while; keys stay in memory
-                logger.exception("the ledger cannot be read; keys in memory go on being used")
+            except Exception:  # the ledger may be locked or unreachable for a while
+                logger.exception("the ledger cannot be read; cached keys stay in use")
 
 
 def rate_limited(wait: float) -> ApiError:
-    """429 with the time after which to try again."""
+    """Build a 429 with the time after which to try again."""
     return ApiError(
         429,
         "RATE_LIMITED",
-        "this API key is used too often at present; try again after Retry-After",
+        "rate limit of this API key exceeded; try again after Retry-After",
         retry_after=max(1, -int(-wait // 1)),
     )

@@ -1,4 +1,4 @@
-"""Whether a key may be used now, as a pure decision."""
+"""Decides whether a key may be used now. Pure."""
 
 from dataclasses import dataclass, field
 
@@ -9,7 +9,7 @@ from cloister_crds.lifecycle.admission.limits import billing_of
 __all__ = ["UNKNOWN_KEY", "CachedApiKey", "judge"]
 
 UNKNOWN_KEY = ApiError(401, "UNAUTHORIZED", "invalid, expired or disabled API key")
-"""One answer for all of them: it must not tell which keys exist."""
+"""One response for all of them: it must not reveal which keys exist."""
 FOREIGN = ApiError(403, "FORBIDDEN", "this API key may not be used at this domain")
 UNPAID = ApiError(
     402, "PAYMENT_REQUIRED", "the organization of this API key has no active token billing"
@@ -23,7 +23,7 @@ EXHAUSTED = ApiError(
 
 @dataclass(slots=True)
 class CachedApiKey:
-    """A living key in memory."""
+    """A key that is not deleted, in memory."""
 
     id: int
     """Number of the record."""
@@ -36,15 +36,15 @@ class CachedApiKey:
     disabled: bool
     """Whether it was switched off."""
     expires_at: float | None
-    """Unix time when it ceases to be valid; None = never."""
+    """Unix time when it expires; None = never."""
     max_tokens: int | None
-    """Cap; None = none."""
+    """Cap; None = no cap."""
     used: int = 0
     """Tokens that were reported for it."""
-    credit: float = -1.0
-    """Checks that it may still make at once; negative = it was not checked yet."""
-    credited_at: float = 0.0
-    """Monotonic time that `credit` belongs to."""
+    tokens: float = -1.0
+    """Checks that its token bucket still allows at once; negative = it was not checked yet."""
+    refilled_at: float = 0.0
+    """Monotonic time that `tokens` was computed for."""
 
 
 def judge(
@@ -53,7 +53,7 @@ def judge(
     places: tuple[Organization | None, ...],
     now: float,
 ) -> ApiError | None:
-    """Judge a key.
+    """Decide whether a key may be used.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ def judge(
     organization
         The Organization of the key's slug; None = there is none.
     places
-        For each domain that was named, the Organization that serves it; None = nobody does.
+        For each domain that was reported, the Organization that serves it; None = none does.
     now
         Unix time.
 
@@ -86,12 +86,12 @@ def judge(
 
 
 def admits(place: Organization | None, organization: Organization) -> bool:
-    """Return whether what serves a domain takes keys of an organization.
+    """Return whether the server of a domain accepts keys of an organization.
 
     Parameters
     ----------
     place
-        The Organization that serves the domain; None = nobody does.
+        The Organization that serves the domain; None = none does.
     organization
         The Organization of the key.
     """

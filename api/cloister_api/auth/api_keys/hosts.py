@@ -1,7 +1,7 @@
 """Which organization serves a host name.
 
-Generated names carry the organization; custom domains are those that the operator wrote into a
-Container's status, so that asking for another's domain in a spec claims nothing.
+Generated names contain the organization; custom domains are those that the operator wrote into a
+Container's status, so that naming another organization's domain in a spec claims nothing.
 """
 
 from cloister_api.cache import CachedContainer, ClusterCache
@@ -12,7 +12,7 @@ __all__ = ["HostnameOwners"]
 
 
 class HostnameOwners:
-    """Host names of the installation."""
+    """Owners of the host names of the installation."""
 
     def __init__(self, cache: ClusterCache, containers_domain: str) -> None:
         self._cache = cache
@@ -28,7 +28,7 @@ class HostnameOwners:
         return None if entry is None else entry.value
 
     def owner(self, host: str) -> Organization | None:
-        """Return the Organization that serves a host name; None = nobody does.
+        """Return the Organization that serves a host name; None = none does.
 
         Parameters
         ----------
@@ -37,7 +37,7 @@ class HostnameOwners:
         """
         name = host.partition(":")[0].rstrip(".").lower()
         slug = self._slug(name)
-        if slug is None and self.look():
+        if slug is None and self.refresh():
             slug = self._slug(name)
         return None if slug is None else self.organization(slug)
 
@@ -46,8 +46,8 @@ class HostnameOwners:
             return self._slugs.get(name.removesuffix(self._suffix).rpartition(".")[2])
         return self._by_namespace.get(self._custom.get(name, ""))
 
-    def look(self) -> bool:
-        """Read the copies anew if they moved on; answer whether they did."""
+    def refresh(self) -> bool:
+        """Rebuild the maps if the cache has changed; return whether it had."""
         present = (self._cache.organizations.version, self._cache.containers.version)
         if present == self._seen:
             return False
@@ -56,7 +56,7 @@ class HostnameOwners:
         self._by_namespace = {one.spec.namespace: one.metadata.name for one in organizations}
         held = [entry.value for entry in self._cache.containers.all()]
         self._custom = {}
-        # The oldest comes last and stays: a later container does not take a name away.
+        # The oldest is last and wins: a later container does not take a name away.
         for one in sorted(held, key=creation_order, reverse=True):
             domain = one.container.status.domain
             if domain and not domain.endswith(self._suffix):
@@ -66,7 +66,7 @@ class HostnameOwners:
 
 
 def creation_order(held: CachedContainer) -> tuple[str, str]:
-    """Return what orders Containers: creation, then uid."""
+    """Return the sort key of Containers: creation, then uid."""
     meta = held.container.metadata
     created = meta.creation_timestamp
     return (created.isoformat() if created else "", meta.uid)

@@ -228,7 +228,7 @@ class ReloadingKeyMaterial:
         found = self._path.stat()
         return (found.st_mtime_ns, found.st_ino, found.st_size)
 
-    def look(self) -> None:
+    def reload(self) -> None:
         """Read the file if it changed.
 
         Raises
@@ -270,7 +270,7 @@ class ReloadingKeyMaterial:
             return self._present.unseal(sealed, context=context)
         except MaterialError:
             # The key may have been changed since the last look.
-            self.look()
+            self.reload()
             return self._present.unseal(sealed, context=context)
 
 

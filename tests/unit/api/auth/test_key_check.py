@@ -122,7 +122,7 @@ def test_a_running_process_follows_the_file(tmp_path: Path) -> None:
     both.replace(path)
     # What another process has sealed with the new key opens at once.
     assert followed.unseal(both.seal("late", context="c"), context="c") == "late"
-    followed.look()
+    followed.reload()
     assert followed.unseal(sealed, context="c") == "value"
     assert both.sealed_anew(followed.seal("new", context="c"), context="c") is None
     assert followed.index("k") == first.index("k")
@@ -134,10 +134,10 @@ def test_another_index_key_is_not_followed(tmp_path: Path) -> None:
     followed = ReloadingKeyMaterial(path, first)
     path.unlink()
     with pytest.raises(MaterialError, match="No such file"):
-        followed.look()
+        followed.reload()
     KeyMaterial.create(path)
     with pytest.raises(MaterialError, match="another index key"):
-        followed.look()
+        followed.reload()
     assert followed.index("k") == first.index("k")
 
 

@@ -29,7 +29,7 @@ def without_signature() -> str:
 REFUSED = {
     "empty": ("", "one PEM block"),
     "no request": ("-----BEGIN CERTIFICATE REQUEST-----\nAAAA\n-----END CERTIFICATE REQUEST-----",
-                   "holds no certificate signing request"),
+                   "is not a certificate signing request"),
     "two requests": (signing_request(HOST) + signing_request(HOST), "one PEM block"),
     "text around it": ("hello\n" + signing_request(HOST), "one PEM block"),
     "signature of another": (without_signature(), "signature"),
@@ -37,8 +37,8 @@ REFUSED = {
     "another curve": (signing_request(HOST, key=ec.generate_private_key(ec.SECP521R1())), "P-256"),
     "no names": (signing_request(), "names no host"),
     "an address": (signing_request(HOST, general=[x509.IPAddress(ip_address("192.0.2.1"))]),
-                   "no host name"),
-    "a mail address": (signing_request(general=[x509.RFC822Name("a@b.example")]), "no host name"),
+                   "not a host name"),
+    "a mail address": (signing_request(general=[x509.RFC822Name("a@b.example")]), "not a host name"),
     "an authority": (signing_request(HOST, extensions=[x509.BasicConstraints(True, None)]),
                      "extensions"),
     "another subject": (signing_request(HOST, subject="Someone Else"), "subject"),
@@ -91,7 +91,7 @@ def test_no_certificate_outlives_its_authority(tmp_path: Path) -> None:
     authority, request = made(tmp_path), read_request(signing_request(HOST))
     end = authority.certificates[0].not_valid_after_utc
     assert authority.sign(request, timedelta(days=30), end - timedelta(days=1)).not_after == end
-    with pytest.raises(AuthorityError, match="make a new authority"):
+    with pytest.raises(AuthorityError, match="create a new authority"):
         authority.sign(request, timedelta(days=30), end)
 
 
@@ -107,7 +107,7 @@ def test_an_authority_is_never_overwritten(tmp_path: Path) -> None:
 
 def test_what_is_no_authority_is_refused_with_the_remedy(tmp_path: Path) -> None:
     certificate, key = tmp_path / "ca.pem", tmp_path / "ca.key"
-    with pytest.raises(AuthorityError, match="`cloister ca` makes it"):
+    with pytest.raises(AuthorityError, match="`cloister ca` creates it"):
         CertificateAuthority.read(certificate, key)
     authority = made(tmp_path)
     key.chmod(0o640)
