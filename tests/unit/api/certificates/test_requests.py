@@ -38,7 +38,8 @@ REFUSED = {
     "no names": (signing_request(), "names no host"),
     "an address": (signing_request(HOST, general=[x509.IPAddress(ip_address("192.0.2.1"))]),
                    "not a host name"),
-    "a mail address": (signing_request(general=[x509.RFC822Name("a@b.example")]), "not a host name"),
+    "a mail address": (signing_request(general=[x509.RFC822Name("a@b.example")]),
+                       "not a host name"),
     "an authority": (signing_request(HOST, extensions=[x509.BasicConstraints(True, None)]),
                      "extensions"),
     "another subject": (signing_request(HOST, subject="Someone Else"), "subject"),
@@ -120,5 +121,5 @@ def test_what_is_no_authority_is_refused_with_the_remedy(tmp_path: Path) -> None
     with pytest.raises(AuthorityError, match="is not the key"):
         CertificateAuthority.read(certificate, key)
     key.write_text("no key")
-    with pytest.raises(AuthorityError, match="no private key"):
+    with pytest.raises(AuthorityError, match="not hold a private key"):
         CertificateAuthority.read(certificate, key)
