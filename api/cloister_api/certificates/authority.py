@@ -28,7 +28,7 @@ SKEW = timedelta(minutes=1)
 
 
 class AuthorityError(Exception):
-    """An authority, or a key that it needs, cannot be created or read; the message has the remedy."""
+    """A key or certificate cannot be created, read or used; the message says what to do."""
 
 
 @dataclass(frozen=True, slots=True)

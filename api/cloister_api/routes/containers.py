@@ -42,7 +42,6 @@ from cloister_api.schemas.containers import (
     ValidateNameRequest,
     ValidateReleaseRequest,
 )
-from cloister_api.services.container_updater import UpdatedContainer
 
 __all__ = ["LIST", "router"]
 
@@ -63,10 +62,10 @@ def record_of(request: Request, held: CachedContainer) -> dict[str, Any]:
     )
 
 
-def changed_answer(request: Request, changed: UpdatedContainer) -> Response:
+def changed_answer(request: Request, changed: CachedContainer) -> Response:
     """Answer the record of a container after a change."""
     headers = {TOKEN: changed.version, "etag": f'"{changed.version}"'}
-    return answer(record_of(request, changed.held), headers=headers)
+    return answer(record_of(request, changed), headers=headers)
 
 
 async def to_change(request: Request, container_id: str) -> CachedContainer:
@@ -132,10 +131,10 @@ async def create_container(request: Request, body: CreateContainerRequest) -> Re
     retry_key = retry_key_of(request)
     async with Act(request, "container.create", body.name, success=201) as act:
         made = await context.creator.create(principal, body, retry_key)
-        act.target = made.held.id
-        shown = record_of(request, made.held)
+        act.target = made.id
+        shown = record_of(request, made)
     headers = {
-        "location": f"/api/containers/{made.held.id}",
+        "location": f"/api/containers/{made.id}",
         "etag": f'"{made.version}"',
         TOKEN: made.version,
     }

@@ -1,16 +1,15 @@
-"""POST /api/containers: from a checked body to a claim, a Deployment and a Container.
+"""POST /api/containers: from a valid body to claims, a Deployment and a Container.
 
-The order makes each step harmless alone: whatever is left by a create that was interrupted is
-adopted by its repetition, or swept by the operator. Nothing is written before everything that can
-be known has been checked.
+Everything that can be known is checked before anything is written, and each write is harmless
+alone: what an interrupted create leaves behind is adopted by its retry, or collected by the
+operator as an orphan.
 """
 
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 from cloister_api.auth.authenticator import Principal
-from cloister_api.cache import CachedContainer, ClusterCache
+from cloister_api.cache import CachedContainer, ClusterCache, project_container
 from cloister_api.errors import ApiError, conflict, forbidden, unavailable
 from cloister_api.records.container import ASKED_ANNOTATION, asked_resources
 from cloister_api.schemas.containers import CreateContainerRequest
@@ -18,7 +17,7 @@ from cloister_api.services.claims import HostnameClaims
 from cloister_api.services.container_reader import ContainerReader
 from cloister_api.services.idempotency import CreateRequest, IdempotentRequests
 from cloister_api.services.replacements import REPLACES_ANNOTATION, Replacements
-from cloister_api.services.resolution import ReleaseResolver, refuse_denied
+from cloister_api.services.resolution import ReleaseResolver, admitted_problems
 from cloister_api.services.specs import spec_of
 from cloister_clients.kube import AlreadyExists, Invalid, KubeClient, NotFound
 from cloister_clients.kube.errors import BadRequest
@@ -29,7 +28,7 @@ from cloister_crds.kinds.deployment import DeploymentSpec
 from cloister_crds.kinds.hostnameclaim import ClaimHolder
 from cloister_crds.kinds.meta import ObjectMeta
 from cloister_crds.lifecycle.admission.limits import counted
-from cloister_crds.lifecycle.admission.validation import Question, spec_problems
+from cloister_crds.lifecycle.admission.validation import Question
 from cloister_crds.names import (
     CONTAINER_LABEL,
     MANAGED_BY,
@@ -42,17 +41,7 @@ from cloister_crds.names import (
     service_name,
 )
 
-__all__ = ["ContainerCreator", "CreatedContainer"]
-
-
-@dataclass(frozen=True, slots=True)
-class CreatedContainer:
-    """A Container that was made."""
-
-    held: CachedContainer
-    """The Container."""
-    version: str
-    """Its resourceVersion, for reads at other replicas."""
+__all__ = ["ContainerCreator"]
 
 
 class ContainerCreator:
@@ -82,29 +71,24 @@ class ContainerCreator:
 
     async def create(
         self, principal: Principal, body: CreateContainerRequest, retry_key: str | None
-    ) -> CreatedContainer:
-        """Create a container.
+    ) -> CachedContainer:
+        """Create a container, and wait until this facade's cache shows it.
 
         Parameters
         ----------
         principal
-            Who asks.
+            Who sends the request.
         body
-            What is asked for.
+            The requested container.
         retry_key
             Idempotency-Key of the client; None = none was sent.
-
-        Returns
-        -------
-        Made
-            The Container, which this facade's copy shows.
 
         Raises
         ------
         ApiError
-            402, 403, 409, 400 or 503 as the checks say.
+            402, 403, 409, 400 or 503 as the checks find.
         KubeError
-            When the cluster refuses or does not answer.
+            When the cluster refuses or does not respond.
         """
         content = body.model_dump(mode="json", by_alias=True)
         request = CreateRequest.of(principal, content, retry_key, "container.create")
@@ -115,7 +99,7 @@ class ContainerCreator:
             return earlier
         replaced = await self.replacements.replaced(principal, body.replaces, namesakes)
         question = self._question(principal, body, namesakes, replaced)
-        refuse_denied(spec_problems(question))
+        problems = admitted_problems(question)
         if any(replaced is None or one.id != replaced.id for one in same_name):
             raise name_taken(body)
         taken = {one.container.metadata.name for one in namesakes}
@@ -128,8 +112,8 @@ class ContainerCreator:
             containers_domain=self._domain,
         )
         before = holder_of(replaced)
-        await self._refuse_taken(hostname, holder, before)
-        found = await self._resolver.approve(question)
+        passes_over = await self._refuse_taken(hostname, holder, before)
+        found = await self._resolver.approve(question, problems)
         spec = question.spec.model_copy(update={"commit": found.release.commit})
         manifest = manifest_of(
             name,
@@ -141,24 +125,29 @@ class ContainerCreator:
                 **replaces_annotation(replaced),
             },
         )
-        names = (hostname, body.custom_domain) if body.custom_domain else (hostname,)
-        await self._write(principal, manifest, names, holder, before, body.repo)
+        await self._require_accepted(principal, manifest)
+        if not passes_over:
+            await self._claims.claim(hostname, holder)
+        domain = body.custom_domain
+        if domain and (before is None or await self._claims.holder(domain) != before):
+            await self._claims.claim(domain, holder)
+        await self._ensure_deployment(principal, body.repo)
         try:
             item = await self._client.create(of(Container), manifest)
         except AlreadyExists as error:
             return await self._already_made(principal, name, body, request, error)
-        await self._stay_within_limit(principal, item)
-        held = await self._reader.written(item)
-        return CreatedContainer(held, item["metadata"]["resourceVersion"])
+        held = project_container(item)
+        await self._stay_within_limit(principal, held)
+        await self._reader.shown(held)
+        return held
 
     async def _earlier(
         self, same_name: list[CachedContainer], request: CreateRequest
-    ) -> CreatedContainer | None:
-        """Find the Container that an unanswered try of the same request has made."""
+    ) -> CachedContainer | None:
+        """Find the Container that an earlier, unanswered attempt of the same request created."""
         for held in same_name:
-            meta = held.container.metadata
-            if await self._idempotency.made(meta, request):
-                return CreatedContainer(held, meta.resource_version)
+            if await self._idempotency.made(held.container.metadata, request):
+                return held
         return None
 
     def _question(
@@ -183,10 +172,13 @@ class ContainerCreator:
 
     async def _refuse_taken(
         self, hostname: str, holder: ClaimHolder, before: ClaimHolder | None
-    ) -> None:
-        """Refuse a host name that another one holds, or that an earlier container still uses.
+    ) -> bool:
+        """Refuse a host name that another container holds, or that an earlier one still uses.
 
-        One that the container has which is replaced passes over later.
+        Returns
+        -------
+        bool
+            Whether the container that is replaced holds it: the operator hands it over later.
 
         Raises
         ------
@@ -208,39 +200,34 @@ class ContainerCreator:
                 f"the earlier container of this name is still being torn down and {hostname} is "
                 "taken until then; try again shortly"
             )
+        return present is not None and present == before
 
-    async def _write(
-        self,
-        principal: Principal,
-        manifest: dict[str, Any],
-        hostnames: tuple[str, ...],
-        holder: ClaimHolder,
-        before: ClaimHolder | None,
-        repo: str,
-    ) -> None:
-        """Make the claims and the Deployment, once the server would take the Container.
+    async def _require_accepted(self, principal: Principal, manifest: dict[str, Any]) -> None:
+        """Check by a dry run that the API server accepts the Container.
 
         Raises
         ------
         ApiError
-            400 when the server would not take it, 409 when a host name is taken, 503 while the
-            namespace is missing.
+            400 when it does not, 503 while the namespace is missing.
         """
         try:
             await self._client.create(of(Container), manifest, dry_run=True)
         except (Invalid, BadRequest) as error:
             raise ApiError(400, "BAD_REQUEST", error.message) from error
         except AlreadyExists:
-            # Somebody was faster, perhaps an earlier try of this request: the real POST tells.
+            # Another create was faster, perhaps an earlier attempt of this one: the real POST
+            # finds out.
             pass
         except NotFound as error:
             raise unavailable(
                 f"the namespace {principal.namespace} of the organization does not exist yet; "
                 "try again when the Organization is Ready"
             ) from error
-        for hostname in hostnames:
-            if before is None or await self._claims.holder(hostname) != before:
-                await self._claims.claim(hostname, holder)
+
+    async def _ensure_deployment(self, principal: Principal, repo: str) -> None:
+        """Create the Deployment of a repository unless there is one."""
+        if self._cache.deployment_of(principal.namespace, repo) is not None:
+            return
         deployment = Deployment(
             metadata=ObjectMeta(
                 name=deployment_name(repo),
@@ -252,13 +239,12 @@ class ContainerCreator:
             ),
             spec=DeploymentSpec(repo=repo),
         )
-        if self._cache.deployment_of(principal.namespace, repo) is None:
-            try:
-                made = await self._client.create(of(Deployment), deployment.manifest())
-            except AlreadyExists:
-                return
-            version = made["metadata"]["resourceVersion"]
-            await self._cache.deployments.reached(version, within=1.0)
+        try:
+            made = await self._client.create(of(Deployment), deployment.manifest())
+        except AlreadyExists:
+            return
+        version = made["metadata"]["resourceVersion"]
+        await self._cache.deployments.reached(version, within=1.0)
 
     async def _already_made(
         self,
@@ -267,13 +253,13 @@ class ContainerCreator:
         body: CreateContainerRequest,
         request: CreateRequest,
         error: AlreadyExists,
-    ) -> CreatedContainer:
-        """Tell an earlier try of this request, seen by another replica, from another's Container.
+    ) -> CachedContainer:
+        """Return the Container that an earlier attempt of this request created elsewhere.
 
         Raises
         ------
         ApiError
-            409 when it is another's.
+            409 when another request created it.
         """
         present = await self._reader.now(principal.namespace, name)
         made = await self._earlier([present], request)
@@ -281,22 +267,22 @@ class ContainerCreator:
             return made
         raise name_taken(body) from error
 
-    async def _stay_within_limit(self, principal: Principal, item: dict[str, Any]) -> None:
-        """Take the own Container back when it does not fit under the limit.
+    async def _stay_within_limit(self, principal: Principal, held: CachedContainer) -> None:
+        """Delete the created Container again if it exceeds the limit.
 
-        What counts are the Containers that were there when the server took this one: its writes
-        have one order, so that of creates at the same moment exactly those remain that fit, and
-        none waits for another. Times of creation would not do, which are whole seconds.
+        The Containers that existed when the server accepted this one are counted: its writes have
+        a total order, so that of concurrent creates exactly those that fit remain, and none waits
+        for another. Creation times would not do: they are whole seconds.
 
         Raises
         ------
         ApiError
             403 "quota reached".
         """
-        own = Container.read(item).metadata
+        own = held.container.metadata
         most = principal.organization.spec.limits.containers
         present = await self._reader.list_now(principal.namespace, at=own.resource_version)
-        if len(counted(held.container for held in present)) <= most:
+        if len(counted(each.container for each in present)) <= most:
             return
         with suppress(NotFound):
             await self._client.delete(of(Container), own.name, principal.namespace, uid=own.uid)
@@ -309,13 +295,13 @@ class ContainerCreator:
 def manifest_of(
     name: str, namespace: str, spec: ContainerSpec, annotations: dict[str, str]
 ) -> dict[str, Any]:
-    """Return the Container as it is sent to the server."""
+    """Build the Container as it is sent to the server."""
     meta = ObjectMeta(name=name, namespace=namespace, annotations=annotations)
     return Container(metadata=meta, spec=spec).manifest()
 
 
 def holder_of(replaced: CachedContainer | None) -> ClaimHolder | None:
-    """Return the holder of the host names that pass over; None = none do."""
+    """Return the holder of the host names that are handed over; None = none are."""
     if replaced is None:
         return None
     meta = replaced.container.metadata
@@ -323,18 +309,18 @@ def holder_of(replaced: CachedContainer | None) -> ClaimHolder | None:
 
 
 def replaces_annotation(replaced: CachedContainer | None) -> dict[str, str]:
-    """Return the annotation by which the container that was replaced is deleted later."""
+    """Return the annotation by which the replaced container is deleted later."""
     return {} if replaced is None else {REPLACES_ANNOTATION: replaced.container.metadata.uid}
 
 
 def is_named(held: CachedContainer, body: CreateContainerRequest) -> bool:
-    """Return whether a container has the name that a body asks for."""
+    """Return whether a container has the name that a body requests."""
     container = held.container
     return container.display_name == body.name and container.spec.debug is body.debug
 
 
 def name_taken(body: CreateContainerRequest) -> ApiError:
-    """409: the organization has a container of that name."""
+    """Build a 409: the organization has a container of that name."""
     return conflict(
         f"the organization has a {'debug ' if body.debug else ''}container named {body.name}; "
         "choose another name or delete it first"

@@ -1,6 +1,6 @@
-"""Reads of containers: lists, one by its identifier, and waiting until a write shows.
+"""Reads containers: lists, one by its identifier, and waits until the cache shows a write.
 
-An identifier of another organization answers as a random one does (client contract, section 1).
+An identifier of another organization is handled like a random one (client contract, section 1).
 """
 
 import logging
@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 UUID = re.compile(r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 TOKEN_WAIT = 0.5
-"""Seconds that a read waits for the version that the client has seen elsewhere."""
+"""Seconds that a read waits for the version that the client has seen at another replica."""
 
 
 class ContainerReader:
@@ -41,21 +41,21 @@ class ContainerReader:
         Parameters
         ----------
         principal
-            Who asks.
+            Who sends the request.
         token
-            Version that must be seen (X-Consistency-Token); None = whatever the copy has.
+            Version that must be reached (X-Consistency-Token); None = whatever the cache has.
 
         Raises
         ------
         KubeError
-            When the copy lags behind the version and the cluster does not answer.
+            When the cache lags behind the version and the cluster does not respond.
         """
         if await self._fresh(token):
             return self.known(principal)
         return await self.list_now(principal.namespace)
 
     def known(self, principal: Principal) -> list[CachedContainer]:
-        """Return the containers of the organization that the copy has, oldest first."""
+        """Return the cached containers of the organization, oldest first."""
         return self._cache.containers_of(principal.namespace)
 
     async def list_now(self, namespace: str, at: str | None = None) -> list[CachedContainer]:
@@ -71,7 +71,7 @@ class ContainerReader:
         Raises
         ------
         KubeError
-            When the cluster does not answer.
+            When the cluster does not respond.
         """
         page = await self._client.list(of(Container), namespace, at=at)
         return [held for held in map(readable, page.items) if held is not None and not held.going]
@@ -84,11 +84,11 @@ class ContainerReader:
         Parameters
         ----------
         principal
-            Who asks.
+            Who sends the request.
         given
-            Its identifier; whatever stood in the path.
+            Its identifier; any text from the path.
         token
-            Version that must be seen; None = whatever the copy has.
+            Version that must be reached; None = whatever the cache has.
         match
             Header If-Match: versions that it may have; None = any.
 
@@ -98,12 +98,12 @@ class ContainerReader:
             404 when there is none, or it is of another organization; 412 when it has none of the
             versions.
         KubeError
-            When the copy lacks it and the cluster does not answer.
+            When the cache lacks it and the cluster does not answer.
         """
         if not UUID.match(given):
             raise not_found("container")
         if await self._fresh(token):
-            held = self._in_copy(principal.namespace, given)
+            held = self._cached(principal.namespace, given)
             if held is not None:
                 if held.going:
                     raise not_found("container")
@@ -124,31 +124,29 @@ class ContainerReader:
         NotFound
             When there is none.
         KubeError
-            When the cluster does not answer.
+            When the cluster does not respond.
         """
         return project_container(await self._client.get(of(Container), name, namespace))
 
-    async def written(self, item: Object) -> CachedContainer:
-        """Wait until the copy shows a write, and answer what the server made of it.
+    async def shown(self, held: CachedContainer) -> None:
+        """Wait until the cache shows a write.
 
         Parameters
         ----------
-        item
-            The server's answer to the write.
+        held
+            The object in the server's response to the write.
         """
-        version = item["metadata"]["resourceVersion"]
-        await self._cache.containers.reached(version, within=self._write_wait)
-        return project_container(item)
+        await self._cache.containers.reached(held.version, within=self._write_wait)
 
     async def switched(self, held: CachedContainer, *, within: float) -> CachedContainer:
-        """Wait until an accepted update serves, and answer the container as it is then.
+        """Wait until an accepted update serves, and return the container as it is then.
 
         Parameters
         ----------
         held
             The container with the promotion written.
         within
-            Seconds to wait at most; what is seen then is answered.
+            Seconds to wait at most; then the container is returned as it is.
         """
         uid = held.container.metadata.uid
         promoted = held.container.spec.promote
@@ -163,7 +161,7 @@ class ContainerReader:
         return entry.value if entry is not None else held
 
     async def gone(self, uid: str) -> None:
-        """Wait until the copy shows that a container was deleted."""
+        """Wait until the cache shows that a container was deleted."""
 
         def left() -> bool:
             entry = self._cache.containers.by_uid(uid)
@@ -171,7 +169,7 @@ class ContainerReader:
 
         await self._cache.containers.until(left, within=self._write_wait)
 
-    def _in_copy(self, namespace: str, given: str) -> CachedContainer | None:
+    def _cached(self, namespace: str, given: str) -> CachedContainer | None:
         entry = self._cache.containers.by_uid(given)
         if entry is not None and entry.namespace == namespace and entry.value.id == given:
             return entry.value
@@ -184,12 +182,14 @@ class ContainerReader:
         if token is None:
             return True
         if not token.isascii() or not token.isdigit():
-            raise ApiError(400, "BAD_REQUEST", "X-Consistency-Token is none of this installation")
+            raise ApiError(
+                400, "BAD_REQUEST", "X-Consistency-Token was not issued by this installation"
+            )
         return await self._cache.containers.reached(token, within=TOKEN_WAIT)
 
 
 def readable(item: Object) -> CachedContainer | None:
-    """Return the container, or None with a warning: one that cannot be read hides no other."""
+    """Return the container; None after logging one that cannot be read, so that others are."""
     try:
         return project_container(item)
     except ValidationError:

@@ -7,17 +7,16 @@ Which action a state allows is the table of the client contract, section 1.
 import secrets
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 from cloister_api.auth.authenticator import Principal
-from cloister_api.cache import CachedContainer, ClusterCache
+from cloister_api.cache import CachedContainer, ClusterCache, project_container
 from cloister_api.errors import ApiError, bad_request, changed_since, conflict, not_found
 from cloister_api.records.container import standing
 from cloister_api.schemas.containers import RelaunchRequest
 from cloister_api.services.claims import HostnameClaims
 from cloister_api.services.container_reader import ContainerReader
-from cloister_api.services.resolution import ReleaseResolver, ResolvedRelease
+from cloister_api.services.resolution import ReleaseResolver, ResolvedRelease, admitted_problems
 from cloister_api.services.specs import changed_keys, changed_spec, restored
 from cloister_clients.kube import Conflict, Invalid, KubeClient, NotFound
 from cloister_clients.kube.errors import BadRequest
@@ -31,22 +30,12 @@ from cloister_crds.lifecycle.actions import ApiAction, refusal
 from cloister_crds.lifecycle.admission.validation import Question
 from cloister_crds.names import generated_hostname
 
-__all__ = ["ContainerUpdater", "UpdatedContainer"]
+__all__ = ["ContainerUpdater"]
 
 SWITCH_WAIT = 5.0
 """Seconds that an accept waits until the update serves (client contract, section 1)."""
 ATTEMPTS = 8
 """How often a patch is decided anew when somebody else writes at the same time."""
-
-
-@dataclass(frozen=True, slots=True)
-class UpdatedContainer:
-    """A Container after a change."""
-
-    held: CachedContainer
-    """The Container."""
-    version: str
-    """Its resourceVersion, for reads at other replicas."""
 
 
 Decide = Callable[[CachedContainer], dict[str, Any]]
@@ -79,7 +68,7 @@ class ContainerUpdater:
 
     async def relaunch(
         self, principal: Principal, held: CachedContainer, body: RelaunchRequest
-    ) -> UpdatedContainer:
+    ) -> CachedContainer:
         """Make a new attempt, with what the body changes.
 
         Raises
@@ -95,7 +84,7 @@ class ContainerUpdater:
 
     async def start(
         self, principal: Principal, held: CachedContainer, body: RelaunchRequest
-    ) -> UpdatedContainer:
+    ) -> CachedContainer:
         """Deploy a stopped container with what it was, or what the body changes.
 
         Raises
@@ -109,7 +98,7 @@ class ContainerUpdater:
         found = await self._checked(principal, held, body)
         return await self._patch(held, self._deploying(body, found, ApiAction.START))
 
-    async def stop(self, held: CachedContainer) -> UpdatedContainer:
+    async def stop(self, held: CachedContainer) -> CachedContainer:
         """End what runs and keep the Container; nothing changes when that was asked for before.
 
         Raises
@@ -154,7 +143,7 @@ class ContainerUpdater:
                     raise changed_since() from error
         await self._reader.gone(meta.uid)
 
-    async def accept(self, held: CachedContainer) -> UpdatedContainer:
+    async def accept(self, held: CachedContainer) -> CachedContainer:
         """Let the staged update take over, and wait a little for the switch.
 
         Raises
@@ -173,10 +162,9 @@ class ContainerUpdater:
             return {"promote": update.revision}
 
         changed = await self._patch(held, decide)
-        switched = await self._reader.switched(changed.held, within=SWITCH_WAIT)
-        return UpdatedContainer(switched, switched.container.metadata.resource_version)
+        return await self._reader.switched(changed, within=SWITCH_WAIT)
 
-    async def cancel(self, held: CachedContainer) -> UpdatedContainer:
+    async def cancel(self, held: CachedContainer) -> CachedContainer:
         """Write the request that served before the update back; the candidate then ends.
 
         Raises
@@ -244,7 +232,7 @@ class ContainerUpdater:
             ssh_keys=self._cache.ssh_keys_of(principal.namespace),
             domains=self._cache.domains_of(principal.namespace),
         )
-        found = await self._resolver.approve(question)
+        found = await self._resolver.approve(question, admitted_problems(question))
         if spec.debug != container.spec.debug:
             await self._claim_other_name(principal, container, debug=spec.debug)
         if spec.custom_domain and spec.custom_domain != container.spec.custom_domain:
@@ -306,7 +294,7 @@ class ContainerUpdater:
 
         return decide
 
-    async def follow(self, held: CachedContainer, *, wanted: bool) -> UpdatedContainer:
+    async def follow(self, held: CachedContainer, *, wanted: bool) -> CachedContainer:
         """Switch automatic updates on or off.
 
         Raises
@@ -332,7 +320,7 @@ class ContainerUpdater:
 
         return await self._patch(held, decide)
 
-    async def connect(self, held: CachedContainer, *, wanted: bool) -> UpdatedContainer:
+    async def connect(self, held: CachedContainer, *, wanted: bool) -> CachedContainer:
         """Let the webhooks of the repository act on a container, or not.
 
         Raises
@@ -358,7 +346,7 @@ class ContainerUpdater:
 
         return await self._patch(held, decide)
 
-    async def _patch(self, held: CachedContainer, decide: Decide) -> UpdatedContainer:
+    async def _patch(self, held: CachedContainer, decide: Decide) -> CachedContainer:
         """Write what is decided, deciding anew as long as others write at the same time.
 
         Raises
@@ -374,7 +362,7 @@ class ContainerUpdater:
                 held = await self._reread(meta.namespace, meta.name, meta.uid)
             patch = decide(held)
             if not patch:
-                return UpdatedContainer(held, held.container.metadata.resource_version)
+                return held
             self._leave_gitops_alone(held, patch)
             version = held.container.metadata.resource_version
             body = {"metadata": {"resourceVersion": version, "uid": meta.uid}, "spec": patch}
@@ -390,9 +378,9 @@ class ContainerUpdater:
                 raise not_found("container") from error
             except (Invalid, BadRequest) as error:
                 raise ApiError(400, "BAD_REQUEST", error.message) from error
-            return UpdatedContainer(
-                await self._reader.written(item), item["metadata"]["resourceVersion"]
-            )
+            changed = project_container(item)
+            await self._reader.shown(changed)
+            return changed
         raise conflict("the container is being changed by others; try again")
 
     async def _reread(self, namespace: str, name: str, uid: str) -> CachedContainer:

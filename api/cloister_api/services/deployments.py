@@ -239,9 +239,7 @@ class Deployments:
             changed = await self._updater.relaunch(principal, held, changes)
         except ApiError as error:
             return {**result, "status": "failed", "error": error.message}
-        shown = record(
-            changed.held, principal.organization, deployment, containers_domain=self._domain
-        )
+        shown = record(changed, principal.organization, deployment, containers_domain=self._domain)
         return {**result, "status": "updating", "container": shown}
 
     def _with_id(self, principal: Principal, given: str) -> CachedResource[Deployment]:

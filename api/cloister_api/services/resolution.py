@@ -1,7 +1,7 @@
-"""What must be asked outside of the cluster before a Container is made: the release, its images.
+"""Looks up outside the cluster what a Container needs before it is created: release and images.
 
-One object, injected into the services; it decides nothing. Problems of the file come from the
-parser, those of images from the registries; only "does not answer now" is an error here.
+One object, injected into the services; it decides nothing. Problems of the file are found by the
+parser, those of images by the registries; only "does not respond now" is an error here.
 """
 
 import asyncio
@@ -31,8 +31,8 @@ __all__ = [
     "PullCredentials",
     "ReleaseResolver",
     "ResolvedRelease",
+    "admitted_problems",
     "refusal_of_source",
-    "refuse_denied",
 ]
 
 AT_ONCE = 8
@@ -43,21 +43,21 @@ FIELDS = {
     "NameInvalid": "repo",
     "SourceRefused": "repo",
 }
-"""Which field of the request a source's refusal is about, where it is not the tag."""
+"""Field of the request that a source's error is about, where it is not the tag."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResolvedRelease:
-    """A release, and what is wrong with the images of its file."""
+    """A release, and the images of its file that cannot be pulled."""
 
     release: ReleaseFacts
     """The release with its parsed file."""
     images: Mapping[str, Failed]
-    """Images that cannot be had, by their reference in the file."""
+    """Images that cannot be pulled, by their reference in the file."""
 
 
 class PullCredentials:
-    """The credentials of organizations, read when they are needed and dropped at once."""
+    """The credentials of organizations, read when they are needed and never kept."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class PullCredentials:
 
 
 class ReleaseResolver:
-    """Asks sources and registries."""
+    """Looks releases up at the source of repositories, and their images at registries."""
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ class ReleaseResolver:
         await self._registry.aclose()
 
     async def find(self, repo: str, tag: str, organization: Organization) -> ResolvedRelease:
-        """Read a release, judge its file and look its images up.
+        """Read a release, parse its file and look its images up.
 
         Parameters
         ----------
@@ -115,12 +115,12 @@ class ReleaseResolver:
         tag
             Tag of the release.
         organization
-            Who asks: the shapes that its files may have, and its credentials, count.
+            Its allowed sizes and its registry credentials apply.
 
         Raises
         ------
         SourceError
-            When there is no such release, or the source does not answer.
+            When there is no such release, or the source does not respond.
         KubeError
             When the cluster does not answer.
         """
@@ -150,26 +150,26 @@ class ReleaseResolver:
         stored = await self._credentials.of(organization)
         return ResolvedRelease(facts, await self._missing(sorted(images), stored))
 
-    async def approve(self, question: Question) -> ResolvedRelease:
-        """Find the release that a question is about, and refuse what cannot run.
+    async def approve(self, question: Question, problems: tuple[Problem, ...]) -> ResolvedRelease:
+        """Find the release of a request, and refuse what cannot run.
 
-        What is wrong with the request, its release, the file and the images is told at once.
+        All problems of the request, its release, the file and the images are reported together.
 
         Parameters
         ----------
         question
             The request and what is known about it, without the release.
+        problems
+            Its problems, from `admitted_problems`.
 
         Raises
         ------
         ApiError
-            402, 403, 400 or 503.
+            400, 402, 403 or 503.
         KubeError
-            When the cluster does not answer.
+            When the cluster does not respond.
         """
         assert question.organization is not None
-        problems = spec_problems(question)
-        refuse_denied(problems)
         spec = question.spec
         try:
             found = await self.find(spec.repo, spec.tag, question.organization)
@@ -202,28 +202,35 @@ class ReleaseResolver:
         return {image: failed for image, failed in results.items() if failed is not None}
 
 
-def refuse_denied(problems: Iterable[Problem]) -> None:
-    """Raise why the organization may not ask for this at all.
+def admitted_problems(question: Question) -> tuple[Problem, ...]:
+    """Return the problems of a request that the organization is entitled to make.
+
+    Parameters
+    ----------
+    question
+        The request and what is known about it, without the release.
 
     Raises
     ------
     ApiError
-        402 or 403.
+        402 or 403 when it is not entitled to it.
     """
+    problems = tuple(spec_problems(question))
     denied = denial(problems)
     if denied is not None:
         raise denied
+    return problems
 
 
 def refusal_of_source(error: SourceError, others: Iterable[Problem] = ()) -> ApiError:
-    """Translate a source's refusal: 503 when asking later may help, else 400 naming the field.
+    """Translate a source's error: 503 when a retry may help, else 400 naming the field.
 
     Parameters
     ----------
     error
-        What the source said.
+        The source's error.
     others
-        What the rules found before it was asked; all of it is told at once.
+        Problems that the rules found before; all of them are reported together.
     """
     field = FIELDS.get(error.reason, "tag")
     wrong = [to_wire(each) for each in others if each.severity is Severity.ERROR]

@@ -16,7 +16,7 @@ from cloister_api.records.resources import (
     secret_record,
 )
 from cloister_api.schemas.containers import RelaunchRequest
-from cloister_api.services.container_updater import ContainerUpdater, UpdatedContainer
+from cloister_api.services.container_updater import ContainerUpdater
 from cloister_api.services.deployments import Deployments
 from cloister_api.services.validation import Validation
 from cloister_crds.kinds import Deployment, Domain, Organization, RegistryCredential, Secret, SSHKey
@@ -151,12 +151,12 @@ class Relaunching:
 
     async def relaunch(
         self, _: Principal, one: CachedContainer, body: RelaunchRequest
-    ) -> UpdatedContainer:
+    ) -> CachedContainer:
         """Take one."""
         if self.error is not None:
             raise self.error
         self.changes.append(body)
-        return UpdatedContainer(one, "6")
+        return one
 
 
 async def updated(one: CachedContainer, updater: Relaunching) -> dict[str, Any]:
