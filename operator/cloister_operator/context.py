@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any, Self
 
@@ -49,14 +49,18 @@ def file_rules(settings: OperatorSettings) -> Rules:
     )
 
 
-def _measure(
+def _observe(
     metrics: OperatorMetrics, store: Store, queue: WorkQueue[Key], clock: ServerClock
 ) -> None:
-    """Have the figures read that stand somewhere else."""
-    metrics.gauge("queue_due", lambda: {"": float(len(queue.schedule))})
-    metrics.gauge("queue_delayed", lambda: {"": float(queue.schedule.delayed)})
-    metrics.gauge("objects", lambda: {each.kind: float(store.count(each)) for each in store.kinds})
-    metrics.gauge("clock_offset_seconds", lambda: {"": clock.offset.total_seconds()})
+    """Have the metrics read that are counted elsewhere."""
+    schedule, kinds = queue.schedule, {each.kind: each for each in store.kinds}
+    metrics.observe_queue(
+        {"normal": lambda: schedule.normal, "low": lambda: schedule.low},
+        delayed=lambda: schedule.delayed,
+        longest=lambda: schedule.longest_work(queue.now()),
+    )
+    metrics.observe_cache(kinds, lambda kind: store.count(kinds[kind]))
+    metrics.observe_clock(lambda: clock.offset / timedelta(seconds=1))
 
 
 @dataclass(frozen=True)
@@ -153,9 +157,14 @@ class ProcessContext:
         OSError
             When a file that the settings name cannot be read.
         """
-        client = KubeClient(kube, field_manager=FIELD_MANAGER, user_agent=USER_AGENT)
+        client = KubeClient(
+            kube,
+            field_manager=FIELD_MANAGER,
+            user_agent=USER_AGENT,
+            observe=metrics.requested,
+        )
         watched = watched_kinds(gateway.route if gateway else None)
-        store, queue = Store(watched), WorkQueue[Key]()
+        store, queue = Store(watched), WorkQueue[Key](observer=metrics.queue)
         rules = file_rules(settings)
         source, registry = provider_from(settings.sources), RegistryClient(settings.registry)
         image_lookup = ImageLookup(
@@ -169,7 +178,7 @@ class ProcessContext:
             rules=rules,
             clock=client.clock,
         )
-        _measure(metrics, store, queue, client.clock)
+        _observe(metrics, store, queue, client.clock)
         return cls(
             settings=settings,
             kube=kube,

@@ -16,7 +16,13 @@ from cloister_clients.kube.config import KubeConfig
 from cloister_clients.kube.errors import Unavailable
 from cloister_clients.kube.events import Object, WatchEvent, read_event
 from cloister_clients.kube.kinds import NODE, KindRef
-from cloister_clients.kube.transport import ApiRequest, Transport, TransportLimits, encode
+from cloister_clients.kube.transport import (
+    ApiRequest,
+    ResponseObserver,
+    Transport,
+    TransportLimits,
+    encode,
+)
 from cloister_clients.server_clock import ServerClock
 
 __all__ = ["KubeClient", "ListPage", "Object", "WatchEvent"]
@@ -49,6 +55,7 @@ class KubeClient:
         field_manager: str,
         user_agent: str,
         limits: TransportLimits = TransportLimits(),  # noqa: B008 - frozen
+        observe: ResponseObserver | None = None,
     ) -> None:
         self.config = config
         """The configuration it was made with."""
@@ -56,7 +63,9 @@ class KubeClient:
         """Name under which the server records who set a field."""
         self.clock = ServerClock()
         """The time as the server has it; that of this machine until the first answer."""
-        self._transport = Transport(config, user_agent=user_agent, limits=limits, clock=self.clock)
+        self._transport = Transport(
+            config, user_agent=user_agent, limits=limits, clock=self.clock, observe=observe
+        )
 
     async def __aenter__(self) -> Self:
         return self

@@ -5,7 +5,7 @@ Used by `cloister_clients.kube.client` alone, which knows the verbs; nothing her
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from http import HTTPStatus
@@ -23,7 +23,10 @@ from cloister_clients.kube.errors import KubeError, Unavailable, error_from_resp
 from cloister_clients.server_clock import ServerClock
 from cloister_crds.backoff import Backoff
 
-__all__ = ["ApiRequest", "Transport", "TransportLimits"]
+__all__ = ["ApiRequest", "ResponseObserver", "Transport", "TransportLimits"]
+
+ResponseObserver = Callable[[str, int], None]
+"""Receives the method and the HTTP status of each request; status 0 = there was no response."""
 
 KEEPALIVE = (
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
@@ -82,11 +85,18 @@ class Transport:
     """Sends requests to one API server."""
 
     def __init__(
-        self, config: KubeConfig, *, user_agent: str, limits: TransportLimits, clock: ServerClock
+        self,
+        config: KubeConfig,
+        *,
+        user_agent: str,
+        limits: TransportLimits,
+        clock: ServerClock,
+        observe: ResponseObserver | None = None,
     ) -> None:
         self._config = config
         self._limits = limits
         self._clock = clock
+        self._observe = observe or (lambda _method, _status: None)
         self._base = config.server.rstrip("/")
         self._headers = [("User-Agent", user_agent)]
         self._headers += [(name, v) for name, values in config.impersonate.items() for v in values]
@@ -184,7 +194,9 @@ class Transport:
             async with asyncio.timeout(self._limits.timeout), await self._open(request) as response:
                 content = await response.read()
         except _TROUBLE as error:
+            self._observe(request.method, 0)
             raise unreachable(self._config, error) from error
+        self._observe(request.method, response.status)
         if response.status < HTTPStatus.MULTIPLE_CHOICES:
             return content
         raise refused(response, content)

@@ -181,7 +181,7 @@ async def take_over(stage: Stage, count: int, *, killed: bool) -> Changeover:
         second = stage.installation.operator()
     await until(lambda: _answers(second, "working"), within=120, every=0.05, what="a leader")
     working = time.monotonic() - began
-    await until(lambda: _has_looked(second, count), within=300, every=0.1, what="catching up")
+    await until(lambda: _has_reconciled(second, count), within=300, every=0.1, what="catching up")
     caught_up = time.monotonic() - began
     writes = stage.audit.writes(mark)
     ours = {each: number for each, number in writes.items() if each[0] == "cloister-operator"}
@@ -205,17 +205,18 @@ async def _knows_as_much(second: OperatorProcess, first: OperatorProcess) -> boo
     return copies[0] == copies[1] != []
 
 
-async def _has_looked(operator: OperatorProcess, count: int) -> bool:
-    """Return whether an operator has looked at every Container and Enclave and nothing waits."""
+async def _has_reconciled(operator: OperatorProcess, count: int) -> bool:
+    """Return whether an operator has reconciled every Container and Enclave and nothing is due."""
     assert operator.running, operator.text[-4000:]
     _, text = await asyncio.to_thread(operator.ask, "/metrics")
-    figures = dict(re.findall(r"(?m)^cloister_operator_(\S+) (\S+)$", text))
-    passes = {
+    metrics = {name: float(value) for name, value in re.findall(r"(?m)^(\S+) (\S+)$", text)}
+    reconciles = {
         kind: sum(
-            float(value)
-            for name, value in figures.items()
-            if name.startswith("passes_total") and f'kind="{kind}"' in name
+            value
+            for name, value in metrics.items()
+            if name.startswith("reconcile_total") and f'kind="{kind}"' in name
         )
         for kind in ("Container", "Enclave")
     }
-    return min(passes.values()) >= count and float(figures.get("queue_due", 1)) == 0
+    due = sum(value for name, value in metrics.items() if name.startswith("workqueue_depth"))
+    return min(reconciles.values()) >= count and due == 0

@@ -122,7 +122,7 @@ class Relister:
             ):
                 vanished += 1
                 logger.info("%s %s/%s vanished unseen", ref.kind, entry.namespace, entry.name)
-        self._metrics.add("vanished_total", vanished, kind=ref.kind)
+        self._metrics.missed_deletions(ref.kind, vanished)
         return vanished
 
     def _check_watch(self, ref: KindRef, items: Iterable[Body]) -> None:

@@ -273,7 +273,7 @@ class LookupResolver:
         """Get one answer, keep it, wake who waits."""
         answer = await self._shared(need)
         result = "known" if isinstance(answer, Known) else answer.reason
-        self._metrics.add("questions_total", kind=type(need).__name__, result=result)
+        self._metrics.looked_up(type(need).__name__, result)
         if isinstance(answer, Failed):
             answer = self._with_pause(need, answer)
             logger.info("%s: %s", answer.reason, answer.message)

@@ -1,1 +1,1 @@
-"""The life of the process: leader election, watches, dispatch of work."""
+"""The life of the process: leader election, watches, dispatch of work to reconcilers."""

@@ -1,4 +1,4 @@
-"""Workers: take a key, run the pass of its kind, and say when to look again."""
+"""Workers: take a key from the work queue, run the reconciler of its kind, requeue the key."""
 
 import asyncio
 import logging
@@ -37,7 +37,7 @@ from cloister_operator.reconcile.ssh_key import reconcile_ssh_key
 from cloister_operator.workqueue.keys import Key
 from cloister_operator.writer.writer import LeadershipLost
 
-__all__ = ["RECONCILERS", "all_keys", "resync", "work"]
+__all__ = ["RECONCILERS", "all_keys", "resync", "run_worker"]
 
 logger = logging.getLogger(__name__)
 
@@ -54,7 +54,7 @@ RECONCILERS: dict[str, Callable[[ProcessContext, Key], Awaitable[Result]]] = {
     "Secret": reconcile_secret,
     "TLSRoute": reconcile_route,
 }
-"""The pass of each kind."""
+"""The reconciler of each kind."""
 
 _KINDS = {
     "Organization": ORGANIZATION,
@@ -68,31 +68,31 @@ _KINDS = {
     "RegistryCredential": REGISTRY_CREDENTIAL,
     "Domain": DOMAIN,
 }
-_AFTER_CONFLICT = 0.2
-"""Seconds until a pass that met a newer object is repeated."""
+_CONFLICT_DELAY = 0.2
+"""Seconds until a reconcile that met a newer object is repeated."""
 
 
-async def work(context: ProcessContext) -> None:
-    """Run passes, one after the other, for ever."""
+async def run_worker(context: ProcessContext) -> None:
+    """Reconcile one key after the other, until cancelled."""
     while True:
         key = await context.queue.take()
         began = time.monotonic()
-        result = await _attempt(context, key)
-        context.metrics.add("passes_total", kind=key.kind, result=result)
-        context.metrics.add("pass_seconds_total", time.monotonic() - began, kind=key.kind)
+        result = await _reconcile(context, key)
+        context.metrics.reconciled(key.kind, result, time.monotonic() - began)
         context.liveness.heartbeat("workers")
 
 
-async def _attempt(context: ProcessContext, key: Key) -> str:
-    """Run one pass and put its key where it belongs; answer a word for the metrics."""
+async def _reconcile(context: ProcessContext, key: Key) -> str:
+    """Reconcile one key, and requeue it where that is needed; return the result for the metrics."""
     try:
-        await context.writer.settle(key)
+        await context.writer.read_uncertain(key)
         result = await RECONCILERS[key.kind](context, key)
     except Conflict as conflict:
-        logger.info("%s: %s; looking again", key.text, conflict.message)
+        logger.info("%s: %s; reconciling again", key.text, conflict.message)
         await _refresh(context, key)
+        # Not a failure: without a backoff, since the next reconcile sees the newer object.
         context.queue.done(key)
-        context.queue.add(key, after=_AFTER_CONFLICT)
+        context.queue.add(key, after=_CONFLICT_DELAY)
         return "conflict"
     except LeadershipLost as lost:
         logger.warning("%s: %s", key.text, lost)
@@ -100,12 +100,12 @@ async def _attempt(context: ProcessContext, key: Key) -> str:
         return "fenced"
     except (KubeError, ChildrenMissing) as error:
         delay = context.queue.failed(key)
-        logger.warning("%s: %s; again in %.1f s", key.text, error, delay)
+        logger.warning("%s: %s; retrying in %.1f s", key.text, error, delay)
         return "error"
     except ValidationError as error:
         delay = context.queue.failed(key)
-        logger.error(  # noqa: TRY400 - the trace says nothing about the object
-            "%s breaks the rules of its kind: %d problems, the first at %s; again in %.1f s",
+        logger.error(  # noqa: TRY400 - the traceback says nothing about the object
+            "%s breaks the rules of its kind: %d problems, the first at %s; retrying in %.1f s",
             key.text,
             error.error_count(),
             ".".join(str(part) for part in error.errors(include_input=False)[0]["loc"]),
@@ -114,16 +114,16 @@ async def _attempt(context: ProcessContext, key: Key) -> str:
         return "invalid"
     except Exception:
         delay = context.queue.failed(key)
-        logger.exception("%s: the pass failed; again in %.1f s", key.text, delay)
+        logger.exception("%s: the reconcile failed; retrying in %.1f s", key.text, delay)
         return "error"
     context.queue.done(key)
     if result.requeue_after is not None:
         context.queue.add(key, after=max(0.1, result.requeue_after.total_seconds()))
-    return "wrote" if result.wrote else "idle"
+    return "changed" if result.wrote else "unchanged"
 
 
 async def _refresh(context: ProcessContext, key: Key) -> None:
-    """Read the object of a key live: the store is behind."""
+    """Read the object of a key live: the cache is behind the server."""
     try:
         await context.writer.refresh(_kinds(context)[key.kind], key.namespace, key.name)
     except KubeError as error:
@@ -131,12 +131,12 @@ async def _refresh(context: ProcessContext, key: Key) -> None:
 
 
 def _kinds(context: ProcessContext) -> dict[str, KindRef]:
-    """Answer the kinds that have a pass, owners first."""
+    """Return the kinds that have a reconciler, owners first."""
     return _KINDS | ({"TLSRoute": context.gateway.route} if context.gateway else {})
 
 
 def all_keys(context: ProcessContext) -> list[Key]:
-    """Answer the keys of all objects that have a pass, owners first."""
+    """Return the keys of all objects that have a reconciler, owners first."""
     return [
         Key(kind, entry.namespace, entry.name)
         for kind, ref in _kinds(context).items()
@@ -145,7 +145,7 @@ def all_keys(context: ProcessContext) -> list[Key]:
 
 
 async def resync(context: ProcessContext) -> None:
-    """Look at everything again from time to time: what nobody told is found that way."""
+    """Reconcile everything from time to time, until cancelled: level-triggered, not by events."""
     while True:
         await asyncio.sleep(context.settings.resync_seconds)
         context.applied.clear()

@@ -1,7 +1,7 @@
-"""The thin side of the framework that watches: events go into the store, changes into the queue.
+"""kopf as the watch stream of the informer: events update the cache, changes enqueue keys.
 
 The registry is explicit, so that importing this module has no effect. Nothing is decided here, and
-the framework writes nothing: no high-level handler, no finalizer, no posted event.
+kopf writes nothing: no high-level handler, no finalizer, no posted event.
 """
 
 import logging
@@ -26,31 +26,19 @@ _LIST_CHUNK = 500
 
 
 def make_registry(context: ProcessContext) -> kopf.OperatorRegistry:
-    """Register an event handler for each watched kind, and how to log in.
-
-    Parameters
-    ----------
-    context
-        The process.
-    """
+    """Register an event handler for each watched kind, and the login handler."""
     registry = kopf.OperatorRegistry()
-    context.store.subscribe(lambda change: _wake(context, change))
-    kopf.on.login(registry=registry)(_login(context.kube))
+    context.store.subscribe(lambda change: _enqueue(context, change))
+    kopf.on.login(registry=registry)(_login_handler(context.kube))
     for watched in context.watched:
         ref = watched.ref
-        handler = _on_event(context, watched)
+        handler = _event_handler(context, watched)
         kopf.on.event(ref.group, ref.version, ref.plural, registry=registry, id=ref.plural)(handler)
     return registry
 
 
 def kopf_settings(kinds: Iterable[WatchedKind]) -> kopf.OperatorSettings:
-    """Answer the framework's settings: each one that matters is set, none is left to a default.
-
-    Parameters
-    ----------
-    kinds
-        What is watched.
-    """
+    """Return kopf's settings for the watched kinds; nothing that matters is left to a default."""
     settings = kopf.OperatorSettings()
     settings.posting.enabled = False
     settings.posting.loggers = False
@@ -76,23 +64,23 @@ def kopf_settings(kinds: Iterable[WatchedKind]) -> kopf.OperatorSettings:
     settings.persistence.progress_storage = NullProgressStorage()
     for watched in kinds:
         if watched.label_selector is not None:
-            place = (watched.ref.group, watched.ref.version, watched.ref.plural)
-            settings.watching.label_selectors[place] = watched.label_selector
+            resource = (watched.ref.group, watched.ref.version, watched.ref.plural)
+            settings.watching.label_selectors[resource] = watched.label_selector
     return settings
 
 
-def _wake(context: ProcessContext, change: StoreChange) -> None:
-    """Put the keys that a change concerns into the queue."""
+def _enqueue(context: ProcessContext, change: StoreChange) -> None:
+    """Enqueue the keys that a change triggers."""
     for key, after in triggers_of(change, context.store):
         context.queue.add(key, after=after, low_priority=is_low_priority(change, key))
 
 
-def _on_event(context: ProcessContext, watched: WatchedKind) -> Callable[..., Awaitable[None]]:
+def _event_handler(context: ProcessContext, watched: WatchedKind) -> Callable[..., Awaitable[None]]:
     """Make the handler of one kind."""
     kind = watched.ref.kind
 
     async def handle(event: kopf.RawEvent, **_: Any) -> None:
-        context.metrics.add("events_total", kind=kind)
+        context.metrics.watch_event(kind)
         body = event["object"]
         metadata = body["metadata"]
         if event["type"] == "DELETED":
@@ -104,14 +92,16 @@ def _on_event(context: ProcessContext, watched: WatchedKind) -> Callable[..., Aw
             )
             return
         context.store.put(watched.ref, body)
+        # The type is None for objects of a list: kopf has listed the kind again, and reports
+        # nothing for what is no longer in the list.
         if event["type"] is None:
             context.relister.request(watched.ref)
 
     return handle
 
 
-def _login(kube: KubeConfig) -> Callable[..., Awaitable[kopf.AiohttpSession]]:
-    """Make the login handler: a session with our trust, our certificate and our token."""
+def _login_handler(kube: KubeConfig) -> Callable[..., Awaitable[kopf.AiohttpSession]]:
+    """Make the login handler: a session with our trust store, client certificate and token."""
 
     async def login(**_: Any) -> kopf.AiohttpSession:
         kube.credentials.forget()
@@ -138,5 +128,5 @@ def _login(kube: KubeConfig) -> Callable[..., Awaitable[kopf.AiohttpSession]]:
 
 
 def _impersonation(kube: KubeConfig) -> dict[str, str]:
-    """Answer the headers of impersonation; one value each is what this session can send."""
+    """Return the headers of impersonation, one value each: the session cannot send more."""
     return {name: values[0] for name, values in kube.impersonate.items() if values}

@@ -1,8 +1,8 @@
-"""A framework that keeps no notes: what it would write into objects, it does not even work out.
+"""Storages of kopf that hold nothing: what it would write into objects, it does not even compute.
 
-By its own means the framework copies each object of each event several times, to compare it with
-what it noted in the object before. Our handlers take events as they come and note nothing, so the
-notes are always empty, and nothing may ever be written for them.
+By default kopf copies each object of each event several times, to compare it with what it stored
+in the object's annotations. Our event handlers need no such state, so it is always empty, and
+nothing may ever be written for it.
 """
 
 from collections.abc import Iterable
@@ -15,36 +15,36 @@ __all__ = ["NullDiffBaseStorage", "NullProgressStorage"]
 
 
 class NullDiffBaseStorage(kopf.DiffBaseStorage):
-    """Takes all objects for equal."""
+    """A diff base under which all objects are equal."""
 
     @override
     def build(
         self, *, body: kopf.Body, extra_fields: Iterable[Any] | None = None
     ) -> kopf.BodyEssence:
-        """Answer what of an object is compared: nothing."""
+        """Return the part of an object that is compared: nothing."""
         return kopf.BodyEssence()
 
     @override
     def fetch(self, *, body: kopf.Body) -> kopf.BodyEssence | None:
-        """Answer what was noted: nothing."""
+        """Return what was stored: nothing."""
         return None
 
     @override
     def store(self, *, body: kopf.Body, patch: kopf.Patch, essence: kopf.BodyEssence) -> None:
-        """Note nothing."""
+        """Store nothing."""
 
 
 class NullProgressStorage(kopf.ProgressStorage):
-    """Keeps no progress of handlers: those for events have none."""
+    """A progress storage without content: handlers for events have no progress."""
 
     @override
     def fetch(self, *, key: Any, body: kopf.Body) -> Any:
-        """Answer what was noted: nothing."""
+        """Return what was stored: nothing."""
         return None
 
     @override
     def store(self, *, key: Any, record: Any, body: kopf.Body, patch: kopf.Patch) -> None:
-        """Note nothing."""
+        """Store nothing."""
 
     @override
     def purge(self, *, key: Any, body: kopf.Body, patch: kopf.Patch) -> None:
@@ -56,5 +56,5 @@ class NullProgressStorage(kopf.ProgressStorage):
 
     @override
     def clear(self, *, essence: kopf.BodyEssence) -> kopf.BodyEssence:
-        """Answer what of an object is compared as it is."""
+        """Return the compared part unchanged."""
         return essence

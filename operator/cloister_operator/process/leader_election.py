@@ -1,9 +1,9 @@
-"""Who of several replicas works: an election by a Lease, in a thread of its own.
+"""Leader election: which of several replicas works, by a Lease, in a thread of its own.
 
 The thread has its own event loop and client, so that a busy or stuck main loop cannot keep it from
-renewing, and no delay of it goes unnoticed. Rules as in client-go's leader election (Kubernetes,
-"Leases"): a holder that was silent for the duration, by the observer's own clock, is replaced; a
-holder that could not renew in time gives up by itself.
+renewing, and no delayed renewal goes unnoticed. Rules as in client-go's leader election
+(Kubernetes, "Leases"): a holder that was silent for the duration, by the observer's own clock, is
+replaced; a holder that could not renew in time gives up by itself.
 """
 
 import asyncio
@@ -32,13 +32,13 @@ _MICRO = "%Y-%m-%dT%H:%M:%S.%fZ"
 
 
 def new_identity() -> str:
-    """Make a name for this process that no other one has, with host and process for people."""
+    """Make a unique name for this process, with host and process id for people."""
     return f"{socket.gethostname()}_{os.getpid()}_{secrets.token_hex(4)}"
 
 
 @dataclass(slots=True)
 class Election:
-    """One candidate's view of the Lease; no thread, no loop: `attempt` is one try."""
+    """One candidate; no thread, no loop: `attempt` tries once to take or renew the Lease."""
 
     client: KubeClient
     """Client for the Lease."""
@@ -56,7 +56,7 @@ class Election:
     """When the Lease was last known to be ours; None = it is not."""
     _seen: tuple[str, str] = ("", "")
     _seen_at: float = field(default=0.0)
-    _runs_out_at: float = field(default=0.0)
+    _expires_at: float = field(default=0.0)
 
     @property
     def leads(self) -> bool:
@@ -67,15 +67,15 @@ class Election:
 
     @property
     def overdue(self) -> bool:
-        """Whether we lead and could not renew in time."""
+        """Whether this process leads and could not renew in time."""
         if self.renewed_at is None:
             return False
         return self.monotonic() - self.renewed_at > self.settings.renew_seconds
 
     @property
     def pause(self) -> float:
-        """Seconds until the next attempt: a Lease that runs out before is taken as it does."""
-        left = self._runs_out_at - self.monotonic()
+        """Seconds until the next attempt: a Lease that expires before is taken as it does."""
+        left = self._expires_at - self.monotonic()
         waits = self.renewed_at is None and left > 0
         return min(left, self.settings.retry_seconds) if waits else self.settings.retry_seconds
 
@@ -92,6 +92,7 @@ class Election:
         KubeError
             When the server refuses or cannot be reached.
         """
+        # Before the request: a Lease counts as renewed when the renewal was sent, not answered.
         began = self.monotonic()
         try:
             lease = await self.client.get(LEASE, self.settings.name, self.namespace)
@@ -100,13 +101,14 @@ class Election:
         spec = lease.get("spec") or {}
         holder = spec.get("holderIdentity") or ""
         record = (holder, str(spec.get("renewTime")))
+        # Expiry counts from when a change was observed: the holder's clock may be wrong.
         if record != self._seen:
             self._seen, self._seen_at = record, began
         if holder not in ("", self.identity):
             self.renewed_at = None
             duration = float(spec.get("leaseDurationSeconds") or self.settings.duration_seconds)
-            self._runs_out_at = self._seen_at + duration
-            if began < self._runs_out_at:
+            self._expires_at = self._seen_at + duration
+            if began < self._expires_at:
                 return False
         lease["spec"] = self._spec(spec, taking=holder != self.identity)
         try:
@@ -117,12 +119,12 @@ class Election:
         return True
 
     async def release(self) -> None:
-        """Give the Lease up, so that a successor need not wait.
+        """Release the Lease, so that a successor need not wait.
 
         Raises
         ------
         KubeError
-            When the server refuses or cannot be reached; the Lease then runs out by itself.
+            When the server refuses or cannot be reached; the Lease then expires by itself.
         """
         lease = await self.client.get(LEASE, self.settings.name, self.namespace)
         if (lease.get("spec") or {}).get("holderIdentity") != self.identity:
@@ -132,7 +134,7 @@ class Election:
         await self.client.replace(LEASE, lease)
 
     async def _create(self, began: float) -> bool:
-        """Make the Lease, ours from the first moment."""
+        """Create the Lease as ours."""
         body = {
             "metadata": {"name": self.settings.name, "namespace": self.namespace},
             "spec": self._spec({}, taking=True),
@@ -145,7 +147,7 @@ class Election:
         return True
 
     def _spec(self, before: dict[str, Any], *, taking: bool) -> dict[str, Any]:
-        """Write the Lease as ours."""
+        """Build the spec of the Lease as ours."""
         now = _micro(self.clock())
         transitions = int(before.get("leaseTransitions") or 0)
         return {
@@ -163,7 +165,7 @@ def _micro(moment: datetime) -> str:
 
 
 class ElectionThread:
-    """Runs an election until it is told to stop, and says when it is won and when it is lost."""
+    """Runs an election until it is stopped, and reports when the Lease is acquired or lost."""
 
     def __init__(
         self,
@@ -179,13 +181,13 @@ class ElectionThread:
         self._acquired = threading.Event()
         self._stop = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._wake: asyncio.Event | None = None
+        self._stopping: asyncio.Event | None = None
         self._thread = threading.Thread(target=self._main, name="lease", daemon=True)
-        self.beat = time.monotonic()
-        """When the thread last did something."""
+        self.heartbeat_at = time.monotonic()
+        """When the thread last finished an attempt, by the monotonic clock."""
 
     def start(self) -> None:
-        """Begin to stand for election."""
+        """Start to stand for election."""
         self._thread.start()
 
     @property
@@ -194,14 +196,14 @@ class ElectionThread:
         return self._acquired
 
     def leads(self) -> bool:
-        """Tell whether the Lease is ours and nobody can have taken it yet."""
+        """Return whether the Lease is ours and nobody can have taken it yet."""
         return self._election is not None and self._election.leads
 
     def stop(self, *, within: float = 10.0) -> None:
-        """Give the Lease up and end the thread."""
+        """Release the Lease and stop the thread."""
         self._stop.set()
-        if self._loop is not None and self._wake is not None:
-            self._loop.call_soon_threadsafe(self._wake.set)
+        if self._loop is not None and self._stopping is not None:
+            self._loop.call_soon_threadsafe(self._stopping.set)
         self._thread.join(within)
 
     def _main(self) -> None:
@@ -209,23 +211,23 @@ class ElectionThread:
         try:
             asyncio.run(self._elect())
         except Exception as error:
-            logger.exception("the election ended")
+            logger.exception("the election failed")
             if not self._stop.is_set():
-                self._lost(f"the election ended: {error}")
+                self._lost(f"the election failed: {error}")
 
     async def _elect(self) -> None:
-        """Take the Lease and renew it until told to stop, or until it is lost."""
-        self._loop, self._wake = asyncio.get_running_loop(), asyncio.Event()
+        """Take the Lease and renew it, until stopped or until it is lost."""
+        self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
         self._election = election = self._make()
         async with election.client:
             while not self._stop.is_set():
-                held = self._acquired.is_set()
-                ours = await self._attempt(election)
-                self.beat = time.monotonic()
-                if ours and not held:
+                was_leader = self._acquired.is_set()
+                is_leader = await self._attempt(election)
+                self.heartbeat_at = time.monotonic()
+                if is_leader and not was_leader:
                     logger.info("leading as %s", election.identity)
                     self._acquired.set()
-                elif held and (election.renewed_at is None or election.overdue):
+                elif was_leader and (election.renewed_at is None or election.overdue):
                     self._lost("the Lease was not renewed in time, or another process took it")
                     return
                 await self._pause(election.pause)
@@ -233,28 +235,30 @@ class ElectionThread:
                 await self._release(election)
 
     async def _attempt(self, election: Election) -> bool:
-        """Try once, within the time in which a leader must have renewed."""
+        """Try once, within the time in which a leader must renew."""
         try:
             async with asyncio.timeout(election.settings.renew_seconds):
                 return await election.attempt()
         except (KubeError, TimeoutError) as error:
-            logger.warning("the Lease could not be read or written: %s", str(error) or "no answer")
+            logger.warning(
+                "the Lease could not be read or written: %s", str(error) or "no response"
+            )
             return False
 
     async def _pause(self, seconds: float) -> None:
         """Wait for the next attempt, or for the stop."""
-        assert self._wake is not None
+        assert self._stopping is not None
         try:
             async with asyncio.timeout(seconds):
-                await self._wake.wait()
+                await self._stopping.wait()
         except TimeoutError:
             return
 
     async def _release(self, election: Election) -> None:
-        """Give the Lease up; a failure only makes the successor wait."""
+        """Release the Lease; a failure only makes the successor wait."""
         try:
             async with asyncio.timeout(self._retry + 1):
                 await election.release()
-            logger.info("gave the Lease up")
+            logger.info("released the Lease")
         except (KubeError, TimeoutError) as error:
-            logger.warning("the Lease could not be given up: %s", str(error) or "no answer")
+            logger.warning("the Lease could not be released: %s", str(error) or "no response")

@@ -1,6 +1,6 @@
-"""The life of the process: stand for election, lead, end.
+"""The life of the process: stand for election, lead, exit.
 
-`cloister operator` calls `run`; everything below it is made and ended here.
+`cloister operator` calls `run`; everything below it is started and stopped here.
 """
 
 import asyncio
@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 
 import kopf
 import uvloop
+from prometheus_client import disable_created_metrics
 
 from cloister_clients.kube import KubeClient, KubeConfig
 from cloister_operator.context import USER_AGENT, ProcessContext
@@ -23,7 +24,7 @@ from cloister_operator.lookups.gateway_api_versions import (
     GatewayKindsMissing,
     find_gateway_kinds,
 )
-from cloister_operator.process.dispatcher import all_keys, resync, work
+from cloister_operator.process.dispatcher import all_keys, resync, run_worker
 from cloister_operator.process.kopf_handlers import kopf_settings, make_registry
 from cloister_operator.process.leader_election import Election, ElectionThread, new_identity
 from cloister_operator.reconcile.orphaned_secrets import collect_garbage
@@ -41,19 +42,19 @@ FAILED = 1
 LOST = 3
 """Exit code after the Lease was lost."""
 _HEARTBEAT = 2.0
-"""Seconds between two signs of life of the event loop."""
-_UNTIL_WE_LEAD = 0.2
-"""Seconds between two looks whether the Lease is ours."""
-_COLLECT_AFTER = (50_000, 20, 20)
+"""Seconds between two heartbeats of the event loop."""
+_LEADER_POLL = 0.2
+"""Seconds between two checks whether the Lease is ours."""
+_GC_THRESHOLDS = (50_000, 20, 20)
 """Thresholds of Python's garbage collector (`gc.set_threshold`).
 
-The copy of a large cluster is millions of objects that are no garbage: with the usual thresholds
-most of the time of reading it goes into looking through what was read before.
+The cache of a large cluster is millions of objects that are not garbage: with the usual thresholds
+most of the time of filling it goes into traversing what is there already.
 """
 
 
 def run(settings: OperatorSettings, kube: KubeConfig) -> int:
-    """Run the operator until it is told to end.
+    """Run the operator until it is stopped.
 
     Parameters
     ----------
@@ -65,44 +66,46 @@ def run(settings: OperatorSettings, kube: KubeConfig) -> int:
     Returns
     -------
     int
-        Exit code: 0 after SIGTERM or SIGINT, `FAILED` after an error. A lost Lease ends the
+        Exit code: 0 after SIGTERM or SIGINT, `FAILED` after an error. A lost Lease terminates the
         process at once with `LOST`, since another one may be writing already.
     """
-    gc.set_threshold(*_COLLECT_AFTER)
+    gc.set_threshold(*_GC_THRESHOLDS)
+    disable_created_metrics()  # type: ignore[no-untyped-call]  # the library has no types for it
     liveness, metrics = Liveness(settings.health.stale_seconds), OperatorMetrics()
     election = ElectionThread(
-        lambda: _election(settings, kube),
-        lost=_end_at_once,
+        lambda: _make_election(settings, kube),
+        lost=_exit_at_once,
         retry_seconds=settings.lease.retry_seconds,
     )
+    metrics.observe_election(settings.lease.name, election.leads)
     health = HealthServer(
         settings.health,
         liveness=liveness,
         metrics=metrics,
-        checks=(lambda: _election_complaint(election, settings),),
+        checks=(lambda: _election_unhealthy_reason(election, settings),),
     )
     health.start()
     logger.info("health and metrics on %s:%d", settings.health.host, health.port)
     election.start()
     try:
-        return _work(settings, kube, election, metrics, liveness)
+        return _run_event_loop(settings, kube, election, metrics, liveness)
     finally:
         election.stop()
         health.stop()
 
 
-def _work(
+def _run_event_loop(
     settings: OperatorSettings,
     kube: KubeConfig,
     election: ElectionThread,
     metrics: OperatorMetrics,
     liveness: Liveness,
 ) -> int:
-    """Watch the cluster, and work once the Lease is ours; answer the exit code."""
+    """Watch the cluster, and work once the Lease is ours; return the exit code."""
 
     async def main() -> int:
         try:
-            gateway = await _gateway(settings, kube)
+            gateway = await _find_gateway(settings, kube)
         except GatewayKindsMissing as missing:
             logger.critical("%s", missing)
             return FAILED
@@ -125,12 +128,12 @@ def _work(
         except KeyboardInterrupt:
             return 0
         except Exception:
-            logger.exception("the operator ended")
+            logger.exception("the operator failed")
             return FAILED
 
 
-async def _gateway(settings: OperatorSettings, kube: KubeConfig) -> GatewayKinds | None:
-    """Find the kinds that lead requests to containers, where a Gateway is named."""
+async def _find_gateway(settings: OperatorSettings, kube: KubeConfig) -> GatewayKinds | None:
+    """Find the kinds that route requests to containers, where a Gateway is named."""
     if settings.gateway is None:
         return None
     async with KubeClient(kube, field_manager=FIELD_MANAGER, user_agent=USER_AGENT) as client:
@@ -138,20 +141,20 @@ async def _gateway(settings: OperatorSettings, kube: KubeConfig) -> GatewayKinds
 
 
 async def _operate(context: ProcessContext, acquired: threading.Event) -> int:
-    """Watch and work until the process is told to end or a part fails."""
+    """Watch and work until the process is stopped or a part fails."""
     registry, stop = make_registry(context), asyncio.Event()
-    team = _Team(stop)
+    tasks = _BackgroundTasks(stop)
 
     @kopf.on.startup(registry=registry)
     async def start(**_: Any) -> None:
-        team.start("heartbeat", _beat(context))
-        team.start("leader", _begin(context, team, acquired))
+        tasks.start("heartbeat", _send_heartbeats(context))
+        tasks.start("leader", _lead(context, tasks, acquired))
 
     @kopf.on.cleanup(registry=registry)
     async def end(**_: Any) -> None:
         context.liveness.stage = Stage.STOPPING
-        await team.end()
-        # The framework waits five seconds for the task that waits for this flag.
+        await tasks.cancel()
+        # kopf waits five seconds for the task that waits for this flag.
         stop.set()
 
     await kopf.operator(
@@ -161,35 +164,37 @@ async def _operate(context: ProcessContext, acquired: threading.Event) -> int:
         standalone=True,
         stop_flag=stop,
     )
-    await team.end()
-    return FAILED if team.failed else 0
+    await tasks.cancel()
+    return FAILED if tasks.failed else 0
 
 
-async def _begin(context: ProcessContext, team: "_Team", acquired: threading.Event) -> None:
-    """Wait until we lead and the cluster is known, then start to work on all of it.
+async def _lead(
+    context: ProcessContext, tasks: "_BackgroundTasks", acquired: threading.Event
+) -> None:
+    """Wait until we lead and the informer cache has synced, then start to reconcile.
 
-    The watches run before: who comes after a leader that died knows most of the cluster already.
+    The watches run before: a successor of a leader that died has most of the cluster in its cache.
     """
     while not acquired.is_set():  # noqa: ASYNC110 - another thread sets it
-        await asyncio.sleep(_UNTIL_WE_LEAD)
+        await asyncio.sleep(_LEADER_POLL)
     began = time.monotonic()
     context.liveness.stage = Stage.SYNCING
     await context.relister.sync()
     for key in all_keys(context):
         context.queue.add(key, low_priority=True)
-    # What has been read stays, or goes by its reference counts: it is not looked through again.
+    # What has been read stays, or goes by its reference counts: it need not be traversed again.
     gc.freeze()
     context.liveness.stage = Stage.WORKING
-    logger.info("the cluster is known after %.1f s", time.monotonic() - began)
+    logger.info("the cache has synced after %.1f s", time.monotonic() - began)
     for number in range(context.settings.workers):
-        team.start(f"worker {number}", work(context))
-    team.start("relist", context.relister.run())
-    team.start("resync", resync(context))
-    team.start("values", collect_garbage(context))
+        tasks.start(f"worker {number}", run_worker(context))
+    tasks.start("relist", context.relister.run())
+    tasks.start("resync", resync(context))
+    tasks.start("orphaned secrets", collect_garbage(context))
 
 
-async def _beat(context: ProcessContext) -> None:
-    """Give signs of life: of the event loop, and of workers that have nothing to do."""
+async def _send_heartbeats(context: ProcessContext) -> None:
+    """Record heartbeats of the event loop, and of workers that have nothing to do."""
     while True:
         context.liveness.heartbeat("event loop")
         schedule = context.queue.schedule
@@ -198,8 +203,8 @@ async def _beat(context: ProcessContext) -> None:
         await asyncio.sleep(_HEARTBEAT)
 
 
-class _Team:
-    """Our own tasks beside the framework's; the failure of one ends the process."""
+class _BackgroundTasks:
+    """Our own tasks beside kopf's; when one fails, the process stops."""
 
     def __init__(self, stop: asyncio.Event) -> None:
         self._stop = stop
@@ -211,17 +216,17 @@ class _Team:
         """Start a task."""
         task = asyncio.create_task(what, name=name)
         self._tasks.add(task)
-        task.add_done_callback(self._ended)
+        task.add_done_callback(self._finished)
 
-    async def end(self) -> None:
-        """End all tasks."""
+    async def cancel(self) -> None:
+        """Cancel all tasks and wait for them."""
         tasks = tuple(self._tasks)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        """Look how a task ended."""
+    def _finished(self, task: asyncio.Task[None]) -> None:
+        """Stop the process when a task failed."""
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
             logger.critical("the task %s failed", task.get_name(), exc_info=task.exception())
@@ -229,21 +234,21 @@ class _Team:
             self._stop.set()
 
 
-def _election(settings: OperatorSettings, kube: KubeConfig) -> Election:
-    """Make the election inside of its thread's event loop."""
+def _make_election(settings: OperatorSettings, kube: KubeConfig) -> Election:
+    """Make the election; called inside its thread's event loop."""
     client = KubeClient(kube, field_manager=FIELD_MANAGER, user_agent=f"{USER_AGENT}-lease")
     return Election(client, settings.lease, settings.operator_namespace, new_identity())
 
 
-def _election_complaint(election: ElectionThread, settings: OperatorSettings) -> str:
-    """Answer whether the election has been silent for too long."""
-    silent = time.monotonic() - election.beat
+def _election_unhealthy_reason(election: ElectionThread, settings: OperatorSettings) -> str:
+    """Return that the election has been silent for too long; empty when it has not."""
+    silent = time.monotonic() - election.heartbeat_at
     limit = settings.lease.duration_seconds + settings.lease.renew_seconds
     return f"election silent for {silent:.0f} s" if silent > limit else ""
 
 
-def _end_at_once(why: str) -> NoReturn:
-    """End the process without another write of it."""
-    logger.critical("ending: %s", why)
+def _exit_at_once(why: str) -> NoReturn:
+    """Terminate the process without another write, not even those of cleanup handlers."""
+    logger.critical("exiting: %s", why)
     logging.shutdown()
     os._exit(LOST)

@@ -1,94 +1,227 @@
-"""Counters and gauges of the process, and their text for Prometheus.
+"""The metrics of one process, in the names of client-go and controller-runtime where they have one.
 
-Written in the event loop, read by the health thread: single assignments of numbers, no locks.
+Recorded in the event loop, read by the health thread (prometheus-client locks each value).
+docs/operator.md lists them all; a test compares that table with what is registered here.
 """
 
-from collections import defaultdict
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
 
-__all__ = ["OperatorMetrics"]
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-_HELP = {
-    "cloister_operator_passes_total": "Passes by kind and result.",
-    "cloister_operator_pass_seconds_total": "Seconds spent in passes by kind.",
-    "cloister_operator_writes_total": "Writes to the API server by verb and kind.",
-    "cloister_operator_questions_total": "Questions to sources and registries by kind and result.",
-    "cloister_operator_events_total": "Events of watches by kind.",
-    "cloister_operator_vanished_total": "Objects that vanished unseen, by kind.",
-    "cloister_operator_queue_due": "Keys that wait for a worker.",
-    "cloister_operator_queue_delayed": "Keys that wait for their time.",
-    "cloister_operator_objects": "Objects known by kind.",
-    "cloister_operator_clock_offset_seconds": "Seconds that the API server is ahead.",
-}
+__all__ = ["OperatorMetrics", "QueueMetrics"]
+
+_RECONCILE_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0)
+"""Bounds of a reconcile: from one that reads the cache alone to one that waits for retries."""
+_QUEUE_SECONDS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 60.0, 300.0)
+"""Bounds of the time in the queue: new Containers of a large rollout wait for minutes."""
+_ERRORS = frozenset({"error", "invalid"})
+"""Results of a reconcile that failed; a conflict is repeated at once and is part of the work."""
+_UNREACHABLE = "<error>"
+"""Code of a request without a response, as in client-go."""
 
 
-class _Series(NamedTuple):
-    """A name with labels."""
+class QueueMetrics:
+    """The metrics of the work queue that are recorded one by one (`workqueue.queue`)."""
 
-    name: str
-    labels: tuple[tuple[str, str], ...]
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._adds = Counter("workqueue_adds", "Keys that became due.", registry=registry)
+        self._retries = Counter(
+            "workqueue_retries", "Keys that are repeated after a failure.", registry=registry
+        )
+        self._waited = Histogram(
+            "workqueue_queue_duration_seconds",
+            "Time for which a key was due until a worker took it.",
+            buckets=_QUEUE_SECONDS,
+            registry=registry,
+        )
+        self._worked = Histogram(
+            "workqueue_work_duration_seconds",
+            "Time for which a worker had a key.",
+            buckets=_RECONCILE_SECONDS,
+            registry=registry,
+        )
+
+    def added(self) -> None:
+        """Count a key that became due."""
+        self._adds.inc()
+
+    def retried(self) -> None:
+        """Count a key that failed and is repeated after a backoff."""
+        self._retries.inc()
+
+    def taken(self, waited: float) -> None:
+        """Record the seconds for which a key was due until a worker took it."""
+        self._waited.observe(waited)
+
+    def finished(self, worked: float) -> None:
+        """Record the seconds for which a worker had a key."""
+        self._worked.observe(worked)
 
 
-@dataclass(slots=True)
 class OperatorMetrics:
-    """All figures of one process."""
+    """All metrics of one process, with a registry of their own."""
 
-    _counters: defaultdict[_Series, float] = field(default_factory=lambda: defaultdict(float))
-    _gauges: dict[str, Callable[[], dict[str, float]]] = field(default_factory=dict)
+    def __init__(self) -> None:
+        self.registry = registry = CollectorRegistry(auto_describe=True)
+        """What a scrape reads."""
+        self.queue = QueueMetrics(registry)
+        """For the work queue."""
+        self._reconciles = Counter(
+            "reconcile", "Reconciles by kind and result.", ("kind", "result"), registry=registry
+        )
+        self._errors = Counter(
+            "reconcile_errors", "Reconciles that failed.", ("kind",), registry=registry
+        )
+        self._seconds = Histogram(
+            "reconcile_duration_seconds",
+            "Time of a reconcile.",
+            ("kind",),
+            buckets=_RECONCILE_SECONDS,
+            registry=registry,
+        )
+        self._requests = Counter(
+            "kubernetes_requests",
+            "Requests to the API server, watches excepted.",
+            ("method", "code"),
+            registry=registry,
+        )
+        self._writes = Counter(
+            "cloister_operator_writes",
+            "Writes to the API server.",
+            ("verb", "kind"),
+            registry=registry,
+        )
+        self._lookups = Counter(
+            "cloister_operator_lookups",
+            "Lookups at sources, registries and name servers.",
+            ("kind", "result"),
+            registry=registry,
+        )
+        self._watch_events = Counter(
+            "cloister_operator_watch_events", "Events of watches.", ("kind",), registry=registry
+        )
+        self._missed = Counter(
+            "cloister_operator_missed_deletions",
+            "Deletions that no watch reported.",
+            ("kind",),
+            registry=registry,
+        )
+        self._register_gauges()
 
-    def add(self, name: str, amount: float = 1.0, **labels: str) -> None:
-        """Count something.
+    def _register_gauges(self) -> None:
+        """Register what is read at a scrape alone; 0 until `observe_…` names where."""
+        registry = self.registry
+        self._depth = Gauge(
+            "workqueue_depth", "Keys that are due.", ("priority",), registry=registry
+        )
+        self._delayed = Gauge(
+            "workqueue_delayed", "Keys that wait for their time.", registry=registry
+        )
+        self._longest = Gauge(
+            "workqueue_longest_running_processor_seconds",
+            "Time for which a worker has had its key longest.",
+            registry=registry,
+        )
+        self._leads = Gauge(
+            "leader_election_master_status",
+            "1 when this process holds the Lease.",
+            ("name",),
+            registry=registry,
+        )
+        self._objects = Gauge(
+            "cloister_operator_objects",
+            "Objects in the informer cache.",
+            ("kind",),
+            registry=registry,
+        )
+        self._clock_offset = Gauge(
+            "cloister_operator_clock_offset_seconds",
+            "Seconds that the API server is ahead.",
+            registry=registry,
+        )
+
+    def reconciled(self, kind: str, result: str, seconds: float) -> None:
+        """Record a reconcile.
 
         Parameters
         ----------
-        name
-            Name without the prefix ``cloister_operator_``.
-        amount
-            How much to add.
-        labels
-            Labels of the series.
+        kind
+            Kind of the object.
+        result
+            How it ended: changed, unchanged, conflict, fenced, invalid or error.
+        seconds
+            How long it took.
         """
-        self._counters[_Series(f"cloister_operator_{name}", tuple(sorted(labels.items())))] += (
-            amount
-        )
+        self._reconciles.labels(kind, result).inc()
+        self._seconds.labels(kind).observe(seconds)
+        if result in _ERRORS:
+            self._errors.labels(kind).inc()
 
-    def total(self, name: str, **labels: str) -> float:
-        """Answer the sum of a counter over all series that have these labels."""
-        wanted = set(labels.items())
-        full = f"cloister_operator_{name}"
-        return sum(
-            value
-            for series, value in list(self._counters.items())
-            if series.name == full and wanted <= set(series.labels)
-        )
+    def requested(self, method: str, status: int) -> None:
+        """Count a request to the API server; status 0 = there was no response."""
+        self._requests.labels(method, str(status) if status else _UNREACHABLE).inc()
 
-    def gauge(self, name: str, read: Callable[[], dict[str, float]]) -> None:
-        """Register a figure that is read when asked: values by kind, or one under ``""``."""
-        self._gauges[f"cloister_operator_{name}"] = read
+    def written(self, verb: str, kind: str) -> None:
+        """Count a write to the API server before it is sent."""
+        self._writes.labels(verb, kind).inc()
+
+    def looked_up(self, kind: str, result: str) -> None:
+        """Count a lookup; the result is ``known`` or the reason why there is no answer."""
+        self._lookups.labels(kind, result).inc()
+
+    def watch_event(self, kind: str) -> None:
+        """Count an event of a watch."""
+        self._watch_events.labels(kind).inc()
+
+    def missed_deletions(self, kind: str, count: int) -> None:
+        """Count objects that were gone from the server without an event."""
+        self._missed.labels(kind).inc(count)
+
+    def observe_queue(
+        self,
+        depths: Mapping[str, Callable[[], int]],
+        *,
+        delayed: Callable[[], int],
+        longest: Callable[[], float],
+    ) -> None:
+        """Read the queue at each scrape.
+
+        Parameters
+        ----------
+        depths
+            How many keys are due, by priority.
+        delayed
+            How many keys wait for their time.
+        longest
+            Seconds for which a worker has had its key longest.
+        """
+        for priority, depth in depths.items():
+            self._depth.labels(priority).set_function(depth)
+        self._delayed.set_function(delayed)
+        self._longest.set_function(longest)
+
+    def observe_cache(self, kinds: Collection[str], count: Callable[[str], int]) -> None:
+        """Read the informer cache at each scrape.
+
+        Parameters
+        ----------
+        kinds
+            Kinds that are watched.
+        count
+            Returns how many objects of a kind the cache has.
+        """
+        for kind in kinds:
+            self._objects.labels(kind).set_function(partial(count, kind))
+
+    def observe_clock(self, offset: Callable[[], float]) -> None:
+        """Read the difference to the API server's clock at each scrape, in seconds."""
+        self._clock_offset.set_function(offset)
+
+    def observe_election(self, lease: str, leads: Callable[[], bool]) -> None:
+        """Read at each scrape whether this process holds a Lease."""
+        self._leads.labels(lease).set_function(leads)
 
     def text(self) -> str:
-        """Write all figures (Prometheus, "Text-based format")."""
-        lines: list[str] = []
-        counters = sorted(self._counters.items())
-        for name in sorted({series.name for series, _ in counters}):
-            lines += [f"# HELP {name} {_HELP.get(name, name)}", f"# TYPE {name} counter"]
-            lines += [
-                f"{name}{_labels(series.labels)} {value:g}"
-                for series, value in counters
-                if series.name == name
-            ]
-        for name, read in sorted(self._gauges.items()):
-            lines += [f"# HELP {name} {_HELP.get(name, name)}", f"# TYPE {name} gauge"]
-            lines += [
-                f"{name}{_labels((('kind', kind),) if kind else ())} {value:g}"
-                for kind, value in sorted(read().items())
-            ]
-        return "\n".join(lines) + "\n"
-
-
-def _labels(labels: tuple[tuple[str, str], ...]) -> str:
-    """Write labels; their values are words of ours."""
-    inside = ",".join(f'{name}="{value}"' for name, value in labels)
-    return f"{{{inside}}}" if inside else ""
+        """Return all metrics (Prometheus, "Text-based format")."""
+        return generate_latest(self.registry).decode()

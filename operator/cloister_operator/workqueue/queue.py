@@ -1,124 +1,182 @@
-"""The queue of keys to look at: each at most once, with delays and back-off.
+"""The work queue: each key at most once, with delays, backoff and two priorities.
 
-`Schedule` decides what is due and knows no event loop; `WorkQueue` waits for it. While a key is
-being worked on it is not given out again: what comes meanwhile is remembered.
+`Schedule` decides which key is due and knows no event loop; `WorkQueue` waits for it. A key that a
+worker has is not given out again: a change that arrives meanwhile makes it due afterwards.
 
-There are two lines. What somebody waits for stands in the first one; what can wait a little, such
-as work that nobody has begun, in the second. So of many things that come at once the first are
+A key whose reconcile somebody waits for has normal priority; one that can wait a little, such as
+work that nobody has begun, has low priority. So of many Containers created at once the first are
 finished early instead of all of them late.
 """
 
 import asyncio
 import heapq
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
+
+from typing_extensions import override
 
 from cloister_crds.backoff import Backoff
 
-__all__ = ["Schedule", "WorkQueue"]
+__all__ = ["QueueObserver", "Schedule", "WorkQueue"]
 
 K = TypeVar("K", bound=Hashable)
 
 
 _BACKOFF = Backoff(first=0.5, longest=120.0, jitter=(0.75, 1.0))
 """Delays of a key whose reconcile failed."""
-_AHEAD = 20
-"""Keys of the first line that are given out before one of the second line, when both have some."""
+_NORMAL_IN_A_ROW = 20
+"""Keys of normal priority that are given out before one of low priority, when both are due."""
+
+
+class QueueObserver(Protocol):
+    """Receives the measurements of a queue."""
+
+    def added(self) -> None:
+        """Count a key that became due."""
+
+    def retried(self) -> None:
+        """Count a key that failed and is repeated after a backoff."""
+
+    def taken(self, waited: float) -> None:
+        """Record the seconds for which a key was due until a worker took it."""
+
+    def finished(self, worked: float) -> None:
+        """Record the seconds for which a worker had a key."""
+
+
+class _Unobserved(QueueObserver):
+    """Drops the measurements."""
+
+    @override
+    def added(self) -> None:
+        """Drop it."""
+
+    @override
+    def retried(self) -> None:
+        """Drop it."""
+
+    @override
+    def taken(self, waited: float) -> None:
+        """Drop it."""
+
+    @override
+    def finished(self, worked: float) -> None:
+        """Drop it."""
 
 
 class Schedule(Generic[K]):
-    """Which keys are due, delayed, or worked on."""
+    """Which keys are due, delayed, or worked on. Times are seconds of one clock of the caller."""
 
-    def __init__(self, backoff: Backoff = _BACKOFF) -> None:
+    def __init__(
+        self, backoff: Backoff = _BACKOFF, *, observer: QueueObserver | None = None
+    ) -> None:
         self._backoff = backoff
-        self._ready: OrderedDict[K, None] = OrderedDict()
-        self._low_priority: OrderedDict[K, None] = OrderedDict()
-        self._ahead = 0
-        self._due: dict[K, float] = {}
+        self._observer = observer or _Unobserved()
+        # Keys that are due, with the time since when.
+        self._normal: OrderedDict[K, float] = OrderedDict()
+        self._low: OrderedDict[K, float] = OrderedDict()
+        self._normal_in_a_row = 0
+        self._delayed: dict[K, float] = {}
+        # Entries are never removed from the middle of the heap: `_delayed` says which one counts.
         self._heap: list[tuple[float, int, K]] = []
         self._count = 0
-        self._active: set[K] = set()
+        self._active: dict[K, float] = {}
         self._again: set[K] = set()
         self._failures: dict[K, int] = {}
 
     def __len__(self) -> int:
-        """Answer how many keys are due now."""
-        return len(self._ready) + len(self._low_priority)
+        """Return how many keys are due now."""
+        return len(self._normal) + len(self._low)
+
+    @property
+    def normal(self) -> int:
+        """How many keys of normal priority are due."""
+        return len(self._normal)
+
+    @property
+    def low(self) -> int:
+        """How many keys of low priority are due."""
+        return len(self._low)
 
     @property
     def delayed(self) -> int:
         """How many keys wait for their time."""
-        return len(self._due)
+        return len(self._delayed)
 
     @property
     def active(self) -> int:
-        """How many keys are worked on."""
+        """How many keys workers have."""
         return len(self._active)
 
-    def add(self, key: K, *, low_priority: bool = False) -> None:
-        """Make a key due now; while it is worked on, again after that.
+    def longest_work(self, now: float) -> float:
+        """Return the seconds for which a worker has had its key longest; 0 = no key is active."""
+        # Called from another thread: a copy does not change during the iteration.
+        return max((now - began for began in list(self._active.values())), default=0.0)
+
+    def add(self, key: K, now: float, *, low_priority: bool = False) -> None:
+        """Make a key due now; while a worker has it, again after that.
 
         Parameters
         ----------
         key
-            What is to be looked at.
+            The object to reconcile.
+        now
+            The time.
         low_priority
-            Whether it may stand in the second line; one that stands in the first stays there.
+            Whether others go first; a key that has normal priority keeps it.
         """
-        self._due.pop(key, None)
+        self._delayed.pop(key, None)
         if key in self._active:
             self._again.add(key)
         elif not low_priority:
-            self._low_priority.pop(key, None)
-            self._ready.setdefault(key)
-        elif key not in self._ready:
-            self._low_priority.setdefault(key)
+            since = self._low.pop(key, None)
+            self._enqueue(self._normal, key, now if since is None else since)
+        elif key not in self._normal:
+            self._enqueue(self._low, key, now)
 
     def add_at(self, key: K, when: float) -> None:
         """Make a key due at a time, unless it is due earlier anyway."""
-        if key in self._ready or key in self._low_priority or key in self._again:
+        if key in self._normal or key in self._low or key in self._again:
             return
-        if key in self._due and self._due[key] <= when:
+        if key in self._delayed and self._delayed[key] <= when:
             return
-        self._due[key] = when
+        self._delayed[key] = when
+        # The counter keeps the order of equal times, and keys from being compared.
         self._count += 1
         heapq.heappush(self._heap, (when, self._count, key))
 
     def take(self, now: float) -> K | None:
-        """Give out the key that has been due longest in the first line; None = none is due.
+        """Give out the key of normal priority that has been due longest; None = no key is due.
 
-        The second line moves when the first one is empty, and a little even when it never is.
+        Low priority has its turn when nothing else is due, and now and then even so.
         """
-        self._ripen(now)
-        line = self._line()
+        self._release_delayed(now)
+        line = self._next_line()
         if not line:
             return None
-        key, _ = line.popitem(last=False)
-        self._active.add(key)
+        key, since = line.popitem(last=False)
+        self._active[key] = now
+        self._observer.taken(now - since)
         return key
 
-    def _line(self) -> OrderedDict[K, None]:
-        """Choose the line whose turn it is."""
-        if self._ready and (not self._low_priority or self._ahead < _AHEAD):
-            self._ahead += 1
-            return self._ready
-        self._ahead = 0
-        return self._low_priority
-
     def next_due(self) -> float | None:
-        """Answer when the next delayed key is due; None = none is delayed."""
-        while self._heap and self._due.get(self._heap[0][2]) != self._heap[0][0]:
+        """Return when the next delayed key is due; None = no key is delayed."""
+        while self._heap and self._delayed.get(self._heap[0][2]) != self._heap[0][0]:
             heapq.heappop(self._heap)
         return self._heap[0][0] if self._heap else None
 
-    def done(self, key: K) -> None:
-        """End the work on a key that went well."""
+    def done(self, key: K, now: float) -> None:
+        """End the work on a key that succeeded; a change that arrived meanwhile makes it due."""
         self._failures.pop(key, None)
-        self._finish(key)
+        self._finish(key, now)
+        if key in self._again:
+            self._again.discard(key)
+            self._enqueue(self._normal, key, now)
 
     def failed(self, key: K, now: float) -> float:
-        """End the work on a key that failed, and try again later.
+        """End the work on a key that failed, and repeat it after a backoff.
 
         Returns
         -------
@@ -127,40 +185,59 @@ class Schedule(Generic[K]):
         """
         failures = self._failures[key] = self._failures.get(key, 0) + 1
         delay = self._backoff.jittered(failures)
-        self._active.discard(key)
+        self._finish(key, now)
+        # The repetition sees the change that arrived meanwhile as well.
         self._again.discard(key)
         self.add_at(key, now + delay)
+        self._observer.retried()
         return delay
 
-    def _finish(self, key: K) -> None:
-        """Take a key off the active ones; what came meanwhile makes it due."""
-        self._active.discard(key)
-        if key in self._again:
-            self._again.discard(key)
-            self._ready.setdefault(key)
+    def _enqueue(self, line: OrderedDict[K, float], key: K, now: float) -> None:
+        """Put a key at the end of a line, unless it is in it."""
+        if key not in line:
+            line[key] = now
+            self._observer.added()
 
-    def _ripen(self, now: float) -> None:
+    def _next_line(self) -> OrderedDict[K, float]:
+        """Choose the priority whose turn it is."""
+        if self._normal and (not self._low or self._normal_in_a_row < _NORMAL_IN_A_ROW):
+            self._normal_in_a_row += 1
+            return self._normal
+        self._normal_in_a_row = 0
+        return self._low
+
+    def _finish(self, key: K, now: float) -> None:
+        """Take a key off the active ones."""
+        began = self._active.pop(key, None)
+        if began is not None:
+            self._observer.finished(now - began)
+
+    def _release_delayed(self, now: float) -> None:
         """Make all delayed keys due whose time has come."""
         while (when := self.next_due()) is not None and when <= now:
             _, _, key = heapq.heappop(self._heap)
-            del self._due[key]
-            self.add(key)
+            del self._delayed[key]
+            self.add(key, when)
 
 
 class WorkQueue(Generic[K]):
     """A `Schedule` that workers of one event loop wait for."""
 
     def __init__(
-        self, schedule: Schedule[K] | None = None, *, clock: Callable[[], float] | None = None
+        self,
+        schedule: Schedule[K] | None = None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        observer: QueueObserver | None = None,
     ) -> None:
-        self.schedule = schedule or Schedule()
-        """What is due."""
+        self.schedule = schedule or Schedule(observer=observer)
+        """Which keys are due."""
         self._clock = clock
         self._changed = asyncio.Event()
 
     def now(self) -> float:
-        """Answer the time that delays are counted in: the event loop's, in seconds."""
-        return self._clock() if self._clock else asyncio.get_running_loop().time()
+        """Return the time that delays are counted in, in seconds; any thread may ask."""
+        return self._clock()
 
     def add(self, key: K, *, after: float = 0.0, low_priority: bool = False) -> None:
         """Make a key due, at once or after some seconds.
@@ -168,16 +245,17 @@ class WorkQueue(Generic[K]):
         Parameters
         ----------
         key
-            What is to be looked at.
+            The object to reconcile.
         after
             Seconds from now.
         low_priority
-            Whether one that is due at once may wait for others, see `Schedule.add`.
+            Whether others go first when it is due at once, see `Schedule.add`.
         """
+        now = self.now()
         if after > 0:
-            self.schedule.add_at(key, self.now() + after)
+            self.schedule.add_at(key, now + after)
         else:
-            self.schedule.add(key, low_priority=low_priority)
+            self.schedule.add(key, now, low_priority=low_priority)
         self._changed.set()
 
     async def take(self) -> K:
@@ -196,12 +274,12 @@ class WorkQueue(Generic[K]):
                 continue
 
     def done(self, key: K) -> None:
-        """End the work on a key that went well."""
-        self.schedule.done(key)
+        """End the work on a key that succeeded."""
+        self.schedule.done(key, self.now())
         self._changed.set()
 
     def failed(self, key: K) -> float:
-        """End the work on a key that failed; answer the seconds until it is due again."""
+        """End the work on a key that failed; return the seconds until it is due again."""
         delay = self.schedule.failed(key, self.now())
         self._changed.set()
         return delay

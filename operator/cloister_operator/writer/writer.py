@@ -213,7 +213,7 @@ class ClusterWriter:
         else:
             self._forget(ref, namespace, name, uid)
 
-    async def settle(self, key: Key) -> None:
+    async def read_uncertain(self, key: Key) -> None:
         """Read live what a write of this key left uncertain.
 
         Raises
@@ -271,7 +271,7 @@ class ClusterWriter:
         """Count a write, and refuse it when another process may lead."""
         if not self._leads():
             raise LeadershipLost("the Lease is no longer ours; nothing is written")
-        self._metrics.add("writes_total", verb=verb, kind=ref.kind)
+        self._metrics.written(verb, ref.kind)
 
     def _seen(self, ref: KindRef, body: Object) -> Object:
         """Put the server's answer into the store, if it keeps that kind."""

@@ -158,7 +158,7 @@ def test_a_leader_that_was_frozen_too_long_ends(prepared: Installation) -> None:
     second.wait_until_it_leads()
     first.send(signal.SIGCONT)
     assert first.wait() == 3
-    assert "ending: the Lease was not renewed in time" in first.text
+    assert "exiting: the Lease was not renewed in time" in first.text
     prepared.create_container("web", repo="acme/web", tag="v1")
     only_enclave(prepared)
 

@@ -55,8 +55,8 @@ class Ran:
             if each["userAgent"].split("/")[0] == "cloister-operator"
         ]
         """Writes of the operator from the first creation until nothing more came."""
-        self.passes = 0
-        """Passes over Containers until then."""
+        self.reconciles = 0
+        """Reconciles of Containers until then."""
         self.restart: Counter[Write] = Counter()
         """Writes of the operator that came after it."""
 
@@ -69,10 +69,10 @@ async def run(cluster: Cluster, folder: Path) -> Ran:
         assert side.readiness.complete
         found = Ran(stage, begin)
         _, text = stage.installation.processes[-1].ask("/metrics")
-        found.passes = sum(
+        found.reconciles = sum(
             int(float(line.split()[-1]))
             for line in text.splitlines()
-            if line.startswith("cloister_operator_passes_total{") and 'kind="Container"' in line
+            if line.startswith("reconcile_total{") and 'kind="Container"' in line
         )
         found.restart = (await take_over(stage, COUNT, killed=False)).writes
         await clear(stage)
@@ -163,7 +163,7 @@ def beside_counts(patch: dict[str, Any]) -> dict[str, Any]:
 
 def test_a_pass_writes_one_status(ran: Ran) -> None:
     patches = sum(written(event) == ("patch", "containers/status") for event in ran.events)
-    assert 3 * COUNT <= patches <= ran.passes
+    assert 3 * COUNT <= patches <= ran.reconciles
 
 
 def test_a_restart_writes_nothing_for_containers_that_are_ready(ran: Ran) -> None:

@@ -1,7 +1,6 @@
 """The comparison with the server: what vanished goes, what is newer stays, a dead watch is told."""
 
 import asyncio
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -104,18 +103,6 @@ def test_signs_grow_old() -> None:
     assert liveness.unhealthy_reason() == "workers silent for 11 s"
     liveness.heartbeat("workers")
     assert liveness.unhealthy_reason() == ""
-
-
-def test_labels_of_figures() -> None:
-    metrics = OperatorMetrics()
-    metrics.add("writes_total", verb="create", kind="Pod")
-    metrics.add("writes_total", 2, verb="status", kind="Pod")
-    values: Mapping[str, float] = {"": 3.0}
-    metrics.gauge("queue_due", lambda: dict(values))
-    assert metrics.total("writes_total", kind="Pod") == 3
-    text = metrics.text()
-    assert 'cloister_operator_writes_total{kind="Pod",verb="create"} 1\n' in text
-    assert "cloister_operator_queue_due 3\n" in text
 
 
 async def test_at_the_start_the_server_is_asked_once_while_the_store_fills(

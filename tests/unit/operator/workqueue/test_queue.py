@@ -16,19 +16,19 @@ def taken(schedule: Schedule[str], now: float = 0.0) -> list[str]:
 def test_a_key_is_given_out_once() -> None:
     schedule = Schedule[str]()
     for key in ("a", "b", "a"):
-        schedule.add(key)
+        schedule.add(key, 0)
     assert taken(schedule) == ["a", "b"]
 
 
 def test_what_comes_during_the_work_makes_it_due_again() -> None:
     schedule = Schedule[str]()
-    schedule.add("a")
+    schedule.add("a", 0)
     assert schedule.take(0) == "a"
-    schedule.add("a")
+    schedule.add("a", 0)
     assert schedule.take(0) is None
-    schedule.done("a")
+    schedule.done("a", 0)
     assert schedule.take(0) == "a"
-    schedule.done("a")
+    schedule.done("a", 0)
     assert schedule.take(0) is None
 
 
@@ -48,23 +48,23 @@ def test_the_earliest_of_several_times_counts() -> None:
         schedule.add_at("a", when)
     assert schedule.delayed == 1
     assert taken(schedule, 2) == ["a"]
-    schedule.done("a")
+    schedule.done("a", 0)
     assert taken(schedule, 10) == []
 
 
 def test_an_event_comes_before_a_delay() -> None:
     schedule = Schedule[str]()
     schedule.add_at("a", 100)
-    schedule.add("a")
+    schedule.add("a", 0)
     assert taken(schedule, 0) == ["a"]
-    schedule.done("a")
+    schedule.done("a", 0)
     assert taken(schedule, 100) == []
 
 
 def test_what_may_wait_stands_behind_the_rest() -> None:
     schedule = Schedule[str]()
-    schedule.add("new", low_priority=True)
-    schedule.add("begun")
+    schedule.add("new", 0, low_priority=True)
+    schedule.add("begun", 0)
     assert len(schedule) == 2
     assert taken(schedule) == ["begun", "new"]
 
@@ -72,9 +72,9 @@ def test_what_may_wait_stands_behind_the_rest() -> None:
 def test_a_key_that_somebody_waits_for_leaves_the_second_line() -> None:
     schedule = Schedule[str]()
     for key in ("a", "b"):
-        schedule.add(key, low_priority=True)
-    schedule.add("b")
-    schedule.add("b", low_priority=True)
+        schedule.add(key, 0, low_priority=True)
+    schedule.add("b", 0)
+    schedule.add("b", 0, low_priority=True)
     schedule.add_at("a", 100)
     assert taken(schedule) == ["b", "a"]
     assert schedule.delayed == 0
@@ -82,15 +82,15 @@ def test_a_key_that_somebody_waits_for_leaves_the_second_line() -> None:
 
 def test_the_second_line_moves_while_the_first_is_never_empty() -> None:
     schedule = Schedule[str]()
-    schedule.add("new", low_priority=True)
+    schedule.add("new", 0, low_priority=True)
     for round_ in range(100):
-        schedule.add("busy")
+        schedule.add("busy", 0)
         key = schedule.take(0)
         if key == "new":
             assert round_ > 10
             return
         assert key == "busy"
-        schedule.done("busy")
+        schedule.done("busy", 0)
     raise AssertionError("the second line never moved")
 
 
@@ -98,17 +98,17 @@ def test_failures_wait_longer_each_time_and_success_forgets_them() -> None:
     schedule = Schedule[str](Backoff(first=1, longest=4, jitter=(0.75, 1.0)))
     delays = []
     for _ in range(4):
-        schedule.add("a")
+        schedule.add("a", 0)
         assert schedule.take(0) == "a"
         delays.append(schedule.failed("a", 0))
     assert [round(delay / 0.75) for delay in delays[:1]] == [1]
     assert all(
         0.75 * base <= delay <= base for delay, base in zip(delays, (1, 2, 4, 4), strict=True)
     )
-    schedule.add("a")
+    schedule.add("a", 0)
     schedule.take(0)
-    schedule.done("a")
-    schedule.add("a")
+    schedule.done("a", 0)
+    schedule.add("a", 0)
     schedule.take(0)
     assert schedule.failed("a", 0) <= 1
 

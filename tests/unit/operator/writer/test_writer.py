@@ -108,7 +108,7 @@ async def test_a_late_creation_does_not_change_what_another_made(
     with pytest.raises(AlreadyExists):
         await writer.apply(KEY, SERVICE, service("one"))
     assert server.objects[SERVICE, "web"] is theirs
-    await writer.settle(KEY)
+    await writer.read_uncertain(KEY)
     entry = store.get(SERVICE, "org-a", "web")
     assert entry is not None
     assert entry.version == 7
@@ -122,7 +122,7 @@ async def test_a_late_change_does_not_undo_another(
     with pytest.raises(Conflict):
         await writer.apply(KEY, SERVICE, service("one"))
     assert server.objects[SERVICE, "web"] is theirs
-    await writer.settle(KEY)
+    await writer.read_uncertain(KEY)
     await writer.apply(KEY, SERVICE, service("three"))
     assert server.objects[SERVICE, "web"]["spec"]["selector"] == {"enclave": "three"}
 
