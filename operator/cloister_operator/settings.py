@@ -19,7 +19,7 @@ from cloister_clients.sources import SourceSettings
 from cloister_crds.kinds.scalars import HOSTNAME_PATTERN
 from cloister_crds.lifecycle.names.domains import DomainSettings
 from cloister_crds.lifecycle.state.observed import DecisionSettings, Gateway
-from cloister_operator.enclave.network.cluster_network import Resolver
+from cloister_operator.enclave.network.cluster_network import DnsResolver
 from cloister_operator.enclave.plan import BuildSettings
 
 __all__ = [
@@ -104,9 +104,9 @@ class EnclaveNetworkSettings(SettingsSection):
     )
     """Domains that are never asked for an enclave: the cluster's own. Default cluster.local."""
 
-    def named_resolvers(self) -> tuple[Resolver, ...]:
+    def named_resolvers(self) -> tuple[DnsResolver, ...]:
         """Answer the name servers that are named here."""
-        return tuple(Resolver(str(each)) for each in self.resolvers)
+        return tuple(DnsResolver(str(each)) for each in self.resolvers)
 
 
 class GatewaySettings(SettingsSection):

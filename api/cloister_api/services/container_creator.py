@@ -28,7 +28,7 @@ from cloister_crds.kinds.deployment import DeploymentSpec
 from cloister_crds.kinds.hostnameclaim import ClaimHolder
 from cloister_crds.kinds.meta import ObjectMeta
 from cloister_crds.lifecycle.admission.limits import counted
-from cloister_crds.lifecycle.admission.validation import Question
+from cloister_crds.lifecycle.admission.validation import RequestFacts
 from cloister_crds.names import (
     CONTAINER_LABEL,
     MANAGED_BY,
@@ -156,10 +156,10 @@ class ContainerCreator:
         body: CreateContainerRequest,
         others: list[CachedContainer],
         replaced: CachedContainer | None,
-    ) -> Question:
+    ) -> RequestFacts:
         counting = counted(held.container for held in others)
         old = replaced.container.metadata if replaced is not None else None
-        return Question(
+        return RequestFacts(
             name=body.name,
             spec=spec_of(body, replaces=old.name if old is not None else None),
             organization=principal.organization,

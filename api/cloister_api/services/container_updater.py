@@ -27,7 +27,7 @@ from cloister_crds.kinds.enclave import EnclavePhase
 from cloister_crds.kinds.hostnameclaim import ClaimHolder
 from cloister_crds.kinds.request import RequestRecord
 from cloister_crds.lifecycle.actions import ApiAction, refusal
-from cloister_crds.lifecycle.admission.validation import Question
+from cloister_crds.lifecycle.admission.validation import RequestFacts
 from cloister_crds.names import generated_hostname
 
 __all__ = ["ContainerUpdater"]
@@ -223,7 +223,7 @@ class ContainerUpdater:
         container = held.container
         self._leave_gitops_alone(held, changed_keys(container.spec, body))
         spec = changed_spec(container.spec, body)
-        question = Question(
+        question = RequestFacts(
             name=container.display_name,
             spec=spec,
             organization=principal.organization,

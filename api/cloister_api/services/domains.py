@@ -24,7 +24,7 @@ from cloister_clients.kube.kinds import of
 from cloister_crds.kinds import Domain
 from cloister_crds.kinds.domain import DomainSpec
 from cloister_crds.kinds.meta import REQUESTED_AT_ANNOTATION, ObjectMeta
-from cloister_crds.lifecycle.names.domains import domain_named, used_by
+from cloister_crds.lifecycle.names.domains import find_domain, used_by
 
 __all__ = ["Domains"]
 
@@ -201,7 +201,7 @@ class Domains:
         )
 
     def _find(self, principal: Principal, host: str) -> Domain | None:
-        return domain_named(host, self._cache.domains_of(principal.namespace))
+        return find_domain(host, self._cache.domains_of(principal.namespace))
 
     def _present(self, principal: Principal, host: str) -> Domain:
         """Find a domain.

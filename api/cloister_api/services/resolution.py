@@ -23,7 +23,7 @@ from cloister_clients.sources import SourceError, SourceProvider
 from cloister_crds.config import Rules, parse
 from cloister_crds.kinds import Organization
 from cloister_crds.lifecycle.admission.pull_credentials import pull_credentials
-from cloister_crds.lifecycle.admission.validation import Question, file_problems, spec_problems
+from cloister_crds.lifecycle.admission.validation import RequestFacts, file_problems, spec_problems
 from cloister_crds.lifecycle.state.observed import Failed, ReleaseFacts, Tiers
 from cloister_crds.problems import Problem, Severity
 
@@ -150,7 +150,9 @@ class ReleaseResolver:
         stored = await self._credentials.of(organization)
         return ResolvedRelease(facts, await self._missing(sorted(images), stored))
 
-    async def approve(self, question: Question, problems: tuple[Problem, ...]) -> ResolvedRelease:
+    async def approve(
+        self, question: RequestFacts, problems: tuple[Problem, ...]
+    ) -> ResolvedRelease:
         """Find the release of a request, and refuse what cannot run.
 
         All problems of the request, its release, the file and the images are reported together.
@@ -202,7 +204,7 @@ class ReleaseResolver:
         return {image: failed for image, failed in results.items() if failed is not None}
 
 
-def admitted_problems(question: Question) -> tuple[Problem, ...]:
+def admitted_problems(question: RequestFacts) -> tuple[Problem, ...]:
     """Return the problems of a request that the organization is entitled to make.
 
     Parameters

@@ -17,8 +17,8 @@ from cloister_crds.kinds import Container
 from cloister_crds.kinds.container import NAME_PATTERN, ContainerSpec
 from cloister_crds.lifecycle.admission.host_selection import pick_host
 from cloister_crds.lifecycle.admission.limits import counted
-from cloister_crds.lifecycle.admission.validation import Question, validate_for_organization
-from cloister_crds.lifecycle.names.domains import domain_named
+from cloister_crds.lifecycle.admission.validation import RequestFacts, validate_for_organization
+from cloister_crds.lifecycle.names.domains import find_domain
 from cloister_crds.names import generated_hostname
 from cloister_crds.problems import Problem, Severity
 
@@ -91,7 +91,7 @@ class Validation:
 
     def _question(
         self, principal: Principal, body: ValidateReleaseRequest, held: CachedContainer | None
-    ) -> Question:
+    ) -> RequestFacts:
         # The tag is judged by whoever looks it up; what is no tag at all is a problem like others.
         spec = ANY_SPEC.model_copy(update={"repo": body.repo, "tag": body.tag})
         name = body.instance_name or "new"
@@ -101,7 +101,7 @@ class Validation:
             )
             name = held.container.display_name
         others = self._cache.containers_of(principal.namespace)
-        return Question(
+        return RequestFacts(
             name=name,
             spec=spec,
             organization=principal.organization,
@@ -162,7 +162,7 @@ class Validation:
         self, principal: Principal, host: str, keeper: Container | None
     ) -> str | None:
         """Say why a container cannot have a custom domain; None = it can."""
-        domain = domain_named(host, self._cache.domains_of(principal.namespace))
+        domain = find_domain(host, self._cache.domains_of(principal.namespace))
         if domain is None:
             return f"the organization has no domain {host}; add it and create its DNS records"
         if not domain.status.verified:

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from cloister_crds.kinds.container import ContainerPhase, UpdatePhase
 
-__all__ = ["TABLE", "ApiAction", "Effect", "Standing", "effect_of", "refusal", "standing_of"]
+__all__ = ["TABLE", "ActionState", "ApiAction", "Effect", "action_state_of", "effect_of", "refusal"]
 
 
 class ApiAction(StrEnum):
@@ -23,7 +23,7 @@ class ApiAction(StrEnum):
     CANCEL = "cancel"
 
 
-class Standing(StrEnum):
+class ActionState(StrEnum):
     """Where a container stands, as far as actions care."""
 
     ON_THE_WAY = "deploying"
@@ -63,13 +63,13 @@ def _row(
     stopping: Effect,
     stopped: Effect,
     updating: Effect,
-) -> Mapping[Standing, Effect]:
+) -> Mapping[ActionState, Effect]:
     return dict(
-        zip(Standing, (on_the_way, ready, failed, stopping, stopped, updating), strict=True)
+        zip(ActionState, (on_the_way, ready, failed, stopping, stopped, updating), strict=True)
     )
 
 
-TABLE: Mapping[ApiAction, Mapping[Standing, Effect]] = {
+TABLE: Mapping[ApiAction, Mapping[ActionState, Effect]] = {
     ApiAction.RELAUNCH: _row(
         Effect.REPLACE_ATTEMPT,
         Effect.UPDATE,
@@ -87,25 +87,25 @@ TABLE: Mapping[ApiAction, Mapping[Standing, Effect]] = {
         Effect.END_UPDATE,
     ),
     ApiAction.START: _row(_REFUSED, _REFUSED, _REFUSED, _REFUSED, Effect.DEPLOY, _REFUSED),
-    ApiAction.DELETE: _row(*[Effect.DELETE] * len(Standing)),
+    ApiAction.DELETE: _row(*[Effect.DELETE] * len(ActionState)),
     ApiAction.ACCEPT: _row(_REFUSED, _REFUSED, _REFUSED, _REFUSED, _REFUSED, Effect.PROMOTE),
     ApiAction.CANCEL: _row(_REFUSED, _REFUSED, _REFUSED, _REFUSED, _REFUSED, Effect.DISCARD),
 }
-"""Effects by action and standing."""
+"""Effects by action and state."""
 
-_INSTEAD: Mapping[tuple[ApiAction, Standing], str] = {
-    (ApiAction.RELAUNCH, Standing.STOPPING): "wait until it is stopped, then start it",
-    (ApiAction.RELAUNCH, Standing.STOPPED): "start it instead; start takes the same fields",
-    (ApiAction.START, Standing.STOPPING): "wait until it is stopped",
-    (ApiAction.START, Standing.FAILED): "relaunch it instead",
-    (ApiAction.START, Standing.READY): "it runs; relaunch it to change it",
-    (ApiAction.START, Standing.ON_THE_WAY): "it is being deployed; relaunch it to change it",
-    (ApiAction.START, Standing.UPDATING): "it is being updated; relaunch it to change it",
+_INSTEAD: Mapping[tuple[ApiAction, ActionState], str] = {
+    (ApiAction.RELAUNCH, ActionState.STOPPING): "wait until it is stopped, then start it",
+    (ApiAction.RELAUNCH, ActionState.STOPPED): "start it instead; start takes the same fields",
+    (ApiAction.START, ActionState.STOPPING): "wait until it is stopped",
+    (ApiAction.START, ActionState.FAILED): "relaunch it instead",
+    (ApiAction.START, ActionState.READY): "it runs; relaunch it to change it",
+    (ApiAction.START, ActionState.ON_THE_WAY): "it is being deployed; relaunch it to change it",
+    (ApiAction.START, ActionState.UPDATING): "it is being updated; relaunch it to change it",
 }
 """What to do where an action is refused."""
 
 
-def standing_of(phase: ContainerPhase, update: UpdatePhase | None) -> Standing:
+def action_state_of(phase: ContainerPhase, update: UpdatePhase | None) -> ActionState:
     """Tell where a container stands.
 
     Parameters
@@ -116,32 +116,32 @@ def standing_of(phase: ContainerPhase, update: UpdatePhase | None) -> Standing:
         The status of its update, also of one that waits or has failed; None = there is none.
     """
     if phase is ContainerPhase.STOPPING:
-        return Standing.STOPPING
+        return ActionState.STOPPING
     if phase is ContainerPhase.STOPPED:
-        return Standing.STOPPED
+        return ActionState.STOPPED
     if update is not None:
-        return Standing.UPDATING
-    settled = {ContainerPhase.READY: Standing.READY, ContainerPhase.FAILED: Standing.FAILED}
-    return settled.get(phase, Standing.ON_THE_WAY)
+        return ActionState.UPDATING
+    settled = {ContainerPhase.READY: ActionState.READY, ContainerPhase.FAILED: ActionState.FAILED}
+    return settled.get(phase, ActionState.ON_THE_WAY)
 
 
-def effect_of(action: ApiAction, standing: Standing) -> Effect:
-    """Tell what an action does.
+def effect_of(action: ApiAction, state: ActionState) -> Effect:
+    """Report what an action does.
 
     Parameters
     ----------
     action
         The action.
-    standing
+    state
         Where the container stands.
     """
-    return TABLE[action][standing]
+    return TABLE[action][state]
 
 
 def refusal(
     action: ApiAction, phase: ContainerPhase, update: UpdatePhase | None, *, gpus: int = 0
 ) -> str | None:
-    """Say why an action may not be done now.
+    """Report why an action may not be done now.
 
     Parameters
     ----------
@@ -159,10 +159,10 @@ def refusal(
     str | None
         The message of the 409, which names the action and the state; None = it may be done.
     """
-    standing = standing_of(phase, update)
-    if effect_of(action, standing) is Effect.REFUSE:
-        instead = _INSTEAD.get((action, standing), "no update is in progress")
-        during = " while an update is in progress" if standing is Standing.UPDATING else ""
+    state = action_state_of(phase, update)
+    if effect_of(action, state) is Effect.REFUSE:
+        instead = _INSTEAD.get((action, state), "no update is in progress")
+        during = " while an update is in progress" if state is ActionState.UPDATING else ""
         return f"{action} is not possible in state {phase}{during}: {instead}"
     if action is ApiAction.ACCEPT and update is not UpdatePhase.READY:
         return f"accept is not possible while the update is {update}: wait until it is ready"

@@ -1,4 +1,4 @@
-"""Following later releases: which tag an automatic update wants, and when to ask for the newest.
+"""Automatic updates: which tag is wanted, and when to look for the newest release.
 
 What was found last stands in ``status.latestRelease``, so that neither a restart of the operator
 nor a source that does not answer changes what is wanted. A release that was withdrawn is not gone
@@ -20,66 +20,59 @@ from cloister_crds.lifecycle.state.observed import (
     Observed,
 )
 
-__all__ = ["Following", "follow"]
+__all__ = ["FollowedRelease", "follow"]
 
 
 @dataclass(frozen=True, slots=True)
-class Following:
+class FollowedRelease:
     """What following comes to now."""
 
     tag: str | None = None
     """Tag that is wanted instead of ``spec.tag``; None = ``spec.tag``."""
     latest: LatestRelease | None = None
     """What status is to remember; None = nothing is followed."""
-    waits: bool = False
+    pending: bool = False
     """Whether it is not known yet which of the two is later."""
-    trouble: Failed | None = None
+    failure: Failed | None = None
     """Why it is not known; None = it was not answered yet."""
     needs: tuple[NeedLatest, ...] = ()
     """What is to be asked."""
-    look_at: datetime | None = None
+    recheck_at: datetime | None = None
     """When to ask again, in UTC; None = nothing is followed."""
 
 
-def follow(observed: Observed, now: datetime) -> Following:
+def follow(observed: Observed, now: datetime) -> FollowedRelease:
     """Decide which release a Container follows.
-
-    Parameters
-    ----------
-    observed
-        What was observed.
-    now
-        The present, in UTC.
 
     Returns
     -------
-    Following
+    FollowedRelease
         Nothing of all that where spec.autoUpdate is false; production only (the kind refuses it
         with debug).
     """
     spec = observed.container.spec
     if not spec.auto_update:
-        return Following()
+        return FollowedRelease()
     remembered = _remembered(observed)
-    need, look_at = _need(observed, remembered, now)
+    need, recheck_at = _need(observed, remembered, now)
     answer = observed.answers.get(need)
     if isinstance(answer, Known) and isinstance(answer.value, NewestRelease):
         latest = _later(remembered, answer.value, need)
-        return Following(tag=_wanted(latest), latest=latest, look_at=look_at)
+        return FollowedRelease(tag=_wanted(latest), latest=latest, recheck_at=recheck_at)
     needs: tuple[NeedLatest, ...] = (need,)
     failed = answer if isinstance(answer, Failed) else None
     if failed is not None and failed.retry_at is not None and failed.retry_at > now:
-        needs, look_at = (), min(look_at, failed.retry_at)
+        needs, recheck_at = (), min(recheck_at, failed.retry_at)
     if remembered is not None:
-        return Following(_wanted(remembered), remembered, needs=needs, look_at=look_at)
+        return FollowedRelease(_wanted(remembered), remembered, needs=needs, recheck_at=recheck_at)
     if failed is not None and not failed.transient:
         # What is wrong with spec.tag or the repository is told by the admission of spec.tag.
-        return Following(look_at=look_at)
-    return Following(waits=True, trouble=failed, needs=needs, look_at=look_at)
+        return FollowedRelease(recheck_at=recheck_at)
+    return FollowedRelease(pending=True, failure=failed, needs=needs, recheck_at=recheck_at)
 
 
 def _remembered(observed: Observed) -> LatestRelease | None:
-    """Answer what status remembers about the very tag that spec has now."""
+    """Return what status remembers about the very tag that spec has now."""
     latest = observed.container.status.latest_release
     if latest is None or latest.compared_to != observed.container.spec.tag:
         return None
@@ -89,7 +82,7 @@ def _remembered(observed: Observed) -> LatestRelease | None:
 def _need(
     observed: Observed, remembered: LatestRelease | None, now: datetime
 ) -> tuple[NeedLatest, datetime]:
-    """Answer the question of this interval, and when the next one begins.
+    """Return the question of this interval, and when the next one begins.
 
     Repositories have their intervals at different times, so that sources are not asked for all of
     them at once.
@@ -110,7 +103,7 @@ def _need(
 def _later(
     remembered: LatestRelease | None, found: NewestRelease, need: NeedLatest
 ) -> LatestRelease | None:
-    """Answer what is to be remembered of an answer."""
+    """Return what is to be remembered of an answer."""
     newest = found.newest
     if newest is None:
         return remembered

@@ -4,17 +4,17 @@ from datetime import datetime, timedelta
 
 from cloister_crds.backoff import Backoff
 
-__all__ = ["LONGEST_BACK_OFF", "SHORTEST_BACK_OFF", "back_off", "due"]
+__all__ = ["LONGEST_BACKOFF", "SHORTEST_BACKOFF", "backoff_delay", "due"]
 
-SHORTEST_BACK_OFF = timedelta(seconds=10)
+SHORTEST_BACKOFF = timedelta(seconds=10)
 """Wait before the first repetition of what failed for a transient reason."""
-LONGEST_BACK_OFF = timedelta(minutes=5)
+LONGEST_BACKOFF = timedelta(minutes=5)
 """Longest wait between two repetitions."""
-_BACKOFF = Backoff(SHORTEST_BACK_OFF.total_seconds(), LONGEST_BACK_OFF.total_seconds())
+_BACKOFF = Backoff(SHORTEST_BACKOFF.total_seconds(), LONGEST_BACKOFF.total_seconds())
 
 
-def back_off(failures: int) -> timedelta:
-    """Answer how long to wait after some failures in a row.
+def backoff_delay(failures: int) -> timedelta:
+    """Return how long to wait after some failures in a row.
 
     Parameters
     ----------
@@ -32,14 +32,7 @@ def back_off(failures: int) -> timedelta:
 
 
 def due(at: datetime, now: datetime) -> timedelta | None:
-    """Answer how long it is until a time.
-
-    Parameters
-    ----------
-    at
-        The time.
-    now
-        The present.
+    """Return how long it is until a time.
 
     Returns
     -------

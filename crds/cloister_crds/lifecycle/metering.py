@@ -9,7 +9,14 @@ from datetime import datetime, timedelta
 
 from cloister_crds.kinds.enclave import Enclave
 
-__all__ = ["FINALIZER", "TELL_AFTER", "Release", "has_departed", "release", "served_until"]
+__all__ = [
+    "FINALIZER",
+    "TELL_AFTER",
+    "FinalizerDecision",
+    "decide_finalizer",
+    "has_departed",
+    "served_until",
+]
 
 FINALIZER = "cloister.dev/metering"
 """Finalizer of Enclaves whose run time is metered."""
@@ -18,23 +25,25 @@ TELL_AFTER = timedelta(minutes=2)
 
 
 @dataclass(frozen=True, slots=True)
-class Release:
+class FinalizerDecision:
     """What is to become of the finalizer of an Enclave that is being deleted."""
 
-    now: bool
+    remove: bool
     """Whether the operator takes it off."""
-    tell: bool
+    report: bool
     """Whether people are told that it waits, or what was lost."""
-    again: timedelta | None
+    requeue_after: timedelta | None
     """When to look again; None = never."""
     gives_up_at: datetime | None = None
     """When the operator takes it off at the latest, in UTC; None = nothing waits."""
 
 
-NOTHING = Release(now=False, tell=False, again=None)
+NOTHING = FinalizerDecision(remove=False, report=False, requeue_after=None)
 
 
-def release(enclave: Enclave, now: datetime, *, metering: bool, wait: timedelta) -> Release:
+def decide_finalizer(
+    enclave: Enclave, now: datetime, *, metering: bool, wait: timedelta
+) -> FinalizerDecision:
     """Decide about the finalizer.
 
     Parameters
@@ -50,24 +59,28 @@ def release(enclave: Enclave, now: datetime, *, metering: bool, wait: timedelta)
 
     Returns
     -------
-    Release
+    FinalizerDecision
         Nothing to do for an Enclave that stays or has no such finalizer.
     """
     deleted = enclave.metadata.deletion_timestamp
     if deleted is None or FINALIZER not in enclave.metadata.finalizers:
         return NOTHING
     if not metering:
-        return Release(now=True, tell=False, again=None)
+        return FinalizerDecision(remove=True, report=False, requeue_after=None)
     gives_up_at, tells_at = deleted + wait, deleted + min(TELL_AFTER, wait / 2)
     if now >= gives_up_at:
-        return Release(now=True, tell=True, again=None)
+        return FinalizerDecision(remove=True, report=True, requeue_after=None)
     if now >= tells_at:
-        return Release(now=False, tell=True, again=gives_up_at - now, gives_up_at=gives_up_at)
-    return Release(now=False, tell=False, again=tells_at - now, gives_up_at=gives_up_at)
+        return FinalizerDecision(
+            remove=False, report=True, requeue_after=gives_up_at - now, gives_up_at=gives_up_at
+        )
+    return FinalizerDecision(
+        remove=False, report=False, requeue_after=tells_at - now, gives_up_at=gives_up_at
+    )
 
 
 def has_departed(enclave: Enclave, *, has_pod: bool) -> bool:
-    """Tell whether nothing is left of an Enclave but its finalizer.
+    """Return whether nothing is left of an Enclave but its finalizer.
 
     Decisions take it for gone: what waits for its end must not wait for the API.
 
@@ -83,7 +96,7 @@ def has_departed(enclave: Enclave, *, has_pod: bool) -> bool:
 
 
 def served_until(enclave: Enclave, now: datetime, heartbeat: datetime | None = None) -> datetime:
-    """Answer when an Enclave that serves no more ceased to.
+    """Return when an Enclave that serves no more ceased to.
 
     Parameters
     ----------

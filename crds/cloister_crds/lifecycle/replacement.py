@@ -1,8 +1,8 @@
 """Taking over from another Container: `spec.replaces`.
 
-The other one serves until this one is ready; its host names and its place under the limit pass
-over, then it ends and waits to be deleted. It must be older: a Container that gets the name of one
-that was replaced long ago is nobody's predecessor.
+The other one serves until this one is ready; its host names and its place under the limit
+pass over, then it ends and waits to be deleted. It must be older: a Container that gets the name of
+one that was replaced long ago is nobody's predecessor.
 """
 
 from collections.abc import Iterable, Mapping
@@ -10,17 +10,17 @@ from datetime import UTC, datetime
 
 from cloister_crds.kinds.container import Container, ContainerPhase
 from cloister_crds.lifecycle.names.hostnames import is_held_by
-from cloister_crds.lifecycle.rollout_state import Scene, names
+from cloister_crds.lifecycle.rollout_state import RolloutState, enclave_names
 from cloister_crds.lifecycle.state.conditions import condition
-from cloister_crds.lifecycle.state.decision import ClaimHostname, PassHostname
-from cloister_crds.lifecycle.state.verdict import Verdict
+from cloister_crds.lifecycle.state.decision import ClaimHostname, TransferHostname
+from cloister_crds.lifecycle.state.rollout_plan import RolloutPlan
 
 __all__ = [
     "has_taken_over",
-    "hostnames_pass_to_the_ready_successor",
-    "inherits",
+    "hostnames_transfer_to_the_ready_replacement",
+    "inherits_hostnames",
     "predecessor",
-    "replaced_container_ends_its_enclaves",
+    "replaced_container_deletes_its_enclaves",
     "successor",
 ]
 
@@ -29,19 +29,13 @@ _LAST = datetime.max.replace(tzinfo=UTC)
 
 
 def predecessor(container: Container, containers: Iterable[Container]) -> Container | None:
-    """Answer the Container that another one takes over from.
-
-    Parameters
-    ----------
-    container
-        The Container that may name one.
-    containers
-        All Containers of its namespace.
+    """Return the Container that another one takes over from.
 
     Returns
     -------
     Container | None
-        None when it names none, that one is gone or younger, or the two are part of a circle.
+        None when it names none, that one is gone or younger, or the two are part of a
+        circle.
     """
     if container.spec.replaces is None:
         return None
@@ -58,7 +52,7 @@ def predecessor(container: Container, containers: Iterable[Container]) -> Contai
 
 
 def _older(container: Container, by_name: Mapping[str, Container]) -> Container | None:
-    """Answer the Container that ``spec.replaces`` names, if it is no younger.
+    """Return the Container that ``spec.replaces`` enclave_names, if it is no younger.
 
     Both may stand in one manifest file, so that they were created in the same second.
     """
@@ -71,14 +65,7 @@ def _created(container: Container) -> datetime:
 
 
 def successor(container: Container, containers: Iterable[Container]) -> Container | None:
-    """Answer the Container that takes over from another one.
-
-    Parameters
-    ----------
-    container
-        The Container that may be replaced.
-    containers
-        All Containers of its namespace.
+    """Return the Container that takes over from another one.
 
     Returns
     -------
@@ -103,32 +90,19 @@ def successor(container: Container, containers: Iterable[Container]) -> Containe
 
 
 def has_taken_over(container: Container) -> bool:
-    """Tell whether a Container serves or has served, so that nothing is left to replace.
-
-    Parameters
-    ----------
-    container
-        The successor.
-    """
+    """Return whether a Container serves or has served, so that nothing is left to replace."""
     status = container.status
     return bool(status.active_enclave) or any(each.outcome == "Served" for each in status.history)
 
 
-def inherits(container: Container, containers: Iterable[Container]) -> bool:
-    """Tell whether host names that ``spec.replaces`` holds are to pass to a Container.
-
-    Parameters
-    ----------
-    container
-        The Container.
-    containers
-        All Containers of its namespace.
+def inherits_hostnames(container: Container, containers: Iterable[Container]) -> bool:
+    """Return whether host enclave_names that ``spec.replaces`` holds are to pass to a Container.
 
     Returns
     -------
     bool
-        True also when the other one is gone and its names were not given back yet; False when a
-        younger Container has got its name.
+        True also when the other one is gone and its names were not given back yet; False
+        when a younger Container has got its name.
     """
     everything = tuple(containers)
     if container.spec.replaces is None:
@@ -137,36 +111,36 @@ def inherits(container: Container, containers: Iterable[Container]) -> bool:
     return gone or predecessor(container, everything) is not None
 
 
-def replaced_container_ends_its_enclaves(scene: Scene) -> Verdict | None:
+def replaced_container_deletes_its_enclaves(state: RolloutState) -> RolloutPlan | None:
     """End everything once another Container has taken over; somebody is to delete this one.
 
     That it was replaced stays so while the successor exists, also when that one is stopped.
     """
-    new = scene.observed.successor
+    new = state.observed.successor
     if new is None:
         return None
-    ready = condition(scene.status.conditions, "Ready")
+    ready = condition(state.status.conditions, "Ready")
     was_replaced = ready is not None and ready.reason == "Replaced"
     if not (was_replaced or has_taken_over(new)):
         return None
     text = f"Container {new.metadata.name} has taken over from this one"
-    until = _drained_at(scene, new)
-    if scene.serving is not None and scene.now < until:
-        return Verdict(
+    until = _drained_at(state, new)
+    if state.serving is not None and state.now < until:
+        return RolloutPlan(
             progress=ContainerPhase.STOPPING,
             reason="Replaced",
             message=f"{text}, which gives way slowly.",
-            keep=names(scene.serving),
+            keep=enclave_names(state.serving),
             retry_at=until,
         )
-    if scene.mine or names(*scene.everyone) & scene.observed.pods:
-        return Verdict(
+    if state.enclaves or enclave_names(*state.all_enclaves) & state.observed.pods:
+        return RolloutPlan(
             progress=ContainerPhase.STOPPING,
             reason="Replaced",
             message=f"{text}; its enclaves are ending.",
             active="",
         )
-    return Verdict(
+    return RolloutPlan(
         progress=ContainerPhase.STOPPED,
         reason="Replaced",
         message=f"{text}; delete this one.",
@@ -176,46 +150,46 @@ def replaced_container_ends_its_enclaves(scene: Scene) -> Verdict | None:
     )
 
 
-def _drained_at(scene: Scene, new: Container) -> datetime:
-    """Answer when everybody has learned that requests go to the successor."""
+def _drained_at(state: RolloutState, new: Container) -> datetime:
+    """Return when everybody has learned that requests go to the successor."""
     available = condition(new.status.conditions, "Available")
-    return available.last_transition_time + scene.settings.drain if available else scene.now
+    return available.last_transition_time + state.settings.drain if available else state.now
 
 
-def hostnames_pass_to_the_ready_successor(scene: Scene) -> Verdict | None:
-    """Let the host names of the one that is replaced pass over before the ready one serves."""
-    ready = scene.wanted_line.ready
-    if ready is None or scene.container.spec.replaces is None or scene.serving is not None:
+def hostnames_transfer_to_the_ready_replacement(state: RolloutState) -> RolloutPlan | None:
+    """Transfer the host names of the Container that is replaced before the ready one serves."""
+    ready = state.wanted_attempts.ready
+    if ready is None or state.container.spec.replaces is None or state.serving is not None:
         return None
-    claims = scene.observed.claims
+    claims = state.observed.claims
     missing = [
         each
-        for each in scene.hostnames
-        if each not in claims or not is_held_by(claims[each], scene.container)
+        for each in state.hostnames
+        if each not in claims or not is_held_by(claims[each], state.container)
     ]
-    if not missing or not scene.shows(ready):
+    if not missing or not state.routes_to(ready):
         return None
-    keep = names(ready, scene.active, scene.memory)
-    taken = [each for each in missing if each in claims and not scene.inherits(each)]
+    keep = enclave_names(ready, state.active, state.last_failure)
+    taken = [each for each in missing if each in claims and not state.inherits_hostname(each)]
     if taken:
-        return Verdict(
+        return RolloutPlan(
             progress=ContainerPhase.FAILED,
             reason="HostnameTaken",
             message=f"The host name {taken[0]} is held by another container; delete that one: "
             "this one then goes on by itself.",
             stalled=True,
             keep=keep,
-            retry_at=scene.now + scene.settings.taken_recheck,
+            retry_at=state.now + state.settings.taken_recheck,
         )
-    return Verdict(
+    return RolloutPlan(
         progress=ContainerPhase.STARTED,
         reason="Routing",
-        message=f"Tag {ready.spec.tag} is ready; it takes over the host names of "
-        f"{scene.container.spec.replaces}.",
+        message=f"Tag {ready.spec.tag} is ready; it takes over the host enclave_names of "
+        f"{state.container.spec.replaces}.",
         candidate=ready.metadata.name,
         keep=keep,
         actions=tuple(
-            PassHostname(
+            TransferHostname(
                 hostname=each,
                 resource_version=claims[each].metadata.resource_version,
             )

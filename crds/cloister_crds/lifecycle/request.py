@@ -55,11 +55,6 @@ def normalise(request: RequestRecord) -> RequestRecord:
     that is missing has its default already: it means the default of the release that wrote it, so
     defaults of `RequestRecord` never change (the golden records keep watch).
 
-    Parameters
-    ----------
-    request
-        Any record, of this or of an earlier release.
-
     Returns
     -------
     RequestRecord
@@ -80,7 +75,7 @@ def normalise(request: RequestRecord) -> RequestRecord:
 
 
 def same(one: RequestRecord, other: RequestRecord) -> bool:
-    """Tell whether two records ask for the same.
+    """Return whether two records ask for the same.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
-"""What was observed, put in the words of the rules: wanted, serving, lost, attempts of a request.
+"""The state of a rollout in the terms of the rules: wanted, serving, lost, attempts of a request.
 
-`Scene` answers questions about one `Observed`; it decides nothing. Each request that plays a part
-has a `Line`: its attempts in order. Usually there is one; while an update runs there are two, that
-of the wanted request and that of the one that serves or served.
+`RolloutState` derives facts from one `Observed`; it decides nothing. Each request that plays a part
+has `RevisionAttempts`. Usually there is one; while an update runs there are two, that of the wanted
+request and that of the one that serves or served.
 """
 
 from dataclasses import dataclass
@@ -14,38 +14,50 @@ from cloister_crds.kinds.enclave import Enclave, EnclavePhase
 from cloister_crds.kinds.meta import PAUSED_ANNOTATION
 from cloister_crds.kinds.request import RequestRecord
 from cloister_crds.lifecycle import request as requests
-from cloister_crds.lifecycle.auto_update import Following, follow
-from cloister_crds.lifecycle.backoff import back_off
-from cloister_crds.lifecycle.names.domains import domain_named, may_serve
+from cloister_crds.lifecycle.auto_update import FollowedRelease, follow
+from cloister_crds.lifecycle.backoff import backoff_delay
+from cloister_crds.lifecycle.names.domains import find_domain, may_serve
 from cloister_crds.lifecycle.names.hostnames import wanted_hostnames
 from cloister_crds.lifecycle.state.conditions import condition
 from cloister_crds.lifecycle.state.observed import DecisionSettings, Observed
 from cloister_crds.lifecycle.state.reasons import is_transient
+from cloister_crds.lifecycle.state.rollout_plan import RolloutPlan
 from cloister_crds.names import preview_hostname
 
-__all__ = ["Line", "Scene", "has_failed", "has_retired", "is_ready", "names"]
+__all__ = [
+    "RevisionAttempts",
+    "RolloutState",
+    "enclave_names",
+    "has_failed",
+    "is_draining",
+    "is_ready",
+]
 
 STEADY = timedelta(minutes=5)
-"""An attempt that was ready for so long is repeated without a wait when it is lost."""
+"""An attempt that was ready for this long is retried without backoff when it is lost."""
 
 
 def has_failed(enclave: Enclave) -> bool:
-    """Tell whether an attempt is over."""
+    """Return whether an attempt is over."""
     return enclave.status.phase in {EnclavePhase.FAILED, EnclavePhase.ENDED}
 
 
-def has_retired(enclave: Enclave) -> bool:
-    """Tell whether an Enclave served, gave way to its successor, and only drains."""
+def is_draining(enclave: Enclave) -> bool:
+    """Return whether an Enclave served, was replaced by the next one, and only drains."""
     return enclave.status.demoted_at is not None and not has_failed(enclave)
 
 
 def is_ready(enclave: Enclave) -> bool:
-    """Tell whether an attempt could serve."""
-    return enclave.status.phase is EnclavePhase.READY and not _is_leaving(enclave)
+    """Return whether an attempt could serve."""
+    return enclave.status.phase is EnclavePhase.READY and not _is_deleting(enclave)
 
 
-def _is_leaving(enclave: Enclave) -> bool:
+def _is_deleting(enclave: Enclave) -> bool:
     return enclave.metadata.deletion_timestamp is not None
+
+
+def _can_serve(enclave: Enclave) -> bool:
+    return not has_failed(enclave) and not _is_deleting(enclave)
 
 
 def _failed_at(enclave: Enclave, now: datetime) -> datetime:
@@ -53,29 +65,27 @@ def _failed_at(enclave: Enclave, now: datetime) -> datetime:
     return stalled.last_transition_time if stalled is not None else now
 
 
-def names(*enclaves: Enclave | None) -> frozenset[str]:
-    """Answer the names of Enclaves; a None counts for nothing."""
+def enclave_names(*enclaves: Enclave | None) -> frozenset[str]:
+    """Return the names of Enclaves; None counts for nothing."""
     return frozenset(each.metadata.name for each in enclaves if each is not None)
 
 
 @dataclass(frozen=True)
-class Line:
+class RevisionAttempts:
     """The attempts of one request."""
 
     request: RequestRecord
     """The request."""
-    attempts: tuple[Enclave, ...]
-    """Its Enclaves that are not being deleted, oldest first."""
+    enclaves: tuple[Enclave, ...]
+    """Its Enclaves that are not being deleted, oldest first, one per attempt."""
     origin: Enclave | None
     """The Enclave that a further attempt copies commit, file, images and secrets from: the one that
-    served, else the newest; None = there is none, and everything is resolved anew."""
-    leaving: bool = False
-    """Whether `origin` is being deleted although it served."""
+    served, else the newest; None = there is none, and everything is resolved again."""
 
     @property
     def newest(self) -> Enclave | None:
         """The attempt that counts."""
-        return self.attempts[-1] if self.attempts else None
+        return self.enclaves[-1] if self.enclaves else None
 
     @property
     def live(self) -> Enclave | None:
@@ -95,16 +105,13 @@ class Line:
     @property
     def ever_served(self) -> bool:
         """Whether one of its Enclaves served."""
-        everything = (*self.attempts, *((self.origin,) if self.origin else ()))
+        everything = (*self.enclaves, *((self.origin,) if self.origin else ()))
         return any(each.status.promoted_at is not None for each in everything)
 
     def losses(self, now: datetime) -> int:
-        """Answer how many attempts were lost in a row, the newest included.
+        """Return how many attempts were lost in a row, the newest included.
 
-        Parameters
-        ----------
-        now
-            The present, for an attempt that says no time of its end.
+        `now` is used for an attempt that does not record when it ended.
         """
         if self.failed is None:
             return 0
@@ -114,27 +121,24 @@ class Line:
         return self.failed.spec.losses + 1
 
     def retry_at(self, now: datetime) -> datetime:
-        """Answer when the next attempt may be made.
+        """Return when the next attempt may be created: the backoff after a loss, in UTC.
 
-        Parameters
-        ----------
-        now
-            The present, for an attempt that says no time of its end.
+        `now` is used for an attempt that does not record when it ended.
         """
         if self.failed is None:
             return now
-        # The first loss of what was ready costs no wait: it worked, and somebody may depend on it.
+        # The first loss of what was ready has no backoff: it worked, and somebody may depend on it.
         had_been_ready = self.failed.status.ready_at is not None
         ended = _failed_at(self.failed, now)
         if ended > now:
-            # The clock was set back meanwhile; to wait until it is there again may take long.
+            # The clock was set back meanwhile; it may take long to reach that time again.
             return now
-        return ended + back_off(self.losses(now) - int(had_been_ready))
+        return ended + backoff_delay(self.losses(now) - int(had_been_ready))
 
 
 @dataclass(frozen=True)
-class Scene:
-    """One observation and the time at which it is judged."""
+class RolloutState:
+    """One observation and the time at which it is evaluated."""
 
     observed: Observed
     """What was observed."""
@@ -148,7 +152,7 @@ class Scene:
 
     @property
     def status(self) -> ContainerStatus:
-        """Its status as it stands."""
+        """Its present status."""
         return self.container.status
 
     @property
@@ -158,7 +162,7 @@ class Scene:
 
     @property
     def is_paused(self) -> bool:
-        """Whether somebody asked to leave the Container alone."""
+        """Whether reconciling of the Container is paused."""
         return self.container.metadata.annotations.get(PAUSED_ANNOTATION) == "true"
 
     @property
@@ -166,16 +170,10 @@ class Scene:
         """Whether spec asks for no enclave."""
         return self.container.spec.state is DesiredState.STOPPED
 
-    def inherits(self, hostname: str) -> bool:
-        """Tell whether a host name is held by the Container that this one replaces.
-
-        Parameters
-        ----------
-        hostname
-            A host name of spec.
-        """
+    def inherits_hostname(self, hostname: str) -> bool:
+        """Return whether a host name of spec is held by the Container that this one replaces."""
         claim = self.observed.claims.get(hostname)
-        if claim is None or not self.observed.inherits:
+        if claim is None or not self.observed.inherits_hostnames:
             return False
         meta, holder = self.container.metadata, claim.spec.holder
         return (holder.namespace, holder.name) == (meta.namespace, self.container.spec.replaces)
@@ -183,7 +181,7 @@ class Scene:
     @cached_property
     def wanted(self) -> RequestRecord:
         """The request that spec asks for, with the tag that is followed."""
-        return requests.record(self.container.spec, followed_tag=self.following.tag)
+        return requests.record(self.container.spec, followed_tag=self.followed_release.tag)
 
     @property
     def was_reported(self) -> bool:
@@ -194,56 +192,64 @@ class Scene:
         return (
             ready is not None
             and ready.observed_generation == self.container.metadata.generation
-            and followed == self.following.tag
+            and followed == self.followed_release.tag
         )
 
     @cached_property
-    def following(self) -> Following:
-        """Which release is followed."""
-        return Following() if self.is_stopped else follow(self.observed, self.now)
+    def followed_release(self) -> FollowedRelease:
+        """The release that automatic updates follow."""
+        return FollowedRelease() if self.is_stopped else follow(self.observed, self.now)
 
     @cached_property
-    def everyone(self) -> tuple[Enclave, ...]:
+    def all_enclaves(self) -> tuple[Enclave, ...]:
         """Enclaves of this Container, deleting ones included, oldest first."""
         uid = self.container.metadata.uid
-        mine = (each for each in self.observed.enclaves if each.spec.container.uid == uid)
-        return tuple(sorted(mine, key=self._age))
+        own = (each for each in self.observed.enclaves if each.spec.container.uid == uid)
+        return tuple(sorted(own, key=self._age))
 
     @cached_property
-    def mine(self) -> tuple[Enclave, ...]:
+    def enclaves(self) -> tuple[Enclave, ...]:
         """Enclaves of this Container that are not being deleted, oldest first."""
-        return tuple(each for each in self.everyone if not _is_leaving(each))
+        return tuple(each for each in self.all_enclaves if not _is_deleting(each))
 
     @cached_property
     def active(self) -> Enclave | None:
         """The Enclave that status names as the serving one, as far as it still exists."""
         name = self.status.active_enclave
-        return next((each for each in self.everyone if each.metadata.name == name), None)
+        return next((each for each in self.all_enclaves if each.metadata.name == name), None)
 
     @cached_property
     def serving(self) -> Enclave | None:
-        """The active Enclave while it is there and was not lost."""
-        active = self.active
-        if active is None or has_failed(active) or _is_leaving(active):
-            return None
-        return active
+        """The active Enclave while it exists and was not lost."""
+        return self.active if self.active is not None and _can_serve(self.active) else None
+
+    def active_after(self, plan: RolloutPlan) -> Enclave | None:
+        """Return the Enclave that status names as serving under a plan, lost or not."""
+        if plan.active is None:
+            return self.active
+        return next((each for each in self.all_enclaves if each.metadata.name == plan.active), None)
+
+    def serving_after(self, plan: RolloutPlan) -> Enclave | None:
+        """Return the Enclave that serves under a plan; None = none does, or it was lost."""
+        active = self.active_after(plan)
+        return active if active is not None and _can_serve(active) else None
 
     @cached_property
-    def wanted_line(self) -> Line:
+    def wanted_attempts(self) -> RevisionAttempts:
         """Attempts of the wanted request."""
-        return self.line(self.wanted)
+        return self.attempts_of(self.wanted)
 
     @cached_property
-    def served_line(self) -> Line | None:
+    def served_attempts(self) -> RevisionAttempts | None:
         """Attempts of the request that serves or served last, where it is not the wanted one."""
         if self.active is None or requests.same(self.active.spec.request, self.wanted):
             return None
-        return self.line(self.active.spec.request)
+        return self.attempts_of(self.active.spec.request)
 
     @cached_property
     def revision(self) -> str:
         """Name of the wanted request: that of its attempts, else a new one."""
-        newest = self.wanted_line.newest or self.wanted_line.origin
+        newest = self.wanted_attempts.newest or self.wanted_attempts.origin
         if newest is not None:
             return newest.spec.revision
         return requests.revision(self.wanted, self.container.metadata.generation)
@@ -254,45 +260,33 @@ class Scene:
         wanted = wanted_hostnames(
             self.container, self.observed.organization, self.settings.containers_domain
         )
-        return tuple(each for each in wanted if self.is_served(each))
+        return tuple(each for each in wanted if self.accepts(each))
 
     def is_custom(self, hostname: str) -> bool:
-        """Tell whether a host name is a custom domain, not a generated one.
-
-        Parameters
-        ----------
-        hostname
-            A host name of spec or of an Enclave.
-        """
+        """Return whether a host name is a custom domain, not a generated one."""
         return not hostname.endswith(f".{self.settings.containers_domain}")
 
-    def is_served(self, hostname: str) -> bool:
-        """Tell whether requests for a host name are let in: a custom one's Domain has a say.
-
-        Parameters
-        ----------
-        hostname
-            A host name of spec or of an Enclave.
-        """
-        domain = domain_named(hostname, self.observed.domains)
+    def accepts(self, hostname: str) -> bool:
+        """Return whether requests for a host name are accepted; a custom one's Domain decides."""
+        domain = find_domain(hostname, self.observed.domains)
         return not self.is_custom(hostname) or may_serve(
             domain, now=self.now, grace=self.settings.domain_grace
         )
 
     @property
     def is_staging(self) -> bool:
-        """Whether updates wait for promotion: what spec says, else the Deployment's default."""
+        """Whether updates wait for promotion: spec.staging, else the Deployment's default."""
         deployment = self.observed.deployment
-        asked = self.container.spec.staging
-        if asked is not None:
-            return asked
+        staging = self.container.spec.staging
+        if staging is not None:
+            return staging
         return deployment is not None and deployment.spec.default_staging
 
     @property
     def preview(self) -> str:
-        """Host name at which an update that is made now can be tried; empty = it will not wait."""
+        """Host name at which an update created now can be tried; empty = it is not staged."""
         organization = self.observed.organization
-        if organization is None or not self.is_staging or self.served_line is None:
+        if organization is None or not self.is_staging or self.served_attempts is None:
             return ""
         return preview_hostname(
             self.container.display_name,
@@ -302,11 +296,11 @@ class Scene:
         )
 
     @cached_property
-    def memory(self) -> Enclave | None:
-        """A failed Enclave of an earlier request, kept while its successor is on its way."""
+    def last_failure(self) -> Enclave | None:
+        """The failed Enclave of an earlier request, kept while the wanted one starts."""
         others = (
             each
-            for each in self.mine
+            for each in self.enclaves
             if has_failed(each)
             and not is_transient(each.status.reason)
             and not requests.same(each.spec.request, self.wanted)
@@ -316,7 +310,7 @@ class Scene:
     @cached_property
     def is_update(self) -> bool:
         """Whether the wanted request follows on another one: what serves, served or failed."""
-        if self.served_line is not None or self.memory is not None:
+        if self.served_attempts is not None or self.last_failure is not None:
             return True
         update = self.status.update
         if update is not None and update.revision == self.revision and not self.is_stopped:
@@ -328,17 +322,11 @@ class Scene:
 
     @property
     def is_routed(self) -> bool:
-        """Whether the Service shows the address of the serving Enclave."""
-        return self.serving is not None and self.shows(self.serving)
+        """Whether the Service routes to the serving Enclave."""
+        return self.serving is not None and self.routes_to(self.serving)
 
-    def shows(self, enclave: Enclave) -> bool:
-        """Tell whether the Service selects an Enclave and its EndpointSlice has the address.
-
-        Parameters
-        ----------
-        enclave
-            The Enclave.
-        """
+    def routes_to(self, enclave: Enclave) -> bool:
+        """Return whether the Service selects an Enclave and its EndpointSlice has the address."""
         service = self.observed.service
         return (
             service is not None
@@ -347,42 +335,30 @@ class Scene:
             and enclave.status.address in service.addresses
         )
 
-    def line(self, request: RequestRecord) -> Line:
-        """Answer the attempts of a request.
-
-        Parameters
-        ----------
-        request
-            The request.
-        """
+    def attempts_of(self, request: RequestRecord) -> RevisionAttempts:
+        """Return the attempts of a request."""
         active = self.active
         found = [
             each
-            for each in self.mine
+            for each in self.enclaves
             if requests.same(each.spec.request, request)
-            and (each is active or not has_retired(each))
+            and (each is active or not is_draining(each))
         ]
-        # Attempts of a revision are counted: the server's clock, which may be set back, is not
-        # asked which of them is the newest. `found` has the oldest first.
+        # The attempt number orders a revision, not creationTimestamp: the server's clock may be set
+        # back. `found` has the oldest first.
         began = {each.spec.revision: at for at, each in reversed(tuple(enumerate(found)))}
         found.sort(key=lambda each: (began[each.spec.revision], each.spec.attempt))
         attempts = tuple(found)
         origin = attempts[-1] if attempts else None
         if active is not None and requests.same(active.spec.request, request):
             origin = active
-        leaving = origin is not None and _is_leaving(origin)
-        return Line(request=request, attempts=attempts, origin=origin, leaving=leaving)
+        return RevisionAttempts(request=request, enclaves=attempts, origin=origin)
 
-    def next_attempt(self, revision: str) -> int:
-        """Answer the number of the next attempt: one more than the highest that exists.
+    def next_attempt_number(self, revision: str) -> int:
+        """Return the number of the next attempt of a revision: one more than the highest one.
 
-        Ended ones and those of an earlier Container of the same name count too, since names are
-        made from the number.
-
-        Parameters
-        ----------
-        revision
-            Name of the request.
+        Failed ones and those of an earlier Container of the same name count too, since names
+        contain the number.
         """
         return 1 + max(
             (

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from cloister_crds.lifecycle.state.observed import Gateway, RouteFacts, RouteStanding
+from cloister_crds.lifecycle.state.observed import Gateway, RouteFacts, RouteState
 
 __all__ = ["read_route"]
 
@@ -25,14 +25,14 @@ def read_route(body: Mapping[str, Any], namespace: str) -> RouteFacts:
     gateway = parents[0] if len(parents) == 1 else None
     backends = [each for rule in spec.get("rules") or () for each in rule.get("backendRefs") or ()]
     single = len(backends) == 1 and backends[0].get("namespace") == namespace
-    standing, message = _standing(body, gateway)
+    state, message = _standing(body, gateway)
     return RouteFacts(
         hostnames=tuple(spec.get("hostnames") or ()),
         service=backends[0]["name"] if single else "",
         gateway=gateway,
         uid=metadata["uid"],
         resource_version=metadata["resourceVersion"],
-        standing=standing,
+        state=state,
         message=message,
     )
 
@@ -46,7 +46,7 @@ def _gateway(reference: Mapping[str, Any], namespace: str) -> Gateway:
     )
 
 
-def _standing(body: Mapping[str, Any], gateway: Gateway | None) -> tuple[RouteStanding, str]:
+def _standing(body: Mapping[str, Any], gateway: Gateway | None) -> tuple[RouteState, str]:
     """Judge the conditions that controllers wrote about the route as it is now."""
     conditions = [
         each for each in _conditions(body, gateway) if each["type"] in {_ACCEPTED, _RESOLVED}
@@ -54,11 +54,11 @@ def _standing(body: Mapping[str, Any], gateway: Gateway | None) -> tuple[RouteSt
     for each in conditions:
         if each["status"] == "False":
             told = each.get("message") or "no reason is given"
-            return RouteStanding.REFUSED, f"{each.get('reason', each['type'])}: {told}"
+            return RouteState.REFUSED, f"{each.get('reason', each['type'])}: {told}"
     accepted = {each["type"] for each in conditions if each["status"] == "True"}
     if _ACCEPTED in accepted:
-        return RouteStanding.ACCEPTED, ""
-    return RouteStanding.PENDING, ""
+        return RouteState.ACCEPTED, ""
+    return RouteState.PENDING, ""
 
 
 def _conditions(body: Mapping[str, Any], gateway: Gateway | None) -> Iterator[Mapping[str, Any]]:

@@ -24,7 +24,7 @@ from cloister_operator.enclave.guest_config.models import MODELS_KEY, models_doc
 from cloister_operator.enclave.guest_config.network import NETWORK_KEY, network_document
 from cloister_operator.enclave.guest_config.ssh import SHELLS_KEY, host_key_route, shells_document
 from cloister_operator.enclave.network.addresses import TARGET_ADDRESS
-from cloister_operator.enclave.network.cluster_network import Surroundings
+from cloister_operator.enclave.network.cluster_network import ClusterNetwork
 from cloister_operator.enclave.plan import BuildSettings, EnclavePlan
 from cloister_operator.enclave.shim.caddy import shim_config
 from cloister_operator.enclave.sidecars import isolates, needs_gate
@@ -41,18 +41,9 @@ _LOOPBACK = "127.0.0.1"
 
 
 def build_config_map(
-    plan: EnclavePlan, settings: BuildSettings, surroundings: Surroundings
+    plan: EnclavePlan, settings: BuildSettings, surroundings: ClusterNetwork
 ) -> dict[str, Any]:
     """Build the ConfigMap.
-
-    Parameters
-    ----------
-    plan
-        The Enclave and its file.
-    settings
-        What the administrator says about every enclave.
-    surroundings
-        The cluster around the Enclave.
 
     Returns
     -------

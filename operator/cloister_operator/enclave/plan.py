@@ -101,14 +101,14 @@ class EnclavePlan:
         return tuple(container.name for container in self.config.containers)
 
     def facts(self, container: ContainerConfig) -> ImageFacts:
-        """Answer what the registry said of the image of a container of the file."""
+        """Return what the registry said of the image of a container of the file."""
         for facts in self.enclave.spec.images:
             if facts.container == container.name:
                 return facts
         return ImageFacts(container=container.name, image=container.image)
 
     def metadata(self, name: str) -> dict[str, object]:
-        """Answer the metadata of a child: it belongs to the Enclave and goes with it."""
+        """Return the metadata of a child: it belongs to the Enclave and goes with it."""
         return {
             "name": name,
             "namespace": self.enclave.metadata.namespace,

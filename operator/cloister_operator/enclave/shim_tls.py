@@ -24,7 +24,7 @@ third is left."""
 
 
 def store_of(storage: str) -> str:
-    """Answer the folder in Caddy's storage with a folder for each name.
+    """Return the folder in Caddy's storage with a folder for each name.
 
     Parameters
     ----------

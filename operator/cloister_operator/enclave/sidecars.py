@@ -11,7 +11,7 @@ from typing import Any
 from cloister_crds.config import ServiceConfig, Shim, object_name
 from cloister_crds.kinds.host import Host, NetworkIsolation
 from cloister_operator.enclave.network.addresses import TARGET_ADDRESS
-from cloister_operator.enclave.network.cluster_network import ApiPlace
+from cloister_operator.enclave.network.cluster_network import ApiEndpoint
 from cloister_operator.enclave.network.ports import SHIM_PORT, SSH_PORT
 from cloister_operator.enclave.plan import BuildSettings
 
@@ -80,7 +80,7 @@ _ASKS_THE_API = (CERTIFICATE, GATE)
 
 
 def name_of(car: SideCar, containers: Iterable[str]) -> str:
-    """Answer the name of one of ours in the Pod.
+    """Return the name of one of ours in the Pod.
 
     Parameters
     ----------
@@ -104,29 +104,23 @@ def name_of(car: SideCar, containers: Iterable[str]) -> str:
 
 
 def names_of_ours(containers: Iterable[str]) -> dict[str, SideCar]:
-    """Answer all of ours by their names in the Pod.
-
-    Parameters
-    ----------
-    containers
-        Names of the containers of the file.
-    """
+    """Return all of ours by their names in the Pod."""
     named = tuple(containers)
     return {name_of(car, named): car for car in ORDER}
 
 
 def isolates(host: Host) -> bool:
-    """Tell whether a Host gives each container a network namespace of its own."""
+    """Return whether a Host gives each container a network namespace of its own."""
     return host.spec.network_isolation is NetworkIsolation.CONTAINER
 
 
 def needs_gate(shim: Shim) -> bool:
-    """Tell whether a file asks for keys or rates, so that its enclaves have a gate."""
+    """Return whether a file asks for keys or rates, so that its enclaves have a gate."""
     return bool(shim.keyed_endpoints) or shim.rate_limit is not None
 
 
-def destinations(config: ServiceConfig, api: ApiPlace | None) -> list[dict[str, Any]]:
-    """Answer what each of ours may reach on the network; all that is not listed here is dropped.
+def destinations(config: ServiceConfig, api: ApiEndpoint | None) -> list[dict[str, Any]]:
+    """Return what each of ours may reach on the network; all that is not listed here is dropped.
 
     Parameters
     ----------
@@ -153,7 +147,7 @@ def destinations(config: ServiceConfig, api: ApiPlace | None) -> list[dict[str, 
 
 
 def inbound_ports(*, shells: bool = False) -> list[int]:
-    """Answer the TCP ports of the Pod that can be reached from outside.
+    """Return the TCP ports of the Pod that can be reached from outside.
 
     Parameters
     ----------
@@ -164,7 +158,7 @@ def inbound_ports(*, shells: bool = False) -> list[int]:
 
 
 def unprivileged(car: SideCar) -> dict[str, Any]:
-    """Answer the security context of one of ours that has no right.
+    """Return the security context of one of ours that has no right.
 
     Parameters
     ----------
@@ -183,7 +177,7 @@ def unprivileged(car: SideCar) -> dict[str, Any]:
 
 
 def side_car(settings: BuildSettings, mounts: list[dict[str, Any]]) -> dict[str, Any]:
-    """Answer what side-cars have: they are up before the containers and stay until these ended.
+    """Return what side-cars have: they are up before the containers and stay until these ended.
 
     Parameters
     ----------

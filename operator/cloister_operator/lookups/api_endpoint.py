@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Self
 from urllib.parse import urlsplit
 
-from cloister_operator.enclave.network.cluster_network import ApiPlace
+from cloister_operator.enclave.network.cluster_network import ApiEndpoint
 
 __all__ = ["ApiEndpointResolver", "unresolved"]
 
@@ -47,7 +47,7 @@ class ApiEndpointResolver:
             return None
         return cls(url, authorities.read_text(encoding="ascii") if authorities else "")
 
-    async def read(self) -> ApiPlace:
+    async def read(self) -> ApiEndpoint:
         """Answer where it is; without an address when its name does not resolve."""
         loop = asyncio.get_running_loop()
         if loop.time() >= self._until:
@@ -61,7 +61,7 @@ class ApiEndpointResolver:
             else:
                 self._addresses = tuple(sorted({str(each[4][0]) for each in found}))
                 self._until = loop.time() + _KEPT.total_seconds()
-        return ApiPlace(self._url, self._addresses, self._authorities)
+        return ApiEndpoint(self._url, self._addresses, self._authorities)
 
     @property
     def url(self) -> str:

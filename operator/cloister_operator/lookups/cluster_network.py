@@ -13,7 +13,7 @@ from cloister_clients.clock import Clock
 from cloister_clients.kube import KubeClient, NotFound
 from cloister_clients.kube.kinds import ENDPOINT_SLICE, NODE, SERVICE, SERVICE_CIDR
 from cloister_operator.cache.store import Store
-from cloister_operator.enclave.network.cluster_network import Resolver, Surroundings
+from cloister_operator.enclave.network.cluster_network import ClusterNetwork, DnsResolver
 from cloister_operator.lookups.api_endpoint import ApiEndpointResolver
 from cloister_operator.settings import EnclaveNetworkSettings
 
@@ -46,9 +46,9 @@ class ClusterNetworkReader:
         self._settings = settings
         self._clock = clock
         self._read_at: datetime | None = None
-        self._told: tuple[frozenset[str], tuple[Resolver, ...]] = (frozenset(), ())
+        self._told: tuple[frozenset[str], tuple[DnsResolver, ...]] = (frozenset(), ())
 
-    async def read(self) -> Surroundings:
+    async def read(self) -> ClusterNetwork:
         """Answer what is around.
 
         Raises
@@ -62,7 +62,7 @@ class ClusterNetworkReader:
             self._read_at = now
         ranges, resolvers = self._told
         denied = {*ranges, *self._of_nodes(), *map(str, self._settings.denied)}
-        return Surroundings(
+        return ClusterNetwork(
             denied=tuple(sorted(denied)),
             resolvers=resolvers,
             refused_domains=self._settings.cluster_domains,
@@ -99,7 +99,7 @@ class ClusterNetworkReader:
                     found += _range(text)
         return found
 
-    async def _resolvers(self) -> tuple[Resolver, ...]:
+    async def _resolvers(self) -> tuple[DnsResolver, ...]:
         """Answer the name servers: those of the settings, else the cluster's own."""
         named = self._settings.named_resolvers()
         if named:
@@ -109,7 +109,7 @@ class ClusterNetworkReader:
         except NotFound:
             return ()
         addresses = (service["spec"].get("clusterIP", ""), *service["spec"].get("clusterIPs", ()))
-        return tuple(dict.fromkeys(Resolver(each) for each in addresses if _is_address(each)))
+        return tuple(dict.fromkeys(DnsResolver(each) for each in addresses if _is_address(each)))
 
 
 def _range(text: str) -> Iterator[str]:

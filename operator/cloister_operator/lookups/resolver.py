@@ -23,7 +23,7 @@ from cloister_clients.registry import Platform, RegistryError
 from cloister_clients.sources import SourceError, SourceProvider
 from cloister_crds.config import Rules, parse
 from cloister_crds.kinds.container import LatestRelease
-from cloister_crds.lifecycle.backoff import back_off
+from cloister_crds.lifecycle.backoff import backoff_delay
 from cloister_crds.lifecycle.state.observed import (
     Answer,
     DnsFacts,
@@ -292,7 +292,7 @@ class LookupResolver:
         self._failures[need] = self._failures.get(need, 0) + 1
         if not failed.transient:
             return failed
-        own = failed.at + back_off(self._failures[need])
+        own = failed.at + backoff_delay(self._failures[need])
         return Failed(
             failed.reason, failed.message, True, failed.at, max(own, failed.retry_at or own)
         )

@@ -16,12 +16,11 @@ from cloister_crds.lifecycle.state.decision import (
     Action,
     ClaimHostname,
     CreateEnclave,
-    EndEnclave,
-    EndPreview,
-    EndRoute,
-    EndShells,
+    DeleteEnclave,
+    DeletePreview,
+    DeleteRoute,
+    DeleteShells,
     EnsureDeployment,
-    PassHostname,
     RecordDemoted,
     RecordServing,
     ReleaseHostname,
@@ -29,6 +28,7 @@ from cloister_crds.lifecycle.state.decision import (
     RoutePreview,
     RouteShells,
     RouteTo,
+    TransferHostname,
 )
 from cloister_crds.lifecycle.state.observed import Observed, SecretRefKey
 from cloister_crds.names import (
@@ -95,7 +95,7 @@ async def apply_action(
     match action:
         case CreateEnclave():
             await _create_enclave(context, key, observed, action)
-        case EndEnclave():
+        case DeleteEnclave():
             await context.writer.delete(
                 key,
                 ENCLAVE,
@@ -105,11 +105,11 @@ async def apply_action(
                 resource_version=action.resource_version,
                 propagation="Foreground",
             )
-        case ClaimHostname() | PassHostname() | ReleaseHostname():
+        case ClaimHostname() | TransferHostname() | ReleaseHostname():
             await _hold(context, key, action)
-        case RouteTo() | RoutePreview() | EndPreview() | RouteShells() | EndShells():
+        case RouteTo() | RoutePreview() | DeletePreview() | RouteShells() | DeleteShells():
             await _route(context, key, observed, action)
-        case RouteHostname() | EndRoute():
+        case RouteHostname() | DeleteRoute():
             await _route_hostname(context, key, observed, action)
         case EnsureDeployment():
             await _ensure_deployment(context, key, observed, action.repo)
@@ -126,7 +126,7 @@ async def _route(
     context: ProcessContext,
     key: Key,
     observed: Observed,
-    action: RouteTo | RoutePreview | EndPreview | RouteShells | EndShells,
+    action: RouteTo | RoutePreview | DeletePreview | RouteShells | DeleteShells,
 ) -> None:
     """Drive the Services: of what serves, of a staged update, and for people who log in."""
     match action:
@@ -136,17 +136,17 @@ async def _route(
         case RoutePreview():
             body = build_preview(observed.container, _slug(observed), action.enclave)
             await context.writer.apply(key, SERVICE, body)
-        case EndPreview():
+        case DeletePreview():
             await _end_service(context, key, preview_service_name(key.name), action.uid)
         case RouteShells():
             body = build_shells_service(observed.container, _slug(observed), action.enclave)
             await context.writer.apply(key, SERVICE, body)
-        case EndShells():
+        case DeleteShells():
             await _end_service(context, key, shells_service_name(key.name), action.uid)
 
 
 async def _route_hostname(
-    context: ProcessContext, key: Key, observed: Observed, action: RouteHostname | EndRoute
+    context: ProcessContext, key: Key, observed: Observed, action: RouteHostname | DeleteRoute
 ) -> None:
     """Drive the routes of the gateway."""
     kinds, gateway = context.gateway, observed.settings.gateway
@@ -165,7 +165,7 @@ async def _route_hostname(
                 gateway=gateway,
             )
             await context.writer.apply(key, kinds.route, body)
-        case EndRoute():
+        case DeleteRoute():
             await context.writer.delete(
                 key,
                 kinds.route,
@@ -361,13 +361,13 @@ async def _core_values(
 
 
 async def _hold(
-    context: ProcessContext, key: Key, action: ClaimHostname | PassHostname | ReleaseHostname
+    context: ProcessContext, key: Key, action: ClaimHostname | TransferHostname | ReleaseHostname
 ) -> None:
     """Claim a host name, take it over from the one that is replaced, or give it back."""
     match action:
         case ClaimHostname():
             await _claim(context, key, action.hostname)
-        case PassHostname():
+        case TransferHostname():
             await _pass(context, key, action)
         case ReleaseHostname():
             await _release(context, key, action)
@@ -387,7 +387,7 @@ async def _claim(context: ProcessContext, key: Key, hostname: str) -> None:
         await context.writer.refresh(CLAIM, "", hostname)
 
 
-async def _pass(context: ProcessContext, key: Key, action: PassHostname) -> None:
+async def _pass(context: ProcessContext, key: Key, action: TransferHostname) -> None:
     """Become the holder of a claim, on the version that was decided about."""
     patch = {
         "metadata": {"resourceVersion": action.resource_version},

@@ -58,7 +58,7 @@ async def reconcile_container(context: ProcessContext, key: Key) -> Result:
         await _report(context, key, observed, decision)
         raise
     wrote = await _report(context, key, observed, decision)
-    return Result(decision.look_again, wrote=wrote or bool(decision.actions))
+    return Result(decision.requeue_after, wrote=wrote or bool(decision.actions))
 
 
 def _look(context: ProcessContext, key: Key, container: Container) -> tuple[Observed, Decision]:

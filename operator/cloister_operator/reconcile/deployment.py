@@ -7,7 +7,7 @@ from cloister_crds.kinds import Container, Deployment
 from cloister_crds.kinds.container import ContainerPhase, DesiredState
 from cloister_crds.kinds.deployment import DeploymentCounts
 from cloister_crds.kinds.meta import PAUSED_ANNOTATION, REQUESTED_AT_ANNOTATION
-from cloister_crds.lifecycle.state.conditions import Finding, merge
+from cloister_crds.lifecycle.state.conditions import ConditionUpdate, merge
 from cloister_crds.names import MANAGED_BY, MANAGED_BY_LABEL
 from cloister_operator.cache.projections import CONTAINER, DEPLOYMENT
 from cloister_operator.context import ProcessContext
@@ -56,7 +56,7 @@ async def reconcile_deployment(context: ProcessContext, key: Key) -> Result:
             "last_handled_request": _handled(context, key, deployment),
             "conditions": merge(
                 deployment.status.conditions,
-                [Finding("Ready", True, "Counted", f"{sum(phases.values())} containers.")],
+                [ConditionUpdate("Ready", True, "Counted", f"{sum(phases.values())} containers.")],
                 generation=generation,
                 now=context.now(),
             ),

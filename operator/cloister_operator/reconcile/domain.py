@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 from cloister_crds.kinds import Container, Domain
 from cloister_crds.kinds.meta import PAUSED_ANNOTATION
-from cloister_crds.lifecycle.names.domains import DomainDecision, judge_domain
-from cloister_crds.lifecycle.state.conditions import Finding, merge
+from cloister_crds.lifecycle.names.domains import DomainDecision, decide_domain
+from cloister_crds.lifecycle.state.conditions import ConditionUpdate, merge
 from cloister_operator.cache.projections import CONTAINER, DOMAIN
 from cloister_operator.context import ProcessContext
 from cloister_operator.reconcile.gather import organization_of
@@ -50,7 +50,7 @@ async def reconcile_domain(context: ProcessContext, key: Key) -> Result:
         await context.writer.patch_status(key, DOMAIN, key.namespace, key.name, {"status": patch})
     if decision.forget is not None:
         context.resolver.forget(decision.forget)
-    return Result(decision.look_again, wrote=bool(patch))
+    return Result(decision.requeue_after, wrote=bool(patch))
 
 
 def _decide(context: ProcessContext, domain: Domain) -> DomainDecision:
@@ -58,7 +58,9 @@ def _decide(context: ProcessContext, domain: Domain) -> DomainDecision:
     namespace, now = domain.metadata.namespace or "", context.now()
     if context.domains is None:
         findings = [
-            Finding(kind, status=kind == "Stalled", reason="DomainsNotConfigured", message=_UNSET)
+            ConditionUpdate(
+                kind, status=kind == "Stalled", reason="DomainsNotConfigured", message=_UNSET
+            )
             for kind in ("Ready", "Stalled")
         ]
         generation = domain.metadata.generation
@@ -68,7 +70,7 @@ def _decide(context: ProcessContext, domain: Domain) -> DomainDecision:
     containers = [
         context.models.read(Container, each) for each in context.store.entries(CONTAINER, namespace)
     ]
-    return judge_domain(
+    return decide_domain(
         domain,
         organization_of(context, namespace),
         containers,

@@ -12,7 +12,12 @@ from cloister_operator.reconcile.children import ChildrenMissing, ensure_pod, lo
 from cloister_operator.reconcile.gather import judged, pod_facts
 from cloister_operator.reconcile.metering import record_demoted, remove_finalizer
 from cloister_operator.reconcile.result import DONE, Result
-from cloister_operator.rollout.enclave_status import PodNeed, is_under_way, judge_again, pod_need
+from cloister_operator.rollout.enclave_status import (
+    PodAction,
+    is_under_way,
+    pod_action,
+    reevaluate_after,
+)
 from cloister_operator.workqueue.keys import Key
 from cloister_operator.writer.merge_patch import merge_patch
 
@@ -51,20 +56,20 @@ async def reconcile_enclave(context: ProcessContext, key: Key) -> Result:
     newest, pod = judged(context, enclave, now), pod_facts(context, enclave)
     wrote = False
     try:
-        if pod_need(newest, pod) is PodNeed.CREATE and await _create_pod(context, key, newest):
+        if pod_action(newest, pod) is PodAction.CREATE and await _create_pod(context, key, newest):
             # The status is written once, with the Pod that is there now.
             wrote, newest, pod = True, judged(context, enclave, now), pod_facts(context, enclave)
     finally:
         held = _hold_back(context, key, enclave, newest)
         if held is None:
             wrote = await _report(context, key, enclave, newest) or wrote
-    if pod is not None and pod_need(newest, pod) is PodNeed.DELETE:
+    if pod is not None and pod_action(newest, pod) is PodAction.DELETE:
         await context.writer.delete(key, POD, key.namespace, key.name, uid=pod.uid)
         wrote = True
     if enclave.metadata.deletion_timestamp is not None:
         wrote = await _demote(context, key, enclave) or wrote
     metered = await remove_finalizer(context, key, enclave)
-    waits = (judge_again(newest, pod, now, context.decision), metered.requeue_after, held)
+    waits = (reevaluate_after(newest, pod, now, context.decision), metered.requeue_after, held)
     again = min((each for each in waits if each is not None), default=None)
     return Result(again, wrote=wrote or metered.wrote)
 

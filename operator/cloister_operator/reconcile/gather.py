@@ -18,7 +18,7 @@ from cloister_crds.kinds import (
 from cloister_crds.lifecycle.admission.limits import rank
 from cloister_crds.lifecycle.metering import has_departed
 from cloister_crds.lifecycle.names.hostnames import wanted_hostnames
-from cloister_crds.lifecycle.replacement import inherits, successor
+from cloister_crds.lifecycle.replacement import inherits_hostnames, successor
 from cloister_crds.lifecycle.state.observed import Observed, RouteFacts, ServiceFacts
 from cloister_crds.names import (
     ENCLAVE_LABEL,
@@ -43,7 +43,7 @@ from cloister_operator.cache.projections import (
 )
 from cloister_operator.cache.tls_route_projection import read_route
 from cloister_operator.context import ProcessContext
-from cloister_operator.rollout.enclave_status import judge
+from cloister_operator.rollout.enclave_status import evaluate_enclave
 from cloister_operator.rollout.pod_facts import PodFacts
 
 __all__ = ["judged", "observe", "organization_of", "pod_facts"]
@@ -92,7 +92,7 @@ def observe(context: ProcessContext, container: Container, now: datetime) -> Obs
         ),
         claims=_claims(context, container, organization),
         successor=successor(container, related),
-        inherits=inherits(container, related),
+        inherits_hostnames=inherits_hostnames(container, related),
         rank=rank(container, places, related),
         secrets=tuple(
             models.read(Secret, entry) for entry in store.entries(SECRET_KIND, namespace)
@@ -185,7 +185,9 @@ def _is_cordoned(context: ProcessContext, enclave: Enclave) -> bool:
 def judged(context: ProcessContext, enclave: Enclave, now: datetime) -> Enclave:
     """Answer an Enclave with what its Pod says now as its status."""
     lacks = context.shortages.get(enclave.metadata.uid, "")
-    status = judge(enclave, pod_facts(context, enclave), now, context.decision, lacks=lacks)
+    status = evaluate_enclave(
+        enclave, pod_facts(context, enclave), now, context.decision, missing=lacks
+    )
     return enclave.model_copy(update={"status": status})
 
 

@@ -7,11 +7,11 @@ from cloister_clients.kube.kinds import NODE
 from cloister_crds.kinds import Host
 from cloister_crds.kinds.host import TEE, HostCapacity
 from cloister_crds.kinds.meta import PAUSED_ANNOTATION
-from cloister_crds.lifecycle.admission.key_check import api_reachable
-from cloister_crds.lifecycle.state.conditions import Finding, merge
+from cloister_crds.lifecycle.admission.key_check import api_reachable_condition
+from cloister_crds.lifecycle.state.conditions import ConditionUpdate, merge
 from cloister_operator.cache.projections import HOST
 from cloister_operator.context import ProcessContext
-from cloister_operator.enclave.network.cluster_network import Surroundings
+from cloister_operator.enclave.network.cluster_network import ClusterNetwork
 from cloister_operator.enclave.sidecars import isolates
 from cloister_operator.reconcile.result import DONE, Result
 from cloister_operator.reconcile.status_counts import write_status_throttled
@@ -52,7 +52,7 @@ async def reconcile_host(context: ProcessContext, key: Key) -> Result:
         finding = _unbound(host, signed=context.settings.signed_certificates)
     if finding is None:
         finding = _finding(host, nodes, await context.cluster_network.read())
-    reach = api_reachable(*await context.cluster_network.api())
+    reach = api_reachable_condition(*await context.cluster_network.api())
     status = host.status.model_copy(
         update={
             "observed_generation": generation,
@@ -72,7 +72,7 @@ async def reconcile_host(context: ProcessContext, key: Key) -> Result:
     return written
 
 
-async def _missing_class(context: ProcessContext, host: Host) -> Finding | None:
+async def _missing_class(context: ProcessContext, host: Host) -> ConditionUpdate | None:
     """Say that the runtime class of a Host does not exist: the API server would refuse its Pods."""
     name = host.spec.runtime_class_name
     if name is None:
@@ -84,11 +84,11 @@ async def _missing_class(context: ProcessContext, host: Host) -> Finding | None:
             f"There is no RuntimeClass {name}; install the runtime that brings it (kata-deploy for "
             "Kata), or correct spec.runtimeClassName."
         )
-        return Finding("Ready", status=False, reason="RuntimeClassMissing", message=message)
+        return ConditionUpdate("Ready", status=False, reason="RuntimeClassMissing", message=message)
     return None
 
 
-def _unbound(host: Host, *, signed: bool) -> Finding | None:
+def _unbound(host: Host, *, signed: bool) -> ConditionUpdate | None:
     """Say that evidence would bind no key: a Host with a TEE needs keys that are made inside."""
     if host.spec.tee is TEE.NONE or signed:
         return None
@@ -97,10 +97,10 @@ def _unbound(host: Host, *, signed: bool) -> Finding | None:
         "key is made inside only when the API has certificates signed. Set apiAddress and "
         "signedCertificates of the operator."
     )
-    return Finding("Ready", status=False, reason="KeyNotBound", message=message)
+    return ConditionUpdate("Ready", status=False, reason="KeyNotBound", message=message)
 
 
-def _finding(host: Host, nodes: int, surroundings: Surroundings) -> Finding:
+def _finding(host: Host, nodes: int, surroundings: ClusterNetwork) -> ConditionUpdate:
     """Say whether enclaves can run on a Host.
 
     Without a node that fits they wait, which the condition tells; it does not refuse them, since
@@ -111,11 +111,13 @@ def _finding(host: Host, nodes: int, surroundings: Surroundings) -> Finding:
             "No name server for enclaves is known: set enclaveNetwork.resolvers of the operator, "
             "or make the Service kube-dns in kube-system."
         )
-        return Finding("Ready", status=False, reason="NoResolver", message=message)
+        return ConditionUpdate("Ready", status=False, reason="NoResolver", message=message)
     if not nodes:
         message = "No node that is ready has the labels of nodeSelector; enclaves wait for one."
-        return Finding("Ready", status=True, reason="NoNode", message=message)
-    return Finding("Ready", status=True, reason="NodesReady", message=f"{nodes} nodes are ready.")
+        return ConditionUpdate("Ready", status=True, reason="NoNode", message=message)
+    return ConditionUpdate(
+        "Ready", status=True, reason="NodesReady", message=f"{nodes} nodes are ready."
+    )
 
 
 def _fits(host: Host, node: dict[str, object]) -> bool:

@@ -8,8 +8,13 @@ from cloister_clients.clock import utc_text
 from cloister_clients.kube import Forbidden, KubeError, NotFound
 from cloister_clients.kube.kinds import EVENT, LEASE
 from cloister_crds.kinds import Enclave
-from cloister_crds.lifecycle.metering import FINALIZER, Release, release, served_until
-from cloister_crds.lifecycle.state.conditions import Finding, condition, merge
+from cloister_crds.lifecycle.metering import (
+    FINALIZER,
+    FinalizerDecision,
+    decide_finalizer,
+    served_until,
+)
+from cloister_crds.lifecycle.state.conditions import ConditionUpdate, condition, merge
 from cloister_operator.cache.projections import ENCLAVE
 from cloister_operator.context import ProcessContext
 from cloister_operator.enclave.plan import FIELD_MANAGER
@@ -89,19 +94,21 @@ async def remove_finalizer(context: ProcessContext, key: Key, enclave: Enclave) 
     """
     settings = context.settings
     wait = timedelta(seconds=settings.metering_wait_seconds)
-    decided = release(enclave, context.now(), metering=settings.metering, wait=wait)
+    decided = decide_finalizer(enclave, context.now(), metering=settings.metering, wait=wait)
     wrote = False
-    if decided.now:
+    if decided.remove:
         await _take_off(context, key, enclave, decided)
         wrote = True
-    elif decided.tell:
+    elif decided.report:
         wrote = await _tell(context, key, enclave, decided)
-    return Result(decided.again, wrote=wrote)
+    return Result(decided.requeue_after, wrote=wrote)
 
 
-async def _take_off(context: ProcessContext, key: Key, enclave: Enclave, decided: Release) -> None:
+async def _take_off(
+    context: ProcessContext, key: Key, enclave: Enclave, decided: FinalizerDecision
+) -> None:
     """Remove the finalizer; when something was lost by that, a Warning stays."""
-    if decided.tell:
+    if decided.report:
         message = (
             f"The API has not metered the run time of Enclave {key.name} in time, and it goes "
             "without: its last minutes or more are missing in the ledger. See why the API does "
@@ -116,7 +123,9 @@ async def _take_off(context: ProcessContext, key: Key, enclave: Enclave, decided
     await context.writer.patch(key, ENCLAVE, key.namespace, key.name, patch)
 
 
-async def _tell(context: ProcessContext, key: Key, enclave: Enclave, decided: Release) -> bool:
+async def _tell(
+    context: ProcessContext, key: Key, enclave: Enclave, decided: FinalizerDecision
+) -> bool:
     """Say in a condition what an Enclave waits for."""
     conditions = enclave.status.conditions
     if condition(conditions, CONDITION) is not None or decided.gives_up_at is None:
@@ -126,7 +135,7 @@ async def _tell(context: ProcessContext, key: Key, enclave: Enclave, decided: Re
         "with `metering: true` and reaches its ledger. At "
         f"{utc_text(decided.gives_up_at)} it goes without."
     )
-    finding = Finding(CONDITION, status=False, reason="AwaitingMetering", message=message)
+    finding = ConditionUpdate(CONDITION, status=False, reason="AwaitingMetering", message=message)
     generation, now = enclave.metadata.generation, context.now()
     told = (*conditions, *merge((), [finding], generation=generation, now=now))
     patch = {"status": {"conditions": [each.wire() for each in told]}}

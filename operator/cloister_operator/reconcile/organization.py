@@ -10,7 +10,7 @@ from cloister_crds.kinds.container import ContainerPhase
 from cloister_crds.kinds.meta import PAUSED_ANNOTATION
 from cloister_crds.kinds.organization import OrganizationCounts, OrganizationStatus
 from cloister_crds.lifecycle.admission.limits import counted
-from cloister_crds.lifecycle.state.conditions import Finding, merge
+from cloister_crds.lifecycle.state.conditions import ConditionUpdate, merge
 from cloister_crds.names import ORGANIZATION_LABEL, host_label
 from cloister_operator.cache.projections import CONTAINER, ORGANIZATION
 from cloister_operator.context import ProcessContext
@@ -62,13 +62,15 @@ async def reconcile_organization(context: ProcessContext, key: Key) -> Result:
     return Result(min(written.requeue_after or _RECHECK, _RECHECK), wrote=written.wrote)
 
 
-async def _namespace(context: ProcessContext, key: Key, organization: Organization) -> Finding:
+async def _namespace(
+    context: ProcessContext, key: Key, organization: Organization
+) -> ConditionUpdate:
     """Create the namespace, or adopt one with our label; never another's and never the system's."""
     name = organization.spec.namespace
     reserved = (*_RESERVED, context.settings.operator_namespace)
     if name.startswith(_SYSTEM) or name in reserved:
         message = f"Namespace {name} belongs to the cluster; make an Organization with another one."
-        return Finding("Ready", status=False, reason="NamespaceRefused", message=message)
+        return ConditionUpdate("Ready", status=False, reason="NamespaceRefused", message=message)
     entry = context.store.get(NAMESPACE, "", name)
     if entry is None:
         try:
@@ -79,7 +81,9 @@ async def _namespace(context: ProcessContext, key: Key, organization: Organizati
             await context.writer.refresh(NAMESPACE, "", name)
         entry = context.store.get(NAMESPACE, "", name)
     if entry is None:
-        return Finding("Ready", False, "NamespaceMissing", f"Namespace {name} is being made.")
+        return ConditionUpdate(
+            "Ready", False, "NamespaceMissing", f"Namespace {name} is being made."
+        )
     metadata = entry.decode()["metadata"]
     wanted = host_label(organization.metadata.name)
     if metadata.get("labels", {}).get(ORGANIZATION_LABEL) != wanted:
@@ -87,14 +91,16 @@ async def _namespace(context: ProcessContext, key: Key, organization: Organizati
             f"Namespace {name} exists and is not this organization's; label it "
             f"{ORGANIZATION_LABEL}={wanted} if it is to be, or make an Organization with another."
         )
-        return Finding("Ready", status=False, reason="NamespaceNotOurs", message=message)
+        return ConditionUpdate("Ready", status=False, reason="NamespaceNotOurs", message=message)
     if "deletionTimestamp" in metadata:
-        return Finding("Ready", False, "NamespaceDeleting", f"Namespace {name} is being deleted.")
-    return Finding("Ready", True, "NamespaceReady", f"Namespace {name} is ready.")
+        return ConditionUpdate(
+            "Ready", False, "NamespaceDeleting", f"Namespace {name} is being deleted."
+        )
+    return ConditionUpdate("Ready", True, "NamespaceReady", f"Namespace {name} is ready.")
 
 
 def _status(
-    context: ProcessContext, organization: Organization, finding: Finding, now: datetime
+    context: ProcessContext, organization: Organization, finding: ConditionUpdate, now: datetime
 ) -> OrganizationStatus:
     """Write the status anew; what the payment processor told stays."""
     containers = counted(

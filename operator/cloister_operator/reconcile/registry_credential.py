@@ -11,7 +11,7 @@ from cloister_clients.registry import CredentialsInvalid, PrivateRegistry, crede
 from cloister_crds.kinds import Organization, RegistryCredential
 from cloister_crds.kinds.meta import PAUSED_ANNOTATION
 from cloister_crds.kinds.registrycredential import RegistryCredentialStatus
-from cloister_crds.lifecycle.state.conditions import Finding, merge
+from cloister_crds.lifecycle.state.conditions import ConditionUpdate, merge
 from cloister_operator.cache.projections import REGISTRY_CREDENTIAL, Body
 from cloister_operator.context import ProcessContext
 from cloister_operator.reconcile.gather import organization_of
@@ -34,7 +34,7 @@ _RECHECK = timedelta(minutes=1)
 class CredentialCheck:
     """What is so about credentials."""
 
-    finding: Finding
+    finding: ConditionUpdate
     """The condition Ready."""
     username: str = ""
     """User name; empty = none was seen."""
@@ -137,12 +137,14 @@ def check_credential(
         return _wrong("CredentialsExpired", text, username)
     text = f"Images of {registry} are looked up and pulled as {username}."
     return CredentialCheck(
-        Finding("Ready", status=True, reason="CredentialsUsable", message=text), username
+        ConditionUpdate("Ready", status=True, reason="CredentialsUsable", message=text), username
     )
 
 
 def _wrong(reason: str, message: str, username: str = "") -> CredentialCheck:
-    return CredentialCheck(Finding("Ready", status=False, reason=reason, message=message), username)
+    return CredentialCheck(
+        ConditionUpdate("Ready", status=False, reason=reason, message=message), username
+    )
 
 
 def _is_expired(context: ProcessContext, credential: RegistryCredential, core: Body | None) -> bool:
@@ -171,7 +173,7 @@ def _status(
     findings = [judged.finding]
     if not judged.finding.status:
         stalled = judged.finding
-        findings.append(Finding("Stalled", True, stalled.reason, stalled.message))
+        findings.append(ConditionUpdate("Stalled", True, stalled.reason, stalled.message))
     return credential.status.model_copy(
         update={
             "observed_generation": generation,

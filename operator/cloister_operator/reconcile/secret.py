@@ -7,7 +7,7 @@ from cloister_clients.kube.kinds import SECRET
 from cloister_crds.kinds import Container, Secret
 from cloister_crds.kinds.meta import PAUSED_ANNOTATION
 from cloister_crds.lifecycle.admission.secret_bindings import bound_by
-from cloister_crds.lifecycle.state.conditions import Finding, merge
+from cloister_crds.lifecycle.state.conditions import ConditionUpdate, merge
 from cloister_operator.cache.projections import CONTAINER, SECRET_KIND, Body
 from cloister_operator.context import ProcessContext
 from cloister_operator.reconcile.result import DONE, Result
@@ -68,16 +68,16 @@ async def reconcile_secret(context: ProcessContext, key: Key) -> Result:
     )
 
 
-def value_finding(secret: Secret, core: Body | None) -> Finding:
+def value_finding(secret: Secret, core: Body | None) -> ConditionUpdate:
     """Say whether the value of a Secret can be read."""
     reference = secret.spec.secret_ref
     if core is None:
         message = f"There is no core Secret {reference.name}; create it with key {reference.key}."
-        return Finding("Ready", status=False, reason="SecretValueMissing", message=message)
+        return ConditionUpdate("Ready", status=False, reason="SecretValueMissing", message=message)
     if reference.key not in (core.get("data") or {}):
         message = f"The core Secret {reference.name} has no key {reference.key}; add it."
-        return Finding("Ready", status=False, reason="SecretValueMissing", message=message)
-    return Finding("Ready", status=True, reason="ValueFound", message="The value is there.")
+        return ConditionUpdate("Ready", status=False, reason="SecretValueMissing", message=message)
+    return ConditionUpdate("Ready", status=True, reason="ValueFound", message="The value is there.")
 
 
 def written_at(core: Body) -> datetime | None:

@@ -2,7 +2,7 @@
 
 from cloister_crds.kinds import Container, SSHKey
 from cloister_crds.kinds.meta import PAUSED_ANNOTATION
-from cloister_crds.lifecycle.admission.ssh_keys import judge_key
+from cloister_crds.lifecycle.admission.ssh_keys import ssh_key_status
 from cloister_operator.cache.projections import CONTAINER, SSH_KEY
 from cloister_operator.context import ProcessContext
 from cloister_operator.reconcile.result import DONE, Result
@@ -37,5 +37,5 @@ async def reconcile_ssh_key(context: ProcessContext, key: Key) -> Result:
         context.models.read(Container, each)
         for each in context.store.entries(CONTAINER, key.namespace)
     ]
-    status = judge_key(found, containers, context.now())
+    status = ssh_key_status(found, containers, context.now())
     return await write_status_throttled(context, key, SSH_KEY, found.status.wire(), status.wire())

@@ -1,7 +1,7 @@
-"""Whether a request that has no Enclave yet may get one: what is wrong, missing or still to ask.
+"""Admission of a request that has no Enclave yet: what is wrong, missing or still to look up.
 
-The stages go from cheap to dear: spec and cluster, the release, its images and secrets. Nothing is
-claimed or made before all of them have passed.
+The stages go from cheap to expensive: spec and cluster, the release, its images and secrets.
+Nothing is claimed or created before all of them have passed.
 """
 
 from collections.abc import Iterable
@@ -14,13 +14,13 @@ from cloister_crds.kinds.meta import ConditionStatus
 from cloister_crds.lifecycle.admission.pull_credentials import pull_credentials
 from cloister_crds.lifecycle.admission.secret_bindings import bind, named_secrets
 from cloister_crds.lifecycle.admission.validation import (
-    Question,
+    RequestFacts,
     errors_of,
     file_problems,
     spec_problems,
 )
-from cloister_crds.lifecycle.backoff import SHORTEST_BACK_OFF
-from cloister_crds.lifecycle.rollout_state import Scene
+from cloister_crds.lifecycle.backoff import SHORTEST_BACKOFF
+from cloister_crds.lifecycle.rollout_state import RolloutState
 from cloister_crds.lifecycle.state.conditions import condition, holds
 from cloister_crds.lifecycle.state.observed import (
     Answer,
@@ -39,193 +39,174 @@ from cloister_crds.lifecycle.state.observed import (
 from cloister_crds.lifecycle.state.reasons import is_final, is_transient, reason_for
 from cloister_crds.problems import Problem
 
-__all__ = ["Admission", "Admitted", "Asking", "Refused", "Waiting", "admit"]
+__all__ = [
+    "Admission",
+    "AdmissionDelayed",
+    "AdmissionGranted",
+    "AdmissionRefused",
+    "AdmissionUnresolved",
+    "admit",
+]
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class AdmissionRefused:
     """Somebody has to change something."""
 
     reason: str
-    """Word of the reasons table: that of the first problem."""
+    """Reason from the reasons table: that of the first problem."""
     message: str
     """All problems, for people."""
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
-    """Something could not be had now and is asked for again."""
+class AdmissionDelayed:
+    """A lookup failed for now and is retried."""
 
     reason: str
-    """Word of the reasons table."""
+    """Reason from the reasons table."""
     message: str
-    """What could not be had."""
+    """What could not be looked up."""
     retry_at: datetime | None
-    """When to ask again, in UTC; None = when something changes."""
+    """When to retry, in UTC; None = when something changes."""
     needs: tuple[Need, ...] = ()
-    """What to ask again now."""
+    """What to look up again now."""
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
-    """Something was not asked yet."""
+class AdmissionUnresolved:
+    """A lookup was not done yet."""
 
     needs: tuple[Need, ...]
-    """What to ask."""
+    """What to look up."""
 
 
 @dataclass(frozen=True, slots=True)
-class Admitted:
-    """An Enclave may be made."""
+class AdmissionGranted:
+    """An Enclave may be created."""
 
     release: ReleaseFacts
     """The release."""
     config: ServiceConfig
     """Its file."""
     host: Host
-    """Where it runs."""
+    """Host that it runs on."""
     images: tuple[tuple[str, RegistryImage], ...]
     """Images by the container of the file."""
     secrets: tuple[SecretRefKey, ...]
-    """Where the values of its secrets lie."""
+    """Keys of core Secrets with the values of its secrets."""
     pulls: tuple[SecretRefKey, ...] = ()
-    """Where the credentials lie that its images are pulled with."""
+    """Keys of core Secrets with the credentials that pull its images."""
 
 
-Admission = Refused | Waiting | Asking | Admitted
+Admission = AdmissionRefused | AdmissionDelayed | AdmissionUnresolved | AdmissionGranted
 
 
-def admit(scene: Scene) -> Admission:
-    """Decide whether the wanted request may get an Enclave.
-
-    Parameters
-    ----------
-    scene
-        What was observed.
-
-    Returns
-    -------
-    Admission
-        Refused, Waiting, Asking or Admitted.
-    """
-    question = _question(scene)
-    verdict = _judged(errors_of(spec_problems(question)), scene)
-    if verdict is not None:
-        return verdict
-    remembered = _remembered(scene)
-    if remembered is not None:
-        return remembered
+def admit(state: RolloutState) -> Admission:
+    """Decide whether the wanted request may get an Enclave."""
+    facts = _facts(state)
+    refusal = _refusal(errors_of(spec_problems(facts)), state) or _recorded_failure(state)
+    if refusal is not None:
+        return refusal
     need = NeedRelease(
-        repo=scene.wanted.repo,
-        tag=scene.wanted.tag,
-        commit=scene.wanted.commit,
-        request=scene.revision,
-        tiers=Tiers.of(scene.observed.organization),
+        repo=state.wanted.repo,
+        tag=state.wanted.tag,
+        commit=state.wanted.commit,
+        request=state.revision,
+        tiers=Tiers.of(state.observed.organization),
     )
-    answer = scene.observed.answers.get(need)
+    answer = state.observed.answers.get(need)
     if not isinstance(answer, Known):
-        return _unanswered({need: answer}, scene.now)
+        return _unresolved({need: answer}, state.now)
     if not isinstance(answer.value, ReleaseFacts):
-        raise TypeError(f"{need} was answered with {type(answer.value).__name__}")
-    return _of_release(scene, question, answer.value)
+        raise TypeError(f"{need} was resolved to {type(answer.value).__name__}")
+    return _of_release(state, facts, answer.value)
 
 
-def _of_release(scene: Scene, question: Question, release: ReleaseFacts) -> Admission:
-    asked = _with_release(question, release)
-    verdict = _judged(errors_of(file_problems(asked)), scene)
-    if verdict is not None:
-        return verdict
-    config, host, organization = asked.config, asked.host, question.organization
+def _of_release(state: RolloutState, facts: RequestFacts, release: ReleaseFacts) -> Admission:
+    facts = replace(facts, release=release)
+    refusal = _refusal(errors_of(file_problems(facts)), state)
+    if refusal is not None:
+        return refusal
+    config, host, organization = facts.config, facts.host, facts.organization
     if config is None or host is None or organization is None:
-        raise AssertionError("the checks let a question without file, host or organization pass")
+        raise AssertionError("the checks let a facts without file, host or organization pass")
     refs, _ = bind(
         named_secrets(config),
-        repo=scene.wanted.repo,
-        bound=scene.wanted.secrets,
-        secrets=scene.observed.secrets,
+        repo=state.wanted.repo,
+        bound=state.wanted.secrets,
+        secrets=state.observed.secrets,
     )
-    pulls = pull_credentials(organization, scene.observed.credentials)
+    pulls = pull_credentials(organization, state.observed.credentials)
     images = {
         each.image: NeedImage(
             image=each.image,
-            namespace=scene.container.metadata.namespace or "",
+            namespace=state.container.metadata.namespace or "",
             credentials=pulls,
-            platform=scene.settings.platform,
-            request=scene.revision,
+            platform=state.settings.platform,
+            request=state.revision,
         )
         for each in config.containers
     }
     needs: list[Need] = list(images.values())
     if refs:
-        namespace = scene.container.metadata.namespace or ""
-        needs.append(NeedSecretValues(namespace=namespace, refs=refs, request=scene.revision))
-    answers = {need: scene.observed.answers.get(need) for need in needs}
+        namespace = state.container.metadata.namespace or ""
+        needs.append(NeedSecretValues(namespace=namespace, refs=refs, request=state.revision))
+    answers = {need: state.observed.answers.get(need) for need in needs}
     broken = _broken_images(images, answers)
-    verdict = _judged(errors_of(file_problems(_with_images(asked, broken))), scene)
-    if verdict is not None:
-        return verdict
-    missing = _missing_values(answers, scene)
+    refusal = _refusal(errors_of(file_problems(replace(facts, images=broken))), state)
+    if refusal is not None:
+        return refusal
+    missing = _missing_values(answers, state)
     if missing is not None:
         return missing
     if any(not isinstance(each, Known) for each in answers.values()):
-        return _unanswered(answers, scene.now)
+        return _unresolved(answers, state.now)
     found = tuple(
         (each.name, answer.value)
         for each in config.containers
         if isinstance(answer := answers[images[each.image]], Known)
         and isinstance(answer.value, RegistryImage)
     )
-    return Admitted(
+    return AdmissionGranted(
         release=release, config=config, host=host, images=found, secrets=refs, pulls=pulls
     )
 
 
-def _question(scene: Scene) -> Question:
-    observed = scene.observed
-    return Question(
-        name=scene.container.display_name,
-        spec=scene.container.spec,
+def _facts(state: RolloutState) -> RequestFacts:
+    observed = state.observed
+    return RequestFacts(
+        name=state.container.display_name,
+        spec=state.container.spec,
         organization=observed.organization,
         hosts=observed.hosts,
         secrets=observed.secrets,
         ssh_keys=observed.ssh_keys,
         domains=observed.domains,
         rank=observed.rank,
-        file_limit=scene.settings.file_limit,
-        api_known=scene.settings.api_known,
+        file_limit=state.settings.file_limit,
+        api_known=state.settings.api_known,
     )
 
 
-def _with_release(question: Question, release: ReleaseFacts) -> Question:
-    return replace(question, release=release)
-
-
-def _with_images(question: Question, images: dict[str, Failed]) -> Question:
-    return replace(question, images=images)
-
-
-def _judged(errors: tuple[Problem, ...], scene: Scene) -> Refused | Waiting | None:
-    """Make a verdict of problems: what only a change heals comes before what passes by itself."""
+def _refusal(
+    errors: tuple[Problem, ...], state: RolloutState
+) -> AdmissionRefused | AdmissionDelayed | None:
+    """Refuse for problems: what only a change fixes comes before what may pass by itself."""
     if not errors:
         return None
     lasting = [each for each in errors if not is_transient(each.code)]
     if lasting:
-        return Refused(reason_for(lasting[0].code).word, tell(lasting))
-    return Waiting(
+        return AdmissionRefused(reason_for(lasting[0].code).word, format_problems(lasting))
+    return AdmissionDelayed(
         reason_for(errors[0].code).word,
-        tell(errors),
-        retry_at=scene.now + scene.settings.taken_recheck,
+        format_problems(errors),
+        retry_at=state.now + state.settings.taken_recheck,
     )
 
 
-def tell(problems: Iterable[Problem]) -> str:
-    """Put problems into one text, one on a line, with their places in the file.
-
-    Parameters
-    ----------
-    problems
-        The problems.
-    """
+def format_problems(problems: Iterable[Problem]) -> str:
+    """Format problems as one text, one on a line, with their places in the file."""
     lines = []
     for each in problems:
         place = f" (line {each.line}, column {each.column})" if each.line is not None else ""
@@ -234,40 +215,42 @@ def tell(problems: Iterable[Problem]) -> str:
     return "\n".join(lines)
 
 
-def _remembered(scene: Scene) -> Refused | None:
-    """Answer the failure that status remembers of this very request, if only a change helps.
+def _recorded_failure(state: RolloutState) -> AdmissionRefused | None:
+    """Return the failure that status has for this very request, if only a change helps.
 
-    What was asked and failed for good is not asked again: not after a restart of the operator, and
-    not when the resolver has forgotten its answer.
+    What failed for good is not looked up again: not after a restart of the operator, and not when
+    the resolver has dropped the result from its cache.
     """
-    status = scene.status
+    status = state.status
     ready = condition(status.conditions, "Ready")
     if ready is None or ready.status is not ConditionStatus.FALSE:
         return None
-    if scene.was_reported and holds(status.conditions, "Stalled") and is_final(ready.reason):
-        return Refused(ready.reason, ready.message)
+    if state.was_reported and holds(status.conditions, "Stalled") and is_final(ready.reason):
+        return AdmissionRefused(ready.reason, ready.message)
     return None
 
 
-def _unanswered(answers: dict[Need, Answer | None], now: datetime) -> Refused | Waiting | Asking:
-    """Say what follows from questions of which at least one has no good answer."""
+def _unresolved(
+    answers: dict[Need, Answer | None], now: datetime
+) -> AdmissionRefused | AdmissionDelayed | AdmissionUnresolved:
+    """Return what follows from lookups of which at least one has no good result."""
     failures = [(need, each) for need, each in answers.items() if isinstance(each, Failed)]
     lasting = [each for _, each in failures if not each.transient]
     if lasting:
         message = "\n".join(each.message for each in lasting)
-        return Refused(reason_for(lasting[0].reason).word, message)
-    unasked = tuple(need for need, each in answers.items() if each is None)
+        return AdmissionRefused(reason_for(lasting[0].reason).word, message)
+    missing = tuple(need for need, each in answers.items() if each is None)
     if not failures:
-        return Asking(unasked)
-    times = {need: each.retry_at or each.at + SHORTEST_BACK_OFF for need, each in failures}
-    # An answer of the future is from before the clock was set back; its wait means nothing now.
+        return AdmissionUnresolved(missing)
+    times = {need: each.retry_at or each.at + SHORTEST_BACKOFF for need, each in failures}
+    # A result of the future is from before the clock was set back; its backoff means nothing now.
     due = tuple(need for need, each in failures if times[need] <= now or each.at > now)
     first = failures[0][1]
-    return Waiting(
+    return AdmissionDelayed(
         reason=reason_for(first.reason).word,
         message="\n".join(dict.fromkeys(each.message for _, each in failures)),
         retry_at=min((at for at in times.values() if at > now), default=None),
-        needs=(*unasked, *due),
+        needs=(*missing, *due),
     )
 
 
@@ -281,23 +264,25 @@ def _broken_images(
     }
 
 
-def _missing_values(answers: dict[Need, Answer | None], scene: Scene) -> Waiting | None:
-    """Wait for core Secrets that are not there; nothing tells of them, so they are asked again."""
+def _missing_values(
+    answers: dict[Need, Answer | None], state: RolloutState
+) -> AdmissionDelayed | None:
+    """Wait for core Secrets that do not exist; nothing watches them, so look them up again."""
     for need, answer in answers.items():
         if not isinstance(answer, Known) or not isinstance(answer.value, SecretValues):
             continue
         missing = answer.value.missing
         if missing:
-            retry_at = answer.at + scene.settings.taken_recheck
+            retry_at = answer.at + state.settings.taken_recheck
             lines = (
                 f"Secret {each.name}: there is no key {each.key!r} in the core Secret "
                 f"{each.secret!r}; create it."
                 for each in missing
             )
-            return Waiting(
+            return AdmissionDelayed(
                 reason="SecretValueMissing",
                 message="\n".join(lines),
-                retry_at=retry_at if retry_at > scene.now else None,
-                needs=(need,) if retry_at <= scene.now else (),
+                retry_at=retry_at if retry_at > state.now else None,
+                needs=(need,) if retry_at <= state.now else (),
             )
     return None

@@ -1,12 +1,12 @@
-"""The stages of an enclave's boot as they can be told from its Pod, without asking the enclave.
+"""The stages of an enclave's boot as far as its Pod shows them, without a request to the enclave.
 
-The enclave itself tells more (its boot-stages document); the names and their order are the same.
+The enclave itself reports more (its boot-stages document); the names and their order are the same.
 """
 
 from cloister_crds.kinds.enclave import BootStage, ContainerStateName
 from cloister_operator.rollout.pod_facts import PodContainer, PodFacts
 
-__all__ = ["STAGES", "boot_failure", "boot_stages", "part_failure"]
+__all__ = ["STAGES", "boot_failure", "boot_stages", "side_car_failure"]
 
 STAGES = (
     "config",
@@ -23,9 +23,9 @@ STAGES = (
     "shim",
 )
 """All stages, in order."""
-_PART_REASONS = {65: "ModelInvalid", 66: "ModelNotFound"}
-"""Reasons of parts of ours that ended, by exit code, as the guest's package `models` has them."""
-_REASONS = frozenset({"BootFailed", "HealthcheckFailed", *_PART_REASONS.values()})
+_SIDECAR_REASONS = {65: "ModelInvalid", 66: "ModelNotFound"}
+"""Reasons of our side-cars that exited, by exit code, as the guest's package `models` has them."""
+_REASONS = frozenset({"BootFailed", "HealthcheckFailed", *_SIDECAR_REASONS.values()})
 _BEFORE_AGENT = frozenset({"network", "firewall"})
 _BEFORE_CONTAINERS = frozenset({"config", "identity", "certificate", "models"})
 _BY_CONTAINERS = frozenset({"secrets"})
@@ -33,18 +33,13 @@ _DETAIL_LIMIT = 4096
 
 
 def boot_failure(pod: PodFacts) -> tuple[str, str] | None:
-    """Read why the agent says that the boot failed.
-
-    Parameters
-    ----------
-    pod
-        The Pod.
+    """Return why the boot failed, as the agent reports it.
 
     Returns
     -------
     tuple[str, str] | None
         Reason and message from the agent's termination message (``Reason: message``); None = it
-        says nothing of that kind.
+        has no such message.
     """
     if pod.agent is None or not pod.agent.exit_code:
         return None
@@ -52,37 +47,28 @@ def boot_failure(pod: PodFacts) -> tuple[str, str] | None:
     return (reason, message) if found and reason in _REASONS else None
 
 
-def part_failure(part: PodContainer) -> tuple[str, str] | None:
-    """Read why a part of ours ended, from its exit code and the last line of its log.
-
-    Parameters
-    ----------
-    part
-        One of our parts.
+def side_car_failure(side_car: PodContainer) -> tuple[str, str] | None:
+    """Return why one of our side-cars exited, from its exit code and the last line of its log.
 
     Returns
     -------
     tuple[str, str] | None
-        Reason and message; None = it tells no reason of its own.
+        Reason and message; None = it has no reason of its own.
     """
-    reason, said = _PART_REASONS.get(part.exit_code or 0), part.exit_message.strip()
-    return (reason, said.splitlines()[-1]) if reason is not None and said else None
+    reason = _SIDECAR_REASONS.get(side_car.exit_code or 0)
+    log = side_car.exit_message.strip()
+    return (reason, log.splitlines()[-1]) if reason is not None and log else None
 
 
 def boot_stages(pod: PodFacts) -> tuple[BootStage, ...]:
-    """Tell how far the boot is.
-
-    Parameters
-    ----------
-    pod
-        The Pod.
+    """Report how far the boot is.
 
     Returns
     -------
     tuple[BootStage, ...]
-        One entry for each stage. A stage is ``ok`` as soon as something shows it that comes after
-        it: the kubelet starts our parts one after the other and the containers last; the agent is
-        ready when all are over.
+        One entry for each stage. A stage is ``ok`` as soon as something after it has happened: the
+        kubelet starts our side-cars one after the other and the containers last; the agent is ready
+        when all stages are over.
     """
     failed = _failed(pod)
     stages = []
@@ -98,16 +84,16 @@ def boot_stages(pod: PodFacts) -> tuple[BootStage, ...]:
 
 
 def _failed(pod: PodFacts) -> tuple[str, str] | None:
-    """Answer the stage that failed and why; None = none did."""
-    told = boot_failure(pod)
-    if told is not None:
-        return _failed_stage(pod, told[1]), told[1]
-    ended = (part_failure(each) for each in pod.side_cars)
+    """Return the stage that failed and why; None = none did."""
+    failure = boot_failure(pod)
+    if failure is not None:
+        return _failed_stage(pod, failure[1]), failure[1]
+    ended = (side_car_failure(each) for each in pod.side_cars)
     return next((("models", each[1]) for each in ended if each is not None), None)
 
 
 def _failed_stage(pod: PodFacts, message: str) -> str:
-    """Answer the stage that a failed boot stopped in: the message names it, or it is one of two."""
+    """Return the stage that a failed boot stopped in: the message names it, or it is one of two."""
     named = message.removeprefix("Stage ").partition(":")[0]
     if message.startswith("Stage ") and named in STAGES:
         return named
@@ -115,7 +101,7 @@ def _failed_stage(pod: PodFacts, message: str) -> str:
 
 
 def _is_over(name: str, pod: PodFacts) -> bool:
-    """Tell whether a stage is over."""
+    """Return whether a stage is over."""
     agent = pod.agent
     if agent is not None and agent.ready:
         return True
@@ -131,5 +117,5 @@ def _is_over(name: str, pod: PodFacts) -> bool:
 
 
 def _was_started(container: PodContainer) -> bool:
-    """Tell whether the kubelet started a container once."""
+    """Return whether the kubelet ever started a container."""
     return container.started_at is not None or container.state is ContainerStateName.TERMINATED

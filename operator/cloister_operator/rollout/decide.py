@@ -1,36 +1,34 @@
-"""The decision about one Container: from what was observed to what is done and shown. Pure.
+"""The decision about one Container: from the observed state to actions and status. Pure.
 
-The operator calls `decide` in every pass; nothing is kept between two calls. Guarantees: the same
-observation and time give the same decision; when nothing has changed the status is equal and there
-are no actions; ``activeEnclave`` only ever moves to an Enclave that is ready; Ready is true only
-when the Service shows what spec asks for.
+The operator calls `decide` in every reconcile; nothing is kept between two calls. Guarantees: the
+same observation and time give the same decision; when nothing has changed the status is equal and
+there are no actions; ``activeEnclave`` only ever moves to an Enclave that is ready; Ready is true
+only when the Service routes to what spec asks for.
 """
 
-from dataclasses import replace
 from datetime import datetime, timedelta
 
 from cloister_crds.kinds.container import ContainerPhase
-from cloister_crds.kinds.enclave import Enclave
-from cloister_crds.lifecycle.rollout_state import Scene, names
-from cloister_crds.lifecycle.state.decision import Action, Decision
+from cloister_crds.lifecycle.rollout_state import RolloutState, enclave_names
+from cloister_crds.lifecycle.state.decision import Decision
 from cloister_crds.lifecycle.state.observed import Observed
-from cloister_crds.lifecycle.state.verdict import Verdict
+from cloister_crds.lifecycle.state.rollout_plan import RolloutPlan, earliest
 from cloister_operator.rollout.admission import admit
-from cloister_operator.rollout.cleanup import Outcome, drained_at, records, upkeep
-from cloister_operator.rollout.rollback import Restoration, restore
+from cloister_operator.rollout.cleanup import clean_up, serving_records
+from cloister_operator.rollout.rollback import roll_back
 from cloister_operator.rollout.rules import ADMISSION_RULES, RULES
-from cloister_operator.rollout.status import report
+from cloister_operator.rollout.status import next_status
 
 __all__ = ["decide"]
 
-SOONEST = timedelta(seconds=1)
-"""Shortest time until another look."""
+SHORTEST_REQUEUE = timedelta(seconds=1)
+"""Shortest time until the next reconcile."""
 _UNDERWAY = {ContainerPhase.PENDING, ContainerPhase.DEPLOYING, ContainerPhase.STARTED}
-"""Progress of a request that is neither there nor failed."""
+"""Progress of a request that neither serves nor has failed."""
 
 
 def decide(observed: Observed, now: datetime) -> Decision:
-    """Decide what follows from what was observed.
+    """Decide about a Container.
 
     Parameters
     ----------
@@ -42,84 +40,51 @@ def decide(observed: Observed, now: datetime) -> Decision:
     Returns
     -------
     Decision
-        The next status, and what to do, to ask and when to look again.
+        The next status, and what to do, what to look up and when to reconcile again.
     """
     container = observed.container
-    scene = Scene(observed, now)
+    state = RolloutState(observed, now)
     if container.metadata.deletion_timestamp is not None:
+        # Nothing serves any more; the garbage collector follows the owner references.
         return Decision(
             rule="deleted_container_is_collected",
             status=container.status,
-            actions=_farewell(scene),
+            actions=serving_records(state, None),
         )
-    if scene.is_paused:
+    if state.is_paused:
         return Decision(rule="paused_container_is_left_alone", status=container.status)
-    rule, verdict = _first_answer(scene)
-    restoration = _restoration(scene, verdict)
-    outcome = _outcome(scene, verdict, restoration)
-    actions, needs = upkeep(scene, outcome)
+    rule, plan = _first_match(state)
+    plan = _keep_last_failure(state, roll_back(state, plan))
+    final = clean_up(state, plan)
     return Decision(
         rule=rule,
-        status=report(scene, verdict, outcome),
-        actions=actions,
-        needs=(*verdict.needs, *needs, *scene.following.needs),
-        look_again=_look_again(
-            now,
-            verdict.retry_at,
-            restoration.retry_at,
-            scene.following.look_at,
-            drained_at(scene, outcome),
-        ),
+        status=next_status(state, plan),
+        actions=final.actions,
+        needs=(*final.needs, *state.followed_release.needs),
+        requeue_after=_requeue_after(now, final.retry_at, state.followed_release.recheck_at),
     )
 
 
-def _farewell(scene: Scene) -> tuple[Action, ...]:
-    """Write down that nothing serves any more; owner references collect the rest."""
-    everyone = names(*scene.mine)
-    nobody = Outcome(active=None, keep=everyone, route="", made=(), frees_hostnames=False)
-    return records(scene, nobody)
-
-
-def _first_answer(scene: Scene) -> tuple[str, Verdict]:
+def _first_match(state: RolloutState) -> tuple[str, RolloutPlan]:
     for rule in RULES:
-        verdict = rule(scene)
-        if verdict is not None:
-            return rule.__name__, verdict
-    admission = admit(scene)
+        plan = rule(state)
+        if plan is not None:
+            return rule.__name__, plan
+    admission = admit(state)
     for admission_rule in ADMISSION_RULES:
-        verdict = admission_rule(scene, admission)
-        if verdict is not None:
-            return admission_rule.__name__, verdict
-    raise AssertionError("the last rule answers every admission")
+        plan = admission_rule(state, admission)
+        if plan is not None:
+            return admission_rule.__name__, plan
+    raise AssertionError("the last rule matches every admission")
 
 
-def _restoration(scene: Scene, verdict: Verdict) -> Restoration:
-    """Look after what served, unless the verdict settles who serves."""
-    return restore(scene) if verdict.active is None else Restoration()
+def _keep_last_failure(state: RolloutState, plan: RolloutPlan) -> RolloutPlan:
+    """Keep what failed before until its update is ready: a cancel goes back to it."""
+    if plan.progress in _UNDERWAY and state.serving_after(plan) is None:
+        return plan.keeping(enclave_names(state.last_failure))
+    return plan
 
 
-def _outcome(scene: Scene, verdict: Verdict, restoration: Restoration) -> Outcome:
-    outcome = Outcome(
-        active=_active(scene, verdict, restoration),
-        keep=verdict.keep | restoration.keep,
-        route=verdict.route or restoration.route,
-        preview=verdict.preview,
-        made=(*verdict.actions, *restoration.actions),
-        frees_hostnames=verdict.frees_hostnames,
-    )
-    if verdict.progress in _UNDERWAY and outcome.serving is None:
-        # What failed before stays until its successor is ready: a cancel goes back to it.
-        return replace(outcome, keep=outcome.keep | names(scene.memory))
-    return outcome
-
-
-def _active(scene: Scene, verdict: Verdict, restoration: Restoration) -> Enclave | None:
-    name = verdict.active if verdict.active is not None else restoration.active
-    if name is None:
-        return scene.active
-    return next((each for each in scene.everyone if each.metadata.name == name), None)
-
-
-def _look_again(now: datetime, *times: datetime | None) -> timedelta | None:
-    waits = [max(each - now, SOONEST) for each in times if each is not None]
-    return min(waits, default=None)
+def _requeue_after(now: datetime, *times: datetime | None) -> timedelta | None:
+    at = earliest(*times)
+    return max(at - now, SHORTEST_REQUEUE) if at is not None else None

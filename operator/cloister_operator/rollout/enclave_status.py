@@ -1,10 +1,10 @@
-"""The judgement of one attempt: from its Pod to the status of its Enclave. Pure.
+"""The status of one attempt: from its Pod to the status of its Enclave. Pure.
 
-The operator judges an Enclave whenever its Pod changes, at the times that `judge_again` names, and
-before it decides about the Container. Health is the word of the enclave's own agent: its
-readiness, and what it says when the boot fails. What the kubelet alone knows is judged here: pulls,
-exit codes, crashes. Both count until the enclave is ready; after that only the loss of its Pod
-does.
+The operator evaluates an Enclave whenever its Pod changes, after the time that `reevaluate_after`
+returns, and before it decides about the Container. Health is what the enclave's own agent reports:
+its readiness, and its message when the boot fails. What only the kubelet knows is evaluated here:
+pulls, exit codes, crashes. Both count until the enclave is ready; after that only the loss of its
+Pod does.
 """
 
 from datetime import datetime, timedelta
@@ -18,21 +18,21 @@ from cloister_crds.kinds.enclave import (
     EnclaveStatus,
 )
 from cloister_crds.lifecycle.backoff import due
-from cloister_crds.lifecycle.state.conditions import Finding, merge
+from cloister_crds.lifecycle.state.conditions import ConditionUpdate, merge
 from cloister_crds.lifecycle.state.observed import DecisionSettings
-from cloister_operator.rollout.boot_stages import boot_failure, boot_stages, part_failure
+from cloister_operator.rollout.boot_stages import boot_failure, boot_stages, side_car_failure
 from cloister_operator.rollout.pod_facts import PodContainer, PodFacts, PodPhase
 
-__all__ = ["PodNeed", "is_under_way", "judge", "judge_again", "pod_need"]
+__all__ = ["PodAction", "evaluate_enclave", "is_under_way", "pod_action", "reevaluate_after"]
 
 CRASHES = 5
-"""Restarts in the back-off of the kubelet (about five minutes) after which a boot has failed."""
+"""Restarts in the kubelet's backoff (about five minutes) after which a boot has failed."""
 STEADY = timedelta(seconds=10)
-"""A container that was started again after an error counts as started after so long."""
-SAYS_WHY = timedelta(seconds=3)
-"""The agent tells so long after a container's end, at the latest, why the boot failed with it.
+"""A container that was restarted after an error counts as started after this long."""
+EXPLANATION_TIME = timedelta(seconds=3)
+"""The agent explains a failed boot at most this long after the container that failed has exited.
 
-The kubelet reads both ends, and may tell of the container's first.
+The kubelet notices both exits, and may report the container's first.
 """
 _MESSAGE_LIMIT = 4096
 _MINUTE = 60
@@ -40,62 +40,57 @@ _OVER = {EnclavePhase.FAILED, EnclavePhase.ENDED}
 _UNDER_WAY = {None, EnclavePhase.PENDING, EnclavePhase.STARTED}
 
 _UNKNOWN_ENDS = {"ContainerStatusUnknown", "Unknown"}
-"""Reasons of ends that the kubelet did not see: the node started anew (kubelet; containerd)."""
+"""Reasons of exits that the kubelet did not see: the node was restarted (kubelet; containerd)."""
 _EVICTIONS = {"EvictionByEvictionAPI", "PreemptionByScheduler", "TerminationByKubelet"}
 """Reasons of the condition DisruptionTarget that mean an eviction (Kubernetes, "Disruptions")."""
 
 
-class PodNeed(StrEnum):
-    """What is to be done about the Pod of an Enclave."""
+class PodAction(StrEnum):
+    """What to do about the Pod of an Enclave."""
 
     CREATE = "create"
-    """It has none and is to have one."""
+    """It has none and needs one."""
     KEEP = "keep"
     """Nothing."""
     DELETE = "delete"
-    """It has one and is to have none."""
+    """It has one and must not."""
 
 
-def pod_need(enclave: Enclave, pod: PodFacts | None) -> PodNeed:
-    """Tell whether an Enclave is to have a Pod. An Enclave has one Pod in its life.
+def pod_action(enclave: Enclave, pod: PodFacts | None) -> PodAction:
+    """Return what to do about an Enclave's Pod. An Enclave has one Pod in its life.
 
-    Parameters
-    ----------
-    enclave
-        The Enclave with its newest judgement.
-    pod
-        Its Pod; None = there is none.
+    The Enclave has its newest status; `pod` is None when there is none.
     """
     if enclave.status.phase in _OVER or enclave.metadata.deletion_timestamp is not None:
-        return PodNeed.DELETE if pod is not None and not pod.deleting else PodNeed.KEEP
+        return PodAction.DELETE if pod is not None and not pod.deleting else PodAction.KEEP
     if pod is None and not enclave.status.pod_uid:
-        return PodNeed.CREATE
-    return PodNeed.KEEP
+        return PodAction.CREATE
+    return PodAction.KEEP
 
 
-def judge(
+def evaluate_enclave(
     enclave: Enclave,
     pod: PodFacts | None,
     now: datetime,
     settings: DecisionSettings,
     *,
-    lacks: str = "",
+    missing: str = "",
 ) -> EnclaveStatus:
-    """Judge an attempt.
+    """Return the next status of an attempt.
 
     Parameters
     ----------
     enclave
-        The Enclave with its status as it stands.
+        The Enclave with its present status.
     pod
-        Its Pod; None = there is none. A Pod that the status knows and that the store lacks was
-        asked for by a live GET.
+        Its Pod; None = there is none. A Pod that is in the status and not in the store was read by
+        a live GET.
     now
         The present, in UTC.
     settings
         What the administrator set; ``progress_deadline`` counts from the Enclave's creation.
-    lacks
-        Why it has no Pod: the API's address, which it needs, is not known; empty = that is not so.
+    missing
+        Why it has no Pod: the API's address, which it needs, is not known; empty = it is known.
 
     Returns
     -------
@@ -107,29 +102,29 @@ def judge(
     if before.phase in _OVER or enclave.metadata.deletion_timestamp is not None:
         return before
     facts = _facts(before, pod)
-    failure = _part_failure(before, pod) or _loss(before, pod)
+    failure = _sidecar_failure(before, pod) or _loss(before, pod)
     if failure is None and before.phase is not EnclavePhase.READY:
-        wait = _wait(pod, lacks)
+        wait = _wait(pod, missing)
         failure = _boot_failure(pod, now) or _overdue(enclave, pod, now, settings, wait[1])
     if failure is not None:
         return _failed(enclave, facts, *failure, now=now)
     phase = _phase(before, pod, now)
-    reason, message = ("", "") if phase is EnclavePhase.READY else _wait(pod, lacks)
+    reason, message = ("", "") if phase is EnclavePhase.READY else _wait(pod, missing)
     return _settled(enclave, facts, phase, reason, message, now=now)
 
 
-def judge_again(
+def reevaluate_after(
     enclave: Enclave,
     pod: PodFacts | None,
     now: datetime,
     settings: DecisionSettings,
 ) -> timedelta | None:
-    """Tell when an attempt has to be judged again although its Pod does not change.
+    """Return when an attempt has to be evaluated again although its Pod does not change.
 
     Parameters
     ----------
     enclave
-        The Enclave with its newest judgement.
+        The Enclave with its newest status.
     pod
         Its Pod; None = there is none.
     now
@@ -140,7 +135,7 @@ def judge_again(
     Returns
     -------
     timedelta | None
-        None when only a change of the Pod can change the judgement.
+        None when only a change of the Pod can change the status.
     """
     if enclave.status.phase in {*_OVER, EnclavePhase.READY}:
         return None
@@ -151,45 +146,37 @@ def judge_again(
             continue
         if each.restart_count:
             times.append(each.started_at + STEADY)
-    broken = _broken(pod) if pod is not None else None
+    broken = _failed_container(pod) if pod is not None else None
     if broken is not None and broken.ended_at is not None:
-        times.append(broken.ended_at + SAYS_WHY)
+        times.append(broken.ended_at + EXPLANATION_TIME)
     waits = [wait for at in times if (wait := due(at, now)) is not None]
     return min(waits, default=None)
 
 
 def is_under_way(before: EnclaveStatus, after: EnclaveStatus) -> bool:
-    """Tell whether an attempt was and is on its way, so that its next news says more than this.
-
-    Parameters
-    ----------
-    before
-        The status that is written.
-    after
-        The newest judgement.
-    """
+    """Return whether an attempt was starting and still is, so that its next change matters more."""
     return {before.phase, after.phase} <= _UNDER_WAY
 
 
-def _part_failure(before: EnclaveStatus, pod: PodFacts | None) -> tuple[str, str] | None:
-    """Tell whether a part of ours that the start needs ended with an error.
+def _sidecar_failure(before: EnclaveStatus, pod: PodFacts | None) -> tuple[str, str] | None:
+    """Return why the boot failed when a side-car that the boot needs exited with an error.
 
     The Pod ends with it, and would else be taken for lost.
     """
     if pod is None or pod.phase is not PodPhase.FAILED or before.phase is EnclavePhase.READY:
         return None
-    broken = (each for each in pod.side_cars if _has_broken_down(each))
+    broken = (each for each in pod.side_cars if _container_failed(each))
     return next((_breakdown(pod, each) for each in broken), None)
 
 
 def _breakdown(pod: PodFacts, container: PodContainer) -> tuple[str, str]:
-    """Answer why a container ended for good: parts of ours may tell it by their exit code."""
-    told = part_failure(container) if container in pod.side_cars else None
-    return told or ("BootFailed", _exit_message(container))
+    """Return why a container exited for good: our side-cars may report it by their exit code."""
+    failure = side_car_failure(container) if container in pod.side_cars else None
+    return failure or ("BootFailed", _exit_message(container))
 
 
 def _loss(before: EnclaveStatus, pod: PodFacts | None) -> tuple[str, str] | None:
-    """Tell whether the Pod is lost: vanished, ended as a whole, or on its way out."""
+    """Return why the Pod is lost: deleted, ended as a whole, or terminating; None = it is not."""
     if pod is None or (before.pod_uid and pod.uid != before.pod_uid):
         where = f" on node {before.node}" if before.node else ""
         return ("PodLost", f"The Pod{where} was deleted.") if before.pod_uid else None
@@ -205,44 +192,44 @@ def _loss(before: EnclaveStatus, pod: PodFacts | None) -> tuple[str, str] | None
 
 
 def _has_failed_by_itself(pod: PodFacts) -> bool:
-    """Tell whether a Pod ended because a container of the file did, not because it was made to."""
+    """Return whether a Pod ended because a container of the file did, not by eviction."""
     if pod.phase is not PodPhase.FAILED or pod.reason or pod.deleting:
         return False
     if boot_failure(pod) is not None:
         return True
-    broken = (each for each in pod.containers if _has_broken_down(each))
+    broken = (each for each in pod.containers if _container_failed(each))
     return any(each.exit_reason not in _UNKNOWN_ENDS for each in broken)
 
 
 def _boot_failure(pod: PodFacts | None, now: datetime) -> tuple[str, str] | None:
     if pod is None:
         return None
-    told = boot_failure(pod)
-    if told is not None:
-        return told
-    broken = _broken(pod)
+    failure = boot_failure(pod)
+    if failure is not None:
+        return failure
+    broken = _failed_container(pod)
     if broken is None or _may_be_explained(pod, broken, now):
         return None
     return _breakdown(pod, broken)
 
 
-def _broken(pod: PodFacts) -> PodContainer | None:
-    """Answer the first container that broke down; None = none did."""
-    return next((each for each in pod.everyone if _has_broken_down(each)), None)
+def _failed_container(pod: PodFacts) -> PodContainer | None:
+    """Return the first container that failed; None = none did."""
+    return next((each for each in pod.all_containers if _container_failed(each)), None)
 
 
 def _may_be_explained(pod: PodFacts, broken: PodContainer, now: datetime) -> bool:
-    """Tell whether the agent may still say why a container broke down, and in which stage."""
+    """Return whether the agent may still report why a container failed, and in which stage."""
     if pod.agent is None or pod.agent.exit_code is not None or broken.ended_at is None:
         return False
-    return timedelta() <= now - broken.ended_at < SAYS_WHY
+    return timedelta() <= now - broken.ended_at < EXPLANATION_TIME
 
 
-def _has_broken_down(container: PodContainer) -> bool:
-    """Tell whether a container ended for good without having done what it was to do.
+def _container_failed(container: PodContainer) -> bool:
+    """Return whether a container exited for good and failed.
 
-    An end without an error is none, unless a health check was to pass: what has ended is not
-    healthy.
+    An exit without an error is not a failure, unless there is a health check to pass: what has
+    exited is not healthy.
     """
     if container.exit_code is None:
         return False
@@ -263,24 +250,24 @@ def _overdue(
     age = now - (enclave.metadata.creation_timestamp or now)
     if age < deadline or _boot_phase(pod, now) is EnclavePhase.READY:
         return None
-    what = waits or _unready(pod) or "its Pod"
-    return "ProgressDeadlineExceeded", f"Not ready within {_span(deadline)}; it waited for: {what}"
+    cause = waits or _unready(pod) or "its Pod"
+    return "ProgressDeadlineExceeded", f"Not ready within {_span(deadline)}; it waited for: {cause}"
 
 
 def _exit_message(container: PodContainer) -> str:
     again = f" after {container.restart_count} restarts" if container.restart_count else ""
     reason = container.exit_reason
     why = f" ({reason})" if reason not in {"", "Error"} else ""
-    said = container.exit_message.strip()
-    tail = f" Its last message: {said}" if said else " It left no message; read its log."
+    last = container.exit_message.strip()
+    tail = f" Its last message: {last}" if last else " It left no message; read its log."
     return (
-        f"Container {container.name} ended with exit code {container.exit_code}{why}{again} while "
-        f"the enclave started.{tail}"
+        f"Container {container.name} terminated with exit code {container.exit_code}{why}{again} "
+        f"while the enclave started.{tail}"
     )
 
 
 def _phase(before: EnclaveStatus, pod: PodFacts | None, now: datetime) -> EnclavePhase:
-    """Answer the phase; what was ready once stays so, whatever its health says later."""
+    """Return the phase; what was ready once stays ready, whatever its health is later."""
     return before.phase if before.phase is EnclavePhase.READY else _boot_phase(pod, now)
 
 
@@ -291,50 +278,50 @@ def _boot_phase(pod: PodFacts | None, now: datetime) -> EnclavePhase:
     if not all(each.started_at is not None for each in everyone):
         return EnclavePhase.PENDING
     listens = pod.shim is None or pod.shim.ready
-    told = pod.agent is not None and pod.agent.ready
-    if told and listens and all(_is_fine(each, now) for each in everyone):
+    booted = pod.agent is not None and pod.agent.ready
+    if booted and listens and all(_is_fine(each, now) for each in everyone):
         return EnclavePhase.READY
     return EnclavePhase.STARTED
 
 
 def _is_fine(container: PodContainer, now: datetime) -> bool:
-    """Tell whether a container has started and is well: running and healthy, or finished with 0."""
+    """Return whether a container has started and is well: running and healthy, or exited with 0."""
     if container.state is not ContainerStateName.RUNNING or container.started_at is None:
         return container.exit_code == 0 and not container.checked
     crashed = container.restart_count > 0 and container.exit_code not in {None, 0}
     return not crashed or now - container.started_at >= STEADY
 
 
-def _wait(pod: PodFacts | None, lacks: str) -> tuple[str, str]:
-    """Answer the transient reason that an attempt waits for, if one can be told."""
+def _wait(pod: PodFacts | None, missing: str) -> tuple[str, str]:
+    """Return the transient reason and the message of what an attempt waits for, as far as known."""
     if pod is None:
-        return ("ApiUnreachable", lacks) if lacks else ("", "")
+        return ("ApiUnreachable", missing) if missing else ("", "")
     if pod.unschedulable:
         return "Unschedulable", f"No node has room for the enclave: {pod.unschedulable}"
-    for each in (*pod.side_cars, *pod.everyone):
+    for each in (*pod.side_cars, *pod.all_containers):
         if each.state is not ContainerStateName.WAITING:
             continue
-        if each.reason in _PULL_TROUBLES:
+        if each.reason in _PULL_ERRORS:
             detail = each.message or each.reason
             return "ImagePull", f"The image of container {each.name} cannot be pulled: {detail}"
         if each.reason == "CrashLoopBackOff":
-            return "", f"{_exit_message(each)} It is started again."
-        if each.reason in _START_TROUBLES:
+            return "", f"{_exit_message(each)} It is restarted."
+        if each.reason in _START_ERRORS:
             return "", f"Container {each.name} cannot be started: {each.message or each.reason}"
-    return "", _started_again(pod)
+    return "", _restarted(pod)
 
 
-def _started_again(pod: PodFacts) -> str:
-    """Tell why a part of ours that runs again and is not up ended before; empty = none did."""
+def _restarted(pod: PodFacts) -> str:
+    """Return why a side-car that runs again and is not ready exited before; empty = none did."""
     for each in pod.side_cars:
         running = each.state is ContainerStateName.RUNNING
         if running and not each.ready and each.exit_message:
-            return f"{_exit_message(each)} It was started again."
+            return f"{_exit_message(each)} It was restarted."
     return ""
 
 
-_PULL_TROUBLES = {"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName"}
-_START_TROUBLES = {"CreateContainerConfigError", "CreateContainerError", "RunContainerError"}
+_PULL_ERRORS = {"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName"}
+_START_ERRORS = {"CreateContainerConfigError", "CreateContainerError", "RunContainerError"}
 
 
 def _unready(pod: PodFacts | None) -> str:
@@ -343,7 +330,7 @@ def _unready(pod: PodFacts | None) -> str:
 
 
 def _facts(before: EnclaveStatus, pod: PodFacts | None) -> EnclaveStatus:
-    """Take the plain facts of a Pod over; they stay when it is gone."""
+    """Copy the plain facts of a Pod into the status; they stay when it is gone."""
     if pod is None or (before.pod_uid and pod.uid != before.pod_uid):
         return before
     return before.model_copy(
@@ -396,9 +383,9 @@ def _settled(
     is_up = phase in {EnclavePhase.STARTED, EnclavePhase.READY}
     ready = phase is EnclavePhase.READY
     usual = "Healthy" if ready else "Starting" if is_up else "Deploying"
-    findings = [Finding("Ready", ready, reason or usual, message)]
+    findings = [ConditionUpdate("Ready", ready, reason or usual, message)]
     if not ready:
-        findings.append(Finding("Reconciling", status=True, reason=reason or usual))
+        findings.append(ConditionUpdate("Reconciling", status=True, reason=reason or usual))
     return facts.model_copy(
         update={
             "observed_generation": enclave.metadata.generation,
@@ -429,8 +416,8 @@ def _failed(
             "conditions": merge(
                 enclave.status.conditions,
                 [
-                    Finding("Ready", status=False, reason=reason, message=message),
-                    Finding("Stalled", status=True, reason=reason, message=message),
+                    ConditionUpdate("Ready", status=False, reason=reason, message=message),
+                    ConditionUpdate("Stalled", status=True, reason=reason, message=message),
                 ],
                 generation=enclave.metadata.generation,
                 now=now,

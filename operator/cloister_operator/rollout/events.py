@@ -1,45 +1,37 @@
-"""What a person would look for among the Events of an object: decided from its conditions. Pure."""
+"""The Events of an object, for people: decided from its conditions. Pure."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from cloister_crds.kinds.meta import Condition
 from cloister_crds.lifecycle.state.conditions import condition, holds
-from cloister_crds.lifecycle.state.reason import Kind
+from cloister_crds.lifecycle.state.reason import ReasonKind
 from cloister_crds.lifecycle.state.reasons import REASONS
 
-__all__ = ["Occurrence", "occurrence"]
+__all__ = ["StatusEvent", "status_event"]
 
 
 @dataclass(frozen=True, slots=True)
-class Occurrence:
-    """Something that happened to an object."""
+class StatusEvent:
+    """An Event to record."""
 
     reason: str
-    """Word of the reasons table."""
+    """Reason from the reasons table."""
     message: str
-    """Sentence for people; it stands in the object's conditions too."""
+    """Sentence for people; it is in the object's conditions too."""
     warning: bool
     """Whether something is wrong."""
 
 
-def occurrence(before: Iterable[Condition], after: Iterable[Condition]) -> Occurrence | None:
-    """Answer what is to be told after a status was written.
-
-    Parameters
-    ----------
-    before
-        The conditions as they were.
-    after
-        The conditions as they are.
+def status_event(before: Iterable[Condition], after: Iterable[Condition]) -> StatusEvent | None:
+    """Return the Event that a written status calls for.
 
     Returns
     -------
-    Occurrence | None
-        The new reason of Ready, when it is another one than before and the table says that an
-        Event tells of it; where what served before goes on after a failed update, UpdateFailed with
-        the cause. None = nothing. That something serves which did not before is told by conditions
-        alone: a start that goes well costs no further write.
+    StatusEvent | None
+        The new reason of Ready, when it differs from the one before and the table gives it an
+        Event; where the old release serves on after a failed update, UpdateFailed with the cause.
+        None = no Event. A successful start is in the conditions only: it costs no further write.
     """
     before, after = tuple(before), tuple(after)
     old, new = _reason(before), _reason(after)
@@ -49,13 +41,13 @@ def occurrence(before: Iterable[Condition], after: Iterable[Condition]) -> Occur
     reason = REASONS[new]
     if new == "Serving" and not holds(before, "Available"):
         return None
-    if reason.kind is Kind.STATE and not reason.event:
+    if reason.kind is ReasonKind.STATE and not reason.event:
         return None
-    return Occurrence(new, ready.message, warning=reason.kind is not Kind.STATE)
+    return StatusEvent(new, ready.message, warning=reason.kind is not ReasonKind.STATE)
 
 
 def _reason(conditions: tuple[Condition, ...]) -> str:
-    """Answer the word that tells how things stand; empty = nobody said so yet."""
+    """Return the reason that sums up the conditions; empty = there is none yet."""
     stalled = condition(conditions, "Stalled")
     if holds(conditions, "Stalled") and stalled is not None and stalled.reason == "UpdateFailed":
         return stalled.reason

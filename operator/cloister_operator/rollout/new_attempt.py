@@ -1,4 +1,4 @@
-"""How a further Enclave is made: the first attempt of a request, a repetition, a completion."""
+"""New attempts: the first of a request, the next after a loss, the completion of a partial one."""
 
 from cloister_crds.kinds.enclave import (
     Enclave,
@@ -8,38 +8,30 @@ from cloister_crds.kinds.enclave import (
     OwningContainer,
 )
 from cloister_crds.lifecycle.admission.gpus import gpu_count
-from cloister_crds.lifecycle.admission.host_selection import unenforced_on
+from cloister_crds.lifecycle.admission.host_selection import unenforced_fields
 from cloister_crds.lifecycle.admission.secret_bindings import bind, named_secrets
 from cloister_crds.lifecycle.admission.ssh_keys import keys_of
-from cloister_crds.lifecycle.rollout_state import Line, Scene
+from cloister_crds.lifecycle.rollout_state import RevisionAttempts, RolloutState
 from cloister_crds.lifecycle.state.decision import CreateEnclave
 from cloister_crds.lifecycle.state.observed import Known, NeedRelease, ReleaseFacts, Tiers
 from cloister_crds.names import enclave_name
-from cloister_operator.rollout.admission import Admitted
-from cloister_operator.rollout.recreate_strategy import stops_first
+from cloister_operator.rollout.admission import AdmissionGranted
+from cloister_operator.rollout.recreate_strategy import needs_recreate
 
-__all__ = ["completion", "first_attempt", "repetition"]
+__all__ = ["completed_attempt", "first_attempt", "next_attempt"]
 
 
-def first_attempt(scene: Scene, admitted: Admitted) -> CreateEnclave:
-    """Make the first Enclave of the wanted request.
-
-    Parameters
-    ----------
-    scene
-        What was observed.
-    admitted
-        What the request may run.
-    """
-    attempt = scene.next_attempt(scene.revision)
-    stopping = stops_first(scene, admitted)
-    config, release, request = admitted.config, admitted.release, scene.wanted
+def first_attempt(state: RolloutState, admitted: AdmissionGranted) -> CreateEnclave:
+    """Return the first Enclave of the wanted request."""
+    attempt = state.next_attempt_number(state.revision)
+    recreate = needs_recreate(state, admitted)
+    config, release, request = admitted.config, admitted.release, state.wanted
     spec = EnclaveSpec(
         container=OwningContainer(
-            name=scene.container.metadata.name, uid=scene.container.metadata.uid
+            name=state.container.metadata.name, uid=state.container.metadata.uid
         ),
         request=request,
-        revision=scene.revision,
+        revision=state.revision,
         attempt=attempt,
         repo=request.repo,
         tag=release.tag,
@@ -53,7 +45,7 @@ def first_attempt(scene: Scene, admitted: Admitted) -> CreateEnclave:
             containers=tuple(each.name for each in config.containers),
             checks_keys=bool(config.shim.keyed_endpoints),
             upstream=config.shim.upstream_container,
-            unenforced=unenforced_on(admitted.host, config, release.unenforced),
+            unenforced=unenforced_fields(admitted.host, config, release.unenforced),
         ),
         images=tuple(
             ImageFacts(
@@ -69,75 +61,66 @@ def first_attempt(scene: Scene, admitted: Admitted) -> CreateEnclave:
             for name, image in admitted.images
         ),
         debug=request.debug,
-        ssh_keys=keys_of(request.ssh_keys, scene.observed.ssh_keys) if request.debug else (),
+        ssh_keys=keys_of(request.ssh_keys, state.observed.ssh_keys) if request.debug else (),
         host=admitted.host.metadata.name,
         pull_secrets=tuple(sorted({each.secret for each in admitted.pulls})),
-        hostnames=scene.hostnames,
-        preview="" if stopping else scene.preview,
-        stop_first=stopping,
+        hostnames=state.hostnames,
+        preview="" if recreate else state.preview,
+        stop_first=recreate,
     )
     return CreateEnclave(
-        name=enclave_name(scene.container.metadata.name, scene.revision, attempt),
+        name=enclave_name(state.container.metadata.name, state.revision, attempt),
         spec=spec,
         file=release.raw,
         secrets=admitted.secrets,
     )
 
 
-def repetition(scene: Scene, line: Line) -> CreateEnclave:
-    """Make another attempt of a request of which one was lost. Nothing is resolved anew.
+def next_attempt(state: RolloutState, attempts: RevisionAttempts) -> CreateEnclave:
+    """Return another attempt of a request of which one was lost. Nothing is resolved again.
 
     Parameters
     ----------
-    scene
-        What was observed.
-    line
+    attempts
         Attempts of the request; it has an origin.
 
     Raises
     ------
     ValueError
-        When there is nothing to repeat.
+        When there is no attempt to copy.
     """
-    origin = line.origin
+    origin = attempts.origin
     if origin is None:
-        raise ValueError("a request without an attempt cannot be repeated")
+        raise ValueError("a request without an attempt cannot be retried")
     revision = origin.spec.revision
-    attempt = scene.next_attempt(revision)
+    attempt = state.next_attempt_number(revision)
     spec = origin.spec.model_copy(
-        update={"attempt": attempt, "losses": line.losses(scene.now)},
+        update={"attempt": attempt, "losses": attempts.losses(state.now)},
     )
     return CreateEnclave(
-        name=enclave_name(scene.container.metadata.name, revision, attempt),
+        name=enclave_name(state.container.metadata.name, revision, attempt),
         spec=spec,
         file=None,
         copy_from=origin.metadata.name,
     )
 
 
-def completion(scene: Scene, enclave: Enclave) -> CreateEnclave | NeedRelease | None:
-    """Complete an Enclave whose making was interrupted before it had its file and secrets.
-
-    Parameters
-    ----------
-    scene
-        What was observed.
-    enclave
-        The Enclave.
+def completed_attempt(state: RolloutState, enclave: Enclave) -> CreateEnclave | NeedRelease | None:
+    """Complete an Enclave whose creation was interrupted before it had its file and secrets.
 
     Returns
     -------
     CreateEnclave | NeedRelease | None
-        The same Enclave once more, or what must be asked for it; None while the answer is a
-        failure: the progress deadline of the attempt bounds that.
+        The same Enclave again, or the lookup that it needs; None while that lookup fails: the
+        progress deadline of the attempt bounds that.
     """
     spec = enclave.spec
     older = [
         each
-        for each in scene.everyone
+        for each in state.all_enclaves
         if each.spec.revision == spec.revision
         and each.spec.attempt < spec.attempt
-        and each.metadata.name not in scene.observed.incomplete
+        and each.metadata.name not in state.observed.incomplete
     ]
     if older:
         return CreateEnclave(
@@ -151,9 +134,9 @@ def completion(scene: Scene, enclave: Enclave) -> CreateEnclave | NeedRelease | 
         tag=spec.tag,
         commit=spec.commit,
         request=spec.revision,
-        tiers=Tiers.of(scene.observed.organization),
+        tiers=Tiers.of(state.observed.organization),
     )
-    answer = scene.observed.answers.get(need)
+    answer = state.observed.answers.get(need)
     if answer is None:
         return need
     if not isinstance(answer, Known) or not isinstance(answer.value, ReleaseFacts):
@@ -165,6 +148,6 @@ def completion(scene: Scene, enclave: Enclave) -> CreateEnclave | NeedRelease | 
         named_secrets(release.config),
         repo=spec.repo,
         bound=spec.request.secrets,
-        secrets=scene.observed.secrets,
+        secrets=state.observed.secrets,
     )
     return CreateEnclave(name=enclave.metadata.name, spec=spec, file=release.raw, secrets=refs)

@@ -1,73 +1,76 @@
-"""Leaving a node that is drained: the same request starts beside what serves, then takes over.
+"""Node drain: the same request starts beside what serves, on another node, then takes over.
 
 A PodDisruptionBudget refuses the eviction meanwhile, so that nothing is lost. An enclave with more
-than one GPU stays until it is evicted by force: a second one beside it would want as many again.
+than one GPU stays until it is evicted by force: a second one beside it would need as many again.
 """
 
 from dataclasses import replace
 
 from cloister_crds.kinds.container import ContainerPhase
 from cloister_crds.kinds.enclave import Enclave
-from cloister_crds.lifecycle.rollout_state import Line, Scene, names
+from cloister_crds.lifecycle.rollout_state import RevisionAttempts, RolloutState, enclave_names
 from cloister_crds.lifecycle.state.reasons import is_transient
-from cloister_crds.lifecycle.state.verdict import Verdict
-from cloister_operator.rollout.new_attempt import repetition
+from cloister_crds.lifecycle.state.rollout_plan import RolloutPlan
+from cloister_operator.rollout.new_attempt import next_attempt
 
-__all__ = ["served_enclave_leaves_a_cordoned_node"]
+__all__ = ["serving_enclave_moves_off_a_cordoned_node"]
 
 
-def served_enclave_leaves_a_cordoned_node(scene: Scene) -> Verdict | None:
-    """Start the request that serves once more, on another node, and let it take over."""
-    serving = scene.serving
-    if serving is None or scene.served_line is not None or not _is_to_move(scene, serving):
+def serving_enclave_moves_off_a_cordoned_node(state: RolloutState) -> RolloutPlan | None:
+    """Start another attempt of the request that serves, on another node, and let it take over."""
+    serving = state.serving
+    if serving is None or state.served_attempts is not None or not _must_move(state, serving):
         return None
-    line = scene.wanted_line
-    newest = line.newest
+    attempts = state.wanted_attempts
+    newest = attempts.newest
     if newest is None or newest.metadata.name == serving.metadata.name:
-        return _another(scene, line, serving)
-    if line.ready is not None:
-        return _verdict(scene, serving, newest, "takes over", active=newest.metadata.name)
-    if line.live is not None:
-        return _verdict(scene, serving, newest, newest.status.message or "is on its way")
-    return _after_a_failure(scene, line, serving, newest)
+        return _retry(state, attempts, serving)
+    if attempts.ready is not None:
+        return _plan(state, serving, newest, "takes over", active=newest.metadata.name)
+    if attempts.live is not None:
+        return _plan(state, serving, newest, newest.status.message or "is starting")
+    return _after_a_failure(state, attempts, serving, newest)
 
 
-def _after_a_failure(scene: Scene, line: Line, serving: Enclave, newest: Enclave) -> Verdict:
-    """Repeat a successor that was lost, after a wait; leave one that failed for good."""
-    told = _verdict(scene, serving, newest, f"failed: {newest.status.message}")
+def _after_a_failure(
+    state: RolloutState, attempts: RevisionAttempts, serving: Enclave, newest: Enclave
+) -> RolloutPlan:
+    """Retry an attempt that was lost, after a backoff; leave one that failed for good."""
+    plan = _plan(state, serving, newest, f"failed: {newest.status.message}")
     if not is_transient(newest.status.reason):
-        return told
-    retry_at = line.retry_at(scene.now)
+        return plan
+    retry_at = attempts.retry_at(state.now)
     return (
-        _another(scene, line, serving)
-        if retry_at <= scene.now
-        else replace(told, retry_at=retry_at)
+        _retry(state, attempts, serving)
+        if retry_at <= state.now
+        else replace(plan, retry_at=retry_at)
     )
 
 
-def _is_to_move(scene: Scene, serving: Enclave) -> bool:
-    return serving.metadata.name in scene.observed.cordoned and serving.spec.summary.gpus <= 1
+def _must_move(state: RolloutState, serving: Enclave) -> bool:
+    return serving.metadata.name in state.observed.cordoned and serving.spec.summary.gpus <= 1
 
 
-def _another(scene: Scene, line: Line, serving: Enclave) -> Verdict:
-    made = repetition(scene, line)
-    verdict = _verdict(scene, serving, line.newest, f"attempt {made.spec.attempt} follows")
-    return replace(verdict, candidate=made.name, keep=verdict.keep | {made.name}, actions=(made,))
+def _retry(state: RolloutState, attempts: RevisionAttempts, serving: Enclave) -> RolloutPlan:
+    created = next_attempt(state, attempts)
+    plan = _plan(state, serving, attempts.newest, f"attempt {created.spec.attempt} follows")
+    plan = replace(plan, candidate=created.name)
+    return plan.keeping(frozenset({created.name})).with_actions(created)
 
 
-def _verdict(
-    scene: Scene, serving: Enclave, newest: Enclave | None, step: str, *, active: str = ""
-) -> Verdict:
+def _plan(
+    state: RolloutState, serving: Enclave, newest: Enclave | None, step: str, *, active: str = ""
+) -> RolloutPlan:
     name = serving.metadata.name
     candidate = newest.metadata.name if newest is not None else ""
-    return Verdict(
+    return RolloutPlan(
         progress=ContainerPhase.READY,
-        reason="Serving" if scene.is_routed else "Routing",
+        reason="Serving" if state.is_routed else "Routing",
         message=f"Tag {serving.spec.tag} serves and leaves node {serving.status.node}, which takes "
         f"no new Pods; its successor {step}",
-        settled=scene.is_routed and not active,
+        settled=state.is_routed and not active,
         active=active or name,
         candidate="" if candidate in {name, active} else candidate,
-        keep=names(newest) if active else names(serving, newest),
-        route="" if scene.is_routed else name,
+        keep=enclave_names(newest) if active else enclave_names(serving, newest),
+        route="" if state.is_routed else name,
     )

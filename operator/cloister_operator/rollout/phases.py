@@ -1,8 +1,9 @@
-"""The status words and the moves between them: one table, and one function that makes a move.
+"""The phases of a Container and the transitions between them: one table, and one function.
 
-The words are those of the Admin API (spec, "States and transitions"). `report` is the only caller
-of `move`; a test walks all pairs. A pass may miss words that lie between two others, when its write
-failed and the next pass saw more: so only those moves are forbidden that skip what users wait for.
+The phases are those of the Admin API (spec, "States and transitions"). `next_status` is the only
+caller of `move`; a test walks all pairs. A reconcile may skip phases between two others, when a
+write failed and the next reconcile saw more: so only those transitions are forbidden that skip what
+users wait for.
 """
 
 from cloister_crds.kinds.container import ContainerPhase
@@ -29,43 +30,23 @@ TRANSITIONS: dict[ContainerPhase | None, frozenset[ContainerPhase]] = {
     _STOPPING: _ON_THE_WAY | {_FAILED, _STOPPING, _STOPPED},
     _STOPPED: _ON_THE_WAY | {_FAILED, _STOPPING, _STOPPED},
 }
-"""Where each word may lead. What is stopped never becomes ready without having started: an Enclave
-of before the stop never serves again."""
+"""Phases that may follow each phase. What is stopped never becomes ready without having started: an
+Enclave from before the stop never serves again."""
 
 
 def may_move(before: ContainerPhase | None, after: ContainerPhase) -> bool:
-    """Tell whether the table has a move.
-
-    Parameters
-    ----------
-    before
-        The word as it stands; None = none was written yet.
-    after
-        The word that is to follow.
-    """
+    """Return whether a phase may follow another; None = none was written yet."""
     return after in TRANSITIONS[before]
 
 
 def move(before: ContainerPhase | None, after: ContainerPhase) -> ContainerPhase:
-    """Make a move.
-
-    Parameters
-    ----------
-    before
-        The word as it stands; None = none was written yet.
-    after
-        The word that was decided.
-
-    Returns
-    -------
-    ContainerPhase
-        The word to write.
+    """Return the phase to write; `before` is None when none was written yet.
 
     Raises
     ------
     ValueError
-        When the table does not have the move: a rule is wrong.
+        When the table does not have the transition: a rule is wrong.
     """
     if not may_move(before, after):
-        raise ValueError(f"a container cannot go from {before} to {after}")
+        raise ValueError(f"a container cannot move from {before} to {after}")
     return after

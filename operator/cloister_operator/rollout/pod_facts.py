@@ -1,7 +1,4 @@
-"""The Pod of an Enclave as a pass sees it: the operator reads a raw Pod into this, `judge` judges.
-
-Only what the judgement needs stands here; nothing of it is written anywhere.
-"""
+"""The Pod of an Enclave, as far as `evaluate_enclave` needs it; nothing of it is stored."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -19,7 +16,7 @@ __all__ = [
 ]
 
 HEALTH_MARGIN = timedelta(seconds=15)
-"""What the kubelet may need beyond the figures of a health check to run it and tell the result."""
+"""What the kubelet may need beyond the times of a health check to run it and report the result."""
 
 
 class PodPhase(StrEnum):
@@ -39,15 +36,15 @@ class PodContainer:
     name: str
     """Name in the configuration file (for the shim any name)."""
     state: ContainerStateName = ContainerStateName.WAITING
-    """What it does."""
+    """Its state."""
     reason: str = ""
-    """Reason of the wait or the end, such as ``ImagePullBackOff`` or ``OOMKilled``."""
+    """Reason why it waits or ended, such as ``ImagePullBackOff`` or ``OOMKilled``."""
     message: str = ""
-    """Message of the wait or the end."""
+    """Message for that reason."""
     started_at: datetime | None = None
     """When its process was last started, in UTC; None = never."""
     ended_at: datetime | None = None
-    """When its process last ended, in UTC, in whole seconds; None = never, or nobody knows."""
+    """When its process last ended, in UTC, in whole seconds; None = never, or unknown."""
     exit_code: int | None = None
     """Exit code of its last end (the state's, else the last state's); None = it never ended."""
     exit_reason: str = ""
@@ -55,13 +52,13 @@ class PodContainer:
     exit_message: str = ""
     """Termination message of that end."""
     restart_count: int = 0
-    """How often it was started again."""
+    """How often it was restarted."""
     restarts: bool = False
-    """Whether its restart policy starts it again after an exit with an error."""
+    """Whether its restart policy restarts it after an exit with an error."""
     ready: bool = False
     """The kubelet's readiness flag: with a health check, whether that passes."""
     checked: bool = False
-    """Whether it has a health check, which ``ready`` then tells the state of."""
+    """Whether it has a health check, whose state ``ready`` then is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +80,7 @@ class PodFacts:
     node_gone: bool = False
     """Whether that node no longer exists, or is not ready and the Pod is being evicted for it."""
     measurement: str = ""
-    """Digest of the measurement document that it was made from; empty for older ones."""
+    """Digest of the measurement document that it was created from; empty for older ones."""
     initdata: str = ""
     """Digest of its initdata; empty = it has none."""
     address: str = ""
@@ -101,20 +98,20 @@ class PodFacts:
     skipped_stages: frozenset[str] = frozenset()
     """Stages of the boot in which nothing is to be done."""
     side_cars: tuple[PodContainer, ...] = ()
-    """Our other parts, by the names they have in the Pod, in its order."""
+    """Our other side-cars, by the names they have in the Pod, in its order."""
 
     @property
-    def everyone(self) -> tuple[PodContainer, ...]:
-        """All containers: those of the file, the shim, the agent, our other parts."""
+    def all_containers(self) -> tuple[PodContainer, ...]:
+        """All containers: those of the file, the shim, the agent, our other side-cars."""
         ours = tuple(each for each in (self.shim, self.agent) if each is not None)
         return (*self.containers, *ours, *self.side_cars)
 
 
 def boot_allowance(check: Healthcheck | None) -> timedelta | None:
-    """Answer how long after a container's start its health check must have told something.
+    """Return how long after a container's start its health check must have had a result.
 
-    Whoever counts failures is the enclave's agent, in the way of container engines; this is for a
-    check that never tells anything.
+    The enclave's agent counts failures, in the way of container engines; this is for a check that
+    never has a result.
 
     Parameters
     ----------

@@ -1,65 +1,50 @@
-"""Updates of enclaves with several GPUs: what serves ends first, because both need the same GPUs.
+"""The Recreate strategy, for enclaves with several GPUs: what serves is deleted first.
 
-The successor's Pod is made before that, so that it waits for the GPUs ahead of everybody else.
+Both need the same GPUs. The new Pod is created before that, so that it is first in line for them.
 """
 
 from cloister_crds.kinds.container import ContainerPhase
 from cloister_crds.kinds.enclave import Enclave
 from cloister_crds.lifecycle.admission.gpus import gpu_count
-from cloister_crds.lifecycle.rollout_state import Scene, names
-from cloister_crds.lifecycle.state.verdict import Verdict
-from cloister_operator.rollout.admission import Admitted
+from cloister_crds.lifecycle.rollout_state import RolloutState, enclave_names
+from cloister_crds.lifecycle.state.rollout_plan import RolloutPlan
+from cloister_operator.rollout.admission import AdmissionGranted
 
-__all__ = ["most_gpus", "present_release_ends_for_its_successor", "stops_first"]
-
-
-def most_gpus(scene: Scene, admitted: Admitted) -> int:
-    """Answer how many GPUs the wanted request has, or what runs if that has more.
-
-    Parameters
-    ----------
-    scene
-        What was observed.
-    admitted
-        What the request may run.
-    """
-    wanted = gpu_count(admitted.config, scene.wanted.gpus)
-    return max(wanted, *(each.spec.summary.gpus for each in _running(scene)), 0)
+__all__ = ["most_gpus", "needs_recreate", "recreate_deletes_the_present_release"]
 
 
-def stops_first(scene: Scene, admitted: Admitted) -> bool:
-    """Tell whether what runs has to end before the wanted request can start.
-
-    Parameters
-    ----------
-    scene
-        What was observed.
-    admitted
-        What the request may run.
-    """
-    return bool(_running(scene)) and most_gpus(scene, admitted) > 1
+def most_gpus(state: RolloutState, admitted: AdmissionGranted) -> int:
+    """Return how many GPUs the wanted request has, or what runs, if that has more."""
+    wanted = gpu_count(admitted.config, state.wanted.gpus)
+    return max(wanted, *(each.spec.summary.gpus for each in _running(state)), 0)
 
 
-def _running(scene: Scene) -> list[Enclave]:
-    """Answer what serves; else whatever still has a Pod, which may be on its way out."""
-    if scene.serving is not None:
-        return [scene.serving]
-    return [each for each in scene.everyone if each.metadata.name in scene.observed.pods]
+def needs_recreate(state: RolloutState, admitted: AdmissionGranted) -> bool:
+    """Return whether what runs must be deleted before the wanted request can start."""
+    return bool(_running(state)) and most_gpus(state, admitted) > 1
 
 
-def present_release_ends_for_its_successor(scene: Scene) -> Verdict | None:
-    """End what serves once the Pod of its successor waits for the GPUs."""
-    live = scene.wanted_line.live
-    if live is None or not live.spec.stop_first or scene.served_line is None:
+def _running(state: RolloutState) -> list[Enclave]:
+    """Return what serves; else whatever still has a Pod, which may be terminating."""
+    if state.serving is not None:
+        return [state.serving]
+    return [each for each in state.all_enclaves if each.metadata.name in state.observed.pods]
+
+
+def recreate_deletes_the_present_release(state: RolloutState) -> RolloutPlan | None:
+    """Delete what serves once the Pod of the new attempt waits for the GPUs."""
+    live = state.wanted_attempts.live
+    if live is None or not live.spec.stop_first or state.served_attempts is None:
         return None
     name = live.metadata.name
-    if name not in scene.observed.pods:
+    if name not in state.observed.pods:
         return None
-    return Verdict(
+    return RolloutPlan(
         progress=ContainerPhase.DEPLOYING,
         reason="StopFirst",
-        message=f"Tag {live.spec.tag} needs the GPUs of the present release, which ends first.",
+        message=f"Tag {live.spec.tag} needs the GPUs of the present release, which is deleted "
+        "first.",
         active="",
         candidate=name,
-        keep=names(live),
+        keep=enclave_names(live),
     )

@@ -1,8 +1,13 @@
-"""The rules of a Container's life, in the order in which they are asked: the first answer holds.
+"""The rules of a rollout, in order: the first that matches makes the plan.
 
-Each is a small function with a sentence for a name; it answers a `Verdict` or None for "not my
-case". Read `RULES` from top to bottom: first what ends everything, then what is there, from the
-best (the wanted request serves) to the worst (it failed), then what is needed to make it.
+Each is a small function with a sentence for a name; it returns a `RolloutPlan`, or None when it
+does not apply. Read `RULES` from top to bottom: first what deletes everything, then what exists,
+from the best (the wanted request serves) to the worst (it failed), then what is needed to create
+it.
+
+An update is blue-green: the new Enclave starts beside the one that serves
+(`starting_candidate_is_awaited`), is promoted when it is ready (`ready_candidate_is_promoted`), and
+the old one is deleted after it has drained (`cleanup`). The exception is `recreate_strategy`.
 """
 
 from collections.abc import Callable
@@ -10,67 +15,71 @@ from collections.abc import Callable
 from cloister_crds.kinds.container import ContainerPhase
 from cloister_crds.kinds.enclave import Enclave, EnclavePhase
 from cloister_crds.kinds.meta import ConditionStatus
-from cloister_crds.lifecycle.admission.host_selection import host_named
+from cloister_crds.lifecycle.admission.host_selection import find_host
 from cloister_crds.lifecycle.names.hostnames import is_held_by
 from cloister_crds.lifecycle.replacement import (
-    hostnames_pass_to_the_ready_successor,
-    replaced_container_ends_its_enclaves,
+    hostnames_transfer_to_the_ready_replacement,
+    replaced_container_deletes_its_enclaves,
 )
-from cloister_crds.lifecycle.rollout_state import Line, Scene, names
+from cloister_crds.lifecycle.rollout_state import RevisionAttempts, RolloutState, enclave_names
 from cloister_crds.lifecycle.state.conditions import condition, holds
 from cloister_crds.lifecycle.state.decision import ClaimHostname
 from cloister_crds.lifecycle.state.observed import Need
 from cloister_crds.lifecycle.state.reasons import REASONS, is_transient, reason_for
-from cloister_crds.lifecycle.state.verdict import Verdict
-from cloister_operator.rollout.admission import Admission, Admitted, Asking, Refused, Waiting
-from cloister_operator.rollout.new_attempt import first_attempt, repetition
-from cloister_operator.rollout.node_drain import served_enclave_leaves_a_cordoned_node
+from cloister_crds.lifecycle.state.rollout_plan import RolloutPlan
+from cloister_operator.rollout.admission import (
+    Admission,
+    AdmissionDelayed,
+    AdmissionGranted,
+    AdmissionRefused,
+    AdmissionUnresolved,
+)
+from cloister_operator.rollout.new_attempt import first_attempt, next_attempt
+from cloister_operator.rollout.node_drain import serving_enclave_moves_off_a_cordoned_node
 from cloister_operator.rollout.phases import may_move
 from cloister_operator.rollout.recreate_strategy import (
     most_gpus,
-    present_release_ends_for_its_successor,
-    stops_first,
+    needs_recreate,
+    recreate_deletes_the_present_release,
 )
 
 __all__ = ["ADMISSION_RULES", "RULES", "AdmissionRule", "Rule", "is_lost"]
 
-Rule = Callable[[Scene], Verdict | None]
-"""A rule about what is there."""
-AdmissionRule = Callable[[Scene, Admission], Verdict | None]
-"""A rule about a request that has nothing yet."""
+Rule = Callable[[RolloutState], RolloutPlan | None]
+"""A rule about the Enclaves that exist."""
+AdmissionRule = Callable[[RolloutState, Admission], RolloutPlan | None]
+"""A rule about a request that has no Enclave yet."""
 
 
-def is_lost(scene: Scene, line: Line) -> bool:
-    """Tell whether the newest attempt of a request is gone and another one is to follow.
+def is_lost(state: RolloutState, attempts: RevisionAttempts) -> bool:
+    """Return whether the newest attempt of a request was lost and is to be retried.
 
     A request that never served is given up after some losses in a row.
 
     Parameters
     ----------
-    scene
-        What was observed.
-    line
+    attempts
         Attempts of the request.
     """
-    if line.newest is None:
-        return line.origin is not None
-    if line.failed is None or not is_transient(line.failed.status.reason):
+    if attempts.newest is None:
+        return attempts.origin is not None
+    if attempts.failed is None or not is_transient(attempts.failed.status.reason):
         return False
-    return line.ever_served or line.losses(scene.now) <= scene.settings.attempts
+    return attempts.ever_served or attempts.losses(state.now) <= state.settings.attempts
 
 
-def stopped_container_ends_its_enclaves(scene: Scene) -> Verdict | None:
-    """End everything when spec says Stopped; stopping until the last Pod is gone."""
-    if not scene.is_stopped:
+def stopped_container_deletes_its_enclaves(state: RolloutState) -> RolloutPlan | None:
+    """Delete everything when spec.state is Stopped; stopping until the last Pod is gone."""
+    if not state.is_stopped:
         return None
-    if scene.mine or names(*scene.everyone) & scene.observed.pods:
-        return Verdict(
+    if state.enclaves or enclave_names(*state.all_enclaves) & state.observed.pods:
+        return RolloutPlan(
             progress=ContainerPhase.STOPPING,
             reason="Stopping",
-            message="The enclaves of the container are ending.",
+            message="The enclaves of the container are being deleted.",
             active="",
         )
-    return Verdict(
+    return RolloutPlan(
         progress=ContainerPhase.STOPPED,
         reason="Stopped",
         message="The container is stopped; set spec.state to Running to start it.",
@@ -79,91 +88,93 @@ def stopped_container_ends_its_enclaves(scene: Scene) -> Verdict | None:
     )
 
 
-def release_to_follow_is_looked_up(scene: Scene) -> Verdict | None:
-    """Leave everything as it is until it is known which release automatic updates follow."""
-    following = scene.following
-    if not following.waits:
+def followed_release_is_looked_up(state: RolloutState) -> RolloutPlan | None:
+    """Leave everything unchanged until it is known which release automatic updates follow."""
+    followed = state.followed_release
+    if not followed.pending:
         return None
-    trouble = following.trouble
-    return Verdict(
-        progress=ContainerPhase.PENDING if trouble else ContainerPhase.DEPLOYING,
-        reason=reason_for(trouble.reason).word if trouble else "Resolving",
-        message=trouble.message if trouble else "The newest release is being looked up.",
-        keep=names(*scene.mine),
+    failure = followed.failure
+    return RolloutPlan(
+        progress=ContainerPhase.PENDING if failure else ContainerPhase.DEPLOYING,
+        reason=reason_for(failure.reason).word if failure else "Resolving",
+        message=failure.message if failure else "The newest release is being looked up.",
+        keep=enclave_names(*state.enclaves),
     )
 
 
-def wanted_request_serves(scene: Scene) -> Verdict | None:
-    """Be ready when what is wanted serves; others end as soon as the Service shows it."""
-    serving = scene.serving
-    if serving is None or scene.served_line is not None:
+def wanted_request_serves(state: RolloutState) -> RolloutPlan | None:
+    """Be ready when the wanted request serves; others are deleted once the Service routes to it."""
+    serving = state.serving
+    if serving is None or state.served_attempts is not None:
         return None
     name = serving.metadata.name
-    if scene.is_routed:
-        return Verdict(
+    if state.is_routed:
+        return RolloutPlan(
             progress=ContainerPhase.READY,
             reason="Serving",
             message=_serves(serving),
             settled=True,
             active=name,
-            keep=names(serving),
+            keep=enclave_names(serving),
         )
-    return Verdict(
+    return RolloutPlan(
         progress=ContainerPhase.READY,
         reason="Routing",
         message=f"Tag {serving.spec.tag} is ready; the Service is being pointed at it.",
         active=name,
-        keep=names(serving),
+        keep=enclave_names(serving),
         route=name,
     )
 
 
-def staged_candidate_awaits_promotion(scene: Scene) -> Verdict | None:
+def staged_candidate_awaits_promotion(state: RolloutState) -> RolloutPlan | None:
     """Let a ready candidate wait until spec.promote names its revision, where updates are staged.
 
-    While what served is being brought back, the container is not ready, and the candidate waits on.
+    During a rollback of what served the container is not ready, and the candidate goes on waiting.
     """
-    ready = scene.wanted_line.ready
-    if ready is None or scene.served_line is None or not scene.is_staging:
+    ready = state.wanted_attempts.ready
+    if ready is None or state.served_attempts is None or not state.is_staging:
         return None
-    if scene.container.spec.promote == ready.spec.revision:
+    if state.container.spec.promote == ready.spec.revision:
         return None
-    serves = scene.serving is not None
+    serves = state.serving is not None
     name, where = ready.metadata.name, ready.spec.preview
     tried = f" Try it at https://{where}." if where else ""
-    return Verdict(
+    return RolloutPlan(
         progress=ContainerPhase.READY if serves else ContainerPhase.DEPLOYING,
         reason="AwaitingPromotion" if serves else "PodLost",
         message=f"Tag {ready.spec.tag} is ready and waits.{tried} Set spec.promote to "
         f"{ready.spec.revision}, or accept the update, to let it take over.",
-        settled=scene.is_routed,
+        settled=state.is_routed,
         candidate=name,
-        keep=names(ready),
+        keep=enclave_names(ready),
         preview=name,
     )
 
 
-def ready_candidate_takes_over(scene: Scene) -> Verdict | None:
-    """Let a ready candidate take over, by a decision in status when another serves.
+def ready_candidate_is_promoted(state: RolloutState) -> RolloutPlan | None:
+    """Promote a ready candidate: the switch of a blue-green update, recorded in status.
 
-    Where nothing serves, the Service is pointed at it first, so that ready never comes too early.
+    Where nothing serves, the Service is pointed at it first, so that ready is never reported early.
     """
-    ready = scene.wanted_line.ready
+    ready = state.wanted_attempts.ready
     if ready is None:
         return None
     name = ready.metadata.name
-    may_be_ready = may_move(scene.status.phase, ContainerPhase.READY)
-    if scene.serving is None and not (scene.shows(ready) and may_be_ready):
-        return Verdict(
+    may_be_ready = may_move(state.status.phase, ContainerPhase.READY)
+    if state.serving is None and not (state.routes_to(ready) and may_be_ready):
+        return RolloutPlan(
             progress=ContainerPhase.STARTED,
             reason="Routing",
             message=f"Tag {ready.spec.tag} is ready; the Service is being pointed at it.",
             candidate=name,
-            keep=names(ready, scene.active, scene.wanted_line.origin, scene.memory),
+            keep=enclave_names(
+                ready, state.active, state.wanted_attempts.origin, state.last_failure
+            ),
             route=name,
         )
-    served = scene.shows(ready)
-    return Verdict(
+    served = state.routes_to(ready)
+    return RolloutPlan(
         progress=ContainerPhase.READY,
         reason="Serving" if served else "Routing",
         message=_serves(ready)
@@ -171,50 +182,50 @@ def ready_candidate_takes_over(scene: Scene) -> Verdict | None:
         else f"Tag {ready.spec.tag} takes over; the Service is being pointed at it.",
         settled=served,
         active=name,
-        keep=names(ready),
+        keep=enclave_names(ready),
     )
 
 
-def starting_candidate_is_awaited(scene: Scene) -> Verdict | None:
-    """Wait for an attempt of the wanted request that is on its way."""
-    live = scene.wanted_line.live
+def starting_candidate_is_awaited(state: RolloutState) -> RolloutPlan | None:
+    """Wait for an attempt of the wanted request that is starting."""
+    live = state.wanted_attempts.live
     if live is None:
         return None
     is_up = live.status.phase is EnclavePhase.STARTED
-    beside = scene.serving is not None
+    beside = state.serving is not None
     updating = "StopFirst" if live.spec.stop_first else "Updating"
     usual = updating if beside else "Starting" if is_up else "Deploying"
     step = "its health checks run" if is_up else "its Pod is not up yet"
-    return Verdict(
+    return RolloutPlan(
         progress=ContainerPhase.STARTED if is_up else ContainerPhase.DEPLOYING,
-        reason=live.status.reason if is_transient_word(live.status.reason) else usual,
-        message=live.status.message or f"Tag {live.spec.tag} is on its way: {step}.",
+        reason=live.status.reason if is_transient_reason(live.status.reason) else usual,
+        message=live.status.message or f"Tag {live.spec.tag} is starting: {step}.",
         candidate=live.metadata.name,
-        keep=names(live, scene.wanted_line.origin),
+        keep=enclave_names(live, state.wanted_attempts.origin),
     )
 
 
-def lost_attempt_is_repeated(scene: Scene) -> Verdict | None:
-    """Repeat the newest attempt when it was lost, after a wait."""
-    line = scene.wanted_line
-    if not is_lost(scene, line) or line.origin is None:
+def lost_attempt_is_retried(state: RolloutState) -> RolloutPlan | None:
+    """Retry the newest attempt when it was lost, after a backoff."""
+    attempts = state.wanted_attempts
+    if not is_lost(state, attempts) or attempts.origin is None:
         return None
-    lost = line.newest or line.origin
-    reason = lost.status.reason if is_transient_word(lost.status.reason) else "PodLost"
+    lost = attempts.newest or attempts.origin
+    reason = lost.status.reason if is_transient_reason(lost.status.reason) else "PodLost"
     message = lost.status.message or "The enclave was lost."
-    retry_at = line.retry_at(scene.now)
-    keep = names(line.origin, line.newest)
-    if host_named(line.origin.spec.host, scene.observed.hosts) is None:
-        return Verdict(
+    retry_at = attempts.retry_at(state.now)
+    keep = enclave_names(attempts.origin, attempts.newest)
+    if find_host(attempts.origin.spec.host, state.observed.hosts) is None:
+        return RolloutPlan(
             progress=ContainerPhase.FAILED,
             reason="HostNotFound",
-            message=f"{message} Its Host {line.origin.spec.host} does not exist any more; "
+            message=f"{message} Its Host {attempts.origin.spec.host} does not exist any more; "
             "set spec.host, or ask the administrator to bring the Host back.",
             stalled=True,
             keep=keep,
         )
-    if retry_at > scene.now:
-        return Verdict(
+    if retry_at > state.now:
+        return RolloutPlan(
             progress=ContainerPhase.DEPLOYING,
             reason=reason,
             message=f"{message} The next attempt follows at {retry_at:%H:%M:%S} UTC.",
@@ -222,51 +233,51 @@ def lost_attempt_is_repeated(scene: Scene) -> Verdict | None:
             keep=keep,
             retry_at=retry_at,
         )
-    made = repetition(scene, line)
-    return Verdict(
+    created = next_attempt(state, attempts)
+    return RolloutPlan(
         progress=ContainerPhase.DEPLOYING,
         reason=reason,
-        message=f"{message} Attempt {made.spec.attempt} follows.",
-        candidate=made.name,
-        keep=keep | {made.name},
-        actions=(made,),
+        message=f"{message} Attempt {created.spec.attempt} follows.",
+        candidate=created.name,
+        keep=keep | {created.name},
+        actions=(created,),
     )
 
 
-def failed_request_waits_for_a_new_one(scene: Scene) -> Verdict | None:
-    """Keep the Enclave of an attempt that failed for good as the memory of it."""
-    failed = scene.wanted_line.failed
+def failed_request_waits_for_a_new_one(state: RolloutState) -> RolloutPlan | None:
+    """Keep the Enclave of an attempt that failed for good, for its status."""
+    failed = state.wanted_attempts.failed
     if failed is None:
         return None
     reason, message = failed.status.reason, failed.status.message
-    if is_transient_word(reason):
-        losses = scene.wanted_line.losses(scene.now)
+    if is_transient_reason(reason):
+        losses = state.wanted_attempts.losses(state.now)
         message = f"Given up after {losses} lost attempts; the last one: {message}"
         reason = "AttemptsExhausted"
     if reason not in REASONS:
         reason = "BootFailed"
-    return Verdict(
+    return RolloutPlan(
         progress=ContainerPhase.FAILED,
         reason=reason,
         message=message or REASONS[reason].meaning,
         stalled=True,
-        candidate=failed.metadata.name if scene.is_update and scene.serving is not None else "",
-        keep=names(failed),
+        candidate=failed.metadata.name if state.is_update and state.serving is not None else "",
+        keep=enclave_names(failed),
     )
 
 
-def refused_request_is_stalled(scene: Scene, admission: Admission) -> Verdict | None:
+def refused_request_is_stalled(state: RolloutState, admission: Admission) -> RolloutPlan | None:
     """Stall while somebody has to change something before an Enclave is made."""
-    if not isinstance(admission, Refused):
+    if not isinstance(admission, AdmissionRefused):
         return None
-    return _refusal(scene, admission.reason, admission.message)
+    return _refusal(state, admission.reason, admission.message)
 
 
-def unavailable_answer_is_asked_again(_scene: Scene, admission: Admission) -> Verdict | None:
-    """Wait for what may come by itself, and ask again."""
-    if not isinstance(admission, Waiting):
+def failed_lookup_is_retried(_state: RolloutState, admission: Admission) -> RolloutPlan | None:
+    """Wait for what may become available, and look it up again."""
+    if not isinstance(admission, AdmissionDelayed):
         return None
-    return Verdict(
+    return RolloutPlan(
         progress=ContainerPhase.PENDING,
         reason=admission.reason,
         message=admission.message,
@@ -275,18 +286,18 @@ def unavailable_answer_is_asked_again(_scene: Scene, admission: Admission) -> Ve
     )
 
 
-def unasked_question_is_asked(scene: Scene, admission: Admission) -> Verdict | None:
-    """Ask what was not asked yet; what was known to be wrong stays so until there is an answer."""
-    if not isinstance(admission, Asking):
+def missing_lookup_is_requested(state: RolloutState, admission: Admission) -> RolloutPlan | None:
+    """Request lookups that are missing; a known failure stays in status until they are done."""
+    if not isinstance(admission, AdmissionUnresolved):
         return None
-    ready = condition(scene.status.conditions, "Ready")
+    ready = condition(state.status.conditions, "Ready")
     if (
         ready is not None
         and ready.status is ConditionStatus.FALSE
-        and scene.was_reported
-        and holds(scene.status.conditions, "Stalled")
+        and state.was_reported
+        and holds(state.status.conditions, "Stalled")
     ):
-        return Verdict(
+        return RolloutPlan(
             progress=ContainerPhase.FAILED,
             reason=ready.reason,
             message=ready.message,
@@ -297,83 +308,85 @@ def unasked_question_is_asked(scene: Scene, admission: Admission) -> Verdict | N
 
 
 def staged_update_with_several_gpus_is_refused(
-    scene: Scene, admission: Admission
-) -> Verdict | None:
-    """Refuse to stage an update that stops what serves first: nothing would serve meanwhile."""
-    if not isinstance(admission, Admitted) or scene.served_line is None:
+    state: RolloutState, admission: Admission
+) -> RolloutPlan | None:
+    """Refuse to stage an update of the Recreate strategy: nothing would serve meanwhile."""
+    if not isinstance(admission, AdmissionGranted) or state.served_attempts is None:
         return None
-    if not (scene.is_staging and stops_first(scene, admission)):
+    if not (state.is_staging and needs_recreate(state, admission)):
         return None
     message = (
-        f"With {most_gpus(scene, admission)} GPUs the present release ends before the next one "
-        "starts, so that none can wait for promotion; set spec.staging to false."
+        f"With {most_gpus(state, admission)} GPUs the present release is deleted before the next "
+        "one starts, so that none can wait for promotion; set spec.staging to false."
     )
-    return _refusal(scene, "StagingNotPossible", message)
+    return _refusal(state, "StagingNotPossible", message)
 
 
-def taken_hostname_stalls(scene: Scene, admission: Admission) -> Verdict | None:
+def taken_hostname_stalls(state: RolloutState, admission: Admission) -> RolloutPlan | None:
     """Stall while another Container holds a host name that is wanted."""
-    if not isinstance(admission, Admitted):
+    if not isinstance(admission, AdmissionGranted):
         return None
-    claims = scene.observed.claims
+    claims = state.observed.claims
     taken = [
         each
-        for each in scene.hostnames
+        for each in state.hostnames
         if each in claims
-        and not is_held_by(claims[each], scene.container)
-        and not scene.inherits(each)
+        and not is_held_by(claims[each], state.container)
+        and not state.inherits_hostname(each)
     ]
     if not taken:
         return None
     message = (
         f"The host name {taken[0]} is held by another container; choose another name, or delete "
-        "the other container: this one then goes on by itself."
+        "the other container: this one then continues by itself."
     )
-    return _refusal(scene, "HostnameTaken", message)
+    return _refusal(state, "HostnameTaken", message)
 
 
-def free_hostname_is_claimed(scene: Scene, admission: Admission) -> Verdict | None:
+def free_hostname_is_claimed(state: RolloutState, admission: Admission) -> RolloutPlan | None:
     """Claim a host name that is wanted and not held yet."""
-    if not isinstance(admission, Admitted):
+    if not isinstance(admission, AdmissionGranted):
         return None
-    claims = scene.observed.claims
-    free = [each for each in scene.hostnames if each not in claims]
+    claims = state.observed.claims
+    free = [each for each in state.hostnames if each not in claims]
     leaving = [
         each
-        for each in scene.hostnames
+        for each in state.hostnames
         if each in claims
         and claims[each].metadata.deletion_timestamp is not None
-        and not scene.inherits(each)
+        and not state.inherits_hostname(each)
     ]
     if not free and not leaving:
         return None
     return _resolving((), tuple(ClaimHostname(each) for each in free))
 
 
-def admitted_request_gets_an_enclave(scene: Scene, admission: Admission) -> Verdict | None:
-    """Make the first attempt when nothing is missing."""
-    if not isinstance(admission, Admitted):
+def admitted_request_gets_an_enclave(
+    state: RolloutState, admission: Admission
+) -> RolloutPlan | None:
+    """Create the first attempt when nothing is missing."""
+    if not isinstance(admission, AdmissionGranted):
         return None
-    made = first_attempt(scene, admission)
-    usual = "StopFirst" if made.spec.stop_first else "Updating"
-    return Verdict(
+    created = first_attempt(state, admission)
+    usual = "StopFirst" if created.spec.stop_first else "Updating"
+    return RolloutPlan(
         progress=ContainerPhase.DEPLOYING,
-        reason=usual if scene.serving is not None else "Deploying",
-        message=f"Tag {made.spec.tag} is on its way: its Pod is not up yet.",
-        candidate=made.name,
-        keep=frozenset({made.name}),
-        actions=(made,),
+        reason=usual if state.serving is not None else "Deploying",
+        message=f"Tag {created.spec.tag} is starting: its Pod is not up yet.",
+        candidate=created.name,
+        keep=frozenset({created.name}),
+        actions=(created,),
     )
 
 
-def is_transient_word(word: str) -> bool:
-    """Tell whether a word stands in the table and is transient."""
-    return word in REASONS and is_transient(word)
+def is_transient_reason(reason: str) -> bool:
+    """Return whether a reason is in the table and transient."""
+    return reason in REASONS and is_transient(reason)
 
 
-def _resolving(needs: tuple[Need, ...], claims: tuple[ClaimHostname, ...] = ()) -> Verdict:
-    # Looking up is a part of deploying, as the create has answered; pending is what has to wait.
-    return Verdict(
+def _resolving(needs: tuple[Need, ...], claims: tuple[ClaimHostname, ...] = ()) -> RolloutPlan:
+    # Lookups are a part of deploying, which is what the create responded; pending is for waits.
+    return RolloutPlan(
         progress=ContainerPhase.DEPLOYING,
         reason="Resolving",
         message="The release, its images, secrets and host name are being looked up.",
@@ -387,43 +400,45 @@ def _serves(enclave: Enclave) -> str:
     return f"Tag {enclave.spec.tag} serves{where}."
 
 
-def _refusal(scene: Scene, reason: str, message: str) -> Verdict:
-    """Refuse; what others can free is looked at again, and what never ran holds no host name."""
-    again = scene.now + scene.settings.taken_recheck if REASONS[reason].recheck else None
-    fresh = not scene.everyone and not scene.status.history and not scene.status.active_enclave
-    return Verdict(
+def _refusal(state: RolloutState, reason: str, message: str) -> RolloutPlan:
+    """Refuse; what others can free is checked again, and what never ran holds no host name."""
+    recheck_at = state.now + state.settings.taken_recheck if REASONS[reason].recheck else None
+    never_ran = (
+        not state.all_enclaves and not state.status.history and not state.status.active_enclave
+    )
+    return RolloutPlan(
         progress=ContainerPhase.FAILED,
         reason=reason,
         message=message,
         stalled=True,
-        retry_at=again,
-        frees_hostnames=fresh,
+        retry_at=recheck_at,
+        frees_hostnames=never_ran,
     )
 
 
 RULES: tuple[Rule, ...] = (
-    replaced_container_ends_its_enclaves,
-    stopped_container_ends_its_enclaves,
-    release_to_follow_is_looked_up,
-    served_enclave_leaves_a_cordoned_node,
+    replaced_container_deletes_its_enclaves,
+    stopped_container_deletes_its_enclaves,
+    followed_release_is_looked_up,
+    serving_enclave_moves_off_a_cordoned_node,
     wanted_request_serves,
-    present_release_ends_for_its_successor,
+    recreate_deletes_the_present_release,
     staged_candidate_awaits_promotion,
-    hostnames_pass_to_the_ready_successor,
-    ready_candidate_takes_over,
+    hostnames_transfer_to_the_ready_replacement,
+    ready_candidate_is_promoted,
     starting_candidate_is_awaited,
-    lost_attempt_is_repeated,
+    lost_attempt_is_retried,
     failed_request_waits_for_a_new_one,
 )
-"""Rules about what is there."""
+"""Rules about the Enclaves that exist."""
 
 ADMISSION_RULES: tuple[AdmissionRule, ...] = (
     refused_request_is_stalled,
-    unavailable_answer_is_asked_again,
-    unasked_question_is_asked,
+    failed_lookup_is_retried,
+    missing_lookup_is_requested,
     staged_update_with_several_gpus_is_refused,
     taken_hostname_stalls,
     free_hostname_is_claimed,
     admitted_request_gets_an_enclave,
 )
-"""Rules about a request that has nothing yet, asked when none of `RULES` answered."""
+"""Rules about a request that has no Enclave yet, tried when none of `RULES` matches."""

@@ -1,4 +1,4 @@
-"""The next status of a Container, from a verdict and who serves after it. The one writer of it."""
+"""The next status of a Container, from the plan for it. Only this module writes it."""
 
 from dataclasses import replace
 
@@ -15,149 +15,137 @@ from cloister_crds.kinds.container import (
 )
 from cloister_crds.kinds.enclave import Enclave, EnclaveSpec
 from cloister_crds.lifecycle import request as requests
-from cloister_crds.lifecycle.admission.confidentiality import confidence
-from cloister_crds.lifecycle.admission.host_selection import findings, host_named
-from cloister_crds.lifecycle.admission.key_check import key_checks
-from cloister_crds.lifecycle.names.domains import domain_named
-from cloister_crds.lifecycle.rollout_state import Scene, has_failed
-from cloister_crds.lifecycle.state.conditions import Finding, condition, merge
+from cloister_crds.lifecycle.admission.confidentiality import confidentiality_conditions
+from cloister_crds.lifecycle.admission.host_selection import find_host, host_conditions
+from cloister_crds.lifecycle.admission.key_check import keys_checked_condition
+from cloister_crds.lifecycle.names.domains import find_domain
+from cloister_crds.lifecycle.rollout_state import RolloutState, has_failed
+from cloister_crds.lifecycle.state.conditions import ConditionUpdate, condition, merge
 from cloister_crds.lifecycle.state.decision import CreateEnclave
 from cloister_crds.lifecycle.state.reasons import is_transient
-from cloister_crds.lifecycle.state.verdict import Verdict
+from cloister_crds.lifecycle.state.rollout_plan import RolloutPlan
 from cloister_operator.rollout.cleanup import (
-    MOST_HISTORY,
-    Outcome,
-    ended,
-    led_hostnames,
-    open_to_people,
+    HISTORY_LIMIT,
+    enclaves_to_delete,
+    routed_hostnames,
+    ssh_enclave,
 )
-from cloister_operator.rollout.gateway_routes import routed_finding
+from cloister_operator.rollout.gateway_routes import routed_condition
 from cloister_operator.rollout.phases import move
 
-__all__ = ["report"]
+__all__ = ["next_status"]
 
 
-_BESIDE = {
+_UPDATE_PHASES = {
     ContainerPhase.PENDING: UpdatePhase.PENDING,
     ContainerPhase.DEPLOYING: UpdatePhase.PENDING,
     ContainerPhase.STARTED: UpdatePhase.STARTED,
     ContainerPhase.READY: UpdatePhase.READY,
     ContainerPhase.FAILED: UpdatePhase.FAILED,
 }
-"""Status of an update whose predecessor serves on."""
+"""Status of a blue-green update, while the old release goes on to serve."""
 
 
-def report(scene: Scene, verdict: Verdict, outcome: Outcome) -> ContainerStatus:
-    """Make the next status.
-
-    Parameters
-    ----------
-    scene
-        What was observed.
-    verdict
-        What the rule answered.
-    outcome
-        Who serves and what stays.
-
-    Returns
-    -------
-    ContainerStatus
-        The complete status; equal to the present one when nothing changed.
-    """
-    before = scene.status
-    update = _update(scene, verdict, outcome)
-    told = verdict.message if _is_trouble(verdict) else ""
-    shown = _shown(scene, verdict, outcome)
-    history = _history(scene, outcome)
-    active = outcome.active.spec.hostnames if outcome.active else ()
-    hostnames = tuple(each for each in active if scene.is_served(each)) or scene.hostnames
+def next_status(state: RolloutState, plan: RolloutPlan) -> ContainerStatus:
+    """Return the complete next status; equal to the present one when nothing changed."""
+    before = state.status
+    update = _update(state, plan)
+    shown = _shown(state, plan)
+    history = _history(state, plan)
+    active = state.active_after(plan)
+    served = active.spec.hostnames if active else ()
+    hostnames = tuple(each for each in served if state.accepts(each)) or state.hostnames
     return before.model_copy(
         update={
-            "observed_generation": scene.container.metadata.generation,
-            "phase": move(before.phase, _phase(verdict, outcome)),
+            "observed_generation": state.container.metadata.generation,
+            "phase": move(before.phase, _phase(state, plan)),
             "domain": hostnames[0] if hostnames else before.domain,
             "internal_domain": hostnames[-1] if hostnames else before.internal_domain,
-            "active_enclave": outcome.active.metadata.name if outcome.active else "",
-            "candidate": verdict.candidate,
-            "current_tag": _current_tag(scene, outcome, history),
+            "active_enclave": active.metadata.name if active else "",
+            "candidate": plan.candidate,
+            "current_tag": _current_tag(state, active, history),
             "resources": _resources(shown) or before.resources,
-            "host": _host(scene, shown) or before.host,
-            "ssh_port": _ssh_port(scene, outcome),
-            "latest_release": _latest(scene),
+            "host": _host(state, shown) or before.host,
+            "ssh_port": _ssh_port(state, plan),
+            "latest_release": _latest(state),
             "update": update,
-            "message": told,
+            "message": plan.message if _is_problem(plan) else "",
             "unenforced": shown.summary.unenforced if shown else before.unenforced,
             "history": history,
             "conditions": merge(
                 before.conditions,
-                _findings(scene, verdict, outcome, shown, updating=update is not None),
-                generation=scene.container.metadata.generation,
-                now=scene.now,
+                _conditions(state, plan, shown, updating=update is not None),
+                generation=state.container.metadata.generation,
+                now=state.now,
             ),
         }
     )
 
 
-def _latest(scene: Scene) -> LatestRelease | None:
-    """Answer the newest release: kept while stopped, forgotten when it is no longer followed."""
-    if not scene.container.spec.auto_update:
+def _latest(state: RolloutState) -> LatestRelease | None:
+    """Return the newest release: kept while stopped, dropped when it is no longer followed."""
+    if not state.container.spec.auto_update:
         return None
-    return scene.following.latest or scene.status.latest_release
+    return state.followed_release.latest or state.status.latest_release
 
 
-def _is_trouble(verdict: Verdict) -> bool:
-    return verdict.stalled or is_transient(verdict.reason)
+def _is_problem(plan: RolloutPlan) -> bool:
+    return plan.stalled or is_transient(plan.reason)
 
 
-def _phase(verdict: Verdict, outcome: Outcome) -> ContainerPhase:
-    if verdict.progress in {ContainerPhase.STOPPING, ContainerPhase.STOPPED}:
-        return verdict.progress
-    return ContainerPhase.READY if outcome.serving is not None else verdict.progress
+def _is_stopping(plan: RolloutPlan) -> bool:
+    return plan.progress in {ContainerPhase.STOPPING, ContainerPhase.STOPPED}
 
 
-def _update(scene: Scene, verdict: Verdict, outcome: Outcome) -> UpdateStatus | None:
-    """Tell of an update while the wanted request is another one than what serves or failed."""
-    beside = outcome.serving is not None
-    ends = verdict.progress in {ContainerPhase.STOPPING, ContainerPhase.STOPPED}
-    if ends or not scene.is_update:
+def _phase(state: RolloutState, plan: RolloutPlan) -> ContainerPhase:
+    serves = state.serving_after(plan) is not None
+    return ContainerPhase.READY if serves and not _is_stopping(plan) else plan.progress
+
+
+def _update(state: RolloutState, plan: RolloutPlan) -> UpdateStatus | None:
+    """Report an update while the wanted request is another one than what serves or failed.
+
+    It is blue-green while the old release serves on, and of the Recreate strategy else.
+    """
+    if _is_stopping(plan) or not state.is_update:
         return None
-    if beside and outcome.active and requests.same(outcome.active.spec.request, scene.wanted):
+    serving = state.serving_after(plan)
+    if serving is not None and requests.same(serving.spec.request, state.wanted):
         return None
-    if not beside and verdict.progress is ContainerPhase.FAILED:
+    failed = plan.progress is ContainerPhase.FAILED
+    if serving is None and failed:
         return None
-    candidate = next((e for e in scene.mine if e.metadata.name == verdict.candidate), None)
-    failed = verdict.progress is ContainerPhase.FAILED
-    blue_green = beside and not _stops_first(verdict, outcome, candidate)
+    candidate = next((e for e in state.enclaves if e.metadata.name == plan.candidate), None)
+    blue_green = serving is not None and not _uses_recreate(plan, serving, candidate)
     return UpdateStatus(
-        enclave=verdict.candidate,
+        enclave=plan.candidate,
         uid=candidate.metadata.uid if candidate else "",
-        revision=scene.revision,
-        tag=scene.wanted.tag,
-        status=_BESIDE[verdict.progress] if blue_green or failed else UpdatePhase.DEPLOYING,
+        revision=state.revision,
+        tag=state.wanted.tag,
+        status=_UPDATE_PHASES[plan.progress] if blue_green or failed else UpdatePhase.DEPLOYING,
         type=UpdateType.BLUE_GREEN if blue_green else UpdateType.REPLACE,
-        message=verdict.message if failed else "",
-        preview=candidate.spec.preview if candidate and verdict.preview else "",
+        message=plan.message if failed else "",
+        preview=candidate.spec.preview if candidate and plan.preview else "",
     )
 
 
-def _stops_first(verdict: Verdict, outcome: Outcome, candidate: Enclave | None) -> bool:
-    """Tell whether what serves ends before the update starts, as far as it is known."""
-    made = (each for each in outcome.made if isinstance(each, CreateEnclave))
-    spec = next((each.spec for each in made if each.name == verdict.candidate), None)
+def _uses_recreate(plan: RolloutPlan, serving: Enclave, candidate: Enclave | None) -> bool:
+    """Return whether what serves is deleted before the update starts, as far as it is known."""
+    created = (each for each in plan.actions if isinstance(each, CreateEnclave))
+    spec = next((each.spec for each in created if each.name == plan.candidate), None)
     spec = candidate.spec if candidate is not None else spec
-    several = outcome.serving is not None and outcome.serving.spec.summary.gpus > 1
-    return several or (spec is not None and spec.stop_first)
+    return serving.spec.summary.gpus > 1 or (spec is not None and spec.stop_first)
 
 
-def _shown(scene: Scene, verdict: Verdict, outcome: Outcome) -> EnclaveSpec | None:
-    """Answer the Enclave whose facts stand in status: what serves, else what is on its way."""
-    if outcome.active is not None:
-        return outcome.active.spec
-    made = next((each for each in outcome.made if isinstance(each, CreateEnclave)), None)
-    if made is not None:
-        return made.spec
-    wanted = verdict.candidate
-    named = (each for each in scene.mine if each.metadata.name == wanted)
+def _shown(state: RolloutState, plan: RolloutPlan) -> EnclaveSpec | None:
+    """Return the Enclave whose facts status shows: what serves, else what is starting."""
+    active = state.active_after(plan)
+    if active is not None:
+        return active.spec
+    created = next((each for each in plan.actions if isinstance(each, CreateEnclave)), None)
+    if created is not None:
+        return created.spec
+    named = (each for each in state.enclaves if each.metadata.name == plan.candidate)
     return next((each.spec for each in named), None)
 
 
@@ -168,8 +156,8 @@ def _resources(shown: EnclaveSpec | None) -> ContainerResources | None:
     return ContainerResources(cpus=summary.cpus, memory_mb=summary.memory_mb, gpus=summary.gpus)
 
 
-def _host(scene: Scene, shown: EnclaveSpec | None) -> HostFacts | None:
-    host = host_named(shown.host, scene.observed.hosts) if shown is not None else None
+def _host(state: RolloutState, shown: EnclaveSpec | None) -> HostFacts | None:
+    host = find_host(shown.host, state.observed.hosts) if shown is not None else None
     if host is None:
         return None
     return HostFacts(
@@ -179,42 +167,45 @@ def _host(scene: Scene, shown: EnclaveSpec | None) -> HostFacts | None:
     )
 
 
-def _ssh_port(scene: Scene, outcome: Outcome) -> int | None:
-    """Answer the port at which people log in; None = they cannot, or not yet."""
-    shells, enclave = scene.observed.shells, open_to_people(scene, outcome)
+def _ssh_port(state: RolloutState, plan: RolloutPlan) -> int | None:
+    """Return the port at which people log in; None = they cannot, or not yet."""
+    shells, enclave = state.observed.shells, ssh_enclave(state, plan)
     if not enclave or shells is None or shells.selects != enclave:
         return None
     return shells.node_port or None
 
 
-def _current_tag(scene: Scene, outcome: Outcome, history: tuple[HistoryEntry, ...]) -> str:
-    if outcome.active is not None:
-        return outcome.active.spec.tag
+def _current_tag(
+    state: RolloutState, active: Enclave | None, history: tuple[HistoryEntry, ...]
+) -> str:
+    if active is not None:
+        return active.spec.tag
     served = (each.tag for each in history if each.outcome == "Served")
-    return next(served, scene.wanted.tag)
+    return next(served, state.wanted.tag)
 
 
-def _history(scene: Scene, outcome: Outcome) -> tuple[HistoryEntry, ...]:
-    """Write down what ends now, newest first; what is written already is not written again."""
-    leaving = {each.metadata.name: _outcome(each) for each in ended(scene, outcome)}
+def _history(state: RolloutState, plan: RolloutPlan) -> tuple[HistoryEntry, ...]:
+    """Record what is deleted now, newest first; what is recorded already is not recorded again."""
+    leaving = enclaves_to_delete(state, plan)
+    outcomes = {each.metadata.name: _outcome(each) for each in leaving}
     before = tuple(
         each
-        for each in scene.status.history
-        if leaving.get(each.enclave, each.outcome) == each.outcome
+        for each in state.status.history
+        if outcomes.get(each.enclave, each.outcome) == each.outcome
     )
-    known = {each.enclave for each in before}
-    fresh = tuple(
+    recorded = {each.enclave for each in before}
+    added = tuple(
         HistoryEntry(
             enclave=each.metadata.name,
             tag=each.spec.tag,
             commit=each.spec.commit,
-            outcome=_outcome(each),
-            at=scene.now,
+            outcome=outcomes[each.metadata.name],
+            at=state.now,
         )
-        for each in reversed(ended(scene, outcome))
-        if each.metadata.name not in known
+        for each in reversed(leaving)
+        if each.metadata.name not in recorded
     )
-    return (*fresh, *before)[:MOST_HISTORY]
+    return (*added, *before)[:HISTORY_LIMIT]
 
 
 def _outcome(enclave: Enclave) -> str:
@@ -223,79 +214,74 @@ def _outcome(enclave: Enclave) -> str:
     return "Failed" if has_failed(enclave) else "Ended"
 
 
-def _findings(
-    scene: Scene,
-    verdict: Verdict,
-    outcome: Outcome,
-    shown: EnclaveSpec | None,
-    *,
-    updating: bool,
-) -> tuple[Finding, ...]:
-    routed = routed_finding(scene, led_hostnames(scene, outcome))
-    # Ready is what spec asks for, and that includes the way to it.
-    astray = routed if routed is not None and verdict.settled and not routed.status else None
+def _conditions(
+    state: RolloutState, plan: RolloutPlan, shown: EnclaveSpec | None, *, updating: bool
+) -> tuple[ConditionUpdate, ...]:
+    active, serving = state.active_after(plan), state.serving_after(plan)
+    routed = routed_condition(state, routed_hostnames(state, plan))
+    # Ready means all that spec asks for, and that includes the routes to it.
+    unrouted = routed if routed is not None and plan.settled and not routed.status else None
     found = [
-        Finding("Ready", status=False, reason=astray.reason, message=astray.message)
-        if astray is not None
-        else Finding("Ready", verdict.settled, verdict.reason, verdict.message)
+        ConditionUpdate("Ready", status=False, reason=unrouted.reason, message=unrouted.message)
+        if unrouted is not None
+        else ConditionUpdate("Ready", plan.settled, plan.reason, plan.message)
     ]
-    serving = outcome.serving
-    if serving is not None and _is_reached(scene, serving):
+    if serving is not None and _is_reached(state, serving):
         text = f"Tag {serving.spec.tag} serves."
-        found.append(Finding("Available", status=True, reason="Serving", message=text))
+        found.append(ConditionUpdate("Available", status=True, reason="Serving", message=text))
     else:
         found.append(
-            Finding("Available", status=False, reason=verdict.reason, message=verdict.message)
+            ConditionUpdate("Available", status=False, reason=plan.reason, message=plan.message)
         )
-    if verdict.stalled:
-        reason = "UpdateFailed" if updating and serving is not None else verdict.reason
-        found.append(Finding("Stalled", status=True, reason=reason, message=verdict.message))
+    if plan.stalled:
+        reason = "UpdateFailed" if updating and serving is not None else plan.reason
+        found.append(ConditionUpdate("Stalled", status=True, reason=reason, message=plan.message))
     elif not found[0].status:
         found.append(replace(found[0], type="Reconciling", status=True))
     if routed is not None:
         found.append(routed)
-    found += _of_domain(scene, shown)
-    host = host_named(shown.host, scene.observed.hosts) if shown is not None else None
+    found += _domain_condition(state, shown)
+    host = find_host(shown.host, state.observed.hosts) if shown is not None else None
     if shown is not None and host is not None:
         count = len(shown.summary.containers)
-        found += confidence(
+        found += confidentiality_conditions(
             host,
             debug=shown.debug,
             without_tee=shown.request.disable_confidential,
-            was_ready=outcome.active is not None and outcome.active.status.ready_at is not None,
+            was_ready=active is not None and active.status.ready_at is not None,
         )
-        found += findings(host, shown.summary.unenforced, containers=count)
-        keys = key_checks(host) if shown.summary.checks_keys else None
+        found += host_conditions(host, shown.summary.unenforced, containers=count)
+        keys = keys_checked_condition(host) if shown.summary.checks_keys else None
         found += [keys] if keys is not None else []
     return tuple(found)
 
 
-def _of_domain(scene: Scene, shown: EnclaveSpec | None) -> list[Finding]:
-    """Say how the custom domain is that serves or is asked for; nothing where there is none."""
+def _domain_condition(state: RolloutState, shown: EnclaveSpec | None) -> list[ConditionUpdate]:
+    """Return the condition of the custom domain that serves or is requested, where there is one."""
     served = next(
-        (each for each in (shown.hostnames if shown else ()) if scene.is_custom(each)), ""
+        (each for each in (shown.hostnames if shown else ()) if state.is_custom(each)), ""
     )
-    host = scene.container.spec.custom_domain or served
+    host = state.container.spec.custom_domain or served
     if not host:
         return []
-    domain = domain_named(host, scene.observed.domains)
+    domain = find_domain(host, state.observed.domains)
     ready = condition(domain.status.conditions, "Ready") if domain is not None else None
     if domain is None:
         text = f"There is no Domain for {host} any more; create it, or set spec.customDomain."
-        return [Finding("DomainReady", status=False, reason="DomainNotFound", message=text)]
+        return [ConditionUpdate("DomainReady", status=False, reason="DomainNotFound", message=text)]
     verified = domain.status.verified
     word = ready.reason if ready is not None else "DomainNotVerified"
-    text = ready.message if ready is not None else f"Domain {host} was not looked at yet."
-    return [Finding("DomainReady", status=verified, reason=word, message=text)]
+    text = ready.message if ready is not None else f"Domain {host} was not checked yet."
+    return [ConditionUpdate("DomainReady", status=verified, reason=word, message=text)]
 
 
-def _is_reached(scene: Scene, serving: Enclave) -> bool:
-    """Tell whether requests arrive at the serving Enclave, or at its predecessor on the way out.
+def _is_reached(state: RolloutState, serving: Enclave) -> bool:
+    """Return whether requests arrive at the serving Enclave, or at the one before it that drains.
 
     The EndpointSlice decides: it follows the Service's selector a moment later.
     """
-    service = scene.observed.service
+    service = state.observed.service
     if service is None:
         return False
-    able = (serving, *(each for each in scene.mine if not has_failed(each)))
+    able = (serving, *(each for each in state.enclaves if not has_failed(each)))
     return any(each.status.address in service.addresses for each in able if each.status.address)

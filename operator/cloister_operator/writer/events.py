@@ -10,7 +10,7 @@ from cloister_clients.kube import KindRef
 from cloister_clients.kube.kinds import EVENT
 from cloister_crds.kinds import Enclave
 from cloister_crds.kinds.meta import Condition
-from cloister_operator.rollout.events import occurrence
+from cloister_operator.rollout.events import status_event
 
 __all__ = ["build_event"]
 
@@ -48,7 +48,7 @@ def build_event(
     """
     if ref.kind in _SILENT:
         return None
-    found = occurrence(_conditions(before), _conditions(after))
+    found = status_event(_conditions(before), _conditions(after))
     if found is None:
         return None
     metadata = after["metadata"]

@@ -8,7 +8,7 @@ import yaml
 from cloister_clients.clock import utc_now
 from cloister_clients.kube.kinds import of
 from cloister_crds.kinds import Host, HostnameClaim
-from cloister_crds.lifecycle.admission.key_check import api_reachable
+from cloister_crds.lifecycle.admission.key_check import api_reachable_condition
 from cloister_crds.lifecycle.state.conditions import merge
 from tests.support.programs.facade import DOMAIN, Facade, World, config_file
 from tests.support.waiting import until
@@ -236,7 +236,7 @@ async def test_keys_that_nobody_checks_are_refused_as_the_operator_does(
     document = yaml.safe_load(config_file(world.image))
     document["shim"]["authenticated"] = True
     world.repository.release("keyed", yaml.safe_dump(document).encode())
-    found = api_reachable(None, "")
+    found = api_reachable_condition(None, "")
     told = merge((), [found], generation=1, now=utc_now())
     status = {"conditions": [each.wire() for each in told]}
     await world.kube.merge_patch(of(Host), world.host, {"status": status}, subresource="status")

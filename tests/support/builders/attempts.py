@@ -4,7 +4,7 @@ from datetime import timedelta
 from typing import Any
 
 from cloister_crds.kinds.enclave import ContainerStateName, Enclave, EnclavePhase, EnclaveStatus
-from cloister_operator.rollout.enclave_status import judge
+from cloister_operator.rollout.enclave_status import evaluate_enclave
 from cloister_operator.rollout.pod_facts import PodContainer, PodFacts, PodPhase
 from tests.support.builders.resources import NOW, SETTINGS, container_of, enclave_of
 
@@ -49,4 +49,4 @@ def pod_of(*containers: PodContainer, **fields: Any) -> PodFacts:
 
 def verdict(enclave: Enclave, pod: PodFacts | None) -> EnclaveStatus:
     """Judge at the present of the tests."""
-    return judge(enclave, pod, NOW, SETTINGS)
+    return evaluate_enclave(enclave, pod, NOW, SETTINGS)

@@ -6,7 +6,7 @@ from typing import Any
 
 from cloister_crds.kinds import Container
 from cloister_crds.kinds.container import DesiredState
-from cloister_crds.lifecycle.state.observed import Gateway, RouteStanding
+from cloister_crds.lifecycle.state.observed import Gateway, RouteState
 from tests.support.builders.resources import NOW, SETTINGS
 from tests.support.builders.world import World
 
@@ -103,10 +103,10 @@ def _unseen() -> World:
     return world
 
 
-def _routed(standing: RouteStanding) -> World:
+def _routed(state: RouteState) -> World:
     world = World(replace(SETTINGS, gateway=Gateway("public", "cloister-system")))
     world.settle()
-    world.say(standing, "NoMatchingParent: there is no such listener.")
+    world.say(state, "NoMatchingParent: there is no such listener.")
     world.settle()
     return world
 
@@ -133,16 +133,16 @@ STATES: dict[str, tuple[Callable[[], World], str, str]] = {
     "stopping": (_stopping, "InProgress", "Progressing"),
     "stopped": (_stopped, "Current", "Healthy"),
     "route pending": (
-        lambda: _routed(RouteStanding.PENDING),
+        lambda: _routed(RouteState.PENDING),
         "InProgress",
         "Progressing",
     ),
     "route refused": (
-        lambda: _routed(RouteStanding.REFUSED),
+        lambda: _routed(RouteState.REFUSED),
         "InProgress",
         "Progressing",
     ),
-    "route accepted": (lambda: _routed(RouteStanding.ACCEPTED), "Current", "Healthy"),
+    "route accepted": (lambda: _routed(RouteState.ACCEPTED), "Current", "Healthy"),
     "deleting": (_deleting, "Terminating", ""),
 }
 """What makes each state, what kstatus calls it, and what Argo CD calls it (empty: it does not ask

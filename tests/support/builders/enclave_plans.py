@@ -15,7 +15,7 @@ from cloister_crds.config import (
     Volume,
 )
 from cloister_crds.kinds import Enclave, Host
-from cloister_operator.enclave.network.cluster_network import Resolver, Surroundings
+from cloister_operator.enclave.network.cluster_network import ClusterNetwork, DnsResolver
 from cloister_operator.enclave.plan import BuildSettings, EnclavePlan
 
 __all__ = ["SETTINGS", "SURROUNDINGS", "WEB", "WORKER", "config_of", "host_of", "plan_of"]
@@ -25,8 +25,8 @@ SETTINGS = BuildSettings(
     shim_image=f"registry.example/shim@{_DIGEST}", guest_image=f"registry.example/guest@{_DIGEST}"
 )
 """Settings of the administrator."""
-SURROUNDINGS = Surroundings(
-    denied=("10.0.0.0/16", "10.96.0.0/12", "192.0.2.10/32"), resolvers=(Resolver("10.96.0.10"),)
+SURROUNDINGS = ClusterNetwork(
+    denied=("10.0.0.0/16", "10.96.0.0/12", "192.0.2.10/32"), resolvers=(DnsResolver("10.96.0.10"),)
 )
 """A cluster."""
 

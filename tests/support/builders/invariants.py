@@ -11,7 +11,7 @@ from cloister_crds.kinds.container import ContainerPhase, ContainerStatus, Desir
 from cloister_crds.kinds.enclave import Enclave, EnclavePhase
 from cloister_crds.lifecycle import request as requests
 from cloister_crds.lifecycle.state.conditions import condition, holds
-from cloister_crds.lifecycle.state.decision import Action, CreateEnclave, Decision, EndEnclave
+from cloister_crds.lifecycle.state.decision import Action, CreateEnclave, Decision, DeleteEnclave
 from cloister_crds.lifecycle.state.observed import Observed
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def ended_holds(world: World, status: ContainerStatus, actions: tuple[Action, ..
 
     The successor may be another Container that replaces this one.
     """
-    ending = {each.name for each in actions if isinstance(each, EndEnclave)}
+    ending = {each.name for each in actions if isinstance(each, DeleteEnclave)}
     if world.container.spec.state is DesiredState.STOPPED:
         return
     if world.successor is not None and world.reason_of(status) == "Replaced":

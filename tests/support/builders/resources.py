@@ -24,7 +24,7 @@ from cloister_crds.kinds.meta import Condition, ObjectMeta
 from cloister_crds.kinds.organization import Billing, Organization, OrganizationSpec
 from cloister_crds.kinds.secret import Secret, SecretRef, SecretSpec
 from cloister_crds.lifecycle import request as requests
-from cloister_crds.lifecycle.state.conditions import Finding, merge
+from cloister_crds.lifecycle.state.conditions import ConditionUpdate, merge
 from cloister_crds.lifecycle.state.observed import (
     DecisionSettings,
     Observed,
@@ -139,7 +139,7 @@ def domain_of(host: str, *, verified: bool = True, lost_at: datetime | None = No
     """Build the Domain of a host name as the operator left it."""
     unverified = "DomainLost" if lost_at else "DomainNotVerified"
     reason = "DomainVerified" if verified else unverified
-    ready = Finding("Ready", status=verified, reason=reason, message=f"{host} says so.")
+    ready = ConditionUpdate("Ready", status=verified, reason=reason, message=f"{host} says so.")
     return Domain(
         metadata=ObjectMeta(name="domain", namespace=NAMESPACE, uid="domain-1", generation=1),
         spec=DomainSpec(domain=host),
@@ -226,10 +226,10 @@ def enclave_of(
 def _conditions(
     phase: EnclavePhase | None, reason: str, message: str, failed_at: datetime
 ) -> tuple[Condition, ...]:
-    findings = [Finding("Ready", phase is EnclavePhase.READY, reason or "Healthy", message)]
+    findings = [ConditionUpdate("Ready", phase is EnclavePhase.READY, reason or "Healthy", message)]
     if phase is EnclavePhase.FAILED:
         why = reason or "BootFailed"
-        findings.append(Finding("Stalled", status=True, reason=why, message=message))
+        findings.append(ConditionUpdate("Stalled", status=True, reason=why, message=message))
     return merge((), findings, generation=1, now=failed_at)
 
 

@@ -1,4 +1,4 @@
-"""A world for decisions: what the cluster and the outside do with what `decide` and `judge` say.
+"""A simulated cluster for decisions: it carries out what `decide` and `evaluate_enclave` return.
 
 No cluster: objects in memory, time that a test moves. `World.work` is one pass of an operator,
 the other methods are what may happen between two passes.
@@ -24,19 +24,18 @@ from cloister_crds.kinds.container import (
 from cloister_crds.kinds.enclave import ContainerStateName
 from cloister_crds.kinds.host import Host
 from cloister_crds.kinds.meta import ObjectMeta
-from cloister_crds.lifecycle.rollout_state import Scene
+from cloister_crds.lifecycle.rollout_state import RolloutState
 from cloister_crds.lifecycle.state.conditions import condition
 from cloister_crds.lifecycle.state.decision import (
     Action,
     ClaimHostname,
     CreateEnclave,
     Decision,
-    EndEnclave,
-    EndPreview,
-    EndRoute,
-    EndShells,
+    DeleteEnclave,
+    DeletePreview,
+    DeleteRoute,
+    DeleteShells,
     EnsureDeployment,
-    PassHostname,
     RecordDemoted,
     RecordServing,
     ReleaseHostname,
@@ -44,6 +43,7 @@ from cloister_crds.lifecycle.state.decision import (
     RoutePreview,
     RouteShells,
     RouteTo,
+    TransferHostname,
 )
 from cloister_crds.lifecycle.state.observed import (
     Answer,
@@ -57,12 +57,17 @@ from cloister_crds.lifecycle.state.observed import (
     NewestRelease,
     Observed,
     RouteFacts,
-    RouteStanding,
+    RouteState,
     SecretValues,
     ServiceFacts,
 )
 from cloister_operator.rollout.decide import decide
-from cloister_operator.rollout.enclave_status import PodNeed, judge, judge_again, pod_need
+from cloister_operator.rollout.enclave_status import (
+    PodAction,
+    evaluate_enclave,
+    pod_action,
+    reevaluate_after,
+)
 from cloister_operator.rollout.pod_facts import PodContainer, PodFacts, PodPhase
 from tests.support.builders.invariants import check
 from tests.support.builders.resources import (
@@ -99,7 +104,7 @@ class World:
         self.cordoned: set[str] = set()
         self.claims: dict[str, HostnameClaim] = {}
         self.successor: Container | None = None
-        self.inherits: bool = False
+        self.inherits_hostnames: bool = False
         self.domains: tuple[Domain, ...] = ()
         self.deployment: Deployment | None = None
         self.service: ServiceFacts | None = None
@@ -131,7 +136,7 @@ class World:
             incomplete=frozenset(self.incomplete),
             claims=dict(self.claims),
             successor=self.successor,
-            inherits=self.inherits,
+            inherits_hostnames=self.inherits_hostnames,
             rank=0,
             domains=self.domains,
             deployment=self.deployment,
@@ -144,14 +149,14 @@ class World:
         )
 
     def work(self) -> Decision:
-        """Do one pass: judge, look after Pods, decide, check, act, report."""
+        """Do one pass: evaluate_enclave, look after Pods, decide, check, act, report."""
         waits = []
         for name, enclave in list(self.enclaves.items()):
-            status = judge(enclave, self.pods.get(name), self.now, self.settings)
+            status = evaluate_enclave(enclave, self.pods.get(name), self.now, self.settings)
             judged = enclave.model_copy(update={"status": status})
             self.enclaves[name] = judged
             self._tend_pod(judged)
-            waits.append(judge_again(judged, self.pods.get(name), self.now, self.settings))
+            waits.append(reevaluate_after(judged, self.pods.get(name), self.now, self.settings))
         observed = self.observed()
         decision = decide(observed, self.now)
         check(self, observed, decision)
@@ -160,7 +165,7 @@ class World:
         self.container = self.container.model_copy(update={"status": decision.status})
         for need in decision.needs:
             self.answers[need] = self._answer(need)
-        waits.append(decision.look_again)
+        waits.append(decision.requeue_after)
         known = [wait for wait in waits if wait is not None]
         self.wake_at = self.now + min(known) if known else None
         self.decisions.append(decision)
@@ -175,8 +180,8 @@ class World:
     def _tend_pod(self, enclave: Enclave) -> None:
         name = enclave.metadata.name
         pod = self.pods.get(name)
-        match pod_need(enclave, pod):
-            case PodNeed.CREATE if name not in self.incomplete:
+        match pod_action(enclave, pod):
+            case PodAction.CREATE if name not in self.incomplete:
                 self._count += 1
                 web = PodContainer(name="web", checked=True)
                 self.pods[name] = PodFacts(
@@ -185,7 +190,7 @@ class World:
                     shim=PodContainer(name="shim"),
                     agent=PodContainer(name="agent"),
                 )
-            case PodNeed.DELETE if pod is not None:
+            case PodAction.DELETE if pod is not None:
                 self.pods[name] = replace(pod, deleting=True)
             case _:
                 pass
@@ -195,13 +200,13 @@ class World:
         match action:
             case CreateEnclave():
                 self._create(action)
-            case EndEnclave(name=name):
+            case DeleteEnclave(name=name):
                 self._delete_enclave(name)
-            case ClaimHostname() | PassHostname() | ReleaseHostname():
+            case ClaimHostname() | TransferHostname() | ReleaseHostname():
                 self._hold(action)
-            case RouteTo() | RoutePreview() | EndPreview() | RouteShells() | EndShells():
+            case RouteTo() | RoutePreview() | DeletePreview() | RouteShells() | DeleteShells():
                 self._route(action)
-            case RouteHostname() | EndRoute():
+            case RouteHostname() | DeleteRoute():
                 self._route_hostname(action)
             case EnsureDeployment(repo=repo):
                 self.deployment = deployment_of(repo)
@@ -210,41 +215,43 @@ class World:
             case RecordDemoted(enclave=name, at=at):
                 self._patch(name, demoted_at=at)
 
-    def _hold(self, action: ClaimHostname | PassHostname | ReleaseHostname) -> None:
+    def _hold(self, action: ClaimHostname | TransferHostname | ReleaseHostname) -> None:
         mine = claim_of(action.hostname, holder=self.container.metadata.name)
         match action:
             case ClaimHostname(hostname=hostname):
                 self.claims.setdefault(hostname, mine)
-            case PassHostname(hostname=hostname):
+            case TransferHostname(hostname=hostname):
                 assert self.claims[hostname].spec.holder.name == self.container.spec.replaces
                 self.claims[hostname] = mine
             case ReleaseHostname(hostname=hostname):
                 del self.claims[hostname]
 
-    def _route(self, action: RouteTo | RoutePreview | EndPreview | RouteShells | EndShells) -> None:
+    def _route(
+        self, action: RouteTo | RoutePreview | DeletePreview | RouteShells | DeleteShells
+    ) -> None:
         match action:
             case RouteTo(enclave=name):
                 before = self.service.addresses if self.service else frozenset()
                 self.service = ServiceFacts(selects=name, addresses=before)
             case RoutePreview(enclave=name):
                 self.preview = ServiceFacts(selects=name, uid="preview")
-            case EndPreview(uid=uid):
+            case DeletePreview(uid=uid):
                 assert self.preview is not None
                 assert uid == self.preview.uid
                 self.preview = None
             case RouteShells(enclave=name):
                 self.shells = ServiceFacts(selects=name, uid="shells", node_port=30022)
-            case EndShells(uid=uid):
+            case DeleteShells(uid=uid):
                 assert self.shells is not None
                 assert uid == self.shells.uid
                 self.shells = None
 
-    def _route_hostname(self, action: RouteHostname | EndRoute) -> None:
+    def _route_hostname(self, action: RouteHostname | DeleteRoute) -> None:
         match action:
             case RouteHostname(hostname=hostname, service=service):
                 gateway = self.settings.gateway
                 self.routes[hostname] = RouteFacts((hostname,), service, gateway, "route", "1")
-            case EndRoute(hostname=hostname):
+            case DeleteRoute(hostname=hostname):
                 del self.routes[hostname]
 
     def _create(self, action: CreateEnclave) -> None:
@@ -393,11 +400,10 @@ class World:
             addresses = frozenset({address} if address else ())
             self.service = ServiceFacts(selects=self.service.selects, addresses=addresses)
 
-    def say(self, standing: RouteStanding, message: str = "") -> None:
+    def say(self, state: RouteState, message: str = "") -> None:
         """Let the gateway say the same of every route."""
         self.routes = {
-            name: replace(each, standing=standing, message=message)
-            for name, each in self.routes.items()
+            name: replace(each, state=state, message=message) for name, each in self.routes.items()
         }
 
     def settle(self, *, passes: int = 400) -> None:
@@ -414,7 +420,7 @@ class World:
             same = before == (self.container.status, self.enclaves, self.pods, self.service)
             quiet = quiet + 1 if same and not decision.actions and not decision.needs else 0
             # Questions for later releases never cease; tests let their interval pass by hand.
-            following = Scene(self.observed(), self.now).following.look_at
+            following = RolloutState(self.observed(), self.now).followed_release.recheck_at
             if quiet > 2 and self.wake_at in {None, following}:
                 return
             if quiet > 2:

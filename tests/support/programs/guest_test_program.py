@@ -1,7 +1,7 @@
 """The program of the guest's own tests, as a tenant's image on a cluster, and what it answers.
 
-``operator/guest/testprogram`` is honest or hostile, as its arguments say. Its image also has a shell
-and the usual programs, and a user by name, so that more than a uid is resolved.
+``operator/guest/testprogram`` is honest or hostile, as its arguments say. Its image also has a
+shell and the usual programs, and a user by name, so that more than a uid is resolved.
 """
 
 import json

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from cloister_crds.config import Shim
 from cloister_operator.enclave.guest_config.key_gate import gate_document
-from cloister_operator.enclave.network.cluster_network import ApiPlace
+from cloister_operator.enclave.network.cluster_network import ApiEndpoint
 from dev.cluster.guest import guest_binary
 from tests.support.builders.enclave_plans import SETTINGS, WEB, config_of, plan_of
 from tests.support.servers.shim import HOSTNAME
@@ -85,7 +85,7 @@ def running_gate(
     domain
         Public host name of the enclave.
     """
-    place = None if api is None else ApiPlace(api, ("127.0.0.1",))
+    place = None if api is None else ApiEndpoint(api, ("127.0.0.1",))
     plan = plan_of(config=config_of(WEB, shim=shim))
     document = gate_document(plan, replace(SETTINGS, key_cache_seconds=cache_seconds), place)
     document["socket"] = str(folder / "g")

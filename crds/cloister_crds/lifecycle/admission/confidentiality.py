@@ -10,17 +10,17 @@ from collections.abc import Iterator
 from cloister_crds.config.model import ServiceConfig, TlsMode
 from cloister_crds.kinds.container import ContainerSpec
 from cloister_crds.kinds.host import TEE, Host, TEEUnit
-from cloister_crds.lifecycle.state.conditions import Finding
+from cloister_crds.lifecycle.state.conditions import ConditionUpdate
 from cloister_crds.measurement.enclave import POLICY_FILE
 from cloister_crds.problems import Problem
 
-__all__ = ["confidence", "key_problems", "tee_problems"]
+__all__ = ["confidentiality_conditions", "key_problems", "tee_problems"]
 
 
-def confidence(
+def confidentiality_conditions(
     host: Host, *, debug: bool, without_tee: bool, was_ready: bool
-) -> tuple[Finding, ...]:
-    """Say whether an enclave is confidential, and whether its secrets are sealed.
+) -> tuple[ConditionUpdate, ...]:
+    """Report whether an enclave is confidential, and whether its secrets are sealed.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ def confidence(
             "runs here."
         )
         return (_not_confidential("NoTee", text),)
-    sealed = Finding(
+    sealed = ConditionUpdate(
         "SecretsSealed",
         status=False,
         reason="SecretsInCluster",
@@ -70,19 +70,11 @@ def confidence(
         else f"Its node gave evidence of {spec.tee}, which measures no single enclave"
     )
     text = f"{what}. Who relies on it verifies the evidence at the enclave itself."
-    return Finding("Confidential", status=True, reason="Attested", message=text), sealed
+    return ConditionUpdate("Confidential", status=True, reason="Attested", message=text), sealed
 
 
 def tee_problems(spec: ContainerSpec, host: Host) -> Iterator[Problem]:
-    """Tell whether a request wants to do without a TEE that cannot be left.
-
-    Parameters
-    ----------
-    spec
-        Spec of the Container.
-    host
-        The Host that it would run on.
-    """
+    """Return whether a request wants to do without a TEE that cannot be left."""
     if spec.disable_confidential and host.spec.tee_unit is TEEUnit.NODE:
         yield Problem(
             "spec.disableConfidential",
@@ -96,7 +88,7 @@ def tee_problems(spec: ContainerSpec, host: Host) -> Iterator[Problem]:
 def key_problems(
     spec: ContainerSpec, host: Host | None, config: ServiceConfig | None
 ) -> Iterator[Problem]:
-    """Tell whether a file keeps its TLS key out of the evidence.
+    """Return whether a file keeps its TLS key out of the evidence.
 
     Parameters
     ----------
@@ -120,5 +112,5 @@ def key_problems(
         )
 
 
-def _not_confidential(reason: str, message: str) -> Finding:
-    return Finding("Confidential", status=False, reason=reason, message=message)
+def _not_confidential(reason: str, message: str) -> ConditionUpdate:
+    return ConditionUpdate("Confidential", status=False, reason=reason, message=message)

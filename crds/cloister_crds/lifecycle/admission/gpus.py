@@ -12,7 +12,7 @@ __all__ = ["assigned_gpus", "gpu_count", "shared_gpus", "unassigned_gpus"]
 
 
 def gpu_count(config: ServiceConfig, given: int | None) -> int:
-    """Answer how many GPUs an enclave has.
+    """Return how many GPUs an enclave has.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ def assigned_gpus(config: ServiceConfig, count: int) -> dict[str, tuple[int, ...
 
 
 def shared_gpus(assigned: dict[str, tuple[int, ...]]) -> tuple[int, ...]:
-    """Answer the ids that more than one container has.
+    """Return the ids that more than one container has.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ def shared_gpus(assigned: dict[str, tuple[int, ...]]) -> tuple[int, ...]:
 
 
 def unassigned_gpus(assigned: dict[str, tuple[int, ...]], count: int) -> int:
-    """Answer how many GPUs of the enclave no container has.
+    """Return how many GPUs of the enclave no container has.
 
     Parameters
     ----------

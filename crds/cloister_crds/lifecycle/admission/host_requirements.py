@@ -18,7 +18,7 @@ __all__ = [
 
 
 def gpu_problems(config: ServiceConfig, host: Host, given: int | None) -> Iterator[Problem]:
-    """Tell which GPUs a Host cannot give.
+    """Report which GPUs a Host cannot give.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ def gpu_problems(config: ServiceConfig, host: Host, given: int | None) -> Iterat
 
 
 def device_resource(host: Host, device: str) -> str | None:
-    """Answer the resource that stands for a device of a file.
+    """Return the resource that stands for a device of a file.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ def device_resource(host: Host, device: str) -> str | None:
 
 
 def device_problems(config: ServiceConfig, host: Host) -> Iterator[Problem]:
-    """Tell which devices a Host does not offer.
+    """Report which devices a Host does not offer.
 
     Parameters
     ----------
@@ -109,7 +109,7 @@ def device_problems(config: ServiceConfig, host: Host) -> Iterator[Problem]:
 
 
 def model_problems(config: ServiceConfig, host: Host) -> Iterator[Problem]:
-    """Tell which model weights a Host does not have.
+    """Report which model weights a Host does not have.
 
     Parameters
     ----------
@@ -143,7 +143,7 @@ def _gpus(field: str, message: str) -> Problem:
 
 
 def staging_problems(config: ServiceConfig, spec: ContainerSpec) -> Iterator[Problem]:
-    """Tell that updates are to be staged which stop what serves first.
+    """Report that updates are to be staged which stop what serves first.
 
     Parameters
     ----------

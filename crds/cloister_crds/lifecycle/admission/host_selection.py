@@ -5,37 +5,29 @@ from collections.abc import Iterable
 from cloister_crds.config.model import ServiceConfig
 from cloister_crds.kinds.host import TEE, Host, HostSpec, NetworkIsolation, TEEUnit
 from cloister_crds.kinds.meta import Condition, ConditionStatus
-from cloister_crds.lifecycle.state.conditions import Finding, condition
+from cloister_crds.lifecycle.state.conditions import ConditionUpdate, condition
 
 __all__ = [
-    "findings",
-    "host_named",
+    "find_host",
+    "host_conditions",
     "maps_users",
+    "not_ready_condition",
     "pick_host",
     "profile",
-    "trouble",
-    "unenforced_on",
+    "unenforced_fields",
 ]
 
 _MOST = 64
 """Most entries that the status of a Container has room for."""
 
 
-def host_named(name: str, hosts: Iterable[Host]) -> Host | None:
-    """Answer the Host of a name.
-
-    Parameters
-    ----------
-    name
-        metadata.name of the Host.
-    hosts
-        All Hosts.
-    """
+def find_host(name: str, hosts: Iterable[Host]) -> Host | None:
+    """Return the Host of a name."""
     return next((each for each in hosts if each.metadata.name == name), None)
 
 
 def pick_host(named: str | None, hosts: Iterable[Host]) -> Host | None:
-    """Answer the Host that a request runs on.
+    """Return the Host that a request runs on.
 
     Parameters
     ----------
@@ -51,12 +43,12 @@ def pick_host(named: str | None, hosts: Iterable[Host]) -> Host | None:
     """
     everything = sorted(hosts, key=lambda each: each.metadata.name)
     if named is not None:
-        return host_named(named, everything)
+        return find_host(named, everything)
     return next((each for each in everything if each.spec.default), None)
 
 
 def profile(spec: HostSpec, *, without_tee: bool) -> HostSpec:
-    """Answer a Host's spec as it counts for one enclave.
+    """Return a Host's spec as it counts for one enclave.
 
     Parameters
     ----------
@@ -86,7 +78,7 @@ def profile(spec: HostSpec, *, without_tee: bool) -> HostSpec:
 
 
 def maps_users(spec: HostSpec) -> bool:
-    """Tell whether Pods on a Host have a user namespace of their own.
+    """Return whether Pods on a Host have a user namespace of their own.
 
     Without one the launcher's rights are the node's for a moment: the administrator has allowed
     that, or the node is the Pod's own machine, whose runtime knows no user namespaces.
@@ -99,8 +91,8 @@ def maps_users(spec: HostSpec) -> bool:
     return not spec.allow_privileged_launcher and spec.tee_unit is not TEEUnit.POD
 
 
-def trouble(host: Host) -> Condition | None:
-    """Answer the condition that says why a Host cannot be used now.
+def not_ready_condition(host: Host) -> Condition | None:
+    """Return the condition that says why a Host cannot be used now.
 
     Parameters
     ----------
@@ -111,10 +103,10 @@ def trouble(host: Host) -> Condition | None:
     return ready if ready is not None and ready.status is ConditionStatus.FALSE else None
 
 
-def unenforced_on(
+def unenforced_fields(
     host: Host, config: ServiceConfig, unenforced: tuple[str, ...]
 ) -> tuple[str, ...]:
-    """Answer what of a file is not enforced on a Host.
+    """Return what of a file is not enforced on a Host.
 
     Parameters
     ----------
@@ -131,8 +123,10 @@ def unenforced_on(
     return (*unenforced[: _MOST - 1], "networks")
 
 
-def findings(host: Host, unenforced: tuple[str, ...], *, containers: int) -> tuple[Finding, ...]:
-    """Say what a Host cannot give but confidentiality, as conditions of a Container.
+def host_conditions(
+    host: Host, unenforced: tuple[str, ...], *, containers: int
+) -> tuple[ConditionUpdate, ...]:
+    """Report what a Host cannot give but confidentiality, as conditions of a Container.
 
     Parameters
     ----------
@@ -150,14 +144,18 @@ def findings(host: Host, unenforced: tuple[str, ...], *, containers: int) -> tup
             f"{shared} one network namespace on Host {host.metadata.name}; networks and egress "
             "rules of the file are not enforced."
         )
-        found.append(Finding("NetworkIsolated", status=False, reason="SharedNetwork", message=text))
+        found.append(
+            ConditionUpdate("NetworkIsolated", status=False, reason="SharedNetwork", message=text)
+        )
     else:
         text = (
             "Each container reaches only what its networks in the file allow (files older than "
             "version 0.10: all containers share one network that lets out to public addresses)."
         )
-        found.append(Finding("NetworkIsolated", status=True, reason="OwnNetworks", message=text))
+        found.append(
+            ConditionUpdate("NetworkIsolated", status=True, reason="OwnNetworks", message=text)
+        )
     if unenforced:
         text = f"Not enforced on Host {host.metadata.name}: {', '.join(unenforced)}."
-        found.append(Finding("Unenforced", status=True, reason="HostCannot", message=text))
+        found.append(ConditionUpdate("Unenforced", status=True, reason="HostCannot", message=text))
     return tuple(found)

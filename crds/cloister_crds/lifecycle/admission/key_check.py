@@ -10,18 +10,18 @@ from collections.abc import Iterator
 from cloister_crds.config.model import ServiceConfig
 from cloister_crds.kinds.host import Host
 from cloister_crds.kinds.meta import ConditionStatus
-from cloister_crds.lifecycle.state.conditions import Finding, condition
+from cloister_crds.lifecycle.state.conditions import ConditionUpdate, condition
 from cloister_crds.problems import Problem
 
-__all__ = ["API_REACHABLE", "api_reachable", "key_checks", "keys_without_api"]
+__all__ = ["API_REACHABLE", "api_reachable_condition", "keys_checked_condition", "keys_without_api"]
 
 API_REACHABLE = "ApiReachable"
 """Condition of a Host: whether its enclaves have a way to the API."""
 _MISSING = "ApiAddressMissing"
 
 
-def api_reachable(address: str | None, trouble: str) -> Finding:
-    """Say whether enclaves have a way to the API.
+def api_reachable_condition(address: str | None, trouble: str) -> ConditionUpdate:
+    """Report whether enclaves have a way to the API.
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ def api_reachable(address: str | None, trouble: str) -> Finding:
 
     Returns
     -------
-    Finding
+    ConditionUpdate
         The condition of a Host.
     """
     if address is None:
@@ -40,15 +40,17 @@ def api_reachable(address: str | None, trouble: str) -> Finding:
             "The operator has no apiAddress: files that want API keys are refused, and no "
             "certificates are signed. Set apiAddress in the operator's settings."
         )
-        return Finding(API_REACHABLE, status=False, reason=_MISSING, message=text)
+        return ConditionUpdate(API_REACHABLE, status=False, reason=_MISSING, message=text)
     if trouble:
-        return Finding(API_REACHABLE, status=False, reason="ApiUnreachable", message=trouble)
+        return ConditionUpdate(
+            API_REACHABLE, status=False, reason="ApiUnreachable", message=trouble
+        )
     text = f"The API answers at {address}."
-    return Finding(API_REACHABLE, status=True, reason="ApiAnswers", message=text)
+    return ConditionUpdate(API_REACHABLE, status=True, reason="ApiAnswers", message=text)
 
 
 def keys_without_api(config: ServiceConfig, host: Host | None, *, known: bool) -> Iterator[Problem]:
-    """Tell that a file wants keys where enclaves do not know who checks them.
+    """Report that a file wants keys where enclaves do not know who checks them.
 
     Parameters
     ----------
@@ -71,17 +73,12 @@ def keys_without_api(config: ServiceConfig, host: Host | None, *, known: bool) -
         )
 
 
-def key_checks(host: Host) -> Finding | None:
-    """Say whether the keys of an enclave that asks for them can be checked now.
-
-    Parameters
-    ----------
-    host
-        The Host that it runs on.
+def keys_checked_condition(host: Host) -> ConditionUpdate | None:
+    """Report whether the keys of an enclave that asks for them can be checked now.
 
     Returns
     -------
-    Finding | None
+    ConditionUpdate | None
         The condition ``KeysChecked`` of a Container; None = the Host does not tell yet.
     """
     told = condition(host.status.conditions, API_REACHABLE)
@@ -89,9 +86,9 @@ def key_checks(host: Host) -> Finding | None:
         return None
     if told.status is ConditionStatus.TRUE:
         text = "API keys are checked at the API."
-        return Finding("KeysChecked", status=True, reason=told.reason, message=text)
+        return ConditionUpdate("KeysChecked", status=True, reason=told.reason, message=text)
     text = (
         "API keys cannot be checked: requests with one get 503, but for keys that were good a "
         f"moment ago. {told.message}"
     )
-    return Finding("KeysChecked", status=False, reason=told.reason, message=text)
+    return ConditionUpdate("KeysChecked", status=False, reason=told.reason, message=text)

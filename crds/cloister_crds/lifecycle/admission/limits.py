@@ -21,15 +21,10 @@ _LAST = datetime.max.replace(tzinfo=UTC)
 
 
 def counted(containers: Iterable[Container]) -> tuple[Container, ...]:
-    """Answer the Containers of an organization that count, in the order in which they count.
+    """Return the Containers of an organization that count, in the order in which they count.
 
     Stopped ones count; one that another Container takes over from (``spec.replaces``) does not, and
     one that is being deleted does not either.
-
-    Parameters
-    ----------
-    containers
-        All Containers of the organization's namespace.
     """
     everything = tuple(containers)
     replaced = _replaced(everything)
@@ -37,7 +32,7 @@ def counted(containers: Iterable[Container]) -> tuple[Container, ...]:
 
 
 def rank(container: Container, places: Iterable[Place], related: Iterable[Container]) -> int | None:
-    """Answer the place of a Container among those that count.
+    """Return the place of a Container among those that count.
 
     Parameters
     ----------
@@ -62,7 +57,7 @@ def rank(container: Container, places: Iterable[Place], related: Iterable[Contai
 
 
 def _replaced(containers: tuple[Container, ...]) -> frozenset[str]:
-    """Answer the uids of those that another one takes over from."""
+    """Return the uids of those that another one takes over from."""
     heirs = (
         each
         for each in containers
@@ -82,7 +77,7 @@ def _place(container: Container) -> Place:
 
 
 def place_of(created: datetime | None, uid: str) -> Place:
-    """Answer the place of an object.
+    """Return the place of an object.
 
     Parameters
     ----------
@@ -95,7 +90,7 @@ def place_of(created: datetime | None, uid: str) -> Place:
 
 
 def billing_of(organization: Organization) -> Billing:
-    """Answer what an organization pays for.
+    """Return what an organization pays for.
 
     Parameters
     ----------

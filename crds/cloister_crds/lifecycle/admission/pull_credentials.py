@@ -12,7 +12,7 @@ __all__ = ["pull_credentials"]
 def pull_credentials(
     organization: Organization | None, credentials: Iterable[RegistryCredential]
 ) -> tuple[SecretRefKey, ...]:
-    """Answer where the credentials lie that an organization may use.
+    """Return where the credentials lie that an organization may use.
 
     Parameters
     ----------

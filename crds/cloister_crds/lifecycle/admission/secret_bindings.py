@@ -15,13 +15,7 @@ __all__ = ["bind", "bound_by", "named_secrets"]
 
 
 def named_secrets(config: ServiceConfig) -> tuple[str, ...]:
-    """Answer every name of a secret in a file once, ordered.
-
-    Parameters
-    ----------
-    config
-        The file.
-    """
+    """Return every name of a secret in a file once, ordered."""
     return tuple(sorted({name for each in config.containers for name in each.secrets}))
 
 
@@ -61,17 +55,10 @@ def bind(
 
 
 def bound_by(secret: Secret, containers: Iterable[Container]) -> tuple[str, ...]:
-    """Answer the names of the Containers that bind a Secret, ordered, each once.
+    """Return the names of the Containers that bind a Secret, ordered, each once.
 
     An organization secret is bound by name. A repository secret belongs to all Containers of its
     repository, whether or not their files name it.
-
-    Parameters
-    ----------
-    secret
-        The Secret (csec).
-    containers
-        All Containers of the namespace.
     """
     spec = secret.spec
     return tuple(

@@ -8,9 +8,9 @@ from datetime import datetime
 from cloister_crds.kinds.container import Container
 from cloister_crds.kinds.enclave import EnclaveKey
 from cloister_crds.kinds.sshkey import SSHKey, SSHKeyStatus
-from cloister_crds.lifecycle.state.conditions import Finding, merge
+from cloister_crds.lifecycle.state.conditions import ConditionUpdate, merge
 
-__all__ = ["SHORTEST_RSA", "judge_key", "key_trouble", "keys_of", "named_by"]
+__all__ = ["SHORTEST_RSA", "key_error", "keys_of", "named_by", "ssh_key_status"]
 
 SHORTEST_RSA = 2048
 """Least bits of an RSA key; the SSH server of debug enclaves refuses shorter ones."""
@@ -21,20 +21,12 @@ USED_BY_LIMIT = 1000
 
 
 def named_by(name: str, containers: Iterable[Container]) -> tuple[str, ...]:
-    """Answer the names of the Containers whose sshKeys list a key, ordered, each once.
-
-    Parameters
-    ----------
-    name
-        metadata.name of the SSHKey.
-    containers
-        All Containers of the namespace.
-    """
+    """Return the names of the Containers whose sshKeys list a key, ordered, each once."""
     return tuple(sorted({each.display_name for each in containers if name in each.spec.ssh_keys}))
 
 
 def keys_of(names: Iterable[str], keys: Iterable[SSHKey]) -> tuple[EnclaveKey, ...]:
-    """Answer the keys that a request names as they are now, ordered by name.
+    """Return the keys that a request names as they are now, ordered by name.
 
     Parameters
     ----------
@@ -51,8 +43,8 @@ def keys_of(names: Iterable[str], keys: Iterable[SSHKey]) -> tuple[EnclaveKey, .
     )
 
 
-def key_trouble(public_key: str) -> str | None:
-    """Say what keeps a public key from being used.
+def key_error(public_key: str) -> str | None:
+    """Report what keeps a public key from being used.
 
     Parameters
     ----------
@@ -82,25 +74,15 @@ def key_trouble(public_key: str) -> str | None:
     return None
 
 
-def judge_key(key: SSHKey, containers: Iterable[Container], now: datetime) -> SSHKeyStatus:
-    """Make the next status of an SSHKey.
-
-    Parameters
-    ----------
-    key
-        The SSHKey.
-    containers
-        All Containers of the namespace.
-    now
-        The time, in UTC.
-    """
-    trouble = key_trouble(key.spec.public_key)
+def ssh_key_status(key: SSHKey, containers: Iterable[Container], now: datetime) -> SSHKeyStatus:
+    """Make the next status of an SSHKey."""
+    trouble = key_error(key.spec.public_key)
     if trouble is None:
         text = "The key can log in to debug enclaves that name it."
-        findings = [Finding("Ready", status=True, reason="KeyUsable", message=text)]
+        findings = [ConditionUpdate("Ready", status=True, reason="KeyUsable", message=text)]
     else:
         findings = [
-            Finding(kind, status=kind == "Stalled", reason="SSHKeyInvalid", message=trouble)
+            ConditionUpdate(kind, status=kind == "Stalled", reason="SSHKeyInvalid", message=trouble)
             for kind in ("Ready", "Stalled")
         ]
     generation = key.metadata.generation

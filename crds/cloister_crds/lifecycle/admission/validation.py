@@ -24,19 +24,24 @@ from cloister_crds.lifecycle.admission.host_requirements import (
     model_problems,
     staging_problems,
 )
-from cloister_crds.lifecycle.admission.host_selection import maps_users, pick_host, profile, trouble
+from cloister_crds.lifecycle.admission.host_selection import (
+    maps_users,
+    not_ready_condition,
+    pick_host,
+    profile,
+)
 from cloister_crds.lifecycle.admission.key_check import keys_without_api
 from cloister_crds.lifecycle.admission.limits import billing_of
 from cloister_crds.lifecycle.admission.secret_bindings import bind, named_secrets
-from cloister_crds.lifecycle.admission.ssh_keys import key_trouble
-from cloister_crds.lifecycle.names.domains import domain_named
+from cloister_crds.lifecycle.admission.ssh_keys import key_error
+from cloister_crds.lifecycle.names.domains import find_domain
 from cloister_crds.lifecycle.state.conditions import condition
 from cloister_crds.lifecycle.state.observed import Failed, ReleaseFacts
 from cloister_crds.problems import Problem, Severity
 
 __all__ = [
     "NETWORKS_SINCE",
-    "Question",
+    "RequestFacts",
     "errors_of",
     "file_problems",
     "spec_problems",
@@ -50,13 +55,13 @@ NAME_LIMIT = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class RequestFacts:
     """A request and all that is known about it."""
 
     name: str
     """Name of the container (spec.name, else metadata.name)."""
     spec: ContainerSpec
-    """What is asked for."""
+    """What is facts for."""
     organization: Organization | None
     """Who asks; None = nobody owns the namespace."""
     hosts: tuple[Host, ...] = ()
@@ -69,7 +74,7 @@ class Question:
     """All Domains of the namespace."""
     rank: int | None = None
     """Place in the order of the limit (`limits.rank`); None = it is not counted, as in a relaunch
-    or replace that `validate` is asked about."""
+    or replace that `validate` is facts about."""
     file_limit: int = 256 * 1024
     """Largest deployable file in bytes."""
     api_known: bool = True
@@ -90,7 +95,7 @@ class Question:
         return pick_host(self.spec.host, self.hosts)
 
 
-Check = Callable[[Question], Iterator[Problem]]
+Check = Callable[[RequestFacts], Iterator[Problem]]
 """One rule: the problems that it finds."""
 
 
@@ -98,13 +103,8 @@ _LAST_USER = 65535
 """Highest user id in a Pod with a user namespace (Kubernetes, "User Namespaces")."""
 
 
-def validate_for_organization(question: Question) -> tuple[Problem, ...]:
-    """Tell everything that keeps an organization from running a request.
-
-    Parameters
-    ----------
-    question
-        The request and the facts.
+def validate_for_organization(facts: RequestFacts) -> tuple[Problem, ...]:
+    """Report everything that keeps an organization from running a request.
 
     Returns
     -------
@@ -112,48 +112,36 @@ def validate_for_organization(question: Question) -> tuple[Problem, ...]:
         Errors and warnings in the order of the rules; codes are words of the reasons table or those
         of the configuration file.
     """
-    return spec_problems(question) + file_problems(question)
+    return spec_problems(facts) + file_problems(facts)
 
 
-def spec_problems(question: Question) -> tuple[Problem, ...]:
-    """Tell what is wrong before the release is looked at.
-
-    Parameters
-    ----------
-    question
-        The request and the facts.
-    """
-    return _run(SPEC_CHECKS, question)
+def spec_problems(facts: RequestFacts) -> tuple[Problem, ...]:
+    """Report what is wrong before the release is looked at."""
+    return _run(SPEC_CHECKS, facts)
 
 
-def file_problems(question: Question) -> tuple[Problem, ...]:
-    """Tell what is wrong with the release, its file and its images.
+def file_problems(facts: RequestFacts) -> tuple[Problem, ...]:
+    """Report what is wrong with the release, its file and its images.
 
     Parameters
     ----------
-    question
+    facts
         The request and the facts; without a release the answer is empty.
     """
-    return _run(FILE_CHECKS, question) if question.release is not None else ()
+    return _run(FILE_CHECKS, facts) if facts.release is not None else ()
 
 
 def errors_of(problems: tuple[Problem, ...]) -> tuple[Problem, ...]:
-    """Answer the problems that forbid a deployment.
-
-    Parameters
-    ----------
-    problems
-        Errors and warnings.
-    """
+    """Return the problems that forbid a deployment."""
     return tuple(each for each in problems if each.severity is Severity.ERROR)
 
 
-def _run(checks: tuple[Check, ...], question: Question) -> tuple[Problem, ...]:
-    return tuple(problem for check in checks for problem in check(question))
+def _run(checks: tuple[Check, ...], facts: RequestFacts) -> tuple[Problem, ...]:
+    return tuple(problem for check in checks for problem in check(facts))
 
 
-def _is_of_an_organization(question: Question) -> Iterator[Problem]:
-    if question.organization is None:
+def _is_of_an_organization(facts: RequestFacts) -> Iterator[Problem]:
+    if facts.organization is None:
         yield Problem(
             "metadata.namespace",
             "OrganizationNotFound",
@@ -161,18 +149,18 @@ def _is_of_an_organization(question: Question) -> Iterator[Problem]:
         )
 
 
-def _has_a_fit_name(question: Question) -> Iterator[Problem]:
-    if len(question.name) > NAME_LIMIT or not fullmatch(NAME_PATTERN, question.name):
+def _has_a_fit_name(facts: RequestFacts) -> Iterator[Problem]:
+    if len(facts.name) > NAME_LIMIT or not fullmatch(NAME_PATTERN, facts.name):
         yield Problem(
             "spec.name",
             "InvalidName",
-            f"{question.name!r} cannot stand in a host name; set spec.name to at most {NAME_LIMIT} "
+            f"{facts.name!r} cannot stand in a host name; set spec.name to at most {NAME_LIMIT} "
             "lowercase letters, digits and hyphens, with no hyphen at the ends.",
         )
 
 
-def _has_a_subscription(question: Question) -> Iterator[Problem]:
-    organization = question.organization
+def _has_a_subscription(facts: RequestFacts) -> Iterator[Problem]:
+    organization = facts.organization
     if organization is not None and not billing_of(organization).container_subscription:
         yield Problem(
             "",
@@ -182,12 +170,12 @@ def _has_a_subscription(question: Question) -> Iterator[Problem]:
         )
 
 
-def _is_within_the_limit(question: Question) -> Iterator[Problem]:
-    organization = question.organization
-    if organization is None or question.rank is None:
+def _is_within_the_limit(facts: RequestFacts) -> Iterator[Problem]:
+    organization = facts.organization
+    if organization is None or facts.rank is None:
         return
     most = organization.spec.limits.containers
-    if question.rank >= most:
+    if facts.rank >= most:
         yield Problem(
             "",
             "LimitReached",
@@ -196,12 +184,12 @@ def _is_within_the_limit(question: Question) -> Iterator[Problem]:
         )
 
 
-def _is_entitled(question: Question) -> Iterator[Problem]:
-    organization, spec = question.organization, question.spec
+def _is_entitled(facts: RequestFacts) -> Iterator[Problem]:
+    organization, spec = facts.organization, facts.spec
     if organization is None:
         return
     granted = organization.spec.entitlements
-    asked = (
+    requested = (
         ("host", spec.host is not None and not granted.host_selection, "hostSelection"),
         ("gpus", bool(spec.gpus) and not granted.gpu, "gpu"),
         (
@@ -210,7 +198,7 @@ def _is_entitled(question: Question) -> Iterator[Problem]:
             "domainSuffixes",
         ),
     )
-    for name, lacking, entitlement in asked:
+    for name, lacking, entitlement in requested:
         if lacking:
             yield Problem(
                 f"spec.{name}",
@@ -221,9 +209,9 @@ def _is_entitled(question: Question) -> Iterator[Problem]:
             )
 
 
-def _has_a_host(question: Question) -> Iterator[Problem]:
-    named = question.spec.host
-    if question.host is not None:
+def _has_a_host(facts: RequestFacts) -> Iterator[Problem]:
+    named = facts.spec.host
+    if facts.host is not None:
         return
     if named is None:
         yield Problem(
@@ -232,7 +220,7 @@ def _has_a_host(question: Question) -> Iterator[Problem]:
             "No Host is marked as the default one; set spec.host or ask the administrator.",
         )
     else:
-        names = ", ".join(sorted(each.metadata.name for each in question.hosts)) or "none"
+        names = ", ".join(sorted(each.metadata.name for each in facts.hosts)) or "none"
         yield Problem(
             "spec.host",
             "HostNotFound",
@@ -240,11 +228,11 @@ def _has_a_host(question: Question) -> Iterator[Problem]:
         )
 
 
-def _has_a_ready_host(question: Question) -> Iterator[Problem]:
-    host = question.host
+def _has_a_ready_host(facts: RequestFacts) -> Iterator[Problem]:
+    host = facts.host
     if host is None:
         return
-    found = trouble(host)
+    found = not_ready_condition(host)
     if found is not None:
         yield Problem(
             "spec.host",
@@ -253,14 +241,14 @@ def _has_a_ready_host(question: Question) -> Iterator[Problem]:
         )
 
 
-def _can_do_without_the_tee(question: Question) -> Iterator[Problem]:
-    if question.host is not None:
-        yield from tee_problems(question.spec, question.host)
+def _can_do_without_the_tee(facts: RequestFacts) -> Iterator[Problem]:
+    if facts.host is not None:
+        yield from tee_problems(facts.spec, facts.host)
 
 
-def _binds_secrets_that_exist(question: Question) -> Iterator[Problem]:
-    known = {each.spec.name for each in question.secrets if each.spec.repo is None}
-    for index, name in enumerate(question.spec.secrets):
+def _binds_secrets_that_exist(facts: RequestFacts) -> Iterator[Problem]:
+    known = {each.spec.name for each in facts.secrets if each.spec.repo is None}
+    for index, name in enumerate(facts.spec.secrets):
         if name not in known:
             yield Problem(
                 f"spec.secrets[{index}]",
@@ -270,11 +258,11 @@ def _binds_secrets_that_exist(question: Question) -> Iterator[Problem]:
             )
 
 
-def _has_a_verified_domain(question: Question) -> Iterator[Problem]:
-    host = question.spec.custom_domain
+def _has_a_verified_domain(facts: RequestFacts) -> Iterator[Problem]:
+    host = facts.spec.custom_domain
     if host is None:
         return
-    domain = domain_named(host, question.domains)
+    domain = find_domain(host, facts.domains)
     if domain is None:
         yield Problem(
             "spec.customDomain",
@@ -292,9 +280,9 @@ def _has_a_verified_domain(question: Question) -> Iterator[Problem]:
         )
 
 
-def _names_keys_that_can_log_in(question: Question) -> Iterator[Problem]:
-    keys = {each.metadata.name: each.spec.public_key for each in question.ssh_keys}
-    for index, name in enumerate(question.spec.ssh_keys):
+def _names_keys_that_can_log_in(facts: RequestFacts) -> Iterator[Problem]:
+    keys = {each.metadata.name: each.spec.public_key for each in facts.ssh_keys}
+    for index, name in enumerate(facts.spec.ssh_keys):
         if name not in keys:
             yield Problem(
                 f"spec.sshKeys[{index}]",
@@ -302,7 +290,7 @@ def _names_keys_that_can_log_in(question: Question) -> Iterator[Problem]:
                 f"The organization has no SSHKey named {name!r}; create it or take the name out "
                 "of spec.sshKeys.",
             )
-        elif (trouble := key_trouble(keys[name])) is not None:
+        elif (trouble := key_error(keys[name])) is not None:
             yield Problem(
                 f"spec.sshKeys[{index}]",
                 "SSHKeyInvalid",
@@ -310,32 +298,32 @@ def _names_keys_that_can_log_in(question: Question) -> Iterator[Problem]:
             )
 
 
-def _has_a_valid_file(question: Question) -> Iterator[Problem]:
-    release = question.release
+def _has_a_valid_file(facts: RequestFacts) -> Iterator[Problem]:
+    release = facts.release
     if release is None:
         return
-    if len(release.raw) > question.file_limit:
+    if len(release.raw) > facts.file_limit:
         yield Problem(
             "",
             "ConfigFileTooLarge",
             f"{release.file_name} at {release.tag} has {len(release.raw)} bytes; at most "
-            f"{question.file_limit} can be deployed. Make it smaller and tag a new release.",
+            f"{facts.file_limit} can be deployed. Make it smaller and tag a new release.",
         )
     yield from release.problems
 
 
-def _stays_within_resources(question: Question) -> Iterator[Problem]:
-    config, organization = question.config, question.organization
+def _stays_within_resources(facts: RequestFacts) -> Iterator[Problem]:
+    config, organization = facts.config, facts.organization
     if config is None or organization is None:
         return
     limits = organization.spec.limits
-    gpus = gpu_count(config, question.spec.gpus)
-    asked = (
+    gpus = gpu_count(config, facts.spec.gpus)
+    requested = (
         ("cpus", config.cpus, limits.cpus),
         ("memory", config.memory, limits.memory),
         ("gpus", gpus, (0, *limits.gpus)),
     )
-    for name, value, allowed in asked:
+    for name, value, allowed in requested:
         if value not in allowed:
             values = ", ".join(str(each) for each in sorted(allowed))
             yield Problem(
@@ -353,20 +341,20 @@ def _stays_within_resources(question: Question) -> Iterator[Problem]:
         )
 
 
-def _asks_for_what_is_there(question: Question) -> Iterator[Problem]:
-    config, host = question.config, question.host
+def _asks_for_what_is_there(facts: RequestFacts) -> Iterator[Problem]:
+    config, host = facts.config, facts.host
     if config is not None and host is not None:
-        yield from gpu_problems(config, host, question.spec.gpus)
-        yield from staging_problems(config, question.spec)
+        yield from gpu_problems(config, host, facts.spec.gpus)
+        yield from staging_problems(config, facts.spec)
         yield from device_problems(config, host)
         yield from model_problems(config, host)
     if config is not None:
-        yield from keys_without_api(config, host, known=question.api_known)
+        yield from keys_without_api(config, host, known=facts.api_known)
 
 
-def _accepts_the_network(question: Question) -> Iterator[Problem]:
-    config, host = question.config, question.host
-    if config is None or host is None or question.spec.accept_shared_network:
+def _accepts_the_network(facts: RequestFacts) -> Iterator[Problem]:
+    config, host = facts.config, facts.host
+    if config is None or host is None or facts.spec.accept_shared_network:
         return
     if host.spec.network_isolation is not NetworkIsolation.POD:
         return
@@ -388,11 +376,11 @@ def _accepts_the_network(question: Question) -> Iterator[Problem]:
         )
 
 
-def _has_users_of_the_pod(question: Question) -> Iterator[Problem]:
-    config, host = question.config, question.host
+def _has_users_of_the_pod(facts: RequestFacts) -> Iterator[Problem]:
+    config, host = facts.config, facts.host
     if config is None or host is None:
         return
-    if not maps_users(profile(host.spec, without_tee=question.spec.disable_confidential)):
+    if not maps_users(profile(host.spec, without_tee=facts.spec.disable_confidential)):
         return
     for index, container in enumerate(config.containers):
         user = container.user
@@ -406,15 +394,15 @@ def _has_users_of_the_pod(question: Question) -> Iterator[Problem]:
             )
 
 
-def _resolves_its_secrets(question: Question) -> Iterator[Problem]:
-    config = question.config
+def _resolves_its_secrets(facts: RequestFacts) -> Iterator[Problem]:
+    config = facts.config
     if config is None:
         return
     _, lacking = bind(
         named_secrets(config),
-        repo=question.spec.repo,
-        bound=question.spec.secrets,
-        secrets=question.secrets,
+        repo=facts.spec.repo,
+        bound=facts.spec.secrets,
+        secrets=facts.secrets,
     )
     for index, container in enumerate(config.containers):
         for place, name in enumerate(container.secrets):
@@ -423,11 +411,11 @@ def _resolves_its_secrets(question: Question) -> Iterator[Problem]:
                     f"containers[{index}].secrets[{place}]",
                     "SecretNotFound",
                     f"Secret {name!r} of container {container.name} is neither a secret of "
-                    f"{question.spec.repo} nor an organization secret bound in spec.secrets; "
+                    f"{facts.spec.repo} nor an organization secret bound in spec.secrets; "
                     "create it or bind it.",
                 )
     used = frozenset(named_secrets(config))
-    for index, name in enumerate(question.spec.secrets):
+    for index, name in enumerate(facts.spec.secrets):
         if name not in used:
             yield Problem(
                 f"spec.secrets[{index}]",
@@ -437,13 +425,13 @@ def _resolves_its_secrets(question: Question) -> Iterator[Problem]:
             )
 
 
-def _uses_its_variables(question: Question) -> Iterator[Problem]:
-    config = question.config
+def _uses_its_variables(facts: RequestFacts) -> Iterator[Problem]:
+    config = facts.config
     if config is None:
         return
     bare = {each.name for one in config.containers for each in one.env if each.value is None}
-    given = {each.name for each in question.spec.variables}
-    for index, variable in enumerate(question.spec.variables):
+    given = {each.name for each in facts.spec.variables}
+    for index, variable in enumerate(facts.spec.variables):
         if variable.name not in bare:
             yield Problem(
                 f"spec.variables[{index}]",
@@ -461,12 +449,12 @@ def _uses_its_variables(question: Question) -> Iterator[Problem]:
         )
 
 
-def _has_its_images(question: Question) -> Iterator[Problem]:
-    config = question.config
+def _has_its_images(facts: RequestFacts) -> Iterator[Problem]:
+    config = facts.config
     if config is None:
         return
     for index, container in enumerate(config.containers):
-        failed = question.images.get(container.image)
+        failed = facts.images.get(container.image)
         if failed is not None:
             yield Problem(f"containers[{index}].image", failed.reason, failed.message)
 
@@ -491,7 +479,7 @@ FILE_CHECKS: tuple[Check, ...] = (
     _stays_within_resources,
     _asks_for_what_is_there,
     _accepts_the_network,
-    lambda question: key_problems(question.spec, question.host, question.config),
+    lambda facts: key_problems(facts.spec, facts.host, facts.config),
     _has_users_of_the_pod,
     _resolves_its_secrets,
     _uses_its_variables,

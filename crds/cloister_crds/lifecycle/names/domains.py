@@ -14,14 +14,14 @@ from cloister_crds.kinds.container import Container
 from cloister_crds.kinds.domain import Domain, DomainRecords, DomainStatus
 from cloister_crds.kinds.meta import REQUESTED_AT_ANNOTATION
 from cloister_crds.kinds.organization import Organization
-from cloister_crds.lifecycle.state.conditions import Finding, condition, merge
+from cloister_crds.lifecycle.state.conditions import ConditionUpdate, condition, merge
 from cloister_crds.lifecycle.state.observed import Answer, DnsFacts, Failed, Known, Need, NeedDns
 
 __all__ = [
     "DomainDecision",
     "DomainSettings",
-    "domain_named",
-    "judge_domain",
+    "decide_domain",
+    "find_domain",
     "may_serve",
     "records_of",
     "used_by",
@@ -57,13 +57,13 @@ class DomainDecision:
     need: NeedDns | None = None
     """What to ask now; None = nothing."""
     forget: NeedDns | None = None
-    """Question whose answer is used up; None = none."""
-    look_again: timedelta | None = None
+    """RequestFacts whose answer is used up; None = none."""
+    requeue_after: timedelta | None = None
     """Time until the next pass; None = when something changes."""
 
 
 def records_of(domain: str, *, slug: str, settings: DomainSettings) -> DomainRecords:
-    """Answer the records that the owner of a domain has to create.
+    """Return the records that the owner of a domain has to create.
 
     Parameters
     ----------
@@ -88,15 +88,7 @@ def _mac(key: bytes, *parts: str) -> str:
 
 
 def used_by(domain: str, containers: Iterable[Container]) -> tuple[str, ...]:
-    """Answer the names of the Containers that ask for a domain or still serve it, ordered.
-
-    Parameters
-    ----------
-    domain
-        The custom domain.
-    containers
-        All Containers of the namespace.
-    """
+    """Return the names of the Containers that ask for a domain or still serve it, ordered."""
     return tuple(
         sorted(
             {
@@ -108,22 +100,14 @@ def used_by(domain: str, containers: Iterable[Container]) -> tuple[str, ...]:
     )
 
 
-def domain_named(host: str, domains: Iterable[Domain]) -> Domain | None:
-    """Answer the Domain of a host name; of several a verified one.
-
-    Parameters
-    ----------
-    host
-        The host name.
-    domains
-        All Domains of the namespace.
-    """
+def find_domain(host: str, domains: Iterable[Domain]) -> Domain | None:
+    """Return the Domain of a host name; of several a verified one."""
     found = [each for each in domains if each.spec.domain == host]
     return max(found, key=lambda each: each.status.verified, default=None)
 
 
 def may_serve(domain: Domain | None, *, now: datetime, grace: timedelta) -> bool:
-    """Tell whether requests for a custom domain go on to its container.
+    """Return whether requests for a custom domain go on to its container.
 
     Parameters
     ----------
@@ -140,7 +124,7 @@ def may_serve(domain: Domain | None, *, now: datetime, grace: timedelta) -> bool
     return domain.status.verified or (lost is not None and now < lost + grace)
 
 
-def judge_domain(
+def decide_domain(
     domain: Domain,
     organization: Organization | None,
     containers: Iterable[Container],
@@ -187,7 +171,7 @@ def judge_domain(
     due = looked is None or looked > now or looked + settings.interval <= now
     if not due and asked == before.last_handled_request:
         return DomainDecision(
-            _unchanged(status, domain, settings, now), look_again=_next(status, settings, now)
+            _unchanged(status, domain, settings, now), requeue_after=_next(status, settings, now)
         )
     stamp = before.checked_at.isoformat() if before.checked_at else ""
     need = NeedDns(domain=host, txt_name=records.txt_name, request=f"{stamp} {asked}")
@@ -199,11 +183,11 @@ def judge_domain(
     if isinstance(answer, Known) and isinstance(answer.value, DnsFacts):
         seen = _looked(seen, records, answer.value, now)
     told = _told(seen, domain, _findings(seen, failed, settings, now), now)
-    return DomainDecision(told, forget=need, look_again=_next(told, settings, now))
+    return DomainDecision(told, forget=need, requeue_after=_next(told, settings, now))
 
 
-def _refusal(host: str, organization: Organization | None) -> tuple[Finding, ...] | None:
-    """Say why an organization cannot have a domain; None = it can."""
+def _refusal(host: str, organization: Organization | None) -> tuple[ConditionUpdate, ...] | None:
+    """Report why an organization cannot have a domain; None = it can."""
     if organization is None:
         return _stalled("OrganizationNotFound", "No Organization owns this namespace.")
     suffixes = organization.spec.entitlements.domain_suffixes
@@ -233,8 +217,8 @@ def _looked(
 
 def _findings(
     status: DomainStatus, failed: Failed | None, settings: DomainSettings, now: datetime
-) -> tuple[Finding, ...]:
-    """Say how the Domain is."""
+) -> tuple[ConditionUpdate, ...]:
+    """Report how the Domain is."""
     records = status.records or DomainRecords()
     if status.verified:
         text = "Both records were seen; only the loss of the TXT record undoes that."
@@ -243,7 +227,7 @@ def _findings(
                 f"Verified, but its CNAME record no longer points to {records.cname_target}: "
                 "requests do not arrive here."
             )
-        return (Finding("Ready", status=True, reason="DomainVerified", message=text),)
+        return (ConditionUpdate("Ready", status=True, reason="DomainVerified", message=text),)
     if status.lost_at is not None:
         until = status.lost_at + settings.grace
         wanted = f"Create the TXT record {records.txt_name} with the value {records.txt_value}"
@@ -256,9 +240,9 @@ def _findings(
         return _stalled("DomainDropped", f"The TXT record is gone for too long. {wanted}.")
     if failed is not None:
         text = f"DNS could not be read: {failed.message}. It is tried again."
-        return (Finding("Ready", status=False, reason="DnsUnavailable", message=text),)
+        return (ConditionUpdate("Ready", status=False, reason="DnsUnavailable", message=text),)
     return (
-        Finding(
+        ConditionUpdate(
             "Ready",
             status=False,
             reason="DomainNotVerified",
@@ -270,7 +254,7 @@ def _findings(
 
 
 def _host_of(records: DomainRecords) -> str:
-    """Answer the custom domain that records are for."""
+    """Return the custom domain that records are for."""
     return records.txt_name.partition(".")[2]
 
 
@@ -282,9 +266,9 @@ def _missing(status: DomainStatus) -> str:
     return "At the last look the CNAME was not right."
 
 
-def _stalled(reason: str, message: str) -> tuple[Finding, ...]:
+def _stalled(reason: str, message: str) -> tuple[ConditionUpdate, ...]:
     return tuple(
-        Finding(kind, status=kind == "Stalled", reason=reason, message=message)
+        ConditionUpdate(kind, status=kind == "Stalled", reason=reason, message=message)
         for kind in ("Ready", "Stalled")
     )
 
@@ -295,13 +279,13 @@ def _unchanged(
     """Make the status between two looks: that the last one failed stays until the next."""
     ready = condition(status.conditions, "Ready")
     if ready is not None and ready.reason == "DnsUnavailable" and not status.verified:
-        failed = Finding("Ready", status=False, reason=ready.reason, message=ready.message)
+        failed = ConditionUpdate("Ready", status=False, reason=ready.reason, message=ready.message)
         return _told(status, domain, (failed,), now)
     return _told(status, domain, _findings(status, None, settings, now), now)
 
 
 def _told(
-    status: DomainStatus, domain: Domain, findings: Iterable[Finding], now: datetime
+    status: DomainStatus, domain: Domain, findings: Iterable[ConditionUpdate], now: datetime
 ) -> DomainStatus:
     conditions = merge(
         domain.status.conditions, findings, generation=domain.metadata.generation, now=now
@@ -310,7 +294,7 @@ def _told(
 
 
 def _next(status: DomainStatus, settings: DomainSettings, now: datetime) -> timedelta:
-    """Answer the time until the next look, or until the grace ends."""
+    """Return the time until the next look, or until the grace ends."""
     times = [settings.interval]
     if status.checked_at is not None:
         times = [status.checked_at + settings.interval - now]

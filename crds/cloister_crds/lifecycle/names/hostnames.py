@@ -11,7 +11,7 @@ from cloister_crds.names import generated_hostname
 __all__ = [
     "internal_hostname",
     "is_held_by",
-    "superfluous_claims",
+    "unneeded_claims",
     "wanted_hostnames",
 ]
 
@@ -19,7 +19,7 @@ __all__ = [
 def internal_hostname(
     container: Container, organization: Organization, containers_domain: str
 ) -> str:
-    """Answer the generated host name of a Container (spec, "Container").
+    """Return the generated host name of a Container (spec, "Container").
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ def internal_hostname(
 def wanted_hostnames(
     container: Container, organization: Organization | None, containers_domain: str
 ) -> tuple[str, ...]:
-    """Answer the host names that spec asks for, the public one first.
+    """Return the host names that spec asks for, the public one first.
 
     Parameters
     ----------
@@ -60,15 +60,7 @@ def wanted_hostnames(
 
 
 def is_held_by(claim: HostnameClaim, container: Container) -> bool:
-    """Tell whether a Container holds a claim; a retried create finds its own.
-
-    Parameters
-    ----------
-    claim
-        The claim.
-    container
-        The Container, by namespace and name.
-    """
+    """Return whether a Container holds a claim; a retried create finds its own."""
     holder = claim.spec.holder
     return (holder.namespace, holder.name) == (
         container.metadata.namespace,
@@ -76,10 +68,10 @@ def is_held_by(claim: HostnameClaim, container: Container) -> bool:
     )
 
 
-def superfluous_claims(
+def unneeded_claims(
     container: Container, claims: Mapping[str, HostnameClaim], needed: Iterable[str]
 ) -> tuple[ReleaseHostname, ...]:
-    """Answer which claims of a Container are to be released.
+    """Return which claims of a Container are to be released.
 
     Parameters
     ----------

@@ -10,14 +10,14 @@ from datetime import datetime
 
 from cloister_crds.kinds.meta import Condition, ConditionStatus
 
-__all__ = ["Finding", "condition", "holds", "merge"]
+__all__ = ["ConditionUpdate", "condition", "holds", "merge"]
 
 MESSAGE_LIMIT = 32_768
 """Longest message that the schema takes, in characters."""
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class ConditionUpdate:
     """A condition before it has a time."""
 
     type: str
@@ -31,7 +31,11 @@ class Finding:
 
 
 def merge(
-    before: Iterable[Condition], findings: Iterable[Finding], *, generation: int, now: datetime
+    before: Iterable[Condition],
+    findings: Iterable[ConditionUpdate],
+    *,
+    generation: int,
+    now: datetime,
 ) -> tuple[Condition, ...]:
     """Make the next conditions.
 
@@ -71,7 +75,7 @@ def merge(
 
 
 def condition(conditions: Iterable[Condition], name: str) -> Condition | None:
-    """Answer the condition of a type.
+    """Return the condition of a type.
 
     Parameters
     ----------
@@ -89,7 +93,7 @@ def condition(conditions: Iterable[Condition], name: str) -> Condition | None:
 
 
 def holds(conditions: Iterable[Condition], name: str) -> bool:
-    """Tell whether a condition is there and true.
+    """Return whether a condition is there and true.
 
     Parameters
     ----------

@@ -17,12 +17,11 @@ __all__ = [
     "ClaimHostname",
     "CreateEnclave",
     "Decision",
-    "EndEnclave",
-    "EndPreview",
-    "EndRoute",
-    "EndShells",
+    "DeleteEnclave",
+    "DeletePreview",
+    "DeleteRoute",
+    "DeleteShells",
     "EnsureDeployment",
-    "PassHostname",
     "RecordDemoted",
     "RecordServing",
     "ReleaseHostname",
@@ -30,6 +29,7 @@ __all__ = [
     "RoutePreview",
     "RouteShells",
     "RouteTo",
+    "TransferHostname",
 ]
 
 
@@ -54,7 +54,7 @@ class CreateEnclave:
 
 
 @dataclass(frozen=True, slots=True)
-class EndEnclave:
+class DeleteEnclave:
     """Delete an Enclave, with preconditions; its Pod and the rest go with it."""
 
     name: str
@@ -77,7 +77,7 @@ class ClaimHostname:
 
 
 @dataclass(frozen=True, slots=True)
-class PassHostname:
+class TransferHostname:
     """Make this Container the holder of a HostnameClaim that the one has which it replaces.
 
     One write, so that nobody else gets the name in between.
@@ -118,7 +118,7 @@ class RoutePreview:
 
 
 @dataclass(frozen=True, slots=True)
-class EndPreview:
+class DeletePreview:
     """Delete the Service of the staged update, with a precondition: nothing is staged any more."""
 
     uid: str
@@ -134,7 +134,7 @@ class RouteShells:
 
 
 @dataclass(frozen=True, slots=True)
-class EndShells:
+class DeleteShells:
     """Delete the Service by which people log in, with a precondition: nobody may any more."""
 
     uid: str
@@ -152,7 +152,7 @@ class RouteHostname:
 
 
 @dataclass(frozen=True, slots=True)
-class EndRoute:
+class DeleteRoute:
     """Delete the TLSRoute of a host name, with preconditions: the Container may not have it."""
 
     hostname: str
@@ -193,17 +193,17 @@ class RecordDemoted:
 
 Action: TypeAlias = (
     CreateEnclave
-    | EndEnclave
+    | DeleteEnclave
     | ClaimHostname
-    | PassHostname
+    | TransferHostname
     | ReleaseHostname
     | RouteTo
     | RoutePreview
-    | EndPreview
+    | DeletePreview
     | RouteShells
-    | EndShells
+    | DeleteShells
     | RouteHostname
-    | EndRoute
+    | DeleteRoute
     | EnsureDeployment
     | RecordServing
     | RecordDemoted
@@ -223,5 +223,5 @@ class Decision:
     """What to do, in order, before the status is written."""
     needs: tuple[Need, ...] = ()
     """What to ask outside of the pass; an answer wakes the Container."""
-    look_again: timedelta | None = None
+    requeue_after: timedelta | None = None
     """When to look again although nothing was seen to change; None = on changes alone."""

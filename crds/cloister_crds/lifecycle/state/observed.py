@@ -43,7 +43,7 @@ __all__ = [
     "RegistryImage",
     "ReleaseFacts",
     "RouteFacts",
-    "RouteStanding",
+    "RouteState",
     "SecretRefKey",
     "SecretValues",
     "ServiceFacts",
@@ -169,7 +169,7 @@ class Tiers:
 
     @classmethod
     def of(cls, organization: Organization | None) -> "Tiers":
-        """Answer the shapes of an Organization; those of the format where there is none."""
+        """Return the shapes of an Organization; those of the format where there is none."""
         if organization is None:
             return cls()
         limits = organization.spec.limits
@@ -300,7 +300,7 @@ class Gateway:
     """Name of its listener; empty = every one that takes the route."""
 
 
-class RouteStanding(StrEnum):
+class RouteState(StrEnum):
     """What the gateway says about a route."""
 
     PENDING = "pending"
@@ -325,7 +325,7 @@ class RouteFacts:
     """uid of the route."""
     resource_version: str
     """resourceVersion of the route."""
-    standing: RouteStanding = RouteStanding.PENDING
+    state: RouteState = RouteState.PENDING
     """What the gateway says."""
     message: str = ""
     """Why the gateway refuses, in its words."""
@@ -393,9 +393,9 @@ class Observed:
     this Container (namespace and name) holds."""
     successor: Container | None = None
     """Container that takes over from this one (`replacement.successor`); None = there is none."""
-    inherits: bool = False
+    inherits_hostnames: bool = False
     """Whether host names that ``spec.replaces`` holds are to pass to this one
-    (`replacement.inherits`)."""
+    (`replacement.inherits_hostnames`)."""
     rank: int | None = None
     """Place of the Container in its organization's order (`limits.rank`), from 0; None = it is
     not counted (being replaced)."""

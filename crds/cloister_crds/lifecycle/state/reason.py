@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-__all__ = ["Kind", "Reason", "final", "open_", "state", "transient"]
+__all__ = ["Reason", "ReasonKind", "final", "open_", "state", "transient"]
 
 
-class Kind(StrEnum):
+class ReasonKind(StrEnum):
     """What follows from a reason."""
 
     STATE = "state"
@@ -23,7 +23,7 @@ class Reason:
 
     word: str
     """CamelCase, stable."""
-    kind: Kind
+    kind: ReasonKind
     """What follows from it."""
     meaning: str
     """What is so."""
@@ -40,19 +40,19 @@ class Reason:
 
 def state(word: str, meaning: str, remedy: str = "", *, event: bool = False) -> Reason:
     """Make the reason of a state in which nothing is wrong."""
-    return Reason(word, Kind.STATE, meaning, remedy, event=event)
+    return Reason(word, ReasonKind.STATE, meaning, remedy, event=event)
 
 
 def transient(word: str, meaning: str, remedy: str) -> Reason:
     """Make a reason that may pass by itself."""
-    return Reason(word, Kind.TRANSIENT, meaning, remedy)
+    return Reason(word, ReasonKind.TRANSIENT, meaning, remedy)
 
 
 def final(word: str, meaning: str, remedy: str) -> Reason:
     """Make a reason that only a new request helps against."""
-    return Reason(word, Kind.TERMINAL, meaning, remedy, final=True)
+    return Reason(word, ReasonKind.TERMINAL, meaning, remedy, final=True)
 
 
 def open_(word: str, meaning: str, remedy: str, *, recheck: bool = False) -> Reason:
     """Make a reason that ends as soon as somebody changes what is missing."""
-    return Reason(word, Kind.TERMINAL, meaning, remedy, recheck=recheck)
+    return Reason(word, ReasonKind.TERMINAL, meaning, remedy, recheck=recheck)

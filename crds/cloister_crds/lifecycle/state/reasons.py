@@ -4,7 +4,7 @@
 match on them.
 """
 
-from cloister_crds.lifecycle.state.reason import Kind, Reason
+from cloister_crds.lifecycle.state.reason import Reason, ReasonKind
 from cloister_crds.lifecycle.state.reason import final as _final
 from cloister_crds.lifecycle.state.reason import open_ as _open
 from cloister_crds.lifecycle.state.reason import state as _state
@@ -12,8 +12,8 @@ from cloister_crds.lifecycle.state.reason import transient as _transient
 
 __all__ = [
     "REASONS",
-    "Kind",
     "Reason",
+    "ReasonKind",
     "is_final",
     "is_transient",
     "reason_for",
@@ -458,7 +458,7 @@ REASONS: dict[str, Reason] = {
 
 
 def reason_for(code: str) -> Reason:
-    """Answer the reason of a problem.
+    """Return the reason of a problem.
 
     Parameters
     ----------
@@ -469,22 +469,10 @@ def reason_for(code: str) -> Reason:
 
 
 def is_transient(word: str) -> bool:
-    """Tell whether something failed for a reason that may pass by itself.
-
-    Parameters
-    ----------
-    word
-        A word of the table.
-    """
-    return reason_for(word).kind is Kind.TRANSIENT
+    """Return whether something failed for a reason that may pass by itself."""
+    return reason_for(word).kind is ReasonKind.TRANSIENT
 
 
 def is_final(word: str) -> bool:
-    """Tell whether only a new request helps.
-
-    Parameters
-    ----------
-    word
-        A word of the table.
-    """
+    """Return whether only a new request helps."""
     return reason_for(word).final

@@ -19,14 +19,7 @@ NO_DEVICES = "void"
 
 
 def granted(plan: EnclavePlan, container: ContainerConfig) -> dict[str, str]:
-    """Answer the device resources of a container.
-
-    Parameters
-    ----------
-    plan
-        The Enclave, its file and its Host.
-    container
-        A container of the file.
+    """Return the device resources of a container.
 
     Returns
     -------
@@ -46,12 +39,7 @@ def granted(plan: EnclavePlan, container: ContainerConfig) -> dict[str, str]:
 
 
 def held(plan: EnclavePlan) -> dict[str, str]:
-    """Answer what the Pod takes beside its containers' own: GPUs that none of them has.
-
-    Parameters
-    ----------
-    plan
-        The Enclave, its file and its Host.
+    """Return what the Pod takes beside its containers' own: GPUs that none of them has.
 
     Returns
     -------
@@ -67,13 +55,5 @@ def held(plan: EnclavePlan) -> dict[str, str]:
 
 
 def sees_no_gpu(plan: EnclavePlan, container: ContainerConfig) -> bool:
-    """Tell whether a container has to be kept from the GPUs of the node.
-
-    Parameters
-    ----------
-    plan
-        The Enclave, its file and its Host.
-    container
-        A container of the file.
-    """
+    """Return whether a container has to be kept from the GPUs of the node."""
     return plan.host.spec.gpu is not None and container.gpus is None

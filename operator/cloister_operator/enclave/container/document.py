@@ -51,7 +51,7 @@ _TIMES = ("atime", "noatime", "diratime", "nodiratime", "relatime", "strictatime
 
 
 def document_key(index: int) -> str:
-    """Answer the key of a document in the ConfigMap, and its file name.
+    """Return the key of a document in the ConfigMap, and its file name.
 
     Parameters
     ----------
@@ -63,13 +63,6 @@ def document_key(index: int) -> str:
 
 def container_document(plan: EnclavePlan, container: ContainerConfig) -> dict[str, Any]:
     """Write how a container is started, checked and stopped.
-
-    Parameters
-    ----------
-    plan
-        The Enclave and its file.
-    container
-        A container of the file.
 
     Returns
     -------
@@ -115,17 +108,17 @@ def container_document(plan: EnclavePlan, container: ContainerConfig) -> dict[st
 
 
 def stop_timeout(container: ContainerConfig) -> int:
-    """Answer the seconds between the stop signal and the kill."""
+    """Return the seconds between the stop signal and the kill."""
     return DEFAULT_STOP_TIMEOUT if container.stop_timeout is None else container.stop_timeout
 
 
 def _words(words: tuple[str, ...] | None) -> list[str] | None:
-    """Answer words of a command line; None stays what it is: not given."""
+    """Return words of a command line; None stays what it is: not given."""
     return None if words is None else list(words)
 
 
 def _user(container: ContainerConfig) -> str:
-    """Answer the user as the file writes it; empty = the image's."""
+    """Return the user as the file writes it; empty = the image's."""
     user = container.user
     if user is None:
         return ""
@@ -133,7 +126,7 @@ def _user(container: ContainerConfig) -> str:
 
 
 def _has_home(plan: EnclavePlan, container: ContainerConfig, image: ImageFacts) -> bool:
-    """Tell whether the file or the image sets HOME; else it is the user's directory."""
+    """Return whether the file or the image sets HOME; else it is the user's directory."""
     given = {each["name"] for each in container_environment(plan, container)}
     return _HOME in given | {variable.partition("=")[0] for variable in image.env}
 
@@ -171,5 +164,5 @@ def _health(check: Healthcheck | None) -> dict[str, Any] | None:
 
 
 def _millis(duration: timedelta) -> int:
-    """Answer whole milliseconds."""
+    """Return whole milliseconds."""
     return duration // timedelta(milliseconds=1)

@@ -12,14 +12,7 @@ _DOMAIN = "DOMAIN"
 
 
 def container_environment(plan: EnclavePlan, spec: ContainerConfig) -> list[dict[str, Any]]:
-    """Answer the variables: the file's values, deploy-time ones for bare names, secrets.
-
-    Parameters
-    ----------
-    plan
-        The Enclave and its file.
-    spec
-        A container of the file.
+    """Return the variables: the file's values, deploy-time ones for bare names, secrets.
 
     Returns
     -------

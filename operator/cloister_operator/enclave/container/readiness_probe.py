@@ -50,5 +50,5 @@ def readiness_probe(check: Healthcheck | None, command: list[str]) -> dict[str, 
 
 
 def is_rounded(check: Healthcheck) -> bool:
-    """Tell whether checks come less often than the file says: the kubelet calls once a second."""
+    """Return whether checks come less often than the file says: the kubelet calls once a second."""
     return check.interval < _SECOND

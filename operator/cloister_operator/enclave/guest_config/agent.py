@@ -57,13 +57,6 @@ _READY = {"periodSeconds": 3, "timeoutSeconds": 10, "failureThreshold": 1, "succ
 def agent_document(plan: EnclavePlan, settings: BuildSettings) -> dict[str, Any]:
     """Write what the agent is to know.
 
-    Parameters
-    ----------
-    plan
-        The Enclave, its file and its Host.
-    settings
-        What the administrator says about every enclave.
-
     Returns
     -------
     dict[str, Any]
@@ -90,30 +83,14 @@ def agent_document(plan: EnclavePlan, settings: BuildSettings) -> dict[str, Any]
 
 
 def skipped_stages(plan: EnclavePlan) -> list[str]:
-    """Answer the stages of the boot in which nothing is to be done.
-
-    Parameters
-    ----------
-    plan
-        The Enclave, its file and its Host.
-    """
+    """Return the stages of the boot in which nothing is to be done."""
     return sorted(name for name, rule in _stages(plan).items() if "skipped" in rule)
 
 
 def agent_container(
     plan: EnclavePlan, settings: BuildSettings, mounts: list[dict[str, Any]]
 ) -> dict[str, Any]:
-    """Build the side-car. Its readiness is the enclave's.
-
-    Parameters
-    ----------
-    plan
-        The Enclave and its file.
-    settings
-        Names the image.
-    mounts
-        Its ``volumeMounts``.
-    """
+    """Build the side-car. Its readiness is the enclave's."""
     return {
         **side_car(settings, mounts),
         "name": name_of(AGENT, plan.names),
@@ -189,15 +166,15 @@ def _stages(plan: EnclavePlan) -> dict[str, dict[str, Any]]:
 
 
 def _with_secrets(config: ServiceConfig) -> list[str]:
-    """Answer the containers that have secrets: the runtime starts them with these alone."""
+    """Return the containers that have secrets: the runtime starts them with these alone."""
     return [each.name for each in config.containers if each.secrets]
 
 
 def _launched(containers: list[str], else_skipped: str) -> dict[str, Any]:
-    """Answer a stage that is over when containers are launched; skipped when there are none."""
+    """Return a stage that is over when containers are launched; skipped when there are none."""
     return {"launched": containers} if containers else _skipped(else_skipped)
 
 
 def _skipped(reason: str) -> dict[str, Any]:
-    """Answer a stage in which nothing is to be done."""
+    """Return a stage in which nothing is to be done."""
     return {"skipped": reason}

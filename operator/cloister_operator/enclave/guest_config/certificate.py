@@ -7,7 +7,7 @@ nothing starts. The document's fields are those of the guest's package `certific
 from typing import Any
 
 from cloister_crds.config import TlsMode
-from cloister_operator.enclave.network.cluster_network import ApiPlace
+from cloister_operator.enclave.network.cluster_network import ApiEndpoint
 from cloister_operator.enclave.plan import BuildSettings, EnclavePlan
 from cloister_operator.enclave.shim_tls import store_of
 from cloister_operator.enclave.sidecars import (
@@ -58,7 +58,7 @@ _TERMINATION = "/dev/termination-log"
 
 
 def is_signed(plan: EnclavePlan) -> bool:
-    """Tell whether an enclave has its certificates signed by way of the API.
+    """Return whether an enclave has its certificates signed by way of the API.
 
     Parameters
     ----------
@@ -69,7 +69,9 @@ def is_signed(plan: EnclavePlan) -> bool:
     return bool(plan.enclave.spec.token_digest) and not declined
 
 
-def api_address(place: ApiPlace, directory: str = CERTIFICATE_DOCUMENT_DIRECTORY) -> dict[str, Any]:
+def api_address(
+    place: ApiEndpoint, directory: str = CERTIFICATE_DOCUMENT_DIRECTORY
+) -> dict[str, Any]:
     """Write where the API is, as side-cars read it.
 
     Parameters
@@ -85,7 +87,7 @@ def api_address(place: ApiPlace, directory: str = CERTIFICATE_DOCUMENT_DIRECTORY
     return address
 
 
-def certificate_document(plan: EnclavePlan, place: ApiPlace) -> dict[str, Any]:
+def certificate_document(plan: EnclavePlan, place: ApiEndpoint) -> dict[str, Any]:
     """Write what the side-car runs by.
 
     Parameters
@@ -115,15 +117,6 @@ def certificate_container(
     plan: EnclavePlan, settings: BuildSettings, mounts: list[dict[str, Any]]
 ) -> dict[str, Any]:
     """Build the side-car.
-
-    Parameters
-    ----------
-    plan
-        The Enclave and its file.
-    settings
-        Names the image.
-    mounts
-        Its ``volumeMounts``.
 
     Returns
     -------

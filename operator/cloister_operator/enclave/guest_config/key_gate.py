@@ -9,7 +9,7 @@ from typing import Any
 
 from cloister_crds.config import Shim
 from cloister_operator.enclave.guest_config.certificate import api_address
-from cloister_operator.enclave.network.cluster_network import ApiPlace
+from cloister_operator.enclave.network.cluster_network import ApiEndpoint
 from cloister_operator.enclave.path_rules import AMBIGUOUS, reaching_pattern
 from cloister_operator.enclave.plan import BuildSettings, EnclavePlan
 from cloister_operator.enclave.sidecars import (
@@ -112,7 +112,7 @@ def _state(state: str) -> dict[str, Any]:
 
 
 def gate_document(
-    plan: EnclavePlan, settings: BuildSettings, api: ApiPlace | None
+    plan: EnclavePlan, settings: BuildSettings, api: ApiEndpoint | None
 ) -> dict[str, Any]:
     """Write the document of `guest gate`.
 
@@ -147,17 +147,7 @@ def gate_document(
 def gate_container(
     plan: EnclavePlan, settings: BuildSettings, mounts: list[dict[str, Any]]
 ) -> dict[str, Any]:
-    """Build the side-car.
-
-    Parameters
-    ----------
-    plan
-        The Enclave and its file.
-    settings
-        Names the image.
-    mounts
-        Its ``volumeMounts``.
-    """
+    """Build the side-car."""
     document = f"{GATE_CONFIG_DIRECTORY}/{GATE_KEY}"
     return {
         **side_car(settings, mounts),

@@ -29,15 +29,7 @@ INITDATA_ANNOTATION = "cloister.dev/initdata"
 
 
 def measurement_of(plan: EnclavePlan, settings: BuildSettings) -> Measurement:
-    """Measure the Enclave of a plan.
-
-    Parameters
-    ----------
-    plan
-        The Enclave, its file and its Host.
-    settings
-        Names the images of the platform, and the service.
-    """
+    """Measure the Enclave of a plan."""
     spec = plan.enclave.spec
     return measure(
         plan.config,
@@ -51,13 +43,7 @@ def measurement_of(plan: EnclavePlan, settings: BuildSettings) -> Measurement:
 
 
 def annotations(measurement: Measurement) -> dict[str, str]:
-    """Answer the annotations of the Pod: for whoever judges it, and for the runtime.
-
-    Parameters
-    ----------
-    measurement
-        The measurement of its Enclave.
-    """
+    """Return the annotations of the Pod: for whoever judges it, and for the runtime."""
     told = {MEASUREMENT_ANNOTATION: measurement.digest}
     if measurement.initdata is not None:
         told |= {
@@ -101,12 +87,6 @@ def attestation_document(plan: EnclavePlan, settings: BuildSettings, folder: str
 
 
 def node_socket(plan: EnclavePlan) -> str | None:
-    """Answer the socket of the node's attestation service; None = the enclave asks none.
-
-    Parameters
-    ----------
-    plan
-        The Enclave and its Host.
-    """
+    """Return the socket of the node's attestation service; None = the enclave asks none."""
     service = plan.host.spec.attestation_service or ""
     return service.removeprefix(_SOCKET) if service.startswith(_SOCKET) else None

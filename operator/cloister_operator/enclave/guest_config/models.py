@@ -43,12 +43,7 @@ _SPARE = 64 * _MEBI
 
 
 def weights_memory(config: ServiceConfig) -> int:
-    """Answer the bytes of memory that the model weights of a file take.
-
-    Parameters
-    ----------
-    config
-        The parsed file.
+    """Return the bytes of memory that the model weights of a file take.
 
     Returns
     -------
@@ -61,11 +56,6 @@ def weights_memory(config: ServiceConfig) -> int:
 
 def models_document(plan: EnclavePlan) -> dict[str, Any]:
     """Write which models are verified.
-
-    Parameters
-    ----------
-    plan
-        The Enclave and its file, which has models.
 
     Returns
     -------
@@ -85,15 +75,7 @@ def models_document(plan: EnclavePlan) -> dict[str, Any]:
 
 
 def store_volume(name: str, store: ModelStore) -> dict[str, Any]:
-    """Answer the volume of a store.
-
-    Parameters
-    ----------
-    name
-        Name of the volume.
-    store
-        The Host's store.
-    """
+    """Return the volume of a store."""
     if store.claim is not None:
         claim = {"claimName": store.claim, "readOnly": True}
         return {"name": name, "persistentVolumeClaim": claim}
@@ -103,17 +85,7 @@ def store_volume(name: str, store: ModelStore) -> dict[str, Any]:
 def models_container(
     plan: EnclavePlan, settings: BuildSettings, mounts: list[dict[str, Any]]
 ) -> dict[str, Any]:
-    """Build the container that runs before those of the file, and ends when the weights are there.
-
-    Parameters
-    ----------
-    plan
-        The Enclave and its file.
-    settings
-        Names the image.
-    mounts
-        Its ``volumeMounts``.
-    """
+    """Build the init container that exits when the models are there, before those of the file."""
     return {
         "name": name_of(MODELS, plan.names),
         "image": settings.guest_image,

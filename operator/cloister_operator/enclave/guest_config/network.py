@@ -6,7 +6,7 @@ The document's fields are those of the guest's package `plan`; docs/enclave.md t
 from typing import Any
 
 from cloister_operator.enclave.network.addresses import networks_of, rooms_of
-from cloister_operator.enclave.network.cluster_network import Surroundings
+from cloister_operator.enclave.network.cluster_network import ClusterNetwork
 from cloister_operator.enclave.plan import BuildSettings, EnclavePlan
 from cloister_operator.enclave.sidecars import (
     KEEP,
@@ -48,15 +48,8 @@ KEEPER_SOCKET = f"{KEEPER_DIRECTORY}/keeper.sock"
 _STARTED = {"periodSeconds": 1, "timeoutSeconds": 10, "failureThreshold": 120}
 
 
-def network_document(plan: EnclavePlan, surroundings: Surroundings) -> dict[str, Any]:
+def network_document(plan: EnclavePlan, surroundings: ClusterNetwork) -> dict[str, Any]:
     """Write what the network of an enclave is.
-
-    Parameters
-    ----------
-    plan
-        The Enclave and its file.
-    surroundings
-        The cluster around it.
 
     Returns
     -------
@@ -104,17 +97,7 @@ def network_document(plan: EnclavePlan, surroundings: Surroundings) -> dict[str,
 def net_container(
     plan: EnclavePlan, settings: BuildSettings, mounts: list[dict[str, Any]]
 ) -> dict[str, Any]:
-    """Build the side-car that is the network: root of the Pod with NET_ADMIN and nothing else.
-
-    Parameters
-    ----------
-    plan
-        The Enclave and its file.
-    settings
-        Names the image.
-    mounts
-        Its ``volumeMounts``.
-    """
+    """Build the side-car that is the network: root of the Pod with NET_ADMIN and nothing else."""
     rights = unprivileged(NET)
     del rights["runAsNonRoot"]
     return {
@@ -132,17 +115,7 @@ def net_container(
 def keep_container(
     plan: EnclavePlan, settings: BuildSettings, mounts: list[dict[str, Any]]
 ) -> dict[str, Any]:
-    """Build the side-car that holds namespaces and processes while other side-cars start anew.
-
-    Parameters
-    ----------
-    plan
-        The Enclave and its file.
-    settings
-        Names the image.
-    mounts
-        Its ``volumeMounts``.
-    """
+    """Build the side-car that holds namespaces and processes while other side-cars start anew."""
     return {
         **side_car(settings, mounts),
         "name": name_of(KEEP, plan.names),

@@ -51,11 +51,6 @@ _PUBLIC_KEY = "host-key.pub"
 def shells_document(plan: EnclavePlan) -> dict[str, Any]:
     """Write who may log in, and where to.
 
-    Parameters
-    ----------
-    plan
-        The Enclave and its file.
-
     Returns
     -------
     dict[str, Any]
@@ -79,17 +74,7 @@ def shells_document(plan: EnclavePlan) -> dict[str, Any]:
 def ssh_container(
     plan: EnclavePlan, settings: BuildSettings, mounts: list[dict[str, Any]]
 ) -> dict[str, Any]:
-    """Build the SSH server, without any right.
-
-    Parameters
-    ----------
-    plan
-        The Enclave and its file.
-    settings
-        Names the image.
-    mounts
-        Its ``volumeMounts``.
-    """
+    """Build the SSH server, without any right."""
     return {
         "name": name_of(SSH, plan.names),
         "image": settings.guest_image,
@@ -104,13 +89,7 @@ def ssh_container(
 
 
 def host_key_route(service: str) -> dict[str, Any]:
-    """Build the shim's route at which the public host key is read, over the enclave's TLS.
-
-    Parameters
-    ----------
-    service
-        Name of the service in the well-known path.
-    """
+    """Build the shim's route at which the public host key is read, over the enclave's TLS."""
     return {
         "match": [{"path": [f"/.well-known/{service}-ssh-host-key"]}],
         "handle": [

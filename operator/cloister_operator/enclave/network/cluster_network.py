@@ -5,11 +5,11 @@ from ipaddress import IPv4Network
 from typing import Any
 from urllib.parse import urlsplit
 
-__all__ = ["ApiPlace", "Resolver", "Surroundings"]
+__all__ = ["ApiEndpoint", "ClusterNetwork", "DnsResolver"]
 
 
 @dataclass(frozen=True, slots=True)
-class Resolver:
+class DnsResolver:
     """A name server that answers public names."""
 
     address: str
@@ -19,7 +19,7 @@ class Resolver:
 
 
 @dataclass(frozen=True, slots=True)
-class ApiPlace:
+class ApiEndpoint:
     """Where enclaves reach the API."""
 
     url: str
@@ -37,29 +37,29 @@ class ApiPlace:
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class ClusterNetwork:
     """What is around."""
 
     denied: tuple[str, ...] = ()
     """Ranges that no container reaches, beside the special ones that never are: the nodes', the
     API server's, those of Pods and Services."""
-    resolvers: tuple[Resolver, ...] = ()
+    resolvers: tuple[DnsResolver, ...] = ()
     """Name servers for public names, asked in this order."""
     refused_domains: tuple[str, ...] = ("cluster.local",)
     """Domains that are never asked for a container: the cluster's own."""
-    api: ApiPlace | None = None
+    api: ApiEndpoint | None = None
     """Where the API is; None = enclaves have no way to it."""
 
     def ranges(self) -> tuple[IPv4Network, ...]:
-        """Answer all that the networks of an enclave must not lie in."""
+        """Return all that the networks of an enclave must not lie in."""
         asked = tuple(IPv4Network(each.address) for each in self.resolvers)
         api = () if self.api is None else tuple(map(IPv4Network, self.api.addresses))
         return (*map(IPv4Network, self.denied), *asked, *api)
 
     def upstream(self) -> list[str]:
-        """Answer the name servers as ``address:port``."""
+        """Return the name servers as ``address:port``."""
         return [f"{each.address}:{each.port}" for each in self.resolvers]
 
     def refused(self) -> list[Any]:
-        """Answer the refused domains as the guest reads them: lower case, without a final dot."""
+        """Return the refused domains as the guest reads them: lower case, without a final dot."""
         return [each.lower().strip(".") for each in self.refused_domains]

@@ -16,7 +16,7 @@ from cloister_crds.names import (
     SHELLS_LABEL,
     host_label,
 )
-from cloister_operator.enclave.network.cluster_network import ApiPlace, Resolver
+from cloister_operator.enclave.network.cluster_network import ApiEndpoint, DnsResolver
 from cloister_operator.enclave.network.ports import SHIM_PORT, SSH_PORT
 
 __all__ = ["NETWORK_POLICY_NAME", "build_network_policy", "build_shells_policy"]
@@ -46,8 +46,8 @@ _NOT_PUBLIC_V6 = ("::1/128", "64:ff9b::/96", "fc00::/7", "fe80::/10", "ff00::/8"
 def build_network_policy(
     organization: str,
     namespace: str,
-    resolvers: Sequence[Resolver] = (),
-    api: ApiPlace | None = None,
+    resolvers: Sequence[DnsResolver] = (),
+    api: ApiEndpoint | None = None,
 ) -> dict[str, Any]:
     """Build the policy for all enclave Pods of a namespace.
 

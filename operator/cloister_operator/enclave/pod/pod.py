@@ -72,13 +72,6 @@ _RESTART_POLICIES = {
 def build_pod(plan: EnclavePlan, settings: BuildSettings) -> dict[str, Any]:
     """Build the Pod.
 
-    Parameters
-    ----------
-    plan
-        The Enclave, its file and its Host.
-    settings
-        What the administrator says about every enclave.
-
     Returns
     -------
     dict[str, Any]
@@ -122,7 +115,7 @@ def build_pod(plan: EnclavePlan, settings: BuildSettings) -> dict[str, Any]:
 
 
 def grace_period(containers: tuple[ContainerConfig, ...]) -> int:
-    """Answer the seconds that the Pod has to stop: the largest stop_timeout, at least one."""
+    """Return the seconds that the Pod has to stop: the largest stop_timeout, at least one."""
     return max(1, *(stop_timeout(each) for each in containers))
 
 
@@ -176,7 +169,7 @@ def _priority(plan: EnclavePlan) -> dict[str, Any]:
 
 
 def _placement(host: HostSpec) -> dict[str, Any]:
-    """Answer where the Pod may run: only what the Host says is set."""
+    """Return where the Pod may run: only what the Host says is set."""
     # Without a user namespace the launch capabilities are the node's, if only for a moment.
     placement: dict[str, Any] = {"hostUsers": False} if maps_users(host) else {}
     if host.runtime_class_name:
@@ -218,7 +211,7 @@ def _container(
 
 
 def _security(spec: ContainerConfig) -> dict[str, Any]:
-    """Answer what the guest starts with: the user of the file comes when it has given this up."""
+    """Return what the guest starts with: the user of the file comes when it has given this up."""
     return {
         "allowPrivilegeEscalation": False,
         "capabilities": {"add": list(dict.fromkeys((*_LAUNCH, *spec.cap_add))), "drop": ["ALL"]},

@@ -14,7 +14,7 @@ _FULL = 100
 
 
 def pod_resources(config: ServiceConfig, host: Host) -> dict[str, Any]:
-    """Answer the resources of the whole Pod (Kubernetes, "Pod-level resources").
+    """Return the resources of the whole Pod (Kubernetes, "Pod-level resources").
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ def pod_resources(config: ServiceConfig, host: Host) -> dict[str, Any]:
 
 
 def container_resources(spec: ContainerConfig, devices: dict[str, str]) -> dict[str, Any]:
-    """Answer the resources of one container of the file.
+    """Return the resources of one container of the file.
 
     Parameters
     ----------
@@ -75,5 +75,5 @@ def container_resources(spec: ContainerConfig, devices: dict[str, str]) -> dict[
 
 
 def _share(amount: int, percent: int) -> int:
-    """Answer that many percent of an amount, rounded up."""
+    """Return that many percent of an amount, rounded up."""
     return -(-amount * percent // _FULL)

@@ -20,11 +20,6 @@ _DEFAULT_PIDS = 65536
 def unenforced(config: ServiceConfig) -> tuple[str, ...]:
     """List the fields that no enclave enforces; the Host may add more (`networks`).
 
-    Parameters
-    ----------
-    config
-        The parsed file.
-
     Returns
     -------
     tuple[str, ...]

@@ -151,13 +151,6 @@ class PodVolumes:
 def pod_volumes(plan: EnclavePlan, service: str) -> PodVolumes:
     """Build the volumes of a Pod.
 
-    Parameters
-    ----------
-    plan
-        The Enclave and its file.
-    service
-        Name of the mount that every container has.
-
     Returns
     -------
     PodVolumes
@@ -273,7 +266,7 @@ def _without_own_shm(
 
 
 def _shm_size(plan: EnclavePlan, container: ContainerConfig) -> int:
-    """Answer the bytes of /dev/shm: half of the container's limit, else of the enclave's."""
+    """Return the bytes of /dev/shm: half of the container's limit, else of the enclave's."""
     if container.shm_size is not None:
         return container.shm_size
     return (container.memory or plan.config.memory * _MEBI) // 2
@@ -329,7 +322,7 @@ def _add_agent(result: PodVolumes, plan: EnclavePlan) -> None:
 
 
 def _agent_keys(plan: EnclavePlan) -> list[str]:
-    """Answer the entries of the ConfigMap that are for the agent."""
+    """Return the entries of the ConfigMap that are for the agent."""
     initdata = [INITDATA_FILE] if plan.host.spec.tee_unit is TEEUnit.POD else []
     return [AGENT_KEY, CONFIG_KEY, DOCUMENT_FILE, *initdata]
 
@@ -409,7 +402,7 @@ def _add_gate(result: PodVolumes, plan: EnclavePlan) -> None:
 
 
 def _mount(volume: str, path: str, *, read_only: bool, part: str = "") -> dict[str, Any]:
-    """Answer an entry of ``volumeMounts``."""
+    """Return an entry of ``volumeMounts``."""
     entry: dict[str, Any] = {"name": volume, "mountPath": path}
     if part:
         entry["subPath"] = part
@@ -417,19 +410,19 @@ def _mount(volume: str, path: str, *, read_only: bool, part: str = "") -> dict[s
 
 
 def _of_config_map(name: str, plan: EnclavePlan, keys: list[str]) -> dict[str, Any]:
-    """Answer a volume with some documents of the Enclave's ConfigMap."""
+    """Return a volume with some documents of the Enclave's ConfigMap."""
     items = [{"key": key, "path": key} for key in keys]
     source = {"name": plan.config_map, "defaultMode": _READABLE, "items": items}
     return {"name": name, "configMap": source}
 
 
 def _of_snapshot(name: str, plan: EnclavePlan, files: dict[str, str]) -> dict[str, Any]:
-    """Answer a volume with some values of the Enclave's snapshot, by the names of the files."""
+    """Return a volume with some values of the Enclave's snapshot, by the names of the files."""
     items = [{"key": key, "path": path} for key, path in files.items()]
     source = {"secretName": plan.snapshot, "defaultMode": _READABLE, "items": items}
     return {"name": name, "secret": source}
 
 
 def _memory(name: str, size: int) -> dict[str, Any]:
-    """Answer a volume in memory of at most so many bytes."""
+    """Return a volume in memory of at most so many bytes."""
     return {"name": name, "emptyDir": {"medium": "Memory", "sizeLimit": str(size)}}

@@ -123,7 +123,7 @@ def shim_config(
 
 
 def _cors_routes(origins: Sequence[str] | None) -> list[dict[str, Any]]:
-    """Answer what happens to requests with an Origin header, and only to those."""
+    """Return what happens to requests with an Origin header, and only to those."""
     with_origin: dict[str, Any] = {"header": {"Origin": ["*"]}}
     routes: list[dict[str, Any]] = []
     if origins is not None and _ANY_ORIGIN not in origins:
@@ -167,7 +167,7 @@ def _cors_routes(origins: Sequence[str] | None) -> list[dict[str, Any]]:
 
 
 def _path_routes(paths: Sequence[str]) -> list[dict[str, Any]]:
-    """Answer the refusal of every path that is not listed, and of targets that are no path."""
+    """Return the refusal of every path that is not listed, and of targets that are no path."""
     refused = [{"not": [_target("^/")]}]
     if ALL_PATHS not in paths:
         listed = [_target(path_pattern(path)) for path in paths]
@@ -181,7 +181,7 @@ def _target(pattern: str) -> dict[str, Any]:
 
 
 def _upstream(address: str) -> dict[str, Any]:
-    """Answer the forwarding: at once in both directions, with the original host named."""
+    """Return the forwarding: at once in both directions, with the original host named."""
     return {
         "handler": "reverse_proxy",
         "upstreams": [{"dial": address}],
@@ -200,7 +200,7 @@ def _upstream(address: str) -> dict[str, Any]:
 
 
 def _error_routes(service: str, agent: str) -> list[dict[str, Any]]:
-    """Answer what is said when agent, gate or upstream do not answer, and for anything else."""
+    """Return what is said when agent, gate or upstream do not answer, and for anything else."""
     away = _error(_AWAY, "server_error")
     early = _error(_AWAY, "server_error", {"status": "pending"}, boot={"stages": []})
     closed = _error("The request cannot be checked at the moment: try again.", "server_error")
@@ -222,7 +222,7 @@ def _final(
     body: str | None,
     headers: dict[str, list[str]] | None = None,
 ) -> dict[str, Any]:
-    """Answer a route that ends the request."""
+    """Return a route that ends the request."""
     response: dict[str, Any] = {"handler": "static_response", "status_code": str(status)}
     if body is not None:
         headers = {"Content-Type": ["application/json"], **(headers or {})}

@@ -14,38 +14,19 @@ _ENDS = ("attestation", "boot-stages", "containers", "metrics")
 
 
 def is_well_known(service: str) -> dict[str, Any]:
-    """Answer the matcher of the paths that the agent answers.
-
-    Parameters
-    ----------
-    service
-        Name of the service in the paths.
-    """
+    """Return the matcher of the paths that the agent answers."""
     ends = "|".join(_ENDS)
     pattern = rf"^/\.well-known/(metrics|{re.escape(service)}-({ends}))(\?|$)"
     return {"vars_regexp": {"{http.request.uri}": {"pattern": pattern}}}
 
 
 def booting(directory: str) -> dict[str, Any]:
-    """Answer the matcher of every request before the boot is complete.
-
-    Parameters
-    ----------
-    directory
-        The agent's directory.
-    """
+    """Return the matcher of every request before the boot is complete."""
     return {"not": [{"file": {"root": directory, "try_files": [_BOOTED]}}]}
 
 
 def well_known_routes(service: str, directory: str) -> list[dict[str, Any]]:
-    """Answer the rules: what goes to the agent does not go on.
-
-    Parameters
-    ----------
-    service
-        Name of the service in the paths.
-    directory
-        The agent's directory.
+    """Return the rules: what goes to the agent does not go on.
 
     Returns
     -------
@@ -60,5 +41,5 @@ def well_known_routes(service: str, directory: str) -> list[dict[str, Any]]:
 
 
 def _proxy(directory: str) -> dict[str, Any]:
-    """Answer the handler that passes a request to the agent."""
+    """Return the handler that passes a request to the agent."""
     return {"handler": "reverse_proxy", "upstreams": [{"dial": f"unix/{directory}/{_SOCKET}"}]}

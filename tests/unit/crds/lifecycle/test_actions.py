@@ -4,12 +4,12 @@ import pytest
 
 from cloister_crds.kinds.container import ContainerPhase, UpdatePhase
 from cloister_crds.lifecycle.actions import (
+    ActionState,
     ApiAction,
     Effect,
-    Standing,
+    action_state_of,
     effect_of,
     refusal,
-    standing_of,
 )
 
 WANT = """
@@ -21,28 +21,28 @@ accept    is refused                  | is refused       | is refused       | is
 cancel    is refused                  | is refused       | is refused       | is refused      | is refused      | discards the update
 """  # noqa: E501 - a table reads best as one
 CELLS = [
-    (ApiAction(row.split()[0]), standing, Effect(cell.strip()))
+    (ApiAction(row.split()[0]), state, Effect(cell.strip()))
     for row in WANT.strip().splitlines()
-    for standing, cell in zip(Standing, row.split(maxsplit=1)[1].split("|"), strict=True)
+    for state, cell in zip(ActionState, row.split(maxsplit=1)[1].split("|"), strict=True)
 ]
 
 
 PHASES = {
-    Standing.ON_THE_WAY: ContainerPhase.STARTED,
-    Standing.READY: ContainerPhase.READY,
-    Standing.FAILED: ContainerPhase.FAILED,
-    Standing.STOPPING: ContainerPhase.STOPPING,
-    Standing.STOPPED: ContainerPhase.STOPPED,
-    Standing.UPDATING: ContainerPhase.READY,
+    ActionState.ON_THE_WAY: ContainerPhase.STARTED,
+    ActionState.READY: ContainerPhase.READY,
+    ActionState.FAILED: ContainerPhase.FAILED,
+    ActionState.STOPPING: ContainerPhase.STOPPING,
+    ActionState.STOPPED: ContainerPhase.STOPPED,
+    ActionState.UPDATING: ContainerPhase.READY,
 }
 
 
-@pytest.mark.parametrize(("action", "standing", "want"), CELLS)
-def test_the_table(action: ApiAction, standing: Standing, want: Effect) -> None:
-    phase = PHASES[standing]
-    update = UpdatePhase.READY if standing is Standing.UPDATING else None
-    assert standing_of(phase, update) is standing
-    assert effect_of(action, standing) is want
+@pytest.mark.parametrize(("action", "state", "want"), CELLS)
+def test_the_table(action: ApiAction, state: ActionState, want: Effect) -> None:
+    phase = PHASES[state]
+    update = UpdatePhase.READY if state is ActionState.UPDATING else None
+    assert action_state_of(phase, update) is state
+    assert effect_of(action, state) is want
     message = refusal(action, phase, update)
     if want is Effect.REFUSE:
         assert message is not None
@@ -52,7 +52,7 @@ def test_the_table(action: ApiAction, standing: Standing, want: Effect) -> None:
 
 
 def test_the_table_is_whole() -> None:
-    assert len(CELLS) == len(ApiAction) * len(Standing)
+    assert len(CELLS) == len(ApiAction) * len(ActionState)
 
 
 @pytest.mark.parametrize("update", [UpdatePhase.PENDING, UpdatePhase.STARTED, UpdatePhase.FAILED])
@@ -95,4 +95,7 @@ def test_a_refusal_says_what_to_do(action: ApiAction, phase: ContainerPhase, tex
 
 @pytest.mark.parametrize("phase", [ContainerPhase.STOPPING, ContainerPhase.STOPPED])
 def test_a_stop_ends_an_update(phase: ContainerPhase) -> None:
-    assert standing_of(phase, UpdatePhase.STARTED) in {Standing.STOPPING, Standing.STOPPED}
+    assert action_state_of(phase, UpdatePhase.STARTED) in {
+        ActionState.STOPPING,
+        ActionState.STOPPED,
+    }

@@ -3,18 +3,18 @@
 from datetime import timedelta
 
 from cloister_crds.kinds.meta import ConditionStatus
-from cloister_crds.lifecycle.state.conditions import Finding, condition, holds, merge
+from cloister_crds.lifecycle.state.conditions import ConditionUpdate, condition, holds, merge
 from tests.support.builders.resources import NOW
 
 LATER = NOW + timedelta(minutes=3)
-READY = Finding("Ready", status=True, reason="Serving", message="well")
-NOT_READY = Finding("Ready", status=False, reason="Deploying")
+READY = ConditionUpdate("Ready", status=True, reason="Serving", message="well")
+NOT_READY = ConditionUpdate("Ready", status=False, reason="Deploying")
 
 
 def test_the_time_moves_with_the_status_only() -> None:
     first = merge((), [NOT_READY], generation=1, now=NOW)
     same_status = merge(
-        first, [Finding("Ready", status=False, reason="Starting")], generation=2, now=LATER
+        first, [ConditionUpdate("Ready", status=False, reason="Starting")], generation=2, now=LATER
     )
     other = merge(same_status, [READY], generation=2, now=LATER)
 
@@ -31,14 +31,14 @@ def test_equal_findings_make_equal_conditions() -> None:
 
 def test_a_condition_without_finding_goes() -> None:
     first = merge(
-        (), [NOT_READY, Finding("Stalled", status=True, reason="X")], generation=1, now=NOW
+        (), [NOT_READY, ConditionUpdate("Stalled", status=True, reason="X")], generation=1, now=NOW
     )
     second = merge(first, [READY], generation=1, now=LATER)
     assert [each.type for each in second] == ["Ready"]
 
 
 def test_long_messages_are_cut_to_what_the_schema_takes() -> None:
-    long = Finding("Ready", status=False, reason="X", message="y" * 40_000)
+    long = ConditionUpdate("Ready", status=False, reason="X", message="y" * 40_000)
     assert len(merge((), [long], generation=1, now=NOW)[0].message) == 32_768
 
 

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from cloister_crds.kinds.host import TEE, InitdataFile, TEEUnit
-from cloister_crds.lifecycle.admission.confidentiality import confidence
+from cloister_crds.lifecycle.admission.confidentiality import confidentiality_conditions
 from cloister_crds.lifecycle.admission.host_selection import maps_users, profile
-from cloister_crds.lifecycle.admission.validation import Question, spec_problems
+from cloister_crds.lifecycle.admission.validation import RequestFacts, spec_problems
 from cloister_crds.lifecycle.state.reasons import REASONS
 from tests.support.builders.resources import CONFIDENTIAL, container_of, host_of, organization_of
 
@@ -20,9 +20,9 @@ NODE = {
 
 
 def told(host: dict[str, Any], **enclave: bool) -> dict[str, tuple[bool, str]]:
-    """Answer status and reason by condition."""
+    """Return status and reason by condition."""
     facts = {"debug": False, "without_tee": False, "was_ready": True} | enclave
-    found = confidence(host_of(**host), **facts)
+    found = confidentiality_conditions(host_of(**host), **facts)
     assert all(each.reason in REASONS for each in found)
     return {each.type: (each.status, each.reason) for each in found}
 
@@ -65,7 +65,9 @@ def test_secrets_of_the_cluster_are_never_sealed(what: str) -> None:
 
 
 def test_a_node_does_not_speak_for_an_enclave() -> None:
-    node = confidence(host_of(**NODE), debug=False, without_tee=False, was_ready=True)
+    node = confidentiality_conditions(
+        host_of(**NODE), debug=False, without_tee=False, was_ready=True
+    )
     assert "measures no single enclave" in node[0].message
 
 
@@ -83,7 +85,7 @@ def test_the_pods_own_machine_needs_no_user_namespace() -> None:
     ids=["node", "pod", "none"],
 )
 def test_only_a_machine_of_its_own_can_be_left(host: dict[str, Any], *, refused: bool) -> None:
-    question = Question(
+    question = RequestFacts(
         name="web",
         spec=container_of(debug=True, disable_confidential=True).spec,
         organization=organization_of(),

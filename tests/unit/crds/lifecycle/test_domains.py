@@ -8,11 +8,11 @@ import pytest
 from cloister_crds.kinds import Domain, Organization
 from cloister_crds.kinds.domain import DomainStatus
 from cloister_crds.kinds.organization import Entitlements
-from cloister_crds.lifecycle.admission.validation import Question, spec_problems
+from cloister_crds.lifecycle.admission.validation import RequestFacts, spec_problems
 from cloister_crds.lifecycle.names.domains import (
     DomainDecision,
     DomainSettings,
-    judge_domain,
+    decide_domain,
     may_serve,
     records_of,
     used_by,
@@ -48,7 +48,7 @@ class Zone:
         """Do passes until nothing more is asked."""
         answers: dict[Need, Answer] = {}
         while True:
-            found = judge_domain(self.domain, organization, (), answers, SETTINGS, self.now)
+            found = decide_domain(self.domain, organization, (), answers, SETTINGS, self.now)
             self.domain = self.domain.model_copy(update={"status": found.status})
             if found.need is None:
                 return found
@@ -142,9 +142,9 @@ def test_two_looks_do_not_add_up() -> None:
 def test_dns_is_looked_at_on_a_schedule_and_on_request() -> None:
     zone = Zone(DnsFacts())
     decision = zone.work()
-    assert (zone.asked, decision.look_again) == (1, SETTINGS.interval)
+    assert (zone.asked, decision.requeue_after) == (1, SETTINGS.interval)
     zone.now += SETTINGS.interval - timedelta(seconds=1)
-    assert zone.work().look_again == timedelta(seconds=1)
+    assert zone.work().requeue_after == timedelta(seconds=1)
     assert zone.asked == 1
     zone.domain = domain(requested_at="now").model_copy(update={"status": zone.status})
     zone.work()
@@ -194,7 +194,7 @@ def test_the_end_of_the_grace_is_not_slept_through() -> None:
     zone = lost()
     assert zone.status.lost_at is not None
     zone.now = zone.status.lost_at + SETTINGS.grace - timedelta(seconds=10)
-    assert zone.work().look_again == timedelta(seconds=10)
+    assert zone.work().requeue_after == timedelta(seconds=10)
 
 
 def test_a_failed_look_stays_told_until_the_next() -> None:
@@ -259,7 +259,7 @@ def test_what_never_was_verified_may_not_serve() -> None:
 def test_only_a_verified_domain_is_deployed_with(
     domains: tuple[Domain, ...], codes: list[str]
 ) -> None:
-    question = Question(
+    question = RequestFacts(
         name="web",
         spec=container_of(custom_domain=HOST).spec,
         organization=ORGANIZATION,
@@ -276,7 +276,7 @@ def test_a_clock_that_is_set_back_makes_no_look_wait_for_it() -> None:
     zone = Zone(RIGHT)
     zone.work()
     zone.now -= HOUR
-    assert zone.work().look_again == SETTINGS.interval
+    assert zone.work().requeue_after == SETTINGS.interval
     assert zone.asked == 2
     zone.work()
     assert zone.asked == 2

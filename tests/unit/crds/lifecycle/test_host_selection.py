@@ -4,7 +4,7 @@ import pytest
 
 from cloister_crds.config.model import ContainerConfig, Network, User
 from cloister_crds.kinds.host import NetworkIsolation
-from cloister_crds.lifecycle.admission.host_selection import findings, unenforced_on
+from cloister_crds.lifecycle.admission.host_selection import host_conditions, unenforced_fields
 from cloister_crds.lifecycle.admission.validation import validate_for_organization
 from tests.support.builders.resources import IMAGE, file_of, host_of, release_of
 from tests.unit.crds.lifecycle.test_validation import ask
@@ -30,13 +30,15 @@ def test_the_last_user_of_the_user_namespace_is_accepted() -> None:
 
 
 def test_a_host_without_isolation_says_so_and_lists_networks() -> None:
-    (isolated,) = (each for each in findings(ISOLATING, (), containers=2) if "Net" in each.type)
-    (shared,) = (each for each in findings(SHARING, (), containers=2) if "Net" in each.type)
+    (isolated,) = (
+        each for each in host_conditions(ISOLATING, (), containers=2) if "Net" in each.type
+    )
+    (shared,) = (each for each in host_conditions(SHARING, (), containers=2) if "Net" in each.type)
     assert (isolated.status, isolated.reason) == (True, "OwnNetworks")
     assert (shared.status, shared.reason) == (False, "SharedNetwork")
     config = file_of(networks={"inner": Network()})
-    assert unenforced_on(ISOLATING, config, ("a",)) == ("a",)
-    assert unenforced_on(SHARING, config, ("a",)) == ("a", "networks")
-    assert unenforced_on(SHARING, file_of(), ("a",)) == ("a",)
+    assert unenforced_fields(ISOLATING, config, ("a",)) == ("a",)
+    assert unenforced_fields(SHARING, config, ("a",)) == ("a", "networks")
+    assert unenforced_fields(SHARING, file_of(), ("a",)) == ("a",)
     full = tuple(str(number) for number in range(64))
-    assert len(unenforced_on(SHARING, config, full)) == 64
+    assert len(unenforced_fields(SHARING, config, full)) == 64

@@ -2,7 +2,7 @@
 
 from cloister_crds.lifecycle.names.hostnames import (
     is_held_by,
-    superfluous_claims,
+    unneeded_claims,
     wanted_hostnames,
 )
 from cloister_crds.lifecycle.state.decision import ReleaseHostname
@@ -43,5 +43,5 @@ def test_only_own_claims_that_nobody_needs_are_released() -> None:
         "leaving.example.test": claim_of("leaving.example.test", deleting=True),
         "other.example.test": claim_of("other.example.test", holder="other"),
     }
-    released = superfluous_claims(container_of(), claims, ["needed.example.test"])
+    released = unneeded_claims(container_of(), claims, ["needed.example.test"])
     assert released == (ReleaseHostname("old.example.test", "claim-old.example.test", "3"),)

@@ -7,8 +7,11 @@ import pytest
 
 from cloister_crds.config import Shim
 from cloister_crds.kinds import Host
-from cloister_crds.lifecycle.admission.key_check import api_reachable, key_checks
-from cloister_crds.lifecycle.admission.validation import Question, file_problems
+from cloister_crds.lifecycle.admission.key_check import (
+    api_reachable_condition,
+    keys_checked_condition,
+)
+from cloister_crds.lifecycle.admission.validation import RequestFacts, file_problems
 from cloister_crds.lifecycle.state.conditions import merge
 from tests.support.builders.resources import NOW, container_of, file_of, host_of, release_of
 
@@ -18,7 +21,7 @@ URL = "https://api.example.com"
 def host_that_tells(address: str | None, trouble: str = "") -> Host:
     """Make a Host with what the operator found."""
     host = host_of()
-    told = merge((), [api_reachable(address, trouble)], generation=1, now=NOW)
+    told = merge((), [api_reachable_condition(address, trouble)], generation=1, now=NOW)
     status = host.status.model_copy(update={"conditions": told})
     return host.model_copy(update={"status": status})
 
@@ -37,7 +40,7 @@ def test_keys_need_an_api_that_enclaves_know(
     fields: dict[str, Any], *, known: bool, wrong: bool
 ) -> None:
     shim = Shim(upstream_port=80, paths=("/",), upstream_container="web", **fields)
-    question = Question(name="web", spec=container_of().spec, organization=None)
+    question = RequestFacts(name="web", spec=container_of().spec, organization=None)
     asked = replace(question, release=release_of(file_of(shim=shim)), api_known=known)
     found = {(each.field, each.code) for each in file_problems(asked)}
     assert (("shim.authenticated", "ApiAddressMissing") in found) is wrong
@@ -54,7 +57,7 @@ def test_keys_need_an_api_that_enclaves_know(
 )
 def test_who_has_no_settings_reads_the_same_from_the_host(host: Host, *, wrong: bool) -> None:
     shim = Shim(upstream_port=80, paths=("/",), upstream_container="web", authenticated=True)
-    question = Question(name="web", spec=container_of().spec, organization=None, hosts=(host,))
+    question = RequestFacts(name="web", spec=container_of().spec, organization=None, hosts=(host,))
     found = file_problems(replace(question, release=release_of(file_of(shim=shim))))
     codes = [each.code for each in found if each.field == "shim.authenticated"]
     assert codes == (["ApiAddressMissing"] if wrong else [])
@@ -62,9 +65,9 @@ def test_who_has_no_settings_reads_the_same_from_the_host(host: Host, *, wrong: 
 
 def test_a_host_tells_whether_the_api_is_reached() -> None:
     missing, away, there = (
-        api_reachable(None, ""),
-        api_reachable(URL, "Nobody answers there. Bring it back."),
-        api_reachable(URL, ""),
+        api_reachable_condition(None, ""),
+        api_reachable_condition(URL, "Nobody answers there. Bring it back."),
+        api_reachable_condition(URL, ""),
     )
     assert (missing.status, missing.reason) == (False, "ApiAddressMissing")
     assert "Set apiAddress" in missing.message
@@ -75,11 +78,11 @@ def test_a_host_tells_whether_the_api_is_reached() -> None:
 
 
 def test_a_container_tells_whether_its_keys_are_checked() -> None:
-    assert key_checks(host_of()) is None
-    good = key_checks(host_that_tells(URL))
+    assert keys_checked_condition(host_of()) is None
+    good = keys_checked_condition(host_that_tells(URL))
     assert good is not None
     assert (good.type, good.status) == ("KeysChecked", True)
-    bad = key_checks(host_that_tells(URL, "Nobody answers there. Bring it back."))
+    bad = keys_checked_condition(host_that_tells(URL, "Nobody answers there. Bring it back."))
     assert bad is not None
     assert (bad.status, bad.reason) == (False, "ApiUnreachable")
     assert "503" in bad.message

@@ -26,7 +26,7 @@ def born(number: int, minutes: int, **fields: Any) -> Container:
 
 
 def places_of(containers: list[Container]) -> list[Place]:
-    """Answer the places of those that are not being deleted."""
+    """Return the places of those that are not being deleted."""
     return [
         place_of(each.metadata.creation_timestamp, each.metadata.uid)
         for each in containers
@@ -35,7 +35,7 @@ def places_of(containers: list[Container]) -> list[Place]:
 
 
 def ranked(container: Container, containers: list[Container]) -> int | None:
-    """Answer the place of a Container with all Containers read."""
+    """Return the place of a Container with all Containers read."""
     return rank(container, places_of(containers), containers)
 
 

@@ -9,11 +9,11 @@ from cloister_crds.kinds.meta import ObjectMeta
 from cloister_crds.lifecycle.metering import (
     FINALIZER,
     TELL_AFTER,
+    decide_finalizer,
     has_departed,
-    release,
     served_until,
 )
-from cloister_crds.lifecycle.rollout_state import Scene
+from cloister_crds.lifecycle.rollout_state import RolloutState
 from tests.support.builders.resources import container_of, enclave_of, observed_of
 
 NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
@@ -46,15 +46,15 @@ def test_a_deleted_enclave_waits_says_so_and_goes(
     ago: timedelta, *, metering: bool, wanted: tuple[bool, bool, timedelta | None]
 ) -> None:
     waiting = enclave(FINALIZER, deleted=NOW - ago)
-    found = release(waiting, NOW, metering=metering, wait=DAY)
-    assert (found.now, found.tell, found.again) == wanted
+    found = decide_finalizer(waiting, NOW, metering=metering, wait=DAY)
+    assert (found.remove, found.report, found.requeue_after) == wanted
 
 
 def test_nothing_is_done_for_others() -> None:
     for other in (enclave(FINALIZER), enclave("else", deleted=NOW - 2 * DAY), enclave()):
         for metering in (True, False):
-            found = release(other, NOW, metering=metering, wait=DAY)
-            assert (found.now, found.tell, found.again) == (False, False, None)
+            found = decide_finalizer(other, NOW, metering=metering, wait=DAY)
+            assert (found.remove, found.report, found.requeue_after) == (False, False, None)
 
 
 def test_an_enclave_has_departed_when_only_our_finalizer_is_left() -> None:
@@ -79,6 +79,6 @@ def test_time_ends_with_what_is_known_first() -> None:
 def test_the_name_of_a_departed_enclave_is_not_used_again() -> None:
     container = container_of()
     gone = enclave_of(container, attempt=3, deleting=True)
-    scene = Scene(observed_of(container, departed=(gone,)), NOW)
-    assert scene.next_attempt(gone.spec.revision) == 4
-    assert scene.everyone == ()
+    state = RolloutState(observed_of(container, departed=(gone,)), NOW)
+    assert state.next_attempt_number(gone.spec.revision) == 4
+    assert state.all_enclaves == ()

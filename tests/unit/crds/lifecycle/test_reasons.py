@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from cloister_crds.kinds.host import NetworkIsolation
-from cloister_crds.lifecycle.admission.validation import Question, validate_for_organization
-from cloister_crds.lifecycle.backoff import back_off
+from cloister_crds.lifecycle.admission.validation import RequestFacts, validate_for_organization
+from cloister_crds.lifecycle.backoff import backoff_delay
 from cloister_crds.lifecycle.state.reasons import (
     REASONS,
-    Kind,
     Reason,
+    ReasonKind,
     is_final,
     is_transient,
     reason_for,
@@ -29,9 +29,9 @@ from tests.support.builders.resources import (
 ROOT = Path(__file__).parents[4]
 PAGE = ROOT / "docs" / "reasons.md"
 HEADINGS = {
-    Kind.STATE: "## States",
-    Kind.TRANSIENT: "## Transient reasons",
-    Kind.TERMINAL: "## Terminal reasons",
+    ReasonKind.STATE: "## States",
+    ReasonKind.TRANSIENT: "## Transient reasons",
+    ReasonKind.TERMINAL: "## Terminal reasons",
 }
 
 
@@ -39,7 +39,7 @@ def row(reason: Reason) -> str:
     """Write the line of the page."""
     remedy = reason.remedy or "Nothing."
     mark = " *" if reason.event else ""
-    if reason.kind is not Kind.TERMINAL:
+    if reason.kind is not ReasonKind.TERMINAL:
         return f"| `{reason.word}`{mark} | {reason.meaning} | {remedy} |"
     again = "a new request" if reason.final else "every minute" if reason.recheck else "a change"
     return f"| `{reason.word}` | {reason.meaning} | {remedy} | {again} |"
@@ -60,12 +60,12 @@ def test_the_manual_has_no_reason_that_does_not_exist() -> None:
 def test_reasons_are_words_that_conditions_take(reason: Reason) -> None:
     assert re.fullmatch(r"[A-Z][A-Za-z]+", reason.word)
     assert reason.meaning.endswith(".")
-    assert reason.kind is Kind.STATE or reason.remedy.endswith(".")
+    assert reason.kind is ReasonKind.STATE or reason.remedy.endswith(".")
     assert not (reason.final and reason.recheck)
 
 
 def words_in(folder: str, pattern: str) -> set[str]:
-    """Answer what a pattern finds in the sources of a folder."""
+    """Return what a pattern finds in the sources of a folder."""
     texts = (path.read_text() for path in (ROOT / folder).rglob("*.py"))
     return {word for text in texts for word in re.findall(pattern, text, flags=re.MULTILINE)}
 
@@ -88,7 +88,7 @@ def test_codes_of_the_file_mean_an_invalid_file() -> None:
 
 
 def test_codes_of_the_organization_checks_are_reasons() -> None:
-    question = Question(
+    question = RequestFacts(
         name="-bad-",
         spec=container_of(host="gone", secrets=("NOPE",), replaces="old").spec,
         organization=organization_of(subscribed=False),
@@ -115,4 +115,4 @@ def test_kinds_are_told_apart() -> None:
     ("failures", "seconds"), [(0, 0), (1, 10), (2, 20), (3, 40), (5, 160), (6, 300), (1000, 300)]
 )
 def test_waits_grow_from_ten_seconds_to_five_minutes(failures: int, seconds: int) -> None:
-    assert back_off(failures) == timedelta(seconds=seconds)
+    assert backoff_delay(failures) == timedelta(seconds=seconds)

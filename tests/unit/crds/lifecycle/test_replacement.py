@@ -8,10 +8,10 @@ import pytest
 from pydantic import ValidationError
 
 from cloister_crds.kinds.container import Container, ContainerPhase, ContainerStatus, HistoryEntry
-from cloister_crds.lifecycle.replacement import inherits, predecessor, successor
-from cloister_crds.lifecycle.state.conditions import Finding, holds, merge
-from cloister_crds.lifecycle.state.decision import ClaimHostname, PassHostname, ReleaseHostname
-from cloister_crds.lifecycle.state.observed import Gateway, RouteStanding
+from cloister_crds.lifecycle.replacement import inherits_hostnames, predecessor, successor
+from cloister_crds.lifecycle.state.conditions import ConditionUpdate, holds, merge
+from cloister_crds.lifecycle.state.decision import ClaimHostname, ReleaseHostname, TransferHostname
+from cloister_crds.lifecycle.state.observed import Gateway, RouteState
 from tests.support.builders.resources import DOMAIN, NOW, SETTINGS, claim_of, container_of
 from tests.support.builders.world import World
 
@@ -38,8 +38,8 @@ def test_the_older_container_of_that_name_is_the_predecessor() -> None:
     assert successor(old, everyone) == new
     assert predecessor(old, everyone) is None
     assert successor(new, everyone) is None
-    assert inherits(new, everyone)
-    assert not inherits(old, everyone)
+    assert inherits_hostnames(new, everyone)
+    assert not inherits_hostnames(old, everyone)
 
 
 def test_both_may_be_created_in_the_same_second() -> None:
@@ -51,12 +51,12 @@ def test_a_younger_container_of_that_name_is_left_alone() -> None:
     new, later = born("new", 0, replaces="old"), born("old", 1)
     assert predecessor(new, (new, later)) is None
     assert successor(later, (new, later)) is None
-    assert not inherits(new, (new, later)), "its host names are its own"
+    assert not inherits_hostnames(new, (new, later)), "its host names are its own"
 
 
 def test_names_of_one_that_is_gone_pass_over_all_the_same() -> None:
     new = born("new", 0, replaces="old")
-    assert inherits(new, (new,))
+    assert inherits_hostnames(new, (new,))
 
 
 def test_a_successor_that_is_deleted_is_none() -> None:
@@ -94,7 +94,7 @@ def heir() -> World:
     """Give the world of a Container that replaces one of the same name."""
     world = World()
     world.container = container_of("web.2", replaces="web", status=ContainerStatus())
-    world.inherits = True
+    world.inherits_hostnames = True
     world.claims = {HOSTNAME: claim_of(HOSTNAME, holder="web")}
     return world
 
@@ -117,14 +117,14 @@ def test_names_pass_over_when_the_successor_is_ready_and_reached(heir: World) ->
     assert heir.claims[HOSTNAME].spec.holder.name == "web.2"
     assert heir.reason() == "Serving"
     rules = [each.rule for each in heir.decisions]
-    passed = rules.index("hostnames_pass_to_the_ready_successor")
-    assert rules.count("hostnames_pass_to_the_ready_successor") == 1
+    passed = rules.index("hostnames_transfer_to_the_ready_replacement")
+    assert rules.count("hostnames_transfer_to_the_ready_replacement") == 1
     assert heir.decisions[passed].status.active_enclave == "", "it serves when it has the names"
     assert heir.decisions[passed].status.phase is ContainerPhase.STARTED
     actions = [action for each in heir.decisions for action in each.actions]
-    assert [type(each) for each in actions if isinstance(each, PassHostname | ClaimHostname)] == [
-        PassHostname
-    ]
+    assert [
+        type(each) for each in actions if isinstance(each, TransferHostname | ClaimHostname)
+    ] == [TransferHostname]
 
 
 def test_a_name_that_was_given_back_meanwhile_is_claimed(heir: World) -> None:
@@ -150,7 +150,7 @@ def test_a_name_that_another_one_got_meanwhile_stalls(heir: World) -> None:
 
 
 def test_a_name_of_somebody_else_is_taken(heir: World) -> None:
-    heir.inherits = False
+    heir.inherits_hostnames = False
     heir.step()
     for _ in range(4):
         heir.step()
@@ -234,9 +234,9 @@ def test_it_gives_way_slowly_and_leaves_its_route_to_the_successor() -> None:
     world = World(replace(SETTINGS, drain=drain, gateway=gateway))
     for _ in range(12):
         world.settle()
-        world.say(RouteStanding.ACCEPTED)
+        world.say(RouteState.ACCEPTED)
     assert list(world.routes) == [HOSTNAME]
-    available = Finding("Available", status=True, reason="Serving")
+    available = ConditionUpdate("Available", status=True, reason="Serving")
     status = SERVES.model_copy(
         update={"conditions": merge((), [available], generation=1, now=world.now)}
     )
@@ -244,7 +244,7 @@ def test_it_gives_way_slowly_and_leaves_its_route_to_the_successor() -> None:
     world.claims = {HOSTNAME: claim_of(HOSTNAME, holder="web.2")}
     since = world.now
     decision = world.work()
-    assert decision.look_again == drain
+    assert decision.requeue_after == drain
     assert (world.container.status.phase, world.reason()) == (ContainerPhase.STOPPING, "Replaced")
     assert len(world.enclaves) == 1
     world.settle()

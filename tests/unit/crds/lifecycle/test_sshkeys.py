@@ -5,8 +5,8 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from cloister_crds.kinds import SSHKey
-from cloister_crds.lifecycle.admission.ssh_keys import judge_key, key_trouble, keys_of, named_by
-from cloister_crds.lifecycle.admission.validation import Question, spec_problems
+from cloister_crds.lifecycle.admission.ssh_keys import key_error, keys_of, named_by, ssh_key_status
+from cloister_crds.lifecycle.admission.validation import RequestFacts, spec_problems
 from cloister_crds.lifecycle.state.conditions import condition, holds
 from tests.support.builders.resources import NOW, container_of, host_of, organization_of
 
@@ -24,13 +24,13 @@ def key(public: str = GOOD, name: str = "me") -> SSHKey:
 
 @pytest.mark.parametrize("curve", [ec.SECP256R1(), ec.SECP384R1(), ec.SECP521R1()])
 def test_keys_of_all_curves_can_be_used(curve: ec.EllipticCurve) -> None:
-    assert key_trouble(line(ec.generate_private_key(curve).public_key())) is None
+    assert key_error(line(ec.generate_private_key(curve).public_key())) is None
 
 
 def test_long_enough_rsa_keys_can_be_used() -> None:
     long, short = (rsa.generate_private_key(65537, bits) for bits in (2048, 1024))
-    assert key_trouble(line(long.public_key()) + " me@home") is None
-    assert "1024 bits" in str(key_trouble(line(short.public_key())))
+    assert key_error(line(long.public_key()) + " me@home") is None
+    assert "1024 bits" in str(key_error(line(short.public_key())))
 
 
 @pytest.mark.parametrize(
@@ -44,8 +44,8 @@ def test_long_enough_rsa_keys_can_be_used() -> None:
     ids=["short", "cut", "type", "rsa"],
 )
 def test_damaged_keys_are_told(public: str, want: str) -> None:
-    assert want in str(key_trouble(public))
-    status = judge_key(key(public), (), NOW)
+    assert want in str(key_error(public))
+    status = ssh_key_status(key(public), (), NOW)
     ready = condition(status.conditions, "Ready")
     assert ready is not None
     assert ready.reason == "SSHKeyInvalid"
@@ -59,7 +59,7 @@ def test_type_and_users_are_shown() -> None:
         container_of("a", debug=True, ssh_keys=("you", "me")),
         container_of("c"),
     ]
-    status = judge_key(key(), containers, NOW)
+    status = ssh_key_status(key(), containers, NOW)
     assert (status.key_type, status.used_by) == ("ssh-ed25519", ("a", "b"))
     assert holds(status.conditions, "Ready")
     assert named_by("you", containers) == ("a",)
@@ -75,7 +75,7 @@ def test_an_enclave_gets_the_keys_that_exist_in_order() -> None:
 )
 def test_a_key_that_cannot_log_in_is_refused(keys: tuple[SSHKey, ...], code: str) -> None:
     spec = container_of(debug=True, ssh_keys=("me",)).spec
-    question = Question(
+    question = RequestFacts(
         name="web", spec=spec, organization=organization_of(), hosts=(host_of(),), ssh_keys=keys
     )
     (problem,) = spec_problems(question)

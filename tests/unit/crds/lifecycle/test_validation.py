@@ -18,13 +18,13 @@ from cloister_crds.kinds.container import Variable
 from cloister_crds.kinds.host import Device, Gpu, Host, ModelStore
 from cloister_crds.kinds.organization import Billing, Entitlements, Limits
 from cloister_crds.lifecycle.admission.validation import (
-    Question,
+    RequestFacts,
     errors_of,
     file_problems,
     spec_problems,
     validate_for_organization,
 )
-from cloister_crds.lifecycle.state.conditions import Finding, merge
+from cloister_crds.lifecycle.state.conditions import ConditionUpdate, merge
 from cloister_crds.lifecycle.state.observed import Failed
 from cloister_crds.problems import Problem, Severity
 from tests.support.builders.resources import (
@@ -40,7 +40,7 @@ from tests.support.builders.resources import (
 )
 
 
-def ask(**fields: Any) -> Question:
+def ask(**fields: Any) -> RequestFacts:
     """Build a question about which nothing is wrong."""
     given = {
         "name": "web",
@@ -51,7 +51,7 @@ def ask(**fields: Any) -> Question:
         "release": release_of(),
         **fields,
     }
-    return Question(**given)
+    return RequestFacts(**given)
 
 
 def spec_of(**fields: Any) -> Any:
@@ -59,15 +59,18 @@ def spec_of(**fields: Any) -> Any:
     return container_of(**fields).spec
 
 
-def found(question: Question) -> set[tuple[str, str]]:
-    """Answer field and code of every error."""
+def found(question: RequestFacts) -> set[tuple[str, str]]:
+    """Return field and code of every error."""
     return {(each.field, each.code) for each in errors_of(validate_for_organization(question))}
 
 
 def unready(host: Host, reason: str) -> Host:
     """Make a Host say that it is not ready."""
     conditions = merge(
-        (), [Finding("Ready", status=False, reason=reason, message="why")], generation=1, now=NOW
+        (),
+        [ConditionUpdate("Ready", status=False, reason=reason, message="why")],
+        generation=1,
+        now=NOW,
     )
     return host.model_copy(
         update={"status": host.status.model_copy(update={"conditions": conditions})}

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from cloister_crds.lifecycle.state.observed import Gateway, RouteStanding
+from cloister_crds.lifecycle.state.observed import Gateway, RouteState
 from cloister_operator.cache.tls_route_projection import read_route
 
 PARENT = {"name": "public", "namespace": "gateways", "sectionName": "tls"}
@@ -65,34 +65,34 @@ def test_a_second_parent_or_backend_is_not_as_we_write_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "standing", "message"),
+    ("body", "state", "message"),
     [
-        (route(), RouteStanding.PENDING, ""),
-        (route(says("Accepted", "True")), RouteStanding.ACCEPTED, ""),
+        (route(), RouteState.PENDING, ""),
+        (route(says("Accepted", "True")), RouteState.ACCEPTED, ""),
         (
             route(says("Accepted", "True"), says("ResolvedRefs", "True")),
-            RouteStanding.ACCEPTED,
+            RouteState.ACCEPTED,
             "",
         ),
-        (route(says("Accepted", "False")), RouteStanding.REFUSED, "Why: Accepted is False"),
+        (route(says("Accepted", "False")), RouteState.REFUSED, "Why: Accepted is False"),
         (
             route(
                 says("Accepted", "True"), says("ResolvedRefs", "False", reason="RefNotPermitted")
             ),
-            RouteStanding.REFUSED,
+            RouteState.REFUSED,
             "RefNotPermitted: ResolvedRefs is False",
         ),
-        (route(says("Accepted", "Unknown")), RouteStanding.PENDING, ""),
-        (route(says("Accepted", "True", generation=1)), RouteStanding.PENDING, ""),
-        (route(says("Accepted", "False", generation=1)), RouteStanding.PENDING, ""),
-        (route(says("Shiny", "False")), RouteStanding.PENDING, ""),
+        (route(says("Accepted", "Unknown")), RouteState.PENDING, ""),
+        (route(says("Accepted", "True", generation=1)), RouteState.PENDING, ""),
+        (route(says("Accepted", "False", generation=1)), RouteState.PENDING, ""),
+        (route(says("Shiny", "False")), RouteState.PENDING, ""),
         (
             route(says("Accepted", "True"), parent=PARENT | {"name": "other"}),
-            RouteStanding.PENDING,
+            RouteState.PENDING,
             "",
         ),
     ],
 )
-def test_what_the_gateway_says(body: dict[str, Any], standing: RouteStanding, message: str) -> None:
+def test_what_the_gateway_says(body: dict[str, Any], state: RouteState, message: str) -> None:
     facts = read_route(body, "org-acme")
-    assert (facts.standing, facts.message) == (standing, message)
+    assert (facts.state, facts.message) == (state, message)

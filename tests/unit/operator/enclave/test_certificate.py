@@ -17,7 +17,7 @@ from cloister_operator.enclave.guest_config.certificate import (
     TOKEN_DIRECTORY,
 )
 from cloister_operator.enclave.guest_config.network import NETWORK_KEY
-from cloister_operator.enclave.network.cluster_network import ApiPlace, Surroundings
+from cloister_operator.enclave.network.cluster_network import ApiEndpoint, ClusterNetwork
 from cloister_operator.enclave.network.network_policy import build_network_policy
 from cloister_operator.enclave.plan import EnclavePlan
 from cloister_operator.enclave.pod.pod import build_pod
@@ -27,8 +27,8 @@ from cloister_operator.settings import OperatorSettings
 from tests.support.builders.enclave_plans import SETTINGS, WEB, WORKER, config_of, plan_of
 
 TOKEN = token_of("org-acme", "web-abcdefghij-1", "a" * 43)
-PLACE = ApiPlace("https://api.example.com", ("192.0.2.1", "192.0.2.2"), "PEM\n")
-AROUND = Surroundings(api=PLACE)
+PLACE = ApiEndpoint("https://api.example.com", ("192.0.2.1", "192.0.2.2"), "PEM\n")
+AROUND = ClusterNetwork(api=PLACE)
 
 
 def signed(tls_mode: TlsMode | None = None) -> EnclavePlan:
@@ -146,7 +146,7 @@ def test_the_second_fence_lets_the_api_through() -> None:
     [("http://192.0.2.1:8080", 8080), ("http://a.example", 80), ("https://a.example/", 443)],
 )
 def test_the_port_follows_from_the_address(url: str, port: int) -> None:
-    assert ApiPlace(url, ()).port == port
+    assert ApiEndpoint(url, ()).port == port
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from cloister_crds.measurement import PUBLISHED
 from cloister_crds.measurement.initdata import ANNOTATION
 from cloister_operator.enclave.config_map import build_config_map
 from cloister_operator.enclave.guest_config.ssh import build_shells_service
-from cloister_operator.enclave.network.cluster_network import ApiPlace
+from cloister_operator.enclave.network.cluster_network import ApiEndpoint
 from cloister_operator.enclave.network.network_policy import (
     build_network_policy,
     build_shells_policy,
@@ -83,7 +83,7 @@ KEYED = config_of(
         rate_burst=5,
     ),
 )
-API = ApiPlace(url="https://api.example.com:8443", addresses=("10.96.0.80",), authorities="PEM")
+API = ApiEndpoint(url="https://api.example.com:8443", addresses=("10.96.0.80",), authorities="PEM")
 
 
 def rich_host() -> Any:
@@ -114,7 +114,7 @@ def confidential() -> dict[str, dict[str, Any]]:
 
 
 def readable(pod: dict[str, Any]) -> dict[str, Any]:
-    """Answer a Pod with its initdata unpacked: the bytes of a gzip stream are zlib's to choose."""
+    """Return a Pod with its initdata unpacked: the bytes of a gzip stream are zlib's to choose."""
     told = dict(pod["metadata"]["annotations"])
     if ANNOTATION in told:
         told[ANNOTATION] = gzip.decompress(b64decode(told[ANNOTATION])).decode()
@@ -122,7 +122,7 @@ def readable(pod: dict[str, Any]) -> dict[str, Any]:
 
 
 def published(data: dict[str, str]) -> dict[str, str]:
-    """Answer what of a ConfigMap is about the measurement."""
+    """Return what of a ConfigMap is about the measurement."""
     return {name: text for name, text in data.items() if name in PUBLISHED}
 
 

@@ -9,7 +9,7 @@ from cloister_crds.config import ContainerConfig, Egress, EnvEntry, Network, Ser
 from cloister_operator.enclave.container.document import container_document
 from cloister_operator.enclave.guest_config.network import network_document
 from cloister_operator.enclave.network.addresses import SHIM_NETWORK, networks_of, rooms_of
-from cloister_operator.enclave.network.cluster_network import Resolver, Surroundings
+from cloister_operator.enclave.network.cluster_network import ClusterNetwork, DnsResolver
 from tests.support.builders.enclave_plans import (
     SURROUNDINGS,
     WEB,
@@ -95,7 +95,7 @@ def test_only_the_shim_reaches_its_target_and_only_its_port_is_open() -> None:
 
 
 def test_a_name_server_lies_in_no_network_of_an_enclave() -> None:
-    around = Surroundings(resolvers=(Resolver("172.30.9.9", 5353),))
+    around = ClusterNetwork(resolvers=(DnsResolver("172.30.9.9", 5353),))
     config = config_of(
         WEB.model_copy(update={"networks": ("n",)}), networks={"n": Network(egress=Egress.OPEN)}
     )

@@ -7,7 +7,7 @@ import pytest
 
 from cloister_crds.config import ContainerConfig, EnvEntry, ModelSpec
 from cloister_operator.enclave.config_map import build_config_map
-from cloister_operator.enclave.network.cluster_network import Surroundings
+from cloister_operator.enclave.network.cluster_network import ClusterNetwork
 from cloister_operator.enclave.pod.pod import build_pod
 from cloister_operator.enclave.pod.unenforced import unenforced
 from tests.support.builders.enclave_plans import SETTINGS, WEB, config_of, host_of, plan_of
@@ -35,7 +35,7 @@ def gpu_pod(count: int, *containers: ContainerConfig) -> dict[str, Any]:
 
 
 def limits(container: dict[str, Any]) -> dict[str, str]:
-    """Answer the limits of a container of a Pod."""
+    """Return the limits of a container of a Pod."""
     found: dict[str, str] = container.get("resources", {}).get("limits", {})
     return found
 
@@ -145,7 +145,7 @@ def test_models_are_verified_before_the_containers(
         assert all(each["name"] != "models-store" for each in built["volumeMounts"])
     assert (
         '"mpk": "' + models[1].mpk
-        in build_config_map(plan, SETTINGS, Surroundings())["data"]["models.json"]
+        in build_config_map(plan, SETTINGS, ClusterNetwork())["data"]["models.json"]
     )
 
 

@@ -8,7 +8,7 @@ import pytest
 from cloister_clients.kube import KindRef, NotFound
 from cloister_clients.kube.kinds import ENDPOINT_SLICE, NODE, SERVICE_CIDR
 from cloister_operator.cache.store import Store
-from cloister_operator.enclave.network.cluster_network import Resolver
+from cloister_operator.enclave.network.cluster_network import DnsResolver
 from cloister_operator.lookups.cluster_network import ClusterNetworkReader
 from cloister_operator.settings import EnclaveNetworkSettings
 
@@ -58,7 +58,7 @@ async def test_every_address_of_the_cluster_is_denied() -> None:
     assert set(found.denied) == {
         *("10.96.0.0/12", "192.0.2.7/32", "10.244.0.0/24", "192.0.2.8/32", "198.51.100.0/24"),
     }
-    assert found.resolvers == (Resolver("10.96.0.10"),)
+    assert found.resolvers == (DnsResolver("10.96.0.10"),)
 
 
 async def test_named_resolvers_stand_for_those_of_the_cluster() -> None:

@@ -7,13 +7,13 @@ from tests.support.builders.world import World
 
 @pytest.fixture
 def world() -> World:
-    """Answer a world in which nothing has happened."""
+    """Return a world in which nothing has happened."""
     return World()
 
 
 @pytest.fixture
 def serving() -> World:
-    """Answer a world in which v1.0.0 serves."""
+    """Return a world in which v1.0.0 serves."""
     world = World()
     world.settle()
     world.decisions.clear()

@@ -41,7 +41,7 @@ def test_an_unreachable_source_is_pending_and_asked_again(world: World) -> None:
     assert decision.status.phase is ContainerPhase.PENDING
     assert world.reason() == world.reason("Reconciling") == "SourceUnavailable"
     assert decision.status.message == "no answer"
-    assert decision.look_again == timedelta(seconds=10)
+    assert decision.requeue_after == timedelta(seconds=10)
     assert not world.claims
     world.let(10)
     assert len(world.work().needs) == 1
@@ -151,7 +151,7 @@ def test_all_images_and_secrets_are_asked_at_once() -> None:
     assert ready is not None
     assert ready.reason == "SecretValueMissing"
     assert "core-a" in ready.message
-    assert waiting.look_again == timedelta(minutes=1)
+    assert waiting.requeue_after == timedelta(minutes=1)
     later = decide(
         observed_of(container, secrets=secrets, answers={**answers, values: missing}),
         NOW + timedelta(minutes=1),
@@ -182,7 +182,7 @@ def test_beyond_the_limit_it_waits_for_room() -> None:
     beyond = decide(observed_of(container_of(), organization=limited, rank=1), NOW)
     assert beyond.status.phase is ContainerPhase.FAILED
     assert holds(beyond.status.conditions, "Stalled")
-    assert beyond.look_again == timedelta(minutes=1)
+    assert beyond.requeue_after == timedelta(minutes=1)
     container = container_of(status=beyond.status)
     room = decide(observed_of(container, organization=limited, rank=0), NOW)
     assert len(room.needs) == 1

@@ -16,7 +16,7 @@ INTERVAL = SETTINGS.follow_interval
 
 @pytest.fixture
 def following(serving: World) -> World:
-    """Answer a world in which v1.0.0 serves and later releases are followed."""
+    """Return a world in which v1.0.0 serves and later releases are followed."""
     serving.ask(auto_update=True)
     serving.settle()
     serving.decisions.clear()
@@ -24,7 +24,7 @@ def following(serving: World) -> World:
 
 
 def asked(world: World) -> list[NeedLatest]:
-    """Answer the questions for the newest release since the decisions were cleared."""
+    """Return the questions for the newest release since the decisions were cleared."""
     needs = (need for decision in world.decisions for need in decision.needs)
     return [need for need in needs if isinstance(need, NeedLatest)]
 
@@ -65,8 +65,8 @@ def test_the_source_is_asked_once_an_interval(following: World) -> None:
         following.work()
     assert len(asked(following)) == 1
     decision = following.work()
-    assert decision.look_again is not None
-    assert decision.look_again <= INTERVAL
+    assert decision.requeue_after is not None
+    assert decision.requeue_after <= INTERVAL
 
 
 def test_a_request_to_look_now_asks_at_once(following: World) -> None:

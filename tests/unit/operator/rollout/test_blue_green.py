@@ -11,7 +11,7 @@ from cloister_crds.kinds.host import Gpu
 from cloister_crds.kinds.organization import Entitlements, Limits
 from cloister_crds.lifecycle.state.conditions import holds
 from cloister_crds.lifecycle.state.decision import (
-    EndEnclave,
+    DeleteEnclave,
 )
 from tests.support.builders.resources import (
     host_of,
@@ -56,9 +56,9 @@ def test_the_old_one_stays_until_the_service_shows_the_new_one(serving: World) -
     assert serving.reason() == "Routing"
     assert serving.enclaves[old].metadata.deletion_timestamp is None
     serving.publish()
-    assert not any(isinstance(each, EndEnclave) for each in serving.work().actions)
+    assert not any(isinstance(each, DeleteEnclave) for each in serving.work().actions)
     decision = serving.work()
-    assert [each.name for each in decision.actions if isinstance(each, EndEnclave)] == [old]
+    assert [each.name for each in decision.actions if isinstance(each, DeleteEnclave)] == [old]
     assert holds(serving.container.status.conditions, "Ready")
 
 
@@ -68,7 +68,7 @@ def test_what_a_stop_ends_is_written_down_before(serving: World) -> None:
     serving.ask(state=DesiredState.STOPPED)
     for _ in range(10):
         written = {each.enclave for each in serving.container.status.history}
-        ends = [each for each in serving.work().actions if isinstance(each, EndEnclave)]
+        ends = [each for each in serving.work().actions if isinstance(each, DeleteEnclave)]
         if ends:
             break
     assert [each.name for each in ends] == [old]

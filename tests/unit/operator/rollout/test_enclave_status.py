@@ -9,11 +9,11 @@ from cloister_crds.kinds.enclave import ContainerStateName, Enclave, EnclavePhas
 from cloister_crds.kinds.meta import ConditionStatus
 from cloister_crds.lifecycle.state.conditions import condition, holds
 from cloister_operator.rollout.enclave_status import (
-    PodNeed,
+    PodAction,
+    evaluate_enclave,
     is_under_way,
-    judge,
-    judge_again,
-    pod_need,
+    pod_action,
+    reevaluate_after,
 )
 from cloister_operator.rollout.pod_facts import PodContainer, PodFacts, PodPhase, boot_allowance
 from tests.support.builders.attempts import BORN, fresh, pod_of, up, verdict
@@ -40,15 +40,15 @@ def test_news_of_an_attempt_that_was_ready_or_is_over_comes_at_once(before: Encl
 
 
 def test_without_an_address_of_the_api_it_says_what_it_waits_for() -> None:
-    lacks = "The host of apiAddress has no IPv4 address."
-    status = judge(fresh(), None, NOW, SETTINGS, lacks=lacks)
+    missing = "The host of apiAddress has no IPv4 address."
+    status = evaluate_enclave(fresh(), None, NOW, SETTINGS, missing=missing)
     assert (status.phase, status.reason) == (EnclavePhase.PENDING, "ApiUnreachable")
-    assert status.message == lacks
+    assert status.message == missing
     late = NOW + SETTINGS.progress_deadline * 2
-    given_up = judge(fresh(), None, late, SETTINGS, lacks=lacks)
+    given_up = evaluate_enclave(fresh(), None, late, SETTINGS, missing=missing)
     assert given_up.reason == "ProgressDeadlineExceeded"
-    assert given_up.message.endswith(lacks)
-    assert judge(fresh(), pod_of(up()), NOW, SETTINGS, lacks=lacks).reason == ""
+    assert given_up.message.endswith(missing)
+    assert evaluate_enclave(fresh(), pod_of(up()), NOW, SETTINGS, missing=missing).reason == ""
 
 
 def test_without_a_pod_it_is_pending() -> None:
@@ -120,8 +120,8 @@ FAILURES = {
         pod_of(up(state=ENDED, exit_code=3, exit_message="no database")),
         "BootFailed",
         (
-            "Container web ended with exit code 3 while the enclave started. Its last message: no "
-            "database"
+            "Container web terminated with exit code 3 while the enclave started. Its last "
+            "message: no database"
         ),
     ),
     "out of memory": (
@@ -252,7 +252,7 @@ def test_losses_count_in_every_phase(
                 ),
             ),
             "",
-            "Its last message: the API is away It was started again.",
+            "Its last message: the API is away It was restarted.",
         ),
         (
             pod_of(phase=PodPhase.PENDING, unschedulable="0/3 nodes: insufficient memory"),
@@ -280,7 +280,7 @@ def test_losses_count_in_every_phase(
             "",
             (
                 "after 2 restarts while the enclave started. It left no message; read its log. "
-                "It is started again."
+                "It is restarted."
             ),
         ),
     ],
@@ -343,36 +343,36 @@ def test_containers_are_shown_by_their_names_in_the_file() -> None:
 @pytest.mark.parametrize(
     ("enclave", "pod", "want"),
     [
-        (fresh(), None, PodNeed.CREATE),
-        (fresh(EnclavePhase.PENDING), None, PodNeed.CREATE),
-        (fresh(EnclavePhase.PENDING, pod_uid="pod-1"), None, PodNeed.KEEP),
-        (fresh(EnclavePhase.READY, pod_uid="pod-1"), pod_of(), PodNeed.KEEP),
-        (fresh(EnclavePhase.FAILED, pod_uid="pod-1"), pod_of(), PodNeed.DELETE),
-        (fresh(EnclavePhase.FAILED, pod_uid="pod-1"), pod_of(deleting=True), PodNeed.KEEP),
-        (fresh(EnclavePhase.FAILED, pod_uid="pod-1"), None, PodNeed.KEEP),
-        (enclave_of(container_of(), deleting=True), pod_of(), PodNeed.DELETE),
-        (enclave_of(container_of(), deleting=True, phase=None), None, PodNeed.KEEP),
+        (fresh(), None, PodAction.CREATE),
+        (fresh(EnclavePhase.PENDING), None, PodAction.CREATE),
+        (fresh(EnclavePhase.PENDING, pod_uid="pod-1"), None, PodAction.KEEP),
+        (fresh(EnclavePhase.READY, pod_uid="pod-1"), pod_of(), PodAction.KEEP),
+        (fresh(EnclavePhase.FAILED, pod_uid="pod-1"), pod_of(), PodAction.DELETE),
+        (fresh(EnclavePhase.FAILED, pod_uid="pod-1"), pod_of(deleting=True), PodAction.KEEP),
+        (fresh(EnclavePhase.FAILED, pod_uid="pod-1"), None, PodAction.KEEP),
+        (enclave_of(container_of(), deleting=True), pod_of(), PodAction.DELETE),
+        (enclave_of(container_of(), deleting=True, phase=None), None, PodAction.KEEP),
     ],
 )
 def test_an_enclave_has_one_pod_in_its_life(
-    enclave: Enclave, pod: PodFacts | None, want: PodNeed
+    enclave: Enclave, pod: PodFacts | None, want: PodAction
 ) -> None:
-    assert pod_need(enclave, pod) is want
+    assert pod_action(enclave, pod) is want
 
 
 def test_a_crashed_container_is_looked_at_when_it_is_steady() -> None:
     crashed = pod_of(up(restart_count=1, exit_code=1, started_at=NOW - timedelta(seconds=4)))
-    wait = judge_again(fresh(EnclavePhase.STARTED), crashed, NOW, SETTINGS)
+    wait = reevaluate_after(fresh(EnclavePhase.STARTED), crashed, NOW, SETTINGS)
     assert wait == timedelta(seconds=6)
 
 
 def test_the_deadline_is_looked_at() -> None:
-    assert judge_again(fresh(), None, NOW, SETTINGS) == timedelta(minutes=30) - (NOW - BORN)
+    assert reevaluate_after(fresh(), None, NOW, SETTINGS) == timedelta(minutes=30) - (NOW - BORN)
 
 
 @pytest.mark.parametrize("phase", [EnclavePhase.READY, EnclavePhase.FAILED])
 def test_what_changes_with_its_pod_alone_is_not_looked_at(phase: EnclavePhase) -> None:
-    assert judge_again(fresh(phase), pod_of(), NOW, SETTINGS) is None
+    assert reevaluate_after(fresh(phase), pod_of(), NOW, SETTINGS) is None
 
 
 def test_health_checks_have_the_time_that_docker_gives_them() -> None:
@@ -391,10 +391,10 @@ def test_health_checks_have_the_time_that_docker_gives_them() -> None:
 def test_the_judgement_at_the_named_time_differs() -> None:
     enclave = fresh(EnclavePhase.STARTED, pod_uid="pod-1")
     crashed = pod_of(up(restart_count=1, exit_code=1, started_at=NOW - timedelta(seconds=4)))
-    wait = judge_again(enclave, crashed, NOW, SETTINGS)
+    wait = reevaluate_after(enclave, crashed, NOW, SETTINGS)
     assert wait is not None
-    assert judge(enclave, crashed, NOW, SETTINGS).phase is EnclavePhase.STARTED
-    assert judge(enclave, crashed, NOW + wait, SETTINGS).phase is EnclavePhase.READY
+    assert evaluate_enclave(enclave, crashed, NOW, SETTINGS).phase is EnclavePhase.STARTED
+    assert evaluate_enclave(enclave, crashed, NOW + wait, SETTINGS).phase is EnclavePhase.READY
 
 
 def test_an_agent_that_crashed_is_no_failed_boot() -> None:
@@ -410,7 +410,7 @@ def test_an_agent_that_crashed_is_no_failed_boot() -> None:
     [
         (65, '{"msg": "checked"}\nmodel a is wrong\n', "ModelInvalid", "model a is wrong"),
         (66, "model a is not there", "ModelNotFound", "model a is not there"),
-        (65, "", "BootFailed", "Container models ended with exit code 65"),
+        (65, "", "BootFailed", "Container models terminated with exit code 65"),
         (125, "no document", "BootFailed", "Its last message: no document"),
     ],
 )

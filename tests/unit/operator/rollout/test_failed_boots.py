@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from cloister_crds.kinds.enclave import ContainerStateName, EnclavePhase
-from cloister_operator.rollout.enclave_status import judge, judge_again
+from cloister_operator.rollout.enclave_status import evaluate_enclave, reevaluate_after
 from cloister_operator.rollout.pod_facts import PodContainer, PodFacts, PodPhase
 from tests.support.builders.attempts import fresh, pod_of, up, verdict
 from tests.support.builders.resources import NOW, SETTINGS
@@ -32,9 +32,9 @@ SILENT = up("agent", state=ENDED, exit_code=2, ready=False)
 def test_why_a_container_broke_down_may_be_told_after_its_end(phase: PodPhase, age: float) -> None:
     waits = broken_down(age, up("agent"), phase=phase)
     assert verdict(STARTED, waits).phase in {EnclavePhase.PENDING, EnclavePhase.STARTED}
-    left = judge_again(STARTED, waits, NOW, SETTINGS)
+    left = reevaluate_after(STARTED, waits, NOW, SETTINGS)
     assert left == timedelta(seconds=3) - timedelta(seconds=age)
-    assert "left no message" in judge(STARTED, waits, NOW + left, SETTINGS).message
+    assert "left no message" in evaluate_enclave(STARTED, waits, NOW + left, SETTINGS).message
     told = verdict(STARTED, broken_down(age, TELLS, phase=phase))
     assert (told.phase, told.message) == (FAILED, "Container web: no /x.")
     stages = {each.name: each.status for each in told.boot_stages}
@@ -55,7 +55,7 @@ def test_why_a_container_broke_down_may_be_told_after_its_end(phase: PodPhase, a
 def test_what_nobody_will_explain_is_judged_at_once(pod: PodFacts) -> None:
     status = verdict(STARTED, pod)
     assert (status.phase, status.reason) == (FAILED, "BootFailed")
-    assert "ended with exit code 127" in status.message
+    assert "terminated with exit code 127" in status.message
 
 
 def test_what_was_ready_and_ended_as_a_whole_is_lost() -> None:

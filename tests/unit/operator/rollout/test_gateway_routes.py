@@ -8,8 +8,8 @@ import pytest
 from cloister_crds.kinds.container import ContainerPhase, DesiredState
 from cloister_crds.kinds.organization import Entitlements
 from cloister_crds.lifecycle.state.conditions import condition, holds
-from cloister_crds.lifecycle.state.decision import EndRoute, RouteHostname
-from cloister_crds.lifecycle.state.observed import Gateway, RouteStanding
+from cloister_crds.lifecycle.state.decision import DeleteRoute, RouteHostname
+from cloister_crds.lifecycle.state.observed import Gateway, RouteState
 from tests.support.builders.resources import DOMAIN, SETTINGS, claim_of, domain_of, organization_of
 from tests.support.builders.world import World
 
@@ -24,7 +24,7 @@ def routed_world() -> World:
     """Make a world whose Container serves and whose gateway routes to it."""
     world = World(ROUTED)
     world.settle()
-    world.say(RouteStanding.ACCEPTED)
+    world.say(RouteState.ACCEPTED)
     world.settle()
     return world
 
@@ -37,13 +37,13 @@ def at_a_domain() -> World:
     world.domains = (domain_of(HOST),)
     world.ask(custom_domain=HOST)
     world.settle()
-    world.say(RouteStanding.ACCEPTED)
+    world.say(RouteState.ACCEPTED)
     world.settle()
     return world
 
 
 def services(world: World) -> dict[str, str]:
-    """Answer which Service each route leads to."""
+    """Return which Service each route leads to."""
     return {host: route.service for host, route in world.routes.items()}
 
 
@@ -63,7 +63,7 @@ def test_ready_waits_for_the_gateway() -> None:
     assert holds(status.conditions, "Available")
     assert (world.reason(), holds(status.conditions, "Ready")) == ("RoutePending", False)
     assert world.reason("Reconciling") == "RoutePending"
-    world.say(RouteStanding.ACCEPTED)
+    world.say(RouteState.ACCEPTED)
     world.settle()
     status = world.container.status
     assert (world.reason(), holds(status.conditions, "Ready")) == ("Serving", True)
@@ -73,7 +73,7 @@ def test_ready_waits_for_the_gateway() -> None:
 
 def test_a_route_that_is_refused_says_why_and_what_to_do() -> None:
     world = routed_world()
-    world.say(RouteStanding.REFUSED, "NoMatchingListenerHostname: no listener takes it.")
+    world.say(RouteState.REFUSED, "NoMatchingListenerHostname: no listener takes it.")
     world.settle()
     told = condition(world.container.status.conditions, "Ready")
     assert told is not None
@@ -129,7 +129,7 @@ def test_a_staged_update_is_routed_at_its_preview() -> None:
     assert services(world)[GENERATED] == "web"
     assert services(world)[PREVIEW] not in ("", "web")
     assert world.reason() == "RoutePending"
-    world.say(RouteStanding.ACCEPTED)
+    world.say(RouteState.ACCEPTED)
     world.settle()
     assert world.reason() == "AwaitingPromotion"
     world.promote()
@@ -143,7 +143,7 @@ def test_an_update_leaves_the_route_alone() -> None:
     world.ask(tag="v1.1.0")
     world.settle()
     actions = [action for decision in world.decisions for action in decision.actions]
-    assert not [each for each in actions if isinstance(each, RouteHostname | EndRoute)]
+    assert not [each for each in actions if isinstance(each, RouteHostname | DeleteRoute)]
     assert all(holds(each.status.conditions, "Available") for each in world.decisions)
 
 
@@ -153,7 +153,7 @@ def test_a_lost_pod_keeps_the_route() -> None:
     world.lose(world.container.status.active_enclave)
     world.settle()
     actions = [action for decision in world.decisions for action in decision.actions]
-    assert not [each for each in actions if isinstance(each, RouteHostname | EndRoute)]
+    assert not [each for each in actions if isinstance(each, RouteHostname | DeleteRoute)]
     assert world.reason() == "Serving"
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from cloister_crds.kinds.container import DesiredState
-from cloister_operator.rollout.events import Occurrence, occurrence
+from cloister_operator.rollout.events import StatusEvent, status_event
 from tests.support.builders.container_states import STATES, body_of
 from tests.support.builders.world import World
 from tests.support.clients.argo import health_of
@@ -36,11 +36,11 @@ def test_what_has_no_status_yet(body: dict[str, Any], health: str) -> None:
     assert health_of(body)[0] == health
 
 
-def told(world: World) -> list[Occurrence]:
-    """Answer what Events tell of all that happened since the decisions were cleared."""
+def told(world: World) -> list[StatusEvent]:
+    """Return what Events tell of all that happened since the decisions were cleared."""
     statuses = [each.status for each in world.decisions]
     pairs = pairwise(statuses)
-    found = (occurrence(before.conditions, after.conditions) for before, after in pairs)
+    found = (status_event(before.conditions, after.conditions) for before, after in pairs)
     return [each for each in found if each is not None]
 
 
@@ -100,4 +100,4 @@ def test_what_is_refused_is_a_warning() -> None:
 
 def test_nothing_is_told_twice(serving: World) -> None:
     status = serving.container.status
-    assert occurrence(status.conditions, status.conditions) is None
+    assert status_event(status.conditions, status.conditions) is None

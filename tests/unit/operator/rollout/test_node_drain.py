@@ -2,7 +2,7 @@
 
 from cloister_crds.kinds.container import ContainerPhase
 from cloister_crds.lifecycle.state.conditions import holds
-from cloister_crds.lifecycle.state.decision import EndEnclave
+from cloister_crds.lifecycle.state.decision import DeleteEnclave
 from tests.support.builders.world import World
 
 
@@ -34,7 +34,7 @@ def test_the_old_one_stays_until_the_new_one_is_reached(serving: World) -> None:
     ended_at = None
     for number in range(14):
         decision = serving.work()
-        if any(isinstance(each, EndEnclave) and each.name == old for each in decision.actions):
+        if any(isinstance(each, DeleteEnclave) and each.name == old for each in decision.actions):
             ended_at = number
             assert serving.service is not None
             active = serving.container.status.active_enclave
@@ -104,6 +104,6 @@ def test_a_new_request_during_the_move_goes_its_own_way(serving: World) -> None:
 
 
 def condition_message(world: World) -> str:
-    """Answer the message of Ready."""
+    """Return the message of Ready."""
     found = next(each for each in world.container.status.conditions if each.type == "Ready")
     return found.message

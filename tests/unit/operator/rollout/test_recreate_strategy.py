@@ -25,7 +25,7 @@ def world() -> World:
 
 
 def underway(world: World) -> str:
-    """Answer the name of the successor once there is one."""
+    """Return the name of the successor once there is one."""
     while not world.container.status.candidate:
         world.step()
     return world.container.status.candidate

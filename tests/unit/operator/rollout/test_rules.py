@@ -13,35 +13,41 @@ from cloister_crds.kinds.container import (
 )
 from cloister_crds.kinds.enclave import Enclave, EnclavePhase
 from cloister_crds.lifecycle.replacement import (
-    hostnames_pass_to_the_ready_successor,
-    replaced_container_ends_its_enclaves,
+    hostnames_transfer_to_the_ready_replacement,
+    replaced_container_deletes_its_enclaves,
 )
-from cloister_crds.lifecycle.rollout_state import Scene
-from cloister_crds.lifecycle.state.conditions import Finding, merge
+from cloister_crds.lifecycle.rollout_state import RolloutState
+from cloister_crds.lifecycle.state.conditions import ConditionUpdate, merge
 from cloister_crds.lifecycle.state.decision import ClaimHostname, CreateEnclave
 from cloister_crds.lifecycle.state.observed import NeedRelease, Observed, ServiceFacts
-from cloister_operator.rollout.admission import Admission, Admitted, Asking, Refused, Waiting
-from cloister_operator.rollout.node_drain import served_enclave_leaves_a_cordoned_node
-from cloister_operator.rollout.recreate_strategy import present_release_ends_for_its_successor
+from cloister_operator.rollout.admission import (
+    Admission,
+    AdmissionDelayed,
+    AdmissionGranted,
+    AdmissionRefused,
+    AdmissionUnresolved,
+)
+from cloister_operator.rollout.node_drain import serving_enclave_moves_off_a_cordoned_node
+from cloister_operator.rollout.recreate_strategy import recreate_deletes_the_present_release
 from cloister_operator.rollout.rules import (
     ADMISSION_RULES,
     RULES,
     AdmissionRule,
     Rule,
     admitted_request_gets_an_enclave,
+    failed_lookup_is_retried,
     failed_request_waits_for_a_new_one,
+    followed_release_is_looked_up,
     free_hostname_is_claimed,
-    lost_attempt_is_repeated,
-    ready_candidate_takes_over,
+    lost_attempt_is_retried,
+    missing_lookup_is_requested,
+    ready_candidate_is_promoted,
     refused_request_is_stalled,
-    release_to_follow_is_looked_up,
     staged_candidate_awaits_promotion,
     staged_update_with_several_gpus_is_refused,
     starting_candidate_is_awaited,
-    stopped_container_ends_its_enclaves,
+    stopped_container_deletes_its_enclaves,
     taken_hostname_stalls,
-    unasked_question_is_asked,
-    unavailable_answer_is_asked_again,
     wanted_request_serves,
 )
 from tests.support.builders.resources import (
@@ -72,8 +78,10 @@ def served(container: Container, **status: Any) -> ContainerStatus:
     return ContainerStatus.model_validate({**given, **status})
 
 
-def scene_of(container: Container, *enclaves: Enclave, now: datetime = NOW, **fields: Any) -> Scene:
-    """Build a scene in which everything is well outside."""
+def scene_of(
+    container: Container, *enclaves: Enclave, now: datetime = NOW, **fields: Any
+) -> RolloutState:
+    """Build a state in which everything is well outside."""
     given: dict[str, Any] = {
         "container": container,
         "settings": SETTINGS,
@@ -85,7 +93,7 @@ def scene_of(container: Container, *enclaves: Enclave, now: datetime = NOW, **fi
         "rank": 0,
         **fields,
     }
-    return Scene(Observed(**given), now)
+    return RolloutState(Observed(**given), now)
 
 
 def routed(enclave: Enclave) -> ServiceFacts:
@@ -113,29 +121,29 @@ HEIR = container_of(replaces="old")
 PASSING = {HOSTNAME: claim_of(HOSTNAME, holder="old")}
 CANDIDATE = enclave_of(NEW, generation=2, address="10.0.0.2")
 
-SCENES: dict[str, tuple[Rule | None, Scene]] = {
+SCENES: dict[str, tuple[Rule | None, RolloutState]] = {
     "fresh": (None, scene_of(OLD)),
     "fresh, stopped": (
-        stopped_container_ends_its_enclaves,
+        stopped_container_deletes_its_enclaves,
         scene_of(subspec(OLD, state=DesiredState.STOPPED)),
     ),
     "stopped, still there": (
-        stopped_container_ends_its_enclaves,
+        stopped_container_deletes_its_enclaves,
         scene_of(STOPPED, READY, service=routed(READY)),
     ),
     "on its way": (starting_candidate_is_awaited, scene_of(OLD, STARTING)),
-    "first ready": (ready_candidate_takes_over, scene_of(OLD, READY)),
+    "first ready": (ready_candidate_is_promoted, scene_of(OLD, READY)),
     "first ready and shown": (
-        ready_candidate_takes_over,
+        ready_candidate_is_promoted,
         scene_of(OLD, READY, service=routed(READY)),
     ),
     "it is not known what to follow": (
-        release_to_follow_is_looked_up,
+        followed_release_is_looked_up,
         scene_of(subspec(SERVING, auto_update=True), READY, service=routed(READY)),
     ),
     "serves": (wanted_request_serves, scene_of(SERVING, READY, service=routed(READY))),
     "serves on a node that is drained": (
-        served_enclave_leaves_a_cordoned_node,
+        serving_enclave_moves_off_a_cordoned_node,
         scene_of(SERVING, READY, service=routed(READY), cordoned=frozenset({READY.metadata.name})),
     ),
     "serves, Service gone": (wanted_request_serves, scene_of(SERVING, READY)),
@@ -150,7 +158,7 @@ SCENES: dict[str, tuple[Rule | None, Scene]] = {
         ),
     ),
     "candidate ready": (
-        ready_candidate_takes_over,
+        ready_candidate_is_promoted,
         scene_of(UPDATING, READY, CANDIDATE, service=routed(READY)),
     ),
     "candidate ready, staged": (
@@ -158,7 +166,7 @@ SCENES: dict[str, tuple[Rule | None, Scene]] = {
         scene_of(subspec(UPDATING, staging=True), READY, CANDIDATE, service=routed(READY)),
     ),
     "candidate ready, staged and promoted": (
-        ready_candidate_takes_over,
+        ready_candidate_is_promoted,
         scene_of(
             subspec(UPDATING, staging=True, promote=CANDIDATE.spec.revision),
             READY,
@@ -167,20 +175,20 @@ SCENES: dict[str, tuple[Rule | None, Scene]] = {
         ),
     ),
     "candidate waits for the GPUs of what serves": (
-        present_release_ends_for_its_successor,
+        recreate_deletes_the_present_release,
         scene_of(UPDATING, READY, WAITING, service=routed(READY)),
     ),
-    "lost before it was ready": (lost_attempt_is_repeated, scene_of(OLD, LOST)),
-    "lost while it served": (lost_attempt_is_repeated, scene_of(SERVING, LOST)),
+    "lost before it was ready": (lost_attempt_is_retried, scene_of(OLD, LOST)),
+    "lost while it served": (lost_attempt_is_retried, scene_of(SERVING, LOST)),
     "deleted while it served": (
-        lost_attempt_is_repeated,
+        lost_attempt_is_retried,
         scene_of(SERVING, enclave_of(OLD, deleting=True)),
     ),
     "deleted before it served": (None, scene_of(OLD, enclave_of(OLD, deleting=True))),
     "gone while it served": (None, scene_of(SERVING)),
     "broken": (failed_request_waits_for_a_new_one, scene_of(OLD, BROKEN)),
     "broken, next attempt ready": (
-        ready_candidate_takes_over,
+        ready_candidate_is_promoted,
         scene_of(OLD, BROKEN, enclave_of(OLD, attempt=2, at=NOW)),
     ),
     "broken, another request wanted": (None, scene_of(NEW, BROKEN)),
@@ -192,7 +200,7 @@ SCENES: dict[str, tuple[Rule | None, Scene]] = {
         ),
     ),
     "lost often, but it has served": (
-        lost_attempt_is_repeated,
+        lost_attempt_is_retried,
         scene_of(
             SERVING,
             enclave_of(OLD, phase=EnclavePhase.FAILED, reason="PodLost", promoted=True),
@@ -202,19 +210,19 @@ SCENES: dict[str, tuple[Rule | None, Scene]] = {
         ),
     ),
     "ready, its name still with the one that it replaces": (
-        hostnames_pass_to_the_ready_successor,
-        scene_of(HEIR, READY, service=routed(READY), inherits=True, claims=PASSING),
+        hostnames_transfer_to_the_ready_replacement,
+        scene_of(HEIR, READY, service=routed(READY), inherits_hostnames=True, claims=PASSING),
     ),
     "ready and not reached yet, its name still with another one": (
-        ready_candidate_takes_over,
-        scene_of(HEIR, READY, inherits=True, claims=PASSING),
+        ready_candidate_is_promoted,
+        scene_of(HEIR, READY, inherits_hostnames=True, claims=PASSING),
     ),
     "serves, its successor is on its way": (
         wanted_request_serves,
         scene_of(SERVING, READY, service=routed(READY), successor=HEIR),
     ),
     "another Container has taken over": (
-        replaced_container_ends_its_enclaves,
+        replaced_container_deletes_its_enclaves,
         scene_of(SERVING, READY, service=routed(READY), successor=with_status(HEIR, served(OLD))),
     ),
     "enclaves of an earlier Container of that name": (
@@ -225,24 +233,24 @@ SCENES: dict[str, tuple[Rule | None, Scene]] = {
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
-@pytest.mark.parametrize(("want", "scene"), SCENES.values(), ids=SCENES)
+@pytest.mark.parametrize(("want", "state"), SCENES.values(), ids=SCENES)
 def test_each_rule_answers_its_own_scenes_first(
-    rule: Rule, want: Rule | None, scene: Scene
+    rule: Rule, want: Rule | None, state: RolloutState
 ) -> None:
-    first = next((each for each in RULES if each(scene) is not None), None)
+    first = next((each for each in RULES if each(state) is not None), None)
     assert first is want
     if rule is not want and (want is None or RULES.index(rule) < RULES.index(want)):
-        assert rule(scene) is None
+        assert rule(state) is None
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
 def test_each_rule_has_a_scene_of_its_own_and_one_that_is_not(rule: Rule) -> None:
     assert any(want is rule for want, _ in SCENES.values())
-    assert any(rule(scene) is None for _, scene in SCENES.values())
+    assert any(rule(state) is None for _, state in SCENES.values())
 
 
 NEED = NeedRelease(repo="acme/site", tag="v1.0.0", commit=None, request="x")
-ADMITTED = Admitted(
+ADMITTED = AdmissionGranted(
     release=release_of(),
     config=file_of(),
     host=host_of(),
@@ -253,14 +261,14 @@ FREE = scene_of(OLD, claims={})
 HELD = scene_of(OLD)
 TAKEN = scene_of(OLD, claims={HOSTNAME: claim_of(HOSTNAME, holder="other")})
 LEAVING = scene_of(OLD, claims={HOSTNAME: claim_of(HOSTNAME, deleting=True)})
-ADMISSIONS: dict[str, tuple[AdmissionRule, Scene, Admission]] = {
-    "refused": (refused_request_is_stalled, HELD, Refused("TagNotFound", "no such tag")),
+ADMISSIONS: dict[str, tuple[AdmissionRule, RolloutState, Admission]] = {
+    "refused": (refused_request_is_stalled, HELD, AdmissionRefused("TagNotFound", "no such tag")),
     "waiting": (
-        unavailable_answer_is_asked_again,
+        failed_lookup_is_retried,
         HELD,
-        Waiting("SourceUnavailable", "no answer", NOW),
+        AdmissionDelayed("SourceUnavailable", "no answer", NOW),
     ),
-    "asking": (unasked_question_is_asked, HELD, Asking((NEED,))),
+    "asking": (missing_lookup_is_requested, HELD, AdmissionUnresolved((NEED,))),
     "taken": (taken_hostname_stalls, TAKEN, ADMITTED),
     "free": (free_hostname_is_claimed, FREE, ADMITTED),
     "being given back": (free_hostname_is_claimed, LEAVING, ADMITTED),
@@ -274,18 +282,18 @@ ADMISSIONS: dict[str, tuple[AdmissionRule, Scene, Admission]] = {
 
 
 @pytest.mark.parametrize("rule", ADMISSION_RULES, ids=lambda rule: rule.__name__)
-@pytest.mark.parametrize(("want", "scene", "admission"), ADMISSIONS.values(), ids=ADMISSIONS)
+@pytest.mark.parametrize(("want", "state", "admission"), ADMISSIONS.values(), ids=ADMISSIONS)
 def test_each_admission_rule_answers_its_own_admission(
-    rule: AdmissionRule, want: AdmissionRule, scene: Scene, admission: Admission
+    rule: AdmissionRule, want: AdmissionRule, state: RolloutState, admission: Admission
 ) -> None:
     place, wanted = ADMISSION_RULES.index(rule), ADMISSION_RULES.index(want)
     if place <= wanted:
-        assert (rule(scene, admission) is not None) == (rule is want)
+        assert (rule(state, admission) is not None) == (rule is want)
 
 
 @pytest.mark.parametrize("rule", ADMISSION_RULES, ids=lambda rule: rule.__name__)
 def test_each_admission_rule_has_an_admission_that_is_not_its_own(rule: AdmissionRule) -> None:
-    assert any(rule(scene, admission) is None for _, scene, admission in ADMISSIONS.values())
+    assert any(rule(state, admission) is None for _, state, admission in ADMISSIONS.values())
 
 
 def test_the_last_rule_makes_the_enclave() -> None:
@@ -330,8 +338,8 @@ def test_attempts_count_those_of_an_earlier_container_of_that_name() -> None:
 
 def test_a_repetition_copies_what_was_resolved() -> None:
     lost = enclave_of(OLD, phase=EnclavePhase.FAILED, reason="PodLost", promoted=True, losses=2)
-    scene = scene_of(SERVING, lost, now=NOW + timedelta(minutes=5))
-    verdict = lost_attempt_is_repeated(scene)
+    state = scene_of(SERVING, lost, now=NOW + timedelta(minutes=5))
+    verdict = lost_attempt_is_retried(state)
     assert verdict is not None
     (made,) = verdict.actions
     assert isinstance(made, CreateEnclave)
@@ -355,12 +363,12 @@ def test_repetitions_wait_longer_each_time(losses: int, was_ready: bool, wait: i
     )
     due = NOW + timedelta(seconds=wait)
     if wait:
-        early = lost_attempt_is_repeated(scene_of(OLD, lost, now=due - timedelta(seconds=1)))
+        early = lost_attempt_is_retried(scene_of(OLD, lost, now=due - timedelta(seconds=1)))
         assert early is not None
         assert early.actions == ()
         assert early.retry_at == due
         assert early.reason == "NodeLost"
-    late = lost_attempt_is_repeated(scene_of(OLD, lost, now=due))
+    late = lost_attempt_is_retried(scene_of(OLD, lost, now=due))
     assert late is not None
     assert len(late.actions) == 1
 
@@ -373,7 +381,7 @@ def test_what_was_ready_for_long_is_repeated_at_once_and_counted_anew() -> None:
         losses=7,
         ready_at=NOW - timedelta(minutes=5),
     )
-    verdict = lost_attempt_is_repeated(scene_of(SERVING, lost))
+    verdict = lost_attempt_is_retried(scene_of(SERVING, lost))
     assert verdict is not None
     (made,) = verdict.actions
     assert isinstance(made, CreateEnclave)
@@ -381,24 +389,24 @@ def test_what_was_ready_for_long_is_repeated_at_once_and_counted_anew() -> None:
 
 
 def test_a_repetition_without_its_host_stalls() -> None:
-    verdict = lost_attempt_is_repeated(scene_of(SERVING, LOST, hosts=()))
+    verdict = lost_attempt_is_retried(scene_of(SERVING, LOST, hosts=()))
     assert verdict is not None
     assert (verdict.reason, verdict.stalled, verdict.actions) == ("HostNotFound", True, ())
 
 
 def test_a_known_failure_stands_while_its_question_is_asked_again() -> None:
     findings = [
-        Finding("Ready", status=False, reason="SecretNotFound", message="no A"),
-        Finding("Stalled", status=True, reason="SecretNotFound", message="no A"),
+        ConditionUpdate("Ready", status=False, reason="SecretNotFound", message="no A"),
+        ConditionUpdate("Stalled", status=True, reason="SecretNotFound", message="no A"),
     ]
     conditions = merge((), findings, generation=1, now=NOW)
-    scene = scene_of(with_status(OLD, ContainerStatus(conditions=conditions)))
-    verdict = unasked_question_is_asked(scene, Asking((NEED,)))
+    state = scene_of(with_status(OLD, ContainerStatus(conditions=conditions)))
+    verdict = missing_lookup_is_requested(state, AdmissionUnresolved((NEED,)))
     assert verdict is not None
     assert (verdict.stalled, verdict.reason, verdict.message) == (True, "SecretNotFound", "no A")
     assert verdict.needs == (NEED,)
 
-    newer = scene_of(subspec(scene.container, tag="v2"))
-    fresh = unasked_question_is_asked(newer, Asking((NEED,)))
+    newer = scene_of(subspec(state.container, tag="v2"))
+    fresh = missing_lookup_is_requested(newer, AdmissionUnresolved((NEED,)))
     assert fresh is not None
     assert (fresh.stalled, fresh.reason) == (False, "Resolving")

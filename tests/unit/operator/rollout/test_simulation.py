@@ -14,7 +14,7 @@ from cloister_crds.kinds.organization import Entitlements, Limits, Organization
 from cloister_crds.lifecycle import request as requests
 from cloister_crds.lifecycle.state.conditions import holds
 from cloister_crds.lifecycle.state.decision import ReleaseHostname
-from cloister_crds.lifecycle.state.observed import DecisionSettings, Gateway, RouteStanding
+from cloister_crds.lifecycle.state.observed import DecisionSettings, Gateway, RouteState
 from tests.support.builders.resources import DOMAIN, SETTINGS, claim_of, host_of, organization_of
 from tests.support.builders.world import World
 
@@ -111,7 +111,7 @@ def test_promises_hold_and_the_world_comes_to_rest(
         del world.claims[HOSTNAME]
 
     world.settle()
-    world.say(RouteStanding.ACCEPTED)
+    world.say(RouteState.ACCEPTED)
     world.settle()
 
     status = world.container.status

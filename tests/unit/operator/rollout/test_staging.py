@@ -4,7 +4,7 @@ import pytest
 
 from cloister_crds.kinds.container import ContainerPhase, DesiredState, UpdatePhase, UpdateType
 from cloister_crds.lifecycle.state.conditions import holds
-from cloister_crds.lifecycle.state.decision import EndPreview, RoutePreview
+from cloister_crds.lifecycle.state.decision import DeletePreview, RoutePreview
 from tests.support.builders.resources import DOMAIN, deployment_of
 from tests.support.builders.world import World
 
@@ -14,14 +14,14 @@ PREVIEW = f"web.preview.acme.{DOMAIN}"
 
 @pytest.fixture
 def staged(serving: World) -> World:
-    """Answer a world in which v1.1.0 is ready and waits beside v1.0.0."""
+    """Return a world in which v1.1.0 is ready and waits beside v1.0.0."""
     serving.ask(staging=True, tag="v1.1.0")
     serving.settle()
     return serving
 
 
 def revision_of(world: World) -> str:
-    """Answer the revision that a promotion has to name."""
+    """Return the revision that a promotion has to name."""
     update = world.container.status.update
     assert update is not None
     return update.revision
@@ -146,4 +146,4 @@ def test_the_preview_follows_a_newer_candidate(staged: World) -> None:
     actions = [each for decision in staged.decisions for each in decision.actions]
     waiting = staged.container.status.candidate
     assert [each.enclave for each in actions if isinstance(each, RoutePreview)] == [waiting]
-    assert len([each for each in actions if isinstance(each, EndPreview)]) == 1
+    assert len([each for each in actions if isinstance(each, DeletePreview)]) == 1
