@@ -95,7 +95,7 @@ async def open_accounts(
     cache
         Custom resources in memory.
     clock
-        Tells the time.
+        The clock.
 
     Raises
     ------

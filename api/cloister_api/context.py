@@ -73,7 +73,7 @@ class Infrastructure:
     settings: ApiSettings
     """The administrator's settings."""
     clock: Clock
-    """Tells the time."""
+    """The clock."""
     client: KubeClient
     """Client of the cluster."""
     cache: ClusterCache
@@ -91,7 +91,7 @@ class Context:
     settings: ApiSettings
     """The administrator's settings."""
     clock: Clock
-    """Tells the time."""
+    """The clock."""
     cache: ClusterCache
     """Custom resources in memory."""
     admin_keys: AdminKeyCache
@@ -193,7 +193,7 @@ async def running(
     on_failure
         Called when a background task has ended by itself; the process is to exit then.
     clock
-        Tells the time.
+        The clock.
 
     Raises
     ------

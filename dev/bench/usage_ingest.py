@@ -142,7 +142,7 @@ async def measure(name: str, place: Place, folder: Path) -> float:
     async def send(part: list[int]) -> int:
         taken = 0
         for number in part:
-            answer = await ingest.take(signed[number], bodies[number])
+            answer = await ingest.accept(signed[number], bodies[number])
             taken += answer.accepted
         return taken
 

@@ -58,7 +58,7 @@ class CertificateQueue:
         orders
             Orders in the ledger.
         clock
-            Tells the time.
+            The clock.
         wanted
             Returns whether the Enclave with a uid still needs its certificate.
 

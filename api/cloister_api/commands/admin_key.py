@@ -103,7 +103,7 @@ async def create_key(
     ClickException
         When there is no such organization or the user is none of its administrators.
     KubeError
-        When the cluster refuses or does not answer.
+        When the cluster refuses or does not respond.
     """
     config = KubeConfig.load(settings.kubeconfig, settings.kube_context)
     async with KubeClient(config, field_manager=FIELD_MANAGER, user_agent=FIELD_MANAGER) as client:
@@ -167,7 +167,7 @@ def line_of(key: AdminKey) -> str:
 @click.argument("key_id")
 @config_option
 def revoke(key_id: str, config: Path) -> None:
-    """Revoke the admin key with the identifier KEY_ID, for good."""
+    """Revoke the admin key with the identifier KEY_ID, permanently."""
     if not finish(revoke_key(settings_of(config), key_id)):
         raise click.ClickException(
             f"no valid admin key has the identifier {key_id}; `cloister admin-key list` shows them"

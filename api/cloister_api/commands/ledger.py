@@ -86,7 +86,7 @@ async def runtime(settings: ApiSettings, organization: str, begin: int, end: int
     ClickException
         When there is no such organization.
     KubeError
-        When the cluster refuses or does not answer.
+        When the cluster refuses or does not respond.
     LedgerError
         When the ledger refuses.
     """
@@ -139,7 +139,7 @@ async def rotate(settings: ApiSettings, *, last: bool) -> int:
     engine = open_ledger(place)
     try:
         if not last:
-            return await rotation.seal_anew(engine, rotation.begin(path))
+            return await rotation.reseal(engine, rotation.begin(path))
         if KeyMaterial.read(path).previous_key is None:
             raise MaterialError(
                 f"{path} holds no previous key: there is nothing to finish; start with "

@@ -92,7 +92,7 @@ async def create_organization(organization: Organization, kubeconfig: Path | Non
     ClickException
         When there is one of that name, or the server does not take it.
     KubeError
-        When the cluster refuses or does not answer.
+        When the cluster refuses or does not respond.
     """
     async with open_client(kubeconfig) as client:
         try:
@@ -124,7 +124,7 @@ async def read_organizations(kubeconfig: Path | None) -> list[Organization]:
     Raises
     ------
     KubeError
-        When the cluster refuses or does not answer.
+        When the cluster refuses or does not respond.
     """
     async with open_client(kubeconfig) as client:
         page = await client.list(of(Organization))

@@ -88,7 +88,7 @@ async def read(settings: ApiSettings) -> list[Reporter]:
 @click.argument("name")
 @config_option
 def revoke(name: str, config: Path) -> None:
-    """Revoke the reporter NAME, for good; its next report is refused."""
+    """Revoke the reporter NAME, permanently; its next report is refused."""
     if not finish(end(settings_of(config), name)):
         raise click.ClickException(
             f"there is no valid reporter {name}; `cloister reporter list` shows them"

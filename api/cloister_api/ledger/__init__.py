@@ -1,4 +1,5 @@
-"""The ledger: what is not desired state, in a SQL database. Admin keys and the audit trail.
+"""The ledger: keys, the audit trail, usage and certificate orders in a SQL database.
 
-Used by the facade's services and commands. Nothing about a container is kept here.
+It holds what is not desired state; that is in custom resources. Used by the facade's services and
+commands.
 """

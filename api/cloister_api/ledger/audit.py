@@ -1,4 +1,4 @@
-"""The audit trail: one row for every write that was tried, whatever came of it.
+"""The audit trail: one row for every attempted write, whatever its result.
 
 Written by the facade's routes and the commands. Rows hold names and identifiers, never values of
 keys, variables or secrets.
@@ -22,15 +22,15 @@ class AuditRow:
     at: datetime
     """When, in UTC."""
     request_id: str
-    """Identifier of the request, also in the answer."""
+    """Identifier of the request, also in the response."""
     organization: str
     """Slug of the organization it was done for."""
     actor: str
-    """User who created the key, or the user of the machine for a command."""
+    """User who created the key; for a command the user of the machine."""
     key_id: str | None
     """Identifier of the admin key; None = a command."""
     action: str
-    """What was tried, such as ``container.create``."""
+    """The attempted action, such as ``container.create``."""
     target: str
     """Identifier of what it was done to; its name where it has none yet."""
     result: str
@@ -49,7 +49,7 @@ class AuditTrail:
             await connection.execute(insert(AUDIT).values(asdict(row)))
 
     async def contains(self, *, action: str, target: str, result: str) -> bool:
-        """Return whether an action on a target ended so at least once.
+        """Return whether an action on a target had a result at least once.
 
         Parameters
         ----------

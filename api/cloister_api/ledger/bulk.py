@@ -1,4 +1,4 @@
-"""Many rows at once, in the words of each database. Called with tables of our own alone."""
+"""Bulk inserts in the SQL of each database. Table and column names are never user input."""
 
 from collections.abc import Sequence
 from itertools import chain
@@ -12,7 +12,7 @@ from sqlalchemy.exc import DBAPIError
 __all__ = ["add_to_sums", "insert_rows", "known"]
 
 PAGE = 20_000
-"""Values in one question; SQLite takes 32,766."""
+"""Values in one query; SQLite accepts 32,766."""
 
 
 def column_type(connection: Connection, table: Table, column: str) -> str:
@@ -40,7 +40,7 @@ def insert_rows(
     Raises
     ------
     SQLAlchemyError
-        When the database refuses; nothing tells the values.
+        When the database refuses; the error does not contain the values.
     """
     if not rows:
         return
@@ -57,8 +57,8 @@ def insert_values(
 ) -> None:
     """Insert rows into SQLite, many with one statement.
 
-    The driver lets other threads run during a statement; with one for each row it would wait for
-    its turn after each.
+    The driver releases the GIL during a statement; with one statement for each row it would wait
+    to get it back after each.
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ def copy_rows(
             for row in rows:
                 copy.write_row(row)
     except psycopg.Error as error:
-        # The engine does not see what goes past it, and callers know its errors alone.
+        # This bypasses the engine, whose errors callers expect.
         raise DBAPIError.instance(
             statement, None, error, psycopg.Error, hide_parameters=True, dialect=connection.dialect
         ) from error
@@ -149,13 +149,13 @@ def add_to_sums(
         return
     types = [column_type(connection, table, name) for name in columns]
     arrays = ", ".join(f"%s::{one}[]" for one in types)
-    # As text: the driver would look at each number on its own, six times as long.
+    # As text: the driver would convert each number by itself, which takes six times as long.
     values = tuple("{" + ",".join(map(str, column)) + "}" for column in zip(*rows, strict=True))
     connection.exec_driver_sql(f"{head} SELECT * FROM unnest({arrays}) {tail}", values)  # noqa: S608 - our own names
 
 
 def known(connection: Connection, table: Table, column: str, values: Sequence[bytes]) -> set[bytes]:
-    """Return which values stand in a column.
+    """Return the values that exist in a column.
 
     Parameters
     ----------

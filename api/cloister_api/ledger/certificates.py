@@ -1,7 +1,6 @@
-"""Orders of certificates in the ledger: what a restart or a second replica finds again.
+"""Orders of certificates in the ledger, where a restart or another replica finds them.
 
-Written by `cloister_api.services.certificates` (new ones) and by the queue of the ACME account
-(what becomes of them).
+Added by `cloister_api.services.certificates`, processed by the queue of the ACME account.
 """
 
 import uuid
@@ -27,14 +26,14 @@ ORDERS, SUBMISSIONS = CERTIFICATE_ORDERS, CERTIFICATE_SUBMISSIONS
 
 
 class OrderState(StrEnum):
-    """How far an order is."""
+    """State of an order."""
 
     QUEUED = "queued"
-    """It waits, or somebody works on it."""
+    """It waits or is being processed."""
     ISSUED = "issued"
-    """The certificate is there."""
+    """The certificate was issued."""
     REFUSED = "refused"
-    """The authority will not sign it, or nobody wants it any more."""
+    """The authority will not sign it, or its enclave no longer needs it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +53,7 @@ class CertificateOrder:
     id: str
     """Identifier of the row."""
     enclave_uid: str
-    """uid of the Enclave that asked."""
+    """uid of the Enclave that requested it."""
     enclave: str
     """Its namespace and name, for people."""
     request_digest: str
@@ -64,25 +63,25 @@ class CertificateOrder:
     names: tuple[str, ...]
     """Host names that it is for, sorted."""
     state: OrderState
-    """How far it is."""
+    """Its state."""
     message: str
-    """What went wrong last; empty = nothing."""
+    """The last error; empty = none."""
     failures: int
     """How often it failed."""
     created_at: datetime
-    """When it was first asked for, in UTC."""
+    """When it was first requested, in UTC."""
     due_at: datetime
-    """When it is looked at next, in UTC."""
+    """When its next attempt is due, in UTC."""
     order_url: str | None
     """Address of the order at the authority; None = not sent yet."""
     certificate: str | None = field(repr=False)
     """Chain, PEM; None = not issued."""
     not_after: datetime | None
-    """When the certificate ends, in UTC; None = not issued."""
+    """When the certificate expires, in UTC; None = not issued."""
 
     @classmethod
     def of(cls, row: RowMapping) -> Self:
-        """Make the order of a row."""
+        """Build the order from a row."""
         held = ("held_by", "held_until")
         values: dict[str, Any] = {
             column.name: row[column.name] for column in ORDERS.columns if column.name not in held
@@ -97,11 +96,11 @@ class CertificateOrder:
 
 
 Permits = Callable[[CertificateOrder, Sequence[Submission]], datetime | None]
-"""Answers when an order may be sent to the authority; None = now."""
+"""Returns when an order may be sent to the authority; None = now."""
 
 
 class CertificateOrders:
-    """The tables."""
+    """The tables of orders."""
 
     def __init__(self, engine: AsyncEngine) -> None:
         self._engine = engine
@@ -116,7 +115,7 @@ class CertificateOrders:
         return CertificateOrder.of(row) if row else None
 
     async def times_since(self, enclave_uid: str, since: datetime) -> list[datetime]:
-        """Return when an enclave's requests of late came, oldest first."""
+        """Return the times of an enclave's recent requests, oldest first."""
         query = (
             select(ORDERS.c.created_at)
             .where(ORDERS.c.enclave_uid == enclave_uid, ORDERS.c.created_at > since)
@@ -137,7 +136,7 @@ class CertificateOrders:
         certificate: str | None = None,
         not_after: datetime | None = None,
     ) -> CertificateOrder:
-        """Add an order, with its certificate where that was signed at once.
+        """Add an order, with its certificate if that was signed at once.
 
         Returns
         -------
@@ -172,26 +171,26 @@ class CertificateOrders:
     async def take(
         self, *, holder: str, now: datetime, hold: timedelta, permits: Permits, window: timedelta
     ) -> CertificateOrder | None:
-        """Take the next order that is due and may be sent; others leave it alone meanwhile.
+        """Lease the next order that is due and may be sent.
 
         Parameters
         ----------
         holder
-            Identifier of who takes it.
+            Identifier of the worker.
         now
             Present time in UTC.
         hold
-            How long nobody else takes it.
+            Duration of the lease.
         permits
-            Answers when an order that was not sent yet may be; asked with the submissions of
-            `window`. One that has to wait is put off until then.
+            Returns when an order that was not sent yet may be, given the submissions of `window`.
+            One that has to wait is due then.
         window
-            How far back submissions are looked at.
+            How far back submissions count.
 
         Returns
         -------
         CertificateOrder | None
-            The order; None = nothing to do. Its submission is counted already.
+            The order; None = nothing is due. Its submission is already recorded.
         """
         due = (
             select(ORDERS)
@@ -219,8 +218,8 @@ class CertificateOrders:
                 later = None if order.order_url else permits(order, submissions)
                 this = update(ORDERS).where(ORDERS.c.id == order.id)
                 if later is not None:
-                    words = "waits for the rate limits of the authority"
-                    await connection.execute(this.values(due_at=later, message=words))
+                    reason = "waits for the rate limits of the authority"
+                    await connection.execute(this.values(due_at=later, message=reason))
                     continue
                 await connection.execute(this.values(held_by=holder, held_until=now + hold))
                 if not order.order_url:
@@ -230,17 +229,17 @@ class CertificateOrders:
         return None
 
     async def hold(self, order: CertificateOrder, holder: str, until: datetime) -> None:
-        """Go on to hold an order."""
+        """Renew the lease of an order."""
         await self._change(order, holder, held_until=until)
 
     async def note_sent(self, order: CertificateOrder, holder: str, url: str) -> None:
-        """Note the address of an order at the authority, so that nobody sends it again."""
+        """Record the address of an order at the authority, so that it is not sent again."""
         await self._change(order, holder, order_url=url)
 
     async def note_issued(
         self, order: CertificateOrder, holder: str, certificate: str, not_after: datetime
     ) -> None:
-        """Note the certificate of an order."""
+        """Record the certificate of an order."""
         await self._change(
             order,
             holder,
@@ -254,20 +253,20 @@ class CertificateOrders:
     async def note_failed(
         self, order: CertificateOrder, holder: str, message: str, due_at: datetime, *, resumes: bool
     ) -> None:
-        """Note that an order failed and is tried again.
+        """Record that an attempt failed, and when the next one is due.
 
         Parameters
         ----------
         order
             The order.
         holder
-            Who had taken it.
+            The worker that leased it.
         message
-            What went wrong, for people.
+            The error, for people.
         due_at
-            When it is tried again, in UTC.
+            When the next attempt is due, in UTC.
         resumes
-            Whether the order at the authority goes on; otherwise a new one is sent.
+            Whether the order at the authority can be resumed; otherwise a new one is sent.
         """
         values: dict[str, Any] = {} if resumes else {"order_url": None}
         await self._change(
@@ -281,19 +280,19 @@ class CertificateOrders:
         )
 
     async def note_refused(self, order: CertificateOrder, holder: str, message: str) -> None:
-        """Note that an order is over without a certificate."""
+        """Record that an order ended without a certificate."""
         await self._change(
             order, holder, state=OrderState.REFUSED.value, message=message, held_until=None
         )
 
     async def _change(self, order: CertificateOrder, holder: str, **values: Any) -> None:
-        """Change an order, unless somebody else has taken it meanwhile."""
+        """Update an order, unless another worker has leased it meanwhile."""
         change = update(ORDERS).where(ORDERS.c.id == order.id, ORDERS.c.held_by == holder)
         async with self._engine.begin() as connection:
             await connection.execute(change.values(**values))
 
     async def next_due(self) -> datetime | None:
-        """Return when the next order is due or free again; None = none is queued."""
+        """Return when the next order is due or its lease expires; None = none is queued."""
         query = select(ORDERS.c.due_at, ORDERS.c.held_until).where(
             ORDERS.c.state == OrderState.QUEUED.value
         )
@@ -302,7 +301,7 @@ class CertificateOrders:
         return min((max(row.due_at, row.held_until or row.due_at) for row in rows), default=None)
 
     async def sweep(self, *, orders_before: datetime, submissions_before: datetime) -> None:
-        """Forget what is over: orders that ended, and submissions that no limit counts."""
+        """Delete completed orders, and submissions that no limit counts any more."""
         old = delete(ORDERS).where(
             ORDERS.c.state != OrderState.QUEUED.value, ORDERS.c.created_at < orders_before
         )

@@ -32,7 +32,7 @@ __all__ = [
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 NEWEST = "0008"
-"""Form of the ledger that this release writes: its last migration."""
+"""The last migration of this release."""
 BUSY_SECONDS = 30
 """How long a writer waits for another one."""
 READING_KIB = 8192
@@ -45,7 +45,7 @@ MIGRATION_LOCK = 0x636C6F6973746572
 """Number of the advisory lock that one migration at a time holds in PostgreSQL."""
 
 Place = Path | URL
-"""Where a ledger lies: an SQLite file, or the address of a PostgreSQL database."""
+"""Where a ledger is: an SQLite file, or the address of a PostgreSQL database."""
 
 
 class LedgerError(Exception):
@@ -53,12 +53,7 @@ class LedgerError(Exception):
 
 
 def place_of(settings: LedgerSettings) -> Place:
-    """Return where the ledger lies.
-
-    Parameters
-    ----------
-    settings
-        The administrator's settings.
+    """Return where the ledger is.
 
     Raises
     ------
@@ -88,13 +83,7 @@ WANTED = "must hold one line such as postgresql://user:password@host/database?ss
 
 
 def open_ledger(place: Place) -> AsyncEngine:
-    """Open a ledger that `migrate` has prepared.
-
-    Parameters
-    ----------
-    place
-        Where it lies.
-    """
+    """Open a ledger that `migrate` has prepared."""
     if isinstance(place, URL):
         return create_async_engine(
             place,
@@ -111,7 +100,7 @@ def open_ledger(place: Place) -> AsyncEngine:
         cursor.execute(f"PRAGMA busy_timeout={BUSY_SECONDS * 1000}")
         cursor.execute("PRAGMA synchronous=NORMAL")
         cursor.execute("PRAGMA foreign_keys=ON")
-        # So that a question about usage sorts its sums in memory instead of in a file.
+        # So that queries of usage sort in memory instead of in a file.
         cursor.execute(f"PRAGMA cache_size=-{READING_KIB}")
         cursor.close()
 
@@ -119,17 +108,11 @@ def open_ledger(place: Place) -> AsyncEngine:
 
 
 def open_to_read(place: Place) -> Engine:
-    """Open a ledger for reading a moment of it; no writer waits for that.
-
-    Parameters
-    ----------
-    place
-        Where it lies.
-    """
+    """Open a ledger for reading a snapshot of it; no writer waits for that."""
     if isinstance(place, URL):
         return create_engine(place, connect_args={"connect_timeout": CONNECT_SECONDS})
     engine = create_engine(f"sqlite:///{place}", connect_args={"timeout": BUSY_SECONDS})
-    event.listen(engine, "connect", leave_transactions_to_us)
+    event.listen(engine, "connect", disable_driver_transactions)
 
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:
@@ -141,13 +124,8 @@ def open_to_read(place: Place) -> Engine:
 def open_writer(place: Place) -> Engine:
     """Open a ledger for the one thread of a facade that writes usage.
 
-    What is answered to a reporter must outlive the machine's crash: SQLite writes through to the
-    disk at each commit, which one transaction for many reports makes cheap.
-
-    Parameters
-    ----------
-    place
-        Where the ledger lies.
+    What was acknowledged to a reporter must survive a crash of the machine: SQLite syncs to disk at
+    each commit, which one transaction for many reports makes cheap.
     """
     if isinstance(place, URL):
         connect = {"connect_timeout": CONNECT_SECONDS}
@@ -165,20 +143,19 @@ def open_writer(place: Place) -> Engine:
 
 
 def migrate(place: Place) -> None:
-    """Bring a ledger to the newest form; several processes may do so at once.
+    """Migrate a ledger to the newest version; several processes may do so at once.
 
     Parameters
     ----------
     place
-        Where it lies; an SQLite file is created with mode 0600 where missing, its directory as
-        well.
+        Where it is; a missing SQLite file is created with mode 0600, its directory as well.
 
     Raises
     ------
     LedgerError
         When it cannot be reached or written, or was made by a newer release.
     """
-    name = told(place)
+    name = display_name(place)
     try:
         with (
             disposed(engine_to_migrate(place)) as engine,
@@ -186,7 +163,7 @@ def migrate(place: Place) -> None:
         ):
             if isinstance(place, URL):
                 connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({MIGRATION_LOCK})")
-            if form_of(connection) != NEWEST:
+            if version_of(connection) != NEWEST:
                 apply_migrations(connection, name)
     except (OSError, sqlite3.Error) as error:
         raise LedgerError(f"{name}: {error}") from error
@@ -205,14 +182,14 @@ def apply_migrations(connection: Connection, name: str, revision: str = "head") 
     name
         How messages name the ledger.
     revision
-        Form to stop at.
+        Migration to stop at.
 
     Raises
     ------
     LedgerError
         When a newer release has written the ledger.
     """
-    # A tenth of the facade's start would go into the import of Alembic, which is seldom needed.
+    # Importing Alembic takes a tenth of the facade's start-up time and is rarely needed.
     import alembic.command  # noqa: PLC0415
     import alembic.config  # noqa: PLC0415
     from alembic.util import CommandError  # noqa: PLC0415
@@ -228,28 +205,28 @@ def apply_migrations(connection: Connection, name: str, revision: str = "head") 
         ) from error
 
 
-def form_of(connection: Connection) -> str:
-    """Return which form a ledger has; empty = it is new."""
+def version_of(connection: Connection) -> str:
+    """Return the last migration that was applied to a ledger; empty = it is new."""
     if not inspect(connection).has_table("alembic_version"):
         return ""
     found = connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
     return str(found or "")
 
 
-def told(place: Place) -> str:
-    """Return how messages name a ledger: without user and password."""
+def display_name(place: Place) -> str:
+    """Return the name of a ledger for messages: without user and password."""
     if isinstance(place, URL):
         return f"ledger {place.database} at {place.host or 'the local socket'}"
     return f"ledger {place}"
 
 
 def engine_to_migrate(place: Place) -> Engine:
-    """Return an engine for migrations.
+    """Create an engine for migrations.
 
     Raises
     ------
     OSError, sqlite3.Error
-        When an SQLite file cannot be made.
+        When an SQLite file cannot be created.
     """
     if isinstance(place, URL):
         return create_engine(place, connect_args={"connect_timeout": CONNECT_SECONDS})
@@ -259,7 +236,7 @@ def engine_to_migrate(place: Place) -> Engine:
     engine = create_engine(f"sqlite:///{place}", connect_args={"timeout": BUSY_SECONDS})
     # The driver would open a transaction only before the first write, too late to keep a second
     # process from migrating at the same time.
-    event.listen(engine, "connect", leave_transactions_to_us)
+    event.listen(engine, "connect", disable_driver_transactions)
     event.listen(engine, "begin", begin_for_writing)
     return engine
 
@@ -297,8 +274,8 @@ def disposed(engine: Engine) -> Iterator[Engine]:
         engine.dispose()
 
 
-def leave_transactions_to_us(connection: Any, _: object) -> None:
-    """Switch the driver's own transactions off."""
+def disable_driver_transactions(connection: Any, _: object) -> None:
+    """Disable the driver's own transactions, so that the engine begins them."""
     connection.isolation_level = None
 
 
@@ -308,4 +285,4 @@ def begin_for_writing(connection: Connection) -> None:
 
 
 SWITCH_SECONDS = 0.05
-"""Wait between two tries to switch a file to write-ahead logging."""
+"""Seconds between two attempts to switch a file to write-ahead logging."""

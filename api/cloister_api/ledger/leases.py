@@ -1,7 +1,7 @@
-"""Which of several facades does what one of them is to do.
+"""Leases: which of several facades does a task that only one should do.
 
-A facade holds a task for a while and renews that; when it is gone another takes the task over. Two
-may do it for a moment, when their clocks differ: what is done must bear that.
+A facade holds the lease of a task and renews it; when it is gone another takes the task over. Two
+may hold it for a moment if their clocks differ, so that the tasks must tolerate concurrency.
 """
 
 from datetime import datetime
@@ -15,10 +15,10 @@ __all__ = ["Lease"]
 
 
 class Lease:
-    """A facade's hold of one task."""
+    """A facade's lease of one task."""
 
     def __init__(self, engine: AsyncEngine, name: str, holder: str, seconds: float) -> None:
-        """Prepare it; nothing is held yet.
+        """Prepare the lease; it is not held yet.
 
         Parameters
         ----------
@@ -29,7 +29,7 @@ class Lease:
         holder
             Identifier of this facade.
         seconds
-            How long it is held without being renewed.
+            How long it is held without renewal.
         """
         self._engine = engine
         self._name = name
@@ -37,7 +37,7 @@ class Lease:
         self._length = round(seconds * 1000)
 
     async def hold(self, now: datetime) -> bool:
-        """Take or renew the task; False = another facade has it.
+        """Acquire or renew the lease; False = another facade holds it.
 
         Parameters
         ----------
@@ -47,7 +47,7 @@ class Lease:
         Raises
         ------
         SQLAlchemyError
-            When the ledger does not answer.
+            When the ledger does not respond.
         """
         present = round(now.timestamp() * 1000)
         free = or_(LEASES.c.holder == self._holder, LEASES.c.until < present)

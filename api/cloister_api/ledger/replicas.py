@@ -1,4 +1,4 @@
-"""The facades that run on one ledger, by their own heartbeats."""
+"""The replicas of the facade that run on one ledger, by their own heartbeats."""
 
 from datetime import datetime, timedelta
 
@@ -12,20 +12,20 @@ __all__ = ["BEAT_SECONDS", "Replicas"]
 BEAT_SECONDS = 5.0
 """Seconds between two heartbeats."""
 GONE_SECONDS = 15.0
-"""A facade that has not been heard of for so long does not count."""
+"""A replica without a heartbeat for this long does not count."""
 FORGOTTEN = timedelta(hours=1)
 """Rows older than this are deleted."""
 
 
 class Replicas:
-    """The table of facades."""
+    """The table of replicas."""
 
     def __init__(self, engine: AsyncEngine, own: str) -> None:
         self._engine = engine
         self._own = own
 
     async def beat(self, now: datetime) -> int:
-        """Tell that this facade runs, and answer how many do."""
+        """Write this replica's heartbeat, and return how many replicas run."""
         row = REPLICAS.c.id == self._own
         async with self._engine.begin() as connection:
             done = await connection.execute(update(REPLICAS).where(row).values(seen_at=now))
@@ -38,6 +38,6 @@ class Replicas:
             return int(found.scalar_one())
 
     async def leave(self) -> None:
-        """Tell that this facade ends."""
+        """Delete this replica's row at its shutdown."""
         async with self._engine.begin() as connection:
             await connection.execute(delete(REPLICAS).where(REPLICAS.c.id == self._own))

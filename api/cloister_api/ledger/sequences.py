@@ -1,4 +1,4 @@
-"""Counters of changes: how replicas learn of each other's writes without reading everything.
+"""Change counters: how replicas notice each other's writes without reading everything.
 
 A writer counts up first in its transaction and marks the rows it writes with the number. The
 counter's row stays locked until the transaction ends, so that numbers become visible in order and
@@ -19,7 +19,7 @@ Sequence = Literal["api_keys", "usage"]
 
 
 async def advance(connection: AsyncConnection, name: Sequence) -> int:
-    """Count up and answer the number for this transaction; other writers wait from here on."""
+    """Increment a counter and return its value; other writers wait until the transaction ends."""
     await connection.execute(
         update(SEQUENCES).where(SEQUENCES.c.name == name).values(value=SEQUENCES.c.value + 1)
     )

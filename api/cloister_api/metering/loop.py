@@ -49,13 +49,13 @@ class Metering:
         client
             Client whose user may take finalizers off Enclaves.
         cache
-            Copies of custom resources.
+            Custom resources in memory.
         store
             Where run time is written.
         lease
             Says whether this facade is the one that meters.
         clock
-            Tells the time.
+            The clock.
         """
         self._client = client
         self._cache = cache
@@ -81,9 +81,9 @@ class Metering:
         Raises
         ------
         SQLAlchemyError
-            When the ledger does not answer.
+            When the ledger does not respond.
         KubeError
-            When the cluster does not answer.
+            When the cluster does not respond.
         """
         if not self._cache.ready or not await self._lease.hold(self._clock()):
             # Whoever has the task now writes; what is known here may grow old.

@@ -68,7 +68,7 @@ async def open_payments(
     audit
         Audit trail.
     clock
-        Tells the time.
+        The clock.
 
     Raises
     ------
@@ -154,7 +154,7 @@ class Payments:
             404 when webhooks are not taken, 401 for a wrong signature, 400 for a body that is no
             event, 502 or 503 when Stripe cannot be asked: it delivers again then.
         KubeError
-            When the cluster refuses or does not answer.
+            When the cluster refuses or does not respond.
         """
         if self._stripe is None or self._stripe[1].webhook is None:
             raise NO_WEBHOOKS
@@ -220,7 +220,7 @@ class Payments:
         ApiError
             When Stripe does not answer or refuses, or changes faster than it can be written.
         KubeError
-            When the cluster refuses or does not answer.
+            When the cluster refuses or does not respond.
         """
         assert self._stripe is not None
         settings, _, processor = self._stripe

@@ -44,7 +44,7 @@ REFUSED = ApiError(
 
 
 def unknown_customer(customer: str) -> ApiError:
-    """502 about a customer that Stripe does not have."""
+    """Build a 502 about a customer that Stripe does not have."""
     return ApiError(
         502,
         "BAD_GATEWAY",

@@ -17,7 +17,7 @@ router = APIRouter(tags=["usage"])
 async def report_usage(request: Request) -> Response:
     """Take a report; the answer names the events that were not taken."""
     body = await request.body()
-    taken = await context_of(request).accounts.ingest.take(request.headers, body)
+    taken = await context_of(request).accounts.ingest.accept(request.headers, body)
     return answer(
         {
             "accepted": taken.accepted,

@@ -52,9 +52,9 @@ class ApiKeyService:
         Parameters
         ----------
         principal
-            Who asks.
+            Who sends the request.
         body
-            What is asked for.
+            The request body.
         retry_key
             Idempotency-Key of the client; None = none was sent.
 
@@ -153,7 +153,7 @@ class ApiKeyService:
             raise not_found("API key")
 
     async def delete(self, key: ApiKey) -> None:
-        """Delete a key for good.
+        """Delete a key permanently.
 
         Raises
         ------
@@ -165,7 +165,7 @@ class ApiKeyService:
 
 
 def taken(name: str) -> ApiError:
-    """409: another key has the name, under which usage is reported."""
+    """Build a 409: another key has the name, under which usage is reported."""
     return conflict(f"name: the organization has a key {name!r}; choose another name")
 
 

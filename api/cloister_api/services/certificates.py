@@ -74,13 +74,13 @@ class Certificates:
         Parameters
         ----------
         cache
-            Copies of custom resources.
+            Custom resources in memory.
         orders
             Orders in the ledger.
         audit
             The audit trail.
         clock
-            Tells the time.
+            The clock.
         settings
             Who signs; None = nobody.
         authority

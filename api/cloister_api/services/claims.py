@@ -32,7 +32,7 @@ class HostnameClaims:
         Raises
         ------
         KubeError
-            When the cluster does not answer.
+            When the cluster does not respond.
         """
         try:
             found = await self._client.get(of(HostnameClaim), hostname)
@@ -55,7 +55,7 @@ class HostnameClaims:
         ApiError
             409 when another one holds it.
         KubeError
-            When the cluster refuses or does not answer.
+            When the cluster refuses or does not respond.
         """
         claim = HostnameClaim(
             metadata=ObjectMeta(name=hostname), spec=HostnameClaimSpec(holder=holder)
@@ -85,7 +85,7 @@ class HostnameClaims:
 
 
 def taken(hostname: str) -> ApiError:
-    """409: the host name has another holder."""
+    """Build a 409: the host name has another holder."""
     return conflict(
         f"the host name {hostname} is taken; choose another name, or try again when the container "
         "that had it is gone"

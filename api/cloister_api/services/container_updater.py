@@ -76,7 +76,7 @@ class ContainerUpdater:
         ApiError
             409 while it is stopping or stopped; 402, 403, 400, 503 as the checks say.
         KubeError
-            When the cluster refuses or does not answer.
+            When the cluster refuses or does not respond.
         """
         forbid(held, ApiAction.RELAUNCH)
         found = await self._checked(principal, held, body)
@@ -92,7 +92,7 @@ class ContainerUpdater:
         ApiError
             409 unless it is stopped; 402, 403, 400, 503 as the checks say.
         KubeError
-            When the cluster refuses or does not answer.
+            When the cluster refuses or does not respond.
         """
         forbid(held, ApiAction.START)
         found = await self._checked(principal, held, body)
@@ -106,7 +106,7 @@ class ContainerUpdater:
         ApiError
             409 when a GitOps manager owns the state.
         KubeError
-            When the cluster refuses or does not answer.
+            When the cluster refuses or does not respond.
         """
 
         def decide(present: CachedContainer) -> dict[str, Any]:
@@ -124,7 +124,7 @@ class ContainerUpdater:
         ApiError
             412 when it is no longer the version that the client named.
         KubeError
-            When the cluster refuses or does not answer.
+            When the cluster refuses or does not respond.
         """
         meta = held.container.metadata
         # Gone already, or another one of that name stands there by now: done as well.
@@ -151,7 +151,7 @@ class ContainerUpdater:
         ApiError
             409 when no update is ready, or a GitOps manager owns the promotion.
         KubeError
-            When the cluster refuses or does not answer.
+            When the cluster refuses or does not respond.
         """
 
         def decide(present: CachedContainer) -> dict[str, Any]:
@@ -172,7 +172,7 @@ class ContainerUpdater:
         ApiError
             409 when there is no update, or what served before is no longer known.
         KubeError
-            When the cluster refuses or does not answer.
+            When the cluster refuses or does not respond.
         """
         forbid(held, ApiAction.CANCEL)
         earlier = await self._request_before(held.container)
@@ -302,7 +302,7 @@ class ContainerUpdater:
         ApiError
             409 for a container that is not connected to its repository, 400 for a debug container.
         KubeError
-            When the cluster refuses or does not answer.
+            When the cluster refuses or does not respond.
         """
 
         def decide(present: CachedContainer) -> dict[str, Any]:
@@ -329,7 +329,7 @@ class ContainerUpdater:
             409 when a container that follows releases is to be disconnected, 400 when the
             installation takes no webhooks.
         KubeError
-            When the cluster refuses or does not answer.
+            When the cluster refuses or does not respond.
         """
         if wanted and not self._webhooks:
             raise bad_request(

@@ -78,7 +78,7 @@ class CoreSecrets:
         ApiError
             409 when another program's core Secret has the name, or others write all the time.
         KubeError
-            When the cluster refuses or does not answer. If the object may exist all the same, the
+            When the cluster refuses or does not respond. If the object may exist all the same, the
             value stays, and the operator deletes it where nobody names it.
         """
         namespace, name = owner.metadata.namespace or "", owner.spec.secret_ref.name
@@ -140,7 +140,7 @@ class CoreSecrets:
         ApiError
             409 when another program's core Secret has the name, or others write all the time.
         KubeError
-            When the cluster refuses or does not answer.
+            When the cluster refuses or does not respond.
         """
         for _ in range(ATTEMPTS):
             try:
@@ -163,7 +163,7 @@ class CoreSecrets:
         Raises
         ------
         KubeError
-            When the cluster refuses or does not answer.
+            When the cluster refuses or does not respond.
         """
         meta = {"uid": uid, "ownerReferences": [owner.owner_reference()]}
         # Gone or replaced: another write of the same value has been faster.
@@ -178,7 +178,7 @@ class CoreSecrets:
         Raises
         ------
         KubeError
-            When the cluster refuses or does not answer.
+            When the cluster refuses or does not respond.
         """
         present = await self._present(owner.metadata.namespace, name)
         if present is None:
@@ -201,7 +201,7 @@ class CoreSecrets:
         ApiError
             409 when a GitOps manager owns the values.
         KubeError
-            When the cluster refuses or does not answer.
+            When the cluster refuses or does not respond.
         """
         namespace = owner.metadata.namespace
         for _ in range(ATTEMPTS):
@@ -236,7 +236,7 @@ class CoreSecrets:
         ApiError
             409 when another program's core Secret has the name.
         KubeError
-            When the cluster refuses or does not answer.
+            When the cluster refuses or does not respond.
         """
         present = await self._present(namespace, name)
         if present is not None:

@@ -81,7 +81,7 @@ class Deployments:
         Parameters
         ----------
         principal
-            Who asks.
+            Who sends the request.
         given
             Identifier of the deployment.
         default_staging
@@ -95,7 +95,7 @@ class Deployments:
             404 when there is none; 409 when a GitOps manager owns it; 412 when it has another
             version.
         KubeError
-            When the cluster refuses or does not answer.
+            When the cluster refuses or does not respond.
         """
         held = self._with_id(principal, given)
         for manager in sorted(self._gitops & held.owners.get("defaultStaging", frozenset())):
@@ -121,11 +121,11 @@ class Deployments:
         Parameters
         ----------
         principal
-            Who asks.
+            Who sends the request.
         given
             Identifier of the deployment.
         body
-            What is asked for.
+            The request body.
         match
             Header If-Match; None = any version. The deployment itself is not written, so that the
             same version may be named again.
@@ -227,7 +227,7 @@ class Deployments:
         Raises
         ------
         KubeError
-            When the cluster refuses or does not answer.
+            When the cluster refuses or does not respond.
         """
         where = standing(held.container)
         result = target_of(held)

@@ -69,9 +69,9 @@ class Domains:
         Parameters
         ----------
         principal
-            Who asks.
+            Who sends the request.
         body
-            What is asked for.
+            The request body.
         retry_key
             Idempotency-Key of the client; None = none was sent.
 
@@ -80,7 +80,7 @@ class Domains:
         ApiError
             403 without a domain suffix; 400 for a name outside of it; 409 when it is there.
         KubeError
-            When the cluster refuses or does not answer.
+            When the cluster refuses or does not respond.
         """
         host = body.domain
         suffixes = principal.organization.spec.entitlements.domain_suffixes
@@ -143,7 +143,7 @@ class Domains:
         Parameters
         ----------
         principal
-            Who asks.
+            Who sends the request.
         host
             Which domain.
         match
@@ -154,7 +154,7 @@ class Domains:
         ApiError
             404 when the organization has no such domain, 412 when it has another version.
         KubeError
-            When the cluster refuses or does not answer.
+            When the cluster refuses or does not respond.
         """
         domain = await agreed(self._client, self._present(principal, host), match, "domain")
         stamp = self._clock().isoformat()
@@ -175,7 +175,7 @@ class Domains:
         Parameters
         ----------
         principal
-            Who asks.
+            Who sends the request.
         host
             Which domain.
         match
@@ -187,7 +187,7 @@ class Domains:
             404 when there is none; 409 that names the containers which use it; 412 when it has
             another version.
         KubeError
-            When the cluster refuses or does not answer.
+            When the cluster refuses or does not respond.
         """
         domain = await agreed(self._client, self._present(principal, host), match, "domain")
         held = await self._reader.list_now(principal.namespace)

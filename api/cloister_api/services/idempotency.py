@@ -48,7 +48,7 @@ class CreateRequest:
         Parameters
         ----------
         principal
-            Who asks.
+            Who sends the request.
         body
             The body as JSON data, without what is secret in it.
         retry_key
@@ -95,7 +95,7 @@ class IdempotentRequests:
         Raises
         ------
         KubeError
-            When the cluster does not answer.
+            When the cluster does not respond.
         """
         try:
             present = kind.read(await self._client.get(of(kind), name, namespace))

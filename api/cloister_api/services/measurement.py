@@ -35,7 +35,7 @@ class MeasurementReader:
         ApiError
             404 when nothing serves, or what serves was made before measurements were published.
         KubeError
-            When the cluster does not answer.
+            When the cluster does not respond.
         """
         container = held.container
         name, namespace = container.status.active_enclave, container.metadata.namespace
@@ -55,7 +55,7 @@ class MeasurementReader:
 
 
 def absent(reason: str) -> ApiError:
-    """404 with the reason: the container itself is there."""
+    """Build a 404 with the reason: the container itself is there."""
     return ApiError(404, "NOT_FOUND", f"measurement not found: {reason}")
 
 

@@ -78,7 +78,7 @@ async def agreed(client: KubeClient, present: T, match: str | None, what: str) -
     ApiError
         412 when it has none of the versions, 404 when it is gone.
     KubeError
-        When the cluster does not answer.
+        When the cluster does not respond.
     """
     meta = present.metadata
     if has_version(meta.resource_version, match):
@@ -121,7 +121,7 @@ async def claim_version(
     ApiError
         412 when it has another version by now, 404 when it is gone.
     KubeError
-        When the cluster refuses or does not answer.
+        When the cluster refuses or does not respond.
     """
     if not names_version(match):
         return
@@ -158,7 +158,7 @@ async def patch_agreed(
     ApiError
         412 when it has another version by now, 404 when it is gone.
     KubeError
-        When the cluster refuses or does not answer.
+        When the cluster refuses or does not respond.
     """
     meta = present.metadata
     try:
@@ -180,7 +180,7 @@ async def delete_agreed(
     ApiError
         412 when it has another version by now, 404 when it is gone.
     KubeError
-        When the cluster refuses or does not answer.
+        When the cluster refuses or does not respond.
     """
     meta = present.metadata
     version = meta.resource_version if names_version(match) else None

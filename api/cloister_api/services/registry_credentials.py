@@ -87,7 +87,7 @@ class RegistryCredentials:
         Parameters
         ----------
         principal
-            Who asks.
+            Who sends the request.
         name
             Which registry.
         body
@@ -101,7 +101,7 @@ class RegistryCredentials:
             403 without the entitlement, 404 for another registry, 400 for what are no credentials,
             409 when a GitOps manager owns them, 412 when they have another version.
         KubeError
-            When the cluster refuses or does not answer.
+            When the cluster refuses or does not respond.
         """
         entitled(principal)
         registry = registry_named(name)
@@ -189,7 +189,7 @@ class RegistryCredentials:
         Parameters
         ----------
         principal
-            Who asks.
+            Who sends the request.
         name
             Which registry.
         match
@@ -201,7 +201,7 @@ class RegistryCredentials:
             403 without the entitlement, 404 when there are none, 412 when they have another
             version.
         KubeError
-            When the cluster refuses or does not answer.
+            When the cluster refuses or does not respond.
         """
         entitled(principal)
         registry = registry_named(name)

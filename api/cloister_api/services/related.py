@@ -56,11 +56,11 @@ def related_services(
     settings
         The administrator's settings.
     clock
-        Tells the time.
+        The clock.
     client
         Writes to the cluster.
     cache
-        Copies of custom resources.
+        Custom resources in memory.
     reader
         Reads of containers.
     resolver

@@ -99,7 +99,7 @@ class ReleaseWebhooks:
             404 when no secret is set, 401 for a wrong signature, 400 for a body that names no
             repository.
         KubeError
-            When the cluster refuses or does not answer.
+            When the cluster refuses or does not respond.
         """
         if self._secret is None:
             raise NOT_SET_UP

@@ -56,7 +56,7 @@ class Replacements:
         Parameters
         ----------
         principal
-            Who asks.
+            Who sends the request.
         given
             Its identifier; None = none is to be replaced.
         others
@@ -68,7 +68,7 @@ class Replacements:
             404 when it is none of the organization; 409 when another one replaces it already, or a
             GitOps manager would bring it back.
         KubeError
-            When the cluster does not answer.
+            When the cluster does not respond.
         """
         if given is None:
             return None

@@ -75,7 +75,7 @@ class PullCredentials:
         Raises
         ------
         KubeError
-            When the cluster does not answer.
+            When the cluster does not respond.
         """
         namespace = organization.spec.namespace
         places = pull_credentials(organization, self._cache.registry_credentials_of(namespace))
@@ -122,7 +122,7 @@ class ReleaseResolver:
         SourceError
             When there is no such release, or the source does not respond.
         KubeError
-            When the cluster does not answer.
+            When the cluster does not respond.
         """
         tiers = Tiers.of(organization)
         release = await self._source.resolve(repo, tag)

@@ -84,9 +84,9 @@ class Secrets:
         Parameters
         ----------
         principal
-            Who asks.
+            Who sends the request.
         body
-            What is asked for.
+            The request body.
         retry_key
             Idempotency-Key of the client; None = none was sent.
 
@@ -95,7 +95,7 @@ class Secrets:
         ApiError
             409 when the name is taken; 400 when the value cannot stand where the name puts it.
         KubeError
-            When the cluster refuses or does not answer.
+            When the cluster refuses or does not respond.
         """
         fits(body.name, body.value)
         others = self._cache.secrets_of(principal.namespace)
@@ -145,7 +145,7 @@ class Secrets:
         Parameters
         ----------
         principal
-            Who asks.
+            Who sends the request.
         name
             Which secret.
         value
@@ -159,7 +159,7 @@ class Secrets:
             404 when there is none; 409 when a GitOps manager owns the value; 412 when it has
             another version.
         KubeError
-            When the cluster refuses or does not answer.
+            When the cluster refuses or does not respond.
         """
         secret = await agreed(self._client, self._named(principal, name), match, "secret")
         fits(name, value)
@@ -177,7 +177,7 @@ class Secrets:
         Parameters
         ----------
         principal
-            Who asks.
+            Who sends the request.
         name
             Which secret.
         match
@@ -189,7 +189,7 @@ class Secrets:
             404 when there is none; 409 that names the containers which use it; 412 when it has
             another version.
         KubeError
-            When the cluster refuses or does not answer.
+            When the cluster refuses or does not respond.
         """
         secret = await agreed(self._client, self._named(principal, name), match, "secret")
         held = await self._reader.list_now(principal.namespace)
@@ -259,7 +259,7 @@ def fits(name: str, value: str) -> None:
 
 
 def taken(name: str) -> ApiError:
-    """409: the name is taken."""
+    """Build a 409: the name is taken."""
     return conflict(
         f"name: a secret named {name} exists already; PUT /api/secrets/{name} changes its value"
     )

@@ -58,9 +58,9 @@ class SSHKeys:
         Parameters
         ----------
         principal
-            Who asks.
+            Who sends the request.
         body
-            What is asked for.
+            The request body.
         retry_key
             Idempotency-Key of the client; None = none was sent.
 
@@ -69,7 +69,7 @@ class SSHKeys:
         ApiError
             409 when the name is taken; 400 when the text is no public key.
         KubeError
-            When the cluster refuses or does not answer.
+            When the cluster refuses or does not respond.
         """
         try:
             spec = SSHKeySpec(public_key=body.public_key.strip())
@@ -101,7 +101,7 @@ class SSHKeys:
         Parameters
         ----------
         principal
-            Who asks.
+            Who sends the request.
         name
             Which key.
         match
@@ -113,7 +113,7 @@ class SSHKeys:
             404 when there is none; 409 that names the containers which use it; 412 when it has
             another version.
         KubeError
-            When the cluster refuses or does not answer.
+            When the cluster refuses or does not respond.
         """
         entry = self._cache.ssh_keys.get(name, principal.namespace)
         if entry is None or entry.value.metadata.deletion_timestamp is not None:

@@ -60,7 +60,7 @@ class Validation:
         Parameters
         ----------
         principal
-            Who asks.
+            Who sends the request.
         body
             What is asked about; a container's identifier switches the limit off.
 
@@ -69,7 +69,7 @@ class Validation:
         ApiError
             404 when a container is none of the organization, 503 when the source does not answer.
         KubeError
-            When the cluster does not answer.
+            When the cluster does not respond.
         """
         given = [each for each in (body.container_id, body.replace_container_id) if each]
         known = [await self._reader.get(principal, each, None) for each in given]
@@ -120,7 +120,7 @@ class Validation:
         ApiError
             404 when the container is none of the organization.
         KubeError
-            When the cluster does not answer.
+            When the cluster does not respond.
         """
         keeper = None
         if body.container_id is not None:

@@ -1,1 +1,1 @@
-"""Usage: reports of events come in, are counted once, and are asked for in sums."""
+"""Usage: events are reported, counted exactly once, and queried as sums."""

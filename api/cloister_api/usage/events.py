@@ -1,7 +1,7 @@
-"""A report of usage and its events: what is taken and what is refused, as pure decisions.
+"""A report of usage and its events: what is accepted and what is rejected. Pure.
 
-Source: client contract, section 4, "Usage ingest". A report that is none is refused whole; an
-event that breaks a rule is refused by its place, and the others are taken.
+Source: client contract, section 4, "Usage ingest". A malformed report is rejected as a whole; an
+event that breaks a rule is rejected by its index, and the others are accepted.
 """
 
 from datetime import datetime
@@ -12,7 +12,14 @@ from typing_extensions import override
 
 from cloister_api.errors import ApiError, bad_request
 
-__all__ = ["MAX_EVENTS", "CountedEvent", "RejectedEvent", "UsageReport", "judged", "read_report"]
+__all__ = [
+    "MAX_EVENTS",
+    "CountedEvent",
+    "RejectedEvent",
+    "UsageReport",
+    "judge_events",
+    "read_report",
+]
 
 MAX_EVENTS = 1_000
 """Events in one report."""
@@ -36,7 +43,7 @@ ABSENT = msgspec.Raw(b"")
 
 
 class Operation(msgspec.Struct, forbid_unknown_fields=True, gc=False):
-    """What was done."""
+    """The operation."""
 
     service: Word
     """Service, such as ``router``."""
@@ -45,7 +52,7 @@ class Operation(msgspec.Struct, forbid_unknown_fields=True, gc=False):
 
 
 class Meter(msgspec.Struct, forbid_unknown_fields=True, gc=False):
-    """How much of what."""
+    """A measured quantity."""
 
     name: Word
     """Meter, such as ``input_tokens``."""
@@ -57,25 +64,25 @@ class UsageEvent(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     """An event as it is reported."""
 
     event_id: Identifier
-    """Identifier by which it counts once."""
+    """Identifier by which it is counted once."""
     occurred_at: Moment
     """When it happened."""
     operation: Operation
-    """What was done."""
+    """The operation."""
     meters: Annotated[list[Meter], msgspec.Meta(max_length=32)]
-    """How much of what."""
+    """A measured quantity."""
     request_id: Annotated[str, msgspec.Meta(max_length=200)] | None = None
-    """Identifier of the request; None = not told."""
+    """Identifier of the request; None = not reported."""
     api_key: Annotated[str, msgspec.Meta(max_length=500)] | None = None
-    """Regular key that pays; None = none, the event stays unattributed."""
+    """Regular key that is charged; None = none, the event stays unattributed."""
     customer_requests: Quantity | None = None
     """Requests of the customer; None = 1. An inner request counts 0."""
     attributes: msgspec.Raw = ABSENT
-    """Object with ``model`` and whatever else describes it; empty and ``null`` = nothing."""
+    """Object with ``model`` and other attributes; empty and ``null`` = none."""
 
 
 class Attributes(msgspec.Struct, gc=False):
-    """What is read of the attributes; the rest is kept as it came."""
+    """The attributes that are read; the rest is kept as received."""
 
     model: Annotated[str, msgspec.Meta(max_length=253)] = ""
     """Model; empty = none."""
@@ -87,14 +94,14 @@ class UsageReport(msgspec.Struct, forbid_unknown_fields=True):
     delivery_id: Identifier
     """Identifier of the delivery, the nonce of its signature."""
     events: Annotated[list[msgspec.Raw], msgspec.Meta(max_length=MAX_EVENTS)]
-    """Events, not judged yet."""
+    """Events, not validated yet."""
 
 
 class RejectedEvent(msgspec.Struct):
-    """An event that was not taken."""
+    """An event that was not accepted."""
 
     index: int
-    """Its place in the report."""
+    """Its index in the report."""
     reason: str
     """What is wrong."""
 
@@ -110,7 +117,7 @@ def read_report(body: bytes) -> UsageReport:
     Raises
     ------
     ApiError
-        400 when it is none.
+        400 when it is malformed.
     """
     try:
         report = REPORTS.decode(body)
@@ -124,10 +131,10 @@ def read_report(body: bytes) -> UsageReport:
 
 
 class CountedEvent(msgspec.Struct, gc=False):
-    """An event that is taken, in the form in which it is counted."""
+    """An accepted event, in the form in which it is counted."""
 
     event_id: str
-    """Identifier by which it counts once."""
+    """Identifier by which it is counted once."""
     at: int
     """When it happened, in microseconds."""
     service: str
@@ -137,7 +144,7 @@ class CountedEvent(msgspec.Struct, gc=False):
     model: str
     """Model; empty = none."""
     api_key: str | None
-    """Key that pays, a secret; None = none."""
+    """Key that is charged, a secret; None = none."""
     tokens: tuple[int, int, int]
     """Input, output and cached input tokens."""
     requests: int
@@ -145,22 +152,24 @@ class CountedEvent(msgspec.Struct, gc=False):
     others: dict[str, int] | None
     """Quantities of other meters; None = none."""
     request_id: str | None
-    """Identifier of the request; None = not told."""
+    """Identifier of the request; None = not reported."""
     attributes: str | None
-    """Attributes as they came, JSON; None = none, or too many to keep."""
+    """Attributes as received, JSON; None = none, or too large to keep."""
 
     @override
     def __repr__(self) -> str:
         """Return a text without the key."""
-        return f"Counted({self.event_id!r})"
+        return f"CountedEvent({self.event_id!r})"
 
 
 class RefusedError(Exception):
-    """An event is not taken; the message says why."""
+    """An event is not accepted; the message has the reason."""
 
 
-def judged(report: UsageReport, now_us: int) -> tuple[list[CountedEvent], list[RejectedEvent]]:
-    """Judge the events of a report.
+def judge_events(
+    report: UsageReport, now_us: int
+) -> tuple[list[CountedEvent], list[RejectedEvent]]:
+    """Validate the events of a report.
 
     Parameters
     ----------
@@ -172,7 +181,7 @@ def judged(report: UsageReport, now_us: int) -> tuple[list[CountedEvent], list[R
     Returns
     -------
     tuple
-        Events that are taken, and those that are not.
+        Accepted events, and rejected ones.
     """
     taken: list[CountedEvent] = []
     refused: list[RejectedEvent] = []
@@ -229,12 +238,12 @@ def quantities(meters: list[Meter]) -> tuple[tuple[int, int, int], dict[str, int
     Raises
     ------
     RefusedError
-        When a meter stands twice, or more is cached than went in.
+        When a meter appears twice, or more tokens are cached than input.
     """
     found: dict[str, int] = {}
     for meter in meters:
         if meter.name in found:
-            raise RefusedError(f"the meter {meter.name} stands twice")
+            raise RefusedError(f"the meter {meter.name} appears twice")
         found[meter.name] = meter.quantity
     given = found.pop("input_tokens", 0)
     made = found.pop("output_tokens", 0)

@@ -1,8 +1,8 @@
-"""Takes reports of usage: who sent them, what counts, and one transaction for many of them.
+"""Ingests reports of usage: verifies them, and writes many of them in one transaction.
 
-A report is answered after its events are committed. When more wait than may, reports are refused
-with 429 before their events are looked at; the reporter keeps them and tries again. Bodies count
-from their arrival, whatever they wait for: so a ledger that stands still costs no more memory.
+A report is acknowledged after its events are committed. When the queue is full, reports are refused
+with 429 before their events are parsed; the reporter keeps them and retries. Bodies count from
+their arrival, whatever they wait for, so that a stalled ledger does not use more memory.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from cloister_api.errors import ApiError, bad_request, unavailable
 from cloister_api.ledger.keys.reporters import Reporter, Reporters
-from cloister_api.usage.events import RejectedEvent, judged, read_report
+from cloister_api.usage.events import RejectedEvent, judge_events, read_report
 from cloister_api.usage.signature import WRONG, ReportSignature, refused
 from cloister_api.usage.writer import ReportOutcome, UsageWriter, VerifiedReport
 from cloister_clients.clock import Clock
@@ -27,26 +27,26 @@ logger = logging.getLogger(__name__)
 PATH = "/api/internal/usage-reports"
 """Path of the endpoint, which is signed."""
 TRANSACTION_EVENTS = 60_000
-"""Events that one transaction takes, about."""
+"""Approximate number of events in one transaction."""
 WAITING_EVENTS = 120_000
-"""Events that may wait for their transaction before reports are refused."""
+"""Events that may be queued before reports are refused."""
 WAITING_BYTES = 64 * 1024 * 1024
-"""Bytes of bodies that may wait for anything before reports are refused."""
+"""Bytes of bodies that may be in memory before reports are refused."""
 BUSY = ApiError(
-    429, "RATE_LIMITED", "more usage waits to be written than may; send it again", retry_after=1
+    429, "RATE_LIMITED", "the queue of usage reports is full; send it again", retry_after=1
 )
 
 
 @dataclass(frozen=True, slots=True)
 class ReportReceipt:
-    """What became of a report."""
+    """Acknowledgement of a report."""
 
     accepted: int
-    """Events that count now."""
+    """Events that are counted now."""
     duplicates: int
-    """Events that counted before."""
+    """Events that were counted before."""
     rejected: list[RejectedEvent]
-    """Events that were not taken."""
+    """Events that were not accepted."""
 
 
 @dataclass(slots=True)
@@ -60,7 +60,7 @@ class QueuedReport:
 
 
 class Ingest:
-    """The endpoint's work."""
+    """The ingest of usage reports."""
 
     def __init__(
         self, reporters: Reporters, writer: UsageWriter, service: str, clock: Clock
@@ -73,10 +73,10 @@ class Ingest:
         self._count = 0
         self._bytes = 0
         self._arrived = asyncio.Event()
-        self._looking: dict[str, asyncio.Future[Reporter | None]] = {}
+        self._lookups: dict[str, asyncio.Future[Reporter | None]] = {}
 
-    async def take(self, headers: Mapping[str, str], body: bytes) -> ReportReceipt:
-        """Take a report, and answer when its events are committed.
+    async def accept(self, headers: Mapping[str, str], body: bytes) -> ReportReceipt:
+        """Accept a report; return when its events are committed.
 
         Parameters
         ----------
@@ -88,19 +88,19 @@ class Ingest:
         Raises
         ------
         ApiError
-            400 when it is no report, 401 when its signature is wrong, 429 when too much waits,
-            503 when the ledger does not take it.
+            400 when it is malformed, 401 when its signature is wrong, 429 when the queue is full,
+            503 when the ledger does not accept it.
         """
         if self._count >= WAITING_EVENTS or self._bytes + len(body) > WAITING_BYTES:
             raise BUSY
         self._bytes += len(body)
         try:
-            return await self._take(headers, body)
+            return await self._verify(headers, body)
         finally:
             self._bytes -= len(body)
 
-    async def _take(self, headers: Mapping[str, str], body: bytes) -> ReportReceipt:
-        """Take a report that counts among those that wait."""
+    async def _verify(self, headers: Mapping[str, str], body: bytes) -> ReportReceipt:
+        """Verify a report and wait until it is written."""
         now = self._clock()
         signed = ReportSignature.of(headers, self._service)
         signed.check_time(now)
@@ -112,25 +112,25 @@ class Ingest:
         if report.delivery_id != signed.nonce:
             raise bad_request("delivery_id", "delivery_id is not the nonce that was signed")
         received = round(now.timestamp() * 1_000_000)
-        events, rejected = judged(report, received)
+        events, rejected = judge_events(report, received)
         outcome = await self._written(
             VerifiedReport(reporter.id, signed.nonce, digest, received, events)
         )
         if outcome.reused:
-            raise refused("the nonce was used with another body; make a new delivery_id")
+            raise refused("the nonce was used with another body; use a new delivery_id")
         return ReportReceipt(outcome.accepted, outcome.duplicates, rejected)
 
     async def _reporter(self, name: str) -> Reporter | None:
-        """Look a reporter up, once for all of its reports that wait for that at a time."""
-        looking = self._looking.get(name)
-        if looking is None:
-            looking = self._looking[name] = asyncio.ensure_future(self._reporters.find(name))
-            looking.add_done_callback(lambda _: self._looking.pop(name))
-        return await asyncio.shield(looking)
+        """Look a reporter up, once for all of its concurrent reports."""
+        lookup = self._lookups.get(name)
+        if lookup is None:
+            lookup = self._lookups[name] = asyncio.ensure_future(self._reporters.find(name))
+            lookup.add_done_callback(lambda _: self._lookups.pop(name))
+        return await asyncio.shield(lookup)
 
     async def _written(self, delivery: VerifiedReport) -> ReportOutcome:
-        """Put a report into the queue and wait for its transaction."""
-        if self._count >= WAITING_EVENTS:  # others came while the reporter was looked up
+        """Queue a report and wait for its transaction."""
+        if self._count >= WAITING_EVENTS:  # others were queued while the reporter was looked up
             raise BUSY
         waiting = QueuedReport(delivery, asyncio.get_running_loop().create_future())
         self._queue.append(waiting)
@@ -139,7 +139,7 @@ class Ingest:
         return await waiting.done
 
     async def run(self) -> None:
-        """Write what waits, until cancelled; what is being written then is still finished."""
+        """Write queued reports until cancelled; a transaction in progress is still finished."""
         try:
             while True:
                 await self._arrived.wait()
@@ -151,7 +151,7 @@ class Ingest:
         finally:
             for waiting in self._queue:
                 if not waiting.done.done():
-                    waiting.done.set_exception(unavailable("the facade ends; send it again"))
+                    waiting.done.set_exception(unavailable("the facade shuts down; send it again"))
 
     def _next(self) -> list[QueuedReport]:
         batch: list[QueuedReport] = []
@@ -185,7 +185,7 @@ class Ingest:
             logger.exception("a report of %s could not be written", waiting.delivery.reporter)
             if not waiting.done.done():
                 waiting.done.set_exception(
-                    unavailable("the ledger does not take the report at present; send it again")
+                    unavailable("the ledger cannot be written at present; send it again")
                 )
         else:
             if not waiting.done.done():
@@ -193,5 +193,5 @@ class Ingest:
 
 
 def weight(waiting: QueuedReport) -> int:
-    """Return what a report counts for in the queue; an empty one is not free."""
+    """Return how many events a report counts as in the queue; an empty one is not free."""
     return max(1, len(waiting.delivery.events))

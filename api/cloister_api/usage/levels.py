@@ -1,4 +1,4 @@
-"""How long buckets are and how long they are kept; sums of events by bucket, as pure functions."""
+"""Sizes of buckets and how long they are kept; sums of events by bucket. Pure."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ __all__ = [
 HOUR = 3_600
 DAY = 86_400
 EVER = 2_000_000_000
-"""A bucket that holds everything until the year 2033, and the next one what comes then."""
+"""A bucket that holds everything until the year 2033; the next one holds what is later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Level:
     seconds: int
     """Length of a bucket."""
     keep: int | None
-    """Seconds that buckets are kept, more than any window needs them; None = for ever."""
+    """Seconds that buckets are kept, longer than any window needs; None = for ever."""
     by_key: bool = True
     """Whether there are sums by key."""
     points: bool = True
@@ -46,7 +46,7 @@ LEVELS = (
 )
 """All sizes. Time series of up to 30 minutes read the first, one hour the second, a day the third,
 weeks and a month the fourth, longer ones the fifth. Sums by key hardly shrink from 5 s to a minute,
-which is why there are none by the minute; those of 8 days are for the inside of long windows."""
+so that there are none by the minute; those of 8 days are for the inside of long windows."""
 
 Sums = list[int]
 """Input, output and cached input tokens, requests, nano-dollars."""
@@ -68,10 +68,10 @@ def add(sums: dict[Place, Sums], place: Place, values: Sequence[int]) -> None:
 
 
 class CollectedSums:
-    """Sums of events: each is added at the finest level that it counts at, and folded upwards.
+    """Sums of events: each is added at its finest level, and rolled up into the longer ones.
 
     A late event that no window of a level can show any more is not added to it: its bucket may have
-    been deleted. This depends on the event alone, so that a check can repeat it.
+    been deleted. This depends only on the event, so that a check can repeat it.
     """
 
     def __init__(self) -> None:
@@ -101,15 +101,15 @@ class CollectedSums:
                 add(sums, (owner[1], at // width * seconds, owner[0], model), values)
                 return
 
-    def folded(self) -> Iterator[tuple[Level, dict[Place, Sums], dict[Place, Sums]]]:
-        """Return the sums of each level by key, and over all keys (key 0), the finest first.
+    def rolled_up(self) -> Iterator[tuple[Level, dict[Place, Sums], dict[Place, Sums]]]:
+        """Yield the sums of each level by key, and over all keys (key 0), the finest first.
 
-        The last one by key has every event. To be called once.
+        The last one by key has every event. Call it once.
         """
         keys: dict[Place, Sums] = {}
         points: dict[Place, Sums] = {}
         for level, own in zip(LEVELS, self._levels, strict=True):
-            keys, points = rounded(keys, level.seconds), rounded(points, level.seconds)
+            keys, points = rolled_up_to(keys, level.seconds), rolled_up_to(points, level.seconds)
             # In order, so that the sums of all levels are nearly sorted when they are written.
             for place, values in sorted(own.items()):
                 organization, begin, _, model = place
@@ -118,8 +118,8 @@ class CollectedSums:
             yield level, keys, points
 
 
-def rounded(sums: dict[Place, Sums], seconds: int) -> dict[Place, Sums]:
-    """Return sums in longer buckets."""
+def rolled_up_to(sums: dict[Place, Sums], seconds: int) -> dict[Place, Sums]:
+    """Return sums rolled up into longer buckets."""
     found: dict[Place, Sums] = {}
     for (organization, begin, key, model), values in sums.items():
         add(found, (organization, begin - begin % seconds, key, model), values)
@@ -129,4 +129,4 @@ def rounded(sums: dict[Place, Sums], seconds: int) -> dict[Place, Sums]:
 KEPT_US = tuple(2**62 if one.keep is None else one.keep * 1_000_000 for one in LEVELS)
 WIDTHS_US = tuple(one.seconds * 1_000_000 for one in LEVELS)
 SECONDS = tuple(one.seconds for one in LEVELS)
-"""What is looked up for each event: how old it may be, the width of buckets."""
+"""Flat copies for the loop over events: how old an event may be, the width of buckets."""

@@ -15,7 +15,7 @@ __all__ = ["import_prices", "price_count", "read_all"]
 async def import_prices(
     engine: AsyncEngine, effective_from: datetime, prices: tuple[Price, ...], now: datetime
 ) -> int:
-    """Write a price list as a new version and answer its number.
+    """Write a price list as a new version and return its number.
 
     Costs of events that were counted before do not change.
 
@@ -24,7 +24,7 @@ async def import_prices(
     engine
         The ledger.
     effective_from
-        From when on it is in force.
+        When it takes effect.
     prices
         The whole list.
     now

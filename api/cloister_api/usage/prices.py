@@ -1,4 +1,4 @@
-"""Price lists, and what an event costs by them: pure functions in integer nano-dollars."""
+"""Price lists and the cost of events, in integer nano-dollars. Pure."""
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
 from typing import Any, Self
+
+from cachetools import LRUCache
 
 __all__ = [
     "PER_MILLION",
@@ -22,7 +24,7 @@ PER_MILLION = 1_000_000
 REQUEST_METER = "request"
 """Meter of prices for each request of a customer."""
 DEAREST = Decimal(1_000_000)
-"""Highest price in dollars; keeps sums far from what a column holds."""
+"""Highest price in dollars; keeps sums far below the range of a column."""
 FIELDS = frozenset({"service", "operation", "meter", "model", "per1M", "perRequest"})
 
 
@@ -39,7 +41,7 @@ class Price:
     operation: str
     """Operation."""
     meter: str
-    """What is paid for; ``request`` for each request of a customer."""
+    """What is charged; ``request`` for each request of a customer."""
     model: str
     """Model; empty = every model without a price of its own."""
     amount: int
@@ -63,29 +65,28 @@ class Rates:
 
 
 class PriceList:
-    """A price list that is in force from a time on."""
+    """A price list that takes effect at a time."""
 
     def __init__(self, version: int, effective_from: int, prices: Iterable[Price]) -> None:
         self.version = version
         """Number of the version."""
         self.effective_from = effective_from
-        """Since when it is in force, in microseconds."""
+        """When it takes effect, in microseconds."""
         self._amounts = {
             (one.service, one.operation, one.meter, one.model): one.amount for one in prices
         }
-        self._rates: dict[tuple[str, str, str], Rates] = {}
+        # Bounded: models that never existed must not fill the memory.
+        self._rates: LRUCache[tuple[str, str, str], Rates] = LRUCache(10_000)
 
     def rates(self, service: str, operation: str, model: str) -> Rates:
         """Return the prices of an operation with a model."""
         key = (service, operation, model)
         found = self._rates.get(key)
         if found is None:
-            if len(self._rates) > 10_000:  # noqa: PLR2004 - models that never existed must not fill memory
-                self._rates.clear()
-            found = self._rates[key] = self._made(service, operation, model)
+            found = self._rates[key] = self._compute(service, operation, model)
         return found
 
-    def _made(self, service: str, operation: str, model: str) -> Rates:
+    def _compute(self, service: str, operation: str, model: str) -> Rates:
         meters = {
             meter
             for one_service, one_operation, meter, _ in self._amounts
@@ -98,7 +99,7 @@ class PriceList:
             if meter in own or (service, operation, meter, "") in self._amounts
         }
         if "input_tokens" in own and "cached_input_tokens" not in own:
-            # A model with a price of its own does not take the cached price of every model.
+            # A model with an input price of its own does not inherit the general cached price.
             amounts.pop("cached_input_tokens", None)
         plain = amounts.pop("input_tokens", 0)
         cached = amounts.pop("cached_input_tokens", plain)
@@ -136,7 +137,7 @@ def cost_of(
 
 
 class Prices:
-    """All price lists by their times."""
+    """All price lists by the times of their effect."""
 
     def __init__(self, lists: Iterable[PriceList]) -> None:
         newest: dict[int, PriceList] = {}
@@ -146,16 +147,16 @@ class Prices:
         self._times = [one.effective_from for one in self._lists]
 
     def at(self, occurred_at: int) -> PriceList | None:
-        """Return the list in force at a time in microseconds; None = there was none yet.
+        """Return the list in effect at a time in microseconds; None = there was none yet.
 
-        Of several lists from one time on the last imported one counts.
+        Of several lists with the same time the last imported one counts.
         """
         place = bisect_right(self._times, occurred_at)
         return self._lists[place - 1] if place else None
 
     @classmethod
     def none(cls) -> Self:
-        """Return no prices at all."""
+        """Return an empty set of prices."""
         return cls(())
 
 
@@ -165,7 +166,7 @@ def read_prices(document: Any) -> tuple[datetime, tuple[Price, ...]]:
     Parameters
     ----------
     document
-        What the YAML holds.
+        The parsed YAML.
 
     Raises
     ------
@@ -181,12 +182,12 @@ def read_prices(document: Any) -> tuple[datetime, tuple[Price, ...]]:
     keys = [(one.service, one.operation, one.meter, one.model) for one in prices]
     for place, key in enumerate(keys):
         if key in keys[:place]:
-            raise PriceFileError(f"prices[{place}]: stands twice: {' '.join(filter(None, key))}")
+            raise PriceFileError(f"prices[{place}]: appears twice: {' '.join(filter(None, key))}")
     return moment_of(document["effectiveFrom"]), tuple(prices)
 
 
 def moment_of(value: Any) -> datetime:
-    """Read the time from which a list is in force."""
+    """Read the time at which a list takes effect."""
     if isinstance(value, str):
         try:
             value = datetime.fromisoformat(value)
@@ -204,10 +205,10 @@ def read_price(place: int, entry: Any) -> Price:
     """Read an entry of the list."""
     where = f"prices[{place}]"
     if not isinstance(entry, dict):
-        raise PriceFileError(f"{where}: is no object")
+        raise PriceFileError(f"{where}: is not an object")
     if unknown := sorted(set(entry) - FIELDS):
         raise PriceFileError(
-            f"{where}: {', '.join(map(str, unknown))} is no field; there are "
+            f"{where}: {', '.join(map(str, unknown))} is not a field; there are "
             f"{', '.join(sorted(FIELDS))}"
         )
     words = {}
@@ -248,7 +249,7 @@ def nano(where: str, value: Any) -> int:
 
 
 def lists_of(versions: Sequence[tuple[int, int]], rows: Iterable[tuple[int, Price]]) -> Prices:
-    """Put price lists together from what the ledger holds.
+    """Build price lists from rows of the ledger.
 
     Parameters
     ----------

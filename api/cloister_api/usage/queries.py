@@ -1,7 +1,7 @@
-"""Questions about usage, answered from the sums: by window, by key, over time.
+"""Queries of usage, from the sums: by window, by key, over time.
 
-Source: spec, "Aggregated usage", "Usage of one key", "Time series". Keys are told by their names;
-two keys of one name, such as a deleted one and its successor, are summed under it.
+Source: spec, "Aggregated usage", "Usage of one key", "Time series". Keys are reported by their
+names; two keys of one name, such as a deleted one and its successor, are summed under it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,18 +20,18 @@ __all__ = ["UsageQueries"]
 
 NANO = 1_000_000_000
 COUNTED = ("input_tokens", "output_tokens", "requests", "cost")
-"""Columns that questions are about."""
+"""Columns that queries return."""
 PAIR = 2**32
 """What the number of a key is multiplied by, so that one number stands for key and model: SQLite
 sorts sums by one number in less time than by two."""
 UNNAMED = "unknown"
-"""Name of the model of events that tell none."""
+"""Name of the model of events that report none."""
 Counts = tuple[int, int, int, int]
 """Input and output tokens, requests, nano-dollars."""
 
 
 class UsageSum:
-    """What is added up."""
+    """Totals that are added up."""
 
     __slots__ = ("cost", "input", "output", "requests")
 
@@ -39,7 +39,7 @@ class UsageSum:
         self.input = self.output = self.requests = self.cost = 0
 
     def add(self, given: int, made: int, requests: int, cost: int) -> None:
-        """Add."""
+        """Add counts."""
         self.input += given
         self.output += made
         self.requests += requests
@@ -61,7 +61,7 @@ class UsageSum:
 
 
 class UsageQueries:
-    """Answers questions."""
+    """Queries over the sums."""
 
     def __init__(self, engine: AsyncEngine) -> None:
         self._engine = engine

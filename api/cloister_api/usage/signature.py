@@ -22,7 +22,7 @@ RFC_3339_UTC = re.compile(r"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(\.\d{1,9})?(Z|\+00
 
 
 def refused(message: str) -> ApiError:
-    """401 with what is wrong; a reporter tries again later, or its administrator acts."""
+    """Build a 401 with what is wrong; a reporter tries again later, or its administrator acts."""
     return ApiError(401, "UNAUTHORIZED", message)
 
 

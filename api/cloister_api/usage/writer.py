@@ -1,7 +1,7 @@
-"""Writes reports into the ledger: events, their sums, and what keys used, in one transaction.
+"""Writes reports into the ledger: events, their sums, and usage of keys, in one transaction.
 
-Runs in a thread of its own; one transaction takes many reports. Every writer counts up the counter
-``usage`` first, so that writers follow each other: no deadlock, and nothing is counted twice.
+Runs in a thread of its own; one transaction takes many reports. Every writer increments the counter
+``usage`` first, which serializes writers: no deadlock, and nothing is counted twice.
 """
 
 import gc
@@ -44,39 +44,39 @@ EVENT_COLUMNS = (
 )
 NOBODY = (None, None)
 KEPT_KEYS = 200_000
-"""Keys whose organization is remembered at most."""
+"""Most keys whose organization is cached."""
 
 
 @dataclass(frozen=True, slots=True)
 class VerifiedReport:
-    """A report whose signature was right, with the events that are taken."""
+    """A report whose signature is valid, with its accepted events."""
 
     reporter: str
-    """Who sent it."""
+    """Its reporter."""
     nonce: str
     """Its nonce."""
     digest: bytes
     """SHA-256 of its body."""
     received_at: int
-    """When it came, in microseconds."""
+    """When it was received, in microseconds."""
     events: list[CountedEvent]
-    """Events that are taken."""
+    """Its accepted events."""
 
 
 @dataclass(slots=True)
 class ReportOutcome:
-    """What became of a report."""
+    """Outcome of a report."""
 
     reused: bool = False
-    """Whether its nonce was used before with another body: nothing of it was taken."""
+    """Whether its nonce was used before with another body: nothing of it was accepted."""
     accepted: int = 0
-    """Events that count now."""
+    """Events that are counted now."""
     duplicates: int = 0
-    """Events that counted before."""
+    """Events that were counted before."""
 
 
 Admitted = list[tuple[VerifiedReport, bytes, CountedEvent]]
-"""Events that were never counted, each with its report and what it is known by."""
+"""Events that were not counted before, each with its report and its `event_key`."""
 Numbers = tuple[
     dict[str, tuple[bytes, tuple[int, int] | None]], dict[tuple[str, str, str], tuple[int, int]]
 ]
@@ -105,14 +105,14 @@ class UsageWriter:
 
         Returns
         -------
-        list of Outcome
-            What became of each.
+        list of ReportOutcome
+            One for each report.
         """
         try:
-            with collector_paused(), self._engine.begin() as connection:
+            with paused_garbage_collection(), self._engine.begin() as connection:
                 return self._write(connection, deliveries)
         except BaseException:
-            # Numbers that this transaction gave out do not exist.
+            # Numbers that this transaction assigned were rolled back.
             self._names.clear()
             self._keys.clear()
             raise
@@ -128,11 +128,11 @@ class UsageWriter:
         outcomes = [ReportOutcome() for _ in deliveries]
         fresh = []
         for delivery, outcome in zip(deliveries, outcomes, strict=True):
-            outcome.reused = not note_nonce(connection, delivery)
+            outcome.reused = not record_nonce(connection, delivery)
             if not outcome.reused:
                 fresh.append((delivery, outcome))
         admitted = admit(fresh, frozenset())
-        numbers = self._learn(connection, admitted)
+        numbers = self._resolve_numbers(connection, admitted)
         rows, collected = self._rows(admitted, numbers)
         if not inserted(connection, rows):
             # At least one event was counted before: leave out all that were.
@@ -190,13 +190,13 @@ class UsageWriter:
             for text in {event.api_key for _, _, event in admitted if event.api_key}
         }
 
-    def _learn(self, connection: Connection, admitted: Admitted) -> Numbers:
-        """Learn numbers of keys, organizations, models and operations."""
+    def _resolve_numbers(self, connection: Connection, admitted: Admitted) -> Numbers:
+        """Look up or assign numbers of keys, organizations, models and operations."""
         kinds = {(event.service, event.operation, event.model) for _, _, event in admitted}
         names = {("operation", f"{service}/{operation}") for service, operation, _ in kinds}
-        self._number(connection, names | {("model", model) for *_, model in kinds})
+        self._assign_numbers(connection, names | {("model", model) for *_, model in kinds})
         indexes = self._indexes(admitted)
-        self._learn_keys(connection, set(indexes.values()))
+        self._resolve_keys(connection, set(indexes.values()))
         owners = {text: (index, self._keys.get(index)) for text, index in indexes.items()}
         numbered = {
             kind: (self._names["operation", f"{kind[0]}/{kind[1]}"], self._names["model", kind[2]])
@@ -204,8 +204,8 @@ class UsageWriter:
         }
         return owners, numbered
 
-    def _learn_keys(self, connection: Connection, indexes: set[bytes]) -> None:
-        """Learn which keys the indexes belong to, deleted ones as well."""
+    def _resolve_keys(self, connection: Connection, indexes: set[bytes]) -> None:
+        """Look up which keys the indexes belong to, deleted ones as well."""
         missing = sorted(indexes - self._keys.keys())
         if len(self._keys) > KEPT_KEYS:
             self._keys.clear()
@@ -217,13 +217,15 @@ class UsageWriter:
                     API_KEYS.c.key_index.in_(page)
                 )
             ).all()
-            self._number(connection, {("organization", row.organization_id) for row in rows})
+            self._assign_numbers(
+                connection, {("organization", row.organization_id) for row in rows}
+            )
             for row in rows:
                 number = self._names["organization", row.organization_id]
                 self._keys[row.key_index] = (row.id, number)
 
-    def _number(self, connection: Connection, names: set[tuple[str, str]]) -> None:
-        """Return each name a number, once."""
+    def _assign_numbers(self, connection: Connection, names: set[tuple[str, str]]) -> None:
+        """Look up the number of each name, or assign one."""
         for kind, name in sorted(names - self._names.keys()):
             same = (NAMES.c.kind == kind) & (NAMES.c.name == name)
             found = connection.execute(select(NAMES.c.id).where(same)).scalar()
@@ -234,11 +236,11 @@ class UsageWriter:
 
 
 @contextmanager
-def collector_paused() -> Iterator[None]:
-    """Keep the collector of cycles away from a transaction.
+def paused_garbage_collection() -> Iterator[None]:
+    """Pause the cyclic garbage collector during a transaction.
 
-    It would walk over the many rows and sums that live until the end, again and again; they have no
-    cycles and go by their counts. Measured: a third of the transaction's processor time.
+    It would traverse the many rows and sums that live until the end, again and again; they have no
+    cycles and are freed by reference counting. Measured: a third of the transaction's CPU time.
     """
     was_on = gc.isenabled()
     gc.disable()
@@ -250,14 +252,14 @@ def collector_paused() -> Iterator[None]:
 
 
 def admit(fresh: list[tuple[VerifiedReport, ReportOutcome]], seen: Collection[bytes]) -> Admitted:
-    """Return the events that were never counted, each once, and note how many of each report.
+    """Return the events that were not counted before, each once, and count those of each report.
 
     Parameters
     ----------
     fresh
         Reports and their outcomes.
     seen
-        What events that were counted before are known by.
+        `event_key` of events that were counted before.
     """
     admitted: Admitted = []
     here = set(seen)
@@ -277,7 +279,7 @@ def admit(fresh: list[tuple[VerifiedReport, ReportOutcome]], seen: Collection[by
 def inserted(connection: Connection, rows: list[tuple[Any, ...]]) -> bool:
     """Insert events as if none was counted before; False = one was, and nothing is inserted.
 
-    Retries are rare, so that looking for them first would cost each event a search.
+    Retries are rare, so that checking for them first would cost each event a lookup.
     """
     try:
         with connection.begin_nested():
@@ -291,14 +293,14 @@ def write_sums(connection: Connection, collected: CollectedSums, change: int) ->
     """Add collected sums to the ledger's."""
     place = ("level", "organization", "bucket")
     rows: list[tuple[int, ...]] = []
-    told: list[tuple[int, ...]] = []
+    series: list[tuple[int, ...]] = []
     totals: dict[Place, Sums] = {}
-    for level, keys, points in collected.folded():
+    for level, keys, points in collected.rolled_up():
         seconds = level.seconds
         if level.by_key:
             rows += [(seconds, *at, *values) for at, values in keys.items()]
         if level.points:
-            told += [
+            series += [
                 (seconds, organization, begin, model, *values)
                 for (organization, begin, _, model), values in points.items()
             ]
@@ -307,12 +309,12 @@ def write_sums(connection: Connection, collected: CollectedSums, change: int) ->
                 add(totals, (key, 0, 0, 0), values)
     used = [(key[0], *values, change) for key, values in totals.items()]
     add_to_sums(connection, ROLLUPS, (*place, "key_id", "model"), SUMS, rows)
-    add_to_sums(connection, POINTS, (*place, "model"), SUMS, told)
+    add_to_sums(connection, POINTS, (*place, "model"), SUMS, series)
     add_to_sums(connection, KEY_TOTALS, ("key_id",), SUMS, used, replaced=("change",))
 
 
-def note_nonce(connection: Connection, delivery: VerifiedReport) -> bool:
-    """Note the nonce of a report; False = it was used with another body."""
+def record_nonce(connection: Connection, delivery: VerifiedReport) -> bool:
+    """Record the nonce of a report; False = it was used with another body."""
     same = (DELIVERIES.c.reporter == delivery.reporter) & (DELIVERIES.c.nonce == delivery.nonce)
     digest = connection.execute(select(DELIVERIES.c.digest).where(same)).scalar()
     if digest is None:
@@ -328,5 +330,5 @@ def note_nonce(connection: Connection, delivery: VerifiedReport) -> bool:
 
 
 def event_key(event_id: str) -> bytes:
-    """Return what an event is known by: a short digest of its identifier."""
+    """Return a short digest of an event's identifier, by which it is counted once."""
     return hashlib.blake2b(event_id.encode(), digest_size=16).digest()

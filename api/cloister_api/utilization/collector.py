@@ -74,13 +74,13 @@ class UtilizationCollector:
         client
             Client whose user may ask kubelets for their figures.
         cache
-            Copies of custom resources.
+            Custom resources in memory.
         store
             Where sums go.
         lease
             Says whether this facade is the one that collects.
         clock
-            Tells the time.
+            The clock.
         every
             Seconds between two looks.
         """
@@ -111,7 +111,7 @@ class UtilizationCollector:
         Raises
         ------
         SQLAlchemyError
-            When the ledger does not answer.
+            When the ledger does not respond.
         """
         if not self._cache.ready or not await self._lease.hold(self._clock()):
             self._looks.clear()

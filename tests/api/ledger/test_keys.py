@@ -195,8 +195,8 @@ async def test_sealed_values_survive_a_change_of_the_sealing_key(
     await ApiKeys(engine, material).delete(deleted.id, now=NOW)
     both = rotation.begin(path)
     assert rotation.begin(path) == both
-    assert await rotation.seal_anew(engine, both) == 4
-    assert await rotation.seal_anew(engine, both) == 0
+    assert await rotation.reseal(engine, both) == 4
+    assert await rotation.reseal(engine, both) == 0
     # A facade that has not seen the new file yet seals with the previous key.
     late, late_value = await make(ApiKeys(engine, material), "late")
     assert await rotation.finish(engine, path) == 1

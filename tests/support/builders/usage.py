@@ -15,7 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from cloister_api.ledger.database import Place, open_writer
 from cloister_api.ledger.keys.api_keys import ApiKey, ApiKeys
 from cloister_api.ledger.keys.key_material import KeyMaterial, KeySealer
-from cloister_api.usage.events import CountedEvent, judged, read_report
+from cloister_api.usage.events import CountedEvent, judge_events, read_report
 from cloister_api.usage.ingest import PATH
 from cloister_api.usage.signature import ReportSignature, signature_of
 from cloister_api.usage.writer import ReportOutcome, UsageWriter, VerifiedReport
@@ -110,7 +110,7 @@ def delivery(nonce: str, events: list[dict[str, Any]], now: datetime) -> Verifie
     """Make a report whose signature was right."""
     body = report(nonce, events)
     received = round(now.timestamp() * 1_000_000)
-    taken, rejected = judged(read_report(body), received)
+    taken, rejected = judge_events(read_report(body), received)
     assert rejected == []
     counted: list[CountedEvent] = taken
     return VerifiedReport("router-1", nonce, hashlib.sha256(body).digest(), received, counted)

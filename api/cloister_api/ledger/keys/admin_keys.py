@@ -1,7 +1,7 @@
 """Admin keys in the ledger: create, find, list, revoke.
 
 Written by the commands and by the facade's guard of memberships; read by
-`cloister_api.auth.admin_key_cache`, which answers requests from memory.
+`cloister_api.auth.admin_key_cache`, which checks requests from memory.
 """
 
 import uuid
@@ -37,13 +37,13 @@ class AdminKey:
     organization_id: str
     """Identifier of that Organization, so that a later one of the same slug does not inherit it."""
     created_by: str
-    """User who created it; it dies with that user's Admin role."""
+    """User who created it; it is revoked when that user loses the Admin role."""
     created_at: datetime
     """When it was created, in UTC."""
     expires_at: datetime | None
-    """When it ceases to be valid, in UTC; None = never."""
+    """When it expires, in UTC; None = never."""
     revoked_at: datetime | None
-    """When it was revoked for good, in UTC; None = it was not."""
+    """When it was revoked permanently, in UTC; None = it was not."""
     revoked_because: str | None
     """Why it was revoked; None = it was not."""
     last_used_at: datetime | None
@@ -51,7 +51,7 @@ class AdminKey:
 
     @classmethod
     def of(cls, row: RowMapping) -> Self:
-        """Make the record of a row."""
+        """Build the record from a row."""
         names = (column.name for column in ADMIN_KEYS.columns if column.name != "sealed")
         values: dict[str, Any] = {name: row[name] for name in names}
         return cls(index=values.pop("key_index"), **values)
@@ -74,7 +74,7 @@ class AdminKeys:
         now: datetime,
         expires_at: datetime | None = None,
     ) -> tuple[AdminKey, str]:
-        """Make a key.
+        """Create a key.
 
         Parameters
         ----------
@@ -89,7 +89,7 @@ class AdminKeys:
         now
             Present time in UTC.
         expires_at
-            When it ceases to be valid; None = never.
+            When it expires; None = never.
 
         Returns
         -------
@@ -148,7 +148,7 @@ class AdminKeys:
         return self._material.unseal(row["sealed"], context=context)
 
     async def revoke(self, key_id: str, *, because: str, now: datetime) -> bool:
-        """Revoke a key for good.
+        """Revoke a key permanently.
 
         Parameters
         ----------
@@ -175,7 +175,7 @@ class AdminKeys:
         return bool(done.rowcount)
 
     async def used(self, times: Mapping[str, datetime]) -> None:
-        """Note when keys were last used.
+        """Record when keys were last used.
 
         Parameters
         ----------
@@ -198,10 +198,10 @@ class AdminKeys:
 
 
 async def count_change(connection: AsyncConnection) -> None:
-    """Tell other processes that keys changed; first in the transaction, it takes the lock."""
+    """Count a change, which others poll; first in the transaction, as it takes the lock."""
     await connection.execute(update(KEY_CHANGES).values(value=KEY_CHANGES.c.value + 1))
 
 
 def seal_context(organization: str, key_id: str) -> str:
-    """Return where a sealed key belongs."""
+    """Return what a sealed key is bound to: table, organization, row."""
     return f"admin_keys|{organization}|{key_id}"

@@ -1,8 +1,8 @@
 """Regular API keys in the ledger: create, list, change, delete.
 
-Written by `cloister_api.services.api_keys` and ``cloister key``; followed by
-`cloister_api.auth.api_keys`, which answers the key check from memory. What a key has used stands in
-a table of its own, so that usage and changes of keys do not wait for each other.
+Written by `cloister_api.services.api_keys` and ``cloister key``; polled by
+`cloister_api.auth.api_keys`, which checks keys from memory. Usage of keys is in a table of its own,
+so that usage and changes of keys do not wait for each other.
 """
 
 import json
@@ -24,11 +24,11 @@ __all__ = ["ApiKey", "ApiKeys", "NameTakenError", "seal_context"]
 
 
 INTERNAL = frozenset({"sealed", "change", "request"})
-"""Columns that are no part of a record."""
+"""Columns that are not part of a record."""
 
 
 class NameTakenError(Exception):
-    """Another living key of the organization has the name."""
+    """Another live key of the organization has the name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,17 +52,17 @@ class ApiKey:
     created_at: datetime
     """When it was created, in UTC."""
     expires_at: datetime | None
-    """When it ceases to be valid, in UTC; None = never."""
+    """When it expires, in UTC; None = never."""
     max_tokens: int | None
     """How many tokens it may use in all; None = no cap."""
     metadata: dict[str, Any]
-    """What its creator keeps with it."""
+    """Metadata that its creator stored with it."""
     disabled: bool
     """Whether an administrator of the installation switched it off."""
     deleted_at: datetime | None
     """When it was deleted, in UTC; None = it was not."""
     last_used_at: datetime | None
-    """When it was last checked with success, in UTC, about a minute late; None = never."""
+    """When a check last succeeded, in UTC, about a minute late; None = never."""
     input_tokens: int
     """Input tokens used."""
     output_tokens: int
@@ -72,7 +72,7 @@ class ApiKey:
 
     @classmethod
     def of(cls, row: RowMapping | Mapping[str, Any]) -> Self:
-        """Make the record of a row of `records`."""
+        """Build the record from a row of `records`."""
         values: dict[str, Any] = dict(row)
         values["metadata"] = json.loads(values["metadata"])
         return cls(index=values.pop("key_index"), **values)
@@ -109,7 +109,7 @@ class ApiKeys:
         metadata: str = "{}",
         request: str | None = None,
     ) -> tuple[ApiKey, str]:
-        """Make a key.
+        """Create a key.
 
         Parameters
         ----------
@@ -120,17 +120,17 @@ class ApiKeys:
         user
             User who creates it.
         name
-            Name; free among the living keys of the organization.
+            Name; unique among the live keys of the organization.
         now
             Present time in UTC.
         expires_at
-            When it ceases to be valid; None = never.
+            When it expires; None = never.
         max_tokens
-            Cap; None = none.
+            Cap; None = no cap.
         metadata
             JSON text of an object.
         request
-            Digest of the request, by which a repetition finds the key; None = of none.
+            Digest of the request, by which a retry finds the key; None = not retryable.
 
         Returns
         -------
@@ -140,7 +140,7 @@ class ApiKeys:
         Raises
         ------
         NameTakenError
-            When a living key has the name.
+            When a live key has the name.
         """
         value = generate(REGULAR_PREFIX)
         index = self._material.index(value)
@@ -169,7 +169,7 @@ class ApiKeys:
             raise NameTakenError(name) from error
 
     async def made_by(self, request: str, organization_id: str) -> tuple[ApiKey, str] | None:
-        """Return the youngest living key that a request made, and its value; None = there is none.
+        """Return the newest live key that a request made, and its value; None = there is none.
 
         Raises
         ------
@@ -196,7 +196,7 @@ class ApiKeys:
         return key, self._material.unseal(row["sealed"], context=context)
 
     async def of_organization(self, organization_id: str) -> list[ApiKey]:
-        """Return the living keys of an organization, oldest first."""
+        """Return the live keys of an organization, oldest first."""
         query = (
             records()
             .where(API_KEYS.c.organization_id == organization_id, API_KEYS.c.deleted_at.is_(None))
@@ -207,7 +207,7 @@ class ApiKeys:
         return [ApiKey.of(row) for row in rows]
 
     async def living(self, organization: str | None = None) -> list[ApiKey]:
-        """Return living keys, oldest first.
+        """Return live keys, oldest first.
 
         Parameters
         ----------
@@ -222,7 +222,7 @@ class ApiKeys:
         return [ApiKey.of(row) for row in rows]
 
     async def find(self, index: bytes, organization_id: str) -> ApiKey | None:
-        """Return the living key of an organization that has an index; None = there is none."""
+        """Return the live key of an organization that has an index; None = there is none."""
         query = records().where(
             API_KEYS.c.key_index == index,
             API_KEYS.c.organization_id == organization_id,
@@ -233,7 +233,7 @@ class ApiKeys:
         return None if row is None else ApiKey.of(row)
 
     async def values(self, organization_id: str, user: str) -> dict[int, str]:
-        """Return the values of a user's own living keys by number, for that user alone.
+        """Return the values of a user's own live keys by number, for that user alone.
 
         Raises
         ------
@@ -257,7 +257,7 @@ class ApiKeys:
         }
 
     async def change(self, key_id: int, **values: Any) -> bool:
-        """Write columns of a living key.
+        """Write columns of a live key.
 
         Parameters
         ----------
@@ -269,12 +269,12 @@ class ApiKeys:
         Returns
         -------
         bool
-            False when there is no such living key.
+            False when there is no such live key.
 
         Raises
         ------
         NameTakenError
-            When a living key has the new name.
+            When a live key has the new name.
         """
         where = and_(API_KEYS.c.id == key_id, API_KEYS.c.deleted_at.is_(None))
         try:
@@ -288,17 +288,17 @@ class ApiKeys:
         return bool(done.rowcount)
 
     async def delete(self, key_id: int, *, now: datetime) -> bool:
-        """Delete a key: its value is gone at once, its usage keeps its name.
+        """Delete a key: its value is erased, its usage keeps its name.
 
         Returns
         -------
         bool
-            False when there is no such living key.
+            False when there is no such live key.
         """
         return await self.change(key_id, deleted_at=now, sealed="", metadata="{}", request=None)
 
     async def used(self, times: Mapping[int, datetime]) -> None:
-        """Note when keys were last used.
+        """Record when keys were last used.
 
         Parameters
         ----------

@@ -1,6 +1,6 @@
 """The form of keys: a prefix, 30 random characters, 6 of checksum, all base62.
 
-The checksum lets garbage be refused without a look-up; it is no secret and proves nothing else.
+The checksum lets garbage be refused without a lookup; it is not a secret and proves nothing else.
 """
 
 import secrets
@@ -21,7 +21,7 @@ MASK_SHOWN = 8
 
 
 def generate(prefix: str = ADMIN_PREFIX) -> str:
-    """Make a new key; 30 characters of base62 are 178 random bits."""
+    """Generate a key; 30 characters of base62 are 178 random bits."""
     body = prefix + "".join(secrets.choice(ALPHABET) for _ in range(RANDOM_LENGTH))
     return body + checksum(body)
 
@@ -37,7 +37,7 @@ def checksum(body: str) -> str:
 
 
 def well_formed(key: str, prefix: str = ADMIN_PREFIX) -> bool:
-    """Return whether a text can be a key at all.
+    """Return whether a text has the form of a key.
 
     Parameters
     ----------

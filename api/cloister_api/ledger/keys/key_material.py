@@ -1,9 +1,10 @@
-"""The two secret keys of the ledger, and what is done with them.
+"""The two secret keys of the ledger: index key and sealing key.
 
-One makes the index under which a key is found (HMAC-SHA256), one seals values that their creator
-may read again (AES-256-GCM, a data key for each value, bound to where the value belongs). Both lie
-in one file that only the process's user may read. While the sealing key is changed, the file holds
-the previous one as well: it opens what is not sealed anew yet, and seals nothing.
+The index key computes the index under which a key is found (HMAC-SHA256), the sealing key seals
+values that their creator may read again (AES-256-GCM, a data key for each value, bound to the row
+of the value). Both are in one file that only the process's user may read. During a rotation of the
+sealing key the file also holds the previous one: it opens what is not re-sealed yet, and seals
+nothing.
 """
 
 import base64
@@ -36,10 +37,10 @@ class KeySealer(Protocol):
     """What tables of keys need of the key material."""
 
     def index(self, key: str) -> bytes:
-        """Return the index under which a key is kept."""
+        """Return the index under which a key is stored."""
 
     def seal(self, value: str, *, context: str) -> str:
-        """Seal a value so that it can be read in the same context alone."""
+        """Seal a value so that it can only be unsealed in the same context."""
 
     def unseal(self, sealed: str, *, context: str) -> str:
         """Return a sealed value."""
@@ -85,22 +86,22 @@ class KeyMaterial:
         return json.dumps({name: base64.b64encode(key).decode() for name, key in parts.items()})
 
     def replace(self, path: Path) -> None:
-        """Put this in place of a file, whole or not at all.
+        """Replace a file atomically with this key material.
 
         Raises
         ------
         MaterialError
             When the file cannot be written.
         """
-        beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+        temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
         try:
-            write_new(beside, self.text())
-            beside.replace(path)
+            write_new(temporary, self.text())
+            temporary.replace(path)
         except OSError as error:
-            beside.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
             raise MaterialError(
-                f"{path}: {error.strerror}; where the file is mounted read-only, work on a copy "
-                "and put the copy in its place"
+                f"{path}: {error.strerror}; if the file is mounted read-only, work on a copy "
+                "and replace the file with it"
             ) from error
 
     def with_new_sealing_key(self) -> "KeyMaterial":
@@ -125,7 +126,7 @@ class KeyMaterial:
             text = path.read_text(encoding="utf-8")
         except FileNotFoundError as error:
             raise MaterialError(
-                f"{path} does not exist; `cloister admin-key init` makes it"
+                f"{path} does not exist; `cloister admin-key init` creates it"
             ) from error
         except (OSError, UnicodeDecodeError) as error:
             raise MaterialError(f"{path}: {error}") from error
@@ -144,7 +145,7 @@ class KeyMaterial:
         return cls(*keys)
 
     def index(self, key: str) -> bytes:
-        """Return the index under which a key is kept."""
+        """Return the index under which a key is stored."""
         return hmac.new(self.index_key, key.encode(), hashlib.sha256).digest()
 
     def seal(self, value: str, *, context: str) -> str:
@@ -183,7 +184,7 @@ class KeyMaterial:
         """Return the keys that may have sealed a value, the present one first."""
         return (self.sealing_key, *([self.previous_key] if self.previous_key else []))
 
-    def sealed_anew(self, sealed: str, *, context: str) -> str | None:
+    def resealed(self, sealed: str, *, context: str) -> str | None:
         """Wrap the data key of a sealed value with the present sealing key.
 
         Parameters
@@ -217,7 +218,7 @@ class KeyMaterial:
 
 
 class ReloadingKeyMaterial:
-    """The key material of a running process, read anew when its file changes."""
+    """The key material of a running process, reloaded when its file changes."""
 
     def __init__(self, path: Path, present: KeyMaterial) -> None:
         self._path = path
@@ -234,7 +235,7 @@ class ReloadingKeyMaterial:
         Raises
         ------
         MaterialError
-            When it cannot be used, or its index key is another one; the material stays as it was.
+            When it cannot be used, or has another index key; the material stays as it was.
         """
         try:
             stamp = self._stamp()
@@ -245,17 +246,17 @@ class ReloadingKeyMaterial:
         read = KeyMaterial.read(self._path)
         if read.index_key != self._present.index_key:
             raise MaterialError(
-                f"{self._path} holds another index key, with which no issued key is known; put the "
-                "file back"
+                f"{self._path} holds another index key, with which no issued key can be found; "
+                "restore the file"
             )
         self._present, self._seen = read, stamp
 
     def index(self, key: str) -> bytes:
-        """Return the index under which a key is kept."""
+        """Return the index under which a key is stored."""
         return self._present.index(key)
 
     def seal(self, value: str, *, context: str) -> str:
-        """Seal a value so that it can be read in the same context alone."""
+        """Seal a value so that it can only be unsealed in the same context."""
         return self._present.seal(value, context=context)
 
     def unseal(self, sealed: str, *, context: str) -> str:
@@ -269,13 +270,13 @@ class ReloadingKeyMaterial:
         try:
             return self._present.unseal(sealed, context=context)
         except MaterialError:
-            # The key may have been changed since the last look.
+            # The key may have been rotated since the last check of the file.
             self.reload()
             return self._present.unseal(sealed, context=context)
 
 
 def write_new(path: Path, text: str) -> None:
-    """Write a file that is not there yet and that only this user may read, to the disk.
+    """Write a new file that only this user may read, and sync it to disk.
 
     Raises
     ------

@@ -29,7 +29,7 @@ class Reporter:
     created_at: datetime
     """When it was made, in UTC."""
     revoked_at: datetime | None
-    """When it was revoked for good, in UTC; None = it was not."""
+    """When it was revoked permanently, in UTC; None = it was not."""
     secret: bytes | None = field(default=None, repr=False)
     """What it signs with; None = not read."""
 
@@ -42,7 +42,7 @@ class Reporters:
         self._material = material
 
     async def create(self, name: str, now: datetime) -> str:
-        """Make a reporter and answer its secret, which is told once.
+        """Create a reporter and return its secret, which is shown only once.
 
         Raises
         ------
@@ -86,7 +86,7 @@ class Reporters:
         return Reporter(row.id, row.created_at, None, secret.encode())
 
     async def revoke(self, name: str, now: datetime) -> bool:
-        """Revoke a reporter for good; False = there is none, or it was revoked before."""
+        """Revoke a reporter permanently; False = there is none, or it was revoked before."""
         change = (
             update(REPORTERS)
             .where(REPORTERS.c.id == name, REPORTERS.c.revoked_at.is_(None))

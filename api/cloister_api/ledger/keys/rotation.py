@@ -1,7 +1,7 @@
-"""Changes the key that seals values, while facades go on working.
+"""Rotates the key that seals values, while facades keep running.
 
 Two sealing keys live during it: the new one seals, both open. First the file gets the new key,
-then every sealed value is sealed anew; the previous key leaves the file only when nothing needs it.
+then every sealed value is re-sealed; the previous key is removed only when nothing needs it.
 """
 
 from collections.abc import Callable
@@ -15,10 +15,10 @@ from cloister_api.ledger.keys.key_material import KeyMaterial
 from cloister_api.ledger.tables.core import ADMIN_KEYS, API_KEYS
 from cloister_api.ledger.tables.usage import REPORTERS
 
-__all__ = ["begin", "finish", "seal_anew"]
+__all__ = ["begin", "finish", "reseal"]
 
 PAGE = 500
-"""Rows that are sealed anew in one transaction."""
+"""Rows that are re-sealed in one transaction."""
 
 SEALED: tuple[tuple[Table, Callable[[RowMapping], str]], ...] = (
     (ADMIN_KEYS, lambda row: admin_keys.seal_context(row["organization"], row["id"])),
@@ -29,7 +29,7 @@ SEALED: tuple[tuple[Table, Callable[[RowMapping], str]], ...] = (
 
 
 def begin(path: Path) -> KeyMaterial:
-    """Return the file a new sealing key; a change that is going on already is gone on with.
+    """Write a new sealing key into the file; a rotation that was begun before is continued.
 
     Raises
     ------
@@ -43,8 +43,8 @@ def begin(path: Path) -> KeyMaterial:
     return present
 
 
-async def seal_anew(engine: AsyncEngine, material: KeyMaterial) -> int:
-    """Seal every value with the present key that the previous one sealed.
+async def reseal(engine: AsyncEngine, material: KeyMaterial) -> int:
+    """Seal every value that the previous key sealed with the present one.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ async def seal_anew(engine: AsyncEngine, material: KeyMaterial) -> int:
     Returns
     -------
     int
-        How many were sealed anew.
+        How many were re-sealed.
 
     Raises
     ------
@@ -71,7 +71,7 @@ async def seal_anew(engine: AsyncEngine, material: KeyMaterial) -> int:
             if not page:
                 break
             last = page[-1]["id"]
-            done += await seal_page(engine, material, table, page, context)
+            done += await reseal_page(engine, material, table, page, context)
     return done
 
 
@@ -85,33 +85,33 @@ async def sealed_page(engine: AsyncEngine, table: Table, last: object) -> list[R
         return list((await connection.execute(query)).mappings().all())
 
 
-async def seal_page(
+async def reseal_page(
     engine: AsyncEngine,
     material: KeyMaterial,
     table: Table,
     page: list[RowMapping],
     context: Callable[[RowMapping], str],
 ) -> int:
-    """Seal the values of some rows anew; a row that changed meanwhile is left to the next run."""
+    """Re-seal the values of some rows; a row that changed meanwhile is left to the next run."""
     changes = [
-        (row, anew)
+        (row, resealed)
         for row in page
-        if (anew := material.sealed_anew(row["sealed"], context=context(row))) is not None
+        if (resealed := material.resealed(row["sealed"], context=context(row))) is not None
     ]
     async with engine.begin() as connection:
-        for row, anew in changes:
+        for row, resealed in changes:
             same = (table.c.id == row["id"]) & (table.c.sealed == row["sealed"])
-            await connection.execute(update(table).where(same).values(sealed=anew))
+            await connection.execute(update(table).where(same).values(sealed=resealed))
     return len(changes)
 
 
 async def finish(engine: AsyncEngine, path: Path) -> int:
-    """Seal what is left anew and take the previous key out of the file.
+    """Re-seal what is left and remove the previous key from the file.
 
     Returns
     -------
     int
-        How many values were sealed anew.
+        How many values were re-sealed.
 
     Raises
     ------
@@ -120,7 +120,7 @@ async def finish(engine: AsyncEngine, path: Path) -> int:
     """
     material = KeyMaterial.read(path)
     done = 0
-    while count := await seal_anew(engine, material):
+    while count := await reseal(engine, material):
         done += count
     if material.previous_key is not None:
         material.without_previous().replace(path)

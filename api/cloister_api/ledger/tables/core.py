@@ -50,14 +50,14 @@ METADATA = MetaData(
 
 
 class UtcTime(TypeDecorator[datetime]):
-    """A time with zone UTC on both sides; databases without zones keep it as it stands."""
+    """A time with zone UTC on both sides; databases without zones keep it as it is."""
 
     impl = DateTime(timezone=True)
     cache_ok = True
 
     @override
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        """Convert to UTC; a time without zone is a mistake of ours."""
+        """Convert to UTC; a time without zone is a programming error."""
         if value is None:
             return None
         if value.tzinfo is None:
@@ -140,7 +140,7 @@ CERTIFICATE_ORDERS = Table(
     Index(None, "state", "due_at"),
     Index(None, "enclave_uid", "created_at"),
 )
-"""Orders of certificates: what enclaves asked for, how far it is, and the certificate."""
+"""Orders of certificates: what enclaves requested, the state of it, and the certificate."""
 
 CERTIFICATE_SUBMISSIONS = Table(
     "certificate_submissions",
@@ -200,7 +200,7 @@ API_KEYS = Table(
     ),
 )
 """Regular keys. A deleted one keeps its row without its value, so that its usage keeps a name.
-`request` is the digest of the create that made it, by which a repetition finds its own work."""
+`request` is the digest of the create that made it, by which a retry finds it."""
 
 KEY_TOTALS = Table(
     "key_totals",
@@ -222,4 +222,4 @@ REPLICAS = Table(
     Column("id", String(36), primary_key=True),
     Column("seen_at", UtcTime, nullable=False),
 )
-"""Facades that run on this ledger, by their own heartbeat; rate limits are divided by them."""
+"""Facades that run on this ledger, by their own heartbeat; rate limits are divided among them."""

@@ -33,4 +33,4 @@ RUNTIME_SLICES = Table(
     Index(None, "enclave", "begin"),
 )
 """How long an enclave served in each slice of 5 minutes, by the Unix second that it begins with.
-The identifier follows from both, so that a slice stands once whoever writes it how often."""
+The identifier follows from both, so that writing a slice is idempotent."""

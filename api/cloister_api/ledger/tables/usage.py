@@ -79,7 +79,7 @@ PRICES = Table(
     Column("model", String(253), primary_key=True),
     Column("amount", BigInteger, nullable=False),
 )
-"""Nano-dollars per million of a meter, or per request; an empty model stands for every model."""
+"""Nano-dollars per million of a meter, or per request; an empty model means every model."""
 
 EVENTS = Table(
     "usage_events",

@@ -8,7 +8,7 @@ __all__ = ["AMOUNTS", "LEASES", "UTILIZATION"]
 
 AMOUNTS = ("observed", "cpu_used", "cpu_given", "memory_used", "memory_given")
 """Columns that are added up: milliseconds; processor-milliseconds used and given; KiB-milliseconds
-used and given. Each figure of a point is a ratio of two of them."""
+used and given. Each value of a point is a ratio of two of them."""
 
 UTILIZATION = Table(
     "container_utilization",

@@ -101,16 +101,16 @@ def test_two_sealing_keys_live_while_one_is_changed(tmp_path: Path) -> None:
     assert [file.name for file in tmp_path.iterdir()] == ["keys.json"]
     assert both.index("k") == first.index("k")
     assert both.unseal(sealed, context="c") == "value"
-    anew = both.sealed_anew(sealed, context="c")
-    assert anew is not None
-    assert both.sealed_anew(anew, context="c") is None
+    again = both.resealed(sealed, context="c")
+    assert again is not None
+    assert both.resealed(again, context="c") is None
     last = both.without_previous()
-    assert last.unseal(anew, context="c") == "value"
-    for material, text in ((last, sealed), (first, anew)):
+    assert last.unseal(again, context="c") == "value"
+    for material, text in ((last, sealed), (first, again)):
         with pytest.raises(MaterialError):
             material.unseal(text, context="c")
     with pytest.raises(MaterialError):
-        last.sealed_anew(sealed, context="c")
+        last.resealed(sealed, context="c")
 
 
 def test_a_running_process_follows_the_file(tmp_path: Path) -> None:
@@ -124,7 +124,7 @@ def test_a_running_process_follows_the_file(tmp_path: Path) -> None:
     assert followed.unseal(both.seal("late", context="c"), context="c") == "late"
     followed.reload()
     assert followed.unseal(sealed, context="c") == "value"
-    assert both.sealed_anew(followed.seal("new", context="c"), context="c") is None
+    assert both.resealed(followed.seal("new", context="c"), context="c") is None
     assert followed.index("k") == first.index("k")
 
 

@@ -11,7 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cloister_api.errors import ApiError
-from cloister_api.usage.events import ATTRIBUTE_BYTES, MAX_EVENTS, CountedEvent, judged, read_report
+from cloister_api.usage.events import (
+    ATTRIBUTE_BYTES,
+    MAX_EVENTS,
+    CountedEvent,
+    judge_events,
+    read_report,
+)
 from cloister_api.usage.ingest import PATH
 from cloister_api.usage.levels import LEVELS, CollectedSums
 from cloister_api.usage.prices import (
@@ -31,7 +37,7 @@ NOW_US = round(NOW.timestamp() * 1_000_000)
 
 def judge(**change: Any) -> tuple[list[CountedEvent], list[str]]:
     body = report("d1", [event("e1", NOW, **change)])
-    taken, rejected = judged(read_report(body), NOW_US)
+    taken, rejected = judge_events(read_report(body), NOW_US)
     return taken, [one.reason for one in rejected]
 
 
@@ -76,7 +82,7 @@ def test_times_may_have_nanoseconds_and_zones() -> None:
         ({"meters": [{"name": "input_tokens", "quantity": -1}]}, "quantity"),
         ({"meters": [{"name": "input_tokens", "quantity": 1.5}]}, "quantity"),
         ({"meters": [{"name": "input_tokens", "quantity": 10**10}]}, "quantity"),
-        ({"meters": [{"name": "a", "quantity": 1}] * 2}, "a stands twice"),
+        ({"meters": [{"name": "a", "quantity": 1}] * 2}, "a appears twice"),
         ({"meters": [{"name": "cached_input_tokens", "quantity": 1}]}, "more than input_tokens"),
         ({"customer_requests": -1}, "customer_requests"),
         ({"attributes": {"model": 5}}, "model"),
@@ -87,7 +93,7 @@ def test_times_may_have_nanoseconds_and_zones() -> None:
 )
 def test_an_event_that_breaks_a_rule_is_refused_alone(change: dict[str, Any], words: str) -> None:
     body = report("d1", [event("a", NOW), event("b", NOW, **change), event("c", NOW)])
-    taken, (refused,) = judged(read_report(body), NOW_US)
+    taken, (refused,) = judge_events(read_report(body), NOW_US)
     assert [one.event_id for one in taken] == ["a", "c"]
     assert refused.index == 1
     assert words in refused.reason
@@ -128,7 +134,7 @@ def test_what_is_no_report_is_refused_whole(body: bytes) -> None:
 def test_no_bytes_make_reading_fail_otherwise(parts: list[bytes]) -> None:
     body = b'{"delivery_id":"d","events":[' + b",".join(parts) + b"]}"
     with contextlib.suppress(ApiError):
-        taken, rejected = judged(read_report(body), NOW_US)
+        taken, rejected = judge_events(read_report(body), NOW_US)
         assert taken == []
         assert len(rejected) <= body.count(b",")
 
@@ -263,13 +269,13 @@ def test_the_list_in_force_is_that_of_the_time() -> None:
         ("per1M: 2}", "per1M: two}", "number of dollars"),
         ("per1M: 2}", "per1M: true}", "number of dollars"),
         ("per1M: 2}", "per1M: .inf}", "between 0 and"),
-        ("per1M: 2}", "price: 2}", "price is no field"),
+        ("per1M: 2}", "price: 2}", "price is not a field"),
         ("per1M: 2}", "perRequest: 2}", "perRequest goes without a meter"),
         (", per1M: 2}", "}", "either per1M or perRequest"),
         ("perRequest: 0.000000001", "perRequest: 0.0000000001", "nine digits"),
         ("service: ocr", "service: 5", r"prices\[4\].service"),
-        ("meter: output_tokens", "meter: input_tokens, model: north", "stands twice"),
-        ("- {service: ocr", "- 5\n- {service: ocr", "is no object"),
+        ("meter: output_tokens", "meter: input_tokens, model: north", "appears twice"),
+        ("- {service: ocr", "- 5\n- {service: ocr", "is not an object"),
     ],
 )
 def test_a_price_file_that_breaks_a_rule_is_named(old: str, new: str, words: str) -> None:
@@ -298,7 +304,7 @@ def test_folding_is_adding_each_event_at_each_level(
             if level.keep is None or age <= level.keep:
                 place = (9, at // 1_000_000 // level.seconds * level.seconds, key, model)
                 sums[place] = sums.get(place, 0) + tokens
-    for (_, keys, points), sums in zip(collected.folded(), wanted, strict=True):
+    for (_, keys, points), sums in zip(collected.rolled_up(), wanted, strict=True):
         assert {place: values[0] for place, values in keys.items()} == sums
         over_keys: dict[tuple[int, ...], int] = {}
         for (organization, begin, _, model), tokens in sums.items():
