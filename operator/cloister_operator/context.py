@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
-from typing import Any, Self
+from typing import Self
 
 from cloister_clients.clock import Clock, utc_now
 from cloister_clients.dns import AuthoritativeDns, DnsSettings
@@ -18,6 +18,7 @@ from cloister_crds.lifecycle.state.observed import DecisionSettings
 from cloister_operator.cache.config_cache import ConfigCache
 from cloister_operator.cache.model_cache import ModelCache
 from cloister_operator.cache.projections import WatchedKind, watched_kinds
+from cloister_operator.cache.reconcile_memory import ReconcileMemory
 from cloister_operator.cache.relist import Relister
 from cloister_operator.cache.store import Store
 from cloister_operator.enclave.plan import FIELD_MANAGER, BuildSettings
@@ -83,6 +84,8 @@ class ProcessContext:
     """Questions to the outside."""
     relister: Relister
     """Comparison of the store with the server."""
+    memory: ReconcileMemory
+    """What reconciles remember between one another."""
     models: ModelCache
     """Parsed objects."""
     configs: ConfigCache
@@ -107,22 +110,8 @@ class ProcessContext:
     """What custom domains are proved by; None = there are none."""
     clock: Clock = utc_now
     """The time by the API server's clock, which wrote what the decisions compare it with."""
-    incomplete: set[str] = field(default_factory=set)
-    """uids of Enclaves that were seen to lack their ConfigMap or snapshot."""
-    shortages: dict[str, str] = field(default_factory=dict)
-    """By uid of an Enclave that waits for the API's address: what it lacks, as a sentence."""
-    complete: set[str] = field(default_factory=set)
-    """uids of Enclaves whose ConfigMap and snapshot are known to be there."""
-    fresh: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """By uid of an Enclave its ConfigMap, from the moment that it was made until its Pod is."""
-    unkept: dict[str, str] = field(default_factory=dict)
-    """By uid of an Enclave its token, until its snapshot keeps it; written nowhere else."""
     status_throttle: StatusThrottle = field(default_factory=StatusThrottle)
     """When the status of an object that counts others may be written, by the monotonic clock."""
-    held_back: dict[Key, float] = field(default_factory=dict)
-    """Since when a status differs from what is written, by the queue's time, while that may be."""
-    applied: dict[str, str] = field(default_factory=dict)
-    """What was applied last under a name, so that it is not applied again for nothing."""
 
     @classmethod
     def from_settings(
@@ -192,6 +181,7 @@ class ProcessContext:
             relister=Relister(
                 client, store, metrics, liveness, every=settings.relist_seconds, watched=watched
             ),
+            memory=ReconcileMemory(store),
             models=ModelCache(),
             configs=ConfigCache(rules),
             source=source,

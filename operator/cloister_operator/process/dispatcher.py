@@ -148,6 +148,6 @@ async def resync(context: ProcessContext) -> None:
     """Reconcile everything from time to time, until cancelled: level-triggered, not by events."""
     while True:
         await asyncio.sleep(context.settings.resync_seconds)
-        context.applied.clear()
+        context.memory.forget_applied()
         for key in all_keys(context):
             context.queue.add(key, low_priority=True)

@@ -66,9 +66,6 @@ __all__ = ["apply_action"]
 
 logger = logging.getLogger(__name__)
 
-_UNKEPT = 1024
-"""Tokens that are remembered at once; an Enclave whose token is forgotten is made anew."""
-
 
 async def apply_action(
     context: ProcessContext, key: Key, observed: Observed, action: Action
@@ -217,16 +214,15 @@ async def _create_enclave(
             logger.warning("%s; the Enclave is made anew", lost)
             await _delete_unborn(context, key, enclave)
             return
-        context.unkept.pop(enclave.metadata.uid, None)
+        context.memory.drop_token(enclave)
+    state = context.memory.attempt(enclave)
     try:
         await ensure_config_map(context, key, plan)
     except ApiUnresolved as missing:
-        context.shortages[enclave.metadata.uid] = str(missing)
+        state.missing_api = str(missing)
         context.queue.add(Key("Enclave", key.namespace, action.name))
         raise
-    context.shortages.pop(enclave.metadata.uid, None)
-    context.incomplete.discard(enclave.metadata.uid)
-    context.complete.add(enclave.metadata.uid)
+    state.missing_api, state.children_complete = "", True
     context.queue.add(Key("Enclave", key.namespace, action.name))
 
 
@@ -245,10 +241,8 @@ def _known_token(context: ProcessContext, enclave: Enclave, token: str | None) -
     if token is None:
         return None
     if token_digest(token) != enclave.spec.token_digest:
-        return context.unkept.get(enclave.metadata.uid)
-    context.unkept[enclave.metadata.uid] = token
-    while len(context.unkept) > _UNKEPT:
-        del context.unkept[next(iter(context.unkept))]
+        return context.memory.pending_token(enclave)
+    context.memory.keep_token(enclave, token)
     return token
 
 
@@ -341,7 +335,7 @@ def _cannot_be_copied(context: ProcessContext, key: Key, source: str) -> None:
     entry = context.store.get(ENCLAVE, key.namespace, source)
     if entry is not None:
         logger.info("%s/%s cannot be copied: its parts are gone", key.namespace, source)
-        context.incomplete.add(context.models.read(Enclave, entry).metadata.uid)
+        context.memory.attempt(context.models.read(Enclave, entry)).children_complete = False
 
 
 async def _core_values(

@@ -37,10 +37,6 @@ __all__ = [
 ]
 
 
-_FRESH = 256
-"""ConfigMaps that are remembered at once for the Pods that are made next."""
-
-
 class ChildrenMissing(Exception):  # noqa: N818 - it says what is so
     """The Enclave lacks its ConfigMap, its snapshot, or what they are made from."""
 
@@ -105,7 +101,7 @@ async def load_plan(context: ProcessContext, key: Key, enclave: Enclave) -> Encl
         When the server cannot be reached.
     """
     name, namespace = enclave.metadata.name, enclave.metadata.namespace
-    found = context.fresh.pop(enclave.metadata.uid, None)
+    found = context.memory.take_config_map(enclave)
     if found is None:
         try:
             found = await context.client.get(CONFIG_MAP, config_map_name(name), namespace)
@@ -117,7 +113,7 @@ async def load_plan(context: ProcessContext, key: Key, enclave: Enclave) -> Encl
         uid = found["metadata"]["uid"]
         await context.writer.delete(key, CONFIG_MAP, namespace or "", plan.config_map, uid=uid)
         await ensure_config_map(context, key, plan)
-    if needs_snapshot(plan) and enclave.metadata.uid not in context.complete:
+    if needs_snapshot(plan) and not context.memory.attempt(enclave).children_complete:
         try:
             snapshot = await context.client.get(SECRET, plan.snapshot, namespace)
         except NotFound as missing:
@@ -151,9 +147,7 @@ async def ensure_config_map(context: ProcessContext, key: Key, plan: EnclavePlan
         raise ApiUnresolved(unresolved(api.url if api else None))
     body = build_config_map(plan, context.build, surroundings)
     found = await _ensure(context, key, plan, CONFIG_MAP, body)
-    context.fresh[plan.enclave.metadata.uid] = dict(found)
-    while len(context.fresh) > _FRESH:
-        del context.fresh[next(iter(context.fresh))]
+    context.memory.keep_config_map(plan.enclave, found)
 
 
 def needs_api(plan: EnclavePlan) -> bool:

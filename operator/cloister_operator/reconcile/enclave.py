@@ -25,8 +25,8 @@ __all__ = ["reconcile_enclave"]
 
 logger = logging.getLogger(__name__)
 
-HOLD_BACK = timedelta(seconds=1)
-"""A status of an attempt that is under way is written so late at most: with what comes next."""
+STATUS_DELAY = timedelta(seconds=1)
+"""The status of an attempt under way is written so late at most, together with what follows."""
 
 
 async def reconcile_enclave(context: ProcessContext, key: Key) -> Result:
@@ -46,7 +46,6 @@ async def reconcile_enclave(context: ProcessContext, key: Key) -> Result:
     """
     entry = context.store.get(ENCLAVE, key.namespace, key.name)
     if entry is None:
-        context.held_back.pop(key, None)
         return DONE
     enclave = context.models.read(Enclave, entry)
     if enclave.metadata.annotations.get(PAUSED_ANNOTATION) == "true":
@@ -60,7 +59,7 @@ async def reconcile_enclave(context: ProcessContext, key: Key) -> Result:
             # The status is written once, with the Pod that is there now.
             wrote, newest, pod = True, judged(context, enclave, now), pod_facts(context, enclave)
     finally:
-        held = _hold_back(context, key, enclave, newest)
+        held = _defer_status(context, enclave, newest)
         if held is None:
             wrote = await _report(context, key, enclave, newest) or wrote
     if pod is not None and pod_action(newest, pod) is PodAction.DELETE:
@@ -81,16 +80,16 @@ async def _confirm_pod(context: ProcessContext, key: Key, enclave: Enclave) -> N
         await context.writer.refresh(POD, key.namespace, key.name)
 
 
-def _hold_back(
-    context: ProcessContext, key: Key, enclave: Enclave, newest: Enclave
-) -> timedelta | None:
-    """Answer how long the status is still held back; None = it is written now, if it differs."""
-    now = context.queue.now()
+def _defer_status(context: ProcessContext, enclave: Enclave, newest: Enclave) -> timedelta | None:
+    """Return how long the status still waits; None = it is written now, if it differs."""
+    state, now = context.memory.attempt(enclave), context.queue.now()
     if newest.status != enclave.status and is_under_way(enclave.status, newest.status):
-        left = context.held_back.setdefault(key, now) + HOLD_BACK.total_seconds() - now
+        if state.status_deferred_since is None:
+            state.status_deferred_since = now
+        left = state.status_deferred_since + STATUS_DELAY.total_seconds() - now
         if left > 0:
             return timedelta(seconds=left)
-    context.held_back.pop(key, None)
+    state.status_deferred_since = None
     return None
 
 
@@ -109,15 +108,18 @@ async def _report(context: ProcessContext, key: Key, enclave: Enclave, newest: E
 
 async def _create_pod(context: ProcessContext, key: Key, enclave: Enclave) -> bool:
     """Create the Pod, or tell the Container that something is missing to make it from."""
+    state = context.memory.attempt(enclave)
     try:
         await ensure_pod(context, key, await load_plan(context, key, enclave))
     except ChildrenMissing as missing:
         logger.info("%s: %s", key.text, missing)
-        if enclave.metadata.uid not in context.incomplete:
-            context.incomplete.add(enclave.metadata.uid)
+        if state.children_complete is not False:
+            state.children_complete = False
             context.queue.add(Key("Container", key.namespace, enclave.spec.container.name))
         return False
-    context.incomplete.discard(enclave.metadata.uid)
+    state.children_complete = True
+    # `load_plan` may have created the ConfigMap again; nobody needs it once the Pod is there.
+    context.memory.take_config_map(enclave)
     return True
 
 

@@ -88,7 +88,9 @@ def observe(context: ProcessContext, container: Container, now: datetime) -> Obs
         ),
         cordoned=frozenset(each.metadata.name for each in enclaves if _is_cordoned(context, each)),
         incomplete=frozenset(
-            each.metadata.name for each in enclaves if each.metadata.uid in context.incomplete
+            each.metadata.name
+            for each in enclaves
+            if context.memory.attempt(each).children_complete is False
         ),
         claims=_claims(context, container, organization),
         successor=successor(container, related),
@@ -184,7 +186,7 @@ def _is_cordoned(context: ProcessContext, enclave: Enclave) -> bool:
 
 def judged(context: ProcessContext, enclave: Enclave, now: datetime) -> Enclave:
     """Answer an Enclave with what its Pod says now as its status."""
-    lacks = context.shortages.get(enclave.metadata.uid, "")
+    lacks = context.memory.attempt(enclave).missing_api
     status = evaluate_enclave(
         enclave, pod_facts(context, enclave), now, context.decision, missing=lacks
     )

@@ -42,12 +42,12 @@ async def ensure_isolation(context: ProcessContext, key: Key, organization: Orga
     """
     if organization.metadata.annotations.get(PAUSED_ANNOTATION) == "true":
         return
+    applied = context.memory.organization(organization).applied
     for kind, body in await _guards(context, organization):
-        name = f"{kind.kind} {body['metadata']['name']}"
-        text, place = json.dumps(body, sort_keys=True), f"{name} {organization.metadata.uid}"
-        if context.applied.get(place) != text:
+        name, manifest = f"{kind.kind} {body['metadata']['name']}", json.dumps(body, sort_keys=True)
+        if applied.get(name) != manifest:
             await context.writer.apply(key, kind, body)
-            context.applied[place] = text
+            applied[name] = manifest
 
 
 async def _guards(

@@ -1,0 +1,140 @@
+"""What reconciles remember between one another: all state of the operator that is not a cache.
+
+An entry belongs to an object and is dropped when that object leaves the informer cache. Nothing
+here is needed for correctness; what a restart or a new leader loses is made up for:
+
+========================  ==========================================================================
+lost                      consequence
+========================  ==========================================================================
+`children_complete`       the snapshot of secrets is read once more before the Pod is created; an
+                          Enclave without its children is noticed again by the same read
+`missing_api`             noticed again when the children cannot be built again
+pending token             an attempt that has no Pod yet is deleted, and another one takes its place
+created ConfigMap         it is read from the server before the Pod is created
+`status_deferred_since`   a status of an attempt under way is written up to a second later
+`applied`                 the NetworkPolicies and the PodDisruptionBudget are applied once more
+========================  ==========================================================================
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from cachetools import FIFOCache
+
+from cloister_crds.kinds import Enclave, Organization
+from cloister_operator.cache.projections import ENCLAVE, ORGANIZATION, Body
+from cloister_operator.cache.store import Store, StoreChange
+
+__all__ = ["AttemptState", "OrganizationState", "ReconcileMemory"]
+
+_TOKENS = 1024
+"""Pending tokens at most; an Enclave whose token was dropped is created again."""
+_CONFIG_MAPS = 256
+"""Created ConfigMaps at most, each up to the size of a file; one that was dropped is read."""
+
+
+@dataclass(slots=True)
+class AttemptState:
+    """What is remembered of one Enclave."""
+
+    children_complete: bool | None = None
+    """Whether its ConfigMap and snapshot are there; None = not known yet."""
+    missing_api: str = ""
+    """What it lacks while the API's address is not known, as a sentence; empty = nothing."""
+    status_deferred_since: float | None = None
+    """Since when its status differs from the written one, by the queue's time; None = it does not,
+    or may not wait."""
+
+
+@dataclass(slots=True)
+class OrganizationState:
+    """What is remembered of one Organization."""
+
+    applied: dict[str, str] = field(default_factory=dict)
+    """Manifests that were applied last in its namespace, as JSON by kind and name."""
+
+
+class ReconcileMemory:
+    """Entries by uid; owned by the process, used by reconcilers in the event loop alone."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._attempts: dict[str, AttemptState] = {}
+        self._organizations: dict[str, OrganizationState] = {}
+        self._tokens: FIFOCache[str, str] = FIFOCache(_TOKENS)
+        self._config_maps: FIFOCache[str, Body] = FIFOCache(_CONFIG_MAPS)
+        store.subscribe(self._on_change)
+
+    def __len__(self) -> int:
+        """Return how many entries there are, of all kinds."""
+        bags = (self._attempts, self._organizations, self._tokens, self._config_maps)
+        return sum(len(bag) for bag in bags)
+
+    def attempt(self, enclave: Enclave) -> AttemptState:
+        """Return the entry of an Enclave; of one that has left the cache an entry nobody keeps."""
+        known = self._attempts.get(enclave.metadata.uid)
+        if known is None:
+            known = AttemptState()
+            if self._is_cached(enclave):
+                self._attempts[enclave.metadata.uid] = known
+        return known
+
+    def organization(self, organization: Organization) -> OrganizationState:
+        """Return the entry of an Organization; as `attempt`."""
+        known = self._organizations.get(organization.metadata.uid)
+        if known is None:
+            known = OrganizationState()
+            if self._is_cached(organization):
+                self._organizations[organization.metadata.uid] = known
+        return known
+
+    def forget_applied(self) -> None:
+        """Have every guard of a namespace applied again when it is needed next."""
+        self._organizations.clear()
+
+    def keep_token(self, enclave: Enclave, token: str) -> None:
+        """Keep the token of an Enclave until its snapshot holds it; it is written nowhere else."""
+        if self._is_cached(enclave):
+            self._tokens[enclave.metadata.uid] = token
+
+    def pending_token(self, enclave: Enclave) -> str | None:
+        """Return the token that no snapshot holds yet; None = there is none, or it was dropped."""
+        return self._tokens.get(enclave.metadata.uid)
+
+    def drop_token(self, enclave: Enclave) -> None:
+        """Drop a token: the snapshot holds it."""
+        self._tokens.pop(enclave.metadata.uid, None)
+
+    def keep_config_map(self, enclave: Enclave, created: Body) -> None:
+        """Keep the ConfigMap that was just created, which saves the reconcile of the Pod a read."""
+        if self._is_cached(enclave):
+            self._config_maps[enclave.metadata.uid] = created
+
+    def take_config_map(self, enclave: Enclave) -> Body | None:
+        """Return the created ConfigMap, once; None = it has to be read from the server."""
+        found: Body | None = self._config_maps.pop(enclave.metadata.uid, None)
+        return found
+
+    def _is_cached(self, resource: Enclave | Organization) -> bool:
+        """Return whether the cache has an object.
+
+        A reconcile under way may outlast its object: what it remembers then would never be dropped.
+        """
+        ref = ENCLAVE if isinstance(resource, Enclave) else ORGANIZATION
+        entry = self._store.get(ref, resource.metadata.namespace or "", resource.metadata.name)
+        return entry is not None and entry.uid == resource.metadata.uid
+
+    def _on_change(self, change: StoreChange) -> None:
+        """Drop the entries of an object that was removed, or replaced by one of its name."""
+        gone = change.before
+        if gone is None or (change.after is not None and change.after.uid == gone.uid):
+            return
+        bags: tuple[Any, ...]
+        if change.ref == ENCLAVE:
+            bags = (self._attempts, self._tokens, self._config_maps)
+        elif change.ref == ORGANIZATION:
+            bags = (self._organizations,)
+        else:
+            return
+        for bag in bags:
+            bag.pop(gone.uid, None)
