@@ -1,13 +1,17 @@
-"""Which keys a change wakes, and how soon."""
+"""Which keys a change enqueues, how soon, and with which priority."""
 
-from typing import Any
+from collections import Counter
+from typing import Any, ClassVar
 
+import msgspec
 import pytest
+from typing_extensions import override
 
-from cloister_clients.kube.kinds import KindRef
+from cloister_clients.kube.kinds import NODE, KindRef
 from cloister_operator.cache.projections import (
     CONTAINER,
     DEPLOYMENT,
+    DOMAIN,
     ENCLAVE,
     HOST,
     ORGANIZATION,
@@ -26,19 +30,19 @@ SPECS: dict[KindRef, dict[str, Any]] = {
 
 
 class TriggeredStore:
-    """A store, and the keys that the last change woke."""
+    """A store, and the keys that the last change enqueued."""
 
     def __init__(self) -> None:
         self.store = Store()
         self.store.subscribe(self._changed)
-        self.woken: dict[Key, float] = {}
+        self.enqueued: dict[Key, float] = {}
         self._version = 0
 
     def _changed(self, change: StoreChange) -> None:
-        self.woken = dict(triggers_of(change, self.store))
+        self.enqueued = dict(triggers_of(change, self.store))
 
     def put(self, ref: KindRef, *, annotations: dict[str, str] | None = None, **parts: Any) -> None:
-        """Let an object come, or change."""
+        """Let an object appear, or change."""
         self._version += 1
         metadata: dict[str, Any] = {
             "name": "one",
@@ -56,34 +60,34 @@ def key(ref: KindRef) -> Key:
 
 
 @pytest.mark.parametrize("ref", SPECS)
-def test_a_new_object_is_looked_at_at_once(ref: KindRef) -> None:
+def test_a_new_object_is_enqueued_at_once(ref: KindRef) -> None:
     watched = TriggeredStore()
     watched.put(ref, spec=SPECS[ref])
-    assert watched.woken[key(ref)] == 0
+    assert watched.enqueued[key(ref)] == 0
 
 
 @pytest.mark.parametrize("ref", SPECS)
-def test_its_own_counts_do_not_hasten_the_next_ones(ref: KindRef) -> None:
+def test_a_status_of_counts_enqueues_its_object_debounced(ref: KindRef) -> None:
     watched = TriggeredStore()
     watched.put(ref, spec=SPECS[ref])
     watched.put(ref, spec=SPECS[ref], status={"counts": {"ready": 1}})
-    assert watched.woken[key(ref)] == PAUSE
+    assert watched.enqueued[key(ref)] == PAUSE
 
 
 @pytest.mark.parametrize("ref", SPECS)
-def test_another_spec_is_looked_at_at_once(ref: KindRef) -> None:
+def test_a_changed_spec_is_enqueued_at_once(ref: KindRef) -> None:
     watched = TriggeredStore()
     watched.put(ref, spec=SPECS[ref])
     watched.put(ref, spec={**SPECS[ref], "more": "x"})
-    assert watched.woken[key(ref)] == 0
+    assert watched.enqueued[key(ref)] == 0
 
 
-def test_who_asks_for_a_look_at_a_deployment_gets_one_at_once() -> None:
+def test_a_requested_check_of_a_deployment_is_enqueued_at_once() -> None:
     watched = TriggeredStore()
     watched.put(DEPLOYMENT, spec=SPECS[DEPLOYMENT])
     annotations = {"cloister.dev/requested-at": "now"}
     watched.put(DEPLOYMENT, spec=SPECS[DEPLOYMENT], annotations=annotations)
-    assert watched.woken[key(DEPLOYMENT)] == 0
+    assert watched.enqueued[key(DEPLOYMENT)] == 0
 
 
 def entry(ref: KindRef) -> CachedObject:
@@ -101,7 +105,7 @@ def entry(ref: KindRef) -> CachedObject:
         (DEPLOYMENT, False, "other", True),
     ],
 )
-def test_new_containers_and_those_of_shared_objects_may_wait(
+def test_new_containers_and_those_of_shared_objects_have_low_priority(
     ref: KindRef, *, before: bool, name: str, waits: bool
 ) -> None:
     known = entry(ref)
@@ -109,6 +113,35 @@ def test_new_containers_and_those_of_shared_objects_may_wait(
     assert is_low_priority(change, Key("Container", "org-acme", name)) is waits
 
 
-def test_other_kinds_do_not_wait_behind_containers() -> None:
+def test_other_kinds_have_normal_priority() -> None:
     change = StoreChange(HOST, "", "one", None, entry(HOST))
     assert not is_low_priority(change, Key("Host", "", "one"))
+
+
+class CountedObject(CachedObject):
+    """An object of the cache that counts how often it is decoded."""
+
+    decoded: ClassVar[Counter[int]] = Counter()
+
+    @override
+    def decode(self) -> dict[str, Any]:
+        """Decode it, and count that by its version."""
+        self.decoded[self.version] += 1
+        return super().decode()
+
+
+@pytest.mark.parametrize("ref", [CONTAINER, DEPLOYMENT, DOMAIN, HOST, NODE, SECRET_KIND])
+def test_each_version_of_a_change_is_decoded_once_at_most(ref: KindRef) -> None:
+    def version(number: int) -> CountedObject:
+        body = {
+            "metadata": {"name": "one"},
+            "spec": {"repo": "acme/web", "domain": f"{number}.example"},
+            "status": {"phase": str(number)},
+            "nodeLabels": {},
+        }
+        return CountedObject(ref, "org-acme", "one", "u", number, (), msgspec.json.encode(body))
+
+    CountedObject.decoded.clear()
+    change = StoreChange(ref, "org-acme", "one", version(1), version(2))
+    list(triggers_of(change, Store()))
+    assert CountedObject.decoded == {1: 1, 2: 1}
