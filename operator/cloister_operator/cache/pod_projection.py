@@ -15,7 +15,7 @@ from cloister_operator.enclave.guest_config.measurement import (
     MEASUREMENT_ANNOTATION,
 )
 from cloister_operator.enclave.pod.pod import SKIPPED_ANNOTATION
-from cloister_operator.enclave.sidecars import AGENT, SHIM, names_of_ours
+from cloister_operator.enclave.sidecars import AGENT, SHIM, side_car_names
 from cloister_operator.rollout.pod_facts import PodContainer, PodFacts, PodPhase
 
 __all__ = ["node_is_gone", "read_pod"]
@@ -47,7 +47,7 @@ def read_pod(
     statuses = {each["name"]: each for each in told}
     specs = {each["name"]: each for each in spec.get("containers", ())}
     names = {object_name(name): name for name in containers}
-    ours = {name: car for name, car in names_of_ours(containers).items() if name in specs}
+    ours = {name: car for name, car in side_car_names(containers).items() if name in specs}
     read = {
         name: _container(names.get(name, name), each, statuses.get(name, {}))
         for name, each in specs.items()

@@ -1,4 +1,4 @@
-"""The ConfigMap of an Enclave: the file as it was measured, and what our own parts run by.
+"""The ConfigMap of an Enclave: the file as it was measured, and the documents of our side-cars.
 
 Immutable, so that what was measured cannot change while the enclave lives.
 """
@@ -19,7 +19,7 @@ from cloister_operator.enclave.guest_config.certificate import (
     is_signed,
 )
 from cloister_operator.enclave.guest_config.key_gate import GATE_KEY, gate_document
-from cloister_operator.enclave.guest_config.measurement import measurement_of
+from cloister_operator.enclave.guest_config.measurement import measure_enclave
 from cloister_operator.enclave.guest_config.models import MODELS_KEY, models_document
 from cloister_operator.enclave.guest_config.network import NETWORK_KEY, network_document
 from cloister_operator.enclave.guest_config.ssh import SHELLS_KEY, host_key_route, shells_document
@@ -27,7 +27,7 @@ from cloister_operator.enclave.network.addresses import TARGET_ADDRESS
 from cloister_operator.enclave.network.cluster_network import ClusterNetwork
 from cloister_operator.enclave.plan import BuildSettings, EnclavePlan
 from cloister_operator.enclave.shim.caddy import shim_config
-from cloister_operator.enclave.sidecars import isolates, needs_gate
+from cloister_operator.enclave.sidecars import isolates_containers, needs_key_gate
 
 __all__ = ["CONFIG_KEY", "SHIM_KEY", "build_config_map"]
 
@@ -41,7 +41,7 @@ _LOOPBACK = "127.0.0.1"
 
 
 def build_config_map(
-    plan: EnclavePlan, settings: BuildSettings, surroundings: ClusterNetwork
+    plan: EnclavePlan, settings: BuildSettings, cluster: ClusterNetwork
 ) -> dict[str, Any]:
     """Build the ConfigMap.
 
@@ -51,33 +51,33 @@ def build_config_map(
         Manifest of an immutable ConfigMap; the file's bytes are kept as they are (in
         ``binaryData``, so that no byte is read as text on the way).
     """
-    upstream = str(TARGET_ADDRESS) if isolates(plan.host) else _LOOPBACK
+    upstream = str(TARGET_ADDRESS) if isolates_containers(plan.host) else _LOOPBACK
     documents: dict[str, Any] = {
         AGENT_KEY: agent_document(plan, settings),
         SHIM_KEY: shim_config(
             plan.config.shim,
             plan.enclave.spec.served_names,
             upstream=upstream,
-            before=[host_key_route(settings.service)] if plan.lets_people_in else (),
+            before=[host_key_route(settings.service)] if plan.has_ssh else (),
             service=settings.service,
             storage=SHIM_STORAGE if is_signed(plan) else None,
         ),
     }
-    if plan.lets_people_in:
+    if plan.has_ssh:
         documents[SHELLS_KEY] = shells_document(plan)
     for index, container in enumerate(plan.config.containers):
         documents[document_key(index)] = container_document(plan, container)
-    if isolates(plan.host):
-        documents[NETWORK_KEY] = network_document(plan, surroundings)
+    if isolates_containers(plan.host):
+        documents[NETWORK_KEY] = network_document(plan, cluster)
     if plan.config.models:
         documents[MODELS_KEY] = models_document(plan)
     texts: dict[str, str] = {}
-    if is_signed(plan) and surroundings.api is not None:
-        documents[CERTIFICATE_KEY] = certificate_document(plan, surroundings.api)
-        texts[AUTHORITIES_KEY] = surroundings.api.authorities
-    if needs_gate(plan.config.shim):
-        documents[GATE_KEY] = gate_document(plan, settings, surroundings.api)
-        texts[AUTHORITIES_KEY] = surroundings.api.authorities if surroundings.api else ""
+    if is_signed(plan) and cluster.api is not None:
+        documents[CERTIFICATE_KEY] = certificate_document(plan, cluster.api)
+        texts[AUTHORITIES_KEY] = cluster.api.authorities
+    if needs_key_gate(plan.config.shim):
+        documents[GATE_KEY] = gate_document(plan, settings, cluster.api)
+        texts[AUTHORITIES_KEY] = cluster.api.authorities if cluster.api else ""
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -87,7 +87,7 @@ def build_config_map(
         "data": {
             **{name: _written(document) for name, document in documents.items()},
             **texts,
-            **entries(measurement_of(plan, settings)),
+            **entries(measure_enclave(plan, settings)),
         },
     }
 

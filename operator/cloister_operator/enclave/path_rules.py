@@ -4,10 +4,9 @@ Matching the bytes on the wire, and not a decoded path, leaves nothing between w
 and what is forwarded: the upstream gets exactly the text that matched. The expressions are in the
 syntax that RE2 and Python share.
 
-Two questions are asked of a target, and each errs on its own side. Whether it is listed is
-answered strictly (`path_pattern`): what is spelled otherwise is not found. Whether it needs a key
-is answered generously (`reaching_pattern`, `AMBIGUOUS`): what some server might take for the path
-needs one too.
+Two checks of a target err on opposite sides. Whether it is listed is strict (`path_pattern`): what
+is spelled otherwise is not found. Whether it needs a key is lenient (`reaching_pattern`,
+`AMBIGUOUS`): what some server might take for the path needs one too.
 """
 
 import re
@@ -16,7 +15,7 @@ from collections.abc import Iterator
 __all__ = ["ALL_PATHS", "AMBIGUOUS", "DOT_SEGMENTS", "path_pattern", "reaching_pattern"]
 
 ALL_PATHS = "/*"
-"""The rule that every path fits."""
+"""The rule that every path matches."""
 
 _SLASH = r"(?:/|\\|%2[fF]|%5[cC])"
 _DOT = r"(?:\.|%2[eE])"
@@ -27,8 +26,8 @@ server behind the shim might leave the listed path through it (RFC 3986, "Remove
 """
 
 AMBIGUOUS = rf"{DOT_SEGMENTS}|^[^?]*%(?:25|[cC][01])"
-"""Targets of which one cannot tell which path a server takes them for: dot segments, a percent sign
-that is encoded itself, bytes that overlong UTF-8 begins with (RFC 3629, section 3)."""
+"""Targets that different servers may take for different paths: dot segments, an encoded percent
+sign, first bytes of overlong UTF-8 (RFC 3629, section 3)."""
 
 _RESERVED = "/?#%"
 """Characters that mean something else when they are not encoded."""
@@ -57,7 +56,7 @@ def path_pattern(rule: str) -> str:
     str
         The expression. Each character is matched as itself or percent-encoded, but a slash only
         as it is in the rule: ``%2F`` is part of a segment (RFC 3986, "Percent-Encoding"). The
-        query string takes no part.
+        query string is ignored.
 
     Examples
     --------
@@ -84,8 +83,8 @@ def reaching_pattern(rule: str) -> str:
     str
         The expression: every target of `path_pattern`, and those that differ in case, in the
         number or spelling of slashes, in slashes at the end, in parameters after a semicolon, in
-        an extension (``.json``) or in a control character or space at the end. What cannot be
-        told (`AMBIGUOUS`) is not in it.
+        an extension (``.json``) or in a control character or space at the end. `AMBIGUOUS`
+        targets are not in it.
     """
     wild = rule.endswith("*")
     segments = [each for each in re.split(_SLASH, rule[:-1] if wild else rule) if each]
@@ -107,7 +106,7 @@ def _text(text: str, *, folded: bool = False) -> str:
 
 
 def _bytes(text: str) -> Iterator[tuple[int, bool]]:
-    """Go through the bytes that a text means, and tell which are percent-encoded in it."""
+    """Yield the bytes that a text means, and whether each is percent-encoded in it."""
     for found in _ENCODED.findall(text.encode()):
         if len(found) > 1:
             yield int(found[1:], 16), True

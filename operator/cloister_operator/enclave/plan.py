@@ -1,4 +1,4 @@
-"""What the builders build from: an Enclave, its file, its Host, and a few settings.
+"""The input of the builders: an Enclave, its file, its Host, and a few settings.
 
 `cloister_operator.reconcile.children` fills it; the builders read nothing else.
 """
@@ -29,7 +29,7 @@ FIELD_MANAGER = "cloister-operator"
 
 @dataclass(frozen=True, slots=True)
 class BuildSettings:
-    """What the administrator says about every enclave."""
+    """The administrator's settings for every enclave."""
 
     shim_image: str
     """Image of the shim with digest."""
@@ -38,14 +38,14 @@ class BuildSettings:
     service: str = "cloister"
     """Name of the mount in the containers."""
     key_cache_seconds: float = 1.0
-    """Seconds for which an API key that was good is not asked for again."""
+    """Seconds for which an API key that was valid is not checked again."""
     key_outage_seconds: float = 30.0
-    """Seconds after its last good answer for which a key goes on while the API is away."""
+    """Seconds after its last successful check for which a key stays valid while the API is down."""
 
 
 @dataclass(frozen=True, slots=True)
 class EnclavePlan:
-    """One Enclave with all that its children are made from."""
+    """One Enclave with all that its children are built from."""
 
     enclave: Enclave
     """The Enclave, as the API server has it (with uid)."""
@@ -81,12 +81,12 @@ class EnclavePlan:
             ORGANIZATION_LABEL: host_label(self.organization),
             CONTAINER_LABEL: service_name(self.enclave.spec.container.name),
             ENCLAVE_LABEL: self.name,
-            **({SHELLS_LABEL: ""} if self.lets_people_in else {}),
+            **({SHELLS_LABEL: ""} if self.has_ssh else {}),
         }
 
     @property
-    def lets_people_in(self) -> bool:
-        """Whether some keys may log in by SSH: a debug enclave's alone."""
+    def has_ssh(self) -> bool:
+        """Whether some keys may log in by SSH: only to a debug enclave."""
         return self.enclave.spec.debug and bool(self.enclave.spec.ssh_keys)
 
     @property
@@ -101,14 +101,14 @@ class EnclavePlan:
         return tuple(container.name for container in self.config.containers)
 
     def facts(self, container: ContainerConfig) -> ImageFacts:
-        """Return what the registry said of the image of a container of the file."""
+        """Return what the registry reported about the image of a container of the file."""
         for facts in self.enclave.spec.images:
             if facts.container == container.name:
                 return facts
         return ImageFacts(container=container.name, image=container.image)
 
     def metadata(self, name: str) -> dict[str, object]:
-        """Return the metadata of a child: it belongs to the Enclave and goes with it."""
+        """Return the metadata of a child: the Enclave owns it, and it is deleted with it."""
         return {
             "name": name,
             "namespace": self.enclave.metadata.namespace,

@@ -1,8 +1,8 @@
-"""The shim's certificates: those that ``guest certificate`` keeps, or an authority of its own.
+"""The shim's certificates: those that ``guest certificate`` renews, or an authority of its own.
 
 The side-car's certificates are found through Caddy's certificate storage, as if another instance
-of Caddy that shares the storage had renewed them: Caddy looks there before it would renew by
-itself, and takes what is newer without touching a connection. A reload of the configuration would
+of Caddy that shares the storage had renewed them: Caddy checks there before it would renew by
+itself, and loads what is newer without touching a connection. A reload of the configuration would
 close idle connections and WebSockets. Source: Caddy, "Automatic HTTPS", "Storage"; JSON Config
 Structure, ``apps.tls.automation``.
 """
@@ -10,20 +10,20 @@ Structure, ``apps.tls.automation``.
 from collections.abc import Sequence
 from typing import Any
 
-__all__ = ["store_of", "tls_app"]
+__all__ = ["certificate_folder", "tls_app"]
 
 _ISSUER = "certificate.invalid-directory"
 """Folder of an issuer in Caddy's storage: host and path of `_NOBODY`."""
 _NOBODY = "https://certificate.invalid/directory"
 """An issuer that cannot be reached (RFC 6761): Caddy never gets a certificate by itself."""
-_LOOKS = "10s"
-"""Time between two looks for certificates that end soon."""
-_ENDS_SOON = 0.3
-"""Part of a certificate's life from which the storage is looked at. The side-car renews when a
-third is left."""
+_RENEW_INTERVAL = "10s"
+"""Time between two checks for certificates that expire soon."""
+_RENEWAL_WINDOW = 0.3
+"""Remaining part of a certificate's lifetime in which the storage is checked. The side-car renews
+when a third is left."""
 
 
-def store_of(storage: str) -> str:
+def certificate_folder(storage: str) -> str:
     """Return the folder in Caddy's storage with a folder for each name.
 
     Parameters
@@ -35,7 +35,7 @@ def store_of(storage: str) -> str:
 
 
 def tls_app(hostnames: Sequence[str], storage: str | None) -> dict[str, Any]:
-    """Build the part of the configuration that is about certificates.
+    """Build the certificates part of the configuration.
 
     Parameters
     ----------
@@ -59,12 +59,12 @@ def tls_app(hostnames: Sequence[str], storage: str | None) -> dict[str, Any]:
         "subjects": names,
         "issuers": [{"module": "acme", "ca": _NOBODY}],
         "storage": {"module": "file_system", "root": storage},
-        "renewal_window_ratio": _ENDS_SOON,
+        "renewal_window_ratio": _RENEWAL_WINDOW,
         "disable_ocsp_stapling": True,
     }
     return {
         "certificates": {"automate": names},
-        "automation": {"policies": [policy], "renew_interval": _LOOKS},
+        "automation": {"policies": [policy], "renew_interval": _RENEW_INTERVAL},
         "disable_storage_check": True,
         "disable_storage_clean": True,
     }

@@ -1,7 +1,7 @@
-"""Our own processes in an enclave's Pod: their names, users, order, places and destinations.
+"""Our side-cars in an enclave's Pod: their names, users, order and destinations.
 
-One table for all of them. What each does is told in docs/enclave.md; the containers themselves are
-built by the module of each part.
+One table for all of them. docs/enclave.md describes what each does; the module of each part builds
+its container.
 """
 
 from collections.abc import Iterable
@@ -30,11 +30,11 @@ __all__ = [
     "SideCar",
     "destinations",
     "inbound_ports",
-    "isolates",
-    "name_of",
-    "names_of_ours",
-    "needs_gate",
+    "isolates_containers",
+    "needs_key_gate",
     "side_car",
+    "side_car_name",
+    "side_car_names",
     "unprivileged",
 ]
 
@@ -44,10 +44,10 @@ GUEST = "/.cloister/bin/guest"
 
 @dataclass(frozen=True, slots=True)
 class SideCar:
-    """One of our containers."""
+    """One of our own containers."""
 
     name: str
-    """Its name, unless a container of the file has it (`name_of`)."""
+    """Its name, unless a container of the file has it (`side_car_name`)."""
     user: int
     """User and group id in the Pod; the packet filter knows the process by it."""
 
@@ -55,45 +55,38 @@ class SideCar:
 NET = SideCar("net", 0)
 """The network of the enclave. Its user owns the Pod's network namespace, with NET_ADMIN alone."""
 SHIM = SideCar("shim", 65532)
-"""The way in."""
+"""The TLS front, through which all requests arrive."""
 KEEP = SideCar("keep", 65001)
-"""Holds the containers' network namespaces and processes while the others start anew."""
+"""Holds the containers' network namespaces and processes while the others restart."""
 AGENT = SideCar("agent", 65003)
-"""Knows what runs. Its readiness is the enclave's."""
+"""Supervises the boot. Its readiness is the enclave's."""
 CERTIFICATE = SideCar("certificate", 65005)
-"""Makes the TLS key and keeps a certificate for it."""
+"""Creates the TLS key and renews the certificate for it."""
 INSTALL = SideCar("guest-install", 65002)
-"""Lays the guest out for the containers, and ends."""
+"""Installs the guest for the containers, and exits."""
 MODELS = SideCar("models", 65007)
-"""Verifies the model weights, lays them out, and ends."""
+"""Verifies the models, unpacks them, and exits."""
 
 GATE = SideCar("gate", 65004)
-"""Checks API keys and rates for the shim, where the file asks for either."""
+"""The key gate: checks API keys and rates for the shim, where the file requires either."""
 SSH = SideCar("ssh", 65006)
-"""Lets people into debug enclaves, and is in no other."""
+"""The SSH server of debug enclaves; others do not have it."""
 
 ORDER = (INSTALL, KEEP, NET, AGENT, CERTIFICATE, MODELS, GATE, SHIM, SSH)
 """All of them, in the order in which they start; the file's containers start before the shim."""
 
 
-_ASKS_THE_API = (CERTIFICATE, GATE)
+_API_CLIENTS = (CERTIFICATE, GATE)
 
 
-def name_of(car: SideCar, containers: Iterable[str]) -> str:
-    """Return the name of one of ours in the Pod.
-
-    Parameters
-    ----------
-    car
-        Which one.
-    containers
-        Names of the containers of the file.
+def side_car_name(car: SideCar, containers: Iterable[str]) -> str:
+    """Return the name of a side-car in the Pod, given the names of the containers of the file.
 
     Returns
     -------
     str
-        Its usual name, or with the first free number when a container of the file has that. No
-        two of ours meet: none of the usual names is another's with a number.
+        Its usual name, or with the first free number when a container of the file has that. No two
+        side-cars collide: none of the usual names is another's with a number.
     """
     taken = {object_name(container) for container in containers}
     name, number = car.name, 1
@@ -103,31 +96,31 @@ def name_of(car: SideCar, containers: Iterable[str]) -> str:
     return name
 
 
-def names_of_ours(containers: Iterable[str]) -> dict[str, SideCar]:
-    """Return all of ours by their names in the Pod."""
+def side_car_names(containers: Iterable[str]) -> dict[str, SideCar]:
+    """Return all side-cars by their names in the Pod."""
     named = tuple(containers)
-    return {name_of(car, named): car for car in ORDER}
+    return {side_car_name(car, named): car for car in ORDER}
 
 
-def isolates(host: Host) -> bool:
-    """Return whether a Host gives each container a network namespace of its own."""
+def isolates_containers(host: Host) -> bool:
+    """Return whether each container on a Host has a network namespace of its own."""
     return host.spec.network_isolation is NetworkIsolation.CONTAINER
 
 
-def needs_gate(shim: Shim) -> bool:
-    """Return whether a file asks for keys or rates, so that its enclaves have a gate."""
+def needs_key_gate(shim: Shim) -> bool:
+    """Return whether a file requires keys or rates, so that its enclaves have a key gate."""
     return bool(shim.keyed_endpoints) or shim.rate_limit is not None
 
 
 def destinations(config: ServiceConfig, api: ApiEndpoint | None) -> list[dict[str, Any]]:
-    """Return what each of ours may reach on the network; all that is not listed here is dropped.
+    """Return what each side-car may reach on the network; all that is not listed is dropped.
 
     Parameters
     ----------
     config
         The parsed file.
     api
-        Where the API is; None = enclaves have no way to it.
+        The API; None = enclaves cannot reach it.
 
     Returns
     -------
@@ -139,32 +132,20 @@ def destinations(config: ServiceConfig, api: ApiEndpoint | None) -> list[dict[st
         {"name": SHIM.name, "uid": SHIM.user, "destinations": [upstream]}
     ]
     if api is not None:
-        doors = [{"address": address, "port": api.port} for address in api.addresses]
+        addresses = [{"address": address, "port": api.port} for address in api.addresses]
         found += [
-            {"name": car.name, "uid": car.user, "destinations": doors} for car in _ASKS_THE_API
+            {"name": car.name, "uid": car.user, "destinations": addresses} for car in _API_CLIENTS
         ]
     return found
 
 
-def inbound_ports(*, shells: bool = False) -> list[int]:
-    """Return the TCP ports of the Pod that can be reached from outside.
-
-    Parameters
-    ----------
-    shells
-        Whether people may log in to the enclave.
-    """
-    return [SHIM_PORT, SSH_PORT] if shells else [SHIM_PORT]
+def inbound_ports(*, ssh: bool = False) -> list[int]:
+    """Return the TCP ports of the Pod that can be reached from outside, with or without SSH."""
+    return [SHIM_PORT, SSH_PORT] if ssh else [SHIM_PORT]
 
 
 def unprivileged(car: SideCar) -> dict[str, Any]:
-    """Return the security context of one of ours that has no right.
-
-    Parameters
-    ----------
-    car
-        Which one.
-    """
+    """Return the security context of a side-car without any privilege."""
     return {
         "allowPrivilegeEscalation": False,
         "capabilities": {"drop": ["ALL"]},
@@ -177,15 +158,7 @@ def unprivileged(car: SideCar) -> dict[str, Any]:
 
 
 def side_car(settings: BuildSettings, mounts: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return what side-cars have: they are up before the containers and stay until these ended.
-
-    Parameters
-    ----------
-    settings
-        Names the image.
-    mounts
-        ``volumeMounts``.
-    """
+    """Return the fields of a native side-car: up before the containers, stopped after them."""
     return {
         "image": settings.guest_image,
         "imagePullPolicy": "IfNotPresent",

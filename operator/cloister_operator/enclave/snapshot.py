@@ -1,4 +1,4 @@
-"""The snapshot of an Enclave: the values of its secrets as they were when it was decided."""
+"""The snapshot of an Enclave: the values of its secrets at the time it was created."""
 
 from base64 import b64encode
 from collections.abc import Mapping
@@ -35,7 +35,7 @@ def build_snapshot(
     Raises
     ------
     KeyError
-        When `values` lacks a secret of the file; the decision asks for all of them before.
+        When a secret of the file is missing in `values`; the decision has looked all of them up.
     """
     data = {name: b64encode(values[name]).decode() for name in plan.secrets}
     if token is not None:

@@ -14,7 +14,7 @@ from cloister_operator.cache.projections import HOST
 from cloister_operator.context import ProcessContext
 from cloister_operator.enclave.config_map import CONFIG_KEY, build_config_map
 from cloister_operator.enclave.guest_config.certificate import is_signed
-from cloister_operator.enclave.guest_config.measurement import measurement_of
+from cloister_operator.enclave.guest_config.measurement import measure_enclave
 from cloister_operator.enclave.plan import EnclavePlan
 from cloister_operator.enclave.pod.pod import build_pod
 from cloister_operator.enclave.snapshot import build_snapshot
@@ -124,7 +124,7 @@ async def load_plan(context: ProcessContext, key: Key, enclave: Enclave) -> Encl
 
 def _tells_of(found: Mapping[str, Any], plan: EnclavePlan, context: ProcessContext) -> bool:
     """Tell whether a ConfigMap publishes what a plan measures now."""
-    wanted = entries(measurement_of(plan, context.build))
+    wanted = entries(measure_enclave(plan, context.build))
     told = {name: text for name, text in (found.get("data") or {}).items() if name in PUBLISHED}
     return told == wanted
 

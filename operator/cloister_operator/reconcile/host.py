@@ -12,7 +12,7 @@ from cloister_crds.lifecycle.state.conditions import ConditionUpdate, merge
 from cloister_operator.cache.projections import HOST
 from cloister_operator.context import ProcessContext
 from cloister_operator.enclave.network.cluster_network import ClusterNetwork
-from cloister_operator.enclave.sidecars import isolates
+from cloister_operator.enclave.sidecars import isolates_containers
 from cloister_operator.reconcile.result import DONE, Result
 from cloister_operator.reconcile.status_counts import write_status_throttled
 from cloister_operator.workqueue.keys import Key
@@ -106,7 +106,7 @@ def _finding(host: Host, nodes: int, surroundings: ClusterNetwork) -> ConditionU
     Without a node that fits they wait, which the condition tells; it does not refuse them, since
     a node may be made for them.
     """
-    if isolates(host) and not surroundings.resolvers:
+    if isolates_containers(host) and not surroundings.resolvers:
         message = (
             "No name server for enclaves is known: set enclaveNetwork.resolvers of the operator, "
             "or make the Service kube-dns in kube-system."

@@ -1,22 +1,16 @@
 """The Pod of an Enclave, as far as `evaluate_enclave` needs it; nothing of it is stored."""
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import StrEnum
 
-from cloister_crds.config.model import Healthcheck
 from cloister_crds.kinds.enclave import ContainerStateName
 
 __all__ = [
-    "HEALTH_MARGIN",
     "PodContainer",
     "PodFacts",
     "PodPhase",
-    "boot_allowance",
 ]
-
-HEALTH_MARGIN = timedelta(seconds=15)
-"""What the kubelet may need beyond the times of a health check to run it and report the result."""
 
 
 class PodPhase(StrEnum):
@@ -105,25 +99,3 @@ class PodFacts:
         """All containers: those of the file, the shim, the agent, our other side-cars."""
         ours = tuple(each for each in (self.shim, self.agent) if each is not None)
         return (*self.containers, *ours, *self.side_cars)
-
-
-def boot_allowance(check: Healthcheck | None) -> timedelta | None:
-    """Return how long after a container's start its health check must have had a result.
-
-    The enclave's agent counts failures, in the way of container engines; this is for a check that
-    never has a result.
-
-    Parameters
-    ----------
-    check
-        Health check of the file; None = there is none.
-
-    Returns
-    -------
-    timedelta | None
-        The time of all checks that may fail, with a margin for the kubelet; None = it has no
-        health check.
-    """
-    if check is None or check.disabled:
-        return None
-    return check.start_period + check.retries * (check.interval + check.timeout) + HEALTH_MARGIN

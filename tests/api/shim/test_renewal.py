@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives import serialization
 from cloister_api.certificates.authority import CertificateAuthority
 from cloister_api.certificates.request import read_request
 from cloister_clients.clock import utc_now
-from cloister_operator.enclave.shim_tls import store_of
+from cloister_operator.enclave.shim_tls import certificate_folder
 from tests.support.builders.signing_requests import new_key, signing_request
 from tests.support.servers.shim import HOSTNAME, RunningShim, running_shim
 from tests.support.waiting import until_sync
@@ -46,7 +46,7 @@ class Store:
                 serialization.NoEncryption(),
             )
         )
-        place = Path(store_of(self.storage)) / HOSTNAME
+        place = Path(certificate_folder(self.storage)) / HOSTNAME
         place.mkdir(parents=True)
         (place / f"{HOSTNAME}.crt").symlink_to(self.folder / "tls.crt")
         (place / f"{HOSTNAME}.key").symlink_to(self.folder / "tls.key")

@@ -57,7 +57,7 @@ def running_agent(shim: RunningShim) -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def booting() -> Iterator[RunningShim]:
+def booting_matcher() -> Iterator[RunningShim]:
     with (
         tempfile.TemporaryDirectory(prefix="shim") as folder,
         running_shim(Path(folder), paths=("/exact",), origins=("https://app.example",)) as shim,
@@ -69,9 +69,9 @@ def booting() -> Iterator[RunningShim]:
 
 @pytest.mark.parametrize("target", ["/", "/exact", "/not-listed", "/ready", "/.well-known/other"])
 def test_while_it_boots_every_path_answers_with_the_stages(
-    booting: RunningShim, target: str
+    booting_matcher: RunningShim, target: str
 ) -> None:
-    answer = booting.ask(target, method="POST")
+    answer = booting_matcher.ask(target, method="POST")
     assert answer.status == 503
     assert answer.header("Content-Type") == "application/json"
     assert answer.header("Retry-After") == "1"
@@ -83,38 +83,38 @@ def test_while_it_boots_every_path_answers_with_the_stages(
     assert answer.data["boot"]["completed_at"] is None
 
 
-def test_the_agent_answers_the_well_known_paths(booting: RunningShim) -> None:
-    containers = booting.ask("/.well-known/cloister-containers?x=1").data["containers"]
+def test_the_agent_answers_the_well_known_paths(booting_matcher: RunningShim) -> None:
+    containers = booting_matcher.ask("/.well-known/cloister-containers?x=1").data["containers"]
     assert [(each["name"], each["created"]) for each in containers] == [("web", False)]
-    stages = booting.ask("/.well-known/cloister-boot-stages").data
+    stages = booting_matcher.ask("/.well-known/cloister-boot-stages").data
     assert [each["name"] for each in stages["stages"]][-2:] == ["containers", "shim"]
-    metrics = booting.ask("/.well-known/cloister-metrics").data
+    metrics = booting_matcher.ask("/.well-known/cloister-metrics").data
     assert metrics["image"] == "acme/web@v1.0.0"
     assert metrics["cpu_mem_total"] == 8
-    gauges = booting.ask("/.well-known/metrics")
+    gauges = booting_matcher.ask("/.well-known/metrics")
     assert (gauges.header("Content-Type") or "").startswith("text/plain; version=0.0.4")
     assert b"# TYPE cloister_enclave_cpu_mem_total gauge" in gauges.body
-    refused = booting.ask("/.well-known/metrics", method="DELETE")
+    refused = booting_matcher.ask("/.well-known/metrics", method="DELETE")
     assert (refused.status, refused.header("Allow")) == (405, "GET, HEAD")
 
 
-def test_browsers_may_ask_from_listed_origins(booting: RunningShim) -> None:
-    listed = booting.ask("/.well-known/metrics", headers={"Origin": "https://app.example"})
+def test_browsers_may_ask_from_listed_origins(booting_matcher: RunningShim) -> None:
+    listed = booting_matcher.ask("/.well-known/metrics", headers={"Origin": "https://app.example"})
     assert listed.header("Access-Control-Allow-Origin") == "https://app.example"
-    other = booting.ask("/.well-known/metrics", headers={"Origin": "https://evil.example"})
+    other = booting_matcher.ask("/.well-known/metrics", headers={"Origin": "https://evil.example"})
     assert other.status == 403
 
 
-def test_requests_pass_as_soon_as_the_boot_is_over(booting: RunningShim) -> None:
-    mark = booting.agent / "booted"
+def test_requests_pass_as_soon_as_the_boot_is_over(booting_matcher: RunningShim) -> None:
+    mark = booting_matcher.agent / "booted"
     mark.touch()
     try:
-        assert booting.ask("/exact").data["target"] == "/exact"
-        assert booting.ask("/not-listed").status == 404
-        assert booting.ask("/.well-known/cloister-containers").status == 200
+        assert booting_matcher.ask("/exact").data["target"] == "/exact"
+        assert booting_matcher.ask("/not-listed").status == 404
+        assert booting_matcher.ask("/.well-known/cloister-containers").status == 200
         # Only the exact words are the agent's; everything else goes by the file's paths.
         for target in ("/%2ewell-known/metrics", "/.well-known/metrics/", "/.well-known/x-metrics"):
-            assert booting.ask(target).status == 404
+            assert booting_matcher.ask(target).status == 404
     finally:
         mark.unlink()
 

@@ -1,7 +1,7 @@
-"""Devices of the node that containers of an enclave get: GPUs and what the Host allows.
+"""Devices of the node for containers of an enclave: GPUs and what the Host allows.
 
-Both are resources of device plugins (Kubernetes, "Device Plugins"): a plugin alone decides which
-device a container gets and puts it there.
+Both are resources of device plugins (Kubernetes, "Device Plugins"): only a plugin decides which
+device a container gets, and adds it.
 """
 
 from cloister_crds.config import ContainerConfig
@@ -9,16 +9,16 @@ from cloister_crds.lifecycle.admission.gpus import assigned_gpus, unassigned_gpu
 from cloister_crds.lifecycle.admission.host_requirements import device_resource
 from cloister_operator.enclave.plan import EnclavePlan
 
-__all__ = ["NO_DEVICES", "VISIBLE_DEVICES", "granted", "held", "sees_no_gpu"]
+__all__ = ["NO_DEVICES", "VISIBLE_DEVICES", "device_limits", "hides_gpus", "unassigned_gpu_limits"]
 
 VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES"
-"""Variable by which NVIDIA's container runtime gives GPUs. It is the device plugin's to set: with
-another value a container could have GPUs of other enclaves of the node."""
+"""Variable by which NVIDIA's container runtime assigns GPUs. Only the device plugin may set it:
+with another value a container could have GPUs of other enclaves of the node."""
 NO_DEVICES = "void"
-"""Its value for no GPU and no driver. Without it images that say ``all`` would have every GPU."""
+"""Its value for no GPU and no driver. Without it images that set ``all`` would have every GPU."""
 
 
-def granted(plan: EnclavePlan, container: ContainerConfig) -> dict[str, str]:
+def device_limits(plan: EnclavePlan, container: ContainerConfig) -> dict[str, str]:
     """Return the device resources of a container.
 
     Returns
@@ -38,15 +38,15 @@ def granted(plan: EnclavePlan, container: ContainerConfig) -> dict[str, str]:
     return {name: str(amount) for name, amount in amounts.items()}
 
 
-def held(plan: EnclavePlan) -> dict[str, str]:
-    """Return what the Pod takes beside its containers' own: GPUs that none of them has.
+def unassigned_gpu_limits(plan: EnclavePlan) -> dict[str, str]:
+    """Return the GPUs that the Pod has and none of its containers is assigned.
 
     Returns
     -------
     dict[str, str]
-        ``limits`` of a container that runs before the file's; empty when nothing is left over.
-        Containers of the file get theirs out of these (Kubernetes, "Init containers", resources),
-        and the rest stays the Pod's: the enclave has the GPUs that it asks for, whole.
+        ``limits`` of an init container that runs before the file's; empty when nothing is left
+        over. Containers of the file get theirs out of these (Kubernetes, "Init containers",
+        resources), and the rest stays the Pod's: the enclave has all GPUs that it requests.
     """
     gpu, count = plan.host.spec.gpu, plan.enclave.spec.summary.gpus
     if gpu is None or not unassigned_gpus(assigned_gpus(plan.config, count), count):
@@ -54,6 +54,6 @@ def held(plan: EnclavePlan) -> dict[str, str]:
     return {gpu.resource: str(count)}
 
 
-def sees_no_gpu(plan: EnclavePlan, container: ContainerConfig) -> bool:
-    """Return whether a container has to be kept from the GPUs of the node."""
+def hides_gpus(plan: EnclavePlan, container: ContainerConfig) -> bool:
+    """Return whether the GPUs of the node must be hidden from a container."""
     return plan.host.spec.gpu is not None and container.gpus is None

@@ -11,7 +11,7 @@ from cloister_crds.config import ContainerConfig, Healthcheck, Ipc, Tmpfs, objec
 from cloister_crds.kinds.enclave import ImageFacts
 from cloister_operator.enclave.container.environment import container_environment
 from cloister_operator.enclave.plan import EnclavePlan
-from cloister_operator.enclave.sidecars import SSH, isolates
+from cloister_operator.enclave.sidecars import SSH, isolates_containers
 
 __all__ = [
     "DEFAULT_STOP_TIMEOUT",
@@ -38,11 +38,11 @@ REPORT_PLACE = f"{GUEST_DIRECTORY}/report"
 STATE_DIRECTORY = f"{GUEST_DIRECTORY}/state"
 """Where the state of its health check is."""
 SHELL_DIRECTORY = f"{GUEST_DIRECTORY}/ssh"
-"""Where the container's own shell socket is, in debug enclaves that let people in."""
+"""Where the container's own shell socket is, in debug enclaves with SSH."""
 SHELL_SOCKET = "shell.sock"
 """Name of the shell socket."""
 DEFAULT_STOP_TIMEOUT = 10
-"""Seconds between the stop signal and the kill, where the file says nothing (as Docker)."""
+"""Seconds between the stop signal and the kill, where the file sets none (as Docker)."""
 _VERSION = 1
 _DEADLINE_SECONDS = 120
 _HOME = "HOME"
@@ -62,7 +62,7 @@ def document_key(index: int) -> str:
 
 
 def container_document(plan: EnclavePlan, container: ContainerConfig) -> dict[str, Any]:
-    """Write how a container is started, checked and stopped.
+    """Build the document of how a container is started, checked and stopped.
 
     Returns
     -------
@@ -95,9 +95,9 @@ def container_document(plan: EnclavePlan, container: ContainerConfig) -> dict[st
             "timeoutMillis": 1000 * stop_timeout(container),
         },
     }
-    if plan.lets_people_in:
+    if plan.has_ssh:
         document["shells"] = {"socket": f"{SHELL_DIRECTORY}/{SHELL_SOCKET}", "client": SSH.user}
-    if isolates(plan.host):
+    if isolates_containers(plan.host):
         socket = f"{WIRING_DIRECTORY}/wiring.sock"
         document |= {
             "hostname": object_name(container.name),
@@ -113,7 +113,7 @@ def stop_timeout(container: ContainerConfig) -> int:
 
 
 def _words(words: tuple[str, ...] | None) -> list[str] | None:
-    """Return words of a command line; None stays what it is: not given."""
+    """Return words of a command line; None = not set."""
     return None if words is None else list(words)
 
 
@@ -150,7 +150,7 @@ def _options(plan: EnclavePlan, container: ContainerConfig, tmpfs: Tmpfs) -> str
 
 
 def _health(check: Healthcheck | None) -> dict[str, Any] | None:
-    """Write the health check; None = there is none."""
+    """Build the health check; None = there is none."""
     if check is None or check.disabled:
         return None
     return {

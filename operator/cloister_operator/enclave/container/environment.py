@@ -3,7 +3,7 @@
 from typing import Any
 
 from cloister_crds.config import ContainerConfig, secret_is_file
-from cloister_operator.enclave.container.devices import NO_DEVICES, VISIBLE_DEVICES, sees_no_gpu
+from cloister_operator.enclave.container.devices import NO_DEVICES, VISIBLE_DEVICES, hides_gpus
 from cloister_operator.enclave.plan import EnclavePlan
 
 __all__ = ["container_environment"]
@@ -17,9 +17,9 @@ def container_environment(plan: EnclavePlan, spec: ContainerConfig) -> list[dict
     Returns
     -------
     list[dict[str, Any]]
-        ``env`` of the container. A bare name without a value stays unset; a bare ``DOMAIN`` is
-        the public host name unless a variable of that name was given. Image variables are the
-        runtime's to add. Which GPUs are visible is not the file's to say (`grants`).
+        ``env`` of the container. A bare name without a value stays unset; a bare ``DOMAIN`` is the
+        public host name unless a variable of that name was set. The runtime adds the image's
+        variables. The file cannot choose which GPUs are visible (`devices`).
     """
     given = {each.name: each.value for each in plan.enclave.spec.request.variables}
     if plan.enclave.spec.hostnames:
@@ -34,7 +34,7 @@ def container_environment(plan: EnclavePlan, spec: ContainerConfig) -> list[dict
             reference = {"secretKeyRef": {"name": plan.snapshot, "key": secret}}
             values[secret] = {"name": secret, "valueFrom": reference}
     values.pop(VISIBLE_DEVICES, None)
-    if sees_no_gpu(plan, spec):
+    if hides_gpus(plan, spec):
         values[VISIBLE_DEVICES] = {"name": VISIBLE_DEVICES, "value": NO_DEVICES}
     return list(values.values())
 

@@ -1,7 +1,7 @@
 """A healthcheck of the file as the kubelet's readiness probe: the guest runs it when it is due.
 
-The guest keeps the times and counts of the file; the kubelet only calls it often enough, and shows
-as readiness what the guest answers. An unhealthy container is never restarted for it.
+The guest follows the times and counts of the file; the kubelet only calls it often enough, and
+reports the result as readiness. An unhealthy container is never restarted for it.
 """
 
 import math
@@ -10,15 +10,17 @@ from typing import Any
 
 from cloister_crds.config import Healthcheck
 
-__all__ = ["is_rounded", "readiness_probe"]
+__all__ = ["HEALTH_MARGIN", "boot_allowance", "is_rounded", "readiness_probe"]
 
+HEALTH_MARGIN = timedelta(seconds=15)
+"""What the kubelet may need beyond the times of a health check to run it and report the result."""
 _ROUNDS = 6
-"""Calls of the guest in one interval, so that a check is late by a sixth of it at most."""
+"""Calls of the guest in one interval, so that a check is at most a sixth of it late."""
 _LONGEST_PERIOD = 5
 """Seconds between two calls at most."""
 _GUEST_TIME = 4
 """Seconds beyond the check's own timeout that the guest may need: it kills a check that takes too
-long, and looks whether it is gone."""
+long, and waits until it has exited."""
 _SECOND = timedelta(seconds=1)
 
 
@@ -35,8 +37,8 @@ def readiness_probe(check: Healthcheck | None, command: list[str]) -> dict[str, 
     Returns
     -------
     dict[str, Any] | None
-        ``readinessProbe``, or None when nothing is to be asked. One answer of the guest decides,
-        since the guest itself counts the retries.
+        ``readinessProbe``, or None without a healthcheck. One result of the guest decides, since
+        the guest itself counts the retries.
     """
     if check is None or check.disabled:
         return None
@@ -50,5 +52,27 @@ def readiness_probe(check: Healthcheck | None, command: list[str]) -> dict[str, 
 
 
 def is_rounded(check: Healthcheck) -> bool:
-    """Return whether checks come less often than the file says: the kubelet calls once a second."""
+    """Return whether checks run less often than the file sets: the kubelet calls once a second."""
     return check.interval < _SECOND
+
+
+def boot_allowance(check: Healthcheck | None) -> timedelta | None:
+    """Return how long after a container's start its health check must have had a result.
+
+    The enclave's agent counts failures, in the way of container engines; this is for a check that
+    never has a result.
+
+    Parameters
+    ----------
+    check
+        Health check of the file; None = there is none.
+
+    Returns
+    -------
+    timedelta | None
+        The time of all checks that may fail, with a margin for the kubelet; None = it has no
+        health check.
+    """
+    if check is None or check.disabled:
+        return None
+    return check.start_period + check.retries * (check.interval + check.timeout) + HEALTH_MARGIN

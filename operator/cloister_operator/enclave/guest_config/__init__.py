@@ -1,1 +1,1 @@
-"""Builders of the documents by which the guest's side-cars run."""
+"""Builders of the guest's side-cars and of the documents that configure them."""

@@ -1,12 +1,13 @@
-"""The agent of an enclave: the side-car that knows what runs, and the document that it runs by.
+"""The agent of an enclave: the side-car that supervises the boot, and its document.
 
-The document's fields are those of the guest's package `agent`; docs/enclave.md tells what it does.
+The document's fields are those of the guest's package `agent`; docs/enclave.md describes it.
 """
 
 from typing import Any
 
 from cloister_crds.config import ContainerConfig, ServiceConfig
 from cloister_crds.kinds.host import TEE
+from cloister_operator.enclave.container.readiness_probe import boot_allowance
 from cloister_operator.enclave.guest_config.certificate import (
     CHAIN_FILE,
     FINGERPRINT_FILE,
@@ -17,8 +18,13 @@ from cloister_operator.enclave.guest_config.models import STATUS_FILE
 from cloister_operator.enclave.guest_config.network import KEEPER_SOCKET, NETWORK_STATUS
 from cloister_operator.enclave.network.ports import SHIM_PORT
 from cloister_operator.enclave.plan import BuildSettings, EnclavePlan
-from cloister_operator.enclave.sidecars import AGENT, isolates, name_of, side_car, unprivileged
-from cloister_operator.rollout.pod_facts import boot_allowance
+from cloister_operator.enclave.sidecars import (
+    AGENT,
+    isolates_containers,
+    side_car,
+    side_car_name,
+    unprivileged,
+)
 
 __all__ = [
     "AGENT_DIRECTORY",
@@ -42,11 +48,11 @@ AGENT_DIRECTORY = "/run/cloister/agent"
 REPORT_DIRECTORY = "/run/cloister/report"
 """Directory with one directory for each container, with its report socket."""
 SERVICE_DIRECTORY = "/run/cloister/service"
-"""What the containers have as their service mount, where the agent writes it."""
+"""Where the agent writes the containers' service mount."""
 METRICS_DIRECTORY = "/etc/cloister-metrics"
 """Where the agent finds the token of the metrics."""
 METRICS_SECRET = "METRICS_TOKEN"  # noqa: S105 - the name of a secret
-"""A secret of this name that a container of the file names is the bearer token of the metrics."""
+"""A secret of this name in the file is the bearer token of the metrics."""
 _VERSION = 1
 _TERMINATION_FILE = "/dev/termination-log"
 _MEBI = 1024 * 1024
@@ -55,7 +61,7 @@ _READY = {"periodSeconds": 3, "timeoutSeconds": 10, "failureThreshold": 1, "succ
 
 
 def agent_document(plan: EnclavePlan, settings: BuildSettings) -> dict[str, Any]:
-    """Write what the agent is to know.
+    """Build the agent's document.
 
     Returns
     -------
@@ -83,7 +89,7 @@ def agent_document(plan: EnclavePlan, settings: BuildSettings) -> dict[str, Any]
 
 
 def skipped_stages(plan: EnclavePlan) -> list[str]:
-    """Return the stages of the boot in which nothing is to be done."""
+    """Return the stages of the boot that are skipped."""
     return sorted(name for name, rule in _stages(plan).items() if "skipped" in rule)
 
 
@@ -93,7 +99,7 @@ def agent_container(
     """Build the side-car. Its readiness is the enclave's."""
     return {
         **side_car(settings, mounts),
-        "name": name_of(AGENT, plan.names),
+        "name": side_car_name(AGENT, plan.names),
         "command": ["/guest", "agent", "-spec", f"{DOCUMENT_DIRECTORY}/{AGENT_KEY}"],
         "readinessProbe": {
             "exec": {"command": ["/guest", "agent", "-check", AGENT_DIRECTORY]},
@@ -106,7 +112,7 @@ def agent_container(
 
 
 def _container(plan: EnclavePlan, container: ContainerConfig) -> dict[str, Any]:
-    """Write one container of the file."""
+    """Build the entry of one container of the file."""
     allowance = boot_allowance(container.healthcheck)
     return {
         "name": container.name,
@@ -117,7 +123,7 @@ def _container(plan: EnclavePlan, container: ContainerConfig) -> dict[str, Any]:
 
 
 def _metrics(plan: EnclavePlan) -> dict[str, Any]:
-    """Write what the metrics tell besides what is measured."""
+    """Build the labels of the metrics."""
     spec = plan.enclave.spec
     gpu = plan.host.spec.gpu
     names = spec.served_names
@@ -134,13 +140,13 @@ def _metrics(plan: EnclavePlan) -> dict[str, Any]:
 
 
 def _stages(plan: EnclavePlan) -> dict[str, dict[str, Any]]:
-    """Say for each stage that the agent does not see itself how it is known to be over."""
+    """Return for each stage that the agent does not see itself how it detects the end."""
     config = plan.config
     has_tee = plan.host.spec.tee is not TEE.NONE
     signed = is_signed(plan)
     evidence = {"evidence": True}
     network: dict[str, Any] = {"network": NETWORK_STATUS}
-    if not isolates(plan.host):
+    if not isolates_containers(plan.host):
         network = _skipped("The containers share the network of the Pod.")
     return {
         "network": network,
@@ -170,11 +176,11 @@ def _with_secrets(config: ServiceConfig) -> list[str]:
     return [each.name for each in config.containers if each.secrets]
 
 
-def _launched(containers: list[str], else_skipped: str) -> dict[str, Any]:
-    """Return a stage that is over when containers are launched; skipped when there are none."""
-    return {"launched": containers} if containers else _skipped(else_skipped)
+def _launched(containers: list[str], reason: str) -> dict[str, Any]:
+    """Return a stage that ends when containers are launched; skipped when there are none."""
+    return {"launched": containers} if containers else _skipped(reason)
 
 
 def _skipped(reason: str) -> dict[str, Any]:
-    """Return a stage in which nothing is to be done."""
+    """Return a stage that is skipped."""
     return {"skipped": reason}

@@ -1,7 +1,7 @@
-"""The side-car that makes the enclave's TLS key and keeps a certificate for it.
+"""The side-car that creates the enclave's TLS key and renews the certificate for it.
 
-It stands in enclaves that have a token, before the containers of the file: without a certificate
-nothing starts. The document's fields are those of the guest's package `certificate`.
+Enclaves with a token have it, before the containers of the file: without a certificate nothing
+starts. The document's fields are those of the guest's package `certificate`.
 """
 
 from typing import Any
@@ -9,12 +9,12 @@ from typing import Any
 from cloister_crds.config import TlsMode
 from cloister_operator.enclave.network.cluster_network import ApiEndpoint
 from cloister_operator.enclave.plan import BuildSettings, EnclavePlan
-from cloister_operator.enclave.shim_tls import store_of
+from cloister_operator.enclave.shim_tls import certificate_folder
 from cloister_operator.enclave.sidecars import (
     CERTIFICATE,
     SHIM,
-    name_of,
     side_car,
+    side_car_name,
     unprivileged,
 )
 
@@ -37,19 +37,19 @@ __all__ = [
 CERTIFICATE_KEY = "certificate.json"
 """Key of the document in the ConfigMap."""
 AUTHORITIES_KEY = "api-authorities.pem"
-"""Key of the certificates that the API's own must lead to, in the ConfigMap."""
+"""Key of the authorities that the API's certificate must chain to, in the ConfigMap."""
 CERTIFICATE_DOCUMENT_DIRECTORY = "/etc/cloister-certificate"
 """Where the side-car finds both."""
 TOKEN_DIRECTORY = "/run/cloister/token"  # noqa: S105 - a path
-"""Where the enclave's token is, for our own parts that need it."""
+"""Where the enclave's token is, for the side-cars that need it."""
 TOKEN_FILE = "token"  # noqa: S105 - a name
 """Name of the file with the token."""
 CERTIFICATE_DIRECTORY = "/run/cloister/certificate"
 """Memory with ``tls.key``, ``tls.crt`` and the fingerprint of the key, ``tls.spki``."""
 FINGERPRINT_FILE = f"{CERTIFICATE_DIRECTORY}/tls.spki"
-"""There as soon as the key is; as the guest's package `certificate` names it."""
+"""Exists as soon as the key does; as the guest's package `certificate` names it."""
 CHAIN_FILE = f"{CERTIFICATE_DIRECTORY}/tls.crt"
-"""There as soon as the key has a certificate."""
+"""Exists as soon as the key has a certificate."""
 SHIM_STORAGE = f"{CERTIFICATE_DIRECTORY}/shim"
 """Where the shim finds the certificates."""
 _VERSION = 1
@@ -58,7 +58,7 @@ _TERMINATION = "/dev/termination-log"
 
 
 def is_signed(plan: EnclavePlan) -> bool:
-    """Return whether an enclave has its certificates signed by way of the API.
+    """Return whether an enclave's certificates are signed through the API.
 
     Parameters
     ----------
@@ -70,32 +70,25 @@ def is_signed(plan: EnclavePlan) -> bool:
 
 
 def api_address(
-    place: ApiEndpoint, directory: str = CERTIFICATE_DOCUMENT_DIRECTORY
+    endpoint: ApiEndpoint, directory: str = CERTIFICATE_DOCUMENT_DIRECTORY
 ) -> dict[str, Any]:
-    """Write where the API is, as side-cars read it.
+    """Build the API's address as side-cars read it.
 
     Parameters
     ----------
-    place
-        Where it is.
+    endpoint
+        The API.
     directory
-        Where the side-car finds the certificates that the API's own must lead to.
+        Where the side-car finds the authorities that the API's certificate must chain to.
     """
-    address: dict[str, Any] = {"url": place.url, "connectTo": list(place.addresses)}
-    if place.authorities:
+    address: dict[str, Any] = {"url": endpoint.url, "connectTo": list(endpoint.addresses)}
+    if endpoint.authorities:
         address["caFile"] = f"{directory}/{AUTHORITIES_KEY}"
     return address
 
 
-def certificate_document(plan: EnclavePlan, place: ApiEndpoint) -> dict[str, Any]:
-    """Write what the side-car runs by.
-
-    Parameters
-    ----------
-    plan
-        The Enclave and its file.
-    place
-        Where the API is.
+def certificate_document(plan: EnclavePlan, endpoint: ApiEndpoint) -> dict[str, Any]:
+    """Build the side-car's document.
 
     Returns
     -------
@@ -104,11 +97,11 @@ def certificate_document(plan: EnclavePlan, place: ApiEndpoint) -> dict[str, Any
     """
     return {
         "version": _VERSION,
-        "api": api_address(place),
+        "api": api_address(endpoint),
         "tokenFile": f"{TOKEN_DIRECTORY}/{TOKEN_FILE}",
         "hostnames": list(plan.enclave.spec.served_names),
         "directory": CERTIFICATE_DIRECTORY,
-        "shimStore": store_of(SHIM_STORAGE),
+        "shimStore": certificate_folder(SHIM_STORAGE),
         "terminationFile": _TERMINATION,
     }
 
@@ -121,12 +114,12 @@ def certificate_container(
     Returns
     -------
     dict[str, Any]
-        An entry of ``spec.initContainers``. Its group is the shim's: what it writes for the group
-        is for the shim. How long it may take is the enclave's progress deadline alone.
+        An entry of ``spec.initContainers``. Its group is the shim's, which so can read what it
+        writes. Only the enclave's progress deadline limits how long it may take.
     """
     return {
         **side_car(settings, mounts),
-        "name": name_of(CERTIFICATE, plan.names),
+        "name": side_car_name(CERTIFICATE, plan.names),
         "command": ["/guest", "certificate", "-spec", _DOCUMENT],
         "securityContext": {**unprivileged(CERTIFICATE), "runAsGroup": SHIM.user},
         "startupProbe": {

@@ -1,7 +1,7 @@
-"""The gate: whether a request has a key and a rate that let it pass.
+"""The key gate: whether a request's API key and rate allow it.
 
-`guest gate` runs beside the shim where a file asks for keys or rates, and only there; the shim
-asks it over a Unix socket before it forwards (Caddy's "forward auth"). Source: the manual,
+`guest gate` runs beside the shim where a file requires keys or rates, and only there; the shim
+queries it over a Unix socket before it forwards (Caddy's "forward auth"). Sources:
 docs/configuration-file.md, "The shim"; docs/enclave.md, "The gate".
 """
 
@@ -14,13 +14,13 @@ from cloister_operator.enclave.path_rules import AMBIGUOUS, reaching_pattern
 from cloister_operator.enclave.plan import BuildSettings, EnclavePlan
 from cloister_operator.enclave.sidecars import (
     GATE,
-    name_of,
     side_car,
+    side_car_name,
     unprivileged,
 )
 
 __all__ = [
-    "ASKED",
+    "AWAITING_GATE",
     "GATE_CONFIG_DIRECTORY",
     "GATE_DIRECTORY",
     "GATE_KEY",
@@ -31,99 +31,99 @@ __all__ = [
 ]
 
 GATE_DIRECTORY = "/run/cloister/gate"
-"""Directory of the gate's socket; mounted in the gate and the shim alone."""
+"""Directory of the gate's socket; mounted in the gate and the shim only."""
 GATE_SOCKET = f"{GATE_DIRECTORY}/gate.sock"
-"""Where `guest gate` answers the shim."""
+"""Where `guest gate` serves the shim."""
 GATE_CONFIG_DIRECTORY = "/etc/cloister-gate"
 """Where the gate finds its document."""
 GATE_KEY = "gate.json"
 """Key of the gate's document in the ConfigMap."""
-ASKED = {"vars": {"gate": ["asked"]}}
-"""Matcher of requests that wait for the gate's word: one that fails is the gate's failure."""
+AWAITING_GATE = {"vars": {"gate": ["asked"]}}
+"""Matcher of requests that wait for the gate: an error of one is the gate's."""
 
 _VERSION = 1
 _TARGET = "{http.request.uri}"
 _DIAL = "2s"
-_ANSWER = "15s"
-"""Above the time within which the gate answers in any case."""
+_RESPONSE = "15s"
+"""Longer than the gate ever takes to respond."""
 _STARTED = {"periodSeconds": 1, "timeoutSeconds": 10, "failureThreshold": 120}
 
 
 def gate_routes(shim: Shim, socket: str = GATE_SOCKET) -> list[dict[str, Any]]:
-    """Build the shim's routes that ask the gate.
+    """Build the shim's routes that query the gate.
 
     Parameters
     ----------
     shim
         The section of the parsed file.
     socket
-        Where the gate answers.
+        Where the gate listens.
 
     Returns
     -------
     list[dict[str, Any]]
-        For Caddy, to stand between the paths and the upstream: one of them acts at most. A gate
-        that is away closes the paths that would ask it and leaves the others open.
+        For Caddy, between the paths and the upstream: at most one of them applies. While the gate
+        is down, the paths that need it are refused and the others stay open.
     """
     rules = shim.keyed_endpoints
     routes = []
     if rules:
         patterns = [*(reaching_pattern(rule) for rule in rules), AMBIGUOUS]
         keyed = [{"vars_regexp": {_TARGET: {"pattern": each}}} for each in patterns]
-        routes.append({"match": keyed, **_asking("/key", socket)})
+        routes.append({"match": keyed, **_gate_route("/key", socket)})
     if shim.rate_limit is not None:
-        routes.append(_asking("/rate", socket))
+        routes.append(_gate_route("/rate", socket))
     return routes
 
 
-def _asking(question: str, socket: str) -> dict[str, Any]:
-    """Build a route that asks one question and goes on when the answer is 200.
+def _gate_route(path: str, socket: str) -> dict[str, Any]:
+    """Build a route that queries one path of the gate and continues when the response is 200.
 
-    Any other answer goes to the client as it is. The question carries no body and none of the
-    client's headers but the key, so that WebSockets, streams and bodies stay between the client
-    and the container.
+    The client gets any other response unchanged. The query has no body and none of the client's
+    headers but the key, so that WebSockets, streams and bodies stay between the client and the
+    container.
     """
-    told = {
+    headers = {
         "Authorization": ["{http.request.header.Authorization}"],
         "X-Gate-Address": ["{http.request.remote.host}"],
         "X-Gate-Host": ["{http.request.host}"],
         "X-Gate-Target": [_TARGET],
     }
-    asking = {
+    query = {
         "handler": "reverse_proxy",
         "upstreams": [{"dial": f"unix/{socket}"}],
         "transport": {
             "protocol": "http",
             "dial_timeout": _DIAL,
-            "response_header_timeout": _ANSWER,
+            "response_header_timeout": _RESPONSE,
         },
-        "rewrite": {"method": "GET", "uri": question},
-        "headers": {"request": {"delete": ["*"], "set": told}},
+        "rewrite": {"method": "GET", "uri": path},
+        "headers": {"request": {"delete": ["*"], "set": headers}},
         "handle_response": [
             {"match": {"status_code": [200]}, "routes": [{"handle": [_state("passed")]}]}
         ],
     }
-    return {"group": "gate", "handle": [_state("asked"), asking]}
+    return {"group": "gate", "handle": [_state("asked"), query]}
 
 
 def _state(state: str) -> dict[str, Any]:
-    """Note how far a request has come, for `ASKED`."""
+    """Record how far a request has come, for `AWAITING_GATE`."""
     return {"handler": "vars", "gate": state}
 
 
 def gate_document(
     plan: EnclavePlan, settings: BuildSettings, api: ApiEndpoint | None
 ) -> dict[str, Any]:
-    """Write the document of `guest gate`.
+    """Build the document of `guest gate`.
 
     Parameters
     ----------
     plan
         The Enclave and its file.
     settings
-        How long good keys are remembered.
+        How long valid keys are cached.
     api
-        Where the API is; None only where no path needs a key.
+        The API; None only where no path needs a key.
 
     Returns
     -------
@@ -151,7 +151,7 @@ def gate_container(
     document = f"{GATE_CONFIG_DIRECTORY}/{GATE_KEY}"
     return {
         **side_car(settings, mounts),
-        "name": name_of(GATE, plan.names),
+        "name": side_car_name(GATE, plan.names),
         "command": ["/guest", "gate", "-spec", document],
         "securityContext": unprivileged(GATE),
         "startupProbe": {

@@ -1,4 +1,4 @@
-"""What identifies an Enclave: the measurement, and where the Pod tells of it."""
+"""The measurement of an Enclave, and the annotations and documents that publish it."""
 
 from typing import Any
 
@@ -14,21 +14,21 @@ __all__ = [
     "MEASUREMENT_ANNOTATION",
     "annotations",
     "attestation_document",
-    "measurement_of",
+    "measure_enclave",
     "node_socket",
 ]
 
 DEFAULT_SERVICE = "http://127.0.0.1:8006"
-"""Where the REST server of the guest components answers in a machine of the Pod's own."""
+"""REST server of the guest components, in a confidential virtual machine per Pod."""
 _SOCKET = "unix://"
 
 MEASUREMENT_ANNOTATION = "cloister.dev/measurement"
-"""Annotation of the Pod: digest of the measurement document that it was made from."""
+"""Annotation of the Pod: digest of the measurement document that it was created from."""
 INITDATA_ANNOTATION = "cloister.dev/initdata"
 """Annotation of the Pod: digest of its initdata, with the algorithm."""
 
 
-def measurement_of(plan: EnclavePlan, settings: BuildSettings) -> Measurement:
+def measure_enclave(plan: EnclavePlan, settings: BuildSettings) -> Measurement:
     """Measure the Enclave of a plan."""
     spec = plan.enclave.spec
     return measure(
@@ -43,25 +43,25 @@ def measurement_of(plan: EnclavePlan, settings: BuildSettings) -> Measurement:
 
 
 def annotations(measurement: Measurement) -> dict[str, str]:
-    """Return the annotations of the Pod: for whoever judges it, and for the runtime."""
-    told = {MEASUREMENT_ANNOTATION: measurement.digest}
+    """Return the annotations of the Pod: for its status, and for the runtime."""
+    found = {MEASUREMENT_ANNOTATION: measurement.digest}
     if measurement.initdata is not None:
-        told |= {
+        found |= {
             INITDATA_ANNOTATION: measurement.initdata.digest,
             ANNOTATION: measurement.initdata.annotation,
         }
-    return told
+    return found
 
 
 def attestation_document(plan: EnclavePlan, settings: BuildSettings, folder: str) -> dict[str, Any]:
-    """Write what the agent makes attestation documents from.
+    """Build the input of the agent's attestation documents.
 
     Parameters
     ----------
     plan
         The Enclave, its file and its Host.
     settings
-        What the administrator says about every enclave.
+        The administrator's settings for every enclave.
     folder
         Where the agent finds the published measurement.
 
@@ -70,7 +70,7 @@ def attestation_document(plan: EnclavePlan, settings: BuildSettings, folder: str
     dict[str, Any]
         ``attestation`` of the document of ``guest agent``.
     """
-    host, measurement = plan.host.spec, measurement_of(plan, settings)
+    host, measurement = plan.host.spec, measure_enclave(plan, settings)
     document: dict[str, Any] = {
         "tee": str(host.tee),
         "measurement": {"path": f"{folder}/{DOCUMENT_FILE}", "digest": measurement.digest},
@@ -87,6 +87,6 @@ def attestation_document(plan: EnclavePlan, settings: BuildSettings, folder: str
 
 
 def node_socket(plan: EnclavePlan) -> str | None:
-    """Return the socket of the node's attestation service; None = the enclave asks none."""
+    """Return the socket of the node's attestation service; None = the enclave uses none."""
     service = plan.host.spec.attestation_service or ""
     return service.removeprefix(_SOCKET) if service.startswith(_SOCKET) else None

@@ -1,6 +1,6 @@
-"""Model weights of an enclave: who verifies them, from which store, and what memory they take.
+"""The models of an enclave: the init container that verifies them, their store, their memory.
 
-The document's fields are those of the guest's package `models`; docs/models.md tells what it does.
+The document's fields are those of the guest's package `models`; docs/models.md describes it.
 """
 
 from typing import Any
@@ -8,7 +8,7 @@ from typing import Any
 from cloister_crds.config import ServiceConfig
 from cloister_crds.kinds.host import ModelStore
 from cloister_operator.enclave.plan import BuildSettings, EnclavePlan
-from cloister_operator.enclave.sidecars import MODELS, name_of, unprivileged
+from cloister_operator.enclave.sidecars import MODELS, side_car_name, unprivileged
 
 __all__ = [
     "MODELS_DOCUMENT_DIRECTORY",
@@ -19,8 +19,8 @@ __all__ = [
     "TARGET_DIRECTORY",
     "models_container",
     "models_document",
+    "models_memory",
     "store_volume",
-    "weights_memory",
 ]
 
 MODELS_KEY = "models.json"
@@ -30,20 +30,20 @@ MODELS_DOCUMENT_DIRECTORY = "/etc/cloister-models"
 STORE_DIRECTORY = "/run/cloister/store"
 """Where it finds the images."""
 TARGET_DIRECTORY = "/run/cloister/mpk"
-"""Where it lays the files out: what containers have as ``mpk`` in their service mount."""
+"""Where it unpacks the files: ``mpk`` in the containers' service mount."""
 STATUS_DIRECTORY = "/run/cloister/models"
-"""Where it says how far it is; the agent reads it."""
+"""Where it reports its progress; the agent reads it."""
 STATUS_FILE = f"{STATUS_DIRECTORY}/status.json"
-"""The file in which it does."""
+"""The file with the progress."""
 
 _VERSION = 1
 _MEBI = 1024 * 1024
 _SPARE = 64 * _MEBI
-"""What the files of a model may take beyond its image, as the guest has it: a page for each."""
+"""Bytes that the files of a model may need beyond its image, as in the guest: a page for each."""
 
 
-def weights_memory(config: ServiceConfig) -> int:
-    """Return the bytes of memory that the model weights of a file take.
+def models_memory(config: ServiceConfig) -> int:
+    """Return the bytes of memory that the models of a file need.
 
     Returns
     -------
@@ -55,7 +55,7 @@ def weights_memory(config: ServiceConfig) -> int:
 
 
 def models_document(plan: EnclavePlan) -> dict[str, Any]:
-    """Write which models are verified.
+    """Build the document of which models are verified.
 
     Returns
     -------
@@ -87,7 +87,7 @@ def models_container(
 ) -> dict[str, Any]:
     """Build the init container that exits when the models are there, before those of the file."""
     return {
-        "name": name_of(MODELS, plan.names),
+        "name": side_car_name(MODELS, plan.names),
         "image": settings.guest_image,
         "imagePullPolicy": "IfNotPresent",
         "command": ["/guest", "models", "-spec", f"{MODELS_DOCUMENT_DIRECTORY}/{MODELS_KEY}"],

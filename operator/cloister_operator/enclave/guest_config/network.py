@@ -1,11 +1,11 @@
-"""The side-cars of an enclave's network, and the document that ``guest net`` runs by.
+"""The side-cars of an enclave's network, and the document of ``guest net``.
 
-The document's fields are those of the guest's package `plan`; docs/enclave.md tells what they do.
+The document's fields are those of the guest's package `plan`; docs/enclave.md describes them.
 """
 
 from typing import Any
 
-from cloister_operator.enclave.network.addresses import networks_of, rooms_of
+from cloister_operator.enclave.network.addresses import plan_namespaces, plan_networks
 from cloister_operator.enclave.network.cluster_network import ClusterNetwork
 from cloister_operator.enclave.plan import BuildSettings, EnclavePlan
 from cloister_operator.enclave.sidecars import (
@@ -13,8 +13,8 @@ from cloister_operator.enclave.sidecars import (
     NET,
     destinations,
     inbound_ports,
-    name_of,
     side_car,
+    side_car_name,
     unprivileged,
 )
 
@@ -37,26 +37,26 @@ PLAN_DIRECTORY = "/etc/cloister-network"
 NETWORK_DIRECTORY = "/run/cloister/network"
 """Directory of ``guest net`` with the wiring sockets and its status."""
 KEEPER_DIRECTORY = "/run/cloister/keep"
-"""Directory with the keeper's socket; mounted in our side-cars alone."""
+"""Directory with the keeper's socket; mounted in our side-cars only."""
 _VERSION = 1
 _UPLINK = "eth0"
-"""Device that container runtimes make for a Pod (CRI: the first network's interface)."""
+"""Device that container runtimes create for a Pod (CRI: the first network's interface)."""
 NETWORK_STATUS = f"{NETWORK_DIRECTORY}/status.json"
-"""Where ``guest net`` tells how the network is."""
+"""Where ``guest net`` reports the state of the network."""
 KEEPER_SOCKET = f"{KEEPER_DIRECTORY}/keeper.sock"
 """Socket of ``guest keep``."""
 _STARTED = {"periodSeconds": 1, "timeoutSeconds": 10, "failureThreshold": 120}
 
 
-def network_document(plan: EnclavePlan, surroundings: ClusterNetwork) -> dict[str, Any]:
-    """Write what the network of an enclave is.
+def network_document(plan: EnclavePlan, cluster: ClusterNetwork) -> dict[str, Any]:
+    """Build the document of an enclave's network.
 
     Returns
     -------
     dict[str, Any]
         The document of ``guest net``.
     """
-    networks = networks_of(plan.config, surroundings.ranges())
+    networks = plan_networks(plan.config, cluster.ranges())
     return {
         "version": _VERSION,
         "uplink": _UPLINK,
@@ -71,22 +71,22 @@ def network_document(plan: EnclavePlan, surroundings: ClusterNetwork) -> dict[st
         ],
         "namespaces": [
             {
-                "name": room.name,
-                "containers": list(room.containers),
+                "name": namespace.name,
+                "containers": list(namespace.containers),
                 "attachments": [
                     {"network": each.network, "address": str(each.address)}
-                    for each in room.attachments
+                    for each in namespace.attachments
                 ],
             }
-            for room in rooms_of(plan.config, networks)
+            for namespace in plan_namespaces(plan.config, networks)
         ],
-        "denied": list(surroundings.denied),
-        "inbound": inbound_ports(shells=plan.lets_people_in),
-        "sideCars": destinations(plan.config, surroundings.api),
+        "denied": list(cluster.denied),
+        "inbound": inbound_ports(ssh=plan.has_ssh),
+        "sideCars": destinations(plan.config, cluster.api),
         "resolver": {
             "uid": NET.user,
-            "upstream": surroundings.upstream(),
-            "refused": surroundings.refused(),
+            "upstream": cluster.upstream(),
+            "refused": cluster.refused(),
         },
         "socketDirectory": f"{NETWORK_DIRECTORY}/wiring",
         "statusFile": NETWORK_STATUS,
@@ -97,12 +97,12 @@ def network_document(plan: EnclavePlan, surroundings: ClusterNetwork) -> dict[st
 def net_container(
     plan: EnclavePlan, settings: BuildSettings, mounts: list[dict[str, Any]]
 ) -> dict[str, Any]:
-    """Build the side-car that is the network: root of the Pod with NET_ADMIN and nothing else."""
+    """Build the network side-car: root in the Pod with NET_ADMIN and nothing else."""
     rights = unprivileged(NET)
     del rights["runAsNonRoot"]
     return {
         **side_car(settings, mounts),
-        "name": name_of(NET, plan.names),
+        "name": side_car_name(NET, plan.names),
         "command": ["/guest", "net", "-plan", f"{PLAN_DIRECTORY}/{NETWORK_KEY}"],
         "securityContext": {**rights, "capabilities": {"add": ["NET_ADMIN"], "drop": ["ALL"]}},
         "startupProbe": {
@@ -115,10 +115,10 @@ def net_container(
 def keep_container(
     plan: EnclavePlan, settings: BuildSettings, mounts: list[dict[str, Any]]
 ) -> dict[str, Any]:
-    """Build the side-car that holds namespaces and processes while other side-cars start anew."""
+    """Build the side-car that holds namespaces and processes while other side-cars restart."""
     return {
         **side_car(settings, mounts),
-        "name": name_of(KEEP, plan.names),
+        "name": side_car_name(KEEP, plan.names),
         "command": ["/guest", "keep", "-socket", KEEPER_SOCKET],
         "securityContext": unprivileged(KEEP),
         "startupProbe": {

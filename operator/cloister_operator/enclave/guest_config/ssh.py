@@ -1,7 +1,7 @@
 """SSH into debug enclaves: the document of ``guest ssh``, its container, its Service.
 
-An enclave has none of this unless it is a debug one that some keys may log in to: then every
-container gets a socket of its own, and the guest stays its first process (docs/enclave.md).
+Only debug enclaves with SSH keys have this: every container then has a socket of its own, and the
+guest stays its first process (docs/enclave.md).
 """
 
 from typing import Any
@@ -20,7 +20,7 @@ from cloister_crds.names import (
 from cloister_operator.enclave.container.document import SHELL_SOCKET
 from cloister_operator.enclave.network.ports import SSH_PORT
 from cloister_operator.enclave.plan import BuildSettings, EnclavePlan
-from cloister_operator.enclave.sidecars import SSH, name_of, unprivileged
+from cloister_operator.enclave.sidecars import SSH, side_car_name, unprivileged
 
 __all__ = [
     "HOST_KEY_DIRECTORY",
@@ -49,7 +49,7 @@ _PUBLIC_KEY = "host-key.pub"
 
 
 def shells_document(plan: EnclavePlan) -> dict[str, Any]:
-    """Write who may log in, and where to.
+    """Build the document of who may log in, and where to.
 
     Returns
     -------
@@ -74,9 +74,9 @@ def shells_document(plan: EnclavePlan) -> dict[str, Any]:
 def ssh_container(
     plan: EnclavePlan, settings: BuildSettings, mounts: list[dict[str, Any]]
 ) -> dict[str, Any]:
-    """Build the SSH server, without any right."""
+    """Build the container of the SSH server, without any privilege."""
     return {
-        "name": name_of(SSH, plan.names),
+        "name": side_car_name(SSH, plan.names),
         "image": settings.guest_image,
         "imagePullPolicy": "IfNotPresent",
         "command": ["/guest", "ssh", "-spec", f"{SSH_CONFIG_DIRECTORY}/{SHELLS_KEY}"],
@@ -89,7 +89,7 @@ def ssh_container(
 
 
 def host_key_route(service: str) -> dict[str, Any]:
-    """Build the shim's route at which the public host key is read, over the enclave's TLS."""
+    """Build the shim's route that serves the public host key, over the enclave's TLS."""
     return {
         "match": [{"path": [f"/.well-known/{service}-ssh-host-key"]}],
         "handle": [
@@ -101,7 +101,7 @@ def host_key_route(service: str) -> dict[str, Any]:
 
 
 def build_shells_service(container: Container, organization: str, enclave: str) -> dict[str, Any]:
-    """Build the Service by which the SSH server of an Enclave is reached from outside.
+    """Build the Service that exposes the SSH server of an Enclave.
 
     Parameters
     ----------

@@ -16,10 +16,10 @@ __all__ = [
     "SHIM_NETWORK",
     "TARGET_ADDRESS",
     "Attachment",
+    "NetworkNamespace",
     "PlannedNetwork",
-    "Room",
-    "networks_of",
-    "rooms_of",
+    "plan_namespaces",
+    "plan_networks",
 ]
 
 SHIM_NETWORK: Final = "shim-net"
@@ -28,10 +28,10 @@ SHIM_RANGE: Final = IPv4Network("172.31.255.0/30")
 """Its range."""
 TARGET_ADDRESS: Final = SHIM_RANGE[2]
 """Address of the shim's target on it; the first one is the Pod's."""
-SHARED_ROOM: Final = "tenant"
+SHARED_NAMESPACE: Final = "tenant"
 """Name of the one namespace of a file that is older than networks."""
 SHARED_NETWORK: Final = "shared"
-"""Name of its network, which lets out as an open one does."""
+"""Name of its network, whose egress is open."""
 BLOCKS: Final = tuple(
     IPv4Network(text)
     for text in (
@@ -39,7 +39,7 @@ BLOCKS: Final = tuple(
         *("10.254.0.0/16", "10.143.0.0/16", "10.89.0.0/16"),
     )
 )
-"""Where the networks of an enclave lie, in order of preference."""
+"""Ranges for the networks of an enclave, in order of preference."""
 _SUBNET_BITS: Final = 24
 _FIRST_MEMBER: Final = 2
 
@@ -51,7 +51,7 @@ class PlannedNetwork:
     name: str
     """Name in the file, `SHIM_NETWORK` or `SHARED_NETWORK`."""
     egress: Egress
-    """What it lets out."""
+    """Its egress rule."""
     allow: tuple[str, ...]
     """Hosts of an allowlist."""
     subnet: IPv4Network
@@ -69,29 +69,29 @@ class Attachment:
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class NetworkNamespace:
     """A network namespace and the containers in it."""
 
     name: str
-    """The container's name, or `SHARED_ROOM`."""
+    """The container's name, or `SHARED_NAMESPACE`."""
     containers: tuple[str, ...]
     """Names in the file."""
     attachments: tuple[Attachment, ...]
     """Its networks; none = no connectivity."""
 
 
-def networks_of(
+def plan_networks(
     config: ServiceConfig, avoid: Iterable[IPv4Network] = ()
 ) -> tuple[PlannedNetwork, ...]:
-    """Give each network of a file its range.
+    """Assign each network of a file its range.
 
     Parameters
     ----------
     config
         The parsed file.
     avoid
-        Ranges of the cluster: the first block of `BLOCKS` that meets none of them is taken, and
-        the first block where each meets one.
+        Ranges of the cluster: the first block of `BLOCKS` that overlaps none of them is taken, and
+        the first block where each overlaps one.
 
     Returns
     -------
@@ -110,7 +110,9 @@ def networks_of(
     )
 
 
-def rooms_of(config: ServiceConfig, networks: Iterable[PlannedNetwork]) -> tuple[Room, ...]:
+def plan_namespaces(
+    config: ServiceConfig, networks: Iterable[PlannedNetwork]
+) -> tuple[NetworkNamespace, ...]:
     """Give each container of a file its namespace and addresses.
 
     Parameters
@@ -118,11 +120,11 @@ def rooms_of(config: ServiceConfig, networks: Iterable[PlannedNetwork]) -> tuple
     config
         The parsed file.
     networks
-        What `networks_of` gave.
+        The networks from `plan_networks`.
 
     Returns
     -------
-    tuple[Room, ...]
+    tuple[NetworkNamespace, ...]
         One for each container in the order of the file; one for all of a file that is older than
         networks.
     """
@@ -133,10 +135,12 @@ def rooms_of(config: ServiceConfig, networks: Iterable[PlannedNetwork]) -> tuple
 
     if shared_namespace(config):
         everyone = tuple(each.name for each in config.containers)
-        return (Room(SHARED_ROOM, everyone, attached((SHIM_NETWORK, SHARED_NETWORK))),)
-    rooms = []
+        return (
+            NetworkNamespace(SHARED_NAMESPACE, everyone, attached((SHIM_NETWORK, SHARED_NETWORK))),
+        )
+    namespaces = []
     for container in config.containers:
         target = container.name == config.shim.upstream_container
         names = (*((SHIM_NETWORK,) if target else ()), *(container.networks or ()))
-        rooms.append(Room(container.name, (container.name,), attached(names)))
-    return tuple(rooms)
+        namespaces.append(NetworkNamespace(container.name, (container.name,), attached(names)))
+    return tuple(namespaces)

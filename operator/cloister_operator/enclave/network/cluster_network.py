@@ -1,4 +1,4 @@
-"""The cluster around an enclave, as far as its network has to know it."""
+"""The cluster network, as far as an enclave's own network has to know it."""
 
 from dataclasses import dataclass
 from ipaddress import IPv4Network
@@ -10,7 +10,7 @@ __all__ = ["ApiEndpoint", "ClusterNetwork", "DnsResolver"]
 
 @dataclass(frozen=True, slots=True)
 class DnsResolver:
-    """A name server that answers public names."""
+    """A name server that resolves public names."""
 
     address: str
     """IPv4 address."""
@@ -25,9 +25,10 @@ class ApiEndpoint:
     url: str
     """Base address, http or https."""
     addresses: tuple[str, ...]
-    """IPv4 addresses of its host; none = its name does not resolve at present."""
+    """IPv4 addresses of its host; empty = its name does not resolve at present."""
     authorities: str = ""
-    """Certificates that the API's own must lead to, PEM; empty = the public ones."""
+    """Certificate authorities that the API's certificate must chain to, PEM; empty = the public
+    ones."""
 
     @property
     def port(self) -> int:
@@ -38,23 +39,23 @@ class ApiEndpoint:
 
 @dataclass(frozen=True, slots=True)
 class ClusterNetwork:
-    """What is around."""
+    """Ranges, name servers and the API endpoint of the cluster."""
 
     denied: tuple[str, ...] = ()
-    """Ranges that no container reaches, beside the special ones that never are: the nodes', the
-    API server's, those of Pods and Services."""
+    """Ranges that no container reaches, besides the special-purpose ones: those of the nodes, the
+    API server, Pods and Services."""
     resolvers: tuple[DnsResolver, ...] = ()
-    """Name servers for public names, asked in this order."""
+    """Name servers for public names, queried in this order."""
     refused_domains: tuple[str, ...] = ("cluster.local",)
-    """Domains that are never asked for a container: the cluster's own."""
+    """Domains that are never resolved for a container: the cluster's own."""
     api: ApiEndpoint | None = None
-    """Where the API is; None = enclaves have no way to it."""
+    """The API; None = enclaves cannot reach it."""
 
     def ranges(self) -> tuple[IPv4Network, ...]:
-        """Return all that the networks of an enclave must not lie in."""
-        asked = tuple(IPv4Network(each.address) for each in self.resolvers)
+        """Return all ranges that the networks of an enclave must not overlap."""
+        resolvers = tuple(IPv4Network(each.address) for each in self.resolvers)
         api = () if self.api is None else tuple(map(IPv4Network, self.api.addresses))
-        return (*map(IPv4Network, self.denied), *asked, *api)
+        return (*map(IPv4Network, self.denied), *resolvers, *api)
 
     def upstream(self) -> list[str]:
         """Return the name servers as ``address:port``."""

@@ -1,8 +1,9 @@
-"""The NetworkPolicy of an organization's enclaves: the fence around their Pods.
+"""The NetworkPolicy of an organization's enclaves: network isolation of their Pods.
 
-In: the shim's port alone. Out: names, public addresses, and Cloister's API. It is the second
-fence; the first is the guest's, where a Host isolates containers. A cluster whose network plug-in
-enforces no policies has none: `docs/operator.md` says so.
+Ingress: the shim's port alone. Egress: DNS, public addresses, and Cloister's API. It is the second
+layer of isolation; the first is the guest's packet filter, on Hosts with networkIsolation
+Container. In a cluster whose network plug-in enforces no policies only that one is left (see
+docs/operator.md).
 """
 
 from collections.abc import Sequence
@@ -58,9 +59,9 @@ def build_network_policy(
     namespace
         Its namespace.
     resolvers
-        Name servers that the administrator named; the cluster's own is let through without.
+        Name servers that the administrator named; the cluster's own is always allowed.
     api
-        Where the API is; None = enclaves have no way to it.
+        The API; None = enclaves cannot reach it.
 
     Returns
     -------
@@ -82,7 +83,7 @@ def build_network_policy(
         }
         for each in resolvers
     ]
-    door = [
+    to_api = [
         {
             "to": [{"ipBlock": {"cidr": f"{address}/32"}} for address in api.addresses],
             "ports": [{"port": api.port, "protocol": "TCP"}],
@@ -101,13 +102,13 @@ def build_network_policy(
             "podSelector": {"matchExpressions": [{"key": ENCLAVE_LABEL, "operator": "Exists"}]},
             "policyTypes": ["Ingress", "Egress"],
             "ingress": [{"ports": [{"port": SHIM_PORT, "protocol": "TCP"}]}],
-            "egress": [{"to": [cluster_dns], "ports": dns}, *named, *door, {"to": public}],
+            "egress": [{"to": [cluster_dns], "ports": dns}, *named, *to_api, {"to": public}],
         },
     }
 
 
 def build_shells_policy(organization: str, namespace: str) -> dict[str, Any]:
-    """Build the policy that lets SSH in to the debug enclaves of a namespace, and to no other.
+    """Build the policy that allows SSH to the debug enclaves of a namespace, and to no other.
 
     Parameters
     ----------

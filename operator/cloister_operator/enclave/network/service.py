@@ -1,4 +1,4 @@
-"""The Service of a Container: one address for whatever Enclave serves."""
+"""The Service of a Container: one address for the Enclave that serves."""
 
 from typing import Any
 
@@ -37,7 +37,7 @@ def build_service(container: Container, organization: str, enclave: str) -> dict
     -------
     dict[str, Any]
         Manifest for server-side apply. Not-ready addresses are published: a container that
-        finished with ``restart: no`` keeps its Pod from being Ready for good, though it serves.
+        exited with ``restart: no`` keeps its Pod from being Ready for good, though it serves.
     """
     return _service(container, organization, service_name(container.metadata.name), enclave)
 

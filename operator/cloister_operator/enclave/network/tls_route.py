@@ -1,7 +1,7 @@
 """The TLSRoute of a host name, and the grant that lets it name a Service of an organization.
 
-Routes lie in the operator's namespace, so that a listener can take routes from there alone; an
-organization cannot write one. TLS goes through to the enclave, which has the certificate.
+Routes are in the operator's namespace, so that a listener can accept routes from there alone; an
+organization cannot write one. TLS passes through to the enclave, which has the certificate.
 """
 
 from typing import Any
@@ -40,7 +40,7 @@ def build_tls_route(
     ref
         TLSRoute as the cluster serves it.
     container
-        The Container that it leads to.
+        The Container that it routes to.
     organization
         Slug of the Organization.
     namespace

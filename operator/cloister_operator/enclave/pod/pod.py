@@ -1,10 +1,9 @@
-"""The Pod of an Enclave: the containers of the file, each behind the guest, and our own parts.
+"""The Pod of an Enclave: the containers of the file, each run by the guest, and our side-cars.
 
 Source of the mapping: the format of the configuration file on one side, Kubernetes' Pod API (1.35
 or newer: pod-level resources, restartPolicy of single containers, user namespaces) on the other.
-The kubelet starts nothing of the tenant's by itself: program, health check and stop are the
-guest's to carry out. What cannot be enforced is listed by
-`cloister_operator.enclave.pod.unenforced`.
+The kubelet starts nothing of the tenant's by itself: the guest runs program, health check and stop.
+`cloister_operator.enclave.pod.unenforced` lists what cannot be enforced.
 """
 
 import json
@@ -13,7 +12,7 @@ from typing import Any
 from cloister_crds.config import ContainerConfig, Restart, object_name
 from cloister_crds.kinds.host import HostSpec
 from cloister_crds.lifecycle.admission.host_selection import maps_users
-from cloister_operator.enclave.container.devices import granted, held
+from cloister_operator.enclave.container.devices import device_limits, unassigned_gpu_limits
 from cloister_operator.enclave.container.document import (
     GUEST_DIRECTORY,
     SPEC_DIRECTORY,
@@ -25,7 +24,7 @@ from cloister_operator.enclave.container.readiness_probe import readiness_probe
 from cloister_operator.enclave.guest_config.agent import agent_container, skipped_stages
 from cloister_operator.enclave.guest_config.certificate import certificate_container, is_signed
 from cloister_operator.enclave.guest_config.key_gate import gate_container
-from cloister_operator.enclave.guest_config.measurement import annotations, measurement_of
+from cloister_operator.enclave.guest_config.measurement import annotations, measure_enclave
 from cloister_operator.enclave.guest_config.models import models_container
 from cloister_operator.enclave.guest_config.network import keep_container, net_container
 from cloister_operator.enclave.guest_config.ssh import ssh_container
@@ -44,22 +43,22 @@ from cloister_operator.enclave.sidecars import (
     NET,
     SHIM,
     SSH,
-    isolates,
-    name_of,
-    needs_gate,
+    isolates_containers,
+    needs_key_gate,
+    side_car_name,
     unprivileged,
 )
-from cloister_operator.enclave.tenant.priority_class import SUCCESSOR
+from cloister_operator.enclave.tenant.priority_class import PRIORITY_CLASS
 
 __all__ = ["SKIPPED_ANNOTATION", "build_pod", "grace_period"]
 
 SKIPPED_ANNOTATION = "cloister.dev/skipped-stages"
-"""Annotation of the Pod: JSON list of the stages of the boot in which nothing is to be done. It
-spares whoever judges the Pod another read of the file."""
+"""Annotation of the Pod: JSON list of the stages of the boot that are skipped, so that its status
+needs no other read of the file."""
 
 _LAUNCH = ("SYS_ADMIN", "NET_ADMIN", "SETPCAP", "SETUID", "SETGID")
 """Capabilities that the guest has until it becomes the container's program. In the Pod's user
-namespace they are rights over the Pod alone."""
+namespace they are privileges over the Pod only."""
 
 _RESTART_POLICIES = {
     Restart.NO: "Never",
@@ -84,16 +83,16 @@ def build_pod(plan: EnclavePlan, settings: BuildSettings) -> dict[str, Any]:
     ]
     spec: dict[str, Any] = {
         "automountServiceAccountToken": False,
-        "containers": [*containers, *_beside(plan, settings, volumes)],
+        "containers": [*containers, *_own_containers(plan, settings, volumes)],
         "enableServiceLinks": False,
         **_pulls(plan),
         **_priority(plan),
-        "initContainers": _before(plan, settings, volumes),
+        "initContainers": _init_containers(plan, settings, volumes),
         "resources": pod_resources(plan.config, plan.host),
         "restartPolicy": "Never",
         "securityContext": {
             "seccompProfile": {"type": "RuntimeDefault"},
-            # Else the groups of the image's root would be added to every user of the file.
+            # Else the image's groups of root would be added to every user of the file.
             "supplementalGroupsPolicy": "Strict",
         },
         "terminationGracePeriodSeconds": grace_period(plan.config.containers),
@@ -107,7 +106,7 @@ def build_pod(plan: EnclavePlan, settings: BuildSettings) -> dict[str, Any]:
             **plan.metadata(plan.name),
             "annotations": {
                 SKIPPED_ANNOTATION: json.dumps(skipped_stages(plan)),
-                **annotations(measurement_of(plan, settings)),
+                **annotations(measure_enclave(plan, settings)),
             },
         },
         "spec": spec,
@@ -115,61 +114,63 @@ def build_pod(plan: EnclavePlan, settings: BuildSettings) -> dict[str, Any]:
 
 
 def grace_period(containers: tuple[ContainerConfig, ...]) -> int:
-    """Return the seconds that the Pod has to stop: the largest stop_timeout, at least one."""
+    """Return the seconds that the Pod has to stop: the longest stop_timeout, at least one."""
     return max(1, *(stop_timeout(each) for each in containers))
 
 
-def _before(
+def _init_containers(
     plan: EnclavePlan, settings: BuildSettings, volumes: PodVolumes
 ) -> list[dict[str, Any]]:
-    """Build what stands before the containers of the file, in its order."""
+    """Build the init containers, in order."""
     install = {
-        "name": name_of(INSTALL, plan.names),
+        "name": side_car_name(INSTALL, plan.names),
         "image": settings.guest_image,
         "imagePullPolicy": "IfNotPresent",
         "command": ["/guest", "install", GUEST_DIRECTORY],
         "securityContext": unprivileged(INSTALL),
         "terminationMessagePolicy": "FallbackToLogsOnError",
-        "volumeMounts": volumes.ours[INSTALL],
+        "volumeMounts": volumes.side_car_mounts[INSTALL],
     }
-    if devices := held(plan):
+    if devices := unassigned_gpu_limits(plan):
         install["resources"] = {"limits": devices}
-    before = [install, keep_container(plan, settings, volumes.ours[KEEP])]
-    if isolates(plan.host):
-        before.append(net_container(plan, settings, volumes.ours[NET]))
-    before.append(agent_container(plan, settings, volumes.ours[AGENT]))
+    containers = [install, keep_container(plan, settings, volumes.side_car_mounts[KEEP])]
+    if isolates_containers(plan.host):
+        containers.append(net_container(plan, settings, volumes.side_car_mounts[NET]))
+    containers.append(agent_container(plan, settings, volumes.side_car_mounts[AGENT]))
     if is_signed(plan):
-        before.append(certificate_container(plan, settings, volumes.ours[CERTIFICATE]))
+        containers.append(
+            certificate_container(plan, settings, volumes.side_car_mounts[CERTIFICATE])
+        )
     if plan.config.models:
-        before.append(models_container(plan, settings, volumes.ours[MODELS]))
-    if needs_gate(plan.config.shim):
-        before.append(gate_container(plan, settings, volumes.ours[GATE]))
-    return before
+        containers.append(models_container(plan, settings, volumes.side_car_mounts[MODELS]))
+    if needs_key_gate(plan.config.shim):
+        containers.append(gate_container(plan, settings, volumes.side_car_mounts[GATE]))
+    return containers
 
 
-def _beside(
+def _own_containers(
     plan: EnclavePlan, settings: BuildSettings, volumes: PodVolumes
 ) -> list[dict[str, Any]]:
-    """Build what stands beside the containers of the file."""
-    shim = shim_container(plan, settings, volumes.ours[SHIM])
-    if not plan.lets_people_in:
+    """Build our containers beside those of the file."""
+    shim = shim_container(plan, settings, volumes.side_car_mounts[SHIM])
+    if not plan.has_ssh:
         return [shim]
-    return [shim, ssh_container(plan, settings, volumes.ours[SSH])]
+    return [shim, ssh_container(plan, settings, volumes.side_car_mounts[SSH])]
 
 
 def _pulls(plan: EnclavePlan) -> dict[str, Any]:
-    """Name the organization's credentials; the kubelet reads them at each pull."""
+    """Return the organization's credentials; the kubelet reads them at each pull."""
     names = plan.enclave.spec.pull_secrets
     return {"imagePullSecrets": [{"name": name} for name in names]} if names else {}
 
 
 def _priority(plan: EnclavePlan) -> dict[str, Any]:
-    """Let a Pod go first that waits for the GPUs of its predecessor."""
-    return {"priorityClassName": SUCCESSOR} if plan.enclave.spec.stop_first else {}
+    """Return the priority of a Pod that waits for the GPUs of what it replaces."""
+    return {"priorityClassName": PRIORITY_CLASS} if plan.enclave.spec.stop_first else {}
 
 
 def _placement(host: HostSpec) -> dict[str, Any]:
-    """Return where the Pod may run: only what the Host says is set."""
+    """Return where the Pod may run; only what the Host specifies is set."""
     # Without a user namespace the launch capabilities are the node's, if only for a moment.
     placement: dict[str, Any] = {"hostUsers": False} if maps_users(host) else {}
     if host.runtime_class_name:
@@ -201,7 +202,7 @@ def _container(
         "workingDir": spec.working_dir,
         "env": container_environment(plan, spec),
         "lifecycle": {"preStop": {"exec": {"command": guest("stop")}}},
-        "resources": container_resources(spec, granted(plan, spec)),
+        "resources": container_resources(spec, device_limits(plan, spec)),
         "readinessProbe": readiness_probe(spec.healthcheck, guest("probe")),
         "restartPolicy": _RESTART_POLICIES[spec.restart],
         "securityContext": _security(spec),
@@ -211,7 +212,7 @@ def _container(
 
 
 def _security(spec: ContainerConfig) -> dict[str, Any]:
-    """Return what the guest starts with: the user of the file comes when it has given this up."""
+    """Return what the guest starts with; it drops this for the user of the file."""
     return {
         "allowPrivilegeEscalation": False,
         "capabilities": {"add": list(dict.fromkeys((*_LAUNCH, *spec.cap_add))), "drop": ["ALL"]},

@@ -1,10 +1,10 @@
-"""How much an enclave Pod gets: pod-level resources, and the limits of single containers."""
+"""Resources of an enclave Pod: pod-level requests and limits, and limits of single containers."""
 
 from typing import Any
 
 from cloister_crds.config import ContainerConfig, ServiceConfig
 from cloister_crds.kinds import Host
-from cloister_operator.enclave.guest_config.models import weights_memory
+from cloister_operator.enclave.guest_config.models import models_memory
 
 __all__ = ["container_resources", "pod_resources"]
 
@@ -19,7 +19,7 @@ def pod_resources(config: ServiceConfig, host: Host) -> dict[str, Any]:
     Parameters
     ----------
     config
-        The parsed file: what its containers get together.
+        The parsed file, with the sum for its containers.
     host
         Its sizing is added for our own side-cars; its overcommit lowers the requests.
 
@@ -32,8 +32,8 @@ def pod_resources(config: ServiceConfig, host: Host) -> dict[str, Any]:
     cpu_share = overcommit.cpu_percent if overcommit else _FULL
     memory_share = overcommit.memory_percent if overcommit else _FULL
     cpu = config.cpus * _MILLI
-    # Weights lie in memory beside what the file asks for, and are never overcommitted.
-    beside = sizing.overhead_memory_mb + weights_memory(config) // _MEBI
+    # Models are in memory in addition to what the file requests, and are never overcommitted.
+    beside = sizing.overhead_memory_mb + models_memory(config) // _MEBI
     return {
         "limits": {
             "cpu": f"{cpu + sizing.overhead_cpu_milli}m",
@@ -54,14 +54,14 @@ def container_resources(spec: ContainerConfig, devices: dict[str, str]) -> dict[
     spec
         A container of the file.
     devices
-        Its device resources (`cloister_operator.enclave.container.devices.granted`).
+        Its device resources (`cloister_operator.enclave.container.devices.device_limits`).
 
     Returns
     -------
     dict[str, Any]
-        Its limits, with requests of zero: the Pod as a whole requests, and requests that
-        followed the limits could add up to more than it does, which the API server refuses.
-        Empty when the file limits nothing.
+        Its limits, with requests of zero: the Pod as a whole requests, and requests equal to the
+        limits could add up to more than that, which the API server refuses. Empty when the file
+        sets no limits.
     """
     limits: dict[str, str] = {}
     if spec.cpus is not None:
@@ -75,5 +75,5 @@ def container_resources(spec: ContainerConfig, devices: dict[str, str]) -> dict[
 
 
 def _share(amount: int, percent: int) -> int:
-    """Return that many percent of an amount, rounded up."""
+    """Return a percentage of an amount, rounded up."""
     return -(-amount * percent // _FULL)

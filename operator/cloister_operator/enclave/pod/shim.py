@@ -1,4 +1,4 @@
-"""The shim's container: Caddy, without any privilege, as the only way into the enclave."""
+"""The shim's container: Caddy, without any privilege, the only one that takes requests."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from cloister_operator.enclave.config_map import SHIM_KEY
 from cloister_operator.enclave.network.ports import SHIM_PORT
 from cloister_operator.enclave.plan import BuildSettings, EnclavePlan
 from cloister_operator.enclave.pod.volumes import SHIM_CONFIG_PATH, SHIM_DATA_PATH
-from cloister_operator.enclave.sidecars import SHIM, name_of, unprivileged
+from cloister_operator.enclave.sidecars import SHIM, side_car_name, unprivileged
 
 __all__ = ["shim_container"]
 
@@ -16,25 +16,15 @@ def shim_container(
 ) -> dict[str, Any]:
     """Build the container.
 
-    Parameters
-    ----------
-    plan
-        The Enclave and its file.
-    settings
-        Names the image.
-    mounts
-        ``volumeMounts`` of the shim.
-
     Returns
     -------
     dict[str, Any]
-        An entry of ``spec.containers``. It is always restarted, and ready once it listens, which
-        it does when its certificates are made. NET_BIND_SERVICE is there because published
-        images of Caddy carry it as a file capability, without which the kernel refuses to run
-        the program.
+        An entry of ``spec.containers``. It is always restarted, and ready once it listens, which it
+        does when it has certificates. NET_BIND_SERVICE is added because published images of Caddy
+        have it as a file capability, without which the kernel refuses to run the program.
     """
     return {
-        "name": name_of(SHIM, plan.names),
+        "name": side_car_name(SHIM, plan.names),
         "image": settings.shim_image,
         "imagePullPolicy": "IfNotPresent",
         "command": ["caddy", "run", "--config", f"{SHIM_CONFIG_PATH}/{SHIM_KEY}"],

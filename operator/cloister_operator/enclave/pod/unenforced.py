@@ -1,6 +1,6 @@
-"""What of a file an Enclave cannot enforce: said openly, never passed over.
+"""Fields of a file that an Enclave cannot enforce: reported, never ignored.
 
-The list stands in ``status.unenforced`` of the Container, by field of the file.
+The list is in ``status.unenforced`` of the Container, by field of the file.
 """
 
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ def unenforced(config: ServiceConfig) -> tuple[str, ...]:
     -------
     tuple[str, ...]
         Fields such as ``containers[0].pids_limit``, in the order of the file, at most `MOST`;
-        where there are more, the last one says how many.
+        where there are more, the last entry is their number.
     """
     grace = grace_period(config.containers)
     fields = [
@@ -38,7 +38,7 @@ def unenforced(config: ServiceConfig) -> tuple[str, ...]:
 
 
 def _of_container(container: ContainerConfig, *, grace: int) -> Iterator[str]:
-    """Go through the fields of one container in the order of the specification."""
+    """Yield the fields of one container in the order of the specification."""
     if any(each.name == VISIBLE_DEVICES for each in container.env):
         yield f"env.{VISIBLE_DEVICES}"
     if container.pid is not None:
@@ -50,7 +50,7 @@ def _of_container(container: ContainerConfig, *, grace: int) -> Iterator[str]:
         yield "healthcheck"
     if container.restart is Restart.ON_FAILURE and container.restart_limit is not None:
         yield "restart"
-    # A program that ignores its signal lives until the end of the Pod's time: nothing in a process
-    # namespace may kill its first process.
+    # A program that ignores its signal runs until the end of the Pod's grace period: nothing in a
+    # PID namespace may kill its first process (PID 1).
     if container.stop_timeout is not None and container.stop_timeout != grace:
         yield "stop_timeout"

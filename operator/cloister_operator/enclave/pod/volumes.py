@@ -1,4 +1,4 @@
-"""Volumes of an enclave Pod: the service mount, scratch space in memory, the guest's own places."""
+"""Volumes of an enclave Pod: the service mount, scratch memory, the guest's directories."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -47,8 +47,8 @@ from cloister_operator.enclave.guest_config.models import (
     STATUS_DIRECTORY,
     STORE_DIRECTORY,
     TARGET_DIRECTORY,
+    models_memory,
     store_volume,
-    weights_memory,
 )
 from cloister_operator.enclave.guest_config.network import (
     KEEPER_DIRECTORY,
@@ -75,8 +75,8 @@ from cloister_operator.enclave.sidecars import (
     SHIM,
     SSH,
     SideCar,
-    isolates,
-    needs_gate,
+    isolates_containers,
+    needs_key_gate,
 )
 from cloister_operator.enclave.snapshot import TOKEN_KEY
 
@@ -85,7 +85,7 @@ __all__ = ["SHIM_CONFIG_PATH", "SHIM_DATA_PATH", "PodVolumes", "pod_volumes"]
 SHIM_CONFIG_PATH = "/etc/cloister-shim"
 """Where the shim finds its configuration."""
 SHIM_DATA_PATH = "/data"
-"""Where the shim keeps the keys of its own certificate authority; memory, gone with the Pod."""
+"""Where the shim keeps the keys of its own certificate authority; memory, lost with the Pod."""
 
 _SHM_PATH = "/dev/shm"  # noqa: S108 - the mount point of shared memory
 _SHM_SHARED = "shm-host"
@@ -132,7 +132,7 @@ class PodVolumes:
     """``spec.volumes`` of the Pod."""
     mounts: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     """``volumeMounts`` by name of the container in the file."""
-    ours: dict[SideCar, list[dict[str, Any]]] = field(default_factory=dict)
+    side_car_mounts: dict[SideCar, list[dict[str, Any]]] = field(default_factory=dict)
     """``volumeMounts`` of our own containers."""
 
     def mount(
@@ -143,9 +143,9 @@ class PodVolumes:
         if all(each["mountPath"] != path for each in mounts):
             mounts.append(_mount(volume, path, read_only=read_only, part=part))
 
-    def mount_ours(self, car: SideCar, volume: str, path: str, *, read_only: bool) -> None:
+    def mount_side_car(self, car: SideCar, volume: str, path: str, *, read_only: bool) -> None:
         """Mount a volume into one of our own containers."""
-        self.ours.setdefault(car, []).append(_mount(volume, path, read_only=read_only))
+        self.side_car_mounts.setdefault(car, []).append(_mount(volume, path, read_only=read_only))
 
 
 def pod_volumes(plan: EnclavePlan, service: str) -> PodVolumes:
@@ -165,12 +165,12 @@ def pod_volumes(plan: EnclavePlan, service: str) -> PodVolumes:
     _add_shared_memory(result, plan)
     _add_guest(result, plan)
     _add_agent(result, plan)
-    if isolates(plan.host):
+    if isolates_containers(plan.host):
         _add_network(result, plan)
-    if needs_gate(plan.config.shim):
+    if needs_key_gate(plan.config.shim):
         _add_gate(result, plan)
     _add_shim(result, plan)
-    if plan.lets_people_in:
+    if plan.has_ssh:
         _add_shells(result, plan)
     if is_signed(plan):
         _add_certificate(result, plan)
@@ -178,9 +178,9 @@ def pod_volumes(plan: EnclavePlan, service: str) -> PodVolumes:
 
 
 def _add_service(result: PodVolumes, plan: EnclavePlan, path: str) -> None:
-    """Mount what the agent writes, read-only; secrets that are files go to those that name them."""
+    """Mount what the agent writes, read-only, and file secrets in the containers that name them."""
     result.volumes.append(_memory(_SERVICE_VOLUME, _SMALL_BYTES))
-    result.mount_ours(AGENT, _SERVICE_VOLUME, SERVICE_DIRECTORY, read_only=False)
+    result.mount_side_car(AGENT, _SERVICE_VOLUME, SERVICE_DIRECTORY, read_only=False)
     for index, container in enumerate(plan.config.containers):
         result.mount(container.name, _SERVICE_VOLUME, path, read_only=True)
         files = [secret for secret in container.secrets if secret_is_file(secret)]
@@ -191,27 +191,29 @@ def _add_service(result: PodVolumes, plan: EnclavePlan, path: str) -> None:
 
 
 def _add_models(result: PodVolumes, plan: EnclavePlan, path: str) -> None:
-    """Give every container the verified weights, read-only, and who verifies them the store."""
+    """Mount the verified models in every container, read-only, and the store in their verifier."""
     store = plan.host.spec.models
     if not plan.config.models or store is None:
         return
     result.volumes += [
         _of_config_map(_MODELS_DOCUMENT_VOLUME, plan, [MODELS_KEY]),
         store_volume(_MODELS_STORE_VOLUME, store),
-        _memory(_MODELS_VOLUME, weights_memory(plan.config)),
+        _memory(_MODELS_VOLUME, models_memory(plan.config)),
         _memory(_MODELS_STATUS_VOLUME, _SMALL_BYTES),
     ]
-    result.mount_ours(MODELS, _MODELS_DOCUMENT_VOLUME, MODELS_DOCUMENT_DIRECTORY, read_only=True)
-    result.mount_ours(MODELS, _MODELS_STORE_VOLUME, STORE_DIRECTORY, read_only=True)
-    result.mount_ours(MODELS, _MODELS_VOLUME, TARGET_DIRECTORY, read_only=False)
-    result.mount_ours(MODELS, _MODELS_STATUS_VOLUME, STATUS_DIRECTORY, read_only=False)
-    result.mount_ours(AGENT, _MODELS_STATUS_VOLUME, STATUS_DIRECTORY, read_only=True)
+    result.mount_side_car(
+        MODELS, _MODELS_DOCUMENT_VOLUME, MODELS_DOCUMENT_DIRECTORY, read_only=True
+    )
+    result.mount_side_car(MODELS, _MODELS_STORE_VOLUME, STORE_DIRECTORY, read_only=True)
+    result.mount_side_car(MODELS, _MODELS_VOLUME, TARGET_DIRECTORY, read_only=False)
+    result.mount_side_car(MODELS, _MODELS_STATUS_VOLUME, STATUS_DIRECTORY, read_only=False)
+    result.mount_side_car(AGENT, _MODELS_STATUS_VOLUME, STATUS_DIRECTORY, read_only=True)
     for container in plan.config.containers:
         result.mount(container.name, _MODELS_VOLUME, path, read_only=True)
 
 
 def _add_scratch(result: PodVolumes, plan: EnclavePlan) -> None:
-    """Make one volume for each source that containers of the file name."""
+    """Add one volume for each source that containers of the file name."""
     names: dict[str, str] = {}
     for container in plan.config.containers:
         for volume in container.volumes:
@@ -225,7 +227,7 @@ def _add_scratch(result: PodVolumes, plan: EnclavePlan) -> None:
 
 
 def _add_mount_points(result: PodVolumes, plan: EnclavePlan) -> None:
-    """Make the directories that the guest lays a container's own file systems over.
+    """Add the directories over which the guest mounts a container's own file systems.
 
     They are empty and cannot be written, so what is not laid over is not there either: shared
     memory of a container with ``ipc: none``.
@@ -239,7 +241,7 @@ def _add_mount_points(result: PodVolumes, plan: EnclavePlan) -> None:
 
 
 def _add_shared_memory(result: PodVolumes, plan: EnclavePlan) -> None:
-    """Give each container its own /dev/shm, or the one of all that say ``ipc: host``.
+    """Mount in each container its own /dev/shm, or the shared one of all with ``ipc: host``.
 
     Without that, all containers of a Pod would share one of 64 MiB.
     """
@@ -258,7 +260,7 @@ def _add_shared_memory(result: PodVolumes, plan: EnclavePlan) -> None:
 def _without_own_shm(
     result: PodVolumes, plan: EnclavePlan
 ) -> Iterator[tuple[int, ContainerConfig]]:
-    """Go through the containers for which the file mounts nothing at /dev/shm."""
+    """Yield the containers for which the file mounts nothing at /dev/shm."""
     for index, container in enumerate(plan.config.containers):
         mounts = result.mounts.get(container.name, [])
         if all(each["mountPath"] != _SHM_PATH for each in mounts):
@@ -273,9 +275,9 @@ def _shm_size(plan: EnclavePlan, container: ContainerConfig) -> int:
 
 
 def _add_guest(result: PodVolumes, plan: EnclavePlan) -> None:
-    """Give every container the guest, the documents, and a place for the state of its health."""
+    """Mount in every container the guest, the documents, and a directory for its health state."""
     result.volumes.append(_memory(_GUEST_VOLUME, 4 * _SMALL_BYTES))
-    result.mount_ours(INSTALL, _GUEST_VOLUME, GUEST_DIRECTORY, read_only=False)
+    result.mount_side_car(INSTALL, _GUEST_VOLUME, GUEST_DIRECTORY, read_only=False)
     keys = [document_key(index) for index in range(len(plan.config.containers))]
     result.volumes.append(_of_config_map(_SPEC_VOLUME, plan, keys))
     checked = {
@@ -295,28 +297,28 @@ def _add_guest(result: PodVolumes, plan: EnclavePlan) -> None:
 
 
 def _add_agent(result: PodVolumes, plan: EnclavePlan) -> None:
-    """Give the agent its documents and places, and each container the socket of its own."""
+    """Mount the agent's documents and directories, and each container's own report socket."""
     result.volumes += [
         _of_config_map(_AGENT_DOCUMENT_VOLUME, plan, _agent_keys(plan)),
         _memory(_AGENT_VOLUME, _SMALL_BYTES),
         _memory(_REPORT_VOLUME, _SMALL_BYTES),
         _memory(_KEEPER_VOLUME, _SMALL_BYTES),
     ]
-    result.mount_ours(KEEP, _KEEPER_VOLUME, KEEPER_DIRECTORY, read_only=False)
-    result.mount_ours(AGENT, _KEEPER_VOLUME, KEEPER_DIRECTORY, read_only=True)
-    result.mount_ours(AGENT, _AGENT_DOCUMENT_VOLUME, DOCUMENT_DIRECTORY, read_only=True)
-    result.mount_ours(AGENT, _AGENT_VOLUME, AGENT_DIRECTORY, read_only=False)
-    result.mount_ours(AGENT, _REPORT_VOLUME, REPORT_DIRECTORY, read_only=False)
+    result.mount_side_car(KEEP, _KEEPER_VOLUME, KEEPER_DIRECTORY, read_only=False)
+    result.mount_side_car(AGENT, _KEEPER_VOLUME, KEEPER_DIRECTORY, read_only=True)
+    result.mount_side_car(AGENT, _AGENT_DOCUMENT_VOLUME, DOCUMENT_DIRECTORY, read_only=True)
+    result.mount_side_car(AGENT, _AGENT_VOLUME, AGENT_DIRECTORY, read_only=False)
+    result.mount_side_car(AGENT, _REPORT_VOLUME, REPORT_DIRECTORY, read_only=False)
     socket = node_socket(plan)
     if socket is not None:
         source = {"path": socket, "type": "Socket"}
         result.volumes.append({"name": _ATTESTATION_VOLUME, "hostPath": source})
-        result.mount_ours(AGENT, _ATTESTATION_VOLUME, socket, read_only=True)
+        result.mount_side_car(AGENT, _ATTESTATION_VOLUME, socket, read_only=True)
     if METRICS_SECRET in plan.secrets:
         result.volumes.append(_of_snapshot(_METRICS_VOLUME, plan, {METRICS_SECRET: "token"}))
-        result.mount_ours(AGENT, _METRICS_VOLUME, METRICS_DIRECTORY, read_only=True)
+        result.mount_side_car(AGENT, _METRICS_VOLUME, METRICS_DIRECTORY, read_only=True)
     for container in plan.config.containers:
-        # The directory and not the socket in it: an agent that starts anew makes another socket.
+        # The directory and not the socket in it: an agent that restarts creates another socket.
         part = container.name
         result.mount(container.name, _REPORT_VOLUME, REPORT_PLACE, read_only=True, part=part)
 
@@ -328,48 +330,48 @@ def _agent_keys(plan: EnclavePlan) -> list[str]:
 
 
 def _add_network(result: PodVolumes, plan: EnclavePlan) -> None:
-    """Give the network its document and sockets, and each container the socket of its own."""
+    """Mount the network's document and sockets, and each container's own wiring socket."""
     result.volumes += [
         _of_config_map(_PLAN_VOLUME, plan, [NETWORK_KEY]),
         _memory(_NETWORK_VOLUME, _SMALL_BYTES),
     ]
-    result.mount_ours(NET, _PLAN_VOLUME, PLAN_DIRECTORY, read_only=True)
-    result.mount_ours(NET, _NETWORK_VOLUME, NETWORK_DIRECTORY, read_only=False)
-    result.mount_ours(NET, _KEEPER_VOLUME, KEEPER_DIRECTORY, read_only=True)
-    result.mount_ours(AGENT, _NETWORK_VOLUME, NETWORK_DIRECTORY, read_only=True)
+    result.mount_side_car(NET, _PLAN_VOLUME, PLAN_DIRECTORY, read_only=True)
+    result.mount_side_car(NET, _NETWORK_VOLUME, NETWORK_DIRECTORY, read_only=False)
+    result.mount_side_car(NET, _KEEPER_VOLUME, KEEPER_DIRECTORY, read_only=True)
+    result.mount_side_car(AGENT, _NETWORK_VOLUME, NETWORK_DIRECTORY, read_only=True)
     for container in plan.config.containers:
-        # The directory and not the socket in it: a network that starts anew makes another socket.
+        # The directory and not the socket in it: a network that restarts creates another socket.
         part = f"wiring/{container.name}"
         result.mount(container.name, _NETWORK_VOLUME, WIRING_DIRECTORY, read_only=True, part=part)
 
 
 def _add_shells(result: PodVolumes, plan: EnclavePlan) -> None:
-    """Give the SSH server its document and keys, and each container a socket's directory."""
+    """Mount the SSH server's document and keys, and the directory of each container's socket."""
     result.volumes += [
         _of_config_map(_SSH_CONFIG_VOLUME, plan, [SHELLS_KEY]),
         *(_memory(name, _SMALL_BYTES) for name in (_SHELLS_VOLUME, _SSH_VOLUME, _PUBLIC_VOLUME)),
     ]
-    result.mount_ours(SSH, _SSH_CONFIG_VOLUME, SSH_CONFIG_DIRECTORY, read_only=True)
-    result.mount_ours(SSH, _SHELLS_VOLUME, SHELLS_DIRECTORY, read_only=True)
-    result.mount_ours(SSH, _SSH_VOLUME, HOST_KEY_DIRECTORY, read_only=False)
+    result.mount_side_car(SSH, _SSH_CONFIG_VOLUME, SSH_CONFIG_DIRECTORY, read_only=True)
+    result.mount_side_car(SSH, _SHELLS_VOLUME, SHELLS_DIRECTORY, read_only=True)
+    result.mount_side_car(SSH, _SSH_VOLUME, HOST_KEY_DIRECTORY, read_only=False)
     for car in (SSH, SHIM):
-        result.mount_ours(car, _PUBLIC_VOLUME, PUBLIC_DIRECTORY, read_only=car is SHIM)
+        result.mount_side_car(car, _PUBLIC_VOLUME, PUBLIC_DIRECTORY, read_only=car is SHIM)
     for container in plan.config.containers:
         name = container.name
         result.mount(name, _SHELLS_VOLUME, SHELL_DIRECTORY, read_only=False, part=name)
 
 
 def _add_shim(result: PodVolumes, plan: EnclavePlan) -> None:
-    """Give the shim its configuration and a place for its keys."""
+    """Mount the shim's configuration and a directory for its keys."""
     result.volumes.append(_of_config_map(_SHIM_CONFIG_VOLUME, plan, [SHIM_KEY]))
     result.volumes.append(_memory(_SHIM_DATA_VOLUME, _SHIM_DATA_BYTES))
-    result.mount_ours(SHIM, _SHIM_CONFIG_VOLUME, SHIM_CONFIG_PATH, read_only=True)
-    result.mount_ours(SHIM, _SHIM_DATA_VOLUME, SHIM_DATA_PATH, read_only=False)
-    result.mount_ours(SHIM, _AGENT_VOLUME, AGENT_DIRECTORY, read_only=True)
+    result.mount_side_car(SHIM, _SHIM_CONFIG_VOLUME, SHIM_CONFIG_PATH, read_only=True)
+    result.mount_side_car(SHIM, _SHIM_DATA_VOLUME, SHIM_DATA_PATH, read_only=False)
+    result.mount_side_car(SHIM, _AGENT_VOLUME, AGENT_DIRECTORY, read_only=True)
 
 
 def _add_certificate(result: PodVolumes, plan: EnclavePlan) -> None:
-    """Give the side-car of certificates its documents, the token and a place for the key.
+    """Mount the certificate side-car's documents, the token and a directory for the key.
 
     The shim reads the place. The agent reads the fingerprint of the key there: the key itself is
     for the shim's group alone.
@@ -381,24 +383,24 @@ def _add_certificate(result: PodVolumes, plan: EnclavePlan) -> None:
         {"name": _TOKEN_VOLUME, "secret": {"secretName": plan.snapshot, "items": token}},
         _memory(_CERTIFICATE_VOLUME, _SMALL_BYTES),
     ]
-    result.mount_ours(
+    result.mount_side_car(
         CERTIFICATE, _CERTIFICATE_DOCUMENT_VOLUME, CERTIFICATE_DOCUMENT_DIRECTORY, read_only=True
     )
-    result.mount_ours(CERTIFICATE, _TOKEN_VOLUME, TOKEN_DIRECTORY, read_only=True)
+    result.mount_side_car(CERTIFICATE, _TOKEN_VOLUME, TOKEN_DIRECTORY, read_only=True)
     for car in (CERTIFICATE, SHIM, AGENT):
-        result.mount_ours(
+        result.mount_side_car(
             car, _CERTIFICATE_VOLUME, CERTIFICATE_DIRECTORY, read_only=car is not CERTIFICATE
         )
 
 
 def _add_gate(result: PodVolumes, plan: EnclavePlan) -> None:
-    """Give the gate its document, and a directory for its socket that the shim sees."""
+    """Mount the key gate's document, and the directory of its socket, which the shim has too."""
     keys = [GATE_KEY, AUTHORITIES_KEY]
     result.volumes.append(_of_config_map(_GATE_CONFIG_VOLUME, plan, keys))
     result.volumes.append(_memory(_GATE_VOLUME, _SMALL_BYTES))
-    result.mount_ours(GATE, _GATE_CONFIG_VOLUME, GATE_CONFIG_DIRECTORY, read_only=True)
-    result.mount_ours(GATE, _GATE_VOLUME, GATE_DIRECTORY, read_only=False)
-    result.mount_ours(SHIM, _GATE_VOLUME, GATE_DIRECTORY, read_only=True)
+    result.mount_side_car(GATE, _GATE_CONFIG_VOLUME, GATE_CONFIG_DIRECTORY, read_only=True)
+    result.mount_side_car(GATE, _GATE_VOLUME, GATE_DIRECTORY, read_only=False)
+    result.mount_side_car(SHIM, _GATE_VOLUME, GATE_DIRECTORY, read_only=True)
 
 
 def _mount(volume: str, path: str, *, read_only: bool, part: str = "") -> dict[str, Any]:
@@ -424,5 +426,5 @@ def _of_snapshot(name: str, plan: EnclavePlan, files: dict[str, str]) -> dict[st
 
 
 def _memory(name: str, size: int) -> dict[str, Any]:
-    """Return a volume in memory of at most so many bytes."""
+    """Return a volume in memory of at most `size` bytes."""
     return {"name": name, "emptyDir": {"medium": "Memory", "sizeLimit": str(size)}}

@@ -1,10 +1,9 @@
-"""The shim's configuration: JSON for Caddy, made from the ``shim`` section of the file.
+"""The shim's configuration: JSON for Caddy, built from the ``shim`` section of the file.
 
-Order of the rules: CORS first (a refused origin, a preflight), then what the agent answers, then
-the paths, then keys and rates (`cloister_operator.enclave.guest_config.key_gate`), then the
-upstream. Source: the manual's page on the way in (docs/operator.md, "The shim"); Caddy, "JSON
-Config Structure". Whatever comes from the file stands in matchers and never in a place where Caddy
-would expand placeholders in it.
+Order of the rules: CORS first (a refused origin, a preflight), then the agent's well-known paths,
+then the paths, then keys and rates (`cloister_operator.enclave.guest_config.key_gate`), then the
+upstream. Sources: docs/operator.md, "The shim"; Caddy, "JSON Config Structure". Text from the file
+is only in matchers, never where Caddy would expand placeholders in it.
 """
 
 import json
@@ -13,10 +12,14 @@ from typing import Any
 
 from cloister_crds.config import Shim
 from cloister_operator.enclave.guest_config.agent import AGENT_DIRECTORY
-from cloister_operator.enclave.guest_config.key_gate import ASKED, GATE_SOCKET, gate_routes
+from cloister_operator.enclave.guest_config.key_gate import AWAITING_GATE, GATE_SOCKET, gate_routes
 from cloister_operator.enclave.network.ports import SHIM_PORT
 from cloister_operator.enclave.path_rules import ALL_PATHS, DOT_SEGMENTS, path_pattern
-from cloister_operator.enclave.shim.well_known import booting, is_well_known, well_known_routes
+from cloister_operator.enclave.shim.well_known import (
+    booting_matcher,
+    well_known_matcher,
+    well_known_routes,
+)
 from cloister_operator.enclave.shim_tls import tls_app
 
 __all__ = ["shim_config"]
@@ -26,14 +29,14 @@ _ORIGIN = "{http.request.header.Origin}"
 _METHODS = "GET, PUT, POST, HEAD, DELETE, OPTIONS, PATCH"
 _ANY_ORIGIN = "*"
 _NO_HEADERS_YET = "30s"
-_AWAY = "The enclave's agent is starting; ask again in a moment."
+_AGENT_DOWN = "The enclave's agent is starting; ask again in a moment."
 _UPSTREAM_DOWN = (502, 503, 504)
 _ENCODER = {
     "format": "filter",
     "wrap": {"format": "json"},
     "fields": {"request": {"filter": "delete"}},
 }
-"""Nothing that a client sent stands in the shim's log, which the host of the enclave can read."""
+"""Nothing that a client sent is in the shim's log, which the host of the enclave can read."""
 _CLEANED = {
     "handler": "headers",
     "request": {
@@ -48,8 +51,8 @@ _CLEANED = {
         ]
     },
 }
-"""Headers by which servers believe a proxy and which a client must not choose: who asks, for which
-host, and for which path. Some servers read an underscore as a hyphen."""
+"""Headers that servers trust from a proxy and that a client must not set: the client's address, the
+host and the path. Some servers read an underscore as a hyphen."""
 
 
 def shim_config(
@@ -72,28 +75,28 @@ def shim_config(
         The section of the parsed file.
     hostnames
         Host names of the enclave, the public one first: certificates are for these, and a client
-        that names none gets the first one's.
+        without SNI gets the first one's.
     port
         Port to listen on.
     upstream
         Address of the upstream container: its own on `shim-net`, or the loopback address where all
         containers share the Pod's namespace.
     before
-        Routes of ours that come before the paths of the file.
+        Our own routes before the paths of the file.
     service
         Name of the service in the well-known paths.
     agent
         The agent's directory.
     storage
-        Where certificates are found (`cloister_operator.enclave.shim_tls`); None = Caddy signs by
-        an authority of its own.
+        Caddy's certificate storage (`cloister_operator.enclave.shim_tls`); None = Caddy has an
+        authority of its own.
     gate
-        Socket of `guest gate`, for a file that asks for keys or rates.
+        Socket of `guest gate`, for a file that requires keys or rates.
 
     Returns
     -------
     dict[str, Any]
-        The whole configuration: no administration endpoint, nothing written but keys.
+        The whole configuration: no administration endpoint, nothing stored but keys.
     """
     server = {
         "listen": [f":{port}"],
@@ -123,7 +126,7 @@ def shim_config(
 
 
 def _cors_routes(origins: Sequence[str] | None) -> list[dict[str, Any]]:
-    """Return what happens to requests with an Origin header, and only to those."""
+    """Return the routes for requests with an Origin header, and only for those."""
     with_origin: dict[str, Any] = {"header": {"Origin": ["*"]}}
     routes: list[dict[str, Any]] = []
     if origins is not None and _ANY_ORIGIN not in origins:
@@ -167,7 +170,7 @@ def _cors_routes(origins: Sequence[str] | None) -> list[dict[str, Any]]:
 
 
 def _path_routes(paths: Sequence[str]) -> list[dict[str, Any]]:
-    """Return the refusal of every path that is not listed, and of targets that are no path."""
+    """Return the refusal of every path that is not listed, and of targets that are not paths."""
     refused = [{"not": [_target("^/")]}]
     if ALL_PATHS not in paths:
         listed = [_target(path_pattern(path)) for path in paths]
@@ -181,7 +184,7 @@ def _target(pattern: str) -> dict[str, Any]:
 
 
 def _upstream(address: str) -> dict[str, Any]:
-    """Return the forwarding: at once in both directions, with the original host named."""
+    """Return the proxy handler: unbuffered both ways, with the original host in headers."""
     return {
         "handler": "reverse_proxy",
         "upstreams": [{"dial": address}],
@@ -200,17 +203,17 @@ def _upstream(address: str) -> dict[str, Any]:
 
 
 def _error_routes(service: str, agent: str) -> list[dict[str, Any]]:
-    """Return what is said when agent, gate or upstream do not answer, and for anything else."""
-    away = _error(_AWAY, "server_error")
-    early = _error(_AWAY, "server_error", {"status": "pending"}, boot={"stages": []})
+    """Return the responses when agent, key gate or upstream are down, and for other errors."""
+    away = _error(_AGENT_DOWN, "server_error")
+    early = _error(_AGENT_DOWN, "server_error", {"status": "pending"}, boot={"stages": []})
     closed = _error("The request cannot be checked at the moment: try again.", "server_error")
     down = _error("The container does not answer.", "server_error")
     broken = _error("The request could not be handled.", "server_error")
     statuses = " || ".join(f"{{http.error.status_code}} == {each}" for each in _UPSTREAM_DOWN)
     return [
-        _final([is_well_known(service)], 503, away),
-        _final([booting(agent)], 503, early),
-        _final([ASKED], 503, closed, {"Retry-After": ["1"]}),
+        _final([well_known_matcher(service)], 503, away),
+        _final([booting_matcher(agent)], 503, early),
+        _final([AWAITING_GATE], 503, closed, {"Retry-After": ["1"]}),
         _final([{"expression": statuses}], 502, down),
         _final([], "{http.error.status_code}", broken),
     ]

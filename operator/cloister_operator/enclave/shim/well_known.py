@@ -1,32 +1,32 @@
-"""The shim's rules about the agent: the well-known paths, and everything while the enclave boots.
+"""The shim's routes to the agent: the well-known paths, and everything while the enclave boots.
 
-Whether the boot is complete is a file of the agent's: no request waits for another process.
+The agent marks a complete boot with a file: no request waits for another process.
 """
 
 import re
 from typing import Any
 
-__all__ = ["booting", "is_well_known", "well_known_routes"]
+__all__ = ["booting_matcher", "well_known_matcher", "well_known_routes"]
 
 _SOCKET = "agent.sock"
 _BOOTED = "booted"
-_ENDS = ("attestation", "boot-stages", "containers", "metrics")
+_SUFFIXES = ("attestation", "boot-stages", "containers", "metrics")
 
 
-def is_well_known(service: str) -> dict[str, Any]:
-    """Return the matcher of the paths that the agent answers."""
-    ends = "|".join(_ENDS)
-    pattern = rf"^/\.well-known/(metrics|{re.escape(service)}-({ends}))(\?|$)"
+def well_known_matcher(service: str) -> dict[str, Any]:
+    """Return the matcher of the paths that the agent serves."""
+    suffixes = "|".join(_SUFFIXES)
+    pattern = rf"^/\.well-known/(metrics|{re.escape(service)}-({suffixes}))(\?|$)"
     return {"vars_regexp": {"{http.request.uri}": {"pattern": pattern}}}
 
 
-def booting(directory: str) -> dict[str, Any]:
+def booting_matcher(directory: str) -> dict[str, Any]:
     """Return the matcher of every request before the boot is complete."""
     return {"not": [{"file": {"root": directory, "try_files": [_BOOTED]}}]}
 
 
 def well_known_routes(service: str, directory: str) -> list[dict[str, Any]]:
-    """Return the rules: what goes to the agent does not go on.
+    """Return the routes to the agent; what matches goes nowhere else.
 
     Returns
     -------
@@ -35,8 +35,8 @@ def well_known_routes(service: str, directory: str) -> list[dict[str, Any]]:
     """
     to_agent = [_proxy(directory)]
     return [
-        {"match": [is_well_known(service)], "handle": to_agent, "terminal": True},
-        {"match": [booting(directory)], "handle": to_agent, "terminal": True},
+        {"match": [well_known_matcher(service)], "handle": to_agent, "terminal": True},
+        {"match": [booting_matcher(directory)], "handle": to_agent, "terminal": True},
     ]
 
 

@@ -1,1 +1,1 @@
-"""Builders of an organization's namespace and of what guards it."""
+"""Builders of an organization's namespace and of the objects that protect it."""

@@ -8,7 +8,7 @@ __all__ = ["build_namespace"]
 
 
 def build_namespace(organization: str, namespace: str) -> dict[str, Any]:
-    """Build the namespace as the operator creates it (it never changes one that exists).
+    """Build the namespace as the operator creates it (it never changes an existing one).
 
     Parameters
     ----------
@@ -20,9 +20,9 @@ def build_namespace(organization: str, namespace: str) -> dict[str, Any]:
     Returns
     -------
     dict[str, Any]
-        Manifest for a create. Its labels say whose it is. Pod Security is ``privileged``, since
-        a file may add capabilities that ``baseline`` refuses; who may make Pods there is the
-        business of the admission policy (Kubernetes, "Pod Security Standards").
+        Manifest for a create. Its labels name the owner. Pod Security is ``privileged``, since a
+        file may add capabilities that ``baseline`` refuses; the admission policy decides who may
+        create Pods there (Kubernetes, "Pod Security Standards").
     """
     return {
         "apiVersion": "v1",

@@ -1,4 +1,4 @@
-"""The budget that keeps a drain from evicting what serves before its successor does."""
+"""The budget that keeps a node drain from evicting what serves before its replacement does."""
 
 from typing import Any
 
@@ -13,8 +13,8 @@ from cloister_crds.names import (
 __all__ = ["build_disruption_budget"]
 
 NAME = "cloister-enclaves"
-EVERY = 2_147_483_647
-"""More Pods than there can be: no eviction is allowed, and the operator moves what is to leave."""
+ALL_PODS = 2_147_483_647
+"""More Pods than there can be: no eviction is allowed, and the operator moves what must leave."""
 
 
 def build_disruption_budget(organization: str, namespace: str) -> dict[str, Any]:
@@ -45,7 +45,7 @@ def build_disruption_budget(organization: str, namespace: str) -> dict[str, Any]
             },
         },
         "spec": {
-            "minAvailable": EVERY,
+            "minAvailable": ALL_PODS,
             "selector": {"matchExpressions": [{"key": ENCLAVE_LABEL, "operator": "Exists"}]},
             "unhealthyPodEvictionPolicy": "AlwaysAllow",
         },

@@ -1,19 +1,19 @@
-"""The priority of Pods that wait for the GPUs of their predecessor."""
+"""The priority of Pods that wait for the GPUs of what they replace (Recreate strategy)."""
 
 from typing import Any
 
 from cloister_crds.names import MANAGED_BY, MANAGED_BY_LABEL
 
-__all__ = ["SUCCESSOR", "build_priority_class"]
+__all__ = ["PRIORITY_CLASS", "build_priority_class"]
 
-SUCCESSOR = "cloister-successor"
+PRIORITY_CLASS = "cloister-successor"
 """Name of the PriorityClass."""
 VALUE = 1000
-"""Above 0, which Pods without a class have, so that the scheduler asks for these first."""
+"""Above 0, which Pods without a class have, so that the scheduler serves these first."""
 
 
 def build_priority_class() -> dict[str, Any]:
-    """Build the PriorityClass; it takes nothing away from Pods that run.
+    """Build the PriorityClass; it preempts no running Pod.
 
     Returns
     -------
@@ -23,7 +23,7 @@ def build_priority_class() -> dict[str, Any]:
     return {
         "apiVersion": "scheduling.k8s.io/v1",
         "kind": "PriorityClass",
-        "metadata": {"name": SUCCESSOR, "labels": {MANAGED_BY_LABEL: MANAGED_BY}},
+        "metadata": {"name": PRIORITY_CLASS, "labels": {MANAGED_BY_LABEL: MANAGED_BY}},
         "value": VALUE,
         "preemptionPolicy": "Never",
         "globalDefault": False,

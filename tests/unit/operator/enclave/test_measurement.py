@@ -9,7 +9,7 @@ from cloister_crds.kinds import Host
 from cloister_crds.lifecycle.admission.host_selection import profile
 from cloister_operator.enclave.config_map import build_config_map
 from cloister_operator.enclave.guest_config.agent import agent_document
-from cloister_operator.enclave.guest_config.measurement import measurement_of
+from cloister_operator.enclave.guest_config.measurement import measure_enclave
 from cloister_operator.enclave.plan import EnclavePlan
 from cloister_operator.enclave.pod.pod import build_pod
 from tests.support.builders.enclave_plans import SETTINGS, SURROUNDINGS, WEB, host_of, plan_of
@@ -27,7 +27,7 @@ def plan(name: str) -> EnclavePlan:
 @pytest.mark.parametrize("name", HOSTS)
 def test_the_agent_knows_what_was_published(name: str) -> None:
     document = agent_document(plan(name), SETTINGS)
-    attestation, measurement = document["attestation"], measurement_of(plan(name), SETTINGS)
+    attestation, measurement = document["attestation"], measure_enclave(plan(name), SETTINGS)
     published = {"path": f"{FOLDER}/measurement.json", "digest": measurement.digest}
     assert attestation["measurement"] == published
     assert attestation["tee"] == str(plan(name).host.spec.tee)

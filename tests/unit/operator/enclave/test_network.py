@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from cloister_crds.config import ContainerConfig, Egress, EnvEntry, Network, ServiceConfig, Shim
 from cloister_operator.enclave.container.document import container_document
 from cloister_operator.enclave.guest_config.network import network_document
-from cloister_operator.enclave.network.addresses import SHIM_NETWORK, networks_of, rooms_of
+from cloister_operator.enclave.network.addresses import SHIM_NETWORK, plan_namespaces, plan_networks
 from cloister_operator.enclave.network.cluster_network import ClusterNetwork, DnsResolver
 from tests.support.builders.enclave_plans import (
     SURROUNDINGS,
@@ -34,7 +34,7 @@ def networked(*containers: tuple[str, tuple[str, ...]], target: str = "a") -> Se
 
 def test_the_target_alone_is_on_the_network_of_the_shim() -> None:
     config = networked(("a", ("n",)), ("b", ("n", "m")), ("c", ()), target="b")
-    rooms = rooms_of(config, networks_of(config))
+    rooms = plan_namespaces(config, plan_networks(config))
     attached = {each.name: [one.network for one in each.attachments] for each in rooms}
     assert attached == {"a": ["n"], "b": [SHIM_NETWORK, "n", "m"], "c": []}
     addresses = [str(one.address) for one in rooms[1].attachments]
@@ -43,8 +43,8 @@ def test_the_target_alone_is_on_the_network_of_the_shim() -> None:
 
 def test_containers_of_an_older_file_share_one_namespace_that_lets_out() -> None:
     config = config_of(WEB, WORKER, cvm_version="0.9.4")
-    networks = networks_of(config)
-    (room,) = rooms_of(config, networks)
+    networks = plan_networks(config)
+    (room,) = plan_namespaces(config, networks)
     assert room.containers == ("web", "Worker_1")
     assert [each.egress for each in networks] == [Egress.CLOSED, Egress.OPEN]
     assert [each.network for each in room.attachments] == [each.name for each in networks]
@@ -63,8 +63,8 @@ def test_addresses_are_of_one_container_and_outside_of_the_cluster(
     wanted: list[list[str]], avoid: list[str]
 ) -> None:
     config = networked(*((f"c{at}", tuple(each)) for at, each in enumerate(wanted)), target="c0")
-    networks = {each.name: each for each in networks_of(config, map(IPv4Network, avoid))}
-    rooms = rooms_of(config, networks.values())
+    networks = {each.name: each for each in plan_networks(config, map(IPv4Network, avoid))}
+    rooms = plan_namespaces(config, networks.values())
     attachments = [one for room in rooms for one in room.attachments]
     assert len({each.address for each in attachments}) == len(attachments)
     for each in attachments:

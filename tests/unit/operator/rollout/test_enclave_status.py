@@ -8,6 +8,7 @@ from cloister_crds.config.model import Healthcheck
 from cloister_crds.kinds.enclave import ContainerStateName, Enclave, EnclavePhase, EnclaveStatus
 from cloister_crds.kinds.meta import ConditionStatus
 from cloister_crds.lifecycle.state.conditions import condition, holds
+from cloister_operator.enclave.container.readiness_probe import boot_allowance
 from cloister_operator.rollout.enclave_status import (
     PodAction,
     evaluate_enclave,
@@ -15,7 +16,7 @@ from cloister_operator.rollout.enclave_status import (
     pod_action,
     reevaluate_after,
 )
-from cloister_operator.rollout.pod_facts import PodContainer, PodFacts, PodPhase, boot_allowance
+from cloister_operator.rollout.pod_facts import PodContainer, PodFacts, PodPhase
 from tests.support.builders.attempts import BORN, fresh, pod_of, up, verdict
 from tests.support.builders.resources import NOW, SETTINGS, container_of, enclave_of
 from tests.support.builders.world import UNHEALTHY
