@@ -1,4 +1,4 @@
-"""Parsed configuration files by their digest, so that one file is parsed once for all its uses."""
+"""Cache of parsed configuration files, so that one file is parsed once for all its uses."""
 
 import asyncio
 from dataclasses import replace
@@ -11,14 +11,14 @@ __all__ = ["ConfigCache"]
 
 _ANY = range(2**31)
 _KEPT = 1024
-"""Files that are kept; the ones unused for longest go first."""
+"""Files that are cached at most; the least recently used are dropped first."""
 
 
 class ConfigCache:
     """A bounded cache of parsed files of Enclaves.
 
-    Whether an organization may have as much was decided when an Enclave was made, by tiers of its
-    own: here every amount is read.
+    Whether an organization may have as much was decided when the Enclave was created, by the tiers
+    of its Host: here every amount is valid.
     """
 
     def __init__(self, rules: Rules) -> None:
@@ -26,13 +26,7 @@ class ConfigCache:
         self._parsed: LRUCache[bytes, ParsedConfig] = LRUCache(_KEPT)
 
     async def parse(self, raw: bytes) -> ParsedConfig:
-        """Parse a file, outside of the event loop.
-
-        Parameters
-        ----------
-        raw
-            The file's bytes.
-        """
+        """Parse the bytes of a file, outside the event loop."""
         parsed = self._parsed.get(raw)
         if parsed is None:
             parsed = await asyncio.to_thread(parse, raw, rules=self._rules)

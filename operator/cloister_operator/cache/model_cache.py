@@ -1,4 +1,4 @@
-"""Reads entries of the store as models of the contract, each version of each object once."""
+"""Cache of parsed objects: each version of an object is validated once."""
 
 from typing import TypeVar
 
@@ -12,7 +12,7 @@ __all__ = ["ModelCache"]
 R = TypeVar("R", bound=Resource)
 
 _KEPT = 8192
-"""Models that are kept; the ones unused for longest go first."""
+"""Models that are cached at most; the least recently used are dropped first."""
 
 
 class ModelCache:
@@ -22,14 +22,7 @@ class ModelCache:
         self._models: LRUCache[str, tuple[int, Resource]] = LRUCache(kept)
 
     def read(self, kind: type[R], entry: CachedObject) -> R:
-        """Answer the model of an entry.
-
-        Parameters
-        ----------
-        kind
-            Its class.
-        entry
-            Entry of the store.
+        """Return an object of the store as a model of its kind.
 
         Raises
         ------

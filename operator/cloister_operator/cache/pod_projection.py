@@ -1,7 +1,4 @@
-"""Reads the projection of a Pod into the facts that a judgement needs.
-
-Used by the passes of Enclaves and Containers; pure.
-"""
+"""Reads the projection of a Pod into the facts that the status of an Enclave depends on; pure."""
 
 import json
 from collections.abc import Collection, Mapping
@@ -31,20 +28,20 @@ _STATES = {
 def read_pod(
     body: Mapping[str, Any], containers: Collection[str], *, node_gone: bool = False
 ) -> PodFacts:
-    """Read a Pod.
+    """Read the projection of a Pod.
 
     Parameters
     ----------
     body
-        Projection of the Pod.
+        The projection.
     containers
-        Names of the file's containers, in its order; the others are ours.
+        Names of the file's containers, in its order; the others are side-cars.
     node_gone
-        Whether the Pod's node is gone (`node_is_gone`).
+        Whether the Pod's node is lost (`node_is_gone`).
     """
     metadata, spec, status = body["metadata"], body.get("spec", {}), body.get("status", {})
-    told = (*status.get("initContainerStatuses", ()), *status.get("containerStatuses", ()))
-    statuses = {each["name"]: each for each in told}
+    listed = (*status.get("initContainerStatuses", ()), *status.get("containerStatuses", ()))
+    statuses = {each["name"]: each for each in listed}
     specs = {each["name"]: each for each in spec.get("containers", ())}
     names = {object_name(name): name for name in containers}
     ours = {name: car for name, car in side_car_names(containers).items() if name in specs}
@@ -75,20 +72,20 @@ def read_pod(
 
 
 def node_is_gone(pod: Mapping[str, Any], node: Mapping[str, Any] | None) -> bool:
-    """Tell whether the node of a Pod is lost, and the Pod with it.
+    """Return whether the node of a Pod is lost, and the Pod with it.
 
     Parameters
     ----------
     pod
         Projection of the Pod.
     node
-        Projection of its node; None = there is no such node.
+        Projection of its node; None = it does not exist.
 
     Returns
     -------
     bool
         True when the Pod is bound to a node that does not exist, or that is not ready while the
-        Pod is being deleted (the taint manager gave it up; Kubernetes, "Nodes").
+        Pod is being deleted (the taint manager evicted it; Kubernetes, "Nodes").
     """
     if not pod.get("spec", {}).get("nodeName"):
         return False
@@ -100,7 +97,7 @@ def node_is_gone(pod: Mapping[str, Any], node: Mapping[str, Any] | None) -> bool
 
 
 def _skipped_stages(metadata: Mapping[str, Any]) -> frozenset[str]:
-    """Read the annotation that `build_pod` wrote; none for Pods that somebody else made."""
+    """Read the annotation of `build_pod`; empty for Pods that somebody else created."""
     text = metadata.get("annotations", {}).get(SKIPPED_ANNOTATION, "[]")
     try:
         found = json.loads(text)
@@ -110,7 +107,7 @@ def _skipped_stages(metadata: Mapping[str, Any]) -> frozenset[str]:
 
 
 def _container(name: str, spec: Mapping[str, Any], status: Mapping[str, Any]) -> PodContainer:
-    """Read one container; without a status it waits."""
+    """Read one container; without a status it is waiting."""
     state = status.get("state") or {"waiting": {}}
     word = next(iter(state))
     detail = state[word] or {}
@@ -136,19 +133,19 @@ def _container(name: str, spec: Mapping[str, Any], status: Mapping[str, Any]) ->
 
 
 def _address(status: Mapping[str, Any]) -> str:
-    """Answer the first IPv4 address."""
+    """Return the first IPv4 address; empty = there is none."""
     addresses = [each["ip"] for each in status.get("podIPs", ()) if "ip" in each]
     every = [*addresses, status.get("podIP", "")]
     return next((each for each in every if each and ":" not in each), "")
 
 
 def _unschedulable(condition: Mapping[str, Any]) -> str:
-    """Answer why the scheduler finds no node; empty = it does, or has not tried."""
+    """Return why the scheduler finds no node; empty = it does, or has not tried."""
     if condition.get("status") == "False" and condition.get("reason") == "Unschedulable":
         return str(condition.get("message") or "no node fits")
     return ""
 
 
 def _disruption(condition: Mapping[str, Any]) -> str:
-    """Answer why the Pod is being disrupted (Kubernetes, "Pod disruption conditions")."""
+    """Return why the Pod is being disrupted (Kubernetes, "Pod disruption conditions")."""
     return str(condition.get("reason") or "") if condition.get("status") == "True" else ""

@@ -1,6 +1,6 @@
-"""Which kinds are watched, and which part of each object is kept: projections, never whole bodies.
+"""The informers' kinds, and which part of each object is cached: projections, not whole bodies.
 
-`handlers` registers a handler for each, `relist` compares each with the server, `store` keeps them.
+`process.kopf_handlers` watches each, `relist` compares each with the server, `store` holds them.
 """
 
 from collections.abc import Callable, Mapping
@@ -78,35 +78,25 @@ _OUR_ANNOTATIONS = "cloister.dev/"
 
 @dataclass(frozen=True, slots=True)
 class WatchedKind:
-    """A kind that is watched."""
+    """A kind that is watched, and how its objects are cached."""
 
     ref: KindRef
     """The kind."""
-    keep: Callable[[Body], dict[str, Any]]
-    """Which part beside the metadata is kept."""
+    projection: Callable[[Body], dict[str, Any]]
+    """Returns the part beside the metadata that is cached."""
     label_selector: str | None = None
     """Only objects with these labels; None = all."""
     indexes: tuple[tuple[str, Callable[[Body], str]], ...] = ()
-    """Indexes of the store over this kind: name, and what gives an object's value in it."""
+    """Indexes of the store over this kind: name, and a function that returns an object's value."""
     place: Callable[[Body], Place | None] | None = None
-    """What gives an object's place in an order, to be compared without reading it; None = none."""
+    """Returns an object's place in an order, to compare without decoding; None = has no order."""
 
 
 def project(watched: WatchedKind, body: Body) -> dict[str, Any]:
-    """Answer the part of an object that is kept.
+    """Return the part of an object that is cached.
 
-    Parameters
-    ----------
-    watched
-        The kind.
-    body
-        The object as the server sent it.
-
-    Returns
-    -------
-    dict[str, Any]
-        Its metadata without what nobody reads (managed fields, annotations of others), and what
-        the kind keeps.
+    That is its metadata without what nobody reads (managed fields, annotations of others), and the
+    projection of its kind.
     """
     metadata = body.get("metadata") or {}
     kept = {name: metadata[name] for name in _METADATA if metadata.get(name)}
@@ -117,21 +107,21 @@ def project(watched: WatchedKind, body: Body) -> dict[str, Any]:
     }
     if annotations:
         kept["annotations"] = annotations
-    return {"metadata": kept, **watched.keep(body)}
+    return {"metadata": kept, **watched.projection(body)}
 
 
 def _own_kind(body: Body) -> dict[str, Any]:
-    """Keep spec and status: our own kinds hold nothing that is not read."""
+    """Keep spec and status: in our own kinds everything is read."""
     return {part: body[part] for part in ("spec", "status") if body.get(part) is not None}
 
 
-def _nothing(_body: Body) -> dict[str, Any]:
+def _metadata_alone(_body: Body) -> dict[str, Any]:
     """Keep the metadata alone."""
     return {}
 
 
 def _pod(body: Body) -> dict[str, Any]:
-    """Keep what the judgement of a Pod needs (`cloister_operator.cache.pod_projection`)."""
+    """Keep what `cloister_operator.cache.pod_projection` reads."""
     spec, status = body.get("spec") or {}, body.get("status") or {}
     containers = [
         {
@@ -152,7 +142,7 @@ def _pod(body: Body) -> dict[str, Any]:
 
 
 def _service(body: Body) -> dict[str, Any]:
-    """Keep where a Service routes to, and its port on the nodes; 0 = it has none."""
+    """Keep the selector of a Service, and its node port; 0 = it has none."""
     spec = body.get("spec") or {}
     ports = [each["nodePort"] for each in spec.get("ports") or () if each.get("nodePort")]
     port = ports[0] if ports else 0
@@ -166,13 +156,13 @@ def _endpoint_slice(body: Body) -> dict[str, Any]:
 
 
 def _route(body: Body) -> dict[str, Any]:
-    """Keep where a TLSRoute leads, and what the gateways say about it."""
+    """Keep the spec of a TLSRoute, and the status that its gateways report."""
     spec, status = body.get("spec") or {}, body.get("status") or {}
     return {"spec": spec, "status": {"parents": list(status.get("parents") or ())}}
 
 
 def _node(body: Body) -> dict[str, Any]:
-    """Keep whether the node can run Pods, and which addresses are its and its Pods'."""
+    """Keep whether the node can run Pods, its labels, its addresses and those of its Pods."""
     spec, status = body.get("spec") or {}, body.get("status") or {}
     ready = [
         {"type": each["type"], "status": each["status"]}
@@ -191,39 +181,39 @@ def _node(body: Body) -> dict[str, Any]:
 
 
 def _namespace_of_organization(body: Body) -> str:
-    """Answer the namespace of an Organization."""
+    """Return the namespace of an Organization."""
     return str(body["spec"]["namespace"])
 
 
 def _container_of_enclave(body: Body) -> str:
-    """Answer the Container of an Enclave as ``namespace/name``."""
+    """Return the Container of an Enclave as ``namespace/name``."""
     return f"{body['metadata']['namespace']}/{body['spec']['container']['name']}"
 
 
 def _holder(body: Body) -> str:
-    """Answer the holder of a claim as ``namespace/name``."""
+    """Return the holder of a claim as ``namespace/name``."""
     holder = body["spec"]["holder"]
     return f"{holder['namespace']}/{holder['name']}"
 
 
 def _node_of_pod(body: Body) -> str:
-    """Answer the node that a Pod is bound to; empty = none."""
+    """Return the node that a Pod is bound to; empty = it is not bound."""
     return str((body.get("spec") or {}).get("nodeName") or "")
 
 
 def _host_of_container(body: Body) -> str:
-    """Answer the Host that a Container names or runs on; empty = none."""
+    """Return the Host that a Container names or runs on; empty = there is none yet."""
     running = (body.get("status") or {}).get("host") or {}
     return str(body["spec"].get("host") or running.get("name") or "")
 
 
 def _replaces(body: Body) -> str:
-    """Answer the namespace of a Container that takes over from another one; empty = it does not."""
+    """Return the namespace of a Container that replaces another one; empty = it does not."""
     return str(body["metadata"]["namespace"]) if body["spec"].get("replaces") else ""
 
 
-def _counted(body: Body) -> Place | None:
-    """Answer the place of a Container among those that count; None = it is being deleted."""
+def _place(body: Body) -> Place | None:
+    """Return the place of a Container among those that count; None = it is being deleted."""
     metadata = body["metadata"]
     if metadata.get("deletionTimestamp"):
         return None
@@ -232,19 +222,19 @@ def _counted(body: Body) -> Place | None:
 
 
 def _repo(body: Body) -> str:
-    """Answer the repository of a Container or Deployment as ``namespace/owner/name``."""
+    """Return the repository of a Container or Deployment as ``namespace/owner/name``."""
     return f"{body['metadata']['namespace']}/{body['spec']['repo']}"
 
 
 def _service_of_slice(body: Body) -> str:
-    """Answer the Service of an EndpointSlice as ``namespace/name``."""
+    """Return the Service of an EndpointSlice as ``namespace/name``."""
     metadata = body["metadata"]
     name = (metadata.get("labels") or {}).get("kubernetes.io/service-name", "")
     return f"{metadata['namespace']}/{name}"
 
 
 def _container_of_route(body: Body) -> str:
-    """Answer the Container of a TLSRoute as ``namespace/name``; empty = it names none."""
+    """Return the Container of a TLSRoute as ``namespace/name``; empty = it does not name one."""
     return str((body["metadata"].get("annotations") or {}).get(CONTAINER_ANNOTATION, ""))
 
 
@@ -257,7 +247,7 @@ WATCHED_KINDS: tuple[WatchedKind, ...] = (
         CONTAINER,
         _own_kind,
         indexes=(("host", _host_of_container), ("repo", _repo), ("replaces", _replaces)),
-        place=_counted,
+        place=_place,
     ),
     WatchedKind(ENCLAVE, _own_kind, indexes=(("container", _container_of_enclave),)),
     WatchedKind(DEPLOYMENT, _own_kind, indexes=(("repo", _repo),)),
@@ -269,20 +259,20 @@ WATCHED_KINDS: tuple[WatchedKind, ...] = (
     WatchedKind(POD, _pod, f"{_OURS},{ENCLAVE_LABEL}", (("node", _node_of_pod),)),
     WatchedKind(SERVICE, _service, _OURS),
     WatchedKind(ENDPOINT_SLICE, _endpoint_slice, _OURS, (("service", _service_of_slice),)),
-    WatchedKind(NAMESPACE, _nothing),
+    WatchedKind(NAMESPACE, _metadata_alone),
     WatchedKind(NODE, _node),
 )
-"""Every kind that is watched in every cluster. Namespaces are watched as a whole, so that one that
+"""Every kind that is watched in every cluster. Namespaces have no label selector, so that one that
 exists without our label is seen before anything is written into it."""
 
 
 def watched_kinds(route: KindRef | None) -> tuple[WatchedKind, ...]:
-    """Answer every kind that is watched in a certain cluster.
+    """Return every kind that is watched in a cluster.
 
     Parameters
     ----------
     route
-        TLSRoute as the cluster serves it; None = routes are not made.
+        TLSRoute in the version that the cluster serves; None = routes are not created.
     """
     if route is None:
         return WATCHED_KINDS

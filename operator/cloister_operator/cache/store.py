@@ -1,8 +1,8 @@
-"""What the operator knows of the cluster: projections of all watched objects, with indexes.
+"""The informer cache: projections of all watched objects, with indexes.
 
-Written by `handlers` (events), `relist` (what vanished) and `writes` (answers to our own writes);
-read by the passes. It never asks the server itself. Resource versions are compared as integers
-(Kubernetes API Concepts, "Resource versions").
+Written by `process.kopf_handlers` (watch events), `relist` (missed deletions) and `writer`
+(responses to our own writes); read by reconcilers. It never queries the server itself. Resource
+versions are compared as integers (Kubernetes API Concepts, "Resource versions").
 """
 
 from collections.abc import Callable, Iterator
@@ -19,12 +19,12 @@ from cloister_operator.cache.projections import WATCHED_KINDS, Body, WatchedKind
 __all__ = ["CachedObject", "Store", "StoreChange"]
 
 _TOMBSTONES = 20_000
-"""How many removals are remembered, so that no late event brings an object back."""
+"""Removals that are remembered at most, so that a late event does not bring an object back."""
 
 
 @dataclass(frozen=True, slots=True)
 class CachedObject:
-    """One object."""
+    """One version of one object."""
 
     ref: KindRef
     """Its kind."""
@@ -37,21 +37,21 @@ class CachedObject:
     version: int
     """Its resourceVersion."""
     index_values: tuple[tuple[str, str], ...]
-    """Names and values of the indexes that it stands in."""
+    """Names and values of the indexes that it is listed in."""
     data: bytes
     """The projection as JSON: a tenth of the memory of Python objects."""
     place: Place | None = None
-    """Its place in the order of its kind (`watched`); None = it has none."""
+    """Its place in the order of its kind (`WatchedKind.place`); None = it has none."""
 
     def decode(self) -> dict[str, Any]:
-        """Answer the projection."""
+        """Return the projection."""
         body: dict[str, Any] = msgspec.json.decode(self.data)
         return body
 
 
 @dataclass(frozen=True, slots=True)
 class StoreChange:
-    """An object came, changed or went."""
+    """An object was added, changed or removed."""
 
     ref: KindRef
     """Its kind."""
@@ -60,9 +60,9 @@ class StoreChange:
     name: str
     """Its name."""
     before: CachedObject | None
-    """What was known; None = nothing."""
+    """The version that was cached; None = there was none."""
     after: CachedObject | None
-    """What is known now; None = it is gone."""
+    """The version that is cached now; None = it was removed."""
 
 
 class Store:
@@ -75,20 +75,20 @@ class Store:
             each.ref: {} for each in watched
         }
         self._indexed: dict[tuple[KindRef, str, str], dict[tuple[str, str], CachedObject]] = {}
-        self._gone: LRUCache[tuple[KindRef, str, str], int] = LRUCache(_TOMBSTONES)
-        self._listeners: list[Callable[[StoreChange], None]] = []
+        self._tombstones: LRUCache[tuple[KindRef, str, str], int] = LRUCache(_TOMBSTONES)
+        self._subscribers: list[Callable[[StoreChange], None]] = []
 
     @property
     def kinds(self) -> frozenset[KindRef]:
-        """The kinds that are kept."""
+        """The kinds that are cached."""
         return self._kinds
 
-    def subscribe(self, listener: Callable[[StoreChange], None]) -> None:
+    def subscribe(self, subscriber: Callable[[StoreChange], None]) -> None:
         """Call a function after each change, in the thread of the event loop."""
-        self._listeners.append(listener)
+        self._subscribers.append(subscriber)
 
     def put(self, ref: KindRef, body: Body) -> bool:
-        """Take in an object as the server sent it.
+        """Add or update an object as the server sent it.
 
         Parameters
         ----------
@@ -100,14 +100,14 @@ class Store:
         Returns
         -------
         bool
-            False when something as new is known already: an old event changes nothing.
+            False when the same or a newer version is cached: an old event changes nothing.
         """
         metadata = body["metadata"]
         namespace, name = metadata.get("namespace") or "", metadata["name"]
         version = int(metadata["resourceVersion"])
         before = self.get(ref, namespace, name)
-        known = before.version if before else self._gone.get((ref, namespace, name), 0)
-        if version <= known:
+        newest = before.version if before else self._tombstones.get((ref, namespace, name), 0)
+        if version <= newest:
             return False
         watched = self._watched[ref]
         after = CachedObject(
@@ -122,15 +122,15 @@ class Store:
             data=msgspec.json.encode(project(watched, body)),
             place=watched.place(body) if watched.place else None,
         )
-        self._forget(before)
+        self._unindex(before)
         self._objects[ref].setdefault(namespace, {})[name] = after
         for index, value in after.index_values:
             self._indexed.setdefault((ref, index, value), {})[namespace, name] = after
-        self._tell(StoreChange(ref, namespace, name, before, after))
+        self._notify(StoreChange(ref, namespace, name, before, after))
         return True
 
     def remove(self, ref: KindRef, namespace: str, name: str, version: int) -> bool:
-        """Take out an object that is gone.
+        """Remove an object that was deleted.
 
         Parameters
         ----------
@@ -141,34 +141,34 @@ class Store:
         name
             Its name.
         version
-            State that shows it gone: something newer is left alone.
+            Version of the state in which it is gone: a newer object is left alone.
 
         Returns
         -------
         bool
-            Whether anything was taken out.
+            Whether anything was removed.
         """
         before = self.get(ref, namespace, name)
         if before is not None and before.version > version:
             return False
         place = (ref, namespace, name)
-        self._gone[place] = max(version, self._gone.get(place, 0))
+        self._tombstones[place] = max(version, self._tombstones.get(place, 0))
         if before is None:
             return False
-        self._forget(before)
+        self._unindex(before)
         names = self._objects[ref][namespace]
         del names[name]
         if not names:
             del self._objects[ref][namespace]
-        self._tell(StoreChange(ref, namespace, name, before, None))
+        self._notify(StoreChange(ref, namespace, name, before, None))
         return True
 
     def get(self, ref: KindRef, namespace: str, name: str) -> CachedObject | None:
-        """Answer an object; None = it is not known."""
+        """Return an object; None = it is not cached."""
         return self._objects[ref].get(namespace, {}).get(name)
 
     def entries(self, ref: KindRef, namespace: str | None = None) -> Iterator[CachedObject]:
-        """Go through the objects of a kind, in one namespace or (None) in all."""
+        """Return the objects of a kind, in one namespace or (None) in all."""
         if namespace is not None:
             yield from tuple(self._objects[ref].get(namespace, {}).values())
             return
@@ -176,15 +176,15 @@ class Store:
             yield from tuple(names.values())
 
     def by_index(self, ref: KindRef, index: str, value: str) -> tuple[CachedObject, ...]:
-        """Answer the objects of a kind that stand under a value of an index (`watched`)."""
+        """Return the objects of a kind with a value in an index (`WatchedKind.indexes`)."""
         return tuple(self._indexed.get((ref, index, value), {}).values())
 
     def count(self, ref: KindRef) -> int:
-        """Answer how many objects of a kind there are."""
+        """Return how many objects of a kind there are."""
         return sum(len(names) for names in self._objects[ref].values())
 
-    def _forget(self, entry: CachedObject | None) -> None:
-        """Take an entry out of the indexes."""
+    def _unindex(self, entry: CachedObject | None) -> None:
+        """Remove an object from the indexes."""
         if entry is None:
             return
         for index, value in entry.index_values:
@@ -193,7 +193,7 @@ class Store:
             if not under:
                 self._indexed.pop((entry.ref, index, value), None)
 
-    def _tell(self, change: StoreChange) -> None:
-        """Call who listens."""
-        for listener in self._listeners:
-            listener(change)
+    def _notify(self, change: StoreChange) -> None:
+        """Call the subscribers."""
+        for subscriber in self._subscribers:
+            subscriber(change)

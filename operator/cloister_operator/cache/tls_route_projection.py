@@ -1,4 +1,4 @@
-"""Reads TLSRoutes: where one leads, and what the gateway that it is attached to says of it."""
+"""Reads the projection of a TLSRoute: its backend, and what its gateway reports about it."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -11,15 +11,7 @@ _ACCEPTED, _RESOLVED = "Accepted", "ResolvedRefs"
 
 
 def read_route(body: Mapping[str, Any], namespace: str) -> RouteFacts:
-    """Answer what of a route matters.
-
-    Parameters
-    ----------
-    body
-        The route, as the store has it.
-    namespace
-        Namespace of the Container that it is to lead to.
-    """
+    """Read the projection of a TLSRoute that should lead to a Container of a namespace."""
     metadata, spec = body["metadata"], body["spec"]
     parents = [_gateway(each, metadata["namespace"]) for each in spec.get("parentRefs") or ()]
     gateway = parents[0] if len(parents) == 1 else None
@@ -38,7 +30,7 @@ def read_route(body: Mapping[str, Any], namespace: str) -> RouteFacts:
 
 
 def _gateway(reference: Mapping[str, Any], namespace: str) -> Gateway:
-    """Read what a reference names; without a namespace it means the route's own."""
+    """Read the Gateway that a reference names, by default in the route's own namespace."""
     return Gateway(
         reference["name"],
         reference.get("namespace") or namespace,
@@ -47,14 +39,14 @@ def _gateway(reference: Mapping[str, Any], namespace: str) -> Gateway:
 
 
 def _standing(body: Mapping[str, Any], gateway: Gateway | None) -> tuple[RouteState, str]:
-    """Judge the conditions that controllers wrote about the route as it is now."""
+    """Evaluate the conditions that gateway controllers wrote about the present generation."""
     conditions = [
         each for each in _conditions(body, gateway) if each["type"] in {_ACCEPTED, _RESOLVED}
     ]
     for each in conditions:
         if each["status"] == "False":
-            told = each.get("message") or "no reason is given"
-            return RouteState.REFUSED, f"{each.get('reason', each['type'])}: {told}"
+            message = each.get("message") or "no reason is given"
+            return RouteState.REFUSED, f"{each.get('reason', each['type'])}: {message}"
     accepted = {each["type"] for each in conditions if each["status"] == "True"}
     if _ACCEPTED in accepted:
         return RouteState.ACCEPTED, ""
@@ -62,7 +54,7 @@ def _standing(body: Mapping[str, Any], gateway: Gateway | None) -> tuple[RouteSt
 
 
 def _conditions(body: Mapping[str, Any], gateway: Gateway | None) -> Iterator[Mapping[str, Any]]:
-    """Go through the conditions for the Gateway; those of an older generation do not count."""
+    """Return the conditions about a Gateway; those of an older generation do not count."""
     metadata = body["metadata"]
     generation = metadata.get("generation", 0)
     for parent in body["status"]["parents"]:
