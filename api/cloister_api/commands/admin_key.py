@@ -1,6 +1,5 @@
-"""``cloister admin-key``: the keys of the REST door. A key is printed once, to standard output."""
+"""``cloister admin-key``: keys of the REST API. A key is printed once, to standard output."""
 
-import asyncio
 import getpass
 import uuid
 from collections.abc import AsyncIterator
@@ -12,10 +11,9 @@ from pathlib import Path
 import click
 
 from cloister_api.auth.organizations import administers
-from cloister_api.commands.options import config_option, finish, settings_of
+from cloister_api.commands.options import config_option, finish, migrated_ledger, settings_of
 from cloister_api.context import FIELD_MANAGER, material_of
 from cloister_api.ledger.audit import AuditRow, AuditTrail
-from cloister_api.ledger.database import migrate, open_ledger, place_of
 from cloister_api.ledger.keys.admin_keys import AdminKey, AdminKeys
 from cloister_api.ledger.keys.key_material import KeyMaterial, MaterialError
 from cloister_api.settings import ApiSettings
@@ -28,7 +26,7 @@ __all__ = ["admin_key"]
 
 
 @dataclass(frozen=True, slots=True)
-class Ledger:
+class AdminKeyLedger:
     """The tables that the commands write."""
 
     keys: AdminKeys
@@ -36,7 +34,7 @@ class Ledger:
     audit: AuditTrail
     """Audit trail."""
 
-    async def note(self, action: str, target: str, organization: str) -> None:
+    async def record(self, action: str, target: str, organization: str) -> None:
         """Write the audit row of a command."""
         await self.audit.add(
             AuditRow(
@@ -53,16 +51,11 @@ class Ledger:
 
 
 @asynccontextmanager
-async def opened(settings: ApiSettings) -> AsyncIterator[Ledger]:
+async def opened(settings: ApiSettings) -> AsyncIterator[AdminKeyLedger]:
     """Open the ledger for a command."""
     material = material_of(settings)
-    place = place_of(settings.ledger)
-    await asyncio.to_thread(migrate, place)
-    engine = open_ledger(place)
-    try:
-        yield Ledger(AdminKeys(engine, material), AuditTrail(engine))
-    finally:
-        await engine.dispose()
+    async with migrated_ledger(settings) as engine:
+        yield AdminKeyLedger(AdminKeys(engine, material), AuditTrail(engine))
 
 
 @click.group(name="admin-key")
@@ -73,7 +66,7 @@ def admin_key() -> None:
 @admin_key.command()
 @config_option
 def init(config: Path) -> None:
-    """Make the key material that admin keys are checked and sealed with."""
+    """Create the key material that admin keys are checked and sealed with."""
     path = settings_of(config).ledger.key_material
     try:
         KeyMaterial.create(path)
@@ -101,7 +94,7 @@ async def create_key(
     Raises
     ------
     ClickException
-        When there is no such organization or the user is none of its administrators.
+        When there is no such organization or the user is not one of its administrators.
     KubeError
         When the cluster refuses or does not respond.
     """
@@ -111,11 +104,11 @@ async def create_key(
             organization = Organization.read(await client.get(of(Organization), slug))
         except NotFound as error:
             raise click.ClickException(
-                f"there is no organization {slug}; `cloister org create {slug}` makes it"
+                f"there is no organization {slug}; `cloister org create {slug}` creates it"
             ) from error
     if not administers(organization, user):
         raise click.ClickException(
-            f"{user} is no administrator of {slug}; add the member with role Admin to the "
+            f"{user} is not an administrator of {slug}; add the member with role Admin to the "
             "Organization first"
         )
     now = utc_now()
@@ -128,7 +121,7 @@ async def create_key(
             now=now,
             expires_at=now + timedelta(days=days) if days else None,
         )
-        await ledger.note("admin_key.create", key.id, slug)
+        await ledger.record("admin_key.create", key.id, slug)
     return value
 
 
@@ -176,10 +169,10 @@ def revoke(key_id: str, config: Path) -> None:
 
 
 async def revoke_key(settings: ApiSettings, key_id: str) -> bool:
-    """Revoke a key; answer whether there was a valid one."""
+    """Revoke a key; return whether there was a valid one."""
     async with opened(settings) as ledger:
         known = {key.id: key for key in await ledger.keys.all()}
         done = await ledger.keys.revoke(key_id, because="by an administrator", now=utc_now())
         if done:
-            await ledger.note("admin_key.revoke", key_id, known[key_id].organization)
+            await ledger.record("admin_key.revoke", key_id, known[key_id].organization)
     return done

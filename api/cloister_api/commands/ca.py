@@ -1,4 +1,4 @@
-"""``cloister ca``: the own certificate authority, and the key of an account at another one."""
+"""``cloister ca``: the own certificate authority, and the key of an ACME account."""
 
 from pathlib import Path
 
@@ -21,7 +21,7 @@ def ca() -> None:
 @click.option("--name", default="Cloister own authority", show_default=True, help="Common name.")
 @config_option
 def create(name: str, config: Path) -> None:
-    """Make the authority that `certificates.own` of the settings names."""
+    """Create the authority that `certificates.own` of the settings names."""
     own = own_of(config)
     try:
         CertificateAuthority.create(own.certificate, own.key, name=name, now=utc_now())
@@ -44,7 +44,7 @@ def show(config: Path) -> None:
 @ca.command("account-key")
 @config_option
 def account_key(config: Path) -> None:
-    """Make the key of the account that `certificates.acme` of the settings names."""
+    """Create the key of the account that `certificates.acme` of the settings names."""
     certificates = settings_of(config).certificates
     if certificates is None or certificates.acme is None:
         raise click.ClickException(f"{config} names no account; set certificates.acme")

@@ -1,6 +1,5 @@
 """``cloister key``: regular keys, for administrators of the installation. No value is shown."""
 
-import asyncio
 import getpass
 import uuid
 from collections.abc import AsyncIterator
@@ -10,10 +9,9 @@ from pathlib import Path
 import click
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from cloister_api.commands.options import config_option, finish, settings_of
+from cloister_api.commands.options import config_option, finish, migrated_ledger, settings_of
 from cloister_api.context import material_of
 from cloister_api.ledger.audit import AuditRow, AuditTrail
-from cloister_api.ledger.database import migrate, open_ledger, place_of
 from cloister_api.ledger.keys.api_keys import ApiKey, ApiKeys
 from cloister_api.ledger.keys.key_format import masked
 from cloister_api.settings import ApiSettings
@@ -30,13 +28,8 @@ def key() -> None:
 @asynccontextmanager
 async def opened(settings: ApiSettings) -> AsyncIterator[tuple[AsyncEngine, ApiKeys]]:
     """Open the ledger for a command."""
-    place = place_of(settings.ledger)
-    await asyncio.to_thread(migrate, place)
-    engine = open_ledger(place)
-    try:
+    async with migrated_ledger(settings) as engine:
         yield engine, ApiKeys(engine, material_of(settings))
-    finally:
-        await engine.dispose()
 
 
 @key.command("list")
@@ -55,17 +48,17 @@ def list_keys(organization: str | None, config: Path) -> None:
 
 
 async def read(settings: ApiSettings, organization: str | None) -> list[ApiKey]:
-    """Read the living keys."""
+    """Read the keys that are not deleted."""
     async with opened(settings) as (_, keys):
-        return await keys.living(organization)
+        return await keys.live(organization)
 
 
 @key.command()
 @click.argument("number", type=int)
 @config_option
 def disable(number: int, config: Path) -> None:
-    """Switch the key NUMBER off: it answers as an unknown one within a second."""
-    finish(switch(settings_of(config), number, disabled=True))
+    """Disable the key NUMBER: within a second it is refused like an unknown one."""
+    finish(set_disabled(settings_of(config), number, disabled=True))
     click.echo(f"key {number} is disabled")
 
 
@@ -73,13 +66,13 @@ def disable(number: int, config: Path) -> None:
 @click.argument("number", type=int)
 @config_option
 def enable(number: int, config: Path) -> None:
-    """Switch the key NUMBER on again."""
-    finish(switch(settings_of(config), number, disabled=False))
+    """Enable the key NUMBER again."""
+    finish(set_disabled(settings_of(config), number, disabled=False))
     click.echo(f"key {number} is enabled")
 
 
-async def switch(settings: ApiSettings, number: int, *, disabled: bool) -> None:
-    """Switch a key off or on.
+async def set_disabled(settings: ApiSettings, number: int, *, disabled: bool) -> None:
+    """Disable or enable a key.
 
     Raises
     ------
@@ -87,7 +80,7 @@ async def switch(settings: ApiSettings, number: int, *, disabled: bool) -> None:
         When there is no such key.
     """
     async with opened(settings) as (engine, keys):
-        known = {each.id: each for each in await keys.living()}
+        known = {each.id: each for each in await keys.live()}
         if number not in known or not await keys.change(number, disabled=disabled):
             raise click.ClickException(
                 f"there is no key {number}; `cloister key list` shows the numbers"

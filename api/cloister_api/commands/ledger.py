@@ -1,4 +1,4 @@
-"""``cloister ledger``: care of the ledger itself."""
+"""``cloister ledger``: maintenance of the ledger."""
 
 import asyncio
 import dataclasses
@@ -8,8 +8,8 @@ from pathlib import Path
 
 import click
 
-from cloister_api.commands.options import config_option, finish, settings_of
-from cloister_api.ledger.database import migrate, open_ledger, open_to_read, place_of
+from cloister_api.commands.options import config_option, finish, migrated_ledger, settings_of
+from cloister_api.ledger.database import migrate, open_to_read, place_of
 from cloister_api.ledger.keys import rotation
 from cloister_api.ledger.keys.key_material import KeyMaterial, MaterialError
 from cloister_api.metering.store import MeteringStore, RunTime
@@ -30,19 +30,19 @@ DAY = click.DateTime(["%Y-%m-%d"])
 
 @click.group()
 def ledger() -> None:
-    """Care of the ledger: check, rotate-key, runtime."""
+    """Maintenance of the ledger: check, rotate-key, runtime."""
 
 
 @ledger.command("check")
 @config_option
 def check_sums(config: Path) -> None:
-    """Prove that sums of usage are the sums of events; facades may go on meanwhile."""
+    """Prove that sums of usage are the sums of events; facades may keep running."""
     found = finish(differences(settings_of(config)))
     for one in found:
         click.echo(one)
     if found:
         raise click.ClickException(
-            "sums and events differ; keep a copy of the ledger and tell the maintainers"
+            "sums and events differ; keep a copy of the ledger and notify the maintainers"
         )
     click.echo("sums are the sums of events")
 
@@ -96,18 +96,13 @@ async def runtime(settings: ApiSettings, organization: str, begin: int, end: int
             found = Organization.read(await client.get(of(Organization), organization))
         except NotFound as error:
             raise click.ClickException(f"there is no organization {organization}") from error
-    place = place_of(settings.ledger)
-    await asyncio.to_thread(migrate, place)
-    engine = open_ledger(place)
-    try:
+    async with migrated_ledger(settings) as engine:
         return await MeteringStore(engine).of(found.metadata.identifier, begin, end)
-    finally:
-        await engine.dispose()
 
 
 @ledger.command("rotate-key")
 @click.option(
-    "--finish", "last", is_flag=True, help="Take the previous key out once every facade has both."
+    "--finish", "last", is_flag=True, help="Remove the previous key once every facade has both."
 )
 @config_option
 def rotate_key(last: bool, config: Path) -> None:  # noqa: FBT001 - click passes options by keyword
@@ -115,29 +110,26 @@ def rotate_key(last: bool, config: Path) -> None:  # noqa: FBT001 - click passes
     settings = settings_of(config)
     count = finish(rotate(settings, last=last))
     if last:
-        click.echo(f"{count} values sealed anew; the previous sealing key is out of the file")
+        click.echo(f"{count} values re-sealed; the previous sealing key is removed from the file")
     else:
         click.echo(
-            f"{count} values sealed anew; facades take the file over within a second of seeing it, "
+            f"{count} values re-sealed; facades reload the file within a second of its change, "
             "then run this again with --finish"
         )
 
 
 async def rotate(settings: ApiSettings, *, last: bool) -> int:
-    """Do one half of the rotation and answer how many values were sealed anew.
+    """Do one half of the rotation, and return how many values were re-sealed.
 
     Raises
     ------
     ClickException
-        When the second half is asked for and no first one was.
+        When the second half is requested without a first one.
     LedgerError, MaterialError
         When ledger or key material refuse.
     """
     path = settings.ledger.key_material
-    place = place_of(settings.ledger)
-    await asyncio.to_thread(migrate, place)
-    engine = open_ledger(place)
-    try:
+    async with migrated_ledger(settings) as engine:
         if not last:
             return await rotation.reseal(engine, rotation.begin(path))
         if KeyMaterial.read(path).previous_key is None:
@@ -146,5 +138,3 @@ async def rotate(settings: ApiSettings, *, last: bool) -> int:
                 "`cloister ledger rotate-key`"
             )
         return await rotation.finish(engine, path)
-    finally:
-        await engine.dispose()

@@ -1,19 +1,21 @@
-"""Options that the commands share, and how they end with a clear sentence."""
+"""What the commands share: options, the opened ledger, errors as one sentence."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+from sqlalchemy.ext.asyncio import AsyncEngine
 
-from cloister_api.ledger.database import LedgerError
+from cloister_api.ledger.database import LedgerError, migrate, open_ledger, place_of
 from cloister_api.ledger.keys.key_material import MaterialError
 from cloister_api.settings import ApiSettings
 from cloister_clients.kube import ConfigError, KubeError
 from cloister_clients.settings import SettingsError
 
-__all__ = ["config_option", "finish", "kubeconfig_option", "settings_of"]
+__all__ = ["config_option", "finish", "kubeconfig_option", "migrated_ledger", "settings_of"]
 
 T = TypeVar("T")
 
@@ -47,7 +49,7 @@ def settings_of(path: Path) -> ApiSettings:
 
 
 def finish(work: Coroutine[Any, Any, T]) -> T:
-    """Run a command's work; what it could not do is told in one sentence.
+    """Run a command's work, and report its error in one sentence.
 
     Raises
     ------
@@ -58,3 +60,21 @@ def finish(work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run(work)
     except (ConfigError, KubeError, LedgerError, MaterialError) as error:
         raise click.ClickException(str(error)) from error
+
+
+@asynccontextmanager
+async def migrated_ledger(settings: ApiSettings) -> AsyncIterator[AsyncEngine]:
+    """Migrate the ledger, and open it for a command.
+
+    Raises
+    ------
+    LedgerError
+        When it cannot be opened.
+    """
+    place = place_of(settings.ledger)
+    await asyncio.to_thread(migrate, place)
+    engine = open_ledger(place)
+    try:
+        yield engine
+    finally:
+        await engine.dispose()

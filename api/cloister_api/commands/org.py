@@ -63,7 +63,7 @@ def create(
     host_selection: bool,  # noqa: FBT001 - as above
     kubeconfig: Path | None,
 ) -> None:
-    """Create the Organization NAME, which is its slug and stands in host names."""
+    """Create the Organization NAME, which is its slug and part of host names."""
     people = [Member(user=user, role=Role.ADMIN) for user in admins]
     people += [Member(user=user) for user in members]
     organization = Organization(
@@ -90,7 +90,7 @@ async def create_organization(organization: Organization, kubeconfig: Path | Non
     Raises
     ------
     ClickException
-        When there is one of that name, or the server does not take it.
+        When there is one of that name, or the server refuses it.
     KubeError
         When the cluster refuses or does not respond.
     """

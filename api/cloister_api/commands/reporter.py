@@ -1,6 +1,5 @@
-"""``cloister reporter``: who may report usage. A secret is printed once, to standard output."""
+"""``cloister reporter``: reporters of usage. A secret is printed once, to standard output."""
 
-import asyncio
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -8,9 +7,8 @@ from pathlib import Path
 
 import click
 
-from cloister_api.commands.options import config_option, finish, settings_of
+from cloister_api.commands.options import config_option, finish, migrated_ledger, settings_of
 from cloister_api.context import material_of
-from cloister_api.ledger.database import migrate, open_ledger, place_of
 from cloister_api.ledger.keys.reporters import Reporter, ReporterExistsError, Reporters
 from cloister_api.settings import ApiSettings
 from cloister_clients.clock import utc_now
@@ -28,32 +26,27 @@ def reporter() -> None:
 @asynccontextmanager
 async def opened(settings: ApiSettings) -> AsyncIterator[Reporters]:
     """Open the ledger for a command."""
-    place = place_of(settings.ledger)
-    await asyncio.to_thread(migrate, place)
-    engine = open_ledger(place)
-    try:
+    async with migrated_ledger(settings) as engine:
         yield Reporters(engine, material_of(settings))
-    finally:
-        await engine.dispose()
 
 
-def fitting(_: click.Context, __: click.Parameter, name: str) -> str:
-    """Refuse a name that headers could not carry."""
+def valid_name(_: click.Context, __: click.Parameter, name: str) -> str:
+    """Refuse a name that is not valid in headers."""
     if not NAME.match(name):
         raise click.BadParameter("use lowercase letters, digits and hyphens, at most 64")
     return name
 
 
 @reporter.command()
-@click.argument("name", callback=fitting)
+@click.argument("name", callback=valid_name)
 @config_option
 def create(name: str, config: Path) -> None:
     """Create the reporter NAME and print its secret, once."""
-    click.echo(finish(make(settings_of(config), name)))
+    click.echo(finish(create_reporter(settings_of(config), name)))
 
 
-async def make(settings: ApiSettings, name: str) -> str:
-    """Create a reporter and answer its secret.
+async def create_reporter(settings: ApiSettings, name: str) -> str:
+    """Create a reporter, and return its secret.
 
     Raises
     ------
@@ -89,14 +82,14 @@ async def read(settings: ApiSettings) -> list[Reporter]:
 @config_option
 def revoke(name: str, config: Path) -> None:
     """Revoke the reporter NAME, permanently; its next report is refused."""
-    if not finish(end(settings_of(config), name)):
+    if not finish(revoke_reporter(settings_of(config), name)):
         raise click.ClickException(
             f"there is no valid reporter {name}; `cloister reporter list` shows them"
         )
     click.echo(f"reporter {name} revoked")
 
 
-async def end(settings: ApiSettings, name: str) -> bool:
+async def revoke_reporter(settings: ApiSettings, name: str) -> bool:
     """Revoke a reporter."""
     async with opened(settings) as reporters:
         return await reporters.revoke(name, utc_now())

@@ -1,4 +1,4 @@
-"""``cloister api``: the facade as a process. SIGTERM ends it after the requests it is answering."""
+"""``cloister api``: the facade as a process. SIGTERM stops it after the requests in progress."""
 
 import contextlib
 import logging
@@ -47,7 +47,7 @@ def api(config: Path) -> None:
     for library in ("httpx", "stripe"):
         logging.getLogger(library).setLevel(logging.WARNING)
     try:
-        # Told here, in one sentence, rather than as a failed start of the server.
+        # Reported here, in one sentence, rather than as a failed start of the server.
         material_of(settings)
         place_of(settings.ledger)
         Catalog(settings.catalog, settings.service)
@@ -76,11 +76,11 @@ def api(config: Path) -> None:
 
 
 def serve(settings: ApiSettings, listener: socket.socket) -> str:
-    """Serve until a signal, and answer why that was no success; empty = it was one."""
+    """Serve until a signal, and return why that failed; empty = it did not."""
     failures: list[str] = []
 
     def on_failure() -> None:
-        failures.append("the facade lost what it cannot work without; the lines above say what")
+        failures.append("a required background task failed; see the log above")
         signal.raise_signal(signal.SIGTERM)
 
     figures, ending = Figures(), Ending()
@@ -93,7 +93,7 @@ def serve(settings: ApiSettings, listener: socket.socket) -> str:
             log_config=None,
             access_log=False,
             server_header=False,
-            # Nothing is made of a client's address or scheme, so that no header about them counts.
+            # The client's address and scheme are not used, so headers about them are ignored.
             proxy_headers=False,
             timeout_graceful_shutdown=settings.stop.request_seconds,
         ),
@@ -101,28 +101,28 @@ def serve(settings: ApiSettings, listener: socket.socket) -> str:
         settings.stop.drain_seconds,
     )
     # The server sends itself the signal again once it has stopped, which would end the process as
-    # a failure; a stop that was asked for is none.
+    # a failure; a requested stop is not a failure.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, ignore)
-    with listener, scraped(settings, figures):
+    with listener, metrics_server(settings, figures):
         server.run(sockets=[listener])
     if not server.started:
-        failures.append("the facade could not start; the lines above say why")
+        failures.append("the facade could not start; see the log above")
     return "; ".join(failures)
 
 
 class Draining(uvicorn.Server):
-    """A server that goes on taking requests for a while after SIGTERM, telling that it ends.
+    """A server that keeps accepting requests for a while after SIGTERM while it is not ready.
 
-    Whatever spreads requests over replicas needs a moment to learn that one ends; requests that it
-    sends meanwhile would be lost. A second signal, and SIGINT, end it without that wait.
+    Load balancers need a moment to notice that a replica is not ready; requests that they send
+    meanwhile would be lost. A second signal, and SIGINT, stop it without that wait.
 
     Parameters
     ----------
     config
         uvicorn's.
     ending
-        What tells the rest of the process.
+        Tells the rest of the process that it stops.
     drain_seconds
         Seconds of the wait.
     """
@@ -131,26 +131,26 @@ class Draining(uvicorn.Server):
         super().__init__(config)
         self._ending = ending
         self._drain_seconds = drain_seconds
-        self._ends_at = math.inf
+        self._drained_at = math.inf
 
     @override
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Begin to end."""
+        """Begin to drain."""
         if sig != signal.SIGTERM or self._ending.begun or not self.started:
             super().handle_exit(sig, frame)
             return
         self._ending.begun = True
-        self._ends_at = time.monotonic() + self._drain_seconds
+        self._drained_at = time.monotonic() + self._drain_seconds
 
     @override
     async def on_tick(self, counter: int) -> bool:
-        """Return whether the wait is over; uvicorn asks ten times a second."""
-        return await super().on_tick(counter) or time.monotonic() >= self._ends_at
+        """Return whether to stop; uvicorn calls this ten times a second."""
+        return await super().on_tick(counter) or time.monotonic() >= self._drained_at
 
 
 @contextlib.contextmanager
-def scraped(settings: ApiSettings, figures: Figures) -> Iterator[None]:
-    """Return figures on their own port while the block runs, in a thread.
+def metrics_server(settings: ApiSettings, figures: Figures) -> Iterator[None]:
+    """Serve metrics on their own port while the block runs, in a thread.
 
     Raises
     ------
@@ -162,7 +162,7 @@ def scraped(settings: ApiSettings, figures: Figures) -> Iterator[None]:
         yield
         return
     server, thread = start_http_server(port, host, figures.registry)
-    logger.info("figures are at http://%s:%d/metrics", host, server.server_port)
+    logger.info("metrics are at http://%s:%d/metrics", host, server.server_port)
     try:
         yield
     finally:
@@ -172,7 +172,7 @@ def scraped(settings: ApiSettings, figures: Figures) -> Iterator[None]:
 
 
 def ignore(number: int, frame: FrameType | None) -> None:
-    """Do nothing about a signal that was acted upon."""
+    """Ignore a signal that was handled before."""
 
 
 def listen(settings: ApiSettings) -> socket.socket:

@@ -1,9 +1,9 @@
-"""The loop that meters run time: by what is, not by what happens, so that nothing can be missed.
+"""The loop that meters run time. It is level-triggered, so that nothing can be missed.
 
-It looks at every Enclave with the finalizer of metering, writes down what the ledger lacks, and
-takes the finalizer off those that are over once the ledger has everything of them. An Enclave
-without one was made before metering was turned on, and is not metered. It may be killed at any
-moment: what it did not commit it finds again.
+It checks every Enclave with the finalizer of metering, writes the run time that the ledger lacks,
+and removes the finalizer of deleted ones once the ledger has all of it. An Enclave without the
+finalizer was created before metering was turned on, and is not metered. The process may be killed
+at any moment: the next iteration finds what was not committed.
 """
 
 import asyncio
@@ -28,11 +28,11 @@ __all__ = ["Metering"]
 logger = logging.getLogger(__name__)
 
 EVERY = 2.0
-"""Seconds between two looks. A look reads memory alone unless something is due."""
+"""Seconds between two iterations. One reads only memory unless something is due."""
 
 
 class Metering:
-    """Meters what serves, again and again."""
+    """Meters active enclaves periodically."""
 
     def __init__(
         self,
@@ -42,18 +42,18 @@ class Metering:
         lease: Lease,
         clock: Clock,
     ) -> None:
-        """Prepare it.
+        """Prepare the loop.
 
         Parameters
         ----------
         client
-            Client whose user may take finalizers off Enclaves.
+            Client whose user may remove finalizers of Enclaves.
         cache
             Custom resources in memory.
         store
             Where run time is written.
         lease
-            Says whether this facade is the one that meters.
+            Decides which facade meters.
         clock
             The clock.
         """
@@ -68,15 +68,15 @@ class Metering:
         """Meter until cancelled."""
         while True:
             try:
-                await self.look()
-            except SQLAlchemyError:  # Enclaves wait; the next look finds the same
-                logger.exception("run time is not metered: the ledger does not answer")
+                await self.meter()
+            except SQLAlchemyError:  # Enclaves wait; the next iteration retries
+                logger.exception("run time is not metered: the ledger does not respond")
             except KubeError as error:
                 logger.warning("a metered Enclave keeps its finalizer for now: %s", error)
             await asyncio.sleep(EVERY)
 
-    async def look(self) -> None:
-        """Write down what is due, and let go of what is over.
+    async def meter(self) -> None:
+        """Write the run time that is due, and remove the finalizers of metered Enclaves.
 
         Raises
         ------
@@ -86,7 +86,7 @@ class Metering:
             When the cluster does not respond.
         """
         if not self._cache.ready or not await self._lease.hold(self._clock()):
-            # Whoever has the task now writes; what is known here may grow old.
+            # Another facade writes now, so that this state may become stale.
             self._known.clear()
             return
         now = micros(self._clock())
@@ -107,12 +107,12 @@ class Metering:
             self._known |= await self._store.meter(due, now)
         for enclave in enclaves:
             if self._is_over(enclave):
-                await self._let_go(enclave)
+                await self._remove_finalizer(enclave)
 
     def _served(
         self, enclave: CachedEnclave, begin: datetime, organizations: Mapping[str, str]
     ) -> ServedEnclave:
-        """Return what an Enclave served."""
+        """Return what is metered of an Enclave."""
         container = self._cache.containers.by_uid(enclave.container_uid)
         return ServedEnclave(
             enclave=enclave.uid,
@@ -135,13 +135,13 @@ class Metering:
         return not closed and (served.end is not None or due_until(served, now) > until)
 
     def _is_over(self, enclave: CachedEnclave) -> bool:
-        """Return whether an Enclave waits and the ledger has everything of it."""
+        """Return whether a deleted Enclave waits only for the finalizer, with all of it metered."""
         if not enclave.deleting or FINALIZER not in enclave.finalizers:
             return False
         return enclave.promoted_at is None or self._known.get(enclave.uid, (0, False))[1]
 
-    async def _let_go(self, enclave: CachedEnclave) -> None:
-        """Take the finalizer off, if the Enclave is still what was looked at."""
+    async def _remove_finalizer(self, enclave: CachedEnclave) -> None:
+        """Remove the finalizer, unless the Enclave has changed since it was checked."""
         others = [each for each in enclave.finalizers if each != FINALIZER]
         patch = {"metadata": {"resourceVersion": enclave.version, "finalizers": others}}
         try:

@@ -1,4 +1,4 @@
-"""From the time that an enclave served to slices of it, as pure functions. Times are Unix times."""
+"""Divides the time that an enclave served into slices. Pure. Times are Unix times."""
 
 import hashlib
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ class ServedEnclave:
     enclave: str
     """uid of the Enclave."""
     organization: str
-    """Identifier of its Organization; empty = nobody knows it any more."""
+    """Identifier of its Organization; empty = it is no longer known."""
     container: str
     """Identifier of its container."""
     name: str
@@ -30,9 +30,9 @@ class ServedEnclave:
     gpus: int
     """GPUs."""
     begin: int
-    """When it began to serve, in microseconds."""
+    """When it was promoted, in microseconds."""
     end: int | None
-    """When it ceased to, in microseconds; None = it serves."""
+    """When it was demoted, in microseconds; None = it serves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Slice:
 
 
 def due_until(served: ServedEnclave, now: int) -> int:
-    """Return up to when an enclave is to be metered.
+    """Return until when an enclave is to be metered.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ def due_until(served: ServedEnclave, now: int) -> int:
     Returns
     -------
     int
-        In microseconds: the end where it has one, else the end of the last slice that is over.
+        In microseconds: its end if it has one, else the end of the last complete slice.
     """
     if served.end is not None:
         return max(served.end, served.begin)
@@ -83,7 +83,7 @@ def slices_of(begin: int, end: int) -> Iterator[Slice]:
 
 
 def slice_id(enclave: str, begin: int) -> bytes:
-    """Return what the slice of an enclave is known by, however often it is written.
+    """Return the identifier of an enclave's slice, which makes writing it idempotent.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Run time in the ledger: written by the loop, added up for people, checked."""
+"""Run time in the ledger: written by the loop, summed for reports, checked."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from cloister_api.metering.slices import (
 __all__ = ["LEASE", "MeteringStore", "RunTime", "check_runtime"]
 
 LEASE = "runtime"
-"""Name of the task in the ledger."""
+"""Name of the lease in the ledger."""
 PAGE = 100
 """Enclaves that one transaction meters."""
 ROWS = 1_000
@@ -56,24 +56,24 @@ class MeteringStore:
     async def meter(
         self, everyone: Sequence[ServedEnclave], now: int
     ) -> dict[str, tuple[int, bool]]:
-        """Write down how long enclaves served until now; to repeat it changes nothing.
+        """Write how long enclaves served until now; idempotent.
 
         Parameters
         ----------
         everyone
-            The enclaves, as they were last seen.
+            The enclaves, as they are in the cache.
         now
             The present, in Unix microseconds.
 
         Returns
         -------
         dict
-            By uid of the Enclave, up to when it is metered and whether that is its end.
+            By uid of the Enclave, until when it is metered and whether that is its end.
 
         Raises
         ------
         SQLAlchemyError
-            When the ledger does not take it; pages before are written.
+            When the ledger refuses; pages before are written.
         """
         done: dict[str, tuple[int, bool]] = {}
         for begin in range(0, len(everyone), PAGE):
@@ -111,7 +111,7 @@ def write(
     connection: Connection, everyone: Sequence[ServedEnclave], now: int
 ) -> dict[str, tuple[int, bool]]:
     """Meter enclaves in one transaction."""
-    # Facades stand in line here, so that none writes from an older state than another has seen.
+    # This serializes facades, so that none writes from an older state than another has seen.
     turn = update(LEASES).where(LEASES.c.name == LEASE).values(until=LEASES.c.until)
     connection.execute(turn)
     rows = RUNTIME_ENCLAVES.c
@@ -129,7 +129,7 @@ def write(
 def meter_one(
     connection: Connection, served: ServedEnclave, state: tuple[int, bool] | None, now: int
 ) -> tuple[int, bool]:
-    """Meter one enclave, and answer up to when, and whether that is its end."""
+    """Meter one enclave; return until when, and whether that is its end."""
     if state is not None and state[1]:
         return state
     until, closed = due_until(served, now), served.end is not None
@@ -150,14 +150,14 @@ def meter_one(
     if until < before and not closed:
         return before, False
     if until < before:
-        # It ceased to serve before what was taken for its present, as when its node was lost.
+        # It was demoted before the time that was metered already, as when its node was lost.
         own = RUNTIME_SLICES.c.enclave == served.enclave
-        # The slice that holds the end is written anew, unless nothing of it is left.
+        # The slice that holds the end is written again, unless nothing of it is left.
         late = RUNTIME_SLICES.c.begin >= until // (SECONDS * 1_000_000) * SECONDS
         connection.execute(delete(RUNTIME_SLICES).where(own, late))
         before = until
     whole = max(served.begin, before // (SECONDS * 1_000_000) * SECONDS * 1_000_000)
-    put(connection, served.enclave, whole, until)
+    write_slices(connection, served.enclave, whole, until)
     if state is not None:
         same = RUNTIME_ENCLAVES.c.enclave == served.enclave
         connection.execute(
@@ -166,8 +166,8 @@ def meter_one(
     return until, closed
 
 
-def put(connection: Connection, enclave: str, begin: int, end: int) -> None:
-    """Write slices; one that stands already gets the newer length."""
+def write_slices(connection: Connection, enclave: str, begin: int, end: int) -> None:
+    """Write slices; an existing one gets the newer length."""
     rows = [
         {
             "id": slice_id(enclave, one.begin),
@@ -182,7 +182,7 @@ def put(connection: Connection, enclave: str, begin: int, end: int) -> None:
 
 
 def upsert(connection: Connection, table: Table) -> sqlite.Insert | postgresql.Insert:
-    """Return the statement that writes slices."""
+    """Build the statement that writes slices."""
     kind = sqlite if connection.dialect.name == "sqlite" else postgresql
     statement: sqlite.Insert | postgresql.Insert = kind.insert(table)
     return statement.on_conflict_do_update(
@@ -191,7 +191,7 @@ def upsert(connection: Connection, table: Table) -> sqlite.Insert | postgresql.I
 
 
 def check_runtime(connection: Connection) -> Iterable[str]:
-    """Find slices that cannot be: too long, of no enclave, or containers that served twice at once.
+    """Find impossible slices: too long, of no enclave, or of containers that served twice at once.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
 """What the facade does with Stripe: histories for administrators, statuses of Organizations.
 
-A webhook is only a reason to look: whatever it says, the customer's subscriptions are read anew and
-written to the Organization's status. So a webhook that comes twice, late or in another order than
-it was sent changes nothing that is right.
+A webhook only triggers a check: whatever it contains, the customer's subscriptions are read again
+and written to the Organization's status. So a webhook that is duplicated, late or out of order does
+no harm.
 """
 
 import asyncio
@@ -29,21 +29,21 @@ __all__ = ["Payments", "open_payments"]
 
 logger = logging.getLogger(__name__)
 
-AGAIN_SECONDS = 60.0
-"""Seconds until subscriptions that could not be read are asked for again."""
-TURNS = 5
-"""How often one look may find that something else was written meanwhile."""
+RETRY_SECONDS = 60.0
+"""Seconds until the retry when subscriptions could not be read."""
+ATTEMPTS = 5
+"""How often a sync may find that its write was outdated meanwhile."""
 NOT_SET_UP = ApiError(
     503,
     "UNAVAILABLE",
-    "the organization has a customerID and this installation no access to its payment processor; "
-    "the administrator of this installation sets stripe in the settings of the facade",
+    "the organization has a customerID but this installation has no access to its payment "
+    "processor; the administrator of this installation sets stripe in the settings of the facade",
 )
 NO_WEBHOOKS = ApiError(
     404,
     "NOT_FOUND",
-    "this installation takes no webhooks of Stripe; the setting stripe.webhookSecretFile turns "
-    "them on",
+    "this installation accepts no webhooks of Stripe; the setting stripe.webhookSecretFile enables "
+    "them",
 )
 
 
@@ -64,7 +64,7 @@ async def open_payments(
     client
         Writes statuses of Organizations.
     organizations
-        The copy of all Organizations.
+        The cached Organizations.
     audit
         Audit trail.
     clock
@@ -78,7 +78,7 @@ async def open_payments(
     if settings is None:
         yield Payments(None, client, organizations, audit, clock)
         return
-    from cloister_api.payments.processor import (  # noqa: PLC0415 - brings the SDK, when wanted
+    from cloister_api.payments.processor import (  # noqa: PLC0415 - imports the SDK
         StripeReader,
     )
 
@@ -118,7 +118,7 @@ class Payments:
         Raises
         ------
         ApiError
-            503 when Stripe is not set up or does not answer, 502 when it refuses.
+            503 when Stripe is not set up or does not respond, 502 when it refuses.
         """
         customer = organization.spec.billing.customer_id
         if customer is None:
@@ -131,13 +131,13 @@ class Payments:
         )
         return transactions(invoices, charges, paid_by)
 
-    async def take(self, body: bytes, signature: str, request_id: str) -> int:
-        """Look at the subscriptions that a webhook is about.
+    async def accept_webhook(self, body: bytes, signature: str, request_id: str) -> int:
+        """Sync the subscriptions that a webhook is about.
 
         Parameters
         ----------
         body
-            The body as it came.
+            The body as received.
         signature
             The header Stripe-Signature.
         request_id
@@ -146,13 +146,13 @@ class Payments:
         Returns
         -------
         int
-            How many Organizations were looked at; 0 for other events and other customers.
+            How many Organizations were synced; 0 for other events and other customers.
 
         Raises
         ------
         ApiError
-            404 when webhooks are not taken, 401 for a wrong signature, 400 for a body that is no
-            event, 502 or 503 when Stripe cannot be asked: it delivers again then.
+            404 when webhooks are not accepted, 401 for a wrong signature, 400 for a body that is
+            not an event, 502 or 503 when Stripe cannot be queried: it delivers again then.
         KubeError
             When the cluster refuses or does not respond.
         """
@@ -166,11 +166,11 @@ class Payments:
             return 0
         names = [name for name, held in self._customers().items() if held == customer]
         for name in names:
-            await self._look(name, customer, request_id)
+            await self._sync(name, customer, request_id)
         return len(names)
 
     async def run(self) -> None:
-        """Look at every customer at the start, when it is named, and from time to time.
+        """Sync every customer at the start, when it is named, and periodically.
 
         Runs until cancelled; does nothing without a payment processor.
         """
@@ -184,12 +184,12 @@ class Payments:
             due = {each: at for each, at in due.items() if each in customers}
             for name, customer in sorted(customers):
                 if due.get((name, customer), 0.0) <= loop.time():
-                    told = await self._looked(name, customer)
-                    due[name, customer] = loop.time() + (refresh if told else AGAIN_SECONDS)
+                    synced = await self._try_sync(name, customer)
+                    due[name, customer] = loop.time() + (refresh if synced else RETRY_SECONDS)
             wait = min(due.values(), default=loop.time() + refresh) - loop.time()
-            await self._organizations.until(self._moved_on(seen), within=max(wait, 0.0))
+            await self._organizations.until(self._changed_since(seen), within=max(wait, 0.0))
 
-    def _moved_on(self, seen: int) -> Callable[[], bool]:
+    def _changed_since(self, seen: int) -> Callable[[], bool]:
         return lambda: self._organizations.version > seen
 
     def _customers(self) -> dict[str, str]:
@@ -200,46 +200,49 @@ class Payments:
             if (customer := entry.value.spec.billing.customer_id) is not None
         }
 
-    async def _looked(self, name: str, customer: str) -> bool:
-        """Look at one customer, and answer whether that could be done."""
+    async def _try_sync(self, name: str, customer: str) -> bool:
+        """Sync one customer, and return whether that succeeded."""
         try:
-            await self._look(name, customer, str(uuid.uuid4()))
+            await self._sync(name, customer, str(uuid.uuid4()))
         except (ApiError, KubeError) as error:
             logger.warning("subscriptions of organization %s were not read: %s", name, error)
             return False
         return True
 
-    async def _look(self, name: str, customer: str, request_id: str) -> None:
+    async def _sync(self, name: str, customer: str, request_id: str) -> None:
         """Write what a customer pays for to the Organization's status.
 
-        What was written is compared with Stripe once more: another look may have read later and
-        written earlier.
+        The written status is compared with Stripe once more: a concurrent sync may have read later
+        and written earlier.
 
         Raises
         ------
         ApiError
-            When Stripe does not answer or refuses, or changes faster than it can be written.
+            When Stripe does not respond or refuses, or changes faster than it can be written.
         KubeError
             When the cluster refuses or does not respond.
         """
         assert self._stripe is not None
         settings, _, processor = self._stripe
-        for _ in range(TURNS):
-            told = billing_by(await processor.subscriptions(customer), customer, settings)
+        for _ in range(ATTEMPTS):
+            billing = billing_by(await processor.subscriptions(customer), customer, settings)
             try:
                 present = Organization.read(await self._client.get(of(Organization), name))
             except NotFound:
                 return
-            if present.spec.billing.customer_id != customer or present.status.billing == told:
+            if present.spec.billing.customer_id != customer or present.status.billing == billing:
                 return
             await self._client.merge_patch(
-                of(Organization), name, {"status": {"billing": told.wire()}}, subresource="status"
+                of(Organization),
+                name,
+                {"status": {"billing": billing.wire()}},
+                subresource="status",
             )
             logger.info(
-                "organization %s: container subscription %s, token billing %s, says Stripe",
+                "organization %s: container subscription %s, token billing %s, by Stripe",
                 name,
-                told.container_subscription,
-                told.token_billing,
+                billing.container_subscription,
+                billing.token_billing,
             )
             await self._audit.add(
                 AuditRow(

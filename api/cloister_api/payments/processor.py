@@ -1,6 +1,6 @@
-"""Questions to Stripe, by its SDK: what of a customer is there, or why it cannot be told.
+"""Queries of Stripe by its SDK: the data of a customer, or why it cannot be read.
 
-This module is imported only where Stripe is set up: the SDK takes its time and memory.
+This module is imported only where Stripe is set up: the SDK costs start-up time and memory.
 """
 
 import asyncio
@@ -23,22 +23,22 @@ logger = logging.getLogger(__name__)
 Record = TypeVar("Record", Invoice, InvoicePayment, Charge, Subscription)
 
 PAGE = 100
-"""Objects of one answer; the most that Stripe gives."""
+"""Objects of one page; Stripe's maximum."""
 RETRIES = 1
-"""How often the SDK asks again what was not answered, within the same time."""
+"""How often the SDK retries a failed request, within the same time."""
 SERVER_ERROR = 500
 """Least status that is the server's fault."""
-DOWN = "Stripe, the payment processor, does not answer at present; try again"
+DOWN = "Stripe, the payment processor, does not respond at present; try again"
 NOT_UNDERSTOOD = ApiError(
     502,
     "BAD_GATEWAY",
-    "the answer of Stripe, the payment processor, could not be understood; the administrator of "
+    "the response of Stripe, the payment processor, could not be understood; the administrator of "
     "this installation finds the reason in the log of the facade",
 )
 REFUSED = ApiError(
     502,
     "BAD_GATEWAY",
-    "Stripe, the payment processor, refused the question; the administrator of this installation "
+    "Stripe, the payment processor, refused the request; the administrator of this installation "
     "finds the reason in the log of the facade",
 )
 
@@ -54,10 +54,10 @@ def unknown_customer(customer: str) -> ApiError:
 
 
 class StripeReader:
-    """Reads what Stripe has of customers."""
+    """Reads the data of customers from Stripe."""
 
     def __init__(self, settings: StripeSettings, key: str) -> None:
-        # What the SDK tells its maker of this machine and its requests is nobody's business.
+        # The SDK must not report this machine and its requests to its maker.
         stripe.enable_telemetry = False
         self._within = settings.timeout_seconds
         self._http = stripe.HTTPXClient(timeout=settings.timeout_seconds)
@@ -80,9 +80,9 @@ class StripeReader:
         Raises
         ------
         ApiError
-            503 when Stripe does not answer, 502 when it refuses.
+            503 when Stripe does not respond, 502 when it refuses.
         """
-        async with self._asking(customer):
+        async with self._request(customer):
             found = await self._all(
                 Invoice,
                 self._client.invoices.list_async,
@@ -104,9 +104,9 @@ class StripeReader:
         Raises
         ------
         ApiError
-            503 when Stripe does not answer, 502 when it refuses.
+            503 when Stripe does not respond, 502 when it refuses.
         """
-        async with self._asking(customer):
+        async with self._request(customer):
             found = await self._all(Charge, self._client.charges.list_async, {"customer": customer})
         return [each for each in found if each.customer == customer]
 
@@ -116,9 +116,9 @@ class StripeReader:
         Raises
         ------
         ApiError
-            503 when Stripe does not answer, 502 when it refuses.
+            503 when Stripe does not respond, 502 when it refuses.
         """
-        async with self._asking(customer):
+        async with self._request(customer):
             found = await self._all(
                 Subscription, self._client.subscriptions.list_async, {"customer": customer}
             )
@@ -127,21 +127,21 @@ class StripeReader:
     async def _all(
         self,
         kind: type[Record],
-        ask: Callable[[Any], Awaitable[stripe.ListObject[Any]]],
+        list_page: Callable[[Any], Awaitable[stripe.ListObject[Any]]],
         parameters: dict[str, Any],
     ) -> list[Record]:
         """Read every page of a list."""
-        page = await ask({"limit": PAGE, **parameters})
+        page = await list_page({"limit": PAGE, **parameters})
         return [read(kind, each) async for each in page.auto_paging_iter()]
 
     @asynccontextmanager
-    async def _asking(self, customer: str) -> AsyncIterator[None]:
-        """Bound the time of a question, and translate what may come of it."""
+    async def _request(self, customer: str) -> AsyncIterator[None]:
+        """Limit the time of a query, and translate its errors."""
         try:
             async with asyncio.timeout(self._within):
                 yield
         except TimeoutError as error:
-            logger.warning("Stripe did not answer within %s s", self._within)
+            logger.warning("Stripe did not respond within %s s", self._within)
             raise unavailable(DOWN) from error
         except stripe.StripeError as error:
             raise translated(error, customer) from error
@@ -152,7 +152,7 @@ class StripeReader:
 
 
 def read(kind: type[Record], found: stripe.StripeObject) -> Record:
-    """Take what is used of an object.
+    """Read the fields that are used of an object.
 
     Raises
     ------
@@ -164,7 +164,7 @@ def read(kind: type[Record], found: stripe.StripeObject) -> Record:
 
 
 def translated(error: stripe.StripeError, customer: str) -> ApiError:
-    """Return what an error of the SDK means for who asked, and log it.
+    """Translate an error of the SDK for the client, and log it.
 
     Its text may hold a part of the key, so that only kind, status, code and the identifier of the
     request are logged.

@@ -1,4 +1,4 @@
-"""What is read of Stripe's objects: the fields that are used, and no others.
+"""The fields of Stripe's objects that are used.
 
 The fields are those of the API version that the SDK pins. Since 2025-03-31 an invoice does not name
 its charge nor a charge its invoice: invoice payments join the two.
@@ -33,7 +33,7 @@ class InvoicePayment(BaseModel):
     """A payment, or an attempt of one, of an invoice."""
 
     payment: Payment
-    """What it was made with."""
+    """The payment."""
 
 
 class PaymentList(BaseModel):
@@ -42,7 +42,7 @@ class PaymentList(BaseModel):
     data: tuple[InvoicePayment, ...] = ()
     """The first of them."""
     has_more: bool = False
-    """Whether there are others, to be asked for."""
+    """Whether there are others, on further pages."""
 
 
 class Invoice(BaseModel):
@@ -59,7 +59,7 @@ class Invoice(BaseModel):
     total: int
     """Amount in the smallest unit of the currency."""
     amount_paid: int = 0
-    """What was paid of it, in the same unit."""
+    """Amount that was paid, in the same unit."""
     currency: str
     """Currency, three lowercase letters."""
     description: str | None = None
@@ -88,7 +88,7 @@ class Charge(BaseModel):
     amount: int
     """Amount in the smallest unit of the currency."""
     amount_refunded: int = 0
-    """What of it was given back, in the same unit."""
+    """Amount that was refunded, in the same unit."""
     captured: bool = True
     """False = the money is only held."""
     currency: str
@@ -100,10 +100,10 @@ class Charge(BaseModel):
 
 
 class StripePrice(BaseModel):
-    """What an item costs."""
+    """A price of Stripe."""
 
     product: Reference
-    """What it is the price of."""
+    """Its product."""
 
 
 class Item(BaseModel):
@@ -128,4 +128,4 @@ class Subscription(BaseModel):
     status: str
     """incomplete, incomplete_expired, trialing, active, past_due, canceled, unpaid or paused."""
     items: ItemList
-    """What is subscribed to."""
+    """The subscribed items."""

@@ -17,12 +17,12 @@ WEBHOOK_PREFIX = "whsec_"
 
 
 def distinct(products: tuple[str, ...]) -> tuple[str, ...]:
-    """Refuse a list that names something twice.
+    """Refuse a list with duplicates.
 
     Raises
     ------
     ValueError
-        When it does.
+    When it has.
     """
     if len(set(products)) < len(products):
         raise ValueError("names a product twice; name each once")
@@ -38,24 +38,24 @@ Products = Annotated[
 
 
 class StripeSettings(SettingsSection):
-    """How Stripe is read, and what its products stand for."""
+    """How Stripe is read, and what its products mean."""
 
     secret_key_file: Path
     """File with a secret key (sk_…) or, better, a restricted one (rk_…) that may read customers,
     subscriptions, invoices, charges and payment intents. Required."""
     webhook_secret_file: Path | None = None
-    """File with the secret of the webhook endpoint (whsec_…); unset = webhooks are not taken, and a
-    change of a subscription is seen at the next look."""
+    """File with the secret of the webhook endpoint (whsec_…); unset = webhooks are not accepted,
+    and a change of a subscription is noticed at the next refresh."""
     container_products: Products
     """Products whose subscription is the container subscription. Required."""
     token_products: Products
-    """Products whose subscription is token billing; one may stand in both lists. Required."""
+    """Products whose subscription is token billing; one may be in both lists. Required."""
     api_address: Annotated[str, Field(pattern=r"^https?://[^/\s]+$")] = "https://api.stripe.com"
     """Base address of Stripe's API, without a path. Default https://api.stripe.com."""
     timeout_seconds: Annotated[float, Field(gt=0, le=60)] = 10.0
-    """How long one question may take with all its pages, in seconds. Default 10."""
+    """How long one query may take with all its pages, in seconds. Default 10."""
     refresh_seconds: Annotated[float, Field(ge=1, le=86_400)] = 3_600.0
-    """Seconds between two looks at all subscriptions, for what no webhook told. Default an hour."""
+    """Seconds between two refreshes of all subscriptions, without webhooks. Default an hour."""
 
     def anchored(self, directory: Path) -> Self:
         """Return the settings with paths relative to a directory made absolute."""
@@ -74,12 +74,12 @@ class PaymentsError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class StripeSecrets:
-    """What the files of the settings hold."""
+    """The secrets in the files of the settings."""
 
     key: str = field(repr=False)
     """Secret or restricted key."""
     webhook: str | None = field(default=None, repr=False)
-    """Secret of the webhook endpoint; None = webhooks are not taken."""
+    """Secret of the webhook endpoint; None = webhooks are not accepted."""
 
 
 def read_secrets(settings: StripeSettings) -> StripeSecrets:
@@ -98,7 +98,7 @@ def read_secrets(settings: StripeSettings) -> StripeSecrets:
 
 
 def read_secret(setting: str, path: Path, prefixes: tuple[str, ...]) -> str:
-    """Read one secret; nothing of the file stands in what is raised.
+    """Read one secret; no error contains anything of the file.
 
     Raises
     ------
@@ -110,12 +110,12 @@ def read_secret(setting: str, path: Path, prefixes: tuple[str, ...]) -> str:
     except OSError as error:
         raise PaymentsError(f"{setting}: {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise PaymentsError(f"{setting}: {path} is no text; {remedy(prefixes)}") from error
+        raise PaymentsError(f"{setting}: {path} is not text; {remedy(prefixes)}") from error
     if not secret.startswith(prefixes) or len(secret.split()) != 1:
         raise PaymentsError(f"{setting}: {path} holds something else; {remedy(prefixes)}")
     return secret
 
 
 def remedy(prefixes: tuple[str, ...]) -> str:
-    """Say what to write into a file."""
+    """Describe what to write into a file."""
     return f"write the one line from Stripe's dashboard that begins with {' or '.join(prefixes)}"

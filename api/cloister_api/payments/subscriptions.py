@@ -25,7 +25,7 @@ def billing_by(
     customer
         The customer.
     settings
-        They tell which products stand for what.
+        They define what products mean.
     """
     products = {
         item.price.product

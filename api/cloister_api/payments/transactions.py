@@ -20,7 +20,7 @@ THREE_DECIMAL = frozenset(("bhd", "jod", "kwd", "omr", "tnd"))
 """Currencies whose amounts are in thousandths (the same page)."""
 COMPLETED = "completed"
 WORDS = {"paid": COMPLETED, "succeeded": COMPLETED}
-"""Words for what Stripe says; others stay as they are."""
+"""Statuses of Stripe that have another name here; others stay as they are."""
 
 
 def major_units(amount: int, currency: str) -> int | float:
@@ -46,7 +46,7 @@ def transactions(
     """Merge invoices and charges.
 
     A charge that pays an invoice, or tried to, is part of it and not listed by itself. Drafts of
-    invoices are no transactions.
+    invoices are not transactions.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ def charge_record(charge: Charge) -> dict[str, Any]:
 
 
 def after_refunds(status: str, paid: int, refunded: int) -> str:
-    """Return the status of what may have been given back; the amount stays what was paid."""
+    """Return the status after refunds; the amount stays what was paid."""
     if status != COMPLETED or refunded <= 0:
         return status
     return "refunded" if refunded >= paid else "partially_refunded"

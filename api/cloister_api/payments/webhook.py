@@ -1,4 +1,4 @@
-"""Stripe's webhooks: who signed one, and whose subscriptions it is about.
+"""Stripe's webhooks: their signature, and whose subscriptions they are about.
 
 This module is imported only where Stripe is set up, because of the SDK.
 """
@@ -11,7 +11,7 @@ from cloister_api.errors import ApiError, bad_request
 __all__ = ["customer_of", "verify"]
 
 TOLERANCE_SECONDS = 300
-"""Greatest age of a signature; Stripe signs every attempt of a delivery anew."""
+"""Greatest age of a signature; Stripe signs every attempt of a delivery again."""
 BAD_SIGNATURE = ApiError(
     401,
     "UNAUTHORIZED",
@@ -27,14 +27,14 @@ class ExpandedObject(msgspec.Struct):
 
 
 class EventObject(msgspec.Struct):
-    """What an event is about."""
+    """The object of an event."""
 
     id: str
     customer: str | ExpandedObject | None = None
 
 
 class EventData(msgspec.Struct):
-    """What came with an event."""
+    """The data of an event."""
 
     object: EventObject
 
@@ -57,7 +57,7 @@ def verify(body: bytes, signature: str, secret: str) -> None:
     Parameters
     ----------
     body
-        The body as it came; it is what is signed.
+        The body as received; it is what is signed.
     signature
         The header Stripe-Signature.
     secret
@@ -71,17 +71,17 @@ def verify(body: bytes, signature: str, secret: str) -> None:
     try:
         stripe.WebhookSignature.verify_header(body, signature, secret, TOLERANCE_SECONDS)
     except (stripe.SignatureVerificationError, ValueError, TypeError) as error:
-        # ValueError: the body is no text. TypeError: the header has other than ASCII.
+        # ValueError: the body is not text. TypeError: the header has other than ASCII.
         raise BAD_SIGNATURE from error
 
 
 def customer_of(body: bytes) -> str | None:
-    """Return the customer whose subscriptions may have changed; None = the event tells of no such.
+    """Return the customer whose subscriptions may have changed; None = none.
 
     Raises
     ------
     ApiError
-        400 when the body is no event.
+        400 when the body is not an event.
     """
     try:
         kind = msgspec.json.decode(body, type=EventType).type
@@ -89,7 +89,7 @@ def customer_of(body: bytes) -> str | None:
             return None
         about = msgspec.json.decode(body, type=StripeEvent).data.object
     except msgspec.DecodeError as error:
-        raise bad_request("", f"the body is no event of Stripe: {error}") from error
+        raise bad_request("", f"the body is not an event of Stripe: {error}") from error
     if kind == "customer.deleted":
         return about.id
     return about.customer.id if isinstance(about.customer, ExpandedObject) else about.customer

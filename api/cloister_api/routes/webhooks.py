@@ -27,7 +27,7 @@ async def report_release(request: Request) -> Response:
 @router.post("/stripe", responses=says(PaymentEvent, 400, 401, 404, 502))
 async def report_payment(request: Request) -> Response:
     """Take an event of Stripe."""
-    looked = await context_of(request).payments.take(
+    looked = await context_of(request).payments.accept_webhook(
         await request.body(), request.headers.get("stripe-signature", ""), request_id_of(request)
     )
     return answer({"organizations": looked})

@@ -157,7 +157,7 @@ class UsageQueries:
 def by_name(
     rows: Iterable[Any], names: Mapping[int, str], models: Mapping[int, str]
 ) -> dict[str, dict[str, Counts]]:
-    """Add sums up by the names of key and model; an answer may have ten thousand of them.
+    """Add sums up by the names of key and model; a response may have ten thousand of them.
 
     Parameters
     ----------
@@ -170,7 +170,7 @@ def by_name(
     """
     found: dict[str, dict[str, Counts]] = {}
     for pair, given, made, requests, cost in rows:
-        # Where a longer bucket was taken, a part of it may have been taken off as a whole.
+        # A row may be all zeros: what a longer bucket added, shorter ones subtracted.
         if given or made or requests or cost:
             key, number = divmod(pair, PAIR)
             own, model = found.setdefault(names[key], {}), models[number]
@@ -214,7 +214,7 @@ def runs_of(window: Window | None, now: datetime) -> list[BucketRun]:
 def summed(
     organization: int | None, runs: list[BucketRun], key_id: int | None = None
 ) -> Select[Any]:
-    """Return the query of sums by pair of key and model (`PAIR`), of one key when it is told."""
+    """Build the query of sums by pair of key and model (`PAIR`), of all keys or of one."""
     selects = []
     pair = (ROLLUPS.c.key_id * PAIR + ROLLUPS.c.model).label("pair")
     for run in runs:
@@ -227,7 +227,7 @@ def summed(
         if key_id is None:
             query = query.where(bucket >= run.begin, bucket < run.end)
         else:
-            # Bucket by bucket: the sums of one key lie in a row only within each.
+            # Bucket by bucket: the sums of one key are adjacent only within each.
             buckets = range(run.begin, run.end, run.size)
             query = query.where(bucket.in_(buckets), ROLLUPS.c.key_id == key_id)
         selects.append(query)
@@ -236,7 +236,7 @@ def summed(
 
 
 def points_of(organization: int | None, window: Window, span: Span) -> Select[Any]:
-    """Return the query of a time series."""
+    """Build the query of a time series."""
     interval = window.interval
     begin = (POINTS.c.bucket // interval * interval).label("begin")
     return (
@@ -252,7 +252,7 @@ def points_of(organization: int | None, window: Window, span: Span) -> Select[An
 
 
 def added(columns: Any) -> list[Any]:
-    """Return the sums that questions are about, as whole numbers."""
+    """Return the sums that queries return, as whole numbers."""
     return [func.sum(columns[name]).cast(BigInteger) for name in COUNTED]
 
 

@@ -1,4 +1,4 @@
-"""Deletes what is no longer needed, and proves that sums are the sums of events."""
+"""Deletes expired usage, and proves that sums are the sums of events."""
 
 from collections.abc import Iterator
 from datetime import datetime
@@ -27,16 +27,16 @@ from cloister_api.usage.levels import DAY, EVER, LEVELS, Level
 __all__ = ["check", "prune"]
 
 PAGE = 5_000
-"""Events that one transaction deletes: writers wait for no longer."""
+"""Events that one transaction deletes, to keep writers from waiting long."""
 AHEAD_US = 600_000_000
-"""An event may be received so much before it happened, by its reporter's clock."""
+"""How long before it happened an event may be received, by its reporter's clock."""
 SHOWN = 5
-"""Differences of one sort that a check names."""
+"""Differences of one kind that a check reports."""
 MARK = SEQUENCES.c.name == "events_deleted"
 
 
 async def prune(engine: AsyncEngine, now: datetime, event_days: int) -> int:
-    """Delete events, buckets and nonces whose time is over; several facades may do so at once.
+    """Delete expired events, buckets and nonces; several facades may do so at once.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ async def prune(engine: AsyncEngine, now: datetime, event_days: int) -> int:
 
 
 async def prune_events(engine: AsyncEngine, before_us: int) -> int:
-    """Delete events that were received before a time; they lie in the order of their numbers."""
+    """Delete events that were received before a time, in the order of their numbers."""
     deleted = 0
     while True:
         oldest = select(EVENTS.c.id).order_by(EVENTS.c.id).limit(PAGE)
@@ -91,7 +91,7 @@ async def prune_events(engine: AsyncEngine, before_us: int) -> int:
 
 
 async def wait_for_writers(connection: AsyncConnection) -> None:
-    """Stand in line with the writers of usage, so that no two wait for each other."""
+    """Serialize this transaction with the writers of usage, which prevents deadlocks."""
     same = SEQUENCES.c.value
     await connection.execute(
         update(SEQUENCES).where(SEQUENCES.c.name == "usage").values(value=same)
@@ -101,8 +101,8 @@ async def wait_for_writers(connection: AsyncConnection) -> None:
 def check(engine: Engine, now: datetime) -> list[str]:
     """Compare sums with events, and sums with each other, at one moment.
 
-    Sums are compared with events as far back as the events are kept, and as far as the buckets of
-    each size are; what keys used in all, with the sums by day, which are kept for ever.
+    Sums are compared with events as far back as the events and the buckets of each size are kept;
+    totals of keys with the sums by day, which are kept for ever.
 
     Parameters
     ----------
@@ -114,7 +114,7 @@ def check(engine: Engine, now: datetime) -> list[str]:
     Returns
     -------
     list of str
-        What differs; empty = nothing.
+        The differences; empty = none.
     """
     if engine.dialect.name != "sqlite":
         engine = engine.execution_options(isolation_level="REPEATABLE READ")
@@ -143,7 +143,7 @@ def level_differences(
             ROLLUPS.c.level == level.seconds, ROLLUPS.c.bucket >= start
         )
         events = events_at(level, start, (EVENTS.c.key_id, EVENTS.c.model))
-        yield from compared(connection, events, rollups, f"{what}: events and keys")
+        yield from differences(connection, events, rollups, f"{what}: events and keys")
     if level.points:
         columns = [POINTS.c[name] for name in ("organization", "bucket", "model", *SUMS)]
         points = select(*columns).where(POINTS.c.level == level.seconds)
@@ -155,11 +155,11 @@ def level_differences(
             points = points.where(POINTS.c.bucket >= start)
             wanted = events_at(level, start, (EVENTS.c.model,))
         source = "keys" if level.by_key else "events"
-        yield from compared(connection, wanted, points, f"{what}: {source} and time series")
+        yield from differences(connection, wanted, points, f"{what}: {source} and time series")
 
 
 def events_at(level: Level, start: int, by: tuple[ColumnElement[Any], ...]) -> Select[Any]:
-    """Return the query of what events add up to in buckets of a size, from a second on."""
+    """Build the query of the sums of events in buckets of a size, from a second on."""
     width = level.seconds * 1_000_000
     bucket = EVENTS.c.occurred_at // width * level.seconds
     events = (
@@ -182,7 +182,7 @@ def long_differences(connection: Connection) -> Iterator[str]:
         days = select(*place, *added(ROLLUPS)).where(ROLLUPS.c.level == DAY).group_by(*place)
         columns = [ROLLUPS.c[name] for name in ("organization", "bucket", "key_id", "model", *SUMS)]
         long = select(*columns).where(ROLLUPS.c.level == level.seconds)
-        yield from compared(connection, days, long, f"sums of {level.seconds} s: days and keys")
+        yield from differences(connection, days, long, f"sums of {level.seconds} s: days and keys")
 
 
 def total_differences(connection: Connection) -> Iterator[str]:
@@ -194,7 +194,7 @@ def total_differences(connection: Connection) -> Iterator[str]:
             .where(ROLLUPS.c.level == size)
             .group_by(ROLLUPS.c.key_id)
         )
-        yield from compared(connection, sums, totals, f"totals of keys: {name} and totals")
+        yield from differences(connection, sums, totals, f"totals of keys: {name} and totals")
 
 
 def added(table: Table) -> list[Any]:
@@ -202,10 +202,10 @@ def added(table: Table) -> list[Any]:
     return [func.sum(table.c[name]).label(name) for name in SUMS]
 
 
-def compared(
+def differences(
     connection: Connection, one: Select[Any], other: Select[Any], what: str
 ) -> Iterator[str]:
-    """Name rows that stand on one side alone."""
+    """Describe rows that are only on one side."""
     for left, right, side in ((one, other, "first"), (other, one, "second")):
         difference: CompoundSelect[Any] = except_(left, right).limit(SHOWN)
         for row in connection.execute(difference).mappings():

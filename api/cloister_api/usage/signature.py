@@ -1,4 +1,4 @@
-"""The signature of a report of usage (client contract, section 4), as pure functions.
+"""The signature of a report of usage (client contract, section 4). Pure.
 
 It is HMAC-SHA256 in hex over six lines without a last line end: method, path, reporter, timestamp,
 nonce, and the SHA-256 of the body in hex.
@@ -22,16 +22,16 @@ RFC_3339_UTC = re.compile(r"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(\.\d{1,9})?(Z|\+00
 
 
 def refused(message: str) -> ApiError:
-    """Build a 401 with what is wrong; a reporter tries again later, or its administrator acts."""
+    """Build a 401 with the reason; a reporter retries later, or its administrator fixes it."""
     return ApiError(401, "UNAUTHORIZED", message)
 
 
 @dataclass(frozen=True, slots=True)
 class ReportSignature:
-    """What the headers of a report say."""
+    """The signature headers of a report."""
 
     reporter: str
-    """Who sends it."""
+    """Its reporter."""
     timestamp: str
     """When, as it was sent."""
     nonce: str
@@ -48,7 +48,7 @@ class ReportSignature:
         headers
             Headers, by names in lower case.
         service
-            Name of the installation, which stands in the names of the headers.
+            Name of the installation, which is part of the names of the headers.
 
         Raises
         ------
@@ -70,7 +70,7 @@ class ReportSignature:
         Raises
         ------
         ApiError
-            401 when it is, or is no time.
+            401 when it is, or is not a time.
         """
         found = RFC_3339_UTC.match(self.timestamp)
         if found is None:
@@ -78,12 +78,12 @@ class ReportSignature:
         try:
             at = datetime.fromisoformat(found[1]).replace(tzinfo=UTC)
         except ValueError as error:
-            raise refused("the timestamp is no time") from error
+            raise refused("the timestamp is not a time") from error
         if abs(at - now) > SKEW:
             raise refused("the timestamp is more than 10 minutes off; set the reporter's clock")
 
     def check(self, secret: bytes, method: str, path: str, body: bytes) -> bytes:
-        """Refuse a wrong signature, and answer the digest of the body.
+        """Refuse a wrong signature, and return the digest of the body.
 
         Raises
         ------
@@ -98,7 +98,7 @@ class ReportSignature:
 
 
 WRONG = refused("unknown reporter or wrong signature")
-"""One answer for both: it must not tell which reporters exist."""
+"""One response for both: it must not reveal which reporters exist."""
 
 
 def signature_of(
@@ -115,7 +115,7 @@ def signature_of(
     path
         Path of the request.
     signed
-        What the headers say.
+        The headers.
     digest
         SHA-256 of the body in hex.
     """

@@ -1,7 +1,7 @@
-"""Windows of usage, their points, and the buckets that a window is made of: pure functions.
+"""Windows of usage, their points, and the buckets that a window is made of. Pure.
 
 Source: spec, "Billing and usage"; client contract, section 4: exactly window / interval points,
-aligned in UTC, the last one holds now.
+aligned in UTC; the last one contains the present.
 """
 
 from dataclasses import dataclass
@@ -15,12 +15,12 @@ __all__ = ["WINDOWS", "BucketRun", "Span", "Window", "cover", "duration_text", "
 MINUTE = 60
 KEY_LEVELS = tuple(level for level in LEVELS if level.by_key and level.seconds != EVER)
 SKEW = 10 * MINUTE
-"""How far apart the clocks of those who ask, report and delete may be, in seconds."""
+"""How far apart the clocks of readers, reporters and the pruning facade may be, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A window that can be asked for."""
+    """A window that can be requested."""
 
     seconds: int
     """Its length."""
@@ -66,22 +66,14 @@ class Span:
 
 
 def span_of(window: Window, now: datetime) -> Span:
-    """Return a window that ends with the point that holds now.
-
-    Parameters
-    ----------
-    window
-        The window.
-    now
-        Present time in UTC.
-    """
+    """Return a window that ends with the point that contains the present."""
     end = (int(now.timestamp()) // window.interval + 1) * window.interval
     return Span(end - window.seconds, end, window.interval)
 
 
 @dataclass(frozen=True, slots=True)
 class BucketRun:
-    """Buckets of one size in a row, to be added up or taken off again."""
+    """Consecutive buckets of one size, to be added or subtracted."""
 
     size: int
     """Size of the buckets in seconds."""
@@ -90,7 +82,7 @@ class BucketRun:
     end: int
     """Unix second after the last one."""
     sign: int
-    """1 = they are added, -1 = they are taken off."""
+    """1 = they are added, -1 = they are subtracted."""
 
     @property
     def weight(self) -> float:

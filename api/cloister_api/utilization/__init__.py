@@ -1,1 +1,1 @@
-"""Utilization of containers: read from the kubelets, kept in the ledger, told as series."""
+"""Utilization of containers: scraped from kubelets, kept in the ledger, returned as series."""

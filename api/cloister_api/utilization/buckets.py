@@ -1,4 +1,4 @@
-"""From two looks at a Pod to sums in buckets of time, as pure functions."""
+"""From two samples of a Pod to sums in buckets of time. Pure."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -33,17 +33,17 @@ Amounts = tuple[int, int, int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class PodSample:
-    """What was seen of a Pod at one time."""
+    """The readings of a Pod at one time."""
 
     at: float
-    """When, in Unix seconds of our clock."""
+    """When, in Unix seconds of the facade's clock."""
     readings: Mapping[str, ResourceReading]
     """Its containers of the file that run, by name."""
 
 
 @dataclass(frozen=True, slots=True)
 class UsageInterval:
-    """What a container used over a stretch of time."""
+    """What a container used over an interval of time."""
 
     container: str
     """Identifier of the container."""
@@ -70,14 +70,14 @@ def interval_between(
     memory_mb: float,
     longest: float,
 ) -> UsageInterval | None:
-    """Return what was used between two looks.
+    """Return what was used between two samples.
 
     Parameters
     ----------
     before
-        The look before; None = this is the first one.
+        The sample before; None = this is the first one.
     now
-        This look.
+        This sample.
     container
         Identifier of the container.
     cpus
@@ -85,12 +85,12 @@ def interval_between(
     memory_mb
         Memory that it has, in MB of 2^20 bytes.
     longest
-        Seconds between two looks after which nothing is said of the time between: memory was not
-        seen in it.
+        Seconds between two samples after which the time between is a gap: memory was not sampled
+        in it.
 
     Returns
     -------
-    Stretch or None
+    UsageInterval or None
         None when there is nothing to compare with.
     """
     if before is None or not before.readings or not now.readings:
@@ -101,7 +101,7 @@ def interval_between(
     cpu = sum(
         rate(before.readings.get(name), reading, seconds) for name, reading in now.readings.items()
     )
-    memory = [sum(one.memory for one in look.readings.values()) for look in (before, now)]
+    memory = [sum(one.memory for one in sample.readings.values()) for sample in (before, now)]
     return UsageInterval(
         container=container,
         begin=before.at,
@@ -114,17 +114,10 @@ def interval_between(
 
 
 def is_newer(before: PodSample, now: PodSample) -> bool:
-    """Return whether every counter was read again since.
+    """Return whether every counter was read again since the sample before.
 
-    The kubelet reads counters at times of its own and may tell an old one twice; the look before
-    then goes on to count, so that nothing is spread over too short a time.
-
-    Parameters
-    ----------
-    before
-        The look before.
-    now
-        This look.
+    The kubelet reads counters at times of its own and may report an old value twice; then the
+    sample before stays the base, so that nothing is spread over too short a time.
     """
     common = before.readings.keys() & now.readings.keys()
     return all(now.readings[name].at > before.readings[name].at for name in common)
@@ -133,8 +126,7 @@ def is_newer(before: PodSample, now: PodSample) -> bool:
 def rate(before: ResourceReading | None, now: ResourceReading, seconds: float) -> float:
     """Return the processors that a container used on average.
 
-    A counter that went back is that of a container that was started again: all it shows was used
-    since.
+    A counter that decreased is that of a restarted container: all of its value was used since.
     """
     if before is None:
         return now.cpu / seconds
@@ -142,41 +134,41 @@ def rate(before: ResourceReading | None, now: ResourceReading, seconds: float) -
     return used / (now.at - before.at)
 
 
-def add_interval(sums: dict[tuple[int, str, int], list[int]], stretch: UsageInterval) -> None:
-    """Spread what was used over the buckets of every size that the stretch touches.
+def add_interval(sums: dict[tuple[int, str, int], list[int]], interval: UsageInterval) -> None:
+    """Spread what was used over the buckets of every size that the interval overlaps.
 
-    Its ends are taken to whole milliseconds first: were each bucket's part rounded by itself, what
-    was used and what was given would no longer fit each other in a bucket of a few milliseconds.
+    Its ends are rounded to whole milliseconds first: if each bucket's part were rounded by itself,
+    used and given amounts would no longer match in a bucket of a few milliseconds.
 
     Parameters
     ----------
     sums
         Sums by size of the bucket, container, and the Unix second that the bucket begins with.
-    stretch
+    interval
         What was used.
     """
-    begin, end = round(stretch.begin * 1000), round(stretch.end * 1000)
+    begin, end = round(interval.begin * 1000), round(interval.end * 1000)
     for level in LEVELS:
-        for bucket, milliseconds in touched(begin, end, level.seconds):
-            place = (level.seconds, stretch.container, bucket)
+        for bucket, milliseconds in overlapped(begin, end, level.seconds):
+            place = (level.seconds, interval.container, bucket)
             present = sums.setdefault(place, [0] * 5)
-            for index, amount in enumerate(amounts(stretch, milliseconds)):
+            for index, amount in enumerate(amounts(interval, milliseconds)):
                 present[index] += amount
 
 
-def amounts(stretch: UsageInterval, milliseconds: int) -> Amounts:
-    """Return what some milliseconds of a stretch add."""
+def amounts(interval: UsageInterval, milliseconds: int) -> Amounts:
+    """Return what some milliseconds of an interval add to the sums."""
     return (
         milliseconds,
-        round(stretch.cpu * milliseconds),
-        round(stretch.cpus * milliseconds),
-        round(stretch.memory * milliseconds),
-        round(stretch.memory_given * milliseconds),
+        round(interval.cpu * milliseconds),
+        round(interval.cpus * milliseconds),
+        round(interval.memory * milliseconds),
+        round(interval.memory_given * milliseconds),
     )
 
 
-def touched(begin: int, end: int, size: int) -> Iterable[tuple[int, int]]:
-    """Return the buckets of a size in seconds between two milliseconds, and how many of each."""
+def overlapped(begin: int, end: int, size: int) -> Iterable[tuple[int, int]]:
+    """Yield the buckets of a size in seconds between two times, and the milliseconds in each."""
     bucket = begin // 1000 // size * size
     while bucket * 1000 < end:
         yield bucket, min(end, (bucket + size) * 1000) - max(begin, bucket * 1000)

@@ -1,7 +1,7 @@
-"""Collects utilization: asks the kubelet of each node that runs an enclave which serves.
+"""Collects utilization: scrapes the kubelet of each node that runs an active enclave.
 
-One facade of several does so, with one request for each node. A node that does not answer leaves a
-gap in the series of its containers; nothing is guessed.
+One facade of several does so, with one request for each node. A node that does not respond leaves a
+gap in the series of its containers; nothing is interpolated.
 """
 
 import asyncio
@@ -31,22 +31,22 @@ __all__ = ["LEASE", "PERIODS", "UtilizationCollector"]
 logger = logging.getLogger(__name__)
 
 LEASE = "utilization"
-"""Name of the task in the ledger."""
+"""Name of the lease in the ledger."""
 PATH = "metrics/resource"
-"""Path of the kubelet; an admission policy lets the facade ask for no other."""
+"""Path of the kubelet; an admission policy allows the facade no other one."""
 AT_ONCE = 8
-"""Nodes that are asked at the same time."""
+"""Nodes that are scraped at the same time."""
 PAGE = 1_000
-"""Containers whose sums one transaction adds: others wait for no longer."""
+"""Containers whose sums one transaction adds, to keep others from waiting long."""
 PERIODS = 4
-"""A gap of so many periods between two looks stays a gap."""
+"""Periods between two samples after which the time between stays a gap."""
 PRUNE_SECONDS = 600.0
-"""Seconds between two looks for what is too old."""
+"""Seconds between two deletions of expired buckets."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScrapeTarget:
-    """An enclave that serves."""
+    """An active enclave."""
 
     container: str
     """Identifier of its container."""
@@ -55,7 +55,7 @@ class ScrapeTarget:
 
 
 class UtilizationCollector:
-    """Looks at every Pod that serves, again and again."""
+    """Samples the Pods of active enclaves periodically."""
 
     def __init__(
         self,
@@ -67,22 +67,22 @@ class UtilizationCollector:
         *,
         every: float,
     ) -> None:
-        """Prepare it.
+        """Prepare the loop.
 
         Parameters
         ----------
         client
-            Client whose user may ask kubelets for their figures.
+            Client whose user may read the metrics of kubelets.
         cache
             Custom resources in memory.
         store
-            Where sums go.
+            Where sums are written.
         lease
-            Says whether this facade is the one that collects.
+            Decides which facade collects.
         clock
             The clock.
         every
-            Seconds between two looks.
+            Seconds between two samples.
         """
         self._client = client
         self._cache = cache
@@ -90,7 +90,7 @@ class UtilizationCollector:
         self._lease = lease
         self._clock = clock
         self._every = every
-        self._looks: dict[tuple[Place, str], PodSample] = {}
+        self._samples: dict[tuple[Place, str], PodSample] = {}
         self._silent: set[str] = set()
         self._pruned = 0.0
 
@@ -99,14 +99,14 @@ class UtilizationCollector:
         while True:
             began = asyncio.get_running_loop().time()
             try:
-                await self.look()
-            except SQLAlchemyError:  # the next look finds the same, and the counters went on
+                await self.collect()
+            except SQLAlchemyError:  # the next sample includes the same, as counters only grow
                 logger.exception("utilization could not be written")
             spent = asyncio.get_running_loop().time() - began
             await asyncio.sleep(max(self._every - spent, self._every / 10))
 
-    async def look(self) -> None:
-        """Look at every Pod that serves, if it is this facade that does so.
+    async def collect(self) -> None:
+        """Sample the Pods of all active enclaves, if this facade holds the lease.
 
         Raises
         ------
@@ -114,7 +114,7 @@ class UtilizationCollector:
             When the ledger does not respond.
         """
         if not self._cache.ready or not await self._lease.hold(self._clock()):
-            self._looks.clear()
+            self._samples.clear()
             return
         nodes = self._targets()
         limit = asyncio.Semaphore(AT_ONCE)
@@ -122,13 +122,13 @@ class UtilizationCollector:
             *(self._of_node(node, targets, limit) for node, targets in nodes.items())
         )
         self._silent &= nodes.keys()
-        present = {looked_at(target) for targets in nodes.values() for target in targets}
-        self._looks = {key: look for key, look in self._looks.items() if key in present}
-        await self._write([stretch for stretches in found for stretch in stretches])
+        present = {sample_key(target) for targets in nodes.values() for target in targets}
+        self._samples = {key: sample for key, sample in self._samples.items() if key in present}
+        await self._write([interval for intervals in found for interval in intervals])
         await self._prune()
 
     def _targets(self) -> Mapping[str, list[ScrapeTarget]]:
-        """Return the enclaves that serve, by node."""
+        """Return the active enclaves by node."""
         nodes: defaultdict[str, list[ScrapeTarget]] = defaultdict(list)
         for entry in self._cache.containers.all():
             active = entry.value.container.status.active_enclave
@@ -140,7 +140,7 @@ class UtilizationCollector:
     async def _of_node(
         self, node: str, targets: list[ScrapeTarget], limit: asyncio.Semaphore
     ) -> list[UsageInterval]:
-        """Ask a node, and answer what its containers used since the look before."""
+        """Scrape a node, and return what its containers used since the sample before."""
         try:
             async with limit:
                 text = await self._client.node_text(node, PATH)
@@ -148,8 +148,8 @@ class UtilizationCollector:
             if node not in self._silent:
                 self._silent.add(node)
                 logger.warning(
-                    "no utilization of what runs on node %s: %s; the facade needs the right to get "
-                    "nodes/proxy, and the API server a way to the kubelet",
+                    "no utilization of containers on node %s: %s; the facade needs permission to "
+                    "get nodes/proxy, and the API server a route to the kubelet",
                     node,
                     error,
                 )
@@ -157,8 +157,8 @@ class UtilizationCollector:
         self._silent.discard(node)
         resources = read_resources(text)
         now = self._clock().timestamp()
-        stretches = (self._compared(target, resources, now) for target in targets)
-        return [stretch for stretch in stretches if stretch is not None]
+        intervals = (self._compared(target, resources, now) for target in targets)
+        return [interval for interval in intervals if interval is not None]
 
     def _compared(
         self,
@@ -166,30 +166,30 @@ class UtilizationCollector:
         resources: Mapping[Place, Mapping[str, ResourceReading]],
         now: float,
     ) -> UsageInterval | None:
-        """Compare a Pod with the look before."""
+        """Compare a Pod with the sample before."""
         enclave = target.enclave
         all_readings = resources.get((enclave.namespace, enclave.name), {})
         names = all_readings.keys() & set(enclave.containers)
-        look = PodSample(now, {name: all_readings[name] for name in names})
-        key, longest = looked_at(target), PERIODS * self._every
-        before = self._looks.get(key)
-        if before and now - before.at <= longest and not is_newer(before, look):
+        sample = PodSample(now, {name: all_readings[name] for name in names})
+        key, longest = sample_key(target), PERIODS * self._every
+        before = self._samples.get(key)
+        if before and now - before.at <= longest and not is_newer(before, sample):
             return None
-        self._looks[key] = look
+        self._samples[key] = sample
         return interval_between(
             before,
-            look,
+            sample,
             container=target.container,
             cpus=enclave.cpus,
             memory_mb=enclave.memory_mb,
             longest=longest,
         )
 
-    async def _write(self, stretches: list[UsageInterval]) -> None:
-        for begin in range(0, len(stretches), PAGE):
+    async def _write(self, intervals: list[UsageInterval]) -> None:
+        for begin in range(0, len(intervals), PAGE):
             sums: dict[tuple[int, str, int], list[int]] = {}
-            for stretch in stretches[begin : begin + PAGE]:
-                add_interval(sums, stretch)
+            for interval in intervals[begin : begin + PAGE]:
+                add_interval(sums, interval)
             await self._store.add(sums)
 
     async def _prune(self) -> None:
@@ -199,7 +199,7 @@ class UtilizationCollector:
             self._pruned = now
 
 
-def looked_at(target: ScrapeTarget) -> tuple[Place, str]:
-    """Return what a look is kept under: Pods may have the same name one after the other."""
+def sample_key(target: ScrapeTarget) -> tuple[Place, str]:
+    """Return the key of a Pod's samples; its uid, as a later Pod may have the same name."""
     enclave = target.enclave
     return (enclave.namespace, enclave.name), enclave.uid

@@ -1,8 +1,8 @@
-"""Reads what a kubelet tells of resources in use: a pure function over its text.
+"""Parses a kubelet's metrics of resource usage. Pure.
 
 Source: Kubernetes, "Kubernetes Metrics Reference", path ``/metrics/resource``: the text format of
-Prometheus, with the time of each figure in milliseconds. Two figures of many are needed, and a node
-tells them of every Pod, so lines are told apart by their beginning.
+Prometheus, with the time of each sample in milliseconds. Two of many metrics are needed, and a node
+reports them for every Pod, so lines are filtered by their prefix first.
 """
 
 import math
@@ -23,7 +23,7 @@ LABEL = re.compile(r'(\w+)="([^"\\]*)"')
 
 @dataclass(frozen=True, slots=True)
 class ResourceReading:
-    """What one container used, as its node counts."""
+    """What one container used, by the counters of its node."""
 
     cpu: float
     """Processor time since the container's start, in seconds."""
@@ -39,13 +39,13 @@ def read_resources(text: str) -> Mapping[Place, Mapping[str, ResourceReading]]:
     Parameters
     ----------
     text
-        The kubelet's answer.
+        The kubelet's response.
 
     Returns
     -------
     Mapping
-        By Pod and name of the container; a container of which one of the figures is missing is
-        left out, and so are lines that are none of the two figures.
+        By Pod and name of the container; a container without one of the two metrics is left out,
+        and so are lines of other metrics.
     """
     found: dict[Place, dict[str, dict[str, tuple[float, float]]]] = {}
     for line in text.splitlines():
@@ -61,16 +61,16 @@ def read_resources(text: str) -> Mapping[Place, Mapping[str, ResourceReading]]:
         own[match[1]] = (value, int(match[4]) / 1000)
     return {
         place: {
-            name: ResourceReading(figures[CPU][0], figures[MEMORY][0], figures[CPU][1])
-            for name, figures in containers.items()
-            if CPU in figures and MEMORY in figures
+            name: ResourceReading(values[CPU][0], values[MEMORY][0], values[CPU][1])
+            for name, values in containers.items()
+            if CPU in values and MEMORY in values
         }
         for place, containers in found.items()
     }
 
 
 def number(text: str) -> float | None:
-    """Return a figure; None = it is none, or not one that counts."""
+    """Parse a number; None = it is not a number, or negative or infinite."""
     try:
         value = float(text)
     except ValueError:

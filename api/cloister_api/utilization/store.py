@@ -1,7 +1,7 @@
 """Sums of utilization in the ledger: written by the collector, read as series.
 
-A container is known in the tables by its number in ``usage_names``; that follows its identifier in
-the API, which a restore keeps.
+In the tables a container has a number in ``usage_names``; that belongs to its identifier in the
+API, which a restore keeps.
 """
 
 from collections.abc import Mapping, Sequence
@@ -44,12 +44,12 @@ class UtilizationStore:
         Raises
         ------
         SQLAlchemyError
-            When the ledger does not take them.
+            When the ledger refuses.
         """
         if sums:
             async with self._engine.begin() as connection:
                 numbers = await connection.run_sync(self._write, sums)
-            # Only what was committed may be remembered.
+            # Only committed numbers may be cached.
             self._numbers.update(numbers)
 
     def _write(
@@ -124,7 +124,7 @@ class UtilizationStore:
 
 
 def number_of(connection: Connection, container: str) -> int:
-    """Return the number of a container; a new one gets one."""
+    """Return the number of a container; assign one to a new container."""
     same = (NAMES.c.kind == KIND) & (NAMES.c.name == container)
     found = connection.execute(select(NAMES.c.id).where(same)).scalar()
     if found is None:
@@ -134,7 +134,7 @@ def number_of(connection: Connection, container: str) -> int:
 
 
 def points_of(container: str, window: Window, span: Span) -> Select[Any]:
-    """Return the query of a series."""
+    """Build the query of a series."""
     begin = (UTILIZATION.c.bucket // window.interval * window.interval).label("begin")
     number = select(NAMES.c.id).where(NAMES.c.kind == KIND, NAMES.c.name == container)
     sums = [func.sum(UTILIZATION.c[name]).cast(BigInteger) for name in AMOUNTS]

@@ -206,7 +206,7 @@ class ApiKeys:
             rows = (await connection.execute(query)).mappings().all()
         return [ApiKey.of(row) for row in rows]
 
-    async def living(self, organization: str | None = None) -> list[ApiKey]:
+    async def live(self, organization: str | None = None) -> list[ApiKey]:
         """Return live keys, oldest first.
 
         Parameters
