@@ -1,10 +1,10 @@
 """A real Kubernetes on this machine, in one command: ``python -m dev.cluster up``."""
 
-from dev.cluster.cluster import DEFAULT_NAME, down, find, up
+from dev.cluster.lifecycle import DEFAULT_NAME, down, find, up
 from dev.cluster.layout import Form
 from dev.cluster.progress import Progress
-from dev.cluster.running import Cluster, KubectlError
-from dev.cluster.trouble import Trouble
+from dev.cluster.cluster import Cluster, KubectlError
+from dev.cluster.errors import Trouble
 
 __all__ = [
     "DEFAULT_NAME",

@@ -5,10 +5,10 @@ import sys
 
 import click
 
-from dev.cluster.cluster import down, find, up
+from dev.cluster.lifecycle import down, find, up
 from dev.cluster.layout import DEFAULT_NAME, names
-from dev.cluster.running import Cluster
-from dev.cluster.trouble import Trouble
+from dev.cluster.cluster import Cluster
+from dev.cluster.errors import Trouble
 
 __all__ = ["main"]
 

@@ -21,7 +21,7 @@ from functools import cache
 from pathlib import Path
 
 from dev.cluster.progress import Progress, duration
-from dev.cluster.trouble import Trouble
+from dev.cluster.errors import Trouble
 from dev.cluster.versions import Module, load
 
 __all__ = ["binary", "cache_folder", "ensure", "go_version", "key_of", "missing"]

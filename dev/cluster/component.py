@@ -7,7 +7,7 @@ from pathlib import Path
 
 from dev.cluster.layout import port_is_free
 from dev.cluster.processes import Processes, fingerprint, wait_until
-from dev.cluster.trouble import Trouble
+from dev.cluster.errors import Trouble
 
 __all__ = ["Component", "start", "write_config"]
 

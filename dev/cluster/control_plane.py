@@ -1,6 +1,6 @@
 """The processes of the control plane: etcd, API server, controllers, scheduler, registry.
 
-Says how each is started and when it serves; `dev.cluster.cluster` starts them.
+Says how each is started and when it serves; `dev.cluster.lifecycle` starts them.
 """
 
 import os

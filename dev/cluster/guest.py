@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 from dev.cluster.binaries import cache_folder, go_version
-from dev.cluster.trouble import Trouble
+from dev.cluster.errors import Trouble
 
 __all__ = ["MODULE", "REPRODUCIBLE", "build", "guest_binary"]
 

@@ -18,7 +18,7 @@ import httpx
 
 from dev.cluster.binaries import binary
 from dev.cluster.guest import guest_binary
-from dev.cluster.trouble import Trouble
+from dev.cluster.errors import Trouble
 from dev.plain_http import NO_TRUST
 
 __all__ = [

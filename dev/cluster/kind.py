@@ -12,7 +12,7 @@ import yaml
 
 from dev.cluster.layout import Form, Layout, Record, free_port, others
 from dev.cluster.progress import Progress
-from dev.cluster.trouble import Trouble
+from dev.cluster.errors import Trouble
 from dev.cluster.versions import load
 
 __all__ = ["commands", "configuration", "down", "runs", "up"]

@@ -6,7 +6,7 @@ from typing import Any, Self
 
 import httpx
 
-from dev.cluster.trouble import Trouble
+from dev.cluster.errors import Trouble
 
 __all__ = ["KubeAPI", "serves"]
 

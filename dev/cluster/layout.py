@@ -16,7 +16,7 @@ from enum import StrEnum
 from pathlib import Path
 from random import SystemRandom
 
-from dev.cluster.trouble import Trouble
+from dev.cluster.errors import Trouble
 
 __all__ = [
     "DEFAULT_NAME",

@@ -10,7 +10,7 @@ import subprocess
 from pathlib import Path
 
 from dev.cluster.layout import Record
-from dev.cluster.trouble import Trouble
+from dev.cluster.errors import Trouble
 
 __all__ = ["choose_index", "namespace_of", "set_up", "table_of", "taken_indexes", "tear_down"]
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from dev.cluster.trouble import Trouble
+from dev.cluster.errors import Trouble
 
 __all__ = ["Processes", "fingerprint", "wait_until"]
 

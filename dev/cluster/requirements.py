@@ -12,7 +12,7 @@ from pathlib import Path
 
 from dev.cluster.layout import PACKAGES, Form, lock, state_folder
 from dev.cluster.progress import Progress
-from dev.cluster.trouble import Trouble
+from dev.cluster.errors import Trouble
 from dev.cluster.versions import load
 
 __all__ = [

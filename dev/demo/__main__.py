@@ -10,7 +10,7 @@ from dev.cluster import Trouble
 from dev.cluster.layout import state_folder
 from dev.cluster.processes import Processes
 from dev.demo.installation import Installation
-from dev.demo.story import Story, say
+from dev.demo.walkthrough import Story, say
 
 __all__ = ["main"]
 

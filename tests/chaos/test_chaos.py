@@ -30,7 +30,7 @@ from tests.support.chaos.actions import KEY, SECRETS, Chaos, Crew, carry_out, fa
 from tests.support.chaos.convergence import End, superfluous, unfulfilled
 from tests.support.chaos.plan import NODES, SHORT, SHORT_SEED, ZONE
 from tests.support.cluster.clusters import install_crds, session_name
-from tests.support.faults.crashing_operator import Disturbed, disturbed
+from tests.support.faults.crashing_operators import Disturbed, disturbed
 from tests.support.lifecycles.end_states import left_over
 from tests.support.lifecycles.steps import KEY as PUBLIC_KEY
 from tests.support.programs.facade import ADMIN, run_command, start_facade

@@ -22,7 +22,7 @@ from cloister_clients.clock import utc_now
 from cloister_crds.names import snapshot_name
 from cloister_operator.enclave.snapshot import TOKEN_KEY
 from dev.cluster import Cluster
-from dev.demo.visit import Page
+from dev.demo.https_client import Page
 from tests.support.builders.signing_requests import signing_request
 from tests.support.programs.attestation import NO_KEY, report_data, report_of
 from tests.support.programs.facade import Facade, run_command, start_facade

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from dev.cluster import Cluster
-from tests.support.programs.enclaves import InsideView
+from tests.support.programs.enclave_inspector import InsideView
 from tests.support.programs.operator import Installation, turn
 from tests.support.programs.web_service import PageServices, page_file
 from tests.support.waiting import until_sync

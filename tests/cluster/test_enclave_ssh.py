@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dev.cluster import Cluster
-from dev.demo.visit import visit
+from dev.demo.https_client import visit
 from tests.support.programs.operator import Installation, manifest, turn
 from tests.support.programs.web_service import PageServices, page_file
 from tests.support.waiting import until_sync

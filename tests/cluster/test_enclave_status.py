@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dev.cluster import Cluster
-from tests.support.programs.enclaves import InsideView
+from tests.support.programs.enclave_inspector import InsideView
 from tests.support.programs.operator import Installation, condition_of, turn
 from tests.support.programs.web_service import HEALTHCHECK, PageServices, page_file
 from tests.support.waiting import until_sync

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from dev.cluster import Cluster
-from tests.support.clients.visitors import KeptConnection, Visitor
+from tests.support.clients.gateway_clients import KeptConnection, Visitor
 from tests.support.cluster.gateway_crds import GATEWAY_CRDS, gateway_crd_files
 from tests.support.programs.operator import CONTAINERS_DOMAIN, Installation, manifest, turn
 from tests.support.programs.web_service import PageServices, page_file

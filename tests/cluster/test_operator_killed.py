@@ -8,7 +8,7 @@ import pytest
 
 from cloister_crds.kinds.container import ContainerPhase
 from dev.cluster import Cluster
-from tests.support.faults.crashing_operator import QUICK_LEASE
+from tests.support.faults.crashing_operators import QUICK_LEASE
 from tests.support.programs.operator import Installation, OperatorProcess, turn
 from tests.support.programs.web_service import PageServices, page_file
 from tests.support.waiting import until_sync

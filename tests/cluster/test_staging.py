@@ -16,9 +16,9 @@ import pytest
 from cloister_crds.kinds import Container
 from cloister_crds.names import preview_service_name, service_name
 from dev.cluster import Cluster
-from dev.demo.visit import visit
-from tests.support.faults.crashing_operator import QUICK_LEASE
-from tests.support.programs.both_interfaces import facade_of
+from dev.demo.https_client import visit
+from tests.support.faults.crashing_operators import QUICK_LEASE
+from tests.support.programs.operator_facade import facade_of
 from tests.support.programs.operator import CONTAINERS_DOMAIN, Installation, manifest, turn
 from tests.support.programs.web_service import PageServices, page_file
 from tests.support.servers.nameserver import NameServer, serve_zone

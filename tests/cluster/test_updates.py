@@ -14,7 +14,7 @@ import pytest
 from cloister_crds.kinds import Container
 from cloister_crds.kinds.container import ContainerPhase, UpdatePhase
 from dev.cluster import Cluster
-from tests.support.programs.both_interfaces import facade_of
+from tests.support.programs.operator_facade import facade_of
 from tests.support.programs.operator import Installation, condition_of, turn
 from tests.support.programs.web_service import PageServices, page_file
 from tests.support.waiting import until_sync

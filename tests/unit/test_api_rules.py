@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.manuals import missing_tests, named_tests, rows_of
+from tests.support.documented_tests import missing_tests, named_tests, rows_of
 
 ROWS = rows_of("docs/development/api-rules.md", "rule", "state")
 

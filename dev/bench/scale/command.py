@@ -11,10 +11,10 @@ from typing import Final
 import click
 
 from dev import cluster as local
-from dev.bench.scale.ours import run_ours, take_over
+from dev.bench.scale.cloister import run_ours, take_over
 from dev.bench.scale.report import Report, as_json, plot, table
-from dev.bench.scale.rollouts import PROGRAM, run_rollouts
-from dev.bench.scale.stage import open_stage
+from dev.bench.scale.argo_rollouts import PROGRAM, run_rollouts
+from dev.bench.scale.environment import open_stage
 from dev.cluster import binaries
 
 __all__ = ["main", "measure"]

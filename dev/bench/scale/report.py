@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any, Final
 
-from dev.bench.scale.figures import percentile
-from dev.bench.scale.ours import Changeover, Side
+from dev.bench.scale.measurements import percentile
+from dev.bench.scale.cloister import Changeover, Side
 
 __all__ = ["Report", "as_json", "plot", "table"]
 

@@ -1,6 +1,6 @@
 """Fixtures of the facade's tests."""
 
-from tests.support.faults.cut_calls import proxy, rich, shaken_settings
+from tests.support.faults.interrupted_calls import proxy, rich, shaken_settings
 from tests.support.programs.facade import (
     facade,
     facade_registry,

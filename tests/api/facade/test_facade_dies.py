@@ -14,8 +14,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.support.faults.cut_calls import Trial, entitled
-from tests.support.faults.faults import Ask, CrashPoints
+from tests.support.faults.interrupted_calls import Trial, entitled
+from tests.support.faults.fault_kinds import Ask, CrashPoints
 from tests.support.faults.faulty_proxy import FaultyApi
 from tests.support.faults.mutations import CALLS, Sent
 from tests.support.programs.facade import Facade, World, start_facade

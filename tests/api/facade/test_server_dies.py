@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.clients.openapi_check import described
-from tests.support.faults.cut_calls import Trial, entitled
-from tests.support.faults.faults import Dies, Loss
+from tests.support.faults.interrupted_calls import Trial, entitled
+from tests.support.faults.fault_kinds import Dies, Loss
 from tests.support.faults.faulty_proxy import FaultyApi
 from tests.support.faults.mutations import CALLS, ELSEWHERE, Sent
 from tests.support.programs.facade import Facade, World, start_facade

@@ -10,7 +10,7 @@ from cloister_clients.kube.kinds import of
 from cloister_crds.kinds import Container, Domain
 from cloister_crds.kinds.meta import REQUESTED_AT_ANNOTATION
 from tests.support.clients.openapi_check import described
-from tests.support.faults.cut_calls import entitled
+from tests.support.faults.interrupted_calls import entitled
 from tests.support.faults.mutations import CALLS
 from tests.support.programs.facade import Facade, World
 from tests.support.waiting import until

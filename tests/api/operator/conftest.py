@@ -7,7 +7,7 @@ import pytest
 
 from dev.cluster import Cluster
 from dev.cluster.images import Image, push
-from tests.support.faults.crashing_operator import Disturbed, Succession, disturbed
+from tests.support.faults.crashing_operators import Disturbed, Succession, disturbed
 from tests.support.lifecycles.steps import Life
 from tests.support.programs.operator import Installation, turn
 

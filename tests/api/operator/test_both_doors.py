@@ -20,7 +20,7 @@ from cloister_crds.kinds import Container
 from cloister_crds.names import deployment_name
 from dev.cluster import Cluster
 from dev.cluster.images import Image, push
-from tests.support.programs.both_interfaces import facade_of
+from tests.support.programs.operator_facade import facade_of
 from tests.support.programs.operator import Installation, condition_of, file_text, manifest, turn
 from tests.support.stand_ins.pod_status import run_pod
 from tests.support.waiting import until_sync

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.faults.crashing_operator import Disturbed
+from tests.support.faults.crashing_operators import Disturbed
 from tests.support.lifecycles.steps import Life
 from tests.support.waiting import until_sync
 

@@ -21,8 +21,8 @@ from cloister_clients.kube import KindRef
 from cloister_clients.kube.kinds import NAMESPACE, of
 from cloister_crds.kinds import Organization
 from dev.cluster import Cluster
-from tests.support.faults.crashing_operator import Succession, disturbed
-from tests.support.faults.faults import CrashPoints
+from tests.support.faults.crashing_operators import Succession, disturbed
+from tests.support.faults.fault_kinds import CrashPoints
 from tests.support.lifecycles.end_states import differences, fences, plain
 from tests.support.lifecycles.steps import CUSTOM, LATER, STEPS, Life, Step, settled
 from tests.support.waiting import until_sync

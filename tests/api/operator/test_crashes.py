@@ -15,7 +15,7 @@ from cloister_crds.tokens import token_digest
 from cloister_operator.enclave.snapshot import TOKEN_KEY
 from dev.cluster import Cluster
 from dev.cluster.images import Image, push
-from tests.support.faults.crashing_operator import QUICK_LEASE
+from tests.support.faults.crashing_operators import QUICK_LEASE
 from tests.support.programs.operator import Installation, OperatorProcess, file_text
 from tests.support.stand_ins.pod_status import fail_pod, run_pod
 from tests.support.waiting import until_sync

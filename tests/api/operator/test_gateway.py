@@ -13,7 +13,7 @@ from cloister_crds.kinds import Container
 from dev.cluster import Cluster
 from dev.cluster.images import Image, push
 from tests.support.cluster.gateway_crds import GATEWAY_CRDS, install_gateway_crds
-from tests.support.faults.crashing_operator import QUICK_LEASE
+from tests.support.faults.crashing_operators import QUICK_LEASE
 from tests.support.programs.operator import CONTAINERS_DOMAIN, Installation, condition_of, file_text
 from tests.support.stand_ins.pod_status import run_pod
 from tests.support.waiting import until_sync

@@ -7,8 +7,8 @@ from pathlib import Path
 from cloister_clients.kube.kinds import of
 from cloister_crds.kinds import Container
 from dev.cluster import Cluster
-from tests.support.faults.crashing_operator import disturbed
-from tests.support.faults.faults import Ask, Held, HeldWrites, Unreliable
+from tests.support.faults.crashing_operators import disturbed
+from tests.support.faults.fault_kinds import Ask, Held, HeldWrites, Unreliable
 from tests.support.programs.operator import OperatorProcess
 from tests.support.waiting import until_sync
 

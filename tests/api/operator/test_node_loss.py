@@ -14,7 +14,7 @@ from cloister_clients.kube.kinds import CONFIG_MAP, NODE, POD, SECRET, of
 from cloister_crds.kinds import Enclave
 from cloister_crds.kinds.container import ContainerPhase
 from dev.cluster import Cluster
-from tests.support.faults.crashing_operator import Disturbed, disturbed
+from tests.support.faults.crashing_operators import Disturbed, disturbed
 from tests.support.lifecycles.steps import STEPS, Life, settled
 from tests.support.programs.operator import condition_of
 from tests.support.waiting import until_sync

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from dev.bench.scale.figures import Audit, Write
-from dev.bench.scale.ours import run_ours, take_over
-from dev.bench.scale.stage import Stage, clear, open_stage
+from dev.bench.scale.measurements import Audit, Write
+from dev.bench.scale.cloister import run_ours, take_over
+from dev.bench.scale.environment import Stage, clear, open_stage
 from dev.cluster import Cluster
 from tests.support.programs.operator import turn
 

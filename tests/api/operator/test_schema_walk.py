@@ -13,7 +13,7 @@ import pytest
 
 from dev.cluster import Cluster
 from tests.support.builders.schema_values import spec_schema
-from tests.support.faults.crashing_operator import disturbed
+from tests.support.faults.crashing_operators import disturbed
 from tests.support.lifecycles.end_states import differences, fences
 from tests.support.lifecycles.spec_walks import Walk
 from tests.support.lifecycles.steps import Life, condition

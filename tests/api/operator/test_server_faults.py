@@ -12,8 +12,8 @@ import pytest
 from cloister_clients.kube import KindRef
 from cloister_clients.kube.kinds import POD, of
 from cloister_crds.kinds import Container, Deployment, HostnameClaim
-from tests.support.faults.crashing_operator import Disturbed, Succession
-from tests.support.faults.faults import (
+from tests.support.faults.crashing_operators import Disturbed, Succession
+from tests.support.faults.fault_kinds import (
     Ask,
     Fault,
     Held,

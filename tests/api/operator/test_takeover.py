@@ -14,8 +14,8 @@ from cloister_clients.kube.kinds import LEASE, NAMESPACE, NETWORK_POLICY, POD_DI
 from cloister_crds.kinds import Organization
 from cloister_crds.names import MANAGED_BY_LABEL
 from dev.cluster import Cluster
-from tests.support.faults.crashing_operator import Disturbed, disturbed
-from tests.support.faults.faults import Ask, HeldWrites
+from tests.support.faults.crashing_operators import Disturbed, disturbed
+from tests.support.faults.fault_kinds import Ask, HeldWrites
 from tests.support.lifecycles.end_states import fences
 from tests.support.lifecycles.steps import STEPS, Life, settled
 from tests.support.programs.operator import OperatorProcess

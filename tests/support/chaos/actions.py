@@ -20,7 +20,7 @@ from cloister_crds.kinds import Container, Domain, Secret
 from dev import cluster as local
 from tests.support.chaos.plan import BROKEN, DOMAINS, NODES, REPOS, TAGS, Act, is_broken, plan
 from tests.support.cluster.direct_client import Direct
-from tests.support.faults.faults import Loss, Unreliable
+from tests.support.faults.fault_kinds import Loss, Unreliable
 from tests.support.faults.faulty_proxy import FaultyApi
 from tests.support.programs.operator import Installation, OperatorProcess, file_text, manifest
 from tests.support.servers.git import Repository

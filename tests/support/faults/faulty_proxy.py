@@ -3,7 +3,7 @@
 It runs in a thread of its own and speaks plain HTTP on the loopback to whoever is tested, and
 HTTPS with the administrator's certificate to the server. Each program gets a door, a port of its
 own, so that the audit says who wrote what. What goes wrong is said by
-`tests.support.faults.faults`.
+`tests.support.faults.fault_kinds`.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from aiohttp import web
 from yarl import URL
 
 from cloister_clients.kube import KubeConfig
-from tests.support.faults.faults import PASS, Ask, Fate, Fault, Loss
+from tests.support.faults.fault_kinds import PASS, Ask, Fate, Fault, Loss
 
 __all__ = ["Door", "FaultyApi", "Write", "faulty_api"]
 

@@ -14,7 +14,7 @@ from cloister_clients.kube.kinds import SECRET, of
 from cloister_crds.kinds import Container, Domain
 from cloister_crds.kinds.meta import PAUSED_ANNOTATION
 from tests.support.cluster.direct_client import Direct
-from tests.support.faults.faults import Ask, is_about
+from tests.support.faults.fault_kinds import Ask, is_about
 from tests.support.faults.faulty_proxy import FaultyApi
 from tests.support.lifecycles.end_states import Everything, plain
 from tests.support.programs.operator import Installation, file_text, manifest

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dev.cluster.images import busybox_image, guest_image, push, shim_image
-from dev.demo.visit import Page, visit
+from dev.demo.https_client import Page, visit
 from tests.support.programs.operator import Installation, file_text
 
 __all__ = ["HEALTHCHECK", "PageServices", "page_file"]

@@ -9,7 +9,7 @@ import pytest
 
 from dev.cluster import binaries
 from dev.cluster.progress import Progress
-from dev.cluster.trouble import Trouble
+from dev.cluster.errors import Trouble
 from dev.cluster.versions import Module, Versions
 
 GO = shutil.which("go")

@@ -13,7 +13,7 @@ from cryptography.x509.oid import NameOID
 
 from dev.cluster import kind, node
 from dev.cluster.bootstrap import first_objects
-from dev.cluster.cluster import programs_of
+from dev.cluster.lifecycle import programs_of
 from dev.cluster.component import Component
 from dev.cluster.control_plane import Identities, control_plane, registry
 from dev.cluster.layout import Form, Layout, Record

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dev.cluster.images import Image, busybox_image, folder_files
-from dev.cluster.trouble import Trouble
+from dev.cluster.errors import Trouble
 
 
 def members(image: Image) -> dict[str, tarfile.TarInfo]:

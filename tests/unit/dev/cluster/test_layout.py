@@ -20,7 +20,7 @@ from dev.cluster.layout import (
     state_folder,
 )
 from dev.cluster.network import INDEXES, choose_index, namespace_of, table_of
-from dev.cluster.trouble import Trouble
+from dev.cluster.errors import Trouble
 
 
 @pytest.fixture

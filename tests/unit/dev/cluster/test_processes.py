@@ -13,7 +13,7 @@ import pytest
 from dev.cluster.component import Component, start, write_config
 from dev.cluster.layout import port_is_free
 from dev.cluster.processes import Processes, wait_until
-from dev.cluster.trouble import Trouble
+from dev.cluster.errors import Trouble
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dev.cluster import cluster, requirements
+from dev.cluster import lifecycle, requirements
 from dev.cluster.layout import Form, Record
 from dev.cluster.progress import Progress, duration
 from dev.cluster.requirements import (
@@ -19,7 +19,7 @@ from dev.cluster.requirements import (
     install_packages,
     missing_packages,
 )
-from dev.cluster.trouble import Trouble
+from dev.cluster.errors import Trouble
 from dev.cluster.versions import Versions
 
 
@@ -192,7 +192,7 @@ def test_the_form_follows_the_machine(
 ) -> None:
     monkeypatch.setattr(requirements, "docker_answers", lambda: docker)
     monkeypatch.setattr("os.geteuid", lambda: 0 if root else 1000)
-    assert cluster.form_here(**wish) is expected
+    assert lifecycle.form_here(**wish) is expected
 
 
 @pytest.mark.parametrize(
@@ -215,16 +215,16 @@ def test_a_cluster_serves_who_asks_for_less(
     record = Record(name="dev", form=known)
     if expected is None:
         with pytest.raises(Trouble, match=r"take it down first .* or choose another name"):
-            cluster._form(record, **wishes, progress=Progress(quiet=True))
+            lifecycle._form(record, **wishes, progress=Progress(quiet=True))
     else:
-        assert cluster._form(record, **wishes, progress=Progress(quiet=True)) is expected
+        assert lifecycle._form(record, **wishes, progress=Progress(quiet=True)) is expected
 
 
 def test_who_gets_a_simulated_node_unasked_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(requirements, "docker_answers", lambda: False)
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     said = io.StringIO()
-    form = cluster._form(None, node=True, simulated=False, progress=Progress(stream=said))
+    form = lifecycle._form(None, node=True, simulated=False, progress=Progress(stream=said))
     assert form is Form.SIMULATED
     assert "Pods only pretend to run" in said.getvalue()
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from dev.cluster import binaries
-from dev.cluster.cluster import programs_of
+from dev.cluster.lifecycle import programs_of
 from dev.cluster.layout import Form
 from dev.cluster.versions import FOLDER, Module, load
 

@@ -13,7 +13,7 @@ from dev.cluster.images import Image, push
 from dev.cluster.processes import wait_until
 from dev.demo import manifests, repository
 from dev.demo.installation import CONTAINERS_DOMAIN, Installation
-from dev.demo.visit import Page, forwarded, visit
+from dev.demo.https_client import Page, forwarded, visit
 from dev.plain_http import NO_TRUST
 
 __all__ = ["Story"]

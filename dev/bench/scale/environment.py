@@ -12,7 +12,7 @@ from cloister_clients.kube.kinds import NAMESPACE, NODE, KindRef
 from cloister_clients.kube.kinds import of as kind_of
 from cloister_crds.kinds import Host, HostnameClaim, Organization
 from dev import cluster as local
-from dev.bench.scale.figures import Audit
+from dev.bench.scale.measurements import Audit
 from dev.cluster.images import Image, push
 from dev.cluster.simulated import ANNOTATION
 from tests.support.programs.operator import Installation, file_text, manifest

@@ -14,7 +14,7 @@ from cloister_clients.kube.kinds import LEASE
 from dev.cluster import Cluster
 from tests.support.cluster.direct_client import Direct
 from tests.support.cluster.gateway_crds import install_gateway_crds
-from tests.support.faults.faults import Fault
+from tests.support.faults.fault_kinds import Fault
 from tests.support.faults.faulty_proxy import Door, FaultyApi, faulty_api
 from tests.support.programs.operator import Installation, OperatorProcess, turn
 from tests.support.stand_ins.gateway_controller import PlayedGateway

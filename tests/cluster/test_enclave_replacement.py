@@ -16,8 +16,8 @@ import pytest
 from cloister_crds.kinds import Container
 from cloister_crds.names import ENCLAVE_LABEL, config_map_name, deployment_name
 from dev.cluster import Cluster
-from tests.support.clients.polling import Asker, asking
-from tests.support.faults.crashing_operator import QUICK_LEASE
+from tests.support.clients.polling_client import Asker, asking
+from tests.support.faults.crashing_operators import QUICK_LEASE
 from tests.support.programs.operator import Installation, OperatorProcess, condition_of, turn
 from tests.support.programs.web_service import PageServices, page_file
 from tests.support.servers.git import Repository

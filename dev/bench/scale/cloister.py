@@ -12,8 +12,8 @@ from cloister_clients.kube.kinds import KindRef
 from cloister_clients.kube.kinds import of as kind_of
 from cloister_clients.kube.reflector import Reflector
 from cloister_crds.kinds import Container
-from dev.bench.scale.figures import Readiness, Usage, Write, usage
-from dev.bench.scale.stage import REPO, TAG, Stage, create_all
+from dev.bench.scale.measurements import Readiness, Usage, Write, usage
+from dev.bench.scale.environment import REPO, TAG, Stage, create_all
 from tests.support.programs.operator import OperatorProcess, manifest
 from tests.support.waiting import until
 

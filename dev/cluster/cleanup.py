@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from dev.cluster.layout import Layout
-from dev.cluster.trouble import Trouble
+from dev.cluster.errors import Trouble
 
 __all__ = ["clear_files", "clear_node", "make_cgroups", "mounts_below"]
 

@@ -5,7 +5,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from dev.demo.visit import visit
+from dev.demo.https_client import visit
 
 __all__ = ["Asker", "asking"]
 

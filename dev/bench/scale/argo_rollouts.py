@@ -13,9 +13,9 @@ from typing import Any, Final
 import httpx
 
 from cloister_clients.kube.kinds import NAMESPACE, POD, SERVICE, KindRef
-from dev.bench.scale.figures import Readiness
-from dev.bench.scale.ours import Side, follow
-from dev.bench.scale.stage import Stage
+from dev.bench.scale.measurements import Readiness
+from dev.bench.scale.cloister import Side, follow
+from dev.bench.scale.environment import Stage
 from dev.cluster import Trouble, binaries
 from dev.cluster.versions import load
 from dev.plain_http import NO_TRUST

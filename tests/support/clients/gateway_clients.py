@@ -12,7 +12,7 @@ from datetime import datetime
 from typing_extensions import override
 
 from cloister_clients.clock import utc_now
-from dev.demo.visit import Page, visit
+from dev.demo.https_client import Page, visit
 
 __all__ = ["KeptConnection", "Visitor"]
 

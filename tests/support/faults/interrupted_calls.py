@@ -25,7 +25,7 @@ from cloister_crds.kinds import (
 from cloister_crds.kinds import Secret as Csec
 from cloister_crds.names import VALUE_LABEL
 from dev.cluster import Cluster
-from tests.support.faults.faults import Writes
+from tests.support.faults.fault_kinds import Writes
 from tests.support.faults.faulty_proxy import FaultyApi, faulty_api
 from tests.support.faults.mutations import CALLS, Call, Sent, domains_answered
 from tests.support.programs.facade import World

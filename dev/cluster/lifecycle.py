@@ -1,0 +1,295 @@
+"""Brings a cluster up, finds it, takes it down: the library of the demo, tests, benchmarks.
+
+`up` compares what runs with what should run and starts only the difference, so that a
+second run takes a moment and a half-dead cluster is healed by the same call.
+"""
+
+import os
+import sys
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+from dev.cluster import binaries, bootstrap, cleanup, images, kind, network, requirements
+from dev.cluster.component import Component, start
+from dev.cluster.control_plane import Identities, control_plane, registry
+from dev.cluster.kubeapi import KubeAPI
+from dev.cluster.layout import (
+    DEFAULT_NAME,
+    Form,
+    Layout,
+    Record,
+    free_port,
+    layout,
+    lock,
+    others,
+)
+from dev.cluster.node import PAUSE, cgroup_root, node, upstream_resolvers
+from dev.cluster.processes import Processes
+from dev.cluster.progress import Progress, duration
+from dev.cluster.cluster import COMPONENTS, Cluster
+from dev.cluster.simulated import add_node, kwok
+from dev.cluster.errors import Trouble
+
+__all__ = [
+    "DEFAULT_NAME",
+    "down",
+    "find",
+    "form_here",
+    "programs_of",
+    "up",
+]
+
+SERVER = ("etcd", "kube-apiserver", "kube-controller-manager", "kubectl", "registry")
+NODE = (
+    *("kube-scheduler", "coredns", "containerd", "containerd-shim-runc-v2", "ctr", "runc"),
+    *("bridge", "host-local", "loopback", "portmap", "pause", "kubelet", "kube-proxy"),
+)
+
+
+PORTS = ("apiserver", "etcd", "etcd-peer", "controller-manager", "scheduler", "registry")
+
+
+def form_here(*, node: bool, simulated: bool = False) -> Form:
+    """Choose the form of a cluster on this machine.
+
+    Parameters
+    ----------
+    node
+        Whether Pods shall run.
+    simulated
+        Whether a node that only pretends is wanted.
+
+    Returns
+    -------
+    Form
+        kind where Docker answers, a node on Linux as root, else a simulated node.
+    """
+    if simulated:
+        return Form.SIMULATED
+    if not node:
+        return Form.CONTROL_PLANE
+    if requirements.docker_answers():
+        return Form.KIND
+    return Form.NODE if os.geteuid() == 0 else Form.SIMULATED
+
+
+def programs_of(form: Form) -> tuple[str, ...]:
+    """List the programs that a form needs."""
+    return {
+        Form.CONTROL_PLANE: SERVER,
+        Form.SIMULATED: (*SERVER, "kube-scheduler", "kwok"),
+        Form.NODE: (*SERVER, *NODE),
+        Form.KIND: (),
+    }[form]
+
+
+def find(name: str = DEFAULT_NAME) -> Cluster | None:
+    """Find a cluster that was brought up and not taken down.
+
+    Parameters
+    ----------
+    name
+        Its name.
+
+    Returns
+    -------
+    Cluster or None
+        The cluster, whether its processes run or not; None when there is none.
+    """
+    places = layout(name)
+    record = Record.read(places.record)
+    return None if record is None else Cluster(places, record)
+
+
+def up(
+    name: str = DEFAULT_NAME,
+    *,
+    node: bool = True,
+    simulated: bool = False,
+    progress: Progress | None = None,
+) -> Cluster:
+    """Bring a cluster up, or heal what of it ended.
+
+    Parameters
+    ----------
+    name
+        Its name; several clusters run side by side.
+    node
+        Whether Pods shall run; False runs etcd, the API server, the controllers and
+        the registry alone. A cluster with a node also serves who asks for none.
+    simulated
+        Take a node that only pretends.
+    progress
+        Where the way is shown; None shows it on stderr.
+
+    Returns
+    -------
+    Cluster
+        The running cluster.
+
+    Raises
+    ------
+    Trouble
+        When something is in the way; names it and the remedy.
+    """
+    progress = progress or Progress()
+    since = time.monotonic()
+    places = layout(name)
+    with lock(name):
+        known = Record.read(places.record)
+        form = _form(known, node=node, simulated=simulated, progress=progress)
+        if form is Form.KIND:
+            return Cluster(places, kind.up(places, known, progress))
+        requirements.check_system(form)
+        programs = _programs(form, progress)
+        if known is None and places.folder.exists():
+            _remove(places, None)
+        record = known or _new_record(places, form)
+        started = _bring_up(places, record, programs, progress)
+        if started:
+            progress.say(
+                f"cluster {name} ({form}) is up after {duration(time.monotonic() - since)}: "
+                f"export KUBECONFIG={places.kubeconfig}"
+            )
+        return Cluster(places, record)
+
+
+def _form(known: Record | None, *, node: bool, simulated: bool, progress: Progress) -> Form:
+    form = form_here(node=node, simulated=simulated)
+    if known is None:
+        if form is Form.SIMULATED and not simulated:
+            progress.say(
+                "not root and no Docker here: the node is simulated, Pods only pretend to run"
+            )
+        return form
+    # A real node serves who asks for any, and who asks for none.
+    real = known.form in {Form.NODE, Form.KIND} and node and not simulated
+    serves = known.form is form or form is Form.CONTROL_PLANE or real
+    if not serves:
+        raise Trouble(
+            f"cluster {known.name} exists with the form {known.form}, asked for is {form}: "
+            f"take it down first (python -m dev.cluster down --name {known.name}) "
+            "or choose another name"
+        )
+    return known.form
+
+
+def _programs(form: Form, progress: Progress) -> dict[str, Path]:
+    purposes = ["build", "node-build"] if form is Form.NODE else ["build"]
+    needed = programs_of(form)
+    todo = bool(binaries.missing(needed))
+    if form is Form.NODE:
+        requirements.install_packages(["node"], progress)
+    if todo:
+        requirements.install_packages(purposes, progress)
+    requirements.check_room(form, build=todo, cache=binaries.cache_folder())
+    return binaries.ensure(needed, progress)
+
+
+def _new_record(places: Layout, form: Form) -> Record:
+    with lock(""):
+        neighbours = others(places.name)
+        taken = {port for other in neighbours for port in other.ports.values()}
+        record = Record(name=places.name, form=form)
+        wanted = [*PORTS, *{Form.NODE: ["dns-ready"], Form.SIMULATED: ["kwok"]}.get(form, [])]
+        for purpose in wanted:
+            record.ports[purpose] = free_port(taken)
+            taken.add(record.ports[purpose])
+        if form is Form.NODE:
+            record.index = network.choose_index({other.index for other in neighbours})
+        places.make()
+        record.save(places.record)
+    return record
+
+
+def _bring_up(
+    places: Layout, record: Record, programs: dict[str, Path], progress: Progress
+) -> bool:
+    """Start what does not run; tells whether anything was started."""
+    places.make()
+    who = Identities(places, record)
+    if record.form is Form.NODE:
+        requirements.raise_limits(progress)
+        _prepare_node(places, record)
+    server = [*registry(places, record, programs), *control_plane(places, record, programs, who)]
+    started = _start(places, server, progress)
+    if started:
+        with KubeAPI(record.server, places.pki) as api:
+            bootstrap.apply_first_objects(record, api)
+    if record.form is Form.NODE:
+        pause = images.pause_image(programs["pause"])
+        repository, _, tag = PAUSE.partition(":")
+        images.push(pause, record.registry, repository, tag)
+        started |= _start(places, node(places, record, programs, who), progress)
+    elif record.form is Form.SIMULATED:
+        started |= _start(places, [kwok(record, programs, who)], progress)
+        with KubeAPI(record.server, places.pki) as api:
+            add_node(record, api)
+    return started
+
+
+def _prepare_node(places: Layout, record: Record) -> None:
+    run = Processes(places.processes, places.logs)
+    if not any(run.is_running(name) for name in ("containerd", "kubelet", "kube-proxy")):
+        # A cut-off run or a restart of the machine: begin from a clean state.
+        cleanup.clear_node(places, cgroup_root(record.name))
+    resolver = any(address.startswith("127.") for address in upstream_resolvers())
+    network.set_up(record, resolver=resolver)
+    cleanup.make_cgroups(cgroup_root(record.name))
+
+
+def _start(places: Layout, components: Iterable[Component], progress: Progress) -> bool:
+    run = Processes(places.processes, places.logs)
+    changed = False
+    for component in components:
+        if start(run, component):
+            changed = True
+            progress.say(f"{component.name} serves")
+    return changed
+
+
+def down(name: str = DEFAULT_NAME, *, progress: Progress | None = None) -> bool:
+    """Take a cluster down and remove all that belongs to it.
+
+    Parameters
+    ----------
+    name
+        Its name.
+    progress
+        Where the way is shown; None shows it on stderr.
+
+    Returns
+    -------
+    bool
+        Whether there was anything.
+
+    Raises
+    ------
+    Trouble
+        When something of it cannot be removed.
+    """
+    progress = progress or Progress()
+    places = layout(name)
+    with lock(name):
+        if not places.folder.exists():
+            return False
+        record = Record.read(places.record)
+        _remove(places, record)
+    progress.say(f"cluster {name} is gone")
+    return True
+
+
+def _remove(places: Layout, record: Record | None) -> None:
+    """Remove all of a cluster, also where a cut-off run left no record of it."""
+    if record is not None and record.form is Form.KIND:
+        kind.down(record)
+    if sys.platform.startswith("linux"):
+        run = Processes(places.processes, places.logs)
+        for component in (*COMPONENTS, *run.names()):
+            run.stop(component)
+        if os.geteuid() == 0:
+            cleanup.clear_node(places, cgroup_root(places.name))
+        if os.geteuid() == 0 and not requirements.missing_packages(["node"]):
+            network.tear_down(places.name)
+    cleanup.clear_files(places)
