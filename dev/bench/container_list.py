@@ -25,8 +25,8 @@ from cloister_clients.kube import KubeClient, KubeConfig
 from cloister_clients.kube.kinds import NAMESPACE, KindRef, of
 from cloister_crds.kinds import Container, Organization
 from dev import cluster as local
-from dev.bench.scale.measurements import usage
 from dev.bench.scale.environment import create_all
+from dev.bench.scale.measurements import usage
 from tests.support.programs.facade import ADMIN, DOMAIN, run_command, start_facade
 from tests.support.programs.operator import Installation, manifest
 

@@ -5,10 +5,10 @@ import sys
 
 import click
 
-from dev.cluster.lifecycle import down, find, up
-from dev.cluster.layout import DEFAULT_NAME, names
 from dev.cluster.cluster import Cluster
-from dev.cluster.errors import Trouble
+from dev.cluster.errors import LocalClusterError
+from dev.cluster.layout import DEFAULT_NAME, names
+from dev.cluster.lifecycle import down, find, up
 
 __all__ = ["main"]
 
@@ -66,10 +66,10 @@ def logs(component: str | None, name: str, follow: bool, lines: int) -> None:  #
     """Show logs."""
     cluster = find(name)
     if cluster is None:
-        raise Trouble(f"no cluster {name}")
+        raise LocalClusterError(f"no cluster {name}")
     there = {path.stem: path for path in sorted(cluster.logs_dir.glob("*.log"))}
     if component and component not in there:
-        raise Trouble(f"no log of {component!r}; there are: {', '.join(there)}")
+        raise LocalClusterError(f"no log of {component!r}; there are: {', '.join(there)}")
     chosen = {component: there[component]} if component else there
     if follow:
         subprocess.run(["tail", "-n", str(lines), "-F", *map(str, chosen.values())], check=False)
@@ -89,7 +89,7 @@ def _show(cluster: Cluster) -> None:
 if __name__ == "__main__":
     try:
         main()
-    except Trouble as error:
+    except LocalClusterError as error:
         click.echo(f"error: {error}", err=True)
         sys.exit(1)
     except KeyboardInterrupt:

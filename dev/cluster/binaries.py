@@ -20,8 +20,8 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
+from dev.cluster.errors import LocalClusterError
 from dev.cluster.progress import Progress, duration
-from dev.cluster.errors import Trouble
 from dev.cluster.versions import Module, load
 
 __all__ = ["binary", "cache_folder", "ensure", "go_version", "key_of", "missing"]
@@ -46,18 +46,18 @@ def go_version() -> str:
 
     Raises
     ------
-    Trouble
+    LocalClusterError
         When there is none, or one older than the modules need.
     """
     wanted = load().go
     remedy = f"install Go {wanted} or newer (https://go.dev/dl) and put it on PATH"
     if shutil.which("go") is None:
-        raise Trouble(f"no Go here, and the cluster is built from Go modules: {remedy}")
+        raise LocalClusterError(f"no Go here, and the cluster is built from Go modules: {remedy}")
     answer = subprocess.run(["go", "version"], capture_output=True, text=True, check=True).stdout
     found = re.search(r"go(\d+(?:\.\d+)+)", answer)
     version = found[1] if found else ""
     if _numbers(version) < _numbers(wanted):
-        raise Trouble(f"Go {version or answer.strip()} is too old: {remedy}")
+        raise LocalClusterError(f"Go {version or answer.strip()} is too old: {remedy}")
     return version
 
 
@@ -113,7 +113,7 @@ def binary(name: str) -> Path:
 
     Raises
     ------
-    Trouble
+    LocalClusterError
         When it cannot be built.
     """
     return ensure([name])[name]
@@ -141,7 +141,7 @@ def ensure(names: Iterable[str], progress: Progress | None = None) -> dict[str, 
 
     Raises
     ------
-    Trouble
+    LocalClusterError
         When Go is missing or too old, or a build fails.
     """
     progress = progress or Progress()
@@ -206,7 +206,7 @@ def _build(module: Module, names: list[str], title: str, progress: Progress) -> 
             tail = _follow(process, title, total, since, progress)
         if process.returncode != 0:
             lines = "".join(tail[-SHOWN:])
-            raise Trouble(f"building {', '.join(names)} ({module.name}) failed:\n{lines}")
+            raise LocalClusterError(f"building {', '.join(names)} ({module.name}) failed:\n{lines}")
         for name, package in zip(names, packages, strict=True):
             (Path(scratch) / _default_name(package)).rename(target / name)
     progress.say(f"{title}: built in {duration(time.monotonic() - since)}")

@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from dev.cluster.errors import LocalClusterError
 from dev.cluster.layout import Layout
-from dev.cluster.errors import Trouble
 
 __all__ = ["clear_files", "clear_node", "make_cgroups", "mounts_below"]
 
@@ -56,12 +56,12 @@ def clear_files(layout: Layout) -> None:
 
     Raises
     ------
-    Trouble
+    LocalClusterError
         When something is still mounted in it: removing would remove what is mounted.
     """
     still = mounts_below(layout.folder)
     if still:
-        raise Trouble(f"still mounted: {', '.join(still)}; unmount it and run down again")
+        raise LocalClusterError(f"still mounted: {', '.join(still)}; unmount it and run down again")
     shutil.rmtree(layout.folder, ignore_errors=True)
 
 

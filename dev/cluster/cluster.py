@@ -10,9 +10,9 @@ from pathlib import Path
 from typing_extensions import override
 
 from dev.cluster import binaries, kind
+from dev.cluster.errors import LocalClusterError
 from dev.cluster.layout import Form, Layout, Record
 from dev.cluster.processes import Processes
-from dev.cluster.errors import Trouble
 
 __all__ = ["COMPONENTS", "Cluster", "KubectlError"]
 
@@ -23,7 +23,7 @@ COMPONENTS = (
 """In the order of their end."""
 
 
-class KubectlError(Trouble, subprocess.CalledProcessError):
+class KubectlError(LocalClusterError, subprocess.CalledProcessError):
     """A call of kubectl failed; `stderr` holds what it said, and so does the message."""
 
     def __init__(self, done: "subprocess.CompletedProcess[str]") -> None:
@@ -128,7 +128,7 @@ class Cluster:
 
         Raises
         ------
-        Trouble
+        LocalClusterError
             When it cannot be built.
         """
         return binaries.ensure([name])[name]

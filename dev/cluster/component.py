@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+from dev.cluster.errors import LocalClusterError
 from dev.cluster.layout import port_is_free
 from dev.cluster.processes import Processes, fingerprint, wait_until
-from dev.cluster.errors import Trouble
 
 __all__ = ["Component", "start", "write_config"]
 
@@ -54,7 +54,7 @@ def start(processes: Processes, component: Component) -> bool:
 
     Raises
     ------
-    Trouble
+    LocalClusterError
         When its port is taken, it ends, or does not serve in time.
     """
     current = processes.is_current(component.name, component.mark)
@@ -63,7 +63,7 @@ def start(processes: Processes, component: Component) -> bool:
         for address, port in component.ports:
             # The threads of a process that was just stopped may hold on for a moment.
             if not wait_until(partial(port_is_free, address, port), within=PATIENCE):
-                raise Trouble(
+                raise LocalClusterError(
                     f"{component.name} needs the port {port} of {address}, and another program "
                     "listens on it: end that program, or take the cluster down and up again "
                     "(it then chooses other ports)"

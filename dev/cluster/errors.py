@@ -1,7 +1,7 @@
 """The one error of the local cluster: something that a person must do or know."""
 
-__all__ = ["Trouble"]
+__all__ = ["LocalClusterError"]
 
 
-class Trouble(Exception):  # noqa: N818 - it is said to a person, as a sentence
+class LocalClusterError(Exception):
     """Why the local cluster cannot do what was asked, and what to do about it."""

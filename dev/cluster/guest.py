@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 from dev.cluster.binaries import cache_folder, go_version
-from dev.cluster.errors import Trouble
+from dev.cluster.errors import LocalClusterError
 
 __all__ = ["MODULE", "REPRODUCIBLE", "build", "guest_binary"]
 
@@ -40,7 +40,7 @@ def guest_binary(name: str = "guest", package: str = ".") -> Path:
 
     Raises
     ------
-    Trouble
+    LocalClusterError
         When it cannot be built.
     """
     target = cache_folder() / "bin" / f"guest-{_key()}" / name
@@ -72,7 +72,7 @@ def build(module: Path, target: Path, package: str = ".") -> Path:
 
     Raises
     ------
-    Trouble
+    LocalClusterError
         When the build fails; with the compiler's words.
     """
     go_version()
@@ -85,7 +85,7 @@ def build(module: Path, target: Path, package: str = ".") -> Path:
         check=False,
     )
     if done.returncode != 0:
-        raise Trouble(f"building the guest failed:\n{done.stderr[-SHOWN:]}")
+        raise LocalClusterError(f"building the guest failed:\n{done.stderr[-SHOWN:]}")
     return target
 
 

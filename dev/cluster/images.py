@@ -17,8 +17,8 @@ from typing import Any
 import httpx
 
 from dev.cluster.binaries import binary
+from dev.cluster.errors import LocalClusterError
 from dev.cluster.guest import guest_binary
-from dev.cluster.errors import Trouble
 from dev.plain_http import NO_TRUST
 
 __all__ = [
@@ -167,7 +167,7 @@ def push(
 
     Raises
     ------
-    Trouble
+    LocalClusterError
         When the registry refuses or does not answer.
     """
     layer = image.layer()
@@ -193,7 +193,7 @@ def push(
                 content = _json({"schemaVersion": 2, "mediaType": INDEX, "manifests": [entry]})
                 digest = _push_manifest(client, repository, INDEX, content, tag)
         except httpx.HTTPError as error:
-            raise Trouble(
+            raise LocalClusterError(
                 f"pushing {repository} to the registry {registry} failed: {error}"
             ) from error
     return f"{registry}/{repository}@{digest}"
@@ -270,7 +270,7 @@ def shim_image(certificates: Path = Path("/etc/ssl/certs/ca-certificates.crt")) 
 
     Raises
     ------
-    Trouble
+    LocalClusterError
         When Caddy is not built yet and cannot be.
     """
     files: dict[str, bytes | Path] = {"/usr/bin/caddy": binary("caddy")}
@@ -305,7 +305,7 @@ def guest_image(guest: Path | None = None) -> Image:
 
     Raises
     ------
-    Trouble
+    LocalClusterError
         When it cannot be built.
     """
     program = guest or guest_binary()
@@ -327,11 +327,11 @@ def busybox_image(busybox: Path = Path("/bin/busybox")) -> Image:
 
     Raises
     ------
-    Trouble
+    LocalClusterError
         When the program is missing.
     """
     if not busybox.exists():
-        raise Trouble(f"{busybox} is missing; install Debian's package busybox-static")
+        raise LocalClusterError(f"{busybox} is missing; install Debian's package busybox-static")
     return Image(
         files={"/bin/busybox": busybox, "/etc/passwd": b"root:x:0:0:root:/:/bin/sh\n"},
         links={f"/bin/{name}": "busybox" for name in BUSYBOX},

@@ -10,9 +10,9 @@ from typing import Any
 
 import yaml
 
+from dev.cluster.errors import LocalClusterError
 from dev.cluster.layout import Form, Layout, Record, free_port, others
 from dev.cluster.progress import Progress
-from dev.cluster.errors import Trouble
 from dev.cluster.versions import load
 
 __all__ = ["commands", "configuration", "down", "runs", "up"]
@@ -118,7 +118,7 @@ def up(places: Layout, known: Record | None, progress: Progress) -> Record:
 
     Raises
     ------
-    Trouble
+    LocalClusterError
         When Docker or kind fails.
     """
     if known is not None and runs(places.name):
@@ -146,5 +146,5 @@ def down(record: Record) -> None:
 def _run(command: list[str], *, check: bool = True) -> str:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if check and done.returncode != 0:
-        raise Trouble(f"{' '.join(command)} failed: {done.stderr.strip()[-800:]}")
+        raise LocalClusterError(f"{' '.join(command)} failed: {done.stderr.strip()[-800:]}")
     return done.stdout

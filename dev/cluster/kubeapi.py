@@ -6,7 +6,7 @@ from typing import Any, Self
 
 import httpx
 
-from dev.cluster.errors import Trouble
+from dev.cluster.errors import LocalClusterError
 
 __all__ = ["KubeAPI", "serves"]
 
@@ -81,7 +81,7 @@ class KubeAPI:
 
         Raises
         ------
-        Trouble
+        LocalClusterError
             When the server refuses or does not answer.
         """
         response = self._send("GET", path)
@@ -106,7 +106,7 @@ class KubeAPI:
 
         Raises
         ------
-        Trouble
+        LocalClusterError
             When the server refuses or does not answer.
         """
         return self._content(
@@ -123,12 +123,14 @@ class KubeAPI:
         try:
             return self._client.request(method, path, **options)
         except httpx.HTTPError as error:
-            raise Trouble(f"{method} {path}: the API server does not answer: {error}") from error
+            raise LocalClusterError(
+                f"{method} {path}: the API server does not answer: {error}"
+            ) from error
 
     @staticmethod
     def _content(response: httpx.Response) -> dict[str, Any]:
         if not response.is_success:
-            raise Trouble(
+            raise LocalClusterError(
                 f"{response.request.method} {response.request.url.path}: "
                 f"{response.status_code} {response.text[:500]}"
             )

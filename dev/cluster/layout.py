@@ -16,7 +16,7 @@ from enum import StrEnum
 from pathlib import Path
 from random import SystemRandom
 
-from dev.cluster.errors import Trouble
+from dev.cluster.errors import LocalClusterError
 
 __all__ = [
     "DEFAULT_NAME",
@@ -226,17 +226,17 @@ def layout(name: str) -> Layout:
 
     Raises
     ------
-    Trouble
+    LocalClusterError
         When the name is invalid, or its sockets would have too long a path.
     """
     if not re.fullmatch(r"[a-z]([a-z0-9-]{0,22}[a-z0-9])?", name):
-        raise Trouble(
+        raise LocalClusterError(
             f"cluster name {name!r}: at most 24 of a-z, 0-9 and '-', beginning with a letter "
             "and not ending with '-'"
         )
     folder = state_folder() / name
     if len(str(folder)) > 60:  # noqa: PLR2004 - 107 bytes of a socket's path, less what is below
-        raise Trouble(
+        raise LocalClusterError(
             f"the state folder {folder} is too deep for unix sockets; "
             "set CLOISTER_STATE to a shorter one"
         )
@@ -293,7 +293,7 @@ def free_port(taken: set[int]) -> int:
 
     Raises
     ------
-    Trouble
+    LocalClusterError
         When none was found.
     """
     candidates = [port for port in PORTS if port not in taken]
@@ -301,7 +301,7 @@ def free_port(taken: set[int]) -> int:
     for port in candidates:
         if port_is_free("127.0.0.1", port):
             return port
-    raise Trouble(f"no free port found between {PORTS.start} and {PORTS.stop}")
+    raise LocalClusterError(f"no free port found between {PORTS.start} and {PORTS.stop}")
 
 
 def port_is_free(address: str, port: int) -> bool:

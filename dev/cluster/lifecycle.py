@@ -11,8 +11,10 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from dev.cluster import binaries, bootstrap, cleanup, images, kind, network, requirements
+from dev.cluster.cluster import COMPONENTS, Cluster
 from dev.cluster.component import Component, start
 from dev.cluster.control_plane import Identities, control_plane, registry
+from dev.cluster.errors import LocalClusterError
 from dev.cluster.kubeapi import KubeAPI
 from dev.cluster.layout import (
     DEFAULT_NAME,
@@ -27,9 +29,7 @@ from dev.cluster.layout import (
 from dev.cluster.node import PAUSE, cgroup_root, node, upstream_resolvers
 from dev.cluster.processes import Processes
 from dev.cluster.progress import Progress, duration
-from dev.cluster.cluster import COMPONENTS, Cluster
 from dev.cluster.simulated import add_node, kwok
-from dev.cluster.errors import Trouble
 
 __all__ = [
     "DEFAULT_NAME",
@@ -130,7 +130,7 @@ def up(
 
     Raises
     ------
-    Trouble
+    LocalClusterError
         When something is in the way; names it and the remedy.
     """
     progress = progress or Progress()
@@ -167,7 +167,7 @@ def _form(known: Record | None, *, node: bool, simulated: bool, progress: Progre
     real = known.form in {Form.NODE, Form.KIND} and node and not simulated
     serves = known.form is form or form is Form.CONTROL_PLANE or real
     if not serves:
-        raise Trouble(
+        raise LocalClusterError(
             f"cluster {known.name} exists with the form {known.form}, asked for is {form}: "
             f"take it down first (python -m dev.cluster down --name {known.name}) "
             "or choose another name"
@@ -266,7 +266,7 @@ def down(name: str = DEFAULT_NAME, *, progress: Progress | None = None) -> bool:
 
     Raises
     ------
-    Trouble
+    LocalClusterError
         When something of it cannot be removed.
     """
     progress = progress or Progress()

@@ -9,8 +9,8 @@ import json
 import subprocess
 from pathlib import Path
 
+from dev.cluster.errors import LocalClusterError
 from dev.cluster.layout import Record
-from dev.cluster.errors import Trouble
 
 __all__ = ["choose_index", "namespace_of", "set_up", "table_of", "taken_indexes", "tear_down"]
 
@@ -21,7 +21,7 @@ INDEXES = range(1, 250)
 def _run(*command: str, check: bool = True, stdin: str | None = None) -> str:
     done = subprocess.run(command, capture_output=True, text=True, input=stdin, check=False)
     if check and done.returncode != 0:
-        raise Trouble(f"{' '.join(command)} failed: {done.stderr.strip()}")
+        raise LocalClusterError(f"{' '.join(command)} failed: {done.stderr.strip()}")
     return done.stdout
 
 
@@ -72,14 +72,14 @@ def choose_index(remembered: set[int]) -> int:
 
     Raises
     ------
-    Trouble
+    LocalClusterError
         When all are used, as where a route of the machine covers them.
     """
     taken = taken_indexes() | remembered
     for index in INDEXES:
         if index not in taken:
             return index
-    raise Trouble(
+    raise LocalClusterError(
         "no free address range: the cluster takes one of 10.201.N.0/24, 10.202.N.0/24 and "
         "10.203.N.0/24, and this machine's routes cover all of them"
     )
@@ -98,7 +98,7 @@ def set_up(record: Record, *, resolver: bool) -> None:
 
     Raises
     ------
-    Trouble
+    LocalClusterError
         When the machine refuses a step.
     """
     namespace = namespace_of(record.name)

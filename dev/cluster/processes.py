@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from dev.cluster.errors import Trouble
+from dev.cluster.errors import LocalClusterError
 
 __all__ = ["Processes", "fingerprint", "wait_until"]
 
@@ -97,7 +97,7 @@ class Processes:
 
         Raises
         ------
-        Trouble
+        LocalClusterError
             When no process came to be.
         """
         if self.is_running(name):
@@ -180,16 +180,18 @@ class Processes:
 
         Raises
         ------
-        Trouble
+        LocalClusterError
             When it ended, or did not answer in time; with the last lines of its log.
         """
         deadline = time.monotonic() + within
         while not question():
             place = self.logs / f"{name}.log"
             if not self.is_running(name):
-                raise Trouble(f"{name} ended at its start ({place}):\n{self.last_words(name)}")
+                raise LocalClusterError(
+                    f"{name} ended at its start ({place}):\n{self.last_words(name)}"
+                )
             if time.monotonic() > deadline:
-                raise Trouble(
+                raise LocalClusterError(
                     f"{name} does not serve after {within:.0f} s ({place}):\n"
                     f"{self.last_words(name)}"
                 )
@@ -270,4 +272,4 @@ def _read_pid(path: Path, within: float = 10.0) -> int:
         with suppress(FileNotFoundError, ValueError):
             return int(path.read_text())
         time.sleep(0.01)
-    raise Trouble(f"no process wrote its id to {path} within {within:.0f} s")
+    raise LocalClusterError(f"no process wrote its id to {path} within {within:.0f} s")

@@ -10,9 +10,9 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+from dev.cluster.errors import LocalClusterError
 from dev.cluster.layout import PACKAGES, Form, lock, state_folder
 from dev.cluster.progress import Progress
-from dev.cluster.errors import Trouble
 from dev.cluster.versions import load
 
 __all__ = [
@@ -67,16 +67,16 @@ def check_system(form: Form) -> None:
 
     Raises
     ------
-    Trouble
+    LocalClusterError
         When it cannot run here.
     """
     if not sys.platform.startswith("linux"):
-        raise Trouble(
+        raise LocalClusterError(
             f"the local cluster runs on Linux, this is {sys.platform}: "
             "start Docker and install kind, then run this again"
         )
     if form is Form.NODE and os.geteuid() != 0:
-        raise Trouble(
+        raise LocalClusterError(
             "a node where Pods really run needs root: run this as root (sudo), "
             "or take --simulated (a node that only pretends) or --control-plane (no node)"
         )
@@ -96,12 +96,12 @@ def check_room(form: Form, *, build: bool, cache: Path) -> None:
 
     Raises
     ------
-    Trouble
+    LocalClusterError
         When there is too little.
     """
     available = _available_memory() / GIB
     if available < MEMORY[form]:
-        raise Trouble(
+        raise LocalClusterError(
             f"{available:.1f} GiB of memory are available, the {form} cluster needs "
             f"{MEMORY[form]} GiB: end other programs first"
         )
@@ -114,7 +114,7 @@ def _available_memory() -> int:
     for line in Path("/proc/meminfo").read_text().splitlines():
         if line.startswith("MemAvailable:"):
             return int(line.split()[1]) * 1024
-    raise Trouble("/proc/meminfo says no MemAvailable: the kernel is too old")
+    raise LocalClusterError("/proc/meminfo says no MemAvailable: the kernel is too old")
 
 
 def _check_disk(folder: Path, needed: float, setting: str) -> None:
@@ -123,7 +123,7 @@ def _check_disk(folder: Path, needed: float, setting: str) -> None:
         place = place.parent
     free = shutil.disk_usage(place).free / GIB
     if free < needed:
-        raise Trouble(
+        raise LocalClusterError(
             f"{free:.1f} GiB are free at {place}, {needed} GiB are needed: "
             f"make room or set {setting} to another disk"
         )
@@ -184,7 +184,7 @@ def install_packages(purposes: Iterable[str], progress: Progress) -> None:
 
     Raises
     ------
-    Trouble
+    LocalClusterError
         When they are missing and cannot be installed; names them.
     """
     wanted = list(purposes)
@@ -193,14 +193,16 @@ def install_packages(purposes: Iterable[str], progress: Progress) -> None:
     sentence = f"missing Debian packages: {' '.join(lacking)}"
     remedy = f"install them: apt-get install {' '.join(lacking)}"
     if os.geteuid() != 0 or shutil.which("apt-get") is None:
-        raise Trouble(f"{sentence}; {remedy} (elsewhere the packages with the same programs)")
+        raise LocalClusterError(
+            f"{sentence}; {remedy} (elsewhere the packages with the same programs)"
+        )
     # apt-get waits for nobody: the second of two clusters that come up at once would fail.
     with lock(PACKAGES):
         if lacking := missing_packages(wanted):
             progress.say(f"{sentence}; installing them with apt-get")
             _install(lacking, remedy)
     if still := missing_packages(wanted):
-        raise Trouble(f"still missing after apt-get install: {' '.join(still)}")
+        raise LocalClusterError(f"still missing after apt-get install: {' '.join(still)}")
 
 
 def _install(packages: list[str], remedy: str) -> None:
@@ -210,7 +212,7 @@ def _install(packages: list[str], remedy: str) -> None:
         _quietly(["apt-get", "update", *_PATIENT])
         failure = _quietly(install)
         if failure is not None:
-            raise Trouble(f"apt-get failed: {failure}; {remedy}")
+            raise LocalClusterError(f"apt-get failed: {failure}; {remedy}")
 
 
 def _quietly(command: list[str]) -> str | None:

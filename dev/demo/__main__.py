@@ -6,11 +6,11 @@ import sys
 import click
 
 from dev import cluster as local
-from dev.cluster import Trouble
+from dev.cluster import LocalClusterError
 from dev.cluster.layout import state_folder
 from dev.cluster.processes import Processes
-from dev.demo.installation import Installation
-from dev.demo.walkthrough import Story, say
+from dev.demo.installation import DemoInstallation
+from dev.demo.walkthrough import Walkthrough, say
 
 __all__ = ["main"]
 
@@ -38,13 +38,13 @@ def up(name: str, *, check: bool, keep_cluster: bool) -> None:
     say(f"Starting the local cluster {name}")
     cluster = local.up(name)
     if not cluster.has_node:
-        raise Trouble(
+        raise LocalClusterError(
             "the demo needs a node that really runs Pods: Linux as root, or Docker with kind"
         )
     folder = cluster.layout.folder / "demo"
     folder.mkdir(exist_ok=True)
-    installation = Installation(cluster, folder)
-    story = Story(installation)
+    installation = DemoInstallation(cluster, folder)
+    story = Walkthrough(installation)
     try:
         story.tell()
     finally:
@@ -78,5 +78,5 @@ def down(name: str) -> None:
 if __name__ == "__main__":
     try:
         main()
-    except Trouble as trouble:
+    except LocalClusterError as trouble:
         sys.exit(f"\nerror: {trouble}")

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives import serialization
 
 from dev.cluster import Cluster
 
-__all__ = ["Page", "forwarded", "visit"]
+__all__ = ["Page", "fetch_page", "forward_port"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Page:
     """Public key of the certificate (SubjectPublicKeyInfo, DER)."""
 
 
-def visit(
+def fetch_page(
     address: str,
     port: int,
     host: str,
@@ -99,7 +99,7 @@ def visit(
 
 
 @contextmanager
-def forwarded(cluster: Cluster, namespace: str, service: str) -> Iterator[int]:
+def forward_port(cluster: Cluster, namespace: str, service: str) -> Iterator[int]:
     """Forward a port of this machine to port 443 of a Service, as long as the context lasts.
 
     Yields

@@ -10,11 +10,11 @@ from typing import Any
 
 import yaml
 
-from dev.cluster import Cluster, Trouble
+from dev.cluster import Cluster, LocalClusterError
 from dev.cluster.images import guest_image, push, shim_image
 from dev.cluster.processes import Processes, wait_until
 
-__all__ = ["CONTAINERS_DOMAIN", "Installation"]
+__all__ = ["CONTAINERS_DOMAIN", "DemoInstallation"]
 
 MANIFESTS = Path(__file__).parents[2] / "crds" / "manifests"
 CONTAINERS_DOMAIN = "containers.example.com"
@@ -27,7 +27,7 @@ PATIENCE = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Installation:
+class DemoInstallation:
     """Cloister on a cluster, with its files in one folder."""
 
     cluster: Cluster
@@ -101,7 +101,7 @@ class Installation:
 
         Raises
         ------
-        Trouble
+        LocalClusterError
             When they still act after a minute.
         """
         folder = str(MANIFESTS / "policies")
@@ -113,7 +113,7 @@ class Installation:
             return "created (server dry run)" in said
 
         if not wait_until(free, within=PATIENCE):
-            raise Trouble("the admission policies were deleted but still act")
+            raise LocalClusterError("the admission policies were deleted but still act")
 
     def start(self) -> str:
         """Start operator and API unless they run.
@@ -125,7 +125,7 @@ class Installation:
 
         Raises
         ------
-        Trouble
+        LocalClusterError
             When one of them does not answer; with the last lines of its log.
         """
         for name in ("operator", "api"):
@@ -152,14 +152,16 @@ class Installation:
 
         Raises
         ------
-        Trouble
+        LocalClusterError
             When it failed; with its words.
         """
         done = subprocess.run(
             [_cloister(), *arguments], check=False, capture_output=True, text=True
         )
         if done.returncode:
-            raise Trouble(f"`cloister {' '.join(arguments)}` did not work:\n{done.stderr}")
+            raise LocalClusterError(
+                f"`cloister {' '.join(arguments)}` did not work:\n{done.stderr}"
+            )
         return done.stdout
 
     def apply(self, manifest: dict[str, Any]) -> None:
@@ -171,7 +173,7 @@ class Installation:
 
         Raises
         ------
-        Trouble
+        LocalClusterError
             When it is not there in time; with the operator's last words.
         """
         found = wait_until(
@@ -182,7 +184,7 @@ class Installation:
         )
         if not found:
             words = self.processes.last_words("operator")
-            raise Trouble(f"the operator did not make namespace {name}:\n{words}")
+            raise LocalClusterError(f"the operator did not make namespace {name}:\n{words}")
 
     def _write_kubeconfig(self, account: str) -> None:
         """Write the kubeconfig of a program: its service account alone, with a token."""

@@ -10,7 +10,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from dev.cluster import Trouble
+from dev.cluster import LocalClusterError
 
 __all__ = ["REPO", "SERVICE", "build_program", "release"]
 
@@ -92,7 +92,7 @@ def release(base: Path, *, tag: str, image: str) -> str:
 
     Raises
     ------
-    Trouble
+    LocalClusterError
         When git refuses a step; with its words.
     """
     bare = base / f"{REPO}.git"
@@ -128,5 +128,5 @@ def _git(*arguments: str, cwd: Path) -> str:
         env={**os.environ, **GIT_IDENTITY},
     )
     if done.returncode:
-        raise Trouble(f"`git {' '.join(arguments)}` did not work:\n{done.stderr}")
+        raise LocalClusterError(f"`git {' '.join(arguments)}` did not work:\n{done.stderr}")
     return done.stdout.strip()

@@ -8,15 +8,15 @@ from typing import Any, NoReturn
 
 import httpx
 
-from dev.cluster import Cluster, Trouble
+from dev.cluster import Cluster, LocalClusterError
 from dev.cluster.images import Image, push
 from dev.cluster.processes import wait_until
 from dev.demo import manifests, repository
-from dev.demo.installation import CONTAINERS_DOMAIN, Installation
-from dev.demo.https_client import Page, forwarded, visit
+from dev.demo.https_client import Page, fetch_page, forward_port
+from dev.demo.installation import CONTAINERS_DOMAIN, DemoInstallation
 from dev.plain_http import NO_TRUST
 
-__all__ = ["Story"]
+__all__ = ["Walkthrough"]
 
 PATIENCE = 300.0
 """Seconds that a container may take to be ready on a busy machine."""
@@ -25,10 +25,10 @@ USER = "demo@example.com"
 
 
 @dataclass(slots=True)
-class Story:
+class Walkthrough:
     """One run of the demo."""
 
-    installation: Installation
+    installation: DemoInstallation
     """What it runs on."""
     base: str = ""
     """Base address of the API; empty until it runs."""
@@ -45,7 +45,7 @@ class Story:
 
         Raises
         ------
-        Trouble
+        LocalClusterError
             When a step did not do what it should; it says which and what was seen.
         """
         self._release()
@@ -234,8 +234,8 @@ class Story:
 
         def answered() -> bool:
             try:
-                with forwarded(self.cluster, namespace, service) as port:
-                    pages.append(visit("127.0.0.1", port, domain, path, authority=authority))
+                with forward_port(self.cluster, namespace, service) as port:
+                    pages.append(fetch_page("127.0.0.1", port, domain, path, authority=authority))
             except OSError as error:
                 last[:] = [error]
             return bool(pages)
@@ -262,7 +262,7 @@ class Story:
             f"--- last words of {name}\n{processes.last_words(name)}"
             for name in ("operator", "api")
         )
-        raise Trouble(f"{what}\n{words}")
+        raise LocalClusterError(f"{what}\n{words}")
 
 
 def say(text: str) -> None:

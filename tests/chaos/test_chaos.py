@@ -26,11 +26,11 @@ from cloister_crds.kinds import Container, Host, Organization
 from dev import cluster as local
 from dev.cluster.images import Image, push
 from dev.plain_http import NO_TRUST
-from tests.support.chaos.actions import KEY, SECRETS, Chaos, Crew, carry_out, fate_of
-from tests.support.chaos.convergence import End, superfluous, unfulfilled
+from tests.support.chaos.actions import KEY, SECRETS, ChaosRun, OperatorPair, carry_out, fate_of
+from tests.support.chaos.convergence import OrganizationSnapshot, superfluous, unfulfilled
 from tests.support.chaos.plan import NODES, SHORT, SHORT_SEED, ZONE
 from tests.support.cluster.clusters import install_crds, session_name
-from tests.support.faults.crashing_operators import Disturbed, disturbed
+from tests.support.faults.crashing_operators import ProxiedInstallation, proxied_installation
 from tests.support.lifecycles.end_states import left_over
 from tests.support.lifecycles.steps import KEY as PUBLIC_KEY
 from tests.support.programs.facade import ADMIN, run_command, start_facade
@@ -80,7 +80,9 @@ def zone(tmp_path: Path) -> Iterator[NameServer]:
 
 
 @pytest.fixture
-def place(own_cluster: local.Cluster, tmp_path: Path, zone: NameServer) -> Iterator[Disturbed]:
+def place(
+    own_cluster: local.Cluster, tmp_path: Path, zone: NameServer
+) -> Iterator[ProxiedInstallation]:
     (tmp_path / "key").write_bytes(secrets.token_bytes(32))
     domains = {
         "target": "dns.example.test",
@@ -90,12 +92,14 @@ def place(own_cluster: local.Cluster, tmp_path: Path, zone: NameServer) -> Itera
         "dns": {"resolvers": [zone.address], "allowPrivate": [zone.address]},
     }
     nodes = {"nodes": NODES, "fate": fate_of}
-    with disturbed(own_cluster, tmp_path, {**SETTINGS, "domains": domains}, **nodes) as found:
+    with proxied_installation(
+        own_cluster, tmp_path, {**SETTINGS, "domains": domains}, **nodes
+    ) as found:
         prepare(found)
         yield found
 
 
-def prepare(place: Disturbed) -> None:
+def prepare(place: ProxiedInstallation) -> None:
     """Make the values of secrets, a key, and an Organization that the API lets in."""
     installation, direct = place.installation, place.direct
     installation.apply(manifest("SSHKey", KEY, {"publicKey": PUBLIC_KEY}, installation.namespace))
@@ -111,7 +115,7 @@ def prepare(place: Disturbed) -> None:
 
 
 @pytest.fixture
-def rest(place: Disturbed, tmp_path: Path) -> Iterator[httpx.Client]:
+def rest(place: ProxiedInstallation, tmp_path: Path) -> Iterator[httpx.Client]:
     """Provide the API of the installation, with an admin key."""
     registry = place.installation.cluster.registry
     settings = {
@@ -136,14 +140,14 @@ def rest(place: Disturbed, tmp_path: Path) -> Iterator[httpx.Client]:
 
 
 @pytest.fixture
-def chaos(place: Disturbed, rest: httpx.Client, zone: NameServer) -> Chaos:
+def chaos(place: ProxiedInstallation, rest: httpx.Client, zone: NameServer) -> ChaosRun:
     installation = place.installation
-    made = Chaos(
+    made = ChaosRun(
         cluster=installation.cluster,
         installation=installation,
         direct=place.direct,
         nodes=place.nodes,
-        crew=Crew(installation, place.proxy),
+        crew=OperatorPair(installation, place.proxy),
         rest=rest,
         zone=zone,
         image=push(IMAGE, installation.cluster.registry, "x"),
@@ -152,7 +156,7 @@ def chaos(place: Disturbed, rest: httpx.Client, zone: NameServer) -> Chaos:
     return made
 
 
-def test_chaos(chaos: Chaos) -> None:
+def test_chaos(chaos: ChaosRun) -> None:
     length = f"CLOISTER_CHAOS_SECONDS={SECONDS:g}" if SECONDS else f"{SHORT} actions"
     sys.stderr.write(f"\nCLOISTER_CHAOS_SEED={SEED} {length}\n")
     installation, direct = chaos.installation, chaos.direct
@@ -161,7 +165,9 @@ def test_chaos(chaos: Chaos) -> None:
         sys.stderr.write(f"{len(done)} actions, and how often what was answered:\n{table(done)}\n")
         assert any("201" in each for each in done), "not one container was created"
         chaos.calm()
-        until_sync(lambda: settled(chaos), within=PATIENCE, every=0.5, what="all as asked for")
+        until_sync(
+            lambda: await_settled(chaos), within=PATIENCE, every=0.5, what="all as asked for"
+        )
         for container in chaos.containers():
             direct.delete(of(Container), container.metadata.name, installation.namespace)
         until_sync(lambda: nothing_left(chaos), within=120, what="an end of all that was made")
@@ -170,7 +176,7 @@ def test_chaos(chaos: Chaos) -> None:
         raise
 
 
-def nothing_left(chaos: Chaos) -> bool:
+def nothing_left(chaos: ChaosRun) -> bool:
     """Return whether nothing is left of Containers that are gone."""
     installation = chaos.installation
     left = left_over(chaos.direct, installation.namespace)
@@ -179,10 +185,10 @@ def nothing_left(chaos: Chaos) -> bool:
     return True
 
 
-def settled(chaos: Chaos) -> bool:
+def await_settled(chaos: ChaosRun) -> bool:
     """Return whether all is as asked for and nothing else is there."""
     chaos.crew.tend()
-    end = End.read(chaos.direct, chaos.installation, newest=chaos.newest)
+    end = OrganizationSnapshot.read(chaos.direct, chaos.installation, newest=chaos.newest)
     wrong = {
         each.metadata.name: text for each in end.containers if (text := unfulfilled(each, end))
     }
@@ -203,7 +209,7 @@ def table(done: list[str]) -> str:
     return "\n".join(f"  {verb:15} {row}" for verb, row in sorted(rows.items()))
 
 
-def report(chaos: Chaos, folder: Path) -> None:
+def report(chaos: ChaosRun, folder: Path) -> None:
     """Show what was done and what is there, to whoever looks for the cause."""
     (folder / "actions.txt").write_text("\n".join(chaos.done))
     with contextlib.suppress(Exception):

@@ -8,12 +8,12 @@ import pytest
 
 from dev.cluster import Cluster
 from tests.support.cluster.clusters import ROOT
-from tests.support.programs.operator import turn
+from tests.support.programs.operator import operator_lock
 
 
 @pytest.mark.timeout(560)
 def test_every_step_of_the_demo_does_what_it_should(cluster: Cluster) -> None:
-    with turn(cluster.name):
+    with operator_lock(cluster.name):
         done = subprocess.run(
             [sys.executable, "-m", "dev.demo", "up", "--check", "--keep-cluster"],
             cwd=ROOT,

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from cloister_cli.config import config
 from dev.cluster import Cluster
 from tests.support.programs.attestation import NO_KEY, report_data, report_of
-from tests.support.programs.operator import Installation, turn
+from tests.support.programs.operator import Installation, operator_lock
 from tests.support.programs.web_service import PageServices, page_file
 
 pytestmark = pytest.mark.node
@@ -32,7 +32,7 @@ def installation(
     cluster: Cluster, pages: PageServices, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Installation]:
     folder = tmp_path_factory.mktemp("installation")
-    with turn(cluster.name):
+    with operator_lock(cluster.name):
         installed = Installation(cluster, folder, pages.settings | {"claimAgeSeconds": 1})
         try:
             installed.prepare()
@@ -71,7 +71,7 @@ def canonical(document: dict[str, Any]) -> bytes:
 def asked(pages: PageServices, installation: Installation, name: str, nonce: str = "") -> Any:
     """Ask an enclave for its attestation document."""
     query = f"?nonce={nonce}" if nonce else ""
-    page = pages.visit(installation, name, f"/.well-known/cloister-attestation{query}")
+    page = pages.fetch_page(installation, name, f"/.well-known/cloister-attestation{query}")
     assert page is not None
     return page
 
@@ -128,7 +128,7 @@ def test_stages_tell_that_nothing_is_attested(
 ) -> None:
     installation.create_container("plain", repo="acme/web", tag="v1.0.0")
     container = installation.wait_for("plain", "Ready")
-    page = pages.visit(installation, "plain", "/.well-known/cloister-boot-stages")
+    page = pages.fetch_page(installation, "plain", "/.well-known/cloister-boot-stages")
     assert page is not None
     stages = {each["name"]: each for each in json.loads(page.body)["stages"]}
     for stage in ("cpu-attestation", "gpu-attestation"):

@@ -26,7 +26,7 @@ from dev.demo.https_client import Page
 from tests.support.builders.signing_requests import signing_request
 from tests.support.programs.attestation import NO_KEY, report_data, report_of
 from tests.support.programs.facade import Facade, run_command, start_facade
-from tests.support.programs.operator import CONTAINERS_DOMAIN, Installation, turn
+from tests.support.programs.operator import CONTAINERS_DOMAIN, Installation, operator_lock
 from tests.support.programs.web_service import PageServices, page_file
 from tests.support.waiting import until_sync
 
@@ -62,7 +62,7 @@ class Api:
         """Certificate that clients trust."""
         return httpx.get(f"{self.facade.base}/api/shim/ca", trust_env=False).text
 
-    def ask(self, token: str, *names: str) -> httpx.Response:
+    def request(self, token: str, *names: str) -> httpx.Response:
         """Ask for a certificate as an enclave does."""
         return httpx.post(
             f"{self.facade.base}/api/shim/cert",
@@ -112,7 +112,7 @@ def installation(
 ) -> Iterator[Installation]:
     folder = tmp_path_factory.mktemp("installation")
     signed = {"apiAddress": api.facade.base, "signedCertificates": True, "metering": True}
-    with turn(cluster.name):
+    with operator_lock(cluster.name):
         installed = Installation(cluster, folder, pages.settings | signed | {"claimAgeSeconds": 1})
         try:
             installed.prepare()
@@ -143,7 +143,7 @@ def verified(pages: PageServices, installation: Installation, authority: str) ->
     """Fetch the page with the authority verified."""
 
     def fetched() -> Page | None:
-        return pages.visit(installation, "web", authority=authority)
+        return pages.fetch_page(installation, "web", authority=authority)
 
     page = until_sync(fetched, within=60, what="the page, verified")
     assert page is not None
@@ -199,7 +199,9 @@ def attested(pages: PageServices, installation: Installation, name: str) -> tupl
     """
     nonce = secrets.token_hex(32)
     path = f"/.well-known/cloister-attestation?nonce={nonce}"
-    page = until_sync(lambda: pages.visit(installation, name, path), within=60, what="evidence")
+    page = until_sync(
+        lambda: pages.fetch_page(installation, name, path), within=60, what="evidence"
+    )
     assert page is not None
     assert page.status == 200, page.body
     document = json.loads(page.body)
@@ -212,7 +214,7 @@ def attested(pages: PageServices, installation: Installation, name: str) -> tupl
 
 def stages(pages: PageServices, installation: Installation, name: str) -> dict[str, Any]:
     """Ask an enclave for the stages of its boot."""
-    page = pages.visit(installation, name, "/.well-known/cloister-boot-stages")
+    page = pages.fetch_page(installation, name, "/.well-known/cloister-boot-stages")
     assert page is not None
     return {each["name"]: each for each in json.loads(page.body)["stages"]}
 
@@ -247,7 +249,7 @@ def test_a_file_may_want_a_certificate_that_nobody_else_signed(
     assert page.certificate_names == (container.status.domain,)
     assert "Caddy Local Authority" in page.issuer
     assert bound == NO_KEY.hex(), "evidence of a key that is not bound says so"
-    assert pages.visit(installation, "own", authority=api.authority) is None
+    assert pages.fetch_page(installation, "own", authority=api.authority) is None
     pods = installation.objects("pods")
     pod = next(each for each in pods if each["metadata"]["name"] == container.status.active_enclave)
     ours = [each["name"] for each in pod["spec"]["initContainers"]]
@@ -335,8 +337,8 @@ def test_only_a_live_enclave_and_only_its_names(installation: Installation, api:
     web = installation.container("web")
     assert web is not None
     token = token_of(installation, "other")
-    assert api.ask(token, other.status.domain).status_code == 200
-    refused = api.ask(token, web.status.domain)
+    assert api.request(token, other.status.domain).status_code == 200
+    refused = api.request(token, web.status.domain)
     assert (refused.status_code, refused.json()["code"]) == (403, "FORBIDDEN")
     (enclave,) = installation.enclaves("other")
     begin = enclave.status.promoted_at
@@ -347,7 +349,7 @@ def test_only_a_live_enclave_and_only_its_names(installation: Installation, api:
     )
     installation.kubectl("delete", "ctr", "other", "-n", installation.namespace)
     until_sync(
-        lambda: api.ask(token, other.status.domain).status_code == 401,
+        lambda: api.request(token, other.status.domain).status_code == 401,
         within=PATIENCE,
         what="the token of a deleted enclave to be refused",
     )

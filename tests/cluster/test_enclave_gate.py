@@ -17,7 +17,7 @@ import pytest
 
 from dev.cluster import Cluster
 from tests.support.builders.certificates import certificate
-from tests.support.programs.operator import Installation, condition_of, turn
+from tests.support.programs.operator import Installation, condition_of, operator_lock
 from tests.support.programs.web_service import PageServices, page_file
 from tests.support.stand_ins.http_server import Reply
 from tests.support.stand_ins.key_check import KeyCheck, running_key_check
@@ -44,7 +44,7 @@ class World:
     def status(self, name: str, path: str, key: str | None = None) -> int:
         """Return the status of a visit; 0 = nobody answers."""
         headers = {} if key is None else {"Authorization": f"Bearer {key}"}
-        page = self.pages.visit(self.installation, name, path, headers=headers)
+        page = self.pages.fetch_page(self.installation, name, path, headers=headers)
         return 0 if page is None else page.status
 
     def wait_for_status(self, name: str, path: str, key: str | None, wanted: int) -> None:
@@ -80,7 +80,7 @@ def world(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterato
             "apiAddress": f"https://{cluster.host_address}:{check.served.port}",
             "apiAuthorities": str(made.file),
         }
-        stack.enter_context(turn(cluster.name))
+        stack.enter_context(operator_lock(cluster.name))
         installed = Installation(
             cluster, tmp_path_factory.mktemp("installation"), pages.settings | settings
         )

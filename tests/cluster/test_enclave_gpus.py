@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from dev.cluster import Cluster
-from tests.support.programs.operator import Installation, condition_of, manifest, turn
+from tests.support.programs.operator import Installation, condition_of, manifest, operator_lock
 from tests.support.programs.web_service import PageServices, page_file
 from tests.support.stand_ins.device_plugins import DevicePlugin, build_plugin
 from tests.support.waiting import until_sync
@@ -82,7 +82,7 @@ def installation(
         "v3.0.0": with_gpus(page, 1, **using("all")),
         "v4.0.0": with_gpus(page, 1, {"name": "other", **using("all")}, **using("all")),
     }
-    with turn(cluster.name):
+    with operator_lock(cluster.name):
         installed = Installation(cluster, folder, pages.settings | {"claimAgeSeconds": 1})
         try:
             installed.prepare()

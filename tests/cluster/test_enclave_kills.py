@@ -7,8 +7,8 @@ import pytest
 import yaml
 
 from dev.cluster import Cluster
-from tests.support.programs.enclave_inspector import InsideView
-from tests.support.programs.operator import Installation, turn
+from tests.support.programs.enclave_inspector import EnclaveInspector
+from tests.support.programs.operator import Installation, operator_lock
 from tests.support.programs.web_service import PageServices, page_file
 from tests.support.waiting import until_sync
 
@@ -18,10 +18,12 @@ PARTS = ("keep", "net", "agent", "shim", "web", "side")
 
 
 @pytest.fixture(scope="module")
-def inside(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[InsideView]:
+def inside(
+    cluster: Cluster, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[EnclaveInspector]:
     folder = tmp_path_factory.mktemp("installation")
     pages = PageServices(cluster)
-    with turn(cluster.name):
+    with operator_lock(cluster.name):
         installed = Installation(cluster, folder, pages.settings | {"claimAgeSeconds": 1})
         try:
             installed.prepare()
@@ -34,13 +36,13 @@ def inside(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterat
             installed.operator().wait_until_it_leads()
             installed.create_container("killed", repo="acme/web", tag="v1.0.0")
             installed.wait_for("killed", "Ready", within=240)
-            yield InsideView(installed, pages, "killed")
+            yield EnclaveInspector(installed, pages, "killed")
         finally:
             installed.end()
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_the_rest_stays_as_it_was(inside: InsideView, part: str) -> None:
+def test_the_rest_stays_as_it_was(inside: EnclaveInspector, part: str) -> None:
     until_sync(lambda: inside.page() == "one", within=60, what="the page before")
     before = {name: inside.status(name)["containerID"] for name in PARTS}
     restarts = {name: inside.container(name)["restart_count"] for name in ("web", "side")}

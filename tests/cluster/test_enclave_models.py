@@ -15,7 +15,7 @@ from cloister_crds.kinds.container import ContainerPhase
 from dev.cluster import Cluster
 from dev.cluster.progress import Progress
 from dev.cluster.requirements import install_packages
-from tests.support.programs.operator import Installation, condition_of, turn
+from tests.support.programs.operator import Installation, condition_of, operator_lock
 from tests.support.programs.web_service import PageServices, page_file
 from tests.support.waiting import until_sync
 
@@ -100,7 +100,7 @@ def installation(
         "v3.0.0": (("tiny", f"{root}_{offset}_{'0' * 8}{uuid[8:]}"),),
         "v4.0.0": (("tiny", f"{'0' * 64}_{offset}_{uuid}"),),
     }
-    with turn(cluster.name):
+    with operator_lock(cluster.name):
         installed = Installation(cluster, folder, pages.settings | {"claimAgeSeconds": 1})
         try:
             installed.prepare()
@@ -125,7 +125,7 @@ def test_containers_read_verified_weights(
 ) -> None:
     installation.create_container("reads", repo="acme/model", tag="v1.0.0")
     container = installation.wait_for("reads", "Ready")
-    page = pages.visit(installation, "reads")
+    page = pages.fetch_page(installation, "reads")
     assert page is not None
     assert page.status == 200
     enclave = container.status.active_enclave
@@ -145,7 +145,7 @@ def test_containers_read_verified_weights(
         options = [line.split() for line in mounts.splitlines()]
         (mount,) = [each for each in options if each[1].endswith("/mpk")]
         assert "ro" in mount[3].split(",")
-    page = pages.visit(installation, "reads", "/.well-known/cloister-boot-stages")
+    page = pages.fetch_page(installation, "reads", "/.well-known/cloister-boot-stages")
     assert page is not None
     stages = {each["name"]: each for each in json.loads(page.body)["stages"]}
     assert stages["models"]["status"] == "ok"

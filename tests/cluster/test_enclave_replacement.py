@@ -16,9 +16,14 @@ import pytest
 from cloister_crds.kinds import Container
 from cloister_crds.names import ENCLAVE_LABEL, config_map_name, deployment_name
 from dev.cluster import Cluster
-from tests.support.clients.polling_client import Asker, asking
+from tests.support.clients.polling_client import PollingClient, polling
 from tests.support.faults.crashing_operators import QUICK_LEASE
-from tests.support.programs.operator import Installation, OperatorProcess, condition_of, turn
+from tests.support.programs.operator import (
+    Installation,
+    OperatorProcess,
+    condition_of,
+    operator_lock,
+)
 from tests.support.programs.web_service import PageServices, page_file
 from tests.support.servers.git import Repository
 from tests.support.waiting import until_sync
@@ -42,7 +47,7 @@ def installation(
 ) -> Iterator[Installation]:
     folder: Path = tmp_path_factory.mktemp("installation")
     settings = pages.settings | {"claimAgeSeconds": 1, "lease": QUICK_LEASE, "drainSeconds": 3}
-    with turn(cluster.name):
+    with operator_lock(cluster.name):
         installed = Installation(cluster, folder, settings)
         try:
             installed.prepare()
@@ -57,14 +62,14 @@ def installation(
 
 
 @contextlib.contextmanager
-def nothing_is_lost(installation: Installation) -> Iterator[Asker]:
+def nothing_is_lost(installation: Installation) -> Iterator[PollingClient]:
     """Ask for the page all the time while the block runs; no request may fail."""
     (address,) = (
         each["spec"]["clusterIP"]
         for each in installation.objects("services")
         if each["metadata"]["name"] == "moves"
     )
-    with asking(address, present(installation).status.domain) as asker:
+    with polling(address, present(installation).status.domain) as asker:
         until_sync(lambda: asker.bodies, within=60, what="the first answer")
         yield asker
         sent = asker.count

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from dev.cluster import Cluster
-from dev.demo.https_client import visit
-from tests.support.programs.operator import Installation, manifest, turn
+from dev.demo.https_client import fetch_page
+from tests.support.programs.operator import Installation, manifest, operator_lock
 from tests.support.programs.web_service import PageServices, page_file
 from tests.support.waiting import until_sync
 
@@ -80,7 +80,7 @@ def installation(
 ) -> Iterator[Installation]:
     folder = tmp_path_factory.mktemp("installation")
     pages = PageServices(cluster)
-    with turn(cluster.name):
+    with operator_lock(cluster.name):
         installed = Installation(cluster, folder, pages.settings | {"claimAgeSeconds": 1})
         try:
             installed.prepare()
@@ -108,7 +108,7 @@ def host_key_of(installation: Installation, name: str) -> str:
     assert service is not None
     assert container is not None
     path = "/.well-known/cloister-ssh-host-key"
-    page = visit(service["spec"]["clusterIP"], 443, container.status.domain, path)
+    page = fetch_page(service["spec"]["clusterIP"], 443, container.status.domain, path)
     assert page is not None
     assert page.status == 200
     return page.body

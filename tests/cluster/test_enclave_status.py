@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from dev.cluster import Cluster
-from tests.support.programs.enclave_inspector import InsideView
-from tests.support.programs.operator import Installation, condition_of, turn
+from tests.support.programs.enclave_inspector import EnclaveInspector
+from tests.support.programs.operator import Installation, condition_of, operator_lock
 from tests.support.programs.web_service import HEALTHCHECK, PageServices, page_file
 from tests.support.waiting import until_sync
 
@@ -38,7 +38,7 @@ def installation(
     cluster: Cluster, pages: PageServices, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Installation]:
     folder = tmp_path_factory.mktemp("installation")
-    with turn(cluster.name):
+    with operator_lock(cluster.name):
         installed = Installation(cluster, folder, pages.settings | {"claimAgeSeconds": 1})
         try:
             installed.prepare()
@@ -56,15 +56,15 @@ def installation(
 
 
 @pytest.fixture(scope="module")
-def inside(installation: Installation, pages: PageServices) -> InsideView:
+def inside(installation: Installation, pages: PageServices) -> EnclaveInspector:
     installation.create_container("status", repo="acme/web", tag="v1.0.0")
     installation.wait_for("status", "Ready", within=240)
-    view = InsideView(installation, pages, "status")
+    view = EnclaveInspector(installation, pages, "status")
     until_sync(lambda: view.container("web") != {}, within=60, what="the enclave's own word")
     return view
 
 
-def test_the_containers_are_told(inside: InsideView) -> None:
+def test_the_containers_are_told(inside: EnclaveInspector) -> None:
     web = inside.container("web")
     assert (web["declared"], web["created"], web["status"]) == (True, True, "running")
     assert (web["restart_count"], web["restart_policy"], web["exit_code"]) == (0, "always", 0)
@@ -85,13 +85,13 @@ def test_the_containers_are_told(inside: InsideView) -> None:
     until_sync(observed_again, within=30, what="the next observation")
 
 
-def test_every_container_has_the_same_as_a_file(inside: InsideView) -> None:
+def test_every_container_has_the_same_as_a_file(inside: EnclaveInspector) -> None:
     text = inside.read("web", "/cloister/container-status.json")
     assert '"name":"web"' in text
     assert inside.read("web", "/cloister/config.yml").startswith("cvm-version")
 
 
-def test_the_boot_stages_are_told(inside: InsideView, installation: Installation) -> None:
+def test_the_boot_stages_are_told(inside: EnclaveInspector, installation: Installation) -> None:
     reported = inside.well_known("cloister-boot-stages")
     assert ", ".join(f"{each['name']} {each['status']}" for each in reported["stages"]) == STAGES
     assert reported["completed_at"] > reported["started_at"]
@@ -104,7 +104,7 @@ def test_the_boot_stages_are_told(inside: InsideView, installation: Installation
     assert shown == STAGES
 
 
-def test_the_metrics_are_told(inside: InsideView, installation: Installation) -> None:
+def test_the_metrics_are_told(inside: EnclaveInspector, installation: Installation) -> None:
     def measured() -> dict[str, Any] | None:
         metrics: dict[str, Any] | None = inside.well_known("cloister-metrics")
         return metrics if metrics and metrics["cpu_util"] is not None else None
@@ -122,7 +122,7 @@ def test_the_metrics_are_told(inside: InsideView, installation: Installation) ->
 
 
 def test_a_container_that_falls_ill_later_goes_on(
-    inside: InsideView, installation: Installation
+    inside: EnclaveInspector, installation: Installation
 ) -> None:
     namespace, enclave = installation.namespace, inside.enclave
     touch = ("exec", "-n", namespace, enclave, "-c", "web", "--")

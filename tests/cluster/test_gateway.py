@@ -18,9 +18,9 @@ from pathlib import Path
 import pytest
 
 from dev.cluster import Cluster
-from tests.support.clients.gateway_clients import KeptConnection, Visitor
+from tests.support.clients.gateway_clients import GatewayClient, KeepAliveClient
 from tests.support.cluster.gateway_crds import GATEWAY_CRDS, gateway_crd_files
-from tests.support.programs.operator import CONTAINERS_DOMAIN, Installation, manifest, turn
+from tests.support.programs.operator import CONTAINERS_DOMAIN, Installation, manifest, operator_lock
 from tests.support.programs.web_service import PageServices, page_file
 from tests.support.servers.gateway import Gateway
 from tests.support.servers.nameserver import NameServer, serve_zone
@@ -70,7 +70,7 @@ def installation(
             "dns": {"resolvers": [zone.address], "allowPrivate": [zone.address]},
         },
     }
-    with turn(cluster.name):
+    with operator_lock(cluster.name):
         installed = Installation(cluster, folder, pages.settings | settings)
         try:
             installed.prepare()
@@ -167,7 +167,7 @@ def watching(installation: Installation, name: str) -> Iterator[Watching]:
 def fetched(gateway: Gateway, host: str) -> str:
     """Ask for a host name once; answer the page, or the error's name."""
     try:
-        return Visitor(host, gateway.envoy.port).fetch()
+        return GatewayClient(host, gateway.envoy.port).fetch()
     except OSError as error:
         return type(error).__name__
 
@@ -187,29 +187,29 @@ def test_no_request_fails_while_releases_come_and_go(
     host = f"web.{installation.slug}.{CONTAINERS_DOMAIN}"
     wait_for_page(gateway, host, "page 0")
     wait_for_page(gateway, CUSTOM, "page 0")
-    visitors = (
-        Visitor(host, gateway.envoy.port),
-        Visitor(CUSTOM, gateway.envoy.port),
-        KeptConnection(host, gateway.envoy.port),
+    clients = (
+        GatewayClient(host, gateway.envoy.port),
+        GatewayClient(CUSTOM, gateway.envoy.port),
+        KeepAliveClient(host, gateway.envoy.port),
     )
     with watching(installation, "web") as watched:
-        for visitor in visitors:
-            visitor.start()
+        for client in clients:
+            client.start()
         try:
             for number in range(1, UPDATES + 1):
-                update(installation, visitors, number, **spec)
+                update(installation, clients, number, **spec)
         finally:
-            for visitor in visitors:
-                visitor.end()
-    answered = sum(each.pages.total() for each in visitors)
-    failed = sum(len(each.failures) for each in visitors)
+            for client in clients:
+                client.end()
+    answered = sum(each.pages.total() for each in clients)
+    failed = sum(len(each.failures) for each in clients)
     sys.stderr.write(f"\n{UPDATES} updates: {answered} requests answered, {failed} failed\n")
-    for visitor in visitors:
-        assert not visitor.failures, f"{visitor.failures}\n{installation.logs()}"
-        assert set(visitor.pages) == {f"page {number}" for number in range(UPDATES + 1)}
-    for visitor in visitors[:2]:
-        assert {names for names, _ in visitor.certificates} == {(visitor.host,)}
-        keys = {key for _, key in visitor.certificates}
+    for client in clients:
+        assert not client.failures, f"{client.failures}\n{installation.logs()}"
+        assert set(client.pages) == {f"page {number}" for number in range(UPDATES + 1)}
+    for client in clients[:2]:
+        assert {names for names, _ in client.certificates} == {(client.host,)}
+        keys = {key for _, key in client.certificates}
         assert len(keys) == UPDATES + 1, "each enclave has a key of its own"
     rows = watched.rows
     assert {(phase, available) for phase, _, available in rows} == {("ready", "True")}, rows
@@ -220,13 +220,13 @@ def test_no_request_fails_while_releases_come_and_go(
 
 
 def update(
-    installation: Installation, visitors: tuple[Visitor, ...], number: int, **spec: str
+    installation: Installation, clients: tuple[GatewayClient, ...], number: int, **spec: str
 ) -> None:
     """Bring a release up and wait until every visitor has seen it and what was before is gone."""
     installation.create_container("web", tag=f"v1.{number}.0", **spec)
 
     def seen() -> bool:
-        return all(each.pages[f"page {number}"] > 0 for each in visitors)
+        return all(each.pages[f"page {number}"] > 0 for each in clients)
 
     def alone() -> bool:
         return len(installation.objects("pods")) == 1
@@ -235,7 +235,7 @@ def update(
         try:
             until_sync(question, within=180, what=what)
         except AssertionError as error:
-            failures = [each.failures for each in visitors]
+            failures = [each.failures for each in clients]
             raise AssertionError(f"{error} {failures}\n{installation.logs()}") from error
     installation.wait_for("web", "Ready")
 
@@ -275,26 +275,26 @@ def test_requests_fail_where_the_gateway_learns_later_than_all_drains(
     installation.wait_for("late", "Ready")
     host = f"late.{installation.slug}.{CONTAINERS_DOMAIN}"
     wait_for_page(gateway, host, "page 0")
-    visitors = (Visitor(host, gateway.envoy.port), KeptConnection(host, gateway.envoy.port))
-    for visitor in visitors:
-        visitor.start()
+    clients = (GatewayClient(host, gateway.envoy.port), KeepAliveClient(host, gateway.envoy.port))
+    for client in clients:
+        client.start()
     try:
         with gateway.held():
             installation.create_container("late", repo="acme/web", tag="v1.1.0")
-            for visitor in visitors:
-                until_sync(partial(has_failed, visitor), within=180, what="a failed request")
-        for visitor in visitors:
-            until_sync(partial(is_seen, visitor, "page 1"), within=60, what="the release")
+            for client in clients:
+                until_sync(partial(has_failed, client), within=180, what="a failed request")
+        for client in clients:
+            until_sync(partial(is_seen, client, "page 1"), within=60, what="the release")
     finally:
-        for visitor in visitors:
-            visitor.end()
+        for client in clients:
+            client.end()
 
 
-def has_failed(visitor: Visitor) -> bool:
+def has_failed(client: GatewayClient) -> bool:
     """Return whether a visitor's request has failed."""
-    return bool(visitor.failures)
+    return bool(client.failures)
 
 
-def is_seen(visitor: Visitor, page: str) -> bool:
+def is_seen(client: GatewayClient, page: str) -> bool:
     """Return whether a visitor was answered a page."""
-    return visitor.pages[page] > 0
+    return client.pages[page] > 0

@@ -9,8 +9,12 @@ import pytest
 from cloister_crds.kinds.container import ContainerPhase
 from dev.cluster import Cluster
 from dev.cluster.images import push
-from tests.support.programs.guest_test_program import Inside, container_file, guest_test_image
-from tests.support.programs.operator import Installation, condition_of, turn
+from tests.support.programs.guest_test_program import (
+    EnclaveContainers,
+    container_file,
+    guest_test_image,
+)
+from tests.support.programs.operator import Installation, condition_of, operator_lock
 from tests.support.programs.web_service import PageServices
 from tests.support.servers.git import Repository
 from tests.support.waiting import until_sync
@@ -25,7 +29,7 @@ HOLD = '{"metadata":{"finalizers":["tests.cloister.dev/hold"]}}'
 def installation(
     cluster: Cluster, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Installation]:
-    with turn(cluster.name):
+    with operator_lock(cluster.name):
         folder = tmp_path_factory.mktemp("containers")
         settings = PageServices(cluster).settings | {"claimAgeSeconds": 1}
         installed = Installation(cluster, folder, settings)
@@ -51,14 +55,16 @@ def release(installation: Installation, name: str, tag: str, *containers: Any, *
     installation.repository(f"acme/{name}").release(tag, container_file(containers, **more))
 
 
-def deploy(installation: Installation, name: str, *containers: Any, **more: Any) -> Inside:
+def deploy(
+    installation: Installation, name: str, *containers: Any, **more: Any
+) -> EnclaveContainers:
     release(installation, name, "v1", *containers, **more)
     installation.create_container(name, repo=f"acme/{name}", tag="v1")
     found = installation.wait_for(name, "Ready", within=240)
     isolated = condition_of(found, "NetworkIsolated")
     assert isolated is not None
     assert isolated["status"] == "True"
-    return Inside(installation, found.status.active_enclave)
+    return EnclaveContainers(installation, found.status.active_enclave)
 
 
 def test_a_program_sees_itself_as_its_image_says(installation: Installation, image: str) -> None:

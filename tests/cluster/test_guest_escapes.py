@@ -14,11 +14,11 @@ from dev.cluster.guest import MODULE
 from dev.cluster.images import push
 from tests.support.programs.guest_test_program import (
     GUEST_PLACES,
-    Inside,
+    EnclaveContainers,
     container_file,
     guest_test_image,
 )
-from tests.support.programs.operator import Installation, turn
+from tests.support.programs.operator import Installation, operator_lock
 from tests.support.programs.web_service import PageServices
 from tests.support.waiting import until_sync
 
@@ -36,7 +36,7 @@ def installation(
     cluster: Cluster, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Installation]:
     pages = PageServices(cluster)
-    with turn(cluster.name):
+    with operator_lock(cluster.name):
         folder = tmp_path_factory.mktemp("escapes")
         installed = Installation(cluster, folder, pages.settings | {"claimAgeSeconds": 1})
         try:
@@ -53,11 +53,11 @@ def image(cluster: Cluster) -> str:
     return push(guest_test_image(), cluster.registry, "tests/guest-testprogram")
 
 
-def deploy(installation: Installation, name: str, file: bytes) -> Inside:
+def deploy(installation: Installation, name: str, file: bytes) -> EnclaveContainers:
     installation.repository(f"acme/{name}").release("v1", file)
     installation.create_container(name, repo=f"acme/{name}", tag="v1")
     container = installation.wait_for(name, "Ready", within=240)
-    return Inside(installation, container.status.active_enclave)
+    return EnclaveContainers(installation, container.status.active_enclave)
 
 
 def check_escapes(answers: dict[str, str]) -> None:

@@ -19,8 +19,12 @@ from dev.cluster.guest import guest_binary
 from dev.cluster.images import push
 from dev.cluster.layout import Form
 from tests.support.builders.network_matrix import ALLOWED_NAME, GeneratedFile, generate
-from tests.support.programs.guest_test_program import Inside, container_file, guest_test_image
-from tests.support.programs.operator import Installation, turn
+from tests.support.programs.guest_test_program import (
+    EnclaveContainers,
+    container_file,
+    guest_test_image,
+)
+from tests.support.programs.operator import Installation, operator_lock
 from tests.support.programs.web_service import PageServices
 from tests.support.stand_ins.internet import (
     ALLOWED,
@@ -118,7 +122,7 @@ def world(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         pytest.skip("the emulated internet needs the node's network namespace on this machine")
     folder = tmp_path_factory.mktemp("matrix")
     image = push(guest_test_image(), cluster.registry, "tests/guest-testprogram")
-    with turn(cluster.name), emulated_internet(cluster, folder) as internet:
+    with operator_lock(cluster.name), emulated_internet(cluster, folder) as internet:
         installed = _installed(cluster, folder, internet)
         try:
             yield World(cluster, installed, image, _plain_pod(installed, image), internet)
@@ -172,7 +176,7 @@ def test_nothing_of_an_enclave_goes_out_over_ipv6(world: World) -> None:
     world.installation.repository("acme/six").release("v1", file)
     world.installation.create_container("six", repo="acme/six", tag="v1")
     enclave = world.installation.wait_for("six", "Ready", within=300).status.active_enclave
-    pod = Inside(world.installation, enclave).pod()
+    pod = EnclaveContainers(world.installation, enclave).pod()
     net, container = (
         process_of(pod, b"/guest", b"net"),
         process_of(pod, b"/bin/testprogram", b"serve"),
@@ -208,7 +212,7 @@ def test_packets_go_where_the_file_says(world: World, seed: int) -> None:
     world.installation.create_container(name, repo=f"acme/{name}", tag="v1")
     try:
         container = world.installation.wait_for(name, "Ready", within=300)
-        inside = Inside(world.installation, container.status.active_enclave)
+        inside = EnclaveContainers(world.installation, container.status.active_enclave)
         wrong = list(_unexpected(world, file, inside))
     finally:
         world.installation.kubectl(
@@ -218,7 +222,7 @@ def test_packets_go_where_the_file_says(world: World, seed: int) -> None:
     assert wrong == [], text.decode()
 
 
-def _unexpected(world: World, file: GeneratedFile, inside: Inside) -> Iterator[str]:
+def _unexpected(world: World, file: GeneratedFile, inside: EnclaveContainers) -> Iterator[str]:
     """Go through everything that is not as the file says."""
     pod = inside.pod()["status"]["podIP"]
     addresses = {name: _addresses(inside, name) for name in file.containers}
@@ -246,14 +250,16 @@ def _unexpected(world: World, file: GeneratedFile, inside: Inside) -> Iterator[s
     logger.info("%d paths tried", tried + len(inward))
 
 
-def _addresses(inside: Inside, container: str) -> list[str]:
+def _addresses(inside: EnclaveContainers, container: str) -> list[str]:
     """Ask a container for its IPv4 addresses beside the loopback one."""
     lines = inside.run(container, "ip", "-o", "-4", "addr", "show").splitlines()
     found = [line.split()[3].partition("/")[0] for line in lines]
     return [each for each in found if not each.startswith("127.")]
 
 
-def _names(file: GeneratedFile, inside: Inside, source: str) -> dict[str, list[str] | None]:
+def _names(
+    file: GeneratedFile, inside: EnclaveContainers, source: str
+) -> dict[str, list[str] | None]:
     """Ask for every name; None = nobody answered."""
     asked = (*file.containers, ALLOWED_NAME, "other.example", "rebind.example")
     asked += ("kubernetes.default.svc.cluster.local",)

@@ -12,8 +12,12 @@ import yaml
 from dev.cluster import Cluster
 from dev.cluster.images import push
 from dev.cluster.layout import Form
-from tests.support.programs.guest_test_program import Inside, container_file, guest_test_image
-from tests.support.programs.operator import Installation, turn
+from tests.support.programs.guest_test_program import (
+    EnclaveContainers,
+    container_file,
+    guest_test_image,
+)
+from tests.support.programs.operator import Installation, operator_lock
 from tests.support.programs.web_service import PageServices, page_file
 from tests.support.waiting import until_sync
 
@@ -34,7 +38,7 @@ def installation(
 ) -> Iterator[Installation]:
     if cluster.form is not Form.NODE:
         pytest.skip("processes of the node are killed here, so they have to be on this machine")
-    with turn(cluster.name):
+    with operator_lock(cluster.name):
         folder = tmp_path_factory.mktemp("restarts")
         settings = PageServices(cluster).settings | {"claimAgeSeconds": 1}
         installed = Installation(cluster, folder, settings)
@@ -61,7 +65,7 @@ def kill(uid: str, words: str) -> None:
     raise AssertionError(f"no process of the Pod has {words!r}")
 
 
-def restarts(inside: Inside) -> dict[str, tuple[int, bool]]:
+def restarts(inside: EnclaveContainers) -> dict[str, tuple[int, bool]]:
     """Return how often each container was started again, and whether it is ready."""
     status = inside.pod()["status"]
     every = [*status["initContainerStatuses"], *status["containerStatuses"]]
@@ -86,12 +90,12 @@ def test_every_part_comes_back_and_leaves_the_rest(
     installation.repository("acme/parts").release("v1", file)
     installation.create_container("parts", repo="acme/parts", tag="v1")
     enclave = installation.wait_for("parts", "Ready", within=240).status.active_enclave
-    inside = Inside(installation, enclave)
+    inside = EnclaveContainers(installation, enclave)
     uid = inside.pod()["metadata"]["uid"]
 
     def works() -> bool:
         """Fetch the page through the shim, and reach one container from the other by name."""
-        seen = pages.visit(installation, "parts")
+        seen = pages.fetch_page(installation, "parts")
         order = [
             {"Network": "tcp4", "Address": "web:8080", "Milliseconds": 20_000, "Connect": True}
         ]

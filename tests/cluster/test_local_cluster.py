@@ -15,8 +15,8 @@ import httpx
 import pytest
 
 from dev import cluster as local
-from dev.cluster.images import busybox_image, push
 from dev.cluster.cleanup import mounts_below
+from dev.cluster.images import busybox_image, push
 from dev.cluster.network import table_of
 from dev.cluster.node import cgroup_root
 from dev.plain_http import NO_TRUST

@@ -9,7 +9,7 @@ import pytest
 from cloister_crds.kinds.container import ContainerPhase
 from dev.cluster import Cluster
 from tests.support.faults.crashing_operators import QUICK_LEASE
-from tests.support.programs.operator import Installation, OperatorProcess, turn
+from tests.support.programs.operator import Installation, OperatorProcess, operator_lock
 from tests.support.programs.web_service import PageServices, page_file
 from tests.support.waiting import until_sync
 
@@ -23,7 +23,7 @@ def pages(cluster: Cluster) -> PageServices:
 
 @pytest.fixture
 def installation(cluster: Cluster, pages: PageServices, tmp_path: Path) -> Iterator[Installation]:
-    with turn(cluster.name):
+    with operator_lock(cluster.name):
         settings = pages.settings | {"claimAgeSeconds": 1, "lease": QUICK_LEASE}
         installed = Installation(cluster, tmp_path, settings)
         try:
@@ -60,7 +60,7 @@ def test_killed_at_random_moments_of_a_create(
         installation.kill_operator()
     installation.operator().wait_until_it_leads()
     container = installation.wait_for("web", "Ready", reason="Serving")
-    page = pages.visit(installation, "web")
+    page = pages.fetch_page(installation, "web")
     assert page is not None
     assert page.body == "one\n"
     for kind in ("enclaves.cloister.dev", "pods", "services", "deployments.cloister.dev"):

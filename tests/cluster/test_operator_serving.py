@@ -7,7 +7,7 @@ import pytest
 
 from cloister_crds.kinds.container import ContainerPhase
 from dev.cluster import Cluster
-from tests.support.programs.operator import Installation, condition_of, turn
+from tests.support.programs.operator import Installation, condition_of, operator_lock
 from tests.support.programs.web_service import PageServices, page_file
 from tests.support.waiting import until_sync
 
@@ -24,7 +24,7 @@ def installation(
     cluster: Cluster, pages: PageServices, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Installation]:
     folder = tmp_path_factory.mktemp("installation")
-    with turn(cluster.name):
+    with operator_lock(cluster.name):
         installed = Installation(cluster, folder, pages.settings | {"claimAgeSeconds": 1})
         try:
             installed.prepare()
@@ -40,7 +40,7 @@ def installation(
 
 
 def text_of(pages: PageServices, installation: Installation, name: str) -> str:
-    page = pages.visit(installation, name)
+    page = pages.fetch_page(installation, name)
     return page.body.strip() if page is not None and page.status == 200 else ""
 
 
@@ -48,11 +48,11 @@ def test_a_container_serves_over_tls(installation: Installation, pages: PageServ
     installation.create_container("plain", repo="acme/web", tag="v1.0.0")
     container = installation.wait_for("plain", "Ready")
     assert container.status.phase is ContainerPhase.READY
-    page = pages.visit(installation, "plain")
+    page = pages.fetch_page(installation, "plain")
     assert page is not None
     assert (page.status, page.body) == (200, "one\n")
     assert page.certificate_names == (container.status.domain,)
-    other = pages.visit(installation, "plain", "/not-listed")
+    other = pages.fetch_page(installation, "plain", "/not-listed")
     assert other is not None
     assert other.status == 404
     assert json.loads(other.body)["error"]["message"] == "Not found."

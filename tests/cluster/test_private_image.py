@@ -10,7 +10,7 @@ import pytest
 
 from dev.cluster import Cluster
 from dev.cluster.images import busybox_image, push
-from tests.support.programs.operator import Installation, manifest, turn
+from tests.support.programs.operator import Installation, manifest, operator_lock
 from tests.support.programs.web_service import PageServices, page_file
 from tests.support.servers.registry import Registry, registry
 from tests.support.waiting import until_sync
@@ -59,7 +59,7 @@ def installation(
         "privateHosts": {"ghcr": [running.host]},
     }
     folder: Path = tmp_path_factory.mktemp("installation")
-    with turn(cluster.name):
+    with operator_lock(cluster.name):
         settings = pages.settings | {"claimAgeSeconds": 1, "registry": reached}
         installed = Installation(cluster, folder, settings)
         try:

@@ -16,10 +16,10 @@ import pytest
 from cloister_crds.kinds import Container
 from cloister_crds.names import preview_service_name, service_name
 from dev.cluster import Cluster
-from dev.demo.https_client import visit
+from dev.demo.https_client import fetch_page
 from tests.support.faults.crashing_operators import QUICK_LEASE
+from tests.support.programs.operator import CONTAINERS_DOMAIN, Installation, manifest, operator_lock
 from tests.support.programs.operator_facade import facade_of
-from tests.support.programs.operator import CONTAINERS_DOMAIN, Installation, manifest, turn
 from tests.support.programs.web_service import PageServices, page_file
 from tests.support.servers.nameserver import NameServer, serve_zone
 from tests.support.waiting import until_sync
@@ -77,7 +77,7 @@ class Stage:
             for each in self.installation.objects("services")
         }
         try:
-            return visit(addresses[name], 443, host, "/").body.strip()
+            return fetch_page(addresses[name], 443, host, "/").body.strip()
         except (KeyError, OSError):
             return ""
 
@@ -126,7 +126,7 @@ def stage(
     }
     pages = PageServices(cluster)
     settings = {**pages.settings, "claimAgeSeconds": 1, "lease": QUICK_LEASE, "domains": domains}
-    with turn(cluster.name):
+    with operator_lock(cluster.name):
         installed = Installation(cluster, folder, settings)
         try:
             installed.prepare()

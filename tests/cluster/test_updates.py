@@ -14,8 +14,8 @@ import pytest
 from cloister_crds.kinds import Container
 from cloister_crds.kinds.container import ContainerPhase, UpdatePhase
 from dev.cluster import Cluster
+from tests.support.programs.operator import Installation, condition_of, operator_lock
 from tests.support.programs.operator_facade import facade_of
-from tests.support.programs.operator import Installation, condition_of, turn
 from tests.support.programs.web_service import PageServices, page_file
 from tests.support.waiting import until_sync
 
@@ -38,7 +38,7 @@ def installation(
         "v2": {},
         "v3": {},
     }
-    with turn(cluster.name):
+    with operator_lock(cluster.name):
         installed = Installation(cluster, folder, pages.settings | {"claimAgeSeconds": 1})
         try:
             installed.prepare()

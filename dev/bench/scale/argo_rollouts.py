@@ -13,10 +13,10 @@ from typing import Any, Final
 import httpx
 
 from cloister_clients.kube.kinds import NAMESPACE, POD, SERVICE, KindRef
+from dev.bench.scale.cloister import SideResult, follow
+from dev.bench.scale.environment import BenchEnvironment
 from dev.bench.scale.measurements import Readiness
-from dev.bench.scale.cloister import Side, follow
-from dev.bench.scale.environment import Stage
-from dev.cluster import Trouble, binaries
+from dev.cluster import LocalClusterError, binaries
 from dev.cluster.versions import load
 from dev.plain_http import NO_TRUST
 from tests.support.waiting import until
@@ -30,7 +30,7 @@ _RATE: Final = ("--qps=1000", "--burst=2000")
 """Requests a second and burst; with its defaults of 40 and 80 these would be what is measured."""
 
 
-async def run_rollouts(stage: Stage, count: int, *, within: float) -> Side:
+async def run_rollouts(environment: BenchEnvironment, count: int, *, within: float) -> SideResult:
     """Create Rollouts and Services, wait until all are healthy, and remove them again.
 
     Parameters
@@ -46,18 +46,18 @@ async def run_rollouts(stage: Stage, count: int, *, within: float) -> Side:
     ------
     AssertionError
         When they are not healthy in time; with the end of the controller's log.
-    Trouble
+    LocalClusterError
         When the controller cannot be built or does not start.
     """
-    namespaces = [f"rollouts-{number}" for number in range(len(stage.namespaces))]
-    log = stage.installation.folder / "rollouts.log"
+    namespaces = [f"rollouts-{number}" for number in range(len(environment.namespaces))]
+    log = environment.installation.folder / "rollouts.log"
     for name in (_NAMESPACE, *namespaces):
-        await stage.client.create(NAMESPACE, {"metadata": {"name": name}})
+        await environment.client.create(NAMESPACE, {"metadata": {"name": name}})
     readiness = Readiness(_is_healthy)
-    async with _controller(stage, log) as pid:
+    async with _controller(environment, log) as pid:
         try:
             side = await follow(
-                stage,
+                environment,
                 ROLLOUT,
                 readiness,
                 _bodies(count, namespaces, readiness),
@@ -68,7 +68,7 @@ async def run_rollouts(stage: Stage, count: int, *, within: float) -> Side:
         except AssertionError as error:
             said = await asyncio.to_thread(log.read_text)
             raise AssertionError(f"{error}\n{said[-4000:]}") from error
-        await _remove(stage, namespaces, count)
+        await _remove(environment, namespaces, count)
     return side
 
 
@@ -106,10 +106,10 @@ def _is_healthy(body: dict[str, Any]) -> bool:
 
 
 @contextlib.asynccontextmanager
-async def _controller(stage: Stage, log: Path) -> AsyncIterator[int]:
+async def _controller(environment: BenchEnvironment, log: Path) -> AsyncIterator[int]:
     """Run the controller until the block ends; answer its process id."""
     health, metrics = _free_ports()
-    process = await asyncio.to_thread(_start, stage, log, health, metrics)
+    process = await asyncio.to_thread(_start, environment, log, health, metrics)
     try:
         await until(lambda: _serves(process, health, log), within=60, what="the controller")
         yield process.pid
@@ -118,18 +118,20 @@ async def _controller(stage: Stage, log: Path) -> AsyncIterator[int]:
         await asyncio.to_thread(process.wait, 30)
 
 
-def _start(stage: Stage, log: Path, health: int, metrics: int) -> "subprocess.Popen[bytes]":
+def _start(
+    environment: BenchEnvironment, log: Path, health: int, metrics: int
+) -> "subprocess.Popen[bytes]":
     """Install its kinds and start it."""
     folder = _manifests()
     names = sorted(path for path in folder.glob("*-crd.yaml"))
     for path in names:
-        stage.cluster.kubectl("apply", "--server-side", "-f", str(path))
+        environment.cluster.kubectl("apply", "--server-side", "-f", str(path))
     for path in names:
         wait = ("wait", "--for=condition=Established", "--timeout=60s")
-        stage.cluster.kubectl(*wait, "-f", str(path))
+        environment.cluster.kubectl(*wait, "-f", str(path))
     command = (
         str(binaries.binary(PROGRAM)),
-        f"--kubeconfig={stage.cluster.kubeconfig}",
+        f"--kubeconfig={environment.cluster.kubeconfig}",
         f"--healthzPort={health}",
         f"--metricsPort={metrics}",
         "--leader-elect=false",
@@ -151,7 +153,7 @@ def _manifests() -> Path:
     )
     folder = Path(json.loads(reported.stdout)["Dir"]) / "manifests" / "crds"
     if not folder.is_dir():
-        raise Trouble(f"{folder} is missing; clean Go's module cache and run this again")
+        raise LocalClusterError(f"{folder} is missing; clean Go's module cache and run this again")
     return folder
 
 
@@ -159,7 +161,7 @@ async def _serves(process: "subprocess.Popen[bytes]", port: int, log: Path) -> b
     """Return whether the controller answers that it is well."""
     if process.poll() is not None:
         said = await asyncio.to_thread(log.read_text)
-        raise Trouble(f"the controller ended at its start:\n{said[-2000:]}")
+        raise LocalClusterError(f"the controller ended at its start:\n{said[-2000:]}")
     try:
         async with httpx.AsyncClient(trust_env=False, verify=NO_TRUST) as client:
             return (await client.get(f"http://127.0.0.1:{port}/healthz")).is_success
@@ -167,14 +169,16 @@ async def _serves(process: "subprocess.Popen[bytes]", port: int, log: Path) -> b
         return False
 
 
-async def _remove(stage: Stage, namespaces: list[str], count: int) -> None:
+async def _remove(environment: BenchEnvironment, namespaces: list[str], count: int) -> None:
     """Delete all of it, so that nothing of it weighs on what comes after."""
     for name in (*namespaces, _NAMESPACE):
-        await stage.client.delete(NAMESPACE, name)
+        await environment.client.delete(NAMESPACE, name)
 
     async def gone() -> bool:
-        pods = await stage.client.list(POD)
-        left = {each["metadata"]["name"] for each in (await stage.client.list(NAMESPACE)).items}
+        pods = await environment.client.list(POD)
+        left = {
+            each["metadata"]["name"] for each in (await environment.client.list(NAMESPACE)).items
+        }
         return not pods.items and not left & {*namespaces, _NAMESPACE}
 
     await until(gone, within=120 + count, every=2.0, what="the end of the Rollouts")

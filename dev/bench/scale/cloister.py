@@ -12,12 +12,12 @@ from cloister_clients.kube.kinds import KindRef
 from cloister_clients.kube.kinds import of as kind_of
 from cloister_clients.kube.reflector import Reflector
 from cloister_crds.kinds import Container
-from dev.bench.scale.measurements import Readiness, Usage, Write, usage
-from dev.bench.scale.environment import REPO, TAG, Stage, create_all
+from dev.bench.scale.environment import REPO, TAG, BenchEnvironment, create_all
+from dev.bench.scale.measurements import ProcessUsage, Readiness, Write, usage
 from tests.support.programs.operator import OperatorProcess, manifest
 from tests.support.waiting import until
 
-__all__ = ["Changeover", "Side", "follow", "quiet", "run_ours", "take_over"]
+__all__ = ["SideResult", "Takeover", "follow", "quiet", "run_cloister", "take_over"]
 
 CONTAINER: Final = kind_of(Container)
 _QUIET_SECONDS: Final = 4.0
@@ -25,7 +25,7 @@ _QUIET_SECONDS: Final = 4.0
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class SideResult:
     """What one side of the comparison did."""
 
     name: str
@@ -34,13 +34,13 @@ class Side:
     """When they became ready."""
     writes: Counter[Write]
     """All writes to the API server from the first creation until nothing more came."""
-    controller: Usage
+    controller: ProcessUsage
     """What its controller used until then."""
     others: dict[str, float]
     """Seconds of processor time that components of the cluster used meanwhile."""
 
 
-async def run_ours(stage: Stage, count: int, *, within: float) -> Side:
+async def run_cloister(environment: BenchEnvironment, count: int, *, within: float) -> SideResult:
     """Create Containers and wait until all are ready and nothing more is written.
 
     Parameters
@@ -57,7 +57,7 @@ async def run_ours(stage: Stage, count: int, *, within: float) -> Side:
     AssertionError
         When they are not ready in time; with the end of the operator's log.
     """
-    operator = stage.installation.operator()
+    operator = environment.installation.operator()
     await asyncio.to_thread(operator.wait_until_it_leads)
     readiness = Readiness(is_ready)
 
@@ -65,19 +65,25 @@ async def run_ours(stage: Stage, count: int, *, within: float) -> Side:
         for number in range(count):
             name = f"web-{number}"
             readiness.asked[name] = time.monotonic()
-            spec = {"repo": REPO, "tag": TAG, "host": stage.host}
-            yield CONTAINER, manifest("Container", name, spec, stage.namespace_of(number))
+            spec = {"repo": REPO, "tag": TAG, "host": environment.host}
+            yield CONTAINER, manifest("Container", name, spec, environment.namespace_of(number))
 
     try:
         return await follow(
-            stage, CONTAINER, readiness, bodies(), name="Cloister", pid=operator.pid, within=within
+            environment,
+            CONTAINER,
+            readiness,
+            bodies(),
+            name="Cloister",
+            pid=operator.pid,
+            within=within,
         )
     except AssertionError as error:
         raise AssertionError(f"{error}\n{operator.text[-4000:]}") from error
 
 
 async def follow(
-    stage: Stage,
+    environment: BenchEnvironment,
     ref: KindRef,
     readiness: Readiness,
     bodies: Iterator[tuple[KindRef, dict[str, Any]]],
@@ -85,24 +91,24 @@ async def follow(
     name: str,
     pid: int,
     within: float,
-) -> Side:
+) -> SideResult:
     """Create objects, watch them become ready, and wait until nothing more is written."""
-    reflector = Reflector(stage.client, ref, readiness.look)
+    reflector = Reflector(environment.client, ref, readiness.look)
     watching = asyncio.create_task(reflector.run())
     try:
         await until(_is(reflector), within=30, what="the first list")
         components = ("kube-apiserver", "etcd", "kube-controller-manager", "kube-scheduler", "kwok")
-        before = {each: usage(stage.pid(each)).processor for each in components}
-        mark = stage.audit.mark()
-        await create_all(stage.client, bodies)
+        before = {each: usage(environment.pid(each)).processor for each in components}
+        mark = environment.audit.mark()
+        await create_all(environment.client, bodies)
         if not await reflector.until(lambda: readiness.complete, within=within):
             missing = sorted(readiness.asked.keys() - readiness.seen.keys())
             raise AssertionError(f"{len(missing)} are not ready, such as {missing[:3]}")
-        await quiet(stage)
+        await quiet(environment)
     finally:
         watching.cancel()
-    others = {each: usage(stage.pid(each)).processor - before[each] for each in components}
-    return Side(name, readiness, stage.audit.writes(mark), usage(pid), others)
+    others = {each: usage(environment.pid(each)).processor - before[each] for each in components}
+    return SideResult(name, readiness, environment.audit.writes(mark), usage(pid), others)
 
 
 def _is(reflector: Reflector[None]) -> Callable[[], Awaitable[bool]]:
@@ -124,15 +130,15 @@ def is_ready(body: dict[str, Any]) -> bool:
     return ready and status.get("observedGeneration") == body["metadata"]["generation"]
 
 
-async def quiet(stage: Stage, *, within: float = 300.0) -> None:
+async def quiet(environment: BenchEnvironment, *, within: float = 300.0) -> None:
     """Wait until nobody writes any more, but for leases and what nodes say of themselves."""
-    seen, since, mark = -1, time.monotonic(), stage.audit.mark()
+    seen, since, mark = -1, time.monotonic(), environment.audit.mark()
 
     async def nothing_new() -> bool:
         nonlocal seen, since
         found = sum(
             number
-            for (_, _, resource), number in stage.audit.writes(mark).items()
+            for (_, _, resource), number in environment.audit.writes(mark).items()
             if resource not in {"leases", "nodes/status"}
         )
         if found != seen:
@@ -143,7 +149,7 @@ async def quiet(stage: Stage, *, within: float = 300.0) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Changeover:
+class Takeover:
     """How an operator came after another."""
 
     working: float
@@ -154,7 +160,7 @@ class Changeover:
     """What our operator wrote until then."""
 
 
-async def take_over(stage: Stage, count: int, *, killed: bool) -> Changeover:
+async def take_over(environment: BenchEnvironment, count: int, *, killed: bool) -> Takeover:
     """Have another operator come after the one that works.
 
     Parameters
@@ -167,10 +173,10 @@ async def take_over(stage: Stage, count: int, *, killed: bool) -> Changeover:
         Whether a second operator waits that has read the cluster, and the first is killed; else
         the first is told to end, and then the second is started.
     """
-    first = stage.installation.processes[-1]
-    mark = stage.audit.mark()
+    first = environment.installation.processes[-1]
+    mark = environment.audit.mark()
     if killed:
-        second = stage.installation.operator()
+        second = environment.installation.operator()
         await until(lambda: _answers(second, "standby"), within=60, what="an operator in waiting")
         await until(lambda: _knows_as_much(second, first), within=300, what="a full copy")
         began = time.monotonic()
@@ -178,20 +184,20 @@ async def take_over(stage: Stage, count: int, *, killed: bool) -> Changeover:
     else:
         await asyncio.to_thread(first.stop)
         began = time.monotonic()
-        second = stage.installation.operator()
+        second = environment.installation.operator()
     await until(lambda: _answers(second, "working"), within=120, every=0.05, what="a leader")
     working = time.monotonic() - began
     await until(lambda: _has_reconciled(second, count), within=300, every=0.1, what="catching up")
     caught_up = time.monotonic() - began
-    writes = stage.audit.writes(mark)
+    writes = environment.audit.writes(mark)
     ours = {each: number for each, number in writes.items() if each[0] == "cloister-operator"}
-    return Changeover(working, caught_up, Counter(ours))
+    return Takeover(working, caught_up, Counter(ours))
 
 
 async def _answers(operator: OperatorProcess, word: str) -> bool:
     """Return whether an operator says that it is at a stage."""
     assert operator.running, operator.text[-4000:]
-    _, text = await asyncio.to_thread(operator.ask, "/readyz")
+    _, text = await asyncio.to_thread(operator.request, "/readyz")
     return word in text
 
 
@@ -200,7 +206,7 @@ async def _knows_as_much(second: OperatorProcess, first: OperatorProcess) -> boo
     copies = []
     for operator in (second, first):
         assert operator.running, operator.text[-4000:]
-        _, text = await asyncio.to_thread(operator.ask, "/metrics")
+        _, text = await asyncio.to_thread(operator.request, "/metrics")
         copies.append(sorted(re.findall(r"(?m)^cloister_operator_objects.*$", text)))
     return copies[0] == copies[1] != []
 
@@ -208,7 +214,7 @@ async def _knows_as_much(second: OperatorProcess, first: OperatorProcess) -> boo
 async def _has_reconciled(operator: OperatorProcess, count: int) -> bool:
     """Return whether an operator has reconciled every Container and Enclave and nothing is due."""
     assert operator.running, operator.text[-4000:]
-    _, text = await asyncio.to_thread(operator.ask, "/metrics")
+    _, text = await asyncio.to_thread(operator.request, "/metrics")
     metrics = {name: float(value) for name, value in re.findall(r"(?m)^(\S+) (\S+)$", text)}
     reconciles = {
         kind: sum(

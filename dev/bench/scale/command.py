@@ -11,10 +11,10 @@ from typing import Final
 import click
 
 from dev import cluster as local
-from dev.bench.scale.cloister import run_ours, take_over
-from dev.bench.scale.report import Report, as_json, plot, table
 from dev.bench.scale.argo_rollouts import PROGRAM, run_rollouts
-from dev.bench.scale.environment import open_stage
+from dev.bench.scale.cloister import run_cloister, take_over
+from dev.bench.scale.environment import open_environment
+from dev.bench.scale.report import Report, as_json, plot, table
 from dev.cluster import binaries
 
 __all__ = ["main", "measure"]
@@ -128,12 +128,12 @@ async def measure(
         When a side is not ready in time.
     """
     load = os.getloadavg()[0]
-    stage_of = open_stage(cluster, folder, count=count, per_organization=per_organization)
-    async with stage_of as stage:
-        other = (await run_rollouts(stage, count, within=within),) if rollouts else ()
-        ours = await run_ours(stage, count, within=within)
-        restart = await take_over(stage, count, killed=False)
-        takeover = await take_over(stage, count, killed=True)
+    stage_of = open_environment(cluster, folder, count=count, per_organization=per_organization)
+    async with stage_of as environment:
+        other = (await run_rollouts(environment, count, within=within),) if rollouts else ()
+        ours = await run_cloister(environment, count, within=within)
+        restart = await take_over(environment, count, killed=False)
+        takeover = await take_over(environment, count, killed=True)
     return Report(
         count=count,
         per_organization=per_organization,

@@ -12,12 +12,12 @@ from cloister_clients.kube.kinds import NAMESPACE, NODE, KindRef
 from cloister_clients.kube.kinds import of as kind_of
 from cloister_crds.kinds import Host, HostnameClaim, Organization
 from dev import cluster as local
-from dev.bench.scale.measurements import Audit
+from dev.bench.scale.measurements import AuditLog
 from dev.cluster.images import Image, push
 from dev.cluster.simulated import ANNOTATION
 from tests.support.programs.operator import Installation, file_text, manifest
 
-__all__ = ["REPO", "TAG", "Stage", "clear", "create_all", "open_stage"]
+__all__ = ["REPO", "TAG", "BenchEnvironment", "clear", "create_all", "open_environment"]
 
 CLAIM: Final = kind_of(HostnameClaim)
 HOST: Final = kind_of(Host)
@@ -34,7 +34,7 @@ _LIMIT: Final = 100_000
 
 
 @dataclass(slots=True)
-class Stage:
+class BenchEnvironment:
     """Where one run happens."""
 
     cluster: local.Cluster
@@ -49,9 +49,9 @@ class Stage:
     """The Host of all Containers."""
 
     @property
-    def audit(self) -> Audit:
+    def audit(self) -> AuditLog:
         """Every write to the API server."""
-        return Audit(self.cluster.layout.audit_log)
+        return AuditLog(self.cluster.layout.audit_log)
 
     def namespace_of(self, number: int) -> str:
         """Return the namespace of an object, of which each gets as many."""
@@ -67,7 +67,9 @@ class Stage:
         """
         found = self.cluster.components.get(component)
         if found is None:
-            raise local.Trouble(f"{component} of cluster {self.cluster.name} does not run")
+            raise local.LocalClusterError(
+                f"{component} of cluster {self.cluster.name} does not run"
+            )
         return found
 
 
@@ -95,9 +97,9 @@ async def create_all(client: KubeClient, objects: Iterator[tuple[KindRef, dict[s
 
 
 @contextlib.asynccontextmanager
-async def open_stage(
+async def open_environment(
     cluster: local.Cluster, folder: Path, *, count: int, per_organization: int
-) -> AsyncIterator[Stage]:
+) -> AsyncIterator[BenchEnvironment]:
     """Prepare everything but the Containers; at the end the operators are ended.
 
     Parameters
@@ -120,16 +122,16 @@ async def open_stage(
         host = installation.slug
         slugs = [f"{host}-{number}" for number in range(-(-count // per_organization))]
         namespaces = tuple(f"org-{slug}" for slug in slugs)
-        stage = Stage(cluster, client, installation, namespaces, host)
+        environment = BenchEnvironment(cluster, client, installation, namespaces, host)
         await create_all(client, _surroundings(count, host, slugs))
         try:
-            yield stage
+            yield environment
         finally:
             for process in installation.processes:
                 process.end()
 
 
-async def clear(stage: Stage) -> None:
+async def clear(environment: BenchEnvironment) -> None:
     """End the operators and delete what was made, for a cluster that is used again.
 
     Parameters
@@ -137,22 +139,22 @@ async def clear(stage: Stage) -> None:
     stage
         Where.
     """
-    for process in stage.installation.processes:
+    for process in environment.installation.processes:
         process.end()
-    client = stage.client
+    client = environment.client
     claims = [
         (CLAIM, each["metadata"]["name"])
         for each in (await client.list(CLAIM)).items
-        if each["spec"]["holder"]["namespace"] in stage.namespaces
+        if each["spec"]["holder"]["namespace"] in environment.namespaces
     ]
     nodes = [
         (NODE, each["metadata"]["name"])
         for each in (await client.list(NODE)).items
-        if each["metadata"]["name"].startswith(f"{stage.host}-")
+        if each["metadata"]["name"].startswith(f"{environment.host}-")
     ]
-    organizations = [(ORGANIZATION, each.removeprefix("org-")) for each in stage.namespaces]
-    namespaces = [(NAMESPACE, each) for each in stage.namespaces]
-    for ref, name in (*organizations, (HOST, stage.host), *namespaces, *claims, *nodes):
+    organizations = [(ORGANIZATION, each.removeprefix("org-")) for each in environment.namespaces]
+    namespaces = [(NAMESPACE, each) for each in environment.namespaces]
+    for ref, name in (*organizations, (HOST, environment.host), *namespaces, *claims, *nodes):
         await client.delete(ref, name)
 
 

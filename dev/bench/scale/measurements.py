@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["Audit", "Readiness", "Usage", "Write", "percentile", "usage"]
+__all__ = ["AuditLog", "ProcessUsage", "Readiness", "Write", "percentile", "usage"]
 
 Object = dict[str, Any]
 Write = tuple[str, str, str]
@@ -20,7 +20,7 @@ _KIB: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
+class ProcessUsage:
     """What a process has used since its start."""
 
     processor: float
@@ -29,7 +29,7 @@ class Usage:
     """Largest resident memory, in MiB."""
 
 
-def usage(pid: int) -> Usage:
+def usage(pid: int) -> ProcessUsage:
     """Read what a process has used (proc(5), "/proc/PID/stat", "/proc/PID/status").
 
     Parameters
@@ -45,7 +45,7 @@ def usage(pid: int) -> Usage:
     after = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     peak = next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))
-    return Usage((int(after[11]) + int(after[12])) / _TICKS, peak / _KIB)
+    return ProcessUsage((int(after[11]) + int(after[12])) / _TICKS, peak / _KIB)
 
 
 @dataclass(slots=True)
@@ -103,7 +103,7 @@ def percentile(values: list[float], part: float) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Audit:
+class AuditLog:
     """The API server's own list of writes (Kubernetes, "Auditing")."""
 
     path: Path

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any, Final
 
+from dev.bench.scale.cloister import SideResult, Takeover
 from dev.bench.scale.measurements import percentile
-from dev.bench.scale.cloister import Changeover, Side
 
 __all__ = ["Report", "as_json", "plot", "table"]
 
@@ -33,15 +33,15 @@ class Report:
     """Load of the machine just before, over a minute."""
     cores: int
     """Cores of the machine."""
-    sides: tuple[Side, ...]
+    sides: tuple[SideResult, ...]
     """Ours first."""
-    restart: Changeover
+    restart: Takeover
     """A restart with all Containers there."""
-    takeover: Changeover
+    takeover: Takeover
     """The leader killed with another in waiting."""
 
     @property
-    def ours(self) -> Side:
+    def ours(self) -> SideResult:
         """Our side."""
         return self.sides[0]
 
@@ -54,7 +54,7 @@ class Report:
         return own / self.count
 
 
-def _controllers(side: Side) -> dict[tuple[str, str], int]:
+def _controllers(side: SideResult) -> dict[tuple[str, str], int]:
     """Return the writes of a side's controller by verb and resource, most first."""
     return {
         (verb, resource): number
@@ -82,7 +82,7 @@ def as_json(report: Report) -> dict[str, Any]:
     }
 
 
-def _change(change: Changeover) -> dict[str, Any]:
+def _change(change: Takeover) -> dict[str, Any]:
     return {
         "workingSeconds": round(change.working, 2),
         "caughtUpSeconds": round(change.caught_up, 2),
@@ -90,7 +90,7 @@ def _change(change: Changeover) -> dict[str, Any]:
     }
 
 
-def _side(side: Side) -> dict[str, Any]:
+def _side(side: SideResult) -> dict[str, Any]:
     each = side.readiness.each()
     return {
         "name": side.name,
@@ -166,7 +166,7 @@ def table(report: Report) -> str:
     return "\n".join(lines)
 
 
-def _everybody(side: Side, count: int) -> str:
+def _everybody(side: SideResult, count: int) -> str:
     leave_out = {"leases", "nodes/status"}
     number = sum(n for (_, _, resource), n in side.writes.items() if resource not in leave_out)
     return f"{number / count:.1f}"

@@ -13,7 +13,7 @@ import pytest
 import pytest_asyncio
 
 from tests.support.cluster.admission_policies import install_policies, remove_policies
-from tests.support.cluster.api_server import ApiServer, Verdict
+from tests.support.cluster.api_server import ApiResponse, ApiServer
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -252,7 +252,7 @@ FORGED: dict[str, tuple[str, dict[str, Any]]] = {
 """What a trespasser would make, and where."""
 
 
-def assert_refused(verdict: Verdict, *words: str) -> None:
+def assert_refused(verdict: ApiResponse, *words: str) -> None:
     assert verdict.status == FORBIDDEN, verdict
     for word in words:
         assert word in verdict.message

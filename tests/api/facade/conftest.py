@@ -1,6 +1,6 @@
 """Fixtures of the facade's tests."""
 
-from tests.support.faults.interrupted_calls import proxy, rich, shaken_settings
+from tests.support.faults.interrupted_calls import entitled_world, proxied_settings, proxy
 from tests.support.programs.facade import (
     facade,
     facade_registry,
@@ -10,12 +10,12 @@ from tests.support.programs.facade import (
 )
 
 __all__ = [
+    "entitled_world",
     "facade",
     "facade_registry",
     "facade_settings",
     "other_world",
+    "proxied_settings",
     "proxy",
-    "rich",
-    "shaken_settings",
     "world",
 ]

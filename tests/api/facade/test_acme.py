@@ -22,8 +22,14 @@ from cloister_api.ledger.database import open_ledger
 from cloister_api.ledger.tables.core import CERTIFICATE_ORDERS, CERTIFICATE_SUBMISSIONS
 from cloister_crds.names import challenge_name
 from tests.support.builders.signing_requests import signing_request
-from tests.support.programs.facade import DOMAIN, Facade, World, run_command, start_facade
-from tests.support.servers.acme import NameServer, Pebble, name_server, pebble, resolver
+from tests.support.programs.facade import (
+    DOMAIN,
+    Facade,
+    FacadeInstallation,
+    run_command,
+    start_facade,
+)
+from tests.support.servers.acme import AcmeNameServer, Pebble, name_server, pebble, resolver
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.programs("pebble")
@@ -35,7 +41,7 @@ PATIENCE = 200.0
 class Internet:
     """What an installation finds outside."""
 
-    names: NameServer
+    names: AcmeNameServer
     """Name server of the zones."""
     resolver: str
     """Address of a resolver."""
@@ -167,7 +173,7 @@ class Asker:
 
 
 async def an_enclave(
-    clients: Sequence[httpx.AsyncClient], world: World, name: str, *hostnames: str
+    clients: Sequence[httpx.AsyncClient], world: FacadeInstallation, name: str, *hostnames: str
 ) -> Asker:
     """Make an Enclave that asks for its host names."""
     token = await world.enclave_with_token(name, *hostnames)
@@ -214,7 +220,7 @@ async def stands(settings: Path, host: str, *, attempts: int) -> None:
 
 
 async def test_an_order_becomes_a_certificate(
-    client: httpx.AsyncClient, internet: Internet, world: World
+    client: httpx.AsyncClient, internet: Internet, world: FacadeInstallation
 ) -> None:
     asker = await an_enclave([client], world, "web")
     host = f"web.{world.organization}.{DOMAIN}"
@@ -233,7 +239,7 @@ async def test_an_order_becomes_a_certificate(
 
 
 async def test_a_custom_domain_is_proven_by_its_cname(
-    client: httpx.AsyncClient, settings: Path, internet: Internet, world: World
+    client: httpx.AsyncClient, settings: Path, internet: Internet, world: FacadeInstallation
 ) -> None:
     host = f"{world.organization}.{CUSTOM}"
     asker = await an_enclave([client], world, "custom", host)
@@ -249,7 +255,7 @@ async def test_a_custom_domain_is_proven_by_its_cname(
 
 
 async def test_servers_that_are_away_put_orders_off(
-    client: httpx.AsyncClient, internet: Internet, world: World
+    client: httpx.AsyncClient, internet: Internet, world: FacadeInstallation
 ) -> None:
     internet.names.stop()
     try:
@@ -269,7 +275,7 @@ async def test_servers_that_are_away_put_orders_off(
 
 
 async def test_two_replicas_and_a_kill_lose_and_double_nothing(
-    internet: Internet, world: World
+    internet: Internet, world: FacadeInstallation
 ) -> None:
     settings = internet.settings()
     internet.names.stop()
@@ -298,7 +304,9 @@ async def test_two_replicas_and_a_kill_lose_and_double_nothing(
     assert len(sent) == len(askers), "an order was sent twice"
 
 
-async def test_the_limits_of_the_authority_are_kept(internet: Internet, world: World) -> None:
+async def test_the_limits_of_the_authority_are_kept(
+    internet: Internet, world: FacadeInstallation
+) -> None:
     limits = {"names": {"count": 1, "seconds": 3600}}
     with start_facade(internet.settings(limits=limits)) as running:
         async with running.client() as client:
@@ -314,7 +322,9 @@ async def test_the_limits_of_the_authority_are_kept(internet: Internet, world: W
             await free.issued()
 
 
-async def test_an_order_that_cannot_be_filled_is_given_up(internet: Internet, world: World) -> None:
+async def test_an_order_that_cannot_be_filled_is_given_up(
+    internet: Internet, world: FacadeInstallation
+) -> None:
     with start_facade(internet.settings(attempts=1)) as running:
         async with running.client() as client:
             host = f"nobody.{CUSTOM}"

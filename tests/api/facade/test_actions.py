@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.support.programs.facade import Facade, World
+from tests.support.programs.facade import Facade, FacadeInstallation
 from tests.support.waiting import until
 
 READY = {"phase": "ready", "currentTag": "v1.0.0"}
@@ -64,7 +64,7 @@ ALLOWED = {
 }
 
 
-async def made(client: httpx.AsyncClient, world: World, state: str) -> str:
+async def made(client: httpx.AsyncClient, world: FacadeInstallation, state: str) -> str:
     """Create a container and bring it to a state."""
     answer = await client.post("/api/containers", json=world.body("web"))
     assert answer.status_code == 201, answer.text
@@ -90,7 +90,7 @@ async def made(client: httpx.AsyncClient, world: World, state: str) -> str:
 @pytest.mark.parametrize("state", STATES)
 @pytest.mark.parametrize("action", ALLOWED)
 async def test_each_action_in_each_state(
-    facade: Facade, world: World, action: str, state: str
+    facade: Facade, world: FacadeInstallation, action: str, state: str
 ) -> None:
     async with facade.client(world.key) as client:
         path = await made(client, world, state)
@@ -105,7 +105,9 @@ async def test_each_action_in_each_state(
 
 
 @pytest.mark.parametrize("state", STATES)
-async def test_delete_works_in_each_state(facade: Facade, world: World, state: str) -> None:
+async def test_delete_works_in_each_state(
+    facade: Facade, world: FacadeInstallation, state: str
+) -> None:
     async with facade.client(world.key) as client:
         path = await made(client, world, state)
         assert (await client.delete(path)).status_code == 204
@@ -115,7 +117,9 @@ async def test_delete_works_in_each_state(facade: Facade, world: World, state: s
             assert (gone.status_code, gone.json()["code"]) == (404, "NOT_FOUND"), action
 
 
-async def test_a_stop_of_what_stops_changes_nothing(facade: Facade, world: World) -> None:
+async def test_a_stop_of_what_stops_changes_nothing(
+    facade: Facade, world: FacadeInstallation
+) -> None:
     async with facade.client(world.key) as client:
         path = await made(client, world, "stopping")
         before = await world.container("web")
@@ -136,7 +140,7 @@ async def test_a_stop_of_what_stops_changes_nothing(facade: Facade, world: World
 
 
 async def test_a_relaunch_changes_tag_commit_and_the_whole_variable_set(
-    facade: Facade, world: World
+    facade: Facade, world: FacadeInstallation
 ) -> None:
     async with facade.client(world.key) as client:
         body = world.body("web", variables={"GREETING": "one", "OTHER": "two"})
@@ -164,7 +168,7 @@ async def test_a_relaunch_changes_tag_commit_and_the_whole_variable_set(
 
 
 async def test_a_relaunch_of_a_failed_container_shows_as_deploying_update(
-    facade: Facade, world: World
+    facade: Facade, world: FacadeInstallation
 ) -> None:
     async with facade.client(world.key) as client:
         path = await made(client, world, "failed")
@@ -174,7 +178,9 @@ async def test_a_relaunch_of_a_failed_container_shows_as_deploying_update(
         assert record["update_type"] == "replace"
 
 
-async def test_a_relaunch_to_a_wrong_tag_changes_nothing(facade: Facade, world: World) -> None:
+async def test_a_relaunch_to_a_wrong_tag_changes_nothing(
+    facade: Facade, world: FacadeInstallation
+) -> None:
     async with facade.client(world.key) as client:
         path = await made(client, world, "ready")
         before = await world.container("web")
@@ -184,7 +190,7 @@ async def test_a_relaunch_to_a_wrong_tag_changes_nothing(facade: Facade, world: 
     assert await world.container("web") == before
 
 
-async def test_stop_and_start(facade: Facade, world: World) -> None:
+async def test_stop_and_start(facade: Facade, world: FacadeInstallation) -> None:
     async with facade.client(world.key) as client:
         path = await made(client, world, "ready")
         stopped = (await client.post(f"{path}/stop")).json()
@@ -205,7 +211,7 @@ async def _start(client: httpx.AsyncClient, path: str) -> dict[str, Any] | None:
 
 
 async def test_accept_promotes_the_staged_update_and_answers_what_serves_then(
-    facade: Facade, world: World
+    facade: Facade, world: FacadeInstallation
 ) -> None:
     async with facade.client(world.key) as client:
         path = await made(client, world, "staged update")
@@ -230,7 +236,7 @@ async def test_accept_promotes_the_staged_update_and_answers_what_serves_then(
 
 
 async def test_accept_without_an_operator_answers_after_a_while_what_is_there(
-    facade: Facade, world: World
+    facade: Facade, world: FacadeInstallation
 ) -> None:
     async with facade.client(world.key) as client:
         path = await made(client, world, "staged update")
@@ -242,7 +248,9 @@ async def test_accept_without_an_operator_answers_after_a_while_what_is_there(
     assert item["spec"]["promote"] == "b"
 
 
-async def test_cancel_writes_the_serving_request_back(facade: Facade, world: World) -> None:
+async def test_cancel_writes_the_serving_request_back(
+    facade: Facade, world: FacadeInstallation
+) -> None:
     async with facade.client(world.key) as client:
         path = await made(client, world, "ready")
         before = await world.container("web")
@@ -262,7 +270,9 @@ async def test_cancel_writes_the_serving_request_back(facade: Facade, world: Wor
     assert after["spec"] == before["spec"]
 
 
-async def test_debug_can_be_toggled_and_claims_the_other_name(facade: Facade, world: World) -> None:
+async def test_debug_can_be_toggled_and_claims_the_other_name(
+    facade: Facade, world: FacadeInstallation
+) -> None:
     async with facade.client(world.key) as client:
         path = await made(client, world, "ready")
         answer = await client.post(f"{path}/relaunch", json={"debug": True})
@@ -273,7 +283,9 @@ async def test_debug_can_be_toggled_and_claims_the_other_name(facade: Facade, wo
     assert any(name.startswith("web.debug.") for name in await world.claims())
 
 
-async def test_what_a_gitops_manager_owns_is_left_to_it(facade: Facade, world: World) -> None:
+async def test_what_a_gitops_manager_owns_is_left_to_it(
+    facade: Facade, world: FacadeInstallation
+) -> None:
     spec = {"repo": world.repo, "tag": "v1.0.0"}
     body = {"metadata": {"name": "flux"}, "spec": spec}
     await world.apply_as("kustomize-controller", body)
@@ -294,7 +306,9 @@ async def test_what_a_gitops_manager_owns_is_left_to_it(facade: Facade, world: W
         assert again.status_code == 200, again.text
 
 
-async def test_a_lapsed_subscription_stops_new_work_alone(facade: Facade, world: World) -> None:
+async def test_a_lapsed_subscription_stops_new_work_alone(
+    facade: Facade, world: FacadeInstallation
+) -> None:
     async with facade.client(world.key) as client:
         path = await made(client, world, "ready")
         await world.change_organization(billing={"containerSubscription": False})

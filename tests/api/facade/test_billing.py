@@ -8,12 +8,12 @@ from tests.api.facade.test_key_check import key_of
 from tests.api.facade.test_usage_reports import Reporter
 from tests.support.builders.usage import event
 from tests.support.cluster.clusters import unique
-from tests.support.programs.facade import Facade, World
+from tests.support.programs.facade import Facade, FacadeInstallation
 from tests.support.waiting import until
 
 
 async def test_usage_is_visible_at_once_in_every_form(
-    facade: Facade, world: World, other_world: World
+    facade: Facade, world: FacadeInstallation, other_world: FacadeInstallation
 ) -> None:
     key = await key_of(facade, world)
     reporter = Reporter(world)
@@ -60,7 +60,7 @@ async def test_usage_is_visible_at_once_in_every_form(
     ],
 )
 async def test_a_window_that_there_is_not_is_400(
-    facade: Facade, world: World, path: str, code: str
+    facade: Facade, world: FacadeInstallation, path: str, code: str
 ) -> None:
     async with facade.client(world.key) as client:
         answer = await client.get(path)
@@ -70,7 +70,9 @@ async def test_a_window_that_there_is_not_is_400(
     assert "5m, 15m, 30m, 1h, 24h, 7d, 30d, 60d, 90d" in answer.json()["error"]
 
 
-async def test_without_a_customer_there_are_no_transactions(facade: Facade, world: World) -> None:
+async def test_without_a_customer_there_are_no_transactions(
+    facade: Facade, world: FacadeInstallation
+) -> None:
     async with facade.client(world.key) as client:
         answer = await client.get("/api/billing/transactions")
         assert (answer.status_code, answer.json()) == (200, {"transactions": []})

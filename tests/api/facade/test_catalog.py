@@ -4,7 +4,7 @@ import json
 
 import yaml
 
-from tests.support.programs.facade import Facade, World, run_command, start_facade
+from tests.support.programs.facade import Facade, FacadeInstallation, run_command, start_facade
 from tests.support.waiting import until
 from tests.unit.api.test_catalog import RECORD
 
@@ -17,7 +17,7 @@ async def test_the_catalog_needs_no_key_and_is_empty_by_default(facade: Facade) 
         assert (await client.post("/api/config/models")).status_code == 405
 
 
-async def test_the_catalog_is_followed_beside_a_running_facade(world: World) -> None:
+async def test_the_catalog_is_followed_beside_a_running_facade(world: FacadeInstallation) -> None:
     file = world.settings.with_name(f"{world.organization}.json")
     file.write_text(json.dumps([RECORD]))
     document = {**yaml.safe_load(world.settings.read_text()), "catalog": file.name}

@@ -12,7 +12,7 @@ from cryptography import x509
 from cloister_clients.kube.kinds import of
 from cloister_crds.kinds import Enclave
 from tests.support.builders.signing_requests import new_key, signing_request
-from tests.support.programs.facade import Facade, World, run_command, start_facade
+from tests.support.programs.facade import Facade, FacadeInstallation, run_command, start_facade
 from tests.support.waiting import until
 
 PATH = "/api/shim/cert"
@@ -47,31 +47,33 @@ def signing(settings: Path) -> Iterator[Facade]:
 class Asker:
     """An enclave of a world, as the facade sees it."""
 
-    def __init__(self, client: httpx.AsyncClient, world: World, name: str, token: str) -> None:
+    def __init__(
+        self, client: httpx.AsyncClient, world: FacadeInstallation, name: str, token: str
+    ) -> None:
         self.client = client
         self.world = world
         self.name = name
         self.token = token
         self.host = f"{name}.{world.organization}.containers.test"
 
-    async def ask(self, csr: str, token: str | None = None) -> httpx.Response:
+    async def request(self, csr: str, token: str | None = None) -> httpx.Response:
         """Ask for a certificate."""
         headers = {"Authorization": f"Bearer {token or self.token}"}
         return await self.client.post(PATH, json={"csr": csr}, headers=headers)
 
     async def known(self) -> bool:
         """Tell whether the facade's copy shows the Enclave: then an unfit request is 400."""
-        return (await self.ask("x")).status_code == 400
+        return (await self.request("x")).status_code == 400
 
 
 @pytest.fixture
-async def asker(signing: Facade, world: World) -> AsyncIterator[Asker]:
+async def asker(signing: Facade, world: FacadeInstallation) -> AsyncIterator[Asker]:
     """Give an enclave with a token."""
     async with signing.client() as client:
         yield await an_enclave(client, world, "web")
 
 
-async def an_enclave(client: httpx.AsyncClient, world: World, name: str) -> Asker:
+async def an_enclave(client: httpx.AsyncClient, world: FacadeInstallation, name: str) -> Asker:
     """Make an Enclave and wait until the facade knows it."""
     token = await world.enclave_with_token(name)
     made = Asker(client, world, name, token)
@@ -82,7 +84,7 @@ async def an_enclave(client: httpx.AsyncClient, world: World, name: str) -> Aske
 async def test_an_enclave_gets_its_certificate(asker: Asker, settings: Path) -> None:
     key = new_key()
     request = signing_request(asker.host, key=key)
-    answer = await asker.ask(request)
+    answer = await asker.request(request)
     assert answer.status_code == 200, answer.text
     certificates = x509.load_pem_x509_certificates(answer.json()["certificate"].encode())
     leaf = certificates[0]
@@ -92,7 +94,7 @@ async def test_an_enclave_gets_its_certificate(asker: Asker, settings: Path) -> 
     downloaded = await asker.client.get("/api/shim/ca")
     assert (downloaded.status_code, downloaded.text) == (200, shown)
     leaf.verify_directly_issued_by(x509.load_pem_x509_certificate(shown.encode()))
-    again = await asker.ask(request)
+    again = await asker.request(request)
     assert again.json() == answer.json(), "the same request is the same order"
     rows = [row for row in await asker.world.audit() if row.action == "certificate.order"]
     assert [(row.actor, row.result) for row in rows] == [("enclave web", "200")]
@@ -101,14 +103,14 @@ async def test_an_enclave_gets_its_certificate(asker: Asker, settings: Path) -> 
 async def test_only_its_own_host_names(asker: Asker) -> None:
     other = await an_enclave(asker.client, asker.world, "other")
     for names in ((other.host,), (asker.host, other.host), (f"*.{asker.host}",)):
-        answer = await asker.ask(signing_request(*names))
+        answer = await asker.request(signing_request(*names))
         assert answer.status_code == 403, answer.text
         assert answer.json()["code"] == "FORBIDDEN"
         assert asker.host in answer.json()["error"]
 
 
 async def test_an_unfit_request_says_why(asker: Asker) -> None:
-    answer = await asker.ask(signing_request(asker.host, subject="Someone Else"))
+    answer = await asker.request(signing_request(asker.host, subject="Someone Else"))
     assert answer.status_code == 400
     assert answer.json()["details"][0]["field"] == "csr"
     assert "subject" in answer.json()["error"]
@@ -122,14 +124,14 @@ async def test_without_the_token_of_a_live_enclave_there_is_nothing(asker: Asker
     request = signing_request(asker.host)
     wrong = asker.token[:-1] + ("A" if asker.token[-1] != "A" else "B")
     for token in ("x", wrong, f"{asker.world.namespace}/none/{'a' * 43}"):
-        answer = await asker.ask(request, token)
+        answer = await asker.request(request, token)
         assert answer.status_code == 401, answer.text
         assert answer.json()["code"] == "UNAUTHORIZED"
     bare = await asker.client.post(PATH, json={"csr": 1})
     assert bare.status_code == 401
 
     async def refused() -> bool:
-        return (await asker.ask("x")).status_code == 401
+        return (await asker.request("x")).status_code == 401
 
     await asker.world.report_enclave(asker.name, phase="Failed", observedGeneration=1)
     await until(refused, what="the token of a failed enclave to be refused")
@@ -139,34 +141,34 @@ async def test_the_token_of_a_deleted_enclave_ends(asker: Asker) -> None:
     await asker.world.kube.delete(of(Enclave), asker.name, asker.world.namespace)
 
     async def refused() -> bool:
-        return (await asker.ask(signing_request(asker.host))).status_code == 401
+        return (await asker.request(signing_request(asker.host))).status_code == 401
 
     await until(refused, what="the token of a deleted enclave to be refused")
     later = await asker.world.enclave_with_token(asker.name)
     successor = Asker(asker.client, asker.world, asker.name, later)
     await until(successor.known, what="the facade to know the successor")
-    assert (await asker.ask("x")).status_code == 401, "the token of an earlier one of that name"
+    assert (await asker.request("x")).status_code == 401, "the token of an earlier one of that name"
 
 
 async def test_too_many_new_requests_are_put_off(asker: Asker) -> None:
     requests = [signing_request(asker.host) for _ in range(4)]
-    answers = [await asker.ask(request) for request in requests]
+    answers = [await asker.request(request) for request in requests]
     assert [answer.status_code for answer in answers] == [200, 200, 200, 429]
     assert answers[3].json()["code"] == "RATE_LIMITED"
     assert 3000 < int(answers[3].headers["retry-after"]) <= 3600
-    assert (await asker.ask(requests[0])).status_code == 200, "an old request is no new one"
+    assert (await asker.request(requests[0])).status_code == 200, "an old request is no new one"
 
 
-async def test_nobody_signs_where_nothing_is_set(facade: Facade, world: World) -> None:
+async def test_nobody_signs_where_nothing_is_set(facade: Facade, world: FacadeInstallation) -> None:
     token = await world.enclave_with_token("web")
     async with facade.client() as client:
         unset = Asker(client, world, "web", token)
 
         async def told() -> bool:
-            return (await unset.ask("x")).status_code == 503
+            return (await unset.request("x")).status_code == 503
 
         await until(told, what="the facade to say that nobody signs")
-        answer = await unset.ask(signing_request(unset.host))
+        answer = await unset.request(signing_request(unset.host))
         assert answer.json()["code"] == "UNAVAILABLE"
         assert "certificates" in answer.json()["error"]
         assert answer.headers["retry-after"]

@@ -6,11 +6,11 @@ import httpx
 
 from cloister_clients.kube.kinds import of
 from cloister_crds.kinds import Domain
-from tests.support.programs.facade import Facade, World
+from tests.support.programs.facade import Facade, FacadeInstallation
 from tests.support.waiting import until
 
 
-async def make_domain(world: World, *, verified: bool) -> str:
+async def make_domain(world: FacadeInstallation, *, verified: bool) -> str:
     """Make a Domain as the operator leaves it, and the right to have it."""
     zone = f"{world.organization}.test"
     await world.change_organization(entitlements={"domainSuffixes": [zone]})
@@ -26,7 +26,7 @@ async def make_domain(world: World, *, verified: bool) -> str:
 
 
 async def asked(
-    client: httpx.AsyncClient, world: World, host: str, *, verified: bool
+    client: httpx.AsyncClient, world: FacadeInstallation, host: str, *, verified: bool
 ) -> httpx.Response:
     """Ask until the facade has seen the organization's right, the Domain and its status."""
 
@@ -42,7 +42,7 @@ async def asked(
 
 
 async def test_a_verified_domain_is_claimed_with_the_container(
-    facade: Facade, world: World
+    facade: Facade, world: FacadeInstallation
 ) -> None:
     host = await make_domain(world, verified=True)
     async with facade.client(world.key) as client:
@@ -61,7 +61,7 @@ async def test_a_verified_domain_is_claimed_with_the_container(
         assert second.status_code == 409
 
 
-async def test_an_unverified_domain_is_refused(facade: Facade, world: World) -> None:
+async def test_an_unverified_domain_is_refused(facade: Facade, world: FacadeInstallation) -> None:
     host = await make_domain(world, verified=False)
     async with facade.client(world.key) as client:
         refused = await asked(client, world, host, verified=False)

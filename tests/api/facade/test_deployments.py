@@ -7,14 +7,16 @@ import pytest
 
 from cloister_clients.kube.kinds import of
 from cloister_crds.kinds import Deployment
-from tests.support.programs.facade import Facade, World
+from tests.support.programs.facade import Facade, FacadeInstallation
 from tests.support.waiting import until
 
 READY = {"phase": "ready", "currentTag": "v1.0.0"}
 UNKNOWN = "00000000-0000-4000-8000-000000000000"
 
 
-async def made(client: httpx.AsyncClient, world: World, name: str, **status: Any) -> str:
+async def made(
+    client: httpx.AsyncClient, world: FacadeInstallation, name: str, **status: Any
+) -> str:
     """Create a container, let its status be written, and answer its identifier."""
     answer = await client.post("/api/containers", json=world.body(name))
     assert answer.status_code == 201, answer.text
@@ -29,7 +31,7 @@ async def made(client: httpx.AsyncClient, world: World, name: str, **status: Any
     return str(answer.json()["id"])
 
 
-async def test_counts_follow_the_containers(facade: Facade, world: World) -> None:
+async def test_counts_follow_the_containers(facade: Facade, world: FacadeInstallation) -> None:
     async with facade.client(world.key) as client:
         assert (await client.get("/api/deployments")).json() == []
         await made(client, world, "a", **READY)
@@ -55,7 +57,7 @@ async def test_counts_follow_the_containers(facade: Facade, world: World) -> Non
         assert (record["stopped_count"], record["deploying_count"]) == (1, 0)
 
 
-async def test_the_default_of_staging_is_changed(facade: Facade, world: World) -> None:
+async def test_the_default_of_staging_is_changed(facade: Facade, world: FacadeInstallation) -> None:
     async with facade.client(world.key) as client:
         await made(client, world, "a")
         (record,) = (await client.get("/api/deployments")).json()
@@ -71,7 +73,9 @@ async def test_the_default_of_staging_is_changed(facade: Facade, world: World) -
         assert missing.status_code == 404
 
 
-async def test_an_update_of_all_tells_each_result(facade: Facade, world: World) -> None:
+async def test_an_update_of_all_tells_each_result(
+    facade: Facade, world: FacadeInstallation
+) -> None:
     async with facade.client(world.key) as client:
         ready = await made(client, world, "ready", **READY)
         failed = await made(client, world, "failed", phase="failed")
@@ -100,7 +104,7 @@ async def test_an_update_of_all_tells_each_result(facade: Facade, world: World) 
         assert (result["status"], result["error"]) == ("skipped", "update already in progress")
 
 
-async def test_what_git_manages_fails_alone(facade: Facade, world: World) -> None:
+async def test_what_git_manages_fails_alone(facade: Facade, world: FacadeInstallation) -> None:
     async with facade.client(world.key) as client:
         await made(client, world, "mine", **READY)
         spec = {"repo": world.repo, "tag": "v1.0.0"}
@@ -142,7 +146,7 @@ async def test_what_git_manages_fails_alone(facade: Facade, world: World) -> Non
     ],
 )
 async def test_a_wrong_update_writes_nothing(
-    facade: Facade, world: World, body: dict[str, Any], status: int, field: str
+    facade: Facade, world: FacadeInstallation, body: dict[str, Any], status: int, field: str
 ) -> None:
     async with facade.client(world.key) as client:
         await made(client, world, "a", **READY)
@@ -157,7 +161,9 @@ async def test_a_wrong_update_writes_nothing(
         assert after["spec"] == before["spec"]
 
 
-async def test_without_a_subscription_nothing_is_updated(facade: Facade, world: World) -> None:
+async def test_without_a_subscription_nothing_is_updated(
+    facade: Facade, world: FacadeInstallation
+) -> None:
     async with facade.client(world.key) as client:
         await made(client, world, "a", **READY)
         (record,) = (await client.get("/api/deployments")).json()
@@ -171,7 +177,7 @@ async def test_without_a_subscription_nothing_is_updated(facade: Facade, world: 
 
 
 async def test_another_organization_learns_nothing(
-    facade: Facade, world: World, other_world: World
+    facade: Facade, world: FacadeInstallation, other_world: FacadeInstallation
 ) -> None:
     async with facade.client(world.key) as client:
         await made(client, world, "a")

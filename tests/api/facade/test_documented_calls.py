@@ -15,7 +15,7 @@ from cloister_clients.kube import NotFound
 from cloister_crds.kinds import Container
 from cloister_crds.kinds.container import DesiredState
 from tests.api.facade.test_actions import UPDATING
-from tests.support.programs.facade import Facade, World
+from tests.support.programs.facade import Facade, FacadeInstallation
 from tests.support.waiting import until
 
 PAGE = Path(__file__).parents[3] / "docs" / "calls.md"
@@ -30,7 +30,7 @@ def blocks() -> list[tuple[str, str]]:
 class Operator:
     """Reports Containers as what they ask for."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: FacadeInstallation) -> None:
         self._world = world
         self._serving: dict[str, tuple[str, str]] = {}
 
@@ -87,7 +87,9 @@ async def run(program: list[str], text: str, folder: Path, environment: dict[str
     assert process.returncode == 0, f"{text}\n--- said ---\n{said.decode()[-3000:]}"
 
 
-async def test_every_call_of_the_page_works(facade: Facade, world: World, tmp_path: Path) -> None:
+async def test_every_call_of_the_page_works(
+    facade: Facade, world: FacadeInstallation, tmp_path: Path
+) -> None:
     suffix = f"{world.organization}.test"
     await world.change_organization(
         billing={"containerSubscription": True, "tokenBilling": True},

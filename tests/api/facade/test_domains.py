@@ -9,7 +9,7 @@ import pytest
 
 from cloister_clients.kube.kinds import of
 from cloister_crds.kinds import Container, Domain
-from tests.support.programs.facade import Facade, World
+from tests.support.programs.facade import Facade, FacadeInstallation
 from tests.support.waiting import until
 
 FIELDS = (
@@ -18,14 +18,14 @@ FIELDS = (
 )
 
 
-async def entitled(world: World) -> str:
+async def entitled(world: FacadeInstallation) -> str:
     """Give the organization a suffix, and answer a host below it."""
     zone = f"{world.organization}.test"
     await world.change_organization(entitlements={"domainSuffixes": [zone]})
     return f"api-{uuid.uuid4().hex[:6]}.{zone}"
 
 
-async def operate(world: World, host: str, **status: Any) -> None:
+async def operate(world: FacadeInstallation, host: str, **status: Any) -> None:
     """Write a Domain's status as the operator does, once the Domain is there."""
 
     async def written() -> bool:
@@ -39,7 +39,7 @@ async def operate(world: World, host: str, **status: Any) -> None:
     await until(written, what="the domain")
 
 
-async def listed(world: World) -> list[dict[str, Any]]:
+async def listed(world: FacadeInstallation) -> list[dict[str, Any]]:
     page = await world.kube.list(of(Domain), world.namespace)
     return list(page.items)
 
@@ -64,7 +64,7 @@ async def post(client: httpx.AsyncClient, host: str) -> httpx.Response:
     return answer
 
 
-async def test_the_life_of_a_domain(facade: Facade, world: World) -> None:
+async def test_the_life_of_a_domain(facade: Facade, world: FacadeInstallation) -> None:
     host = await entitled(world)
     async with facade.client(world.key) as client:
         made, _ = await asyncio.gather(
@@ -114,7 +114,7 @@ async def test_the_life_of_a_domain(facade: Facade, world: World) -> None:
     "host", ["", "UPPER.test", "https://a.test", "*.a.test", "a.test:443", "nodots", "a.other.test"]
 )
 async def test_what_is_no_domain_below_the_suffix_is_refused(
-    facade: Facade, world: World, host: str
+    facade: Facade, world: FacadeInstallation, host: str
 ) -> None:
     await entitled(world)
     async with facade.client(world.key) as client:
@@ -123,14 +123,16 @@ async def test_what_is_no_domain_below_the_suffix_is_refused(
         assert answer.json()["details"][0]["field"] == "domain"
 
 
-async def test_without_the_entitlement_it_is_forbidden(facade: Facade, world: World) -> None:
+async def test_without_the_entitlement_it_is_forbidden(
+    facade: Facade, world: FacadeInstallation
+) -> None:
     async with facade.client(world.key) as client:
         answer = await client.post("/api/domains", json={"domain": "a.example.test"})
         assert (answer.status_code, answer.json()["code"]) == (403, "FORBIDDEN")
 
 
 async def test_another_organization_learns_nothing(
-    facade: Facade, world: World, other_world: World
+    facade: Facade, world: FacadeInstallation, other_world: FacadeInstallation
 ) -> None:
     host = await entitled(world)
     async with facade.client(world.key) as client, facade.client(other_world.key) as other:

@@ -14,11 +14,11 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.support.faults.interrupted_calls import Trial, entitled
-from tests.support.faults.fault_kinds import Ask, CrashPoints
-from tests.support.faults.faulty_proxy import FaultyApi
+from tests.support.faults.fault_kinds import ApiRequest, CrashPoints
+from tests.support.faults.faulty_proxy import FaultyProxy
+from tests.support.faults.interrupted_calls import InterruptedCall, await_entitlements
 from tests.support.faults.mutations import CALLS, Sent
-from tests.support.programs.facade import Facade, World, start_facade
+from tests.support.programs.facade import Facade, FacadeInstallation, start_facade
 from tests.support.waiting import until
 
 WHOLE = "the facade"
@@ -40,17 +40,17 @@ class Line:
 
 
 @pytest.fixture(scope="module")
-def line(shaken_settings: Path) -> Iterator[Line]:
+def line(proxied_settings: Path) -> Iterator[Line]:
     with contextlib.ExitStack() as stack:
-        yield Line(stack, shaken_settings)
+        yield Line(stack, proxied_settings)
 
 
-def writes(ask: Ask, _: str) -> bool:
+def writes(request: ApiRequest, _: str) -> bool:
     """Tell whether a request of the facade changes something."""
-    return ask.writes
+    return request.writes
 
 
-async def kill_after(trial: Trial, doomed: Facade, sent: Sent, at: int) -> None:
+async def kill_after(trial: InterruptedCall, doomed: Facade, sent: Sent, at: int) -> None:
     """Make a call, and kill the facade when the server has done a write of it."""
     fault = CrashPoints({WHOLE: at}, writes)
     trial.proxy.faults = (fault,)
@@ -71,21 +71,21 @@ async def kill_after(trial: Trial, doomed: Facade, sent: Sent, at: int) -> None:
 
 @pytest.mark.parametrize("operation", MAKE_OR_CHANGE)
 async def test_the_death_of_the_facade_leaves_all_or_nothing(
-    operation: str, proxy: FaultyApi, line: Line, rich: World
+    operation: str, proxy: FaultyProxy, line: Line, entitled_world: FacadeInstallation
 ) -> None:
     async with contextlib.AsyncExitStack() as clients:
 
         async def client_of(facade: Facade) -> httpx.AsyncClient:
-            client = await clients.enter_async_context(facade.client(rich.key))
-            await entitled(client)
+            client = await clients.enter_async_context(facade.client(entitled_world.key))
+            await await_entitlements(client)
             return client
 
-        trial = Trial(operation, proxy, rich, await client_of(line.serving))
+        trial = InterruptedCall(operation, proxy, entitled_world, await client_of(line.serving))
         count = len(await trial.undisturbed())
         assert count
         for at in range(1, count + 1):
             name = f"{trial.stem}-{at}"
-            sent = await trial.call.prepare(rich, trial.client, name)
+            sent = await trial.call.prepare(entitled_world, trial.client, name)
             before = await trial.state(name)
             await kill_after(trial, line.serving, sent, at)
             trial.client = await client_of(line.start())

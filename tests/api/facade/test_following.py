@@ -13,7 +13,7 @@ import yaml
 from cloister_clients.kube.kinds import of
 from cloister_crds.kinds import Container, Deployment
 from cloister_crds.kinds.meta import REQUESTED_AT_ANNOTATION
-from tests.support.programs.facade import WEBHOOK_SECRET, Facade, World, start_facade
+from tests.support.programs.facade import WEBHOOK_SECRET, Facade, FacadeInstallation, start_facade
 from tests.support.waiting import until
 
 READY = {"phase": "ready", "currentTag": "v1.0.0", "activeEnclave": "web-a-1"}
@@ -26,7 +26,7 @@ LATEST = {
 }
 
 
-async def made(client: httpx.AsyncClient, world: World, **status: Any) -> str:
+async def made(client: httpx.AsyncClient, world: FacadeInstallation, **status: Any) -> str:
     """Create a container that is ready, and answer its path."""
     answer = await client.post("/api/containers", json=world.body("web"))
     assert answer.status_code == 201, answer.text
@@ -35,7 +35,9 @@ async def made(client: httpx.AsyncClient, world: World, **status: Any) -> str:
     return path
 
 
-async def reported(client: httpx.AsyncClient, world: World, path: str, **status: Any) -> None:
+async def reported(
+    client: httpx.AsyncClient, world: FacadeInstallation, path: str, **status: Any
+) -> None:
     """Write a status, and wait until the facade shows it."""
     await world.report("web", **status)
     want = status.get("update", {}).get("status")
@@ -47,7 +49,7 @@ async def reported(client: httpx.AsyncClient, world: World, path: str, **status:
     await until(shown, what="the status")
 
 
-async def spec_of(world: World) -> dict[str, Any]:
+async def spec_of(world: FacadeInstallation) -> dict[str, Any]:
     """Answer the spec of the container as the server has it."""
     item = await world.container("web")
     assert item is not None
@@ -55,7 +57,7 @@ async def spec_of(world: World) -> dict[str, Any]:
     return spec
 
 
-async def test_auto_update_is_switched(facade: Facade, world: World) -> None:
+async def test_auto_update_is_switched(facade: Facade, world: FacadeInstallation) -> None:
     async with facade.client(world.key) as client:
         path = await made(client, world)
         for wanted in (True, True, False):
@@ -67,7 +69,7 @@ async def test_auto_update_is_switched(facade: Facade, world: World) -> None:
             assert (await client.post(f"{path}/auto-update", json=body)).status_code == 400
 
 
-async def test_a_debug_container_follows_nothing(facade: Facade, world: World) -> None:
+async def test_a_debug_container_follows_nothing(facade: Facade, world: FacadeInstallation) -> None:
     async with facade.client(world.key) as client:
         made_one = await client.post("/api/containers", json=world.body("web", debug=True))
         path = made_one.headers["location"]
@@ -78,7 +80,7 @@ async def test_a_debug_container_follows_nothing(facade: Facade, world: World) -
 
 @pytest.mark.parametrize("name", ["enabled", "connected", "github_app_connected"])
 async def test_the_connection_is_switched_by_any_name(
-    facade: Facade, world: World, name: str
+    facade: Facade, world: FacadeInstallation, name: str
 ) -> None:
     async with facade.client(world.key) as client:
         path = await made(client, world)
@@ -88,7 +90,9 @@ async def test_the_connection_is_switched_by_any_name(
             assert answer.json()["github_app_connected"] is wanted
 
 
-async def test_following_and_the_connection_hang_together(facade: Facade, world: World) -> None:
+async def test_following_and_the_connection_hang_together(
+    facade: Facade, world: FacadeInstallation
+) -> None:
     async with facade.client(world.key) as client:
         path = await made(client, world)
         await client.post(f"{path}/auto-update", json={"auto_update": True})
@@ -110,7 +114,7 @@ async def test_following_and_the_connection_hang_together(facade: Facade, world:
 
 
 async def test_a_relaunch_to_an_earlier_release_ceases_to_follow(
-    facade: Facade, world: World
+    facade: Facade, world: FacadeInstallation
 ) -> None:
     async with facade.client(world.key) as client:
         path = await made(client, world)
@@ -123,7 +127,7 @@ async def test_a_relaunch_to_an_earlier_release_ceases_to_follow(
 
 
 async def test_a_relaunch_to_the_latest_release_goes_on_following(
-    facade: Facade, world: World
+    facade: Facade, world: FacadeInstallation
 ) -> None:
     async with facade.client(world.key) as client:
         path = await made(client, world)
@@ -136,7 +140,7 @@ async def test_a_relaunch_to_the_latest_release_goes_on_following(
 
 @pytest.mark.parametrize(("tag", "follows"), [("v1.1.0", False), ("v1.0.0", True)])
 async def test_cancel_of_an_automatic_update_ceases_to_follow(
-    facade: Facade, world: World, tag: str, *, follows: bool
+    facade: Facade, world: FacadeInstallation, tag: str, *, follows: bool
 ) -> None:
     async with facade.client(world.key) as client:
         path = await made(client, world)
@@ -156,7 +160,7 @@ def signed(body: bytes, *, secret: str = WEBHOOK_SECRET) -> str:
 
 @pytest.mark.parametrize("forge", ["github", "gitea"])
 async def test_a_release_webhook_lets_followers_look(
-    facade: Facade, world: World, forge: str
+    facade: Facade, world: FacadeInstallation, forge: str
 ) -> None:
     async with facade.client(world.key) as client:
         path = await made(client, world)
@@ -225,7 +229,9 @@ def changed(facade_settings: Path, name: str, **keys: Any) -> Path:
     return path
 
 
-async def test_without_a_secret_nothing_is_connected(facade_settings: Path, world: World) -> None:
+async def test_without_a_secret_nothing_is_connected(
+    facade_settings: Path, world: FacadeInstallation
+) -> None:
     with start_facade(changed(facade_settings, "no-webhooks.yml", webhooks=None)) as facade:
         async with facade.client(world.key) as client:
             path = await made(client, world)

@@ -10,7 +10,7 @@ import pytest
 
 from cloister_api.ledger.keys.key_format import REGULAR_PREFIX, generate
 from cloister_crds.config import Shim
-from tests.support.programs.facade import DOMAIN, Facade, World, start_facade
+from tests.support.programs.facade import DOMAIN, Facade, FacadeInstallation, start_facade
 from tests.support.servers.key_gate import running_gate
 from tests.support.waiting import until
 
@@ -45,7 +45,7 @@ class Asker:
         await until(said, within=30)
 
 
-async def new_key(facade: Facade, world: World, name: str) -> str:
+async def new_key(facade: Facade, world: FacadeInstallation, name: str) -> str:
     """Make a key of an organization that pays."""
     await world.change_organization(billing={"tokenBilling": True})
 
@@ -58,7 +58,7 @@ async def new_key(facade: Facade, world: World, name: str) -> str:
 
 
 @pytest.fixture
-async def asker(facade: Facade, world: World) -> AsyncIterator[Asker]:
+async def asker(facade: Facade, world: FacadeInstallation) -> AsyncIterator[Asker]:
     domain = f"web.{world.organization}.{DOMAIN}"
     with (
         tempfile.TemporaryDirectory(prefix="gate") as name,
@@ -70,7 +70,7 @@ async def asker(facade: Facade, world: World) -> AsyncIterator[Asker]:
 
 
 async def test_keys_are_judged_by_the_facade(
-    facade: Facade, world: World, other_world: World, asker: Asker
+    facade: Facade, world: FacadeInstallation, other_world: FacadeInstallation, asker: Asker
 ) -> None:
     key = await new_key(facade, world, "own")
     foreign = await new_key(facade, other_world, "foreign")
@@ -89,7 +89,7 @@ async def test_keys_are_judged_by_the_facade(
 
 
 async def test_a_facade_that_ends_closes_the_way_for_keys_that_it_did_not_see(
-    facade: Facade, world: World
+    facade: Facade, world: FacadeInstallation
 ) -> None:
     known, other = [await new_key(facade, world, name) for name in ("known", "other")]
     domain = f"web.{world.organization}.{DOMAIN}"

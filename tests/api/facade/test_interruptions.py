@@ -9,12 +9,12 @@ import pytest
 
 from cloister_clients.kube.kinds import of
 from cloister_crds.kinds import HostnameClaim
-from tests.support.programs.facade import DOMAIN, Facade, World, start_facade
+from tests.support.programs.facade import DOMAIN, Facade, FacadeInstallation, start_facade
 from tests.support.waiting import until
 
 
 @contextlib.asynccontextmanager
-async def another(world: World) -> AsyncIterator[Facade]:
+async def another(world: FacadeInstallation) -> AsyncIterator[Facade]:
     """Run a facade of the test's own."""
     starting = start_facade(world.settings)
     running = await asyncio.to_thread(starting.__enter__)
@@ -24,7 +24,7 @@ async def another(world: World) -> AsyncIterator[Facade]:
         await asyncio.to_thread(starting.__exit__, None, None, None)
 
 
-async def killed_while_creating(world: World, after: float) -> None:
+async def killed_while_creating(world: FacadeInstallation, after: float) -> None:
     """Send a create and kill the facade some moments later, whatever it is doing."""
     async with another(world) as doomed, doomed.client(world.key) as client:
         sending = asyncio.create_task(client.post("/api/containers", json=world.body("web")))
@@ -37,7 +37,7 @@ async def killed_while_creating(world: World, after: float) -> None:
 
 @pytest.mark.parametrize("after", [0.05, 0.15, 0.25, 0.4])
 async def test_a_create_repeated_after_a_kill_works(
-    facade: Facade, world: World, after: float
+    facade: Facade, world: FacadeInstallation, after: float
 ) -> None:
     await killed_while_creating(world, after)
     answered = [row for row in await world.audit() if row.action == "container.create"]
@@ -54,7 +54,7 @@ async def test_a_create_repeated_after_a_kill_works(
     assert await world.claims() == [f"web.{world.organization}.{DOMAIN}"]
 
 
-async def test_a_claim_left_behind_is_adopted(facade: Facade, world: World) -> None:
+async def test_a_claim_left_behind_is_adopted(facade: Facade, world: FacadeInstallation) -> None:
     hostname = f"web.{world.organization}.{DOMAIN}"
     holder = {"namespace": world.namespace, "name": "web"}
     claim = {"metadata": {"name": hostname}, "spec": {"holder": holder}}
@@ -69,7 +69,7 @@ async def test_a_claim_left_behind_is_adopted(facade: Facade, world: World) -> N
 
 
 async def test_a_container_made_without_an_answer_is_answered_later(
-    facade: Facade, world: World
+    facade: Facade, world: FacadeInstallation
 ) -> None:
     async with facade.client(world.key) as client:
         made = await client.post("/api/containers", json=world.body("web"))
@@ -81,7 +81,9 @@ async def test_a_container_made_without_an_answer_is_answered_later(
         assert other.status_code == 409
 
 
-async def test_an_idempotency_key_repeats_the_answer(facade: Facade, world: World) -> None:
+async def test_an_idempotency_key_repeats_the_answer(
+    facade: Facade, world: FacadeInstallation
+) -> None:
     async with facade.client(world.key) as client:
         headers = {"Idempotency-Key": "one"}
         made = await client.post("/api/containers", json=world.body("web"), headers=headers)
@@ -94,7 +96,9 @@ async def test_an_idempotency_key_repeats_the_answer(facade: Facade, world: Worl
         assert other.status_code == 409
 
 
-async def test_two_replicas_see_each_others_writes(facade: Facade, world: World) -> None:
+async def test_two_replicas_see_each_others_writes(
+    facade: Facade, world: FacadeInstallation
+) -> None:
     async with (
         another(world) as second,
         facade.client(world.key) as one,
@@ -116,7 +120,7 @@ async def test_two_replicas_see_each_others_writes(facade: Facade, world: World)
 
 
 async def test_a_key_revoked_by_command_is_refused_everywhere_soon(
-    facade: Facade, world: World
+    facade: Facade, world: FacadeInstallation
 ) -> None:
     async with facade.client(world.key) as client:
         assert (await client.get("/api/containers")).status_code == 200
@@ -128,7 +132,7 @@ async def test_a_key_revoked_by_command_is_refused_everywhere_soon(
         await until(refused, within=30)
 
 
-async def test_a_stop_lets_the_running_request_end(world: World) -> None:
+async def test_a_stop_lets_the_running_request_end(world: FacadeInstallation) -> None:
     async with another(world) as stopping, stopping.client(world.key) as client:
         sending = asyncio.create_task(client.post("/api/containers", json=world.body("web")))
 
@@ -140,7 +144,7 @@ async def test_a_stop_lets_the_running_request_end(world: World) -> None:
         assert (await sending).status_code == 201
 
 
-async def test_a_token_that_is_none_is_refused(facade: Facade, world: World) -> None:
+async def test_a_token_that_is_none_is_refused(facade: Facade, world: FacadeInstallation) -> None:
     async with facade.client(world.key) as client:
         headers = {"X-Consistency-Token": "soon"}
         assert (await client.get("/api/containers", headers=headers)).status_code == 400

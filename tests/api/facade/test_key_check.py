@@ -12,7 +12,13 @@ from sqlalchemy import update
 from cloister_api.ledger.keys.key_format import REGULAR_PREFIX, generate
 from cloister_api.ledger.tables.core import API_KEYS, KEY_TOTALS, SEQUENCES
 from cloister_clients.clock import utc_now
-from tests.support.programs.facade import DOMAIN, Facade, World, run_command, start_facade
+from tests.support.programs.facade import (
+    DOMAIN,
+    Facade,
+    FacadeInstallation,
+    run_command,
+    start_facade,
+)
 from tests.support.waiting import until
 
 CHECK = "/api/shim/validate-key"
@@ -37,12 +43,12 @@ async def becomes(client: httpx.AsyncClient, status: int, key: str, **more: Any)
 
 
 @pytest.fixture
-async def key(facade: Facade, world: World) -> str:
+async def key(facade: Facade, world: FacadeInstallation) -> str:
     """Give a key of an organization that pays."""
     return await key_of(facade, world)
 
 
-async def key_of(facade: Facade, world: World, **body: Any) -> str:
+async def key_of(facade: Facade, world: FacadeInstallation, **body: Any) -> str:
     await world.change_organization(billing={"tokenBilling": True})
 
     async def created() -> str:
@@ -61,7 +67,7 @@ async def client(facade: Facade) -> AsyncIterator[httpx.AsyncClient]:
 
 
 async def test_a_living_key_is_admitted_and_others_are_unknown(
-    client: httpx.AsyncClient, world: World, key: str
+    client: httpx.AsyncClient, world: FacadeInstallation, key: str
 ) -> None:
     assert await ask(client, key) == 200
     for other in (generate(REGULAR_PREFIX), key[:-1], "", "tk_", world.key, "é"):
@@ -75,7 +81,7 @@ async def test_an_admin_key_with_the_request_is_tolerated(facade: Facade, key: s
 
 
 async def test_a_deleted_key_is_unknown_at_once(
-    facade: Facade, client: httpx.AsyncClient, world: World, key: str
+    facade: Facade, client: httpx.AsyncClient, world: FacadeInstallation, key: str
 ) -> None:
     assert await ask(client, key) == 200
     async with facade.client(world.key) as admin:
@@ -84,7 +90,7 @@ async def test_a_deleted_key_is_unknown_at_once(
 
 
 async def test_changes_by_another_process_are_seen(
-    facade: Facade, client: httpx.AsyncClient, world: World, key: str
+    facade: Facade, client: httpx.AsyncClient, world: FacadeInstallation, key: str
 ) -> None:
     config = ("--config", str(world.settings))
     listed = run_command("key", "list", "--organization", world.organization, *config).stdout
@@ -105,7 +111,7 @@ async def test_changes_by_another_process_are_seen(
 
 
 async def test_an_expired_key_is_unknown(
-    client: httpx.AsyncClient, facade: Facade, world: World
+    client: httpx.AsyncClient, facade: Facade, world: FacadeInstallation
 ) -> None:
     await world.change_organization(billing={"tokenBilling": True})
     async with facade.client(world.key) as admin:
@@ -121,7 +127,7 @@ async def test_an_expired_key_is_unknown(
 
 
 async def test_a_cap_that_is_used_up_is_402_and_a_raised_one_admits_again(
-    facade: Facade, client: httpx.AsyncClient, world: World
+    facade: Facade, client: httpx.AsyncClient, world: FacadeInstallation
 ) -> None:
     key = await key_of(facade, world, max_tokens=100)
     assert await ask(client, key) == 200
@@ -140,7 +146,7 @@ async def test_a_cap_that_is_used_up_is_402_and_a_raised_one_admits_again(
     await forget_use(world)
 
 
-async def use(world: World, tokens: int) -> None:
+async def use(world: FacadeInstallation, tokens: int) -> None:
     """Write what the organization's only key has used, as ingest does."""
     async with world.ledger() as engine, engine.begin() as connection:
         await connection.execute(
@@ -162,7 +168,7 @@ async def use(world: World, tokens: int) -> None:
         )
 
 
-async def forget_use(world: World) -> None:
+async def forget_use(world: FacadeInstallation) -> None:
     """Take back what `use` wrote: there are no events to it, and others check the same ledger."""
     async with world.ledger() as engine, engine.begin() as connection:
         own = API_KEYS.select().where(API_KEYS.c.organization == world.organization)
@@ -171,14 +177,14 @@ async def forget_use(world: World) -> None:
 
 
 async def test_without_billing_a_key_is_402_and_without_its_organization_unknown(
-    client: httpx.AsyncClient, world: World, key: str
+    client: httpx.AsyncClient, world: FacadeInstallation, key: str
 ) -> None:
     await world.change_organization(billing={"tokenBilling": False})
     await becomes(client, 402, key)
 
 
 async def test_a_key_holds_at_the_domains_of_its_organization(
-    client: httpx.AsyncClient, world: World, other_world: World, key: str
+    client: httpx.AsyncClient, world: FacadeInstallation, other_world: FacadeInstallation, key: str
 ) -> None:
     own = f"web.{world.organization}.{DOMAIN}"
     foreign = f"web.{other_world.organization}.{DOMAIN}"
@@ -195,7 +201,11 @@ async def test_a_key_holds_at_the_domains_of_its_organization(
 
 
 async def test_a_custom_domain_is_its_containers(
-    facade: Facade, client: httpx.AsyncClient, world: World, other_world: World, key: str
+    facade: Facade,
+    client: httpx.AsyncClient,
+    world: FacadeInstallation,
+    other_world: FacadeInstallation,
+    key: str,
 ) -> None:
     domain = f"api.{world.organization}.test"
     for place, name in ((world, domain), (other_world, f"api.{other_world.organization}.test")):
@@ -223,7 +233,7 @@ async def test_other_methods_are_405(client: httpx.AsyncClient) -> None:
 
 
 async def test_the_last_use_is_written_when_the_facade_ends(
-    facade: Facade, world: World, key: str
+    facade: Facade, world: FacadeInstallation, key: str
 ) -> None:
     with start_facade(world.settings) as second:
         async with second.client() as client:
@@ -235,7 +245,7 @@ async def test_the_last_use_is_written_when_the_facade_ends(
 
 
 async def test_a_key_that_is_checked_too_often_is_429(
-    facade: Facade, world: World, key: str
+    facade: Facade, world: FacadeInstallation, key: str
 ) -> None:
     document = yaml.safe_load(world.settings.read_text())
     document["keyCheck"] = {"ratePerSecond": 0.001, "burst": 4}

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from cloister_api.ledger.keys.key_format import REGULAR_PREFIX, generate, well_formed
-from tests.support.programs.facade import ADMIN, Facade, World, run_command
+from tests.support.programs.facade import ADMIN, Facade, FacadeInstallation, run_command
 from tests.support.waiting import until
 
 OTHER = "bob@example.test"
@@ -32,7 +32,7 @@ FIELDS = [
 
 
 @pytest.fixture
-async def paying(world: World) -> World:
+async def paying(world: FacadeInstallation) -> FacadeInstallation:
     """Give an organization with token billing and two administrators."""
     members = [{"user": ADMIN, "role": "Admin"}, {"user": OTHER, "role": "Admin"}]
     await world.change_organization(members=members, billing={"tokenBilling": True})
@@ -53,7 +53,9 @@ async def made(client: httpx.AsyncClient, **body: Any) -> dict[str, Any]:
     return await until(tried)
 
 
-async def test_a_created_key_has_every_field_of_the_record(facade: Facade, paying: World) -> None:
+async def test_a_created_key_has_every_field_of_the_record(
+    facade: Facade, paying: FacadeInstallation
+) -> None:
     async with facade.client(paying.key) as client:
         record = await made(
             client,
@@ -77,7 +79,7 @@ async def test_a_created_key_has_every_field_of_the_record(facade: Facade, payin
 
 
 async def test_a_create_with_a_key_of_the_client_can_be_sent_again(
-    facade: Facade, paying: World
+    facade: Facade, paying: FacadeInstallation
 ) -> None:
     body = {"name": "minted", "metadata": {"n": 2**70}, "expires_at": "2099-01-31T00:00:00Z"}
     once = {"Idempotency-Key": "one"}
@@ -124,7 +126,9 @@ async def test_a_create_with_a_key_of_the_client_can_be_sent_again(
         assert anew.json()["key"] != record["key"]
 
 
-async def test_a_create_whose_answer_was_lost_finds_its_key(facade: Facade, paying: World) -> None:
+async def test_a_create_whose_answer_was_lost_finds_its_key(
+    facade: Facade, paying: FacadeInstallation
+) -> None:
     async with facade.client(paying.key) as client:
         record = await made(client, name="lost", metadata={"a": 1})
         body = {"name": "lost", "metadata": {"a": 1}}
@@ -137,7 +141,7 @@ async def test_a_create_whose_answer_was_lost_finds_its_key(facade: Facade, payi
         assert (await client.post("/api/keys", json=body)).status_code == 409
 
 
-async def test_the_keys_of_others_are_masked(facade: Facade, paying: World) -> None:
+async def test_the_keys_of_others_are_masked(facade: Facade, paying: FacadeInstallation) -> None:
     async with facade.client(paying.key) as client:
         mine = await made(client)
 
@@ -169,7 +173,9 @@ async def test_the_keys_of_others_are_masked(facade: Facade, paying: World) -> N
         assert (await other.delete(f"/api/keys/{mine['key']}")).status_code == 404
 
 
-async def test_the_value_reaches_no_log_and_no_audit_row(facade: Facade, paying: World) -> None:
+async def test_the_value_reaches_no_log_and_no_audit_row(
+    facade: Facade, paying: FacadeInstallation
+) -> None:
     async with facade.client(paying.key) as client:
         record = await made(client, name="quiet")
         missing = generate(REGULAR_PREFIX)
@@ -189,7 +195,9 @@ async def test_the_value_reaches_no_log_and_no_audit_row(facade: Facade, paying:
             assert value.encode() not in file.read_bytes()
 
 
-async def test_without_token_billing_no_key_is_made(facade: Facade, world: World) -> None:
+async def test_without_token_billing_no_key_is_made(
+    facade: Facade, world: FacadeInstallation
+) -> None:
     async with facade.client(world.key) as client:
         answer = await client.post("/api/keys", json={"name": "ci"})
         assert (answer.status_code, answer.json()["code"]) == (402, "PAYMENT_REQUIRED")
@@ -226,7 +234,7 @@ PAST = (datetime.now(UTC) - timedelta(seconds=1)).isoformat()  # noqa: TID251 - 
     ],
 )
 async def test_a_body_that_breaks_a_rule_names_the_field(
-    facade: Facade, paying: World, change: dict[str, Any], field: str
+    facade: Facade, paying: FacadeInstallation, change: dict[str, Any], field: str
 ) -> None:
     async with facade.client(paying.key) as client:
         await made(client, name="seen as paying")
@@ -241,13 +249,17 @@ async def test_a_body_that_breaks_a_rule_names_the_field(
         assert len((await client.get("/api/keys")).json()) == 1
 
 
-async def test_metadata_may_have_exactly_its_bound(facade: Facade, paying: World) -> None:
+async def test_metadata_may_have_exactly_its_bound(
+    facade: Facade, paying: FacadeInstallation
+) -> None:
     filling = {"a": "é" * ((5120 - len('{"a":""}')) // 2)}
     async with facade.client(paying.key) as client:
         assert (await made(client, metadata=filling))["metadata"] == filling
 
 
-async def test_a_name_is_free_again_after_the_delete(facade: Facade, paying: World) -> None:
+async def test_a_name_is_free_again_after_the_delete(
+    facade: Facade, paying: FacadeInstallation
+) -> None:
     async with facade.client(paying.key) as client:
         first = await made(client, name="one")
         second = await made(client, name="two")
@@ -260,7 +272,7 @@ async def test_a_name_is_free_again_after_the_delete(facade: Facade, paying: Wor
 
 
 async def test_another_organization_and_admin_keys_are_not_reached(
-    facade: Facade, paying: World, other_world: World
+    facade: Facade, paying: FacadeInstallation, other_world: FacadeInstallation
 ) -> None:
     async with facade.client(paying.key) as client, facade.client(other_world.key) as other:
         record = await made(client)
@@ -276,7 +288,9 @@ async def test_another_organization_and_admin_keys_are_not_reached(
         assert refused.status_code == 401
 
 
-async def test_commands_list_disable_and_enable_keys(facade: Facade, paying: World) -> None:
+async def test_commands_list_disable_and_enable_keys(
+    facade: Facade, paying: FacadeInstallation
+) -> None:
     config = ("--config", str(paying.settings))
     async with facade.client(paying.key) as client:
         record = await made(client, name="switched")
@@ -294,7 +308,7 @@ async def test_commands_list_disable_and_enable_keys(facade: Facade, paying: Wor
 
 
 async def test_the_sealing_key_changes_beside_a_running_facade(
-    facade: Facade, paying: World
+    facade: Facade, paying: FacadeInstallation
 ) -> None:
     config = ("--config", str(paying.settings))
     async with facade.client(paying.key) as client:

@@ -7,17 +7,19 @@ import httpx
 from cloister_clients.kube.kinds import of
 from cloister_crds.kinds import Deployment
 from cloister_crds.names import deployment_name
-from tests.support.programs.facade import ADMIN, DOMAIN, Facade, World
+from tests.support.programs.facade import ADMIN, DOMAIN, Facade, FacadeInstallation
 from tests.support.waiting import until
 
 
-async def create(client: httpx.AsyncClient, world: World, name: str = "web") -> str:
+async def create(client: httpx.AsyncClient, world: FacadeInstallation, name: str = "web") -> str:
     made = await client.post("/api/containers", json=world.body(name))
     assert made.status_code == 201, made.text
     return str(made.headers["location"])
 
 
-async def test_a_create_makes_claim_deployment_and_container(facade: Facade, world: World) -> None:
+async def test_a_create_makes_claim_deployment_and_container(
+    facade: Facade, world: FacadeInstallation
+) -> None:
     async with facade.client(world.key) as client:
         body = world.body("web", variables={"GREETING": "hello"}, group_name="old", gpus=None)
         made = await client.post("/api/containers", json=body)
@@ -58,7 +60,9 @@ async def test_a_create_makes_claim_deployment_and_container(facade: Facade, wor
     assert await world.claims() == [hostname]
 
 
-async def test_the_list_is_the_same_by_each_of_its_ways(facade: Facade, world: World) -> None:
+async def test_the_list_is_the_same_by_each_of_its_ways(
+    facade: Facade, world: FacadeInstallation
+) -> None:
     async with facade.client(world.key) as client:
         for name in ("one", "two", "three"):
             made = await client.post("/api/containers", json=world.body(name))
@@ -80,7 +84,7 @@ async def test_the_list_is_the_same_by_each_of_its_ways(facade: Facade, world: W
 
 
 async def test_right_after_its_create_a_container_deploys_everywhere(
-    facade: Facade, world: World
+    facade: Facade, world: FacadeInstallation
 ) -> None:
     """Until somebody has looked, every answer has the word of the create's."""
     async with facade.client(world.key) as client:
@@ -110,7 +114,7 @@ async def test_right_after_its_create_a_container_deploys_everywhere(
 
 
 async def test_a_production_and_a_debug_container_share_a_name(
-    facade: Facade, world: World
+    facade: Facade, world: FacadeInstallation
 ) -> None:
     async with facade.client(world.key) as client:
         await create(client, world)
@@ -122,7 +126,7 @@ async def test_a_production_and_a_debug_container_share_a_name(
     assert await world.container("web.debug") is not None
 
 
-async def test_a_taken_name_is_refused(facade: Facade, world: World) -> None:
+async def test_a_taken_name_is_refused(facade: Facade, world: FacadeInstallation) -> None:
     async with facade.client(world.key) as client:
         await create(client, world)
         again = await client.post("/api/containers", json=world.body("web"))
@@ -131,7 +135,7 @@ async def test_a_taken_name_is_refused(facade: Facade, world: World) -> None:
     assert "web" in again.json()["error"]
 
 
-async def test_the_record_follows_the_status(facade: Facade, world: World) -> None:
+async def test_the_record_follows_the_status(facade: Facade, world: FacadeInstallation) -> None:
     async with facade.client(world.key) as client:
         path = await create(client, world)
         before = (await client.get(path)).json()
@@ -177,7 +181,9 @@ async def test_the_record_follows_the_status(facade: Facade, world: World) -> No
         }
 
 
-async def test_a_deleted_container_is_gone_at_once(facade: Facade, world: World) -> None:
+async def test_a_deleted_container_is_gone_at_once(
+    facade: Facade, world: FacadeInstallation
+) -> None:
     async with facade.client(world.key) as client:
         path = await create(client, world)
         gone = await client.delete(path)
@@ -189,7 +195,9 @@ async def test_a_deleted_container_is_gone_at_once(facade: Facade, world: World)
         assert again.status_code == 201, again.text
 
 
-async def test_the_name_stays_taken_until_the_teardown_ends(facade: Facade, world: World) -> None:
+async def test_the_name_stays_taken_until_the_teardown_ends(
+    facade: Facade, world: FacadeInstallation
+) -> None:
     """An Enclave with a finalizer stands for a teardown that takes its time."""
     async with facade.client(world.key) as client:
         path = await create(client, world)
@@ -205,7 +213,9 @@ async def test_the_name_stays_taken_until_the_teardown_ends(facade: Facade, worl
         assert again.status_code == 201, again.text
 
 
-async def test_two_creates_of_a_name_at_once_make_one(facade: Facade, world: World) -> None:
+async def test_two_creates_of_a_name_at_once_make_one(
+    facade: Facade, world: FacadeInstallation
+) -> None:
     async with facade.client(world.key) as client:
         bodies = [world.body("web", variables={"GREETING": str(number)}) for number in range(4)]
         answers = await asyncio.gather(
@@ -215,7 +225,9 @@ async def test_two_creates_of_a_name_at_once_make_one(facade: Facade, world: Wor
     assert len(await world.containers()) == 1
 
 
-async def validates(client: httpx.AsyncClient, world: World, *, problems: list[str]) -> None:
+async def validates(
+    client: httpx.AsyncClient, world: FacadeInstallation, *, problems: list[str]
+) -> None:
     """Wait until the facade finds these problems of another container: it knows the limit then."""
 
     async def found() -> bool:
@@ -226,7 +238,7 @@ async def validates(client: httpx.AsyncClient, world: World, *, problems: list[s
     await until(found, what=f"the problems {problems}")
 
 
-async def test_the_quota_holds_when_creates_race(facade: Facade, world: World) -> None:
+async def test_the_quota_holds_when_creates_race(facade: Facade, world: FacadeInstallation) -> None:
     await world.change_organization(limits={"containers": 1})
     async with facade.client(world.key) as client:
         await create(client, world, "one")
@@ -244,7 +256,7 @@ async def test_the_quota_holds_when_creates_race(facade: Facade, world: World) -
 
 
 async def test_an_answered_create_of_the_same_second_keeps_its_place(
-    facade: Facade, world: World
+    facade: Facade, world: FacadeInstallation
 ) -> None:
     """By the times of creation, which are whole seconds, any of the five might be the first."""
     await world.change_organization(limits={"containers": 2})
@@ -264,7 +276,9 @@ async def test_an_answered_create_of_the_same_second_keeps_its_place(
             before = [answered, made]
 
 
-async def test_the_list_of_hosts_is_the_log_in_check(facade: Facade, world: World) -> None:
+async def test_the_list_of_hosts_is_the_log_in_check(
+    facade: Facade, world: FacadeInstallation
+) -> None:
     async with facade.client(world.key) as client:
         hosts = (await client.get("/api/containers/hosts")).json()
     found = {host["name"]: host for host in hosts}
@@ -272,7 +286,7 @@ async def test_the_list_of_hosts_is_the_log_in_check(facade: Facade, world: Worl
     assert [host["is_default"] for host in hosts].count(True) == 1
 
 
-async def test_every_write_leaves_an_audit_row(facade: Facade, world: World) -> None:
+async def test_every_write_leaves_an_audit_row(facade: Facade, world: FacadeInstallation) -> None:
     async with facade.client(world.key) as client:
         path = await create(client, world)
         identity = path.rsplit("/", 1)[-1]
@@ -290,7 +304,9 @@ async def test_every_write_leaves_an_audit_row(facade: Facade, world: World) -> 
     assert rows[1].request_id == "abc.1"
 
 
-async def test_a_debug_container_may_do_without_the_tee(facade: Facade, world: World) -> None:
+async def test_a_debug_container_may_do_without_the_tee(
+    facade: Facade, world: FacadeInstallation
+) -> None:
     body = world.body("web", debug=True, disable_cc_mode=True)
     async with facade.client(world.key) as client:
         made = await client.post("/api/containers", json=body)

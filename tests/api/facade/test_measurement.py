@@ -12,7 +12,7 @@ from cloister_crds.kinds import Enclave
 from cloister_crds.kinds.host import HostSpec
 from cloister_crds.measurement import Measurement, PlatformImages, entries, measure
 from cloister_crds.names import config_map_name
-from tests.support.programs.facade import Facade, World, config_file
+from tests.support.programs.facade import Facade, FacadeInstallation, config_file
 
 IMAGES = PlatformImages(guest=f"guest@sha256:{'1' * 64}", shim=f"shim@sha256:{'2' * 64}")
 SNP = HostSpec.model_validate(
@@ -25,7 +25,7 @@ SNP = HostSpec.model_validate(
 )
 
 
-def measurement(world: World, host: HostSpec, *, debug: bool = False) -> Measurement:
+def measurement(world: FacadeInstallation, host: HostSpec, *, debug: bool = False) -> Measurement:
     """Measure the release of these tests as the operator does."""
     parsed = parse(config_file(world.image))
     assert parsed.config is not None
@@ -40,14 +40,14 @@ def measurement(world: World, host: HostSpec, *, debug: bool = False) -> Measure
     )
 
 
-async def seen(world: World, container: str) -> dict[str, str]:
+async def seen(world: FacadeInstallation, container: str) -> dict[str, str]:
     """Answer the header that makes a read show a container as it is now."""
     item = await world.container(container)
     assert item is not None
     return {"X-Consistency-Token": item["metadata"]["resourceVersion"]}
 
 
-async def serve(world: World, container: str, data: dict[str, str]) -> dict[str, str]:
+async def serve(world: FacadeInstallation, container: str, data: dict[str, str]) -> dict[str, str]:
     """Make what serves, with its ConfigMap, as the operator does, and answer how to read it."""
     name = await world.enclave(container)
     owner = Enclave.read(await world.kube.get(of(Enclave), name, world.namespace))
@@ -58,14 +58,18 @@ async def serve(world: World, container: str, data: dict[str, str]) -> dict[str,
     return await seen(world, container)
 
 
-async def created(client: httpx.AsyncClient, world: World, name: str, **more: bool) -> str:
+async def created(
+    client: httpx.AsyncClient, world: FacadeInstallation, name: str, **more: bool
+) -> str:
     """Create a container and answer the path of its measurement."""
     made = await client.post("/api/containers", json=world.body(name, **more))
     assert made.status_code == 201, made.text
     return f"{made.headers['location']}/measurement"
 
 
-async def test_the_published_bytes_and_their_digests(facade: Facade, world: World) -> None:
+async def test_the_published_bytes_and_their_digests(
+    facade: Facade, world: FacadeInstallation
+) -> None:
     found = measurement(world, SNP)
     async with facade.client(world.key) as client:
         path = await created(client, world, "web")
@@ -89,7 +93,7 @@ async def test_the_published_bytes_and_their_digests(facade: Facade, world: Worl
     assert shown["initdata"]["digest"] == f"sha256:{hashlib.sha256(toml).hexdigest()}"
 
 
-async def test_a_debug_container_is_another(facade: Facade, world: World) -> None:
+async def test_a_debug_container_is_another(facade: Facade, world: FacadeInstallation) -> None:
     plain = HostSpec()
     async with facade.client(world.key) as client:
         production, debug = (
@@ -105,7 +109,9 @@ async def test_a_debug_container_is_another(facade: Facade, world: World) -> Non
     assert all("initdata" not in each for each in answers)
 
 
-async def test_without_one_that_serves_there_is_none(facade: Facade, world: World) -> None:
+async def test_without_one_that_serves_there_is_none(
+    facade: Facade, world: FacadeInstallation
+) -> None:
     async with facade.client(world.key) as client:
         path = await created(client, world, "web")
         waiting = await client.get(path)
@@ -122,7 +128,9 @@ async def test_without_one_that_serves_there_is_none(facade: Facade, world: Worl
     assert (unknown.status_code, malformed.status_code) == (404, 404)
 
 
-async def test_a_config_map_of_another_is_not_believed(facade: Facade, world: World) -> None:
+async def test_a_config_map_of_another_is_not_believed(
+    facade: Facade, world: FacadeInstallation
+) -> None:
     async with facade.client(world.key) as client:
         path = await created(client, world, "web")
         name = await world.enclave("web")
@@ -134,7 +142,7 @@ async def test_a_config_map_of_another_is_not_believed(facade: Facade, world: Wo
 
 
 async def test_anothers_container_has_none(
-    facade: Facade, world: World, other_world: World
+    facade: Facade, world: FacadeInstallation, other_world: FacadeInstallation
 ) -> None:
     async with facade.client(world.key) as client, facade.client(other_world.key) as other:
         path = await created(client, world, "web")

@@ -21,7 +21,7 @@ from cloister_clients.kube import NotFound
 from cloister_clients.kube.kinds import of
 from cloister_crds.kinds import Container, Enclave
 from cloister_crds.lifecycle.metering import FINALIZER
-from tests.support.programs.facade import World, run_command, start_facade
+from tests.support.programs.facade import FacadeInstallation, run_command, start_facade
 from tests.support.servers.postgres import postgres
 from tests.support.waiting import until, until_sync
 
@@ -29,7 +29,7 @@ PATIENCE = 90.0
 KILLS = 5
 
 
-def metering(world: World, folder: Path, url: str | None = None) -> Path:
+def metering(world: FacadeInstallation, folder: Path, url: str | None = None) -> Path:
     """Write settings of a facade of its own that meters."""
     settings = yaml.safe_load(world.settings.read_text())
     ledger: dict[str, Any] = {"keyMaterial": str(world.settings.parent / "keys.json")}
@@ -69,7 +69,7 @@ def at(moment: datetime) -> str:
     return moment.isoformat().replace("+00:00", "Z")
 
 
-async def enclave(world: World, name: str, promoted: datetime | None) -> str:
+async def enclave(world: FacadeInstallation, name: str, promoted: datetime | None) -> str:
     """Make an Enclave that serves since a time, and answer its uid."""
     if await world.container("web") is None:
         spec = {"name": "web", "repo": world.repo, "tag": "v1.0.0", "commit": "0" * 40}
@@ -86,7 +86,7 @@ def wait_until(moment: float) -> None:
     until_sync(lambda: time.monotonic() >= moment, within=10, every=0.05, what="the moment")
 
 
-async def gone(world: World, name: str) -> bool:
+async def gone(world: FacadeInstallation, name: str) -> bool:
     try:
         await world.kube.get(of(Enclave), name, world.namespace)
     except NotFound:
@@ -94,7 +94,7 @@ async def gone(world: World, name: str) -> bool:
     return False
 
 
-async def over(world: World, name: str, demoted: datetime | None) -> None:
+async def over(world: FacadeInstallation, name: str, demoted: datetime | None) -> None:
     """End an Enclave as the operator does."""
     if demoted is not None:
         await world.report_enclave(name, demotedAt=at(demoted))
@@ -102,7 +102,7 @@ async def over(world: World, name: str, demoted: datetime | None) -> None:
 
 
 async def test_blue_green_and_kills_at_random_times_lose_and_double_nothing(
-    world: World, tmp_path: Path
+    world: FacadeInstallation, tmp_path: Path
 ) -> None:
     settings = metering(world, tmp_path)
     start = utc_now().replace(microsecond=0) - timedelta(minutes=47, seconds=13)
@@ -135,7 +135,9 @@ async def test_blue_green_and_kills_at_random_times_lose_and_double_nothing(
     assert "sums are" in run_command("ledger", "check", "--config", str(settings)).stdout
 
 
-async def test_a_ledger_that_was_down_loses_nothing(world: World, tmp_path: Path) -> None:
+async def test_a_ledger_that_was_down_loses_nothing(
+    world: FacadeInstallation, tmp_path: Path
+) -> None:
     with postgres() as server:
         url = server.ledger().render_as_string(hide_password=False)
         settings = metering(world, tmp_path, url.replace("+psycopg", ""))
@@ -163,7 +165,9 @@ async def test_a_ledger_that_was_down_loses_nothing(world: World, tmp_path: Path
         assert (await slices(settings, uid))[1] == (end - start) / timedelta(microseconds=1)
 
 
-async def test_an_enclave_from_before_is_left_alone(world: World, tmp_path: Path) -> None:
+async def test_an_enclave_from_before_is_left_alone(
+    world: FacadeInstallation, tmp_path: Path
+) -> None:
     settings = metering(world, tmp_path)
     start = utc_now().replace(microsecond=0) - timedelta(minutes=16)
     await enclave(world, "web-a-1", start)

@@ -5,10 +5,10 @@ import pytest
 from cloister_api.utilization.buckets import UsageInterval, add_interval
 from cloister_api.utilization.store import UtilizationStore
 from cloister_clients.clock import utc_now
-from tests.support.programs.facade import Facade, World
+from tests.support.programs.facade import Facade, FacadeInstallation
 
 
-async def created(facade: Facade, world: World) -> str:
+async def created(facade: Facade, world: FacadeInstallation) -> str:
     """Create a container and answer its identifier."""
     async with facade.client(world.key) as client:
         made = await client.post("/api/containers", json=world.body("web"))
@@ -17,7 +17,7 @@ async def created(facade: Facade, world: World) -> str:
 
 
 async def test_a_series_has_a_point_for_every_interval(
-    facade: Facade, world: World, other_world: World
+    facade: Facade, world: FacadeInstallation, other_world: FacadeInstallation
 ) -> None:
     identifier = await created(facade, world)
     path = f"/api/containers/{identifier}/metrics"
@@ -49,7 +49,7 @@ async def test_a_series_has_a_point_for_every_interval(
 
 @pytest.mark.parametrize("query", ["?time=2h", "?time=", "?time=24H"])
 async def test_an_unknown_window_is_refused_by_name(
-    facade: Facade, world: World, query: str
+    facade: Facade, world: FacadeInstallation, query: str
 ) -> None:
     path = f"/api/containers/00000000-0000-4000-8000-000000000000/metrics{query}"
     async with facade.client(world.key) as client:

@@ -16,7 +16,7 @@ import pytest
 from cloister_api.ledger.keys.key_format import REGULAR_PREFIX, generate
 from cloister_api.openapi.document import operations
 from tests.support.clients.openapi_check import described
-from tests.support.programs.facade import Facade, World
+from tests.support.programs.facade import Facade, FacadeInstallation
 from tests.support.waiting import until
 
 OWN_NAMES = {"registry"}
@@ -73,7 +73,7 @@ async def seen(client: httpx.AsyncClient) -> dict[str, Any]:
 
 
 @contextlib.asynccontextmanager
-async def entitled(facade: Facade, world: World) -> AsyncIterator[httpx.AsyncClient]:
+async def entitled(facade: Facade, world: FacadeInstallation) -> AsyncIterator[httpx.AsyncClient]:
     """Give an organization everything that can be asked for, and answer its client."""
     await world.change_organization(
         billing={"containerSubscription": True, "tokenBilling": True},
@@ -89,7 +89,7 @@ async def entitled(facade: Facade, world: World) -> AsyncIterator[httpx.AsyncCli
         yield client
 
 
-async def made(client: httpx.AsyncClient, world: World) -> Owned:
+async def made(client: httpx.AsyncClient, world: FacadeInstallation) -> Owned:
     """Make one of everything."""
     ssh = described()["components"]["schemas"]["CreateSshKeyRequest"]["examples"][0]
     domain = f"api.{world.organization}.test"
@@ -157,7 +157,7 @@ def told(answer: httpx.Response, values: dict[str, str]) -> tuple[int, Any, list
 
 
 async def test_a_thing_of_another_organization_is_as_unknown_as_any(
-    facade: Facade, world: World, other_world: World
+    facade: Facade, world: FacadeInstallation, other_world: FacadeInstallation
 ) -> None:
     async with entitled(facade, other_world) as theirs, entitled(facade, world) as ours:
         owned = await made(theirs, other_world)
@@ -185,7 +185,7 @@ async def test_a_thing_of_another_organization_is_as_unknown_as_any(
 
 
 async def test_registries_have_one_name_and_each_organization_its_own_credentials(
-    facade: Facade, world: World, other_world: World
+    facade: Facade, world: FacadeInstallation, other_world: FacadeInstallation
 ) -> None:
     async with entitled(facade, other_world) as theirs, entitled(facade, world) as ours:
         owned = await made(theirs, other_world)
@@ -227,7 +227,11 @@ def test_every_field_of_a_body_that_names_a_thing_is_tried() -> None:
     ],
 )
 async def test_a_body_that_names_a_thing_of_another_organization_learns_nothing(
-    facade: Facade, world: World, other_world: World, path: str, field: str
+    facade: Facade,
+    world: FacadeInstallation,
+    other_world: FacadeInstallation,
+    path: str,
+    field: str,
 ) -> None:
     async with entitled(facade, other_world) as theirs, entitled(facade, world) as ours:
         owned = await made(theirs, other_world)
@@ -251,7 +255,7 @@ async def test_a_body_that_names_a_thing_of_another_organization_learns_nothing(
 
 
 async def test_an_update_of_a_deployment_takes_no_container_of_another_organization(
-    facade: Facade, world: World, other_world: World
+    facade: Facade, world: FacadeInstallation, other_world: FacadeInstallation
 ) -> None:
     async with entitled(facade, other_world) as theirs, entitled(facade, world) as ours:
         owned = await made(theirs, other_world)

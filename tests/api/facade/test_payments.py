@@ -17,7 +17,7 @@ import yaml
 from cloister_clients.kube.kinds import of
 from cloister_crds.kinds import Organization
 from tests.api.facade.test_key_check import becomes
-from tests.support.programs.facade import Facade, World, run_command, start_facade
+from tests.support.programs.facade import Facade, FacadeInstallation, run_command, start_facade
 from tests.support.stand_ins.http_server import Reply
 from tests.support.stand_ins.stripe import Stripe, stripe_stand_in
 from tests.support.waiting import until
@@ -69,14 +69,14 @@ def paying(paying_settings: Path) -> Iterator[Facade]:
 
 
 @pytest.fixture
-async def client(paying: Facade, world: World) -> AsyncIterator[httpx.AsyncClient]:
+async def client(paying: Facade, world: FacadeInstallation) -> AsyncIterator[httpx.AsyncClient]:
     """Give a client of an administrator of the organization."""
     async with paying.client(world.key) as made:
         yield made
 
 
 @pytest.fixture
-async def customer(stripe: Stripe, world: World, client: httpx.AsyncClient) -> str:
+async def customer(stripe: Stripe, world: FacadeInstallation, client: httpx.AsyncClient) -> str:
     """Give the organization's customer, whom the facade has looked at: nothing is subscribed to."""
     name = stripe.customer()
     await world.change_organization(
@@ -95,7 +95,7 @@ async def customer(stripe: Stripe, world: World, client: httpx.AsyncClient) -> s
 
 
 async def tells(
-    world: World, *, customer: str, containers: bool = False, tokens: bool = False
+    world: FacadeInstallation, *, customer: str, containers: bool = False, tokens: bool = False
 ) -> None:
     """Wait until an Organization's status says what is paid for."""
     told = {"containerSubscription": containers, "tokenBilling": tokens, "customerID": customer}
@@ -177,7 +177,11 @@ async def test_every_page_is_read(stripe: Stripe, client: httpx.AsyncClient, cus
 
 
 async def test_only_administrators_see_the_history(
-    paying: Facade, stripe: Stripe, world: World, client: httpx.AsyncClient, customer: str
+    paying: Facade,
+    stripe: Stripe,
+    world: FacadeInstallation,
+    client: httpx.AsyncClient,
+    customer: str,
 ) -> None:
     stripe.charge(customer)
     assert len((await client.get(HISTORY)).json()["transactions"]) == 1
@@ -242,7 +246,7 @@ async def test_a_stripe_that_hangs_is_503_in_time(
 
 
 async def test_a_customer_that_stripe_does_not_have_is_named(
-    world: World, client: httpx.AsyncClient
+    world: FacadeInstallation, client: httpx.AsyncClient
 ) -> None:
     await world.change_organization(billing={"customerID": "cus_gone"})
 
@@ -256,7 +260,7 @@ async def test_a_customer_that_stripe_does_not_have_is_named(
 
 
 async def test_webhooks_switch_billing_on_and_off(
-    stripe: Stripe, world: World, client: httpx.AsyncClient, customer: str
+    stripe: Stripe, world: FacadeInstallation, client: httpx.AsyncClient, customer: str
 ) -> None:
     body, key = world.body("web"), {"name": "ci"}
     for path, asked in (("/api/containers", body), ("/api/keys", key)):
@@ -315,7 +319,7 @@ async def paid_for(
 
 
 async def test_products_tell_what_is_paid_for(
-    stripe: Stripe, world: World, client: httpx.AsyncClient, customer: str
+    stripe: Stripe, world: FacadeInstallation, client: httpx.AsyncClient, customer: str
 ) -> None:
     stripe.subscribe(customer, "prod_other", TOKENS, status="trialing")
     unpaid = stripe.subscribe(customer, CONTAINERS, status="unpaid")
@@ -324,7 +328,7 @@ async def test_products_tell_what_is_paid_for(
 
 
 async def test_changes_at_the_same_time_end_with_the_last(
-    stripe: Stripe, world: World, client: httpx.AsyncClient, customer: str
+    stripe: Stripe, world: FacadeInstallation, client: httpx.AsyncClient, customer: str
 ) -> None:
     subscription = stripe.subscribe(customer, CONTAINERS)
     told = stripe.event("customer.subscription.updated", subscription)
@@ -340,7 +344,7 @@ async def test_changes_at_the_same_time_end_with_the_last(
 
 
 async def test_other_events_and_other_customers_are_ignored(
-    stripe: Stripe, world: World, client: httpx.AsyncClient, customer: str
+    stripe: Stripe, world: FacadeInstallation, client: httpx.AsyncClient, customer: str
 ) -> None:
     stripe.subscribe(customer, CONTAINERS)
     stranger = stripe.customer()
@@ -360,7 +364,7 @@ async def test_other_events_and_other_customers_are_ignored(
 
 
 async def test_a_deleted_customer_pays_for_nothing(
-    stripe: Stripe, world: World, client: httpx.AsyncClient, customer: str
+    stripe: Stripe, world: FacadeInstallation, client: httpx.AsyncClient, customer: str
 ) -> None:
     subscription = stripe.subscribe(customer, CONTAINERS)
     await stripe.deliver(client, stripe.event("customer.subscription.created", subscription))
@@ -405,7 +409,7 @@ async def test_webhooks_that_stripe_did_not_sign_are_refused(
 
 
 async def test_a_webhook_is_not_answered_while_stripe_is_away(
-    stripe: Stripe, world: World, client: httpx.AsyncClient, customer: str
+    stripe: Stripe, world: FacadeInstallation, client: httpx.AsyncClient, customer: str
 ) -> None:
     subscription = stripe.subscribe(customer, CONTAINERS)
     body = stripe.event("customer.subscription.created", subscription)
@@ -430,7 +434,7 @@ def looking_settings(paying_settings: Path) -> Path:
 
 
 async def test_without_webhooks_what_changed_is_seen_at_the_next_look(
-    paying: Facade, looking_settings: Path, stripe: Stripe, world: World
+    paying: Facade, looking_settings: Path, stripe: Stripe, world: FacadeInstallation
 ) -> None:
     customer = stripe.customer()
     subscription = stripe.subscribe(customer, TOKENS)

@@ -10,11 +10,11 @@ from cloister_clients.kube.kinds import of
 from cloister_crds.kinds import Host, HostnameClaim
 from cloister_crds.lifecycle.admission.key_check import api_reachable_condition
 from cloister_crds.lifecycle.state.conditions import merge
-from tests.support.programs.facade import DOMAIN, Facade, World, config_file
+from tests.support.programs.facade import DOMAIN, Facade, FacadeInstallation, config_file
 from tests.support.waiting import until
 
 
-async def refused(facade: Facade, world: World, **change: Any) -> dict[str, Any]:
+async def refused(facade: Facade, world: FacadeInstallation, **change: Any) -> dict[str, Any]:
     """Create what must be refused, and check that nothing was made."""
     async with facade.client(world.key) as client:
         answer = await client.post("/api/containers", json=world.body("web", **change))
@@ -37,7 +37,7 @@ async def refused(facade: Facade, world: World, **change: Any) -> dict[str, Any]
     ],
 )
 async def test_what_is_asked_for_must_be_there(
-    facade: Facade, world: World, change: dict[str, Any], field: str, code: str
+    facade: Facade, world: FacadeInstallation, change: dict[str, Any], field: str, code: str
 ) -> None:
     body = await refused(facade, world, **change)
     assert (body["status"], body["code"]) == (400, "BAD_REQUEST")
@@ -45,7 +45,7 @@ async def test_what_is_asked_for_must_be_there(
     assert body["details"][0]["field"] in {field, "repo"}
 
 
-async def test_a_release_without_file_is_named(facade: Facade, world: World) -> None:
+async def test_a_release_without_file_is_named(facade: Facade, world: FacadeInstallation) -> None:
     commit = world.repository.commit({"README": b"nothing\n"})
     world.repository.tag("empty", commit)
     body = await refused(facade, world, tag="empty")
@@ -53,7 +53,7 @@ async def test_a_release_without_file_is_named(facade: Facade, world: World) -> 
     assert "service-config.yml" in body["error"]
 
 
-async def test_all_errors_of_a_file_come_at_once(facade: Facade, world: World) -> None:
+async def test_all_errors_of_a_file_come_at_once(facade: Facade, world: FacadeInstallation) -> None:
     document = yaml.safe_load(config_file("registry.test/web:latest"))
     document.update(cpus=3, memory=1)
     world.repository.release("bad", yaml.safe_dump(document).encode())
@@ -63,7 +63,9 @@ async def test_all_errors_of_a_file_come_at_once(facade: Facade, world: World) -
     assert body["status"] == 400
 
 
-async def test_request_and_release_are_judged_together(facade: Facade, world: World) -> None:
+async def test_request_and_release_are_judged_together(
+    facade: Facade, world: FacadeInstallation
+) -> None:
     document = yaml.safe_load(config_file(world.image))
     document.update(cpus=3)
     world.repository.release("three", yaml.safe_dump(document).encode())
@@ -73,7 +75,9 @@ async def test_request_and_release_are_judged_together(facade: Facade, world: Wo
     assert [each["field"] for each in body["details"]] == ["secrets[0]", "tag"]
 
 
-async def test_an_image_that_is_not_there_is_named(facade: Facade, world: World) -> None:
+async def test_an_image_that_is_not_there_is_named(
+    facade: Facade, world: FacadeInstallation
+) -> None:
     missing = f"{world.registry.host}/team/web@sha256:{'1' * 64}"
     world.repository.release("lost", config_file(missing))
     body = await refused(facade, world, tag="lost")
@@ -82,7 +86,7 @@ async def test_an_image_that_is_not_there_is_named(facade: Facade, world: World)
 
 
 async def test_a_registry_that_does_not_answer_is_told_from_a_missing_image(
-    facade: Facade, world: World
+    facade: Facade, world: FacadeInstallation
 ) -> None:
     host, digest = "localhost:1", world.image.rpartition("@")[2]
     world.repository.release("away", config_file(f"{host}/team/web@{digest}"))
@@ -95,14 +99,14 @@ async def test_a_registry_that_does_not_answer_is_told_from_a_missing_image(
     "change", [{"gpus": 1}, {"host_name": "anything"}, {"custom_domain": "web.example.test"}]
 )
 async def test_a_missing_entitlement_is_forbidden(
-    facade: Facade, world: World, change: dict[str, Any]
+    facade: Facade, world: FacadeInstallation, change: dict[str, Any]
 ) -> None:
     body = await refused(facade, world, **change)
     assert (body["status"], body["code"]) == (403, "FORBIDDEN")
     assert "entitlement" in body["error"]
 
 
-async def test_a_host_is_chosen_by_those_who_may(facade: Facade, world: World) -> None:
+async def test_a_host_is_chosen_by_those_who_may(facade: Facade, world: FacadeInstallation) -> None:
     await world.change_organization(entitlements={"hostSelection": True})
 
     async def unknown() -> bool:
@@ -118,7 +122,9 @@ async def test_a_host_is_chosen_by_those_who_may(facade: Facade, world: World) -
     assert container["spec"]["host"] == world.host
 
 
-async def test_a_host_name_that_another_holds_is_a_conflict(facade: Facade, world: World) -> None:
+async def test_a_host_name_that_another_holds_is_a_conflict(
+    facade: Facade, world: FacadeInstallation
+) -> None:
     hostname = f"web.{world.organization}.{DOMAIN}"
     claim = {
         "metadata": {"name": hostname},
@@ -134,7 +140,7 @@ async def test_a_host_name_that_another_holds_is_a_conflict(facade: Facade, worl
 
 
 async def test_a_quota_that_is_reached_is_forbidden_before_anything_is_made(
-    facade: Facade, world: World
+    facade: Facade, world: FacadeInstallation
 ) -> None:
     await world.change_organization(limits={"containers": 0})
 
@@ -152,7 +158,9 @@ async def test_a_quota_that_is_reached_is_forbidden_before_anything_is_made(
     assert await world.containers() == []
 
 
-async def test_validate_says_all_of_it_and_makes_nothing(facade: Facade, world: World) -> None:
+async def test_validate_says_all_of_it_and_makes_nothing(
+    facade: Facade, world: FacadeInstallation
+) -> None:
     async with facade.client(world.key) as client:
         body = {"repo": world.repo, "tag": "v1.0.0"}
         good = (await client.post("/api/containers/validate", json=body)).json()
@@ -171,7 +179,9 @@ async def test_validate_says_all_of_it_and_makes_nothing(facade: Facade, world: 
     assert await world.containers() == []
 
 
-async def test_validate_of_a_relaunch_skips_the_limit(facade: Facade, world: World) -> None:
+async def test_validate_of_a_relaunch_skips_the_limit(
+    facade: Facade, world: FacadeInstallation
+) -> None:
     await world.change_organization(limits={"containers": 1})
     async with facade.client(world.key) as client:
         made = (await client.post("/api/containers", json=world.body("web"))).json()
@@ -189,7 +199,7 @@ async def test_validate_of_a_relaunch_skips_the_limit(facade: Facade, world: Wor
         assert (await client.post("/api/containers/validate", json=other)).status_code == 404
 
 
-async def test_validate_name(facade: Facade, world: World) -> None:
+async def test_validate_name(facade: Facade, world: FacadeInstallation) -> None:
     async with facade.client(world.key) as client:
 
         async def ask(**body: Any) -> dict[str, Any]:
@@ -211,7 +221,7 @@ async def test_validate_name(facade: Facade, world: World) -> None:
 
 
 async def test_the_shapes_of_a_file_are_those_of_the_organization(
-    facade: Facade, world: World
+    facade: Facade, world: FacadeInstallation
 ) -> None:
     document = yaml.safe_load(config_file(world.image))
     document.update(cpus=128, memory=4096)
@@ -230,7 +240,7 @@ async def test_the_shapes_of_a_file_are_those_of_the_organization(
 
 
 async def test_keys_that_nobody_checks_are_refused_as_the_operator_does(
-    facade: Facade, world: World
+    facade: Facade, world: FacadeInstallation
 ) -> None:
     """The operator says on the Host that it has no apiAddress; both doors read that."""
     document = yaml.safe_load(config_file(world.image))

@@ -8,7 +8,7 @@ import pytest
 
 from cloister_clients.kube.kinds import SECRET, of
 from cloister_crds.kinds import RegistryCredential
-from tests.support.programs.facade import Facade, World
+from tests.support.programs.facade import Facade, FacadeInstallation
 from tests.support.waiting import until
 
 TOKEN = "made-up-token"
@@ -20,7 +20,7 @@ ACCOUNT = {
 
 
 @pytest.fixture
-async def entitled(facade: Facade, world: World) -> World:
+async def entitled(facade: Facade, world: FacadeInstallation) -> FacadeInstallation:
     """Give a world whose organization may use private registries, as the facade has seen."""
     await world.change_organization(entitlements={"privateRegistries": True})
     async with facade.client(world.key) as client:
@@ -32,7 +32,7 @@ async def entitled(facade: Facade, world: World) -> World:
     return world
 
 
-async def login_of(world: World, registry: str) -> dict[str, Any]:
+async def login_of(world: FacadeInstallation, registry: str) -> dict[str, Any]:
     """Read what the kubelet would log in with."""
     credential = await world.kube.get(of(RegistryCredential), registry, world.namespace)
     reference = credential["spec"]["secretRef"]
@@ -42,7 +42,7 @@ async def login_of(world: World, registry: str) -> dict[str, Any]:
     return found
 
 
-async def test_the_life_of_credentials(facade: Facade, entitled: World) -> None:
+async def test_the_life_of_credentials(facade: Facade, entitled: FacadeInstallation) -> None:
     async with facade.client(entitled.key) as client:
         path = "/api/registry-credentials"
         nothing = {"has_credentials": False, "expired": False}
@@ -95,7 +95,7 @@ async def test_the_life_of_credentials(facade: Facade, entitled: World) -> None:
 )
 async def test_what_are_no_credentials_is_refused(
     facade: Facade,
-    entitled: World,
+    entitled: FacadeInstallation,
     registry: str,
     body: dict[str, Any],
     status: int,
@@ -110,7 +110,9 @@ async def test_what_are_no_credentials_is_refused(
         assert not any(each["has_credentials"] for each in shown.values())
 
 
-async def test_without_the_entitlement_all_is_forbidden(facade: Facade, world: World) -> None:
+async def test_without_the_entitlement_all_is_forbidden(
+    facade: Facade, world: FacadeInstallation
+) -> None:
     async with facade.client(world.key) as client:
         body = {"username": "a", "token": "t"}
         for method, path, sent in (

@@ -7,13 +7,15 @@ import httpx
 
 from cloister_clients.kube.kinds import of
 from cloister_crds.kinds import HostnameClaim
-from tests.support.programs.facade import DOMAIN, Facade, World
+from tests.support.programs.facade import DOMAIN, Facade, FacadeInstallation
 from tests.support.waiting import until
 
 SERVES = {"phase": "ready", "currentTag": "v1.0.0", "activeEnclave": "web.2-a-1"}
 
 
-async def made(client: httpx.AsyncClient, world: World, **more: object) -> httpx.Response:
+async def made(
+    client: httpx.AsyncClient, world: FacadeInstallation, **more: object
+) -> httpx.Response:
     """Create the container web."""
     return await client.post("/api/containers", json=world.body("web", **more))
 
@@ -24,7 +26,9 @@ def identity(answer: httpx.Response) -> str:
     return str(answer.json()["id"])
 
 
-async def test_the_old_one_is_deleted_once_the_new_one_serves(facade: Facade, world: World) -> None:
+async def test_the_old_one_is_deleted_once_the_new_one_serves(
+    facade: Facade, world: FacadeInstallation
+) -> None:
     await world.change_organization(limits={"containers": 1})
     hostname = f"web.{world.organization}.{DOMAIN}"
     async with facade.client(world.key) as client:
@@ -54,7 +58,7 @@ async def test_the_old_one_is_deleted_once_the_new_one_serves(facade: Facade, wo
     assert await world.container("web") is None
 
 
-async def test_a_retry_finds_its_own_work(facade: Facade, world: World) -> None:
+async def test_a_retry_finds_its_own_work(facade: Facade, world: FacadeInstallation) -> None:
     async with facade.client(world.key) as client:
         old = identity(await made(client, world))
         body = world.body("web", replace_container_id=old)
@@ -67,7 +71,7 @@ async def test_a_retry_finds_its_own_work(facade: Facade, world: World) -> None:
 
 
 async def test_what_cannot_be_replaced_is_refused(
-    facade: Facade, world: World, other_world: World
+    facade: Facade, world: FacadeInstallation, other_world: FacadeInstallation
 ) -> None:
     async with facade.client(world.key) as client, facade.client(other_world.key) as elsewhere:
         foreign = identity(await made(elsewhere, other_world))
@@ -95,7 +99,7 @@ async def test_what_cannot_be_replaced_is_refused(
 
 
 async def test_what_was_replaced_with_kubectl_is_left_to_the_user(
-    facade: Facade, world: World
+    facade: Facade, world: FacadeInstallation
 ) -> None:
     async with facade.client(world.key) as client:
         old = identity(await made(client, world))

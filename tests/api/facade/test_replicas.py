@@ -15,7 +15,7 @@ from tests.api.facade.test_key_check import becomes
 from tests.api.facade.test_usage_reports import Reporter
 from tests.support.builders.usage import event
 from tests.support.cluster.clusters import unique
-from tests.support.programs.facade import World, run_command, start_facade
+from tests.support.programs.facade import FacadeInstallation, run_command, start_facade
 from tests.support.servers.postgres import postgres
 from tests.support.waiting import until
 
@@ -29,7 +29,7 @@ TOKENS = 110
 
 
 @pytest.fixture
-def shared(world: World) -> Iterator[Path]:
+def shared(world: FacadeInstallation) -> Iterator[Path]:
     """Give settings of a facade whose ledger lies in PostgreSQL."""
     with postgres() as server:
         name = world.organization
@@ -44,7 +44,7 @@ def shared(world: World) -> Iterator[Path]:
         yield path
 
 
-async def test_two_replicas_agree_under_load(world: World, shared: Path) -> None:
+async def test_two_replicas_agree_under_load(world: FacadeInstallation, shared: Path) -> None:
     await world.change_organization(billing={"tokenBilling": True})
     world.settings = shared
     with start_facade(shared) as one, start_facade(shared) as two:
@@ -157,7 +157,9 @@ class Enclave:
             await self.flush()
 
 
-async def test_a_cap_is_overshot_no_further_than_documented(world: World, shared: Path) -> None:
+async def test_a_cap_is_overshot_no_further_than_documented(
+    world: FacadeInstallation, shared: Path
+) -> None:
     assert KEPT_SECONDS + FLUSH_SECONDS + SEEN_SECONDS <= BOUND_SECONDS
     await world.change_organization(billing={"tokenBilling": True})
     world.settings = shared

@@ -8,7 +8,7 @@ import pytest
 from cloister_api.ledger.keys.key_format import generate
 from cloister_clients.kube.kinds import of
 from cloister_crds.kinds import Organization
-from tests.support.programs.facade import ADMIN, Facade, World
+from tests.support.programs.facade import ADMIN, Facade, FacadeInstallation
 from tests.support.waiting import until
 
 ANY = "0b6d7f0e-3a4c-4f0e-9d55-0c1f2e3d4a5b"
@@ -54,7 +54,7 @@ async def test_a_well_formed_key_that_was_never_issued_is_unknown(facade: Facade
         assert (await client.get("/api/containers")).status_code == 401
 
 
-async def test_an_expired_key_is_unknown(facade: Facade, world: World) -> None:
+async def test_an_expired_key_is_unknown(facade: Facade, world: FacadeInstallation) -> None:
     key = await world.new_key(days=1)
     async with facade.client(key) as client:
         assert (await client.get("/api/containers")).status_code == 200
@@ -66,7 +66,9 @@ async def test_an_expired_key_is_unknown(facade: Facade, world: World) -> None:
         await until(expired)
 
 
-async def test_a_key_dies_with_its_creators_role_for_good(facade: Facade, world: World) -> None:
+async def test_a_key_dies_with_its_creators_role_for_good(
+    facade: Facade, world: FacadeInstallation
+) -> None:
     async with facade.client(world.key) as client:
         assert (await client.get("/api/containers/hosts")).status_code == 200
         await world.change_organization(members=[{"user": ADMIN, "role": "Member"}])
@@ -90,7 +92,7 @@ async def test_a_key_dies_with_its_creators_role_for_good(facade: Facade, world:
 
 
 async def test_a_role_lost_between_two_requests_ends_the_key_too(
-    facade: Facade, world: World
+    facade: Facade, world: FacadeInstallation
 ) -> None:
     await world.change_organization(members=[])
 
@@ -110,7 +112,7 @@ async def test_a_role_lost_between_two_requests_ends_the_key_too(
 
 
 async def test_a_later_organization_of_the_name_does_not_inherit_keys(
-    facade: Facade, world: World
+    facade: Facade, world: FacadeInstallation
 ) -> None:
     async with facade.client(world.key) as client:
         assert (await client.get("/api/containers")).status_code == 200
@@ -143,7 +145,7 @@ async def test_a_later_organization_of_the_name_does_not_inherit_keys(
 
 
 async def test_another_organizations_id_is_as_unknown_as_any(
-    facade: Facade, world: World, other_world: World
+    facade: Facade, world: FacadeInstallation, other_world: FacadeInstallation
 ) -> None:
     async with facade.client(other_world.key) as client:
         made = await client.post("/api/containers", json=other_world.body("theirs"))
@@ -203,7 +205,9 @@ async def test_another_organizations_id_is_as_unknown_as_any(
         (b'{"name": "web", "repo": "a/b", "tag": "v1", "colour": "red"}', "colour"),
     ],
 )  # fmt: skip
-async def test_a_wrong_body_is_named(facade: Facade, world: World, body: bytes, field: str) -> None:
+async def test_a_wrong_body_is_named(
+    facade: Facade, world: FacadeInstallation, body: bytes, field: str
+) -> None:
     async with facade.client(world.key) as client:
         headers = {"Content-Type": "application/json"}
         answer = await client.post("/api/containers", content=body, headers=headers)
@@ -215,7 +219,7 @@ async def test_a_wrong_body_is_named(facade: Facade, world: World, body: bytes, 
     assert await world.containers() == []
 
 
-async def test_a_body_is_bounded(facade: Facade, world: World) -> None:
+async def test_a_body_is_bounded(facade: Facade, world: FacadeInstallation) -> None:
     async with facade.client(world.key) as client:
         headers = {"Content-Type": "application/json"}
         huge = b" " * (1024 * 1024 + 1)
@@ -231,7 +235,7 @@ async def test_a_body_is_bounded(facade: Facade, world: World) -> None:
         assert streamed.status_code == 413
 
 
-async def test_only_json_is_taken(facade: Facade, world: World) -> None:
+async def test_only_json_is_taken(facade: Facade, world: FacadeInstallation) -> None:
     async with facade.client(world.key) as client:
         for kind in ("text/plain", "application/x-www-form-urlencoded", "application/jsonx"):
             headers = {"Content-Type": kind}
@@ -253,7 +257,7 @@ async def test_only_json_is_taken(facade: Facade, world: World) -> None:
     ],
 )
 async def test_a_method_that_a_path_does_not_know(
-    facade: Facade, world: World, method: str, path: str, allowed: str
+    facade: Facade, world: FacadeInstallation, method: str, path: str, allowed: str
 ) -> None:
     async with facade.client(world.key) as client:
         answer = await client.request(method, path)
@@ -262,7 +266,7 @@ async def test_a_method_that_a_path_does_not_know(
     assert answer.headers["allow"] == allowed
 
 
-async def test_a_path_that_does_not_exist(facade: Facade, world: World) -> None:
+async def test_a_path_that_does_not_exist(facade: Facade, world: FacadeInstallation) -> None:
     async with facade.client(world.key) as client:
         for path in ("/api/nothing", "/api/containers/", "/", "/nothing"):
             answer = await client.get(path)

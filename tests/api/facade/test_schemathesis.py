@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 from tests.support.clients.openapi_check import described
-from tests.support.programs.facade import Facade, World
+from tests.support.programs.facade import Facade, FacadeInstallation
 from tests.support.waiting import until
 
 SECONDS = int(os.environ.get("CLOISTER_SCHEMATHESIS_SECONDS", "60"))
@@ -25,7 +25,7 @@ CONFIG = Path(__file__).parents[2] / "data" / "schemathesis.toml"
 PROGRAM = Path(sys.executable).parent / "schemathesis"
 
 
-def narrowed(world: World) -> dict[str, Any]:
+def narrowed(world: FacadeInstallation) -> dict[str, Any]:
     """Answer the document with the one repository that exists, so that creates can succeed."""
     document: dict[str, Any] = json.loads(json.dumps(described()))
     forms = document["components"]["schemas"]
@@ -38,7 +38,7 @@ def narrowed(world: World) -> dict[str, Any]:
 
 
 async def generated(
-    facade: Facade, world: World, folder: Path, seconds: int, *more: str
+    facade: Facade, world: FacadeInstallation, folder: Path, seconds: int, *more: str
 ) -> tuple[int, str]:
     """Run schemathesis, and answer its exit status and what it says."""
     document = folder / "openapi.json"
@@ -69,7 +69,7 @@ async def generated(
     return process.returncode or 0, said.decode()
 
 
-async def filled(client: httpx.AsyncClient, world: World) -> None:
+async def filled(client: httpx.AsyncClient, world: FacadeInstallation) -> None:
     """Make one of everything, so that what refers to it is reached."""
 
     async def paying() -> bool:
@@ -92,7 +92,7 @@ async def filled(client: httpx.AsyncClient, world: World) -> None:
 
 @pytest.mark.timeout(SECONDS + 400)
 async def test_with_a_key_nothing_contradicts_the_document(
-    facade: Facade, world: World, tmp_path: Path
+    facade: Facade, world: FacadeInstallation, tmp_path: Path
 ) -> None:
     await world.change_organization(
         billing={"containerSubscription": True, "tokenBilling": True},
@@ -109,7 +109,7 @@ async def test_with_a_key_nothing_contradicts_the_document(
 
 @pytest.mark.timeout(KEYLESS_SECONDS + 400)
 async def test_without_a_key_nothing_contradicts_the_document(
-    facade: Facade, world: World, tmp_path: Path
+    facade: Facade, world: FacadeInstallation, tmp_path: Path
 ) -> None:
     status, said = await generated(facade, world, tmp_path, KEYLESS_SECONDS)
     assert status == 0, said[-20_000:]

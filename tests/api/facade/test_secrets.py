@@ -9,13 +9,13 @@ import pytest
 from cloister_clients.kube.kinds import SECRET, of
 from cloister_crds.kinds import Secret
 from cloister_crds.names import VALUE_LABEL, secret_object_name
-from tests.support.programs.facade import Facade, World
+from tests.support.programs.facade import Facade, FacadeInstallation
 from tests.support.waiting import until
 
 FIRST, SECOND = "made-up-value-1", "made-up-value-2"
 
 
-async def value_of(world: World, name: str) -> str:
+async def value_of(world: FacadeInstallation, name: str) -> str:
     """Read the value of a secret where the operator would."""
     secret = await world.kube.get(of(Secret), secret_object_name(name), world.namespace)
     reference = secret["spec"]["secretRef"]
@@ -24,13 +24,13 @@ async def value_of(world: World, name: str) -> str:
     return b64decode(core["data"][reference["key"]]).decode()
 
 
-async def everything(world: World) -> str:
+async def everything(world: FacadeInstallation) -> str:
     """Answer all custom resources of the namespace and the audit trail as one text."""
     secrets = (await world.kube.list(of(Secret), world.namespace)).items
     return f"{secrets} {await world.containers()} {await world.audit()}"
 
 
-async def test_the_life_of_a_secret(facade: Facade, world: World) -> None:
+async def test_the_life_of_a_secret(facade: Facade, world: FacadeInstallation) -> None:
     async with facade.client(world.key) as client:
         made = await client.post("/api/secrets", json={"name": "API_KEY", "value": FIRST})
         assert made.status_code == 201, made.text
@@ -69,7 +69,9 @@ async def test_the_life_of_a_secret(facade: Facade, world: World) -> None:
     assert SECOND not in told
 
 
-async def test_of_deletes_at_once_one_finds_the_secret(facade: Facade, world: World) -> None:
+async def test_of_deletes_at_once_one_finds_the_secret(
+    facade: Facade, world: FacadeInstallation
+) -> None:
     async with facade.client(world.key) as client:
         for number in range(6):
             name = f"S_{number}"
@@ -92,7 +94,7 @@ async def test_of_deletes_at_once_one_finds_the_secret(facade: Facade, world: Wo
         assert sorted(each.status_code for each in answers) in ([204, 404], [204, 412])
 
 
-async def test_two_spellings_are_two_secrets(facade: Facade, world: World) -> None:
+async def test_two_spellings_are_two_secrets(facade: Facade, world: FacadeInstallation) -> None:
     async with facade.client(world.key) as client:
         for name in ("TLS_KEY", "tls-key"):
             body = {"name": name, "value": f"value of {name}"}
@@ -102,7 +104,7 @@ async def test_two_spellings_are_two_secrets(facade: Facade, world: World) -> No
         assert await value_of(world, "tls-key") == "value of tls-key"
 
 
-async def test_a_name_is_had_once(facade: Facade, world: World) -> None:
+async def test_a_name_is_had_once(facade: Facade, world: FacadeInstallation) -> None:
     async with facade.client(world.key) as client:
         bodies = [{"name": "API_KEY", "value": f"made-up-value-{number}"} for number in range(4)]
         answers = await asyncio.gather(*(client.post("/api/secrets", json=each) for each in bodies))
@@ -114,7 +116,9 @@ async def test_a_name_is_had_once(facade: Facade, world: World) -> None:
         assert await value_of(world, "API_KEY") == won["value"]
 
 
-async def test_a_repositorys_secret_is_used_by_its_containers(facade: Facade, world: World) -> None:
+async def test_a_repositorys_secret_is_used_by_its_containers(
+    facade: Facade, world: FacadeInstallation
+) -> None:
     async with facade.client(world.key) as client:
         body = {"name": "API_KEY", "value": FIRST, "repo": world.repo}
         assert (await client.post("/api/secrets", json=body)).json()["repo"] == world.repo
@@ -123,7 +127,9 @@ async def test_a_repositorys_secret_is_used_by_its_containers(facade: Facade, wo
         assert (await client.delete("/api/secrets/API_KEY")).status_code == 409
 
 
-async def test_a_create_without_an_answer_is_answered_later(facade: Facade, world: World) -> None:
+async def test_a_create_without_an_answer_is_answered_later(
+    facade: Facade, world: FacadeInstallation
+) -> None:
     async with facade.client(world.key) as client:
         body = {"name": "API_KEY", "value": FIRST}
         made = await client.post("/api/secrets", json=body)
@@ -136,7 +142,9 @@ async def test_a_create_without_an_answer_is_answered_later(facade: Facade, worl
         assert await value_of(world, "API_KEY") == FIRST
 
 
-async def test_what_an_earlier_secret_left_is_replaced(facade: Facade, world: World) -> None:
+async def test_what_an_earlier_secret_left_is_replaced(
+    facade: Facade, world: FacadeInstallation
+) -> None:
     async with facade.client(world.key) as client:
         await client.post("/api/secrets", json={"name": "API_KEY", "value": FIRST})
         # Deleted by kubectl, and the garbage collector has not come by yet.
@@ -148,7 +156,7 @@ async def test_what_an_earlier_secret_left_is_replaced(facade: Facade, world: Wo
 
 @pytest.mark.parametrize("part", [{"stringData": {"tls": "theirs"}}, {"data": {"tls": "dGhlaXJz"}}])
 async def test_a_value_that_git_manages_is_not_changed(
-    facade: Facade, world: World, part: dict[str, Any]
+    facade: Facade, world: FacadeInstallation, part: dict[str, Any]
 ) -> None:
     spec = {"name": "tls-key", "secretRef": {"name": "from-git", "key": "tls"}}
     await world.kube.create(
@@ -184,7 +192,7 @@ async def test_a_value_that_git_manages_is_not_changed(
     ],
 )
 async def test_wrong_bodies_are_refused_by_field(
-    facade: Facade, world: World, body: dict[str, Any], field: str
+    facade: Facade, world: FacadeInstallation, body: dict[str, Any], field: str
 ) -> None:
     async with facade.client(world.key) as client:
         answer = await client.post("/api/secrets", json=body)
@@ -194,7 +202,7 @@ async def test_wrong_bodies_are_refused_by_field(
 
 
 async def test_another_organization_learns_nothing(
-    facade: Facade, world: World, other_world: World
+    facade: Facade, world: FacadeInstallation, other_world: FacadeInstallation
 ) -> None:
     async with facade.client(world.key) as client:
         await client.post("/api/secrets", json={"name": "API_KEY", "value": FIRST})

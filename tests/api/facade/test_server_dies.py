@@ -12,24 +12,24 @@ from pathlib import Path
 import pytest
 
 from tests.support.clients.openapi_check import described
-from tests.support.faults.interrupted_calls import Trial, entitled
-from tests.support.faults.fault_kinds import Dies, Loss
-from tests.support.faults.faulty_proxy import FaultyApi
+from tests.support.faults.fault_kinds import Loss, ServerDeath
+from tests.support.faults.faulty_proxy import FaultyProxy
+from tests.support.faults.interrupted_calls import InterruptedCall, await_entitlements
 from tests.support.faults.mutations import CALLS, ELSEWHERE, Sent
-from tests.support.programs.facade import Facade, World, start_facade
+from tests.support.programs.facade import Facade, FacadeInstallation, start_facade
 
 DEATHS = ("", Loss.ANSWER)
 """How the server dies at each write: refusing it, or having done it."""
 
 
 @pytest.fixture(scope="module")
-def shaken(shaken_settings: Path) -> Iterator[Facade]:
+def shaken(proxied_settings: Path) -> Iterator[Facade]:
     """Give a facade that reaches the cluster through the proxy."""
-    with start_facade(shaken_settings) as running:
+    with start_facade(proxied_settings) as running:
         yield running
 
 
-async def dies(trial: Trial, at: int, loss: str) -> None:
+async def dies(trial: InterruptedCall, at: int, loss: str) -> None:
     """Make the call with the server's death at a write, and then again."""
     name = f"{trial.stem}-{at}{loss[:1] or 'x'}"
     sent = await trial.call.prepare(trial.world, trial.client, name)
@@ -38,9 +38,9 @@ async def dies(trial: Trial, at: int, loss: str) -> None:
     await trial.ends(sent, name, before)
 
 
-async def refused(trial: Trial, sent: Sent, at: int, loss: str) -> None:
+async def refused(trial: InterruptedCall, sent: Sent, at: int, loss: str) -> None:
     """Make the call while the server dies: the caller is told to come again."""
-    fault = Dies(at, loss)
+    fault = ServerDeath(at, loss)
     trial.proxy.faults = (fault,)
     answer = await sent.by(trial.client)
     trial.proxy.faults = ()
@@ -68,11 +68,11 @@ def test_every_operation_that_changes_something_is_named() -> None:
 
 @pytest.mark.parametrize("operation", CALLS)
 async def test_the_death_of_the_server_leaves_all_or_nothing(
-    operation: str, proxy: FaultyApi, shaken: Facade, rich: World
+    operation: str, proxy: FaultyProxy, shaken: Facade, entitled_world: FacadeInstallation
 ) -> None:
-    async with shaken.client(rich.key) as client:
-        await entitled(client)
-        trial = Trial(operation, proxy, rich, client)
+    async with shaken.client(entitled_world.key) as client:
+        await await_entitlements(client)
+        trial = InterruptedCall(operation, proxy, entitled_world, client)
         writes = await trial.undisturbed()
         assert writes
         if operation in {"create_container", "create_secret", "put_credentials"}:

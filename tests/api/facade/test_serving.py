@@ -14,13 +14,13 @@ import yaml
 
 from dev.cluster.binaries import binary
 from dev.plain_http import NO_TRUST
-from tests.support.programs.facade import Facade, World, start_facade
+from tests.support.programs.facade import Facade, FacadeInstallation, start_facade
 from tests.support.waiting import until, until_sync
 
 LIMITED = re.compile(r'^"key";r=(\d+);t=(\d+)$')
 
 
-def changed(world: World, name: str, **more: Any) -> Path:
+def changed(world: FacadeInstallation, name: str, **more: Any) -> Path:
     """Write settings of a facade of the test's own."""
     document = yaml.safe_load(world.settings.read_text())
     path = world.settings.with_name(f"{world.organization}-{name}.yml")
@@ -33,7 +33,7 @@ def port_of(facade: Facade) -> int:
     return int(facade.base.rpartition(":")[2])
 
 
-async def test_a_key_that_is_used_too_often_waits(world: World) -> None:
+async def test_a_key_that_is_used_too_often_waits(world: FacadeInstallation) -> None:
     # A ledger of its own, because facades on one ledger share the rate.
     ledger = {"path": f"{world.organization}.db", "keyMaterial": "keys.json"}
     rate = {"ratePerSecond": 0.01, "burst": 3}
@@ -56,7 +56,9 @@ async def test_a_key_that_is_used_too_often_waits(world: World) -> None:
             await until(again)
 
 
-async def test_figures_have_a_port_of_their_own_and_the_log_names_requests(world: World) -> None:
+async def test_figures_have_a_port_of_their_own_and_the_log_names_requests(
+    world: FacadeInstallation,
+) -> None:
     with start_facade(changed(world, "figures", metrics={"port": 0})) as facade:
         found = re.search(r"figures are at (http://\S+)", facade.log.read_text())
         assert found
@@ -111,7 +113,7 @@ def balancer(folder: Path, ports: list[int]) -> Iterator[str]:
 
 @pytest.mark.programs("caddy")
 async def test_a_rolling_restart_of_two_replicas_loses_no_request(
-    world: World, tmp_path: Path
+    world: FacadeInstallation, tmp_path: Path
 ) -> None:
     draining = changed(world, "draining", stop={"drainSeconds": 3})
     answered: list[int] = []
@@ -158,7 +160,9 @@ async def test_a_rolling_restart_of_two_replicas_loses_no_request(
     assert set(answered) == {200, 201}, sorted(set(answered))
 
 
-async def test_a_facade_that_ends_says_so_before_it_stops_answering(world: World) -> None:
+async def test_a_facade_that_ends_says_so_before_it_stops_answering(
+    world: FacadeInstallation,
+) -> None:
     with start_facade(changed(world, "ends", stop={"drainSeconds": 6})) as facade:
         async with facade.client(world.key) as client:
             assert (await client.get("/readyz")).status_code == 200

@@ -6,12 +6,12 @@ import pytest
 
 from cloister_clients.kube.kinds import of
 from cloister_crds.kinds import Container
-from tests.support.programs.facade import Facade, World
+from tests.support.programs.facade import Facade, FacadeInstallation
 
 PUBLIC = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ1mgm8ZSvTX0UuU1yV7c5vC6tbTfvpgYLfSyYpzdyz7 ada"
 
 
-async def test_the_life_of_a_key(facade: Facade, world: World) -> None:
+async def test_the_life_of_a_key(facade: Facade, world: FacadeInstallation) -> None:
     async with facade.client(world.key) as client:
         made = await client.post("/api/ssh-keys", json={"name": "ada", "public_key": PUBLIC + "\n"})
         assert made.status_code == 201, made.text
@@ -47,7 +47,7 @@ async def test_the_life_of_a_key(facade: Facade, world: World) -> None:
     ],
 )
 async def test_wrong_bodies_are_refused_by_field(
-    facade: Facade, world: World, body: dict[str, Any], field: str
+    facade: Facade, world: FacadeInstallation, body: dict[str, Any], field: str
 ) -> None:
     async with facade.client(world.key) as client:
         answer = await client.post("/api/ssh-keys", json=body)
@@ -56,7 +56,7 @@ async def test_wrong_bodies_are_refused_by_field(
 
 
 async def test_another_organization_learns_nothing(
-    facade: Facade, world: World, other_world: World
+    facade: Facade, world: FacadeInstallation, other_world: FacadeInstallation
 ) -> None:
     async with facade.client(world.key) as client:
         await client.post("/api/ssh-keys", json={"name": "ada", "public_key": PUBLIC})

@@ -12,13 +12,13 @@ from cloister_clients.clock import utc_now
 from tests.api.facade.test_key_check import becomes, key_of
 from tests.support.builders.usage import event, report, sign
 from tests.support.cluster.clusters import unique
-from tests.support.programs.facade import Facade, World, run_command, start_facade
+from tests.support.programs.facade import Facade, FacadeInstallation, run_command, start_facade
 
 
 class Reporter:
     """A reporter that the command made."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: FacadeInstallation) -> None:
         self.config = ("--config", str(world.settings))
         self.name = unique("router")
         self.secret = run_command("reporter", "create", self.name, *self.config).stdout.strip()
@@ -39,13 +39,13 @@ class Reporter:
 
 
 @pytest.fixture
-def reporter(world: World) -> Reporter:
+def reporter(world: FacadeInstallation) -> Reporter:
     """Give a reporter."""
     return Reporter(world)
 
 
 async def test_a_report_counts_and_its_cap_holds(
-    facade: Facade, world: World, reporter: Reporter
+    facade: Facade, world: FacadeInstallation, reporter: Reporter
 ) -> None:
     key = await key_of(facade, world, max_tokens=330)
     name = unique("e")
@@ -75,7 +75,7 @@ async def test_a_report_counts_and_its_cap_holds(
 
 
 async def test_what_is_not_signed_right_is_401(
-    facade: Facade, world: World, reporter: Reporter
+    facade: Facade, world: FacadeInstallation, reporter: Reporter
 ) -> None:
     events = [event(unique("e"), utc_now())]
     late = (utc_now() - timedelta(minutes=11)).isoformat().replace("+00:00", "Z")
@@ -108,7 +108,9 @@ async def test_what_is_not_signed_right_is_401(
     assert "lowercase letters" in bad.stderr
 
 
-async def test_what_is_no_report_is_400(facade: Facade, world: World, reporter: Reporter) -> None:
+async def test_what_is_no_report_is_400(
+    facade: Facade, world: FacadeInstallation, reporter: Reporter
+) -> None:
     headers = {"content-type": "application/json"}
     async with facade.client() as client:
         for body in (b"{}", b"[", report("other", [])):
@@ -119,7 +121,9 @@ async def test_what_is_no_report_is_400(facade: Facade, world: World, reporter: 
         assert (await reporter.send(client, many)).status_code == 400
 
 
-async def test_large_reports_are_taken(facade: Facade, world: World, reporter: Reporter) -> None:
+async def test_large_reports_are_taken(
+    facade: Facade, world: FacadeInstallation, reporter: Reporter
+) -> None:
     note = {"model": "north", "note": "x" * 1500}
     events = [event(unique("e"), utc_now(), attributes=note) for _ in range(1000)]
     async with facade.client() as client:
@@ -127,7 +131,7 @@ async def test_large_reports_are_taken(facade: Facade, world: World, reporter: R
 
 
 async def test_reports_survive_the_end_of_a_facade(
-    world: World, facade: Facade, reporter: Reporter
+    world: FacadeInstallation, facade: Facade, reporter: Reporter
 ) -> None:
     key = await key_of(facade, world)
     events = [event(unique("e"), utc_now(), api_key=key) for _ in range(50)]
@@ -141,7 +145,9 @@ async def test_reports_survive_the_end_of_a_facade(
         assert record["request_count"] == 50
 
 
-async def test_prices_are_imported(facade: Facade, world: World, reporter: Reporter) -> None:
+async def test_prices_are_imported(
+    facade: Facade, world: FacadeInstallation, reporter: Reporter
+) -> None:
     price = {"service": "router", "operation": "model_request", "perRequest": 0.25}
     file = world.settings.with_name("prices.yml")
     file.write_text(yaml.safe_dump({"effectiveFrom": "2026-01-01T00:00:00Z", "prices": [price]}))

@@ -10,13 +10,15 @@ from cloister_clients.kube.kinds import of
 from cloister_crds.kinds import Container, Domain
 from cloister_crds.kinds.meta import REQUESTED_AT_ANNOTATION
 from tests.support.clients.openapi_check import described
-from tests.support.faults.interrupted_calls import entitled
+from tests.support.faults.interrupted_calls import await_entitlements
 from tests.support.faults.mutations import CALLS
-from tests.support.programs.facade import Facade, World
+from tests.support.programs.facade import Facade, FacadeInstallation
 from tests.support.waiting import until
 
 
-async def made(client: httpx.AsyncClient, world: World, name: str = "web") -> httpx.Response:
+async def made(
+    client: httpx.AsyncClient, world: FacadeInstallation, name: str = "web"
+) -> httpx.Response:
     """Create a container."""
     answer = await client.post("/api/containers", json=world.body(name))
     assert answer.status_code == 201, answer.text
@@ -37,7 +39,11 @@ async def made(client: httpx.AsyncClient, world: World, name: str = "web") -> ht
     ],
 )
 async def test_a_version_that_is_gone_is_not_changed(
-    facade: Facade, world: World, method: str, action: str, body: dict[str, object] | None
+    facade: Facade,
+    world: FacadeInstallation,
+    method: str,
+    action: str,
+    body: dict[str, object] | None,
 ) -> None:
     async with facade.client(world.key) as client:
         answer = await made(client, world)
@@ -52,7 +58,9 @@ async def test_a_version_that_is_gone_is_not_changed(
         assert await world.container("web") == before
 
 
-async def test_the_version_that_was_read_is_changed_once(facade: Facade, world: World) -> None:
+async def test_the_version_that_was_read_is_changed_once(
+    facade: Facade, world: FacadeInstallation
+) -> None:
     async with facade.client(world.key) as client:
         answer = await made(client, world)
         path = answer.headers["location"]
@@ -71,7 +79,7 @@ async def test_the_version_that_was_read_is_changed_once(facade: Facade, world: 
         assert (await client.delete(path, headers={"If-Match": "*"})).status_code == 404
 
 
-async def test_lists_come_whole_or_in_pieces(facade: Facade, world: World) -> None:
+async def test_lists_come_whole_or_in_pieces(facade: Facade, world: FacadeInstallation) -> None:
     async with facade.client(world.key) as client:
         for number in range(5):
             await made(client, world, f"w{number}")
@@ -108,11 +116,15 @@ def operations_with(parameter: str) -> list[str]:
     ]
 
 
-async def test_every_record_that_can_be_changed_has_versions(facade: Facade, rich: World) -> None:
-    async with facade.client(rich.key) as client:
-        await entitled(client)
+async def test_every_record_that_can_be_changed_has_versions(
+    facade: Facade, entitled_world: FacadeInstallation
+) -> None:
+    async with facade.client(entitled_world.key) as client:
+        await await_entitlements(client)
         for operation in operations_with("IfMatch"):
-            sent = await CALLS[operation].prepare(rich, client, operation.replace("_", "-"))
+            sent = await CALLS[operation].prepare(
+                entitled_world, client, operation.replace("_", "-")
+            )
             if operation == "put_credentials":
                 assert (await sent.by(client)).status_code == 200
             before = await everything(client)
@@ -128,20 +140,22 @@ async def everything(client: httpx.AsyncClient) -> list[Any]:
     return [(await client.get(f"/api/{each}")).json() for each in lists]
 
 
-async def test_a_version_is_changed_once_whatever_it_is_of(facade: Facade, rich: World) -> None:
-    async with facade.client(rich.key) as client:
-        await entitled(client)
-        deployment = await CALLS["change_deployment"].prepare(rich, client, "single")
-        domain = await CALLS["verify_domain"].prepare(rich, client, "single")
-        credentials = await CALLS["put_credentials"].prepare(rich, client, "single")
-        secret = await CALLS["update_secret"].prepare(rich, client, "single")
+async def test_a_version_is_changed_once_whatever_it_is_of(
+    facade: Facade, entitled_world: FacadeInstallation
+) -> None:
+    async with facade.client(entitled_world.key) as client:
+        await await_entitlements(client)
+        deployment = await CALLS["change_deployment"].prepare(entitled_world, client, "single")
+        domain = await CALLS["verify_domain"].prepare(entitled_world, client, "single")
+        credentials = await CALLS["put_credentials"].prepare(entitled_world, client, "single")
+        secret = await CALLS["update_secret"].prepare(entitled_world, client, "single")
         for sent in (deployment, domain, credentials, secret):
             answers = [await sent.by(client)]
             etag = answers[0].headers["etag"]
             again = replace(sent, headers={"If-Match": etag})
             if sent is domain:
                 # Whoever plays the operator has told of the look meanwhile.
-                etag = await version_of(rich, Domain, sent.path.split("/")[3])
+                etag = await version_of(entitled_world, Domain, sent.path.split("/")[3])
                 again = replace(sent, headers={"If-Match": etag})
             answers += [await again.by(client), await again.by(client)]
             statuses = [each.status_code for each in answers]
@@ -152,7 +166,7 @@ async def test_a_version_is_changed_once_whatever_it_is_of(facade: Facade, rich:
         assert gone.status_code == 204, gone.text
 
 
-async def version_of(world: World, kind: type[Domain], name: str) -> str:
+async def version_of(world: FacadeInstallation, kind: type[Domain], name: str) -> str:
     """Answer the ETag of an object as the server has it, once it is told of the last look."""
 
     async def told() -> str:
@@ -164,15 +178,19 @@ async def version_of(world: World, kind: type[Domain], name: str) -> str:
     return f'"{await until(told, what="the look at the domain")}"'
 
 
-async def test_every_create_can_be_sent_again(facade: Facade, rich: World) -> None:
+async def test_every_create_can_be_sent_again(
+    facade: Facade, entitled_world: FacadeInstallation
+) -> None:
     found = operations_with("IdempotencyKey")
     # Keys lie in the ledger; `test_keys` sends theirs again.
     assert len(found) == 5
     found.remove("create_key")
-    async with facade.client(rich.key) as client:
-        await entitled(client)
+    async with facade.client(entitled_world.key) as client:
+        await await_entitlements(client)
         for operation in found:
-            sent = await CALLS[operation].prepare(rich, client, operation.replace("_", "-"))
+            sent = await CALLS[operation].prepare(
+                entitled_world, client, operation.replace("_", "-")
+            )
             keyed = replace(sent, headers={"Idempotency-Key": "one"})
             answers = [await keyed.by(client), await keyed.by(client)]
             assert [each.status_code for each in answers] == [201, 201], operation

@@ -7,14 +7,18 @@ import pytest
 
 from dev.cluster import Cluster
 from dev.cluster.images import Image, push
-from tests.support.faults.crashing_operators import Disturbed, Succession, disturbed
-from tests.support.lifecycles.steps import Life
-from tests.support.programs.operator import Installation, turn
+from tests.support.faults.crashing_operators import (
+    LeaderSuccession,
+    ProxiedInstallation,
+    proxied_installation,
+)
+from tests.support.lifecycles.steps import ContainerLifecycles
+from tests.support.programs.operator import Installation, operator_lock
 
 
 @pytest.fixture
 def installation(api_cluster: Cluster, tmp_path: Path) -> Iterator[Installation]:
-    with turn(api_cluster.name):
+    with operator_lock(api_cluster.name):
         installed = Installation(api_cluster, tmp_path, {"claimAgeSeconds": 1})
         try:
             installed.prepare()
@@ -25,14 +29,14 @@ def installation(api_cluster: Cluster, tmp_path: Path) -> Iterator[Installation]
 
 
 @pytest.fixture
-def behind_proxy(api_cluster: Cluster, tmp_path: Path) -> Iterator[Disturbed]:
-    with disturbed(api_cluster, tmp_path) as found:
+def behind_proxy(api_cluster: Cluster, tmp_path: Path) -> Iterator[ProxiedInstallation]:
+    with proxied_installation(api_cluster, tmp_path) as found:
         yield found
 
 
 @pytest.fixture
-def succession(behind_proxy: Disturbed) -> Succession:
-    found = Succession(behind_proxy.installation, behind_proxy.proxy, behind_proxy.direct)
+def succession(behind_proxy: ProxiedInstallation) -> LeaderSuccession:
+    found = LeaderSuccession(behind_proxy.installation, behind_proxy.proxy, behind_proxy.direct)
     found.begin()
     return found
 
@@ -43,7 +47,9 @@ def image_of_life(api_cluster: Cluster) -> str:
 
 
 @pytest.fixture
-def life(behind_proxy: Disturbed, image_of_life: str) -> Life:
-    found = Life(behind_proxy.installation, behind_proxy.proxy, behind_proxy.direct, image_of_life)
+def lifecycles(behind_proxy: ProxiedInstallation, image_of_life: str) -> ContainerLifecycles:
+    found = ContainerLifecycles(
+        behind_proxy.installation, behind_proxy.proxy, behind_proxy.direct, image_of_life
+    )
     found.prepare()
     return found

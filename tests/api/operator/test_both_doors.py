@@ -20,8 +20,14 @@ from cloister_crds.kinds import Container
 from cloister_crds.names import deployment_name
 from dev.cluster import Cluster
 from dev.cluster.images import Image, push
+from tests.support.programs.operator import (
+    Installation,
+    condition_of,
+    file_text,
+    manifest,
+    operator_lock,
+)
 from tests.support.programs.operator_facade import facade_of
-from tests.support.programs.operator import Installation, condition_of, file_text, manifest, turn
 from tests.support.stand_ins.pod_status import run_pod
 from tests.support.waiting import until_sync
 
@@ -314,7 +320,7 @@ def installed(
     api_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Installation, httpx.Client]]:
     image = push(Image(files={"/x": b"x"}, entrypoint=("/x",)), api_cluster.registry, "tests/x")
-    with turn(api_cluster.name):
+    with operator_lock(api_cluster.name):
         folder = tmp_path_factory.mktemp("installation")
         made = Installation(api_cluster, folder, {"claimAgeSeconds": 1})
         try:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.faults.crashing_operators import Disturbed
-from tests.support.lifecycles.steps import Life
+from tests.support.faults.crashing_operators import ProxiedInstallation
+from tests.support.lifecycles.steps import ContainerLifecycles
 from tests.support.waiting import until_sync
 
 pytestmark = pytest.mark.timeout(300)
@@ -26,7 +26,10 @@ clock.utc_now = lambda: right() + timedelta(seconds={seconds})
 
 @pytest.mark.parametrize("ahead", [timedelta(minutes=45), -timedelta(hours=3)], ids=str)
 def test_a_container_becomes_ready_by_an_operator_with_a_wrong_clock(
-    behind_proxy: Disturbed, life: Life, tmp_path: Path, ahead: timedelta
+    behind_proxy: ProxiedInstallation,
+    lifecycles: ContainerLifecycles,
+    tmp_path: Path,
+    ahead: timedelta,
 ) -> None:
     folder = tmp_path / "clock"
     folder.mkdir()
@@ -35,8 +38,10 @@ def test_a_container_becomes_ready_by_an_operator_with_a_wrong_clock(
     operator = behind_proxy.installation.operator(environment={"PYTHONPATH": str(folder)})
     operator.wait_until_it_leads()
 
-    life.create("web")
-    until_sync(lambda: life.serves("web", "v1"), within=PATIENCE, what="a Container that serves")
+    lifecycles.create("web")
+    until_sync(
+        lambda: lifecycles.serves("web", "v1"), within=PATIENCE, what="a Container that serves"
+    )
 
     container = behind_proxy.installation.container("web")
     assert container is not None
@@ -44,7 +49,7 @@ def test_a_container_becomes_ready_by_an_operator_with_a_wrong_clock(
     for condition in container.status.conditions:
         late = condition.last_transition_time - container.metadata.creation_timestamp
         assert abs(late) < timedelta(seconds=PATIENCE), condition
-    _, figures = operator.ask("/metrics")
+    _, figures = operator.request("/metrics")
     line = next(x for x in figures.splitlines() if x.startswith("cloister_operator_clock_offset"))
     assert float(line.split()[-1]) == pytest.approx(-seconds, abs=5)
     assert "have both set by NTP" in operator.text

@@ -21,10 +21,17 @@ from cloister_clients.kube import KindRef
 from cloister_clients.kube.kinds import NAMESPACE, of
 from cloister_crds.kinds import Organization
 from dev.cluster import Cluster
-from tests.support.faults.crashing_operators import Succession, disturbed
+from tests.support.faults.crashing_operators import LeaderSuccession, proxied_installation
 from tests.support.faults.fault_kinds import CrashPoints
 from tests.support.lifecycles.end_states import differences, fences, plain
-from tests.support.lifecycles.steps import CUSTOM, LATER, STEPS, Life, Step, settled
+from tests.support.lifecycles.steps import (
+    CUSTOM,
+    LATER,
+    STEPS,
+    ContainerLifecycles,
+    LifecycleStep,
+    await_settled,
+)
 from tests.support.waiting import until_sync
 
 FIRST, LATE = 17, 40
@@ -37,7 +44,12 @@ pytestmark = pytest.mark.timeout(900 if DRAWN < LATE else 3000)
 
 
 def crash_after_writes(
-    succession: Succession, life: Life, step: Step, *, most: int, drawn: int
+    succession: LeaderSuccession,
+    lifecycles: ContainerLifecycles,
+    step: LifecycleStep,
+    *,
+    most: int,
+    drawn: int,
 ) -> dict[str, list[str]]:
     """Take one Container through a step without a crash, then one through each crash.
 
@@ -60,11 +72,11 @@ def crash_after_writes(
     dict[str, list[str]]
         Name of each Container that met a crash -> the writes until then.
     """
-    before = life.writes("calm")
-    step.do(life, "calm")
-    (expected,) = settled(life, step, "calm")
+    before = lifecycles.writes("calm")
+    step.do(lifecycles, "calm")
+    (expected,) = await_settled(lifecycles, step, "calm")
     assert any(expected.values()) == (step.name != "delete")
-    count = life.writes("calm") - before
+    count = lifecycles.writes("calm") - before
     assert 0 < count <= most, f"{step.name} has {count} writes"
     names = [f"c{number:02}" for number in range(1, min(drawn, most) + 1)]
     points = list(range(1, most + 1))
@@ -72,14 +84,14 @@ def crash_after_writes(
         chance = random.Random(f"{SEED} {step.name}")
         chance.shuffle(points)
         points.sort(key=lambda each: each > count)
-    crash = CrashPoints(dict(zip(names, points, strict=False)), life.concerns)
-    life.proxy.faults = [crash]
+    crash = CrashPoints(dict(zip(names, points, strict=False)), lifecycles.concerns)
+    lifecycles.proxy.faults = [crash]
     for name in names:
-        step.do(life, name)
+        step.do(lifecycles, name)
 
     def over() -> bool:
         waiting = {n: crash.seen[n] for n in names if not crash.is_cut(n)}
-        waiting = {n: seen for n, seen in waiting.items() if not life.reached(step, n)}
+        waiting = {n: seen for n, seen in waiting.items() if not lifecycles.reached(step, n)}
         assert not waiting, waiting
         return True
 
@@ -88,7 +100,7 @@ def crash_after_writes(
     succession.kill()
     crash.release()
     names.append("calm")
-    found = settled(life, step, *names, within=240)
+    found = await_settled(lifecycles, step, *names, within=240)
     for name, state in zip(names, found, strict=True):
         different = differences(state, expected)
         assert not different, f"{step.name}, crash after {met.get(name)}: {different}"
@@ -96,12 +108,12 @@ def crash_after_writes(
     return met
 
 
-def walk(life: Life, step: Step, crashes: int) -> None:
+def walk(lifecycles: ContainerLifecycles, step: LifecycleStep, crashes: int) -> None:
     """Take the Containers of as many crashes, and the calm one, through a step without any."""
     names = ["calm", *(f"c{number:02}" for number in range(1, crashes + 1))]
     for name in names:
-        step.do(life, name)
-    settled(life, step, *names)
+        step.do(lifecycles, name)
+    await_settled(lifecycles, step, *names)
 
 
 def kinds_of(met: dict[str, list[str]]) -> set[str]:
@@ -109,10 +121,14 @@ def kinds_of(met: dict[str, list[str]]) -> set[str]:
     return {text.split()[1].split("/")[0] for seen in met.values() for text in seen}
 
 
-def test_killed_after_each_write(succession: Succession, life: Life) -> None:
+def test_killed_after_each_write(
+    succession: LeaderSuccession, lifecycles: ContainerLifecycles
+) -> None:
     written: set[str] = set()
     for step in STEPS[:5]:
-        written |= kinds_of(crash_after_writes(succession, life, step, most=FIRST, drawn=FIRST))
+        written |= kinds_of(
+            crash_after_writes(succession, lifecycles, step, most=FIRST, drawn=FIRST)
+        )
     # Every kind of child that the file of these Containers needs was written and met a crash. A
     # Deployment may come after all of them: its counts are written in passes of their own.
     assert written >= {
@@ -121,19 +137,25 @@ def test_killed_after_each_write(succession: Succession, life: Life) -> None:
 
 
 @pytest.fixture
-def routed(api_cluster: Cluster, tmp_path: Path, image_of_life: str) -> Iterator[Life]:
+def routed(
+    api_cluster: Cluster, tmp_path: Path, image_of_life: str
+) -> Iterator[ContainerLifecycles]:
     """Make an installation with a Gateway, in which custom domains may be used."""
-    with disturbed(api_cluster, tmp_path, {"gateway": {"name": "public"}}) as place:
-        life = Life(place.installation, place.proxy, place.direct, image_of_life)
-        life.prepare()
+    with proxied_installation(api_cluster, tmp_path, {"gateway": {"name": "public"}}) as place:
+        lifecycles = ContainerLifecycles(
+            place.installation, place.proxy, place.direct, image_of_life
+        )
+        lifecycles.prepare()
         entitled = {"spec": {"entitlements": {"domainSuffixes": [CUSTOM]}}}
-        assert life.direct.patch(of(Organization), life.installation.slug, entitled).is_success
-        yield life
+        assert lifecycles.direct.patch(
+            of(Organization), lifecycles.installation.slug, entitled
+        ).is_success
+        yield lifecycles
 
 
-def test_killed_in_the_later_life(routed: Life) -> None:
+def test_killed_in_the_later_life(routed: ContainerLifecycles) -> None:
     sys.stderr.write(f"CLOISTER_CRASH_SEED={SEED} CLOISTER_CRASH_POINTS={DRAWN}\n")
-    succession = Succession(routed.installation, routed.proxy, routed.direct)
+    succession = LeaderSuccession(routed.installation, routed.proxy, routed.direct)
     succession.begin()
     for step in LATER:
         if step in STEPS and DRAWN < LATE:
@@ -143,32 +165,36 @@ def test_killed_in_the_later_life(routed: Life) -> None:
             crash_after_writes(succession, routed, step, most=LATE, drawn=DRAWN)
 
 
-def fenced(life: Life, slug: str) -> dict[str, Any]:
+def fenced(lifecycles: ContainerLifecycles, slug: str) -> dict[str, Any]:
     """Answer what is there of an Organization, its namespace and what guards it."""
-    body = life.direct.get(of(Organization), slug)
-    namespace = life.direct.get(NAMESPACE, slug)
+    body = lifecycles.direct.get(of(Organization), slug)
+    namespace = lifecycles.direct.get(NAMESPACE, slug)
     return {
         "status": plain(body["status"] if body else None, slug),
         "labels": plain(namespace["metadata"]["labels"] if namespace else None, slug),
-        **fences(life.direct, slug),
+        **fences(lifecycles.direct, slug),
     }
 
 
-def test_killed_after_each_write_for_an_organization(succession: Succession, life: Life) -> None:
-    first = f"{life.installation.slug}-calm"
-    names = [f"{life.installation.slug}-c{number}" for number in range(1, 8)]
+def test_killed_after_each_write_for_an_organization(
+    succession: LeaderSuccession, lifecycles: ContainerLifecycles
+) -> None:
+    first = f"{lifecycles.installation.slug}-calm"
+    names = [f"{lifecycles.installation.slug}-c{number}" for number in range(1, 8)]
     try:
-        life.direct.create(*organization(first))
-        expected = until_sync(partial(is_fenced, life, first), what="a namespace with its fences")
+        lifecycles.direct.create(*organization(first))
+        expected = until_sync(
+            partial(is_fenced, lifecycles, first), what="a namespace with its fences"
+        )
         crash = CrashPoints(
             {name: at for at, name in enumerate(names, start=1)},
-            lambda ask, name: ask.writes and name in (ask.name, ask.namespace),
+            lambda request, name: request.writes and name in (request.name, request.namespace),
         )
-        life.proxy.faults = [crash]
+        lifecycles.proxy.faults = [crash]
         for name in names:
-            life.direct.create(*organization(name))
+            lifecycles.direct.create(*organization(name))
         until_sync(
-            lambda: all(crash.is_cut(each) or is_fenced(life, each) for each in names),
+            lambda: all(crash.is_cut(each) or is_fenced(lifecycles, each) for each in names),
             within=120,
             what=f"a crash at each write: {crash.seen}",
         )
@@ -177,12 +203,12 @@ def test_killed_after_each_write_for_an_organization(succession: Succession, lif
         succession.kill()
         crash.release()
         for name in names:
-            found = until_sync(partial(is_fenced, life, name), within=120, what=name)
+            found = until_sync(partial(is_fenced, lifecycles, name), within=120, what=name)
             assert not differences(found, expected), f"{name}: {crash.seen[name]}"
     finally:
         for name in (first, *names):
-            life.direct.delete(of(Organization), name)
-            life.direct.delete(NAMESPACE, name)
+            lifecycles.direct.delete(of(Organization), name)
+            lifecycles.direct.delete(NAMESPACE, name)
 
 
 def organization(slug: str) -> tuple[KindRef, dict[str, Any]]:
@@ -190,8 +216,8 @@ def organization(slug: str) -> tuple[KindRef, dict[str, Any]]:
     return of(Organization), {"metadata": {"name": slug}, "spec": {"namespace": slug}}
 
 
-def is_fenced(life: Life, slug: str) -> dict[str, Any]:
+def is_fenced(lifecycles: ContainerLifecycles, slug: str) -> dict[str, Any]:
     """Answer what is there once the Organization is ready; empty = it is not."""
-    found = fenced(life, slug)
+    found = fenced(lifecycles, slug)
     conditions = (found["status"] or {}).get("conditions", ())
     return found if [each["status"] for each in conditions] == ["True"] else {}

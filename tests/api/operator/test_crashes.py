@@ -139,7 +139,7 @@ def test_the_leader_is_replaced(prepared: Installation) -> None:
     first = prepared.operator()
     first.wait_until_it_leads()
     second = prepared.operator()
-    until_sync(lambda: second.ask("/readyz") == (200, "standby\n"), within=30, what="a standby")
+    until_sync(lambda: second.request("/readyz") == (200, "standby\n"), within=30, what="a standby")
     first.kill()
     second.wait_until_it_leads()
     prepared.create_container("web", repo="acme/web", tag="v1")

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from dev.cluster import Cluster
-from tests.support.programs.operator import Installation, file_text, manifest, turn
+from tests.support.programs.operator import Installation, file_text, manifest, operator_lock
 from tests.support.waiting import until_sync
 
 IMAGE = "registry.invalid/web@sha256:" + "ab" * 32
@@ -16,7 +16,7 @@ IMAGE = "registry.invalid/web@sha256:" + "ab" * 32
 def operated(
     api_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Installation]:
-    with turn(api_cluster.name):
+    with operator_lock(api_cluster.name):
         folder = tmp_path_factory.mktemp("installation")
         installation = Installation(api_cluster, folder, {"claimAgeSeconds": 1})
         try:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from dev.cluster import Cluster
-from tests.support.programs.operator import Installation, file_text, manifest, turn
+from tests.support.programs.operator import Installation, file_text, manifest, operator_lock
 from tests.support.servers.nameserver import NameServer, serve_zone
 from tests.support.waiting import until_sync
 
@@ -35,7 +35,7 @@ def zone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NameServer]:
 def operated(
     api_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory, zone: NameServer
 ) -> Iterator[Installation]:
-    with turn(api_cluster.name):
+    with operator_lock(api_cluster.name):
         folder: Path = tmp_path_factory.mktemp("installation")
         (folder / "key").write_bytes(secrets.token_bytes(32))
         domains = {

@@ -14,8 +14,8 @@ from cloister_clients.kube.kinds import CONFIG_MAP, NODE, POD, SECRET, of
 from cloister_crds.kinds import Enclave
 from cloister_crds.kinds.container import ContainerPhase
 from dev.cluster import Cluster
-from tests.support.faults.crashing_operators import Disturbed, disturbed
-from tests.support.lifecycles.steps import STEPS, Life, settled
+from tests.support.faults.crashing_operators import ProxiedInstallation, proxied_installation
+from tests.support.lifecycles.steps import STEPS, ContainerLifecycles, await_settled
 from tests.support.programs.operator import condition_of
 from tests.support.waiting import until_sync
 
@@ -28,45 +28,47 @@ OUT_OF_SERVICE = {
 
 
 @pytest.fixture
-def place(api_cluster: Cluster, tmp_path: Path) -> Iterator[Disturbed]:
-    with disturbed(api_cluster, tmp_path, nodes=("loss-first",)) as found:
+def place(api_cluster: Cluster, tmp_path: Path) -> Iterator[ProxiedInstallation]:
+    with proxied_installation(api_cluster, tmp_path, nodes=("loss-first",)) as found:
         yield found
 
 
-def serving(life: Life) -> tuple[dict[str, Any], dict[str, Any]]:
+def serving(lifecycles: ContainerLifecycles) -> tuple[dict[str, Any], dict[str, Any]]:
     """Answer the Enclave that serves, and its Pod."""
-    container = life.installation.container("web")
+    container = lifecycles.installation.container("web")
     assert container is not None
     name = container.status.active_enclave
-    enclave = life.direct.get(of(Enclave), name, life.namespace)
-    pod = life.direct.get(POD, name, life.namespace)
+    enclave = lifecycles.direct.get(of(Enclave), name, lifecycles.namespace)
+    pod = lifecycles.direct.get(POD, name, lifecycles.namespace)
     assert enclave is not None
     assert pod is not None
     return enclave, pod
 
 
-def copies(life: Life, enclave: dict[str, Any]) -> list[Any]:
+def copies(lifecycles: ContainerLifecycles, enclave: dict[str, Any]) -> list[Any]:
     """Answer the bytes of the file and of the secrets that an Enclave was given."""
     uid = enclave["metadata"]["uid"]
     return [
         [each.get("binaryData"), each.get("data"), each["immutable"]]
         for ref in (CONFIG_MAP, SECRET)
-        for each in life.direct.listed(ref, life.namespace)
+        for each in lifecycles.direct.listed(ref, lifecycles.namespace)
         if uid in {owner["uid"] for owner in each["metadata"].get("ownerReferences", ())}
     ]
 
 
-def assert_comes_back(place: Disturbed, life: Life, lost: str, found: str) -> None:
+def assert_comes_back(
+    place: ProxiedInstallation, lifecycles: ContainerLifecycles, lost: str, found: str
+) -> None:
     """See the loss told, then give the Container another node and see the same serve there."""
-    enclave, pod = serving(life)
-    kept = copies(life, enclave)
+    enclave, pod = serving(lifecycles)
+    kept = copies(lifecycles, enclave)
     assert pod["spec"]["nodeName"] == lost
 
     name = enclave["metadata"]["name"]
 
     def told() -> bool:
         container = place.installation.container("web")
-        failed = life.direct.get(of(Enclave), name, life.namespace)
+        failed = lifecycles.direct.get(of(Enclave), name, lifecycles.namespace)
         assert container is not None
         assert failed is not None
         available = condition_of(container, "Available")
@@ -81,37 +83,37 @@ def assert_comes_back(place: Disturbed, life: Life, lost: str, found: str) -> No
     except AssertionError as error:
         raise AssertionError(f"{error}\n{place.installation.logs()}") from error
     place.nodes.add(found)
-    settled(life, STEPS[0], "web", within=PATIENCE)
-    again, pod = serving(life)
+    await_settled(lifecycles, STEPS[0], "web", within=PATIENCE)
+    again, pod = serving(lifecycles)
     assert pod["spec"]["nodeName"] == found
     assert again["spec"]["attempt"] == enclave["spec"]["attempt"] + 1
     fields = ("revision", "tag", "commit", "configDigest", "images", "hostnames", "request")
     assert {each: again["spec"][each] for each in fields} == {
         each: enclave["spec"][each] for each in fields
     }
-    assert copies(life, again) == kept
+    assert copies(lifecycles, again) == kept
     # The file, the secrets' values.
     assert len(kept) == 2
 
 
-def test_a_lost_node_is_not_waited_for(place: Disturbed, image_of_life: str) -> None:
-    life = Life(place.installation, place.proxy, place.direct, image_of_life)
-    life.prepare()
+def test_a_lost_node_is_not_waited_for(place: ProxiedInstallation, image_of_life: str) -> None:
+    lifecycles = ContainerLifecycles(place.installation, place.proxy, place.direct, image_of_life)
+    lifecycles.prepare()
     place.operator("only").wait_until_it_leads()
-    life.create("web")
-    settled(life, STEPS[0], "web")
+    lifecycles.create("web")
+    await_settled(lifecycles, STEPS[0], "web")
     # Nothing is asked anew: the repository is away, and the secret has another value now.
     repositories = place.installation.repositories.path
     repositories.rename(repositories.with_name("away"))
     value = {"stringData": {"value": "another"}}
-    assert place.direct.patch(SECRET, "token", value, life.namespace).is_success
+    assert place.direct.patch(SECRET, "token", value, lifecycles.namespace).is_success
 
     # It dies, and the administrator says so: the cluster evicts, and the Pod never ends.
     place.nodes.kill("loss-first")
     taint = {"spec": {"taints": [OUT_OF_SERVICE]}}
     assert place.direct.patch(NODE, "loss-first", taint).is_success
-    assert_comes_back(place, life, "loss-first", "loss-second")
+    assert_comes_back(place, lifecycles, "loss-first", "loss-second")
     # It is taken out of the cluster, as the provider of its machine does.
     place.nodes.dead.add("loss-second")
     assert place.direct.delete(NODE, "loss-second").is_success
-    assert_comes_back(place, life, "loss-second", "loss-third")
+    assert_comes_back(place, lifecycles, "loss-second", "loss-third")

@@ -7,7 +7,13 @@ import pytest
 
 from cloister_crds.kinds.container import ContainerPhase
 from dev.cluster import Cluster
-from tests.support.programs.operator import Installation, condition_of, file_text, manifest, turn
+from tests.support.programs.operator import (
+    Installation,
+    condition_of,
+    file_text,
+    manifest,
+    operator_lock,
+)
 from tests.support.waiting import until_sync
 
 IMAGE = "registry.invalid/web@sha256:" + "ab" * 32
@@ -17,7 +23,7 @@ IMAGE = "registry.invalid/web@sha256:" + "ab" * 32
 def operated(
     api_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Installation]:
-    with turn(api_cluster.name):
+    with operator_lock(api_cluster.name):
         installation = Installation(api_cluster, tmp_path_factory.mktemp("installation"))
         try:
             installation.prepare()

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from dev.bench.scale.measurements import Audit, Write
-from dev.bench.scale.cloister import run_ours, take_over
-from dev.bench.scale.environment import Stage, clear, open_stage
+from dev.bench.scale.cloister import run_cloister, take_over
+from dev.bench.scale.environment import BenchEnvironment, clear, open_environment
+from dev.bench.scale.measurements import AuditLog, Write
 from dev.cluster import Cluster
-from tests.support.programs.operator import turn
+from tests.support.programs.operator import operator_lock
 
 COUNT = 100
 WORKERS = 16
@@ -48,10 +48,10 @@ PAUSE = 1.5
 class Ran:
     """What a run left behind."""
 
-    def __init__(self, stage: Stage, begin: int) -> None:
+    def __init__(self, environment: BenchEnvironment, begin: int) -> None:
         self.events = [
             each
-            for each in stage.audit.events(begin)
+            for each in environment.audit.events(begin)
             if each["userAgent"].split("/")[0] == "cloister-operator"
         ]
         """Writes of the operator from the first creation until nothing more came."""
@@ -62,27 +62,29 @@ class Ran:
 
 
 async def run(cluster: Cluster, folder: Path) -> Ran:
-    audit = Audit(cluster.layout.audit_log)
-    async with open_stage(cluster, folder, count=COUNT, per_organization=COUNT) as stage:
+    audit = AuditLog(cluster.layout.audit_log)
+    async with open_environment(
+        cluster, folder, count=COUNT, per_organization=COUNT
+    ) as environment:
         begin = audit.mark()
-        side = await run_ours(stage, COUNT, within=240)
+        side = await run_cloister(environment, COUNT, within=240)
         assert side.readiness.complete
-        found = Ran(stage, begin)
-        _, text = stage.installation.processes[-1].ask("/metrics")
+        found = Ran(environment, begin)
+        _, text = environment.installation.processes[-1].request("/metrics")
         found.reconciles = sum(
             int(float(line.split()[-1]))
             for line in text.splitlines()
             if line.startswith("reconcile_total{") and 'kind="Container"' in line
         )
-        found.restart = (await take_over(stage, COUNT, killed=False)).writes
-        await clear(stage)
+        found.restart = (await take_over(environment, COUNT, killed=False)).writes
+        await clear(environment)
     return found
 
 
 @pytest.fixture(scope="module")
 def ran(simulated_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Ran:
     folder = tmp_path_factory.mktemp("scale")
-    with turn(simulated_cluster.name):
+    with operator_lock(simulated_cluster.name):
         return asyncio.run(run(simulated_cluster, folder))
 
 

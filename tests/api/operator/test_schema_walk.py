@@ -13,10 +13,10 @@ import pytest
 
 from dev.cluster import Cluster
 from tests.support.builders.schema_values import spec_schema
-from tests.support.faults.crashing_operators import disturbed
+from tests.support.faults.crashing_operators import proxied_installation
 from tests.support.lifecycles.end_states import differences, fences
-from tests.support.lifecycles.spec_walks import Walk
-from tests.support.lifecycles.steps import Life, condition
+from tests.support.lifecycles.spec_walks import SpecWalk
+from tests.support.lifecycles.steps import ContainerLifecycles, condition
 
 pytestmark = pytest.mark.timeout(600)
 FAIL_FIRST = {"tag", "commit", "secrets", "sshKeys", "host", "gpus"}
@@ -24,16 +24,18 @@ FAIL_FIRST = {"tag", "commit", "secrets", "sshKeys", "host", "gpus"}
 
 
 @pytest.fixture
-def walk(api_cluster: Cluster, tmp_path: Path, image_of_life: str) -> Iterator[Walk]:
-    with disturbed(api_cluster, tmp_path, {"gateway": {"name": "public"}}) as place:
-        found = Walk(Life(place.installation, place.proxy, place.direct, image_of_life))
+def walk(api_cluster: Cluster, tmp_path: Path, image_of_life: str) -> Iterator[SpecWalk]:
+    with proxied_installation(api_cluster, tmp_path, {"gateway": {"name": "public"}}) as place:
+        found = SpecWalk(
+            ContainerLifecycles(place.installation, place.proxy, place.direct, image_of_life)
+        )
         found.prepare()
         place.operator("only").wait_until_it_leads()
         yield found
         found.end()
 
 
-def serving(walk: Walk) -> set[str]:
+def serving(walk: SpecWalk) -> set[str]:
     """Name the Containers that serve what is asked for."""
     return {
         name for name, each in walk.containers().items() if condition(each, "Ready") == "Serving"
@@ -45,7 +47,7 @@ def assert_same(found: dict[str, Any], wanted: dict[str, Any], what: str) -> Non
     assert not different, f"{what}: {different}"
 
 
-def create(walk: Walk, twins: dict[str, str]) -> None:
+def create(walk: SpecWalk, twins: dict[str, str]) -> None:
     """Make all Containers; one whose field is immutable has its first value from the beginning."""
     walk.create("fresh")
     for name, field in walk.names.items():
@@ -56,7 +58,7 @@ def create(walk: Walk, twins: dict[str, str]) -> None:
     walk.rest()
 
 
-def set_first(walk: Walk) -> None:
+def set_first(walk: SpecWalk) -> None:
     """Give each field its first value, to which some Containers cannot come."""
     for name, field in walk.names.items():
         answer = walk.set(name, 0)
@@ -66,7 +68,7 @@ def set_first(walk: Walk) -> None:
     assert not unmoved, unmoved
 
 
-def set_second(walk: Walk) -> None:
+def set_second(walk: SpecWalk) -> None:
     """Give each field its second value; what is immutable is refused."""
     for name, field in walk.names.items():
         answer = walk.set(name, 1)
@@ -75,7 +77,7 @@ def set_second(walk: Walk) -> None:
     walk.rest()
 
 
-def refuse(walk: Walk) -> None:
+def refuse(walk: SpecWalk) -> None:
     """Give each field what it may not be: every refusal names it, and nothing changes."""
     specs = {name: each["spec"] for name, each in walk.containers().items()}
     states = {name: walk.state(name) for name in walk.names}
@@ -89,13 +91,13 @@ def refuse(walk: Walk) -> None:
         assert_same(walk.state(name), before, f"{walk.names[name].text} after what was refused")
 
 
-def test_every_field_of_a_container(walk: Walk) -> None:
+def test_every_field_of_a_container(walk: SpecWalk) -> None:
     walked = {field.path[0] for field in walk.names.values()}
     assert walked == spec_schema("containers")["properties"].keys()
     # One whose second value is the first spec again has its twin in the one that is left alone.
     twins = {name: walk.twin(name) for name, each in walk.names.items() if not each.immutable}
     create(walk, twins)
-    guards = fences(walk.life.direct, walk.life.namespace)
+    guards = fences(walk.lifecycles.direct, walk.lifecycles.namespace)
     assert all(guards.values())
 
     set_first(walk)
@@ -112,4 +114,4 @@ def test_every_field_of_a_container(walk: Walk) -> None:
     fresh = walk.state("fresh")
     for name in twins:
         assert_same(walk.state(name), fresh, f"{walk.names[name].text} and back")
-    assert fences(walk.life.direct, walk.life.namespace) == guards
+    assert fences(walk.lifecycles.direct, walk.lifecycles.namespace) == guards

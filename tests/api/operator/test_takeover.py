@@ -14,10 +14,10 @@ from cloister_clients.kube.kinds import LEASE, NAMESPACE, NETWORK_POLICY, POD_DI
 from cloister_crds.kinds import Organization
 from cloister_crds.names import MANAGED_BY_LABEL
 from dev.cluster import Cluster
-from tests.support.faults.crashing_operators import Disturbed, disturbed
-from tests.support.faults.fault_kinds import Ask, HeldWrites
+from tests.support.faults.crashing_operators import ProxiedInstallation, proxied_installation
+from tests.support.faults.fault_kinds import ApiRequest, HeldWrites
 from tests.support.lifecycles.end_states import fences
-from tests.support.lifecycles.steps import STEPS, Life, settled
+from tests.support.lifecycles.steps import STEPS, ContainerLifecycles, await_settled
 from tests.support.programs.operator import OperatorProcess
 from tests.support.waiting import until_sync
 
@@ -27,19 +27,19 @@ TAKEOVER = 20.0
 SHORT_LEASE = {"durationSeconds": 8, "renewSeconds": 6, "retrySeconds": 0.3}
 
 
-def standby(place: Disturbed, name: str) -> OperatorProcess:
+def standby(place: ProxiedInstallation, name: str) -> OperatorProcess:
     process = place.operator(name)
-    until_sync(lambda: process.ask("/readyz") == (200, "standby\n"), what="a standby")
+    until_sync(lambda: process.request("/readyz") == (200, "standby\n"), what="a standby")
     return process
 
 
-def holder(place: Disturbed) -> str:
+def holder(place: ProxiedInstallation) -> str:
     lease = place.direct.get(LEASE, "cloister-operator", place.installation.system)
     return "" if lease is None else str(lease["spec"]["holderIdentity"])
 
 
 def test_takeover_after_a_kill(api_cluster: Cluster, tmp_path: Path) -> None:
-    with disturbed(api_cluster, tmp_path, {"lease": {}}) as place:
+    with proxied_installation(api_cluster, tmp_path, {"lease": {}}) as place:
         first = place.operator("first")
         first.wait_until_it_leads()
         standby(place, "second")
@@ -57,26 +57,26 @@ FENCES = (NETWORK_POLICY, POD_DISRUPTION_BUDGET)
 """What guards a namespace; the operator does not watch it."""
 
 
-def guard(place: Disturbed, ref: KindRef) -> str:
+def guard(place: ProxiedInstallation, ref: KindRef) -> str:
     """Name the Organization, and its namespace, whose guard of that kind arrives late."""
     return f"{place.installation.slug}-{ref.plural}"
 
 
-def writes_of_guard(place: Disturbed, ref: KindRef) -> Callable[[Ask], bool]:
+def writes_of_guard(place: ProxiedInstallation, ref: KindRef) -> Callable[[ApiRequest], bool]:
     """Answer what tells the writes to the guards of that kind of its Organization."""
-    return lambda ask: (ask.kind, ask.namespace) == (ref.plural, guard(place, ref))
+    return lambda request: (request.kind, request.namespace) == (ref.plural, guard(place, ref))
 
 
-def guards(place: Disturbed) -> list[dict[str, Any]]:
+def guards(place: ProxiedInstallation) -> list[dict[str, Any]]:
     """Answer what guards those namespaces; empty = not all is there."""
     found = [fences(place.direct, guard(place, ref)) for ref in FENCES]
     return found if all(each.values() and all(each.values()) for each in found) else []
 
 
 @pytest.fixture
-def guarded(api_cluster: Cluster, tmp_path: Path) -> Iterator[Disturbed]:
+def guarded(api_cluster: Cluster, tmp_path: Path) -> Iterator[ProxiedInstallation]:
     """Make an installation with two more Organizations, guarded by an operator that is gone."""
-    with disturbed(api_cluster, tmp_path, {"lease": SHORT_LEASE}) as place:
+    with proxied_installation(api_cluster, tmp_path, {"lease": SHORT_LEASE}) as place:
         names = [guard(place, ref) for ref in FENCES]
         try:
             for name in names:
@@ -92,7 +92,7 @@ def guarded(api_cluster: Cluster, tmp_path: Path) -> Iterator[Disturbed]:
                 place.direct.delete(NAMESPACE, name)
 
 
-def weaken_guards(place: Disturbed) -> None:
+def weaken_guards(place: ProxiedInstallation) -> None:
     """Change the guards by hand: the next leader makes them anew."""
     for ref in FENCES:
         for each in place.direct.listed(ref, guard(place, ref)):
@@ -101,18 +101,18 @@ def weaken_guards(place: Disturbed) -> None:
             assert place.direct.patch(ref, name, labels, namespace).is_success
 
 
-def writes(kind: str, name: str, subresource: str = "") -> Callable[[Ask], bool]:
+def writes(kind: str, name: str, subresource: str = "") -> Callable[[ApiRequest], bool]:
     """Answer what tells the writes to objects of a Container."""
-    return lambda ask: (
-        (ask.kind, ask.subresource) == (kind, subresource) and ask.name.startswith(name)
+    return lambda request: (
+        (request.kind, request.subresource) == (kind, subresource) and request.name.startswith(name)
     )
 
 
-def test_a_frozen_leader_undoes_nothing(guarded: Disturbed, image_of_life: str) -> None:
+def test_a_frozen_leader_undoes_nothing(guarded: ProxiedInstallation, image_of_life: str) -> None:
     """Its writes are on their way while it is frozen; they arrive when another one has led long."""
     place = guarded
-    life = Life(place.installation, place.proxy, place.direct, image_of_life)
-    life.prepare()
+    lifecycles = ContainerLifecycles(place.installation, place.proxy, place.direct, image_of_life)
+    lifecycles.prepare()
     intact = guards(place)
     processes: list[OperatorProcess] = []
     held = HeldWrites(
@@ -129,24 +129,24 @@ def test_a_frozen_leader_undoes_nothing(guarded: Disturbed, image_of_life: str) 
     first.wait_until_it_leads()
     names = ("route", "state", "phase", "pod")
     for name in names:
-        life.create(name)
+        lifecycles.create(name)
     until_sync(held.frozen.is_set, what=f"six writes; held: {held.caught}")
     weaken_guards(place)
     second = place.operator("second")
     second.wait_until_it_leads()
     create = STEPS[0]
-    settled(life, create, *names)
+    await_settled(lifecycles, create, *names)
     for name in names[:3]:
-        life.change(name, tag="v2")
-        until_sync(partial(life.serves, name, "v2"), what=f"v2 of {name}")
-    before = settled(life, create, *names)
+        lifecycles.change(name, tag="v2")
+        until_sync(partial(lifecycles.serves, name, "v2"), what=f"v2 of {name}")
+    before = await_settled(lifecycles, create, *names)
     until_sync(lambda: guards(place) == intact, what="the guards made anew")
     audited = len(place.proxy.writes)
     held.release()
     first.send(signal.SIGCONT)
     assert first.wait() == 3
-    assert settled(life, create, *names) == before
+    assert await_settled(lifecycles, create, *names) == before
     assert guards(place) == intact
-    late = [each for each in place.proxy.writes[audited:] if each.ask.door == "first"]
-    assert {each.ask.number for each in late} >= {each.number for each in held.caught}
-    assert [each.ask.text for each in late if each.status < 400] == []
+    late = [each for each in place.proxy.writes[audited:] if each.request.door == "first"]
+    assert {each.request.number for each in late} >= {each.number for each in held.caught}
+    assert [each.request.text for each in late if each.status < 400] == []

@@ -13,14 +13,14 @@ METHODS = {"GET", "PUT", "POST", "HEAD", "DELETE", "OPTIONS", "PATCH"}
 
 
 def test_without_origin_nothing_is_added(shim: RunningShim) -> None:
-    answer = shim.ask("/exact")
+    answer = shim.request("/exact")
     assert answer.status == 200
     assert answer.header("Access-Control-Allow-Origin") is None
     assert answer.header("Vary") is None
 
 
 def test_a_listed_origin_is_echoed(shim: RunningShim) -> None:
-    answer = shim.ask("/exact", headers=ORIGIN)
+    answer = shim.request("/exact", headers=ORIGIN)
     assert answer.status == 200
     assert answer.header("Access-Control-Allow-Origin") == "https://app.example"
     assert answer.header("Access-Control-Allow-Credentials") == "true"
@@ -35,26 +35,26 @@ def test_a_listed_origin_is_echoed(shim: RunningShim) -> None:
      "https://app.example/", "https://other.example"],
 )  # fmt: skip
 def test_another_origin_is_refused(shim: RunningShim, origin: str) -> None:
-    answer = shim.ask("/exact", headers={"Origin": origin})
+    answer = shim.request("/exact", headers={"Origin": origin})
     assert (answer.status, answer.data) == (403, REFUSED)
 
 
 @pytest.mark.parametrize("target", ["/exact", "/not-listed"])
 def test_a_preflight_is_answered_and_not_forwarded(shim: RunningShim, target: str) -> None:
     wanted = {"Access-Control-Request-Headers": "authorization,x-test"}
-    answer = shim.ask(target, method="OPTIONS", headers=ORIGIN | wanted)
+    answer = shim.request(target, method="OPTIONS", headers=ORIGIN | wanted)
     assert (answer.status, answer.body) == (204, b"")
     assert answer.header("Access-Control-Allow-Headers") == "authorization,x-test"
     assert answer.header("Access-Control-Allow-Origin") == "https://app.example"
 
 
 def test_options_without_origin_is_forwarded(shim: RunningShim) -> None:
-    assert shim.ask("/exact", method="OPTIONS").data["method"] == "OPTIONS"
+    assert shim.request("/exact", method="OPTIONS").data["method"] == "OPTIONS"
 
 
 def test_cors_comes_before_the_path(shim: RunningShim) -> None:
-    assert shim.ask("/not-listed", headers={"Origin": "https://evil.example"}).status == 403
-    listed = shim.ask("/not-listed", headers=ORIGIN)
+    assert shim.request("/not-listed", headers={"Origin": "https://evil.example"}).status == 403
+    listed = shim.request("/not-listed", headers=ORIGIN)
     assert listed.status == 404
     assert listed.header("Access-Control-Allow-Origin") == "https://app.example"
 
@@ -66,7 +66,7 @@ def test_headers_of_the_upstream_are_replaced(shim: RunningShim) -> None:
         "Vary": "Accept",
     }
     try:
-        plain, browser = shim.ask("/exact"), shim.ask("/exact", headers=ORIGIN)
+        plain, browser = shim.request("/exact"), shim.request("/exact", headers=ORIGIN)
     finally:
         shim.upstream.headers = {}
     assert plain.header("Access-Control-Allow-Origin") is None
@@ -76,7 +76,7 @@ def test_headers_of_the_upstream_are_replaced(shim: RunningShim) -> None:
 
 
 def test_every_origin_is_welcome_where_the_file_lists_none(open_shim: RunningShim) -> None:
-    answer = open_shim.ask("/x", headers={"Origin": "https://any.example"})
+    answer = open_shim.request("/x", headers={"Origin": "https://any.example"})
     assert answer.status == 200
     assert answer.header("Access-Control-Allow-Origin") == "https://any.example"
 
@@ -89,6 +89,6 @@ def test_a_list_of_all_and_an_empty_one(origins: tuple[str, ...], status: int) -
         tempfile.TemporaryDirectory(prefix="shim") as folder,
         running_shim(Path(folder), origins=origins) as running,
     ):
-        answer = running.ask("/x", headers={"Origin": "https://any.example"})
+        answer = running.request("/x", headers={"Origin": "https://any.example"})
         assert answer.status == status
-        assert running.ask("/x").status == 200
+        assert running.request("/x").status == 200

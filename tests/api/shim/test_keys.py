@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.servers.key_gate import RunningGate, running_gate
-from tests.support.servers.shim import HOSTNAME, Answer, RunningShim, running_shim
+from tests.support.servers.shim import HOSTNAME, RunningShim, ShimResponse, running_shim
 from tests.support.stand_ins.http_server import Reply
 from tests.support.stand_ins.key_check import KeyCheck, running_key_check
 from tests.support.waiting import until_sync
@@ -35,10 +35,10 @@ class World:
     check: KeyCheck
     """The stand-in."""
 
-    def ask(self, target: str, key: str | None = None, **more: str) -> Answer:
+    def request(self, target: str, key: str | None = None, **more: str) -> ShimResponse:
         """Ask with a key."""
         headers = {} if key is None else {"Authorization": f"Bearer {key}"}
-        return self.shim.ask(target, headers=headers | more)
+        return self.shim.request(target, headers=headers | more)
 
 
 def _answers() -> dict[str, Reply]:
@@ -91,7 +91,7 @@ def own() -> Iterator[World]:
 )
 def test_each_refusal(world: World, key: str | None, status: int, kind: str) -> None:
     before = len(world.shim.upstream.asked)
-    answer = world.ask("/v1/chat/completions", key)
+    answer = world.request("/v1/chat/completions", key)
     assert (answer.status, answer.data["error"]["type"]) == (status, kind)
     assert answer.data["error"]["message"]
     assert answer.header("Content-Type") == "application/json"
@@ -102,7 +102,7 @@ def test_each_refusal(world: World, key: str | None, status: int, kind: str) -> 
 
 
 def test_a_good_key_passes_and_the_container_sees_it(world: World) -> None:
-    answer = world.ask("/v1/chat/completions?q=secret", "tk_good")
+    answer = world.request("/v1/chat/completions?q=secret", "tk_good")
     assert answer.status == 200
     assert answer.data["target"] == "/v1/chat/completions?q=secret"
     assert answer.data["headers"]["Authorization"] == "Bearer tk_good"
@@ -116,15 +116,15 @@ def test_a_good_key_passes_and_the_container_sees_it(world: World) -> None:
 
 
 def test_the_check_is_told_the_host_that_was_asked(world: World) -> None:
-    world.ask("/v1/admin/x", "tk_good", Host="own.example:443")
+    world.request("/v1/admin/x", "tk_good", Host="own.example:443")
     reported = world.check.asked[-1]
     assert (reported["domain"], reported["requested_host"]) == (HOSTNAME, "own.example")
 
 
 def test_clients_cannot_speak_for_the_shim(world: World) -> None:
     lies = {"X-Gate-Target": "/open", "X-Gate-Host": "x", "X-Gate-Address": "192.0.2.1"}
-    assert world.ask("/v1/admin/x", None, **lies).status == 401
-    world.ask("/v1/admin/x", "tk_good", **lies)
+    assert world.request("/v1/admin/x", None, **lies).status == 401
+    world.request("/v1/admin/x", "tk_good", **lies)
     reported = world.check.asked[-1]
     assert (reported["path"], reported["requested_host"]) == ("/v1/admin/x", HOSTNAME)
 
@@ -136,7 +136,7 @@ def test_clients_cannot_speak_for_the_shim(world: World) -> None:
 )  # fmt: skip
 def test_other_paths_need_no_key(world: World, target: str) -> None:
     before = len(world.check.asked)
-    assert world.ask(target).data["target"] == target
+    assert world.request(target).data["target"] == target
     assert len(world.check.asked) == before
 
 
@@ -183,20 +183,20 @@ def test_other_paths_need_no_key(world: World, target: str) -> None:
 )
 def test_no_spelling_slips_past_the_check(world: World, target: str) -> None:
     before = len(world.shim.upstream.asked)
-    assert world.ask(target).status == 401
+    assert world.request(target).status == 401
     assert len(world.shim.upstream.asked) == before
 
 
 @pytest.mark.parametrize("target", ["*", "x:v1/chat/completions", "x:v1/admin/users"])
 def test_a_target_that_is_no_path_is_not_found(world: World, target: str) -> None:
     before = len(world.shim.upstream.asked)
-    assert world.ask(target).status in (400, 404)
+    assert world.request(target).status in (400, 404)
     assert len(world.shim.upstream.asked) == before
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "HEAD", "DELETE", "PATCH", "OPTIONS", "BREW"])
 def test_every_method_needs_the_key(world: World, method: str) -> None:
-    assert world.shim.ask("/v1/admin/x", method=method).status == 401
+    assert world.shim.request("/v1/admin/x", method=method).status == 401
 
 
 @pytest.mark.parametrize(
@@ -204,41 +204,41 @@ def test_every_method_needs_the_key(world: World, method: str) -> None:
 )
 def test_what_is_no_key_is_not_asked_for(world: World, value: str) -> None:
     before = len(world.check.asked)
-    answer = world.shim.ask("/v1/admin/x", headers={"Authorization": value})
+    answer = world.shim.request("/v1/admin/x", headers={"Authorization": value})
     assert answer.status == 401
     assert len(world.check.asked) == before
 
 
 def test_cors_comes_before_keys(world: World) -> None:
-    assert world.ask("/v1/admin/x", None, Origin="https://evil.example").status == 403
-    preflight = world.shim.ask("/v1/admin/x", method="OPTIONS", headers=ORIGIN)
+    assert world.request("/v1/admin/x", None, Origin="https://evil.example").status == 403
+    preflight = world.shim.request("/v1/admin/x", method="OPTIONS", headers=ORIGIN)
     assert preflight.status == 204
-    refused = world.ask("/v1/admin/x", "tk_wrong", **ORIGIN)
+    refused = world.request("/v1/admin/x", "tk_wrong", **ORIGIN)
     assert refused.status == 401
     assert refused.header("Access-Control-Allow-Origin") == ORIGIN["Origin"]
-    assert world.ask("/v1/admin/x", "tk_good", **ORIGIN).status == 200
+    assert world.request("/v1/admin/x", "tk_good", **ORIGIN).status == 200
 
 
 def test_a_path_that_is_not_listed_is_not_found_with_or_without_a_key(own: World) -> None:
-    assert own.ask("/other").status == 404
-    assert own.ask("/other", "tk_good").status == 404
+    assert own.request("/other").status == 404
+    assert own.request("/other", "tk_good").status == 404
     assert own.check.asked == []
 
 
 def test_chat_completions_need_the_key_where_nothing_is_listed(own: World) -> None:
-    assert own.ask("/v1/chat/completions").status == 401
-    assert own.ask("/v1/models").status == 200
+    assert own.request("/v1/chat/completions").status == 401
+    assert own.request("/v1/models").status == 200
 
 
 def test_a_good_answer_is_kept_and_a_refusal_is_not(own: World) -> None:
     for _ in range(3):
-        assert own.ask("/v1/chat/completions", "tk_capped").status == 402
+        assert own.request("/v1/chat/completions", "tk_capped").status == 402
     assert own.check.times("tk_capped") == 3
     own.check.answers["tk_capped"] = Reply(200)
-    assert own.ask("/v1/chat/completions", "tk_capped").status == 200
+    assert own.request("/v1/chat/completions", "tk_capped").status == 200
     own.check.answers["tk_capped"] = Reply(401)
     until_sync(
-        lambda: own.ask("/v1/chat/completions", "tk_capped").status == 401,
+        lambda: own.request("/v1/chat/completions", "tk_capped").status == 401,
         within=30,
         what="the end of a kept answer",
     )
@@ -246,51 +246,51 @@ def test_a_good_answer_is_kept_and_a_refusal_is_not(own: World) -> None:
 
 @pytest.mark.parametrize("broken", [True, False])
 def test_while_the_api_is_away_known_keys_go_on(own: World, *, broken: bool) -> None:
-    assert own.ask("/v1/chat/completions", "tk_good").status == 200
+    assert own.request("/v1/chat/completions", "tk_good").status == 200
     if broken:
         own.check.broken = True
     else:
         own.check.stop()
 
     def it_noticed() -> bool:
-        own.ask("/v1/chat/completions", "tk_new")
+        own.request("/v1/chat/completions", "tk_new")
         return "cannot be reached" in own.gate.log
 
     until_sync(it_noticed, within=60, what="the gate's word about the API")
-    assert own.ask("/v1/chat/completions", "tk_good").status == 200
-    answer = own.ask("/v1/chat/completions", "tk_new")
+    assert own.request("/v1/chat/completions", "tk_good").status == 200
+    answer = own.request("/v1/chat/completions", "tk_new")
     assert (answer.status, answer.data["error"]["type"]) == (503, "server_error")
     assert answer.header("Retry-After") == "1"
-    assert own.ask("/open").status == 200
+    assert own.request("/open").status == 200
 
 
 def test_an_api_that_does_not_answer_is_given_up(own: World) -> None:
     own.check.go_on.clear()
-    answer = own.ask("/v1/chat/completions", "tk_good")
+    answer = own.request("/v1/chat/completions", "tk_good")
     assert (answer.status, answer.data["error"]["type"]) == (503, "server_error")
 
 
 def test_a_dead_gate_closes_what_needs_it_and_nothing_else(own: World) -> None:
     own.gate.kill()
-    answer = own.ask("/v1/chat/completions", "tk_good", **ORIGIN)
+    answer = own.request("/v1/chat/completions", "tk_good", **ORIGIN)
     assert (answer.status, answer.data["error"]["type"]) == (503, "server_error")
     assert answer.header("Retry-After") == "1"
     assert answer.header("Access-Control-Allow-Origin") == ORIGIN["Origin"]
-    assert own.ask("/open").status == 200
+    assert own.request("/open").status == 200
     own.gate.start()
-    assert own.ask("/v1/chat/completions", "tk_good").status == 200
+    assert own.request("/v1/chat/completions", "tk_good").status == 200
 
 
 def test_an_upstream_that_is_down_is_told_behind_the_gate_too(own: World) -> None:
     own.shim.upstream.stop()
-    answer = own.ask("/v1/chat/completions", "tk_good")
+    answer = own.request("/v1/chat/completions", "tk_good")
     assert (answer.status, answer.data["error"]["type"]) == (502, "server_error")
 
 
 def test_no_log_holds_what_a_client_sent(world: World) -> None:
     with pytest.raises(http.client.IncompleteRead):
-        world.ask("/cut?word=tk_in_query", "tk_good", Cookie="word=tk_in_cookie")
-    world.ask("/v1/admin/tk_in_path", "tk_other")
+        world.request("/cut?word=tk_in_query", "tk_good", Cookie="word=tk_in_cookie")
+    world.request("/v1/admin/tk_in_path", "tk_other")
     until_sync(lambda: "aborting with incomplete response" in world.shim.log, what="a line")
     assert "tk_" not in world.shim.log + world.gate.log
     assert "/cut" not in world.shim.log

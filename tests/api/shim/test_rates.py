@@ -37,31 +37,31 @@ def limited(**fields: Any) -> Iterator[tuple[RunningShim, RunningGate, KeyCheck]
 
 def test_a_rate_is_for_each_address_of_a_connection() -> None:
     with limited(rate_limit=SLOW, rate_burst=3) as (shim, _, _):
-        asked = [shim.ask("/x", source="127.0.0.2", headers=LIES) for _ in range(4)]
+        asked = [shim.request("/x", source="127.0.0.2", headers=LIES) for _ in range(4)]
         assert [each.status for each in asked] == [200, 200, 200, 429]
         refused = asked[-1]
         assert refused.data["error"]["type"] == "rate_limit_error"
         assert 1 / SLOW - 120 < int(refused.header("Retry-After") or 0) <= 1 / SLOW
         assert len(shim.upstream.asked) == 3
-        assert shim.ask("/x", source="127.0.0.3").status == 200
+        assert shim.request("/x", source="127.0.0.3").status == 200
         reported = {"X-Forwarded-For": "127.0.0.3"}
-        assert shim.ask("/x", source="127.0.0.2", headers=reported).status == 429
+        assert shim.request("/x", source="127.0.0.2", headers=reported).status == 429
 
 
 def test_without_a_burst_it_is_one() -> None:
     with limited(rate_limit=SLOW) as (shim, _, _):
-        assert [shim.ask("/x", source="127.0.0.2").status for _ in range(2)] == [200, 429]
+        assert [shim.request("/x", source="127.0.0.2").status for _ in range(2)] == [200, 429]
 
 
 def test_what_the_shim_answers_itself_does_not_count() -> None:
     with limited(rate_limit=SLOW, paths=("/x",)) as (shim, _, _):
         for _ in range(3):
-            assert shim.ask("/other", source="127.0.0.2").status == 404
-            preflight = shim.ask(
+            assert shim.request("/other", source="127.0.0.2").status == 404
+            preflight = shim.request(
                 "/x", method="OPTIONS", source="127.0.0.2", headers={"Origin": "https://a.example"}
             )
             assert preflight.status == 204
-        assert shim.ask("/x", source="127.0.0.2").status == 200
+        assert shim.request("/x", source="127.0.0.2").status == 200
 
 
 def test_a_key_has_a_rate_of_its_own() -> None:
@@ -70,7 +70,7 @@ def test_a_key_has_a_rate_of_its_own() -> None:
 
         def ask(key: str, source: str, target: str = "/keyed") -> int:
             headers = {"Authorization": f"Bearer {key}"}
-            return shim.ask(target, source=source, headers=headers).status
+            return shim.request(target, source=source, headers=headers).status
 
         assert [ask("tk_a", f"127.0.0.{host}") for host in (2, 3, 4)] == [200, 200, 429]
         assert ask("tk_b", "127.0.0.2") == 200
@@ -83,15 +83,15 @@ def test_guessing_beyond_the_rate_does_not_reach_the_api() -> None:
     with limited(rate_limit=SLOW, authenticated=True) as (shim, _, check):
         for number in range(5):
             headers = {"Authorization": f"Bearer tk_guess{number}"}
-            shim.ask("/v1/chat/completions", source="127.0.0.2", headers=headers)
+            shim.request("/v1/chat/completions", source="127.0.0.2", headers=headers)
         assert len(check.asked) == 1
 
 
 def test_a_dead_gate_closes_all_paths_of_a_file_with_a_rate() -> None:
     with limited(rate_limit=100.0, paths=("/x",)) as (shim, gate, _):
-        assert shim.ask("/x").status == 200
+        assert shim.request("/x").status == 200
         gate.kill()
-        assert shim.ask("/x").status == 503
-        assert shim.ask("/other").status == 404
+        assert shim.request("/x").status == 503
+        assert shim.request("/other").status == 404
         gate.start()
-        assert shim.ask("/x").status == 200
+        assert shim.request("/x").status == 200

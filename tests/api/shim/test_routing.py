@@ -33,7 +33,7 @@ NOT_FOUND = {"error": {"message": "Not found.", "type": "invalid_request_error"}
     ],
 )
 def test_listed_path_reaches_the_upstream_unchanged(shim: RunningShim, target: str) -> None:
-    answer = shim.ask(target)
+    answer = shim.request(target)
     assert answer.status == 200
     assert answer.data["target"] == target
 
@@ -67,7 +67,7 @@ def test_listed_path_reaches_the_upstream_unchanged(shim: RunningShim, target: s
     ],
 )
 def test_any_other_path_is_not_found(shim: RunningShim, target: str) -> None:
-    answer = shim.ask(target)
+    answer = shim.request(target)
     assert (answer.status, answer.data) == (404, NOT_FOUND)
     assert answer.header("Content-Type") == "application/json"
 
@@ -77,14 +77,14 @@ def test_what_is_no_path_is_not_forwarded_when_all_are_listed(
     open_shim: RunningShim, target: str
 ) -> None:
     before = len(open_shim.upstream.asked)
-    assert open_shim.ask(target).status in (400, 404)
-    open_shim.ask(target, method="OPTIONS")
+    assert open_shim.request(target).status in (400, 404)
+    open_shim.request(target, method="OPTIONS")
     assert len(open_shim.upstream.asked) == before
 
 
 def test_all_paths_go_through_when_all_are_listed(open_shim: RunningShim) -> None:
     for target in ("/", "/a/../b", "/%2e%2e/x", "/deep/er?x"):
-        assert open_shim.ask(target).data["target"] == target
+        assert open_shim.request(target).data["target"] == target
 
 
 LIES = {
@@ -106,7 +106,7 @@ LIES = {
 
 
 def test_the_upstream_sees_the_original_host_and_no_lies(shim: RunningShim) -> None:
-    answer = shim.ask("/exact", headers={**LIES, "X-Own": "kept"}, source="127.0.0.2")
+    answer = shim.request("/exact", headers={**LIES, "X-Own": "kept"}, source="127.0.0.2")
     headers = answer.data["headers"]
     assert headers["X-Forwarded-Host"] == HOSTNAME
     assert headers["Forwarded"] == f'host="{HOSTNAME}";proto=https'
@@ -118,7 +118,7 @@ def test_the_upstream_sees_the_original_host_and_no_lies(shim: RunningShim) -> N
 
 
 def test_the_key_of_a_path_that_needs_none_is_the_containers(shim: RunningShim) -> None:
-    answer = shim.ask("/exact", headers={"Authorization": "Basic dTpw"})
+    answer = shim.request("/exact", headers={"Authorization": "Basic dTpw"})
     assert answer.data["headers"]["Authorization"] == "Basic dTpw"
 
 
@@ -128,7 +128,7 @@ def test_an_upstream_that_is_down_is_told() -> None:
         running_shim(Path(folder)) as shim,
     ):
         shim.upstream.stop()
-        answer = shim.ask("/exact", headers={"Origin": "https://app.example"})
+        answer = shim.request("/exact", headers={"Origin": "https://app.example"})
     assert answer.status == 502
     assert answer.data["error"]["type"] == "server_error"
     assert answer.data["error"]["message"]
@@ -176,5 +176,5 @@ def test_the_certificate_names_the_host(shim: RunningShim, asked: str | None) ->
 
 
 def test_errors_are_json_without_escapes(shim: RunningShim) -> None:
-    assert json.loads(shim.ask("/other").body) == NOT_FOUND
-    assert b"\\" not in shim.ask("/other").body
+    assert json.loads(shim.request("/other").body) == NOT_FOUND
+    assert b"\\" not in shim.request("/other").body

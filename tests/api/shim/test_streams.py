@@ -150,7 +150,7 @@ def _talk(shim: RunningShim) -> ssl.SSLSocket:
 
 def test_a_web_socket_without_a_key_is_refused(shim: RunningShim) -> None:
     headers = {"Connection": "Upgrade", "Upgrade": "websocket"}
-    assert shim.ask("/ws", headers=headers).status == 401
+    assert shim.request("/ws", headers=headers).status == 401
 
 
 def _over_http2(

@@ -57,7 +57,7 @@ def running_agent(shim: RunningShim) -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def booting_matcher() -> Iterator[RunningShim]:
+def booting() -> Iterator[RunningShim]:
     with (
         tempfile.TemporaryDirectory(prefix="shim") as folder,
         running_shim(Path(folder), paths=("/exact",), origins=("https://app.example",)) as shim,
@@ -69,9 +69,9 @@ def booting_matcher() -> Iterator[RunningShim]:
 
 @pytest.mark.parametrize("target", ["/", "/exact", "/not-listed", "/ready", "/.well-known/other"])
 def test_while_it_boots_every_path_answers_with_the_stages(
-    booting_matcher: RunningShim, target: str
+    booting: RunningShim, target: str
 ) -> None:
-    answer = booting_matcher.ask(target, method="POST")
+    answer = booting.request(target, method="POST")
     assert answer.status == 503
     assert answer.header("Content-Type") == "application/json"
     assert answer.header("Retry-After") == "1"
@@ -83,47 +83,47 @@ def test_while_it_boots_every_path_answers_with_the_stages(
     assert answer.data["boot"]["completed_at"] is None
 
 
-def test_the_agent_answers_the_well_known_paths(booting_matcher: RunningShim) -> None:
-    containers = booting_matcher.ask("/.well-known/cloister-containers?x=1").data["containers"]
+def test_the_agent_answers_the_well_known_paths(booting: RunningShim) -> None:
+    containers = booting.request("/.well-known/cloister-containers?x=1").data["containers"]
     assert [(each["name"], each["created"]) for each in containers] == [("web", False)]
-    stages = booting_matcher.ask("/.well-known/cloister-boot-stages").data
+    stages = booting.request("/.well-known/cloister-boot-stages").data
     assert [each["name"] for each in stages["stages"]][-2:] == ["containers", "shim"]
-    metrics = booting_matcher.ask("/.well-known/cloister-metrics").data
+    metrics = booting.request("/.well-known/cloister-metrics").data
     assert metrics["image"] == "acme/web@v1.0.0"
     assert metrics["cpu_mem_total"] == 8
-    gauges = booting_matcher.ask("/.well-known/metrics")
+    gauges = booting.request("/.well-known/metrics")
     assert (gauges.header("Content-Type") or "").startswith("text/plain; version=0.0.4")
     assert b"# TYPE cloister_enclave_cpu_mem_total gauge" in gauges.body
-    refused = booting_matcher.ask("/.well-known/metrics", method="DELETE")
+    refused = booting.request("/.well-known/metrics", method="DELETE")
     assert (refused.status, refused.header("Allow")) == (405, "GET, HEAD")
 
 
-def test_browsers_may_ask_from_listed_origins(booting_matcher: RunningShim) -> None:
-    listed = booting_matcher.ask("/.well-known/metrics", headers={"Origin": "https://app.example"})
+def test_browsers_may_ask_from_listed_origins(booting: RunningShim) -> None:
+    listed = booting.request("/.well-known/metrics", headers={"Origin": "https://app.example"})
     assert listed.header("Access-Control-Allow-Origin") == "https://app.example"
-    other = booting_matcher.ask("/.well-known/metrics", headers={"Origin": "https://evil.example"})
+    other = booting.request("/.well-known/metrics", headers={"Origin": "https://evil.example"})
     assert other.status == 403
 
 
-def test_requests_pass_as_soon_as_the_boot_is_over(booting_matcher: RunningShim) -> None:
-    mark = booting_matcher.agent / "booted"
+def test_requests_pass_as_soon_as_the_boot_is_over(booting: RunningShim) -> None:
+    mark = booting.agent / "booted"
     mark.touch()
     try:
-        assert booting_matcher.ask("/exact").data["target"] == "/exact"
-        assert booting_matcher.ask("/not-listed").status == 404
-        assert booting_matcher.ask("/.well-known/cloister-containers").status == 200
+        assert booting.request("/exact").data["target"] == "/exact"
+        assert booting.request("/not-listed").status == 404
+        assert booting.request("/.well-known/cloister-containers").status == 200
         # Only the exact words are the agent's; everything else goes by the file's paths.
         for target in ("/%2ewell-known/metrics", "/.well-known/metrics/", "/.well-known/x-metrics"):
-            assert booting_matcher.ask(target).status == 404
+            assert booting.request(target).status == 404
     finally:
         mark.unlink()
 
 
 def test_without_its_agent_an_enclave_that_has_booted_goes_on(open_shim: RunningShim) -> None:
     for path in PATHS:
-        answer = open_shim.ask(f"/.well-known/cloister-{path}")
+        answer = open_shim.request(f"/.well-known/cloister-{path}")
         assert (answer.status, answer.data["error"]["message"]) == (503, AWAY)
-    assert open_shim.ask("/x").status == 200
+    assert open_shim.request("/x").status == 200
 
 
 def test_without_its_agent_an_enclave_that_boots_says_so() -> None:
@@ -132,7 +132,7 @@ def test_without_its_agent_an_enclave_that_boots_says_so() -> None:
         running_shim(Path(folder)) as shim,
     ):
         (shim.agent / "booted").unlink()
-        answer = shim.ask("/x")
+        answer = shim.request("/x")
     assert answer.status == 503
     assert answer.data["error"]["status"] == "pending"
     assert answer.data["boot"] == {"stages": []}

@@ -18,17 +18,26 @@ import httpx
 from cloister_clients.kube.kinds import NODE, POD, of
 from cloister_crds.kinds import Container, Domain, Secret
 from dev import cluster as local
-from tests.support.chaos.plan import BROKEN, DOMAINS, NODES, REPOS, TAGS, Act, is_broken, plan
-from tests.support.cluster.direct_client import Direct
+from tests.support.chaos.plan import (
+    BROKEN,
+    DOMAINS,
+    NODES,
+    REPOS,
+    TAGS,
+    ChaosAction,
+    is_broken,
+    plan,
+)
+from tests.support.cluster.direct_client import DirectClient
 from tests.support.faults.fault_kinds import Loss, Unreliable
-from tests.support.faults.faulty_proxy import FaultyApi
+from tests.support.faults.faulty_proxy import FaultyProxy
 from tests.support.programs.operator import Installation, OperatorProcess, file_text, manifest
 from tests.support.servers.git import Repository
 from tests.support.servers.nameserver import NameServer
-from tests.support.stand_ins.nodes import READY, PlayedNodes, PodFate
+from tests.support.stand_ins.nodes import READY, PodOutcome, SimulatedNodes
 from tests.support.waiting import until_sync
 
-__all__ = ["KEY", "SECRETS", "Chaos", "Crew", "carry_out", "fate_of"]
+__all__ = ["KEY", "SECRETS", "ChaosRun", "OperatorPair", "carry_out", "fate_of"]
 
 SECRETS = {"token": "TOKEN", "spare": "SPARE"}
 """Secrets of the organization: name of the object -> name in files; files need the first."""
@@ -38,20 +47,20 @@ _FIRST = 1_700_000_000
 """When the first release was published, in seconds."""
 
 
-def fate_of(pod: dict[str, Any]) -> PodFate:
+def fate_of(pod: dict[str, Any]) -> PodOutcome:
     """Return the fate of a Pod: that of a broken release ends with an error, others run."""
     env = [each for car in pod["spec"]["containers"] for each in car.get("env", ())]
     broken = any(each["name"] == "FATE" and is_broken(each["value"]) for each in env)
-    return PodFate(code=3) if broken else READY
+    return PodOutcome(code=3) if broken else READY
 
 
 @dataclass
-class Crew:
+class OperatorPair:
     """Two operators behind doors of the proxy; one that exits is restarted, as in a cluster."""
 
     installation: Installation
     """The installation."""
-    proxy: FaultyApi
+    proxy: FaultyProxy
     """The proxy."""
     members: dict[str, OperatorProcess] = field(default_factory=dict)
     """Door -> the process that has it."""
@@ -78,18 +87,18 @@ class Crew:
 
 
 @dataclass
-class Chaos:
+class ChaosRun:
     """Carries actions out on a cluster of its own."""
 
     cluster: local.Cluster
     """The cluster; its API server is restarted."""
     installation: Installation
     """The installation."""
-    direct: Direct
+    direct: DirectClient
     """The server itself, as a user with kubectl reaches it."""
-    nodes: PlayedNodes
+    nodes: SimulatedNodes
     """The nodes, which play."""
-    crew: Crew
+    crew: OperatorPair
     """The operators."""
     rest: httpx.Client
     """The API, with an admin key."""
@@ -118,7 +127,7 @@ class Chaos:
         for domain in DOMAINS:
             until_sync(partial(self._find_record, domain), what="records to make")
 
-    def act(self, act: Act) -> None:
+    def act(self, act: ChaosAction) -> None:
         """Carry one action out; whatever it meets, the next one follows."""
         self.crew.tend()
         method: Callable[..., str] = getattr(self, f"_{act.verb}")
@@ -207,7 +216,7 @@ class Chaos:
         reported = {key: each for key, each in spec.items() if each is not None}
         reported |= {"replaces": replaces} if replaces is not None else {}
         body = manifest("Container", name, reported, namespace)
-        answer = self.direct.ask("POST", of(Container).path(namespace), body)
+        answer = self.direct.request("POST", of(Container).path(namespace), body)
         if answer.status_code != httpx.codes.CONFLICT:
             return _reported(answer)
         return self._patch(name, {key: each for key, each in spec.items() if key != "repo"})
@@ -245,7 +254,7 @@ class Chaos:
     def _post_object(self, kind: type[Domain | Secret], name: str, spec: dict[str, Any]) -> str:
         namespace = self.installation.namespace
         body = manifest(kind.INFO.kind, name, spec, namespace)
-        return _reported(self.direct.ask("POST", of(kind).path(namespace), body))
+        return _reported(self.direct.request("POST", of(kind).path(namespace), body))
 
     def _release(self, name: str, *, broken: bool) -> str:
         """Publish a release that is later than all others."""
@@ -287,7 +296,7 @@ class Chaos:
 
     def _fail_pod(self, name: str, *, which: int) -> str:
         pod = self._a_pod(name, which)
-        status = {"status": {"phase": "Failed", "reason": "Chaos", "message": "made to fail"}}
+        status = {"status": {"phase": "Failed", "reason": "ChaosRun", "message": "made to fail"}}
         namespace = self.installation.namespace
         return (
             _reported(self.direct.patch(POD, pod, status, namespace, "status")) if pod else "no Pod"
@@ -316,7 +325,7 @@ class Chaos:
             metadata = {"name": pod["metadata"]["name"], "namespace": namespace}
             body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata}
             path = POD.path(namespace, metadata["name"], "eviction")
-            reported.append(_reported(self.direct.ask("POST", path, body)))
+            reported.append(_reported(self.direct.request("POST", path, body)))
         return " ".join(reported)
 
     def _uncordon(self, name: str) -> str:
@@ -331,7 +340,7 @@ class Chaos:
     def _find_node(self, name: str) -> str:
         if name in self.nodes.nodes:
             return "it is there"
-        answer = self.direct.ask("POST", NODE.path(), _node(name))
+        answer = self.direct.request("POST", NODE.path(), _node(name))
         if answer.is_success or answer.status_code == httpx.codes.CONFLICT:
             self.nodes.nodes.append(name)
         return _reported(answer)
@@ -361,7 +370,7 @@ class Chaos:
 
     def _server_answers(self) -> bool:
         try:
-            return self.direct.ask("GET", "/readyz").is_success
+            return self.direct.request("GET", "/readyz").is_success
         except httpx.HTTPError:
             return False
 
@@ -403,7 +412,7 @@ def _reported(answer: httpx.Response) -> str:
     return str(answer.status_code)
 
 
-def carry_out(chaos: Chaos, seed: int, *, seconds: float, most: int | None) -> list[str]:
+def carry_out(chaos: ChaosRun, seed: int, *, seconds: float, most: int | None) -> list[str]:
     """Carry out the actions of a seed; answer what was done.
 
     Parameters

@@ -12,15 +12,15 @@ from cloister_crds.lifecycle.replacement import has_taken_over, successor
 from cloister_crds.lifecycle.request import record
 from cloister_crds.names import preview_service_name, service_name, shells_service_name
 from tests.support.chaos.plan import is_broken
-from tests.support.cluster.direct_client import Direct
+from tests.support.cluster.direct_client import DirectClient
 from tests.support.programs.operator import CONTAINERS_DOMAIN, Installation
 from tests.support.stand_ins.gateway_controller import ROUTE
 
-__all__ = ["End", "superfluous", "unfulfilled"]
+__all__ = ["OrganizationSnapshot", "superfluous", "unfulfilled"]
 
 
 @dataclass(frozen=True)
-class End:
+class OrganizationSnapshot:
     """What is there of an organization."""
 
     namespace: str
@@ -40,8 +40,8 @@ class End:
 
     @classmethod
     def read(
-        cls, direct: Direct, installation: Installation, *, newest: Mapping[str, str]
-    ) -> "End":
+        cls, direct: DirectClient, installation: Installation, *, newest: Mapping[str, str]
+    ) -> "OrganizationSnapshot":
         """Read what is there now.
 
         Parameters
@@ -78,7 +78,7 @@ class End:
         return wanted_hostnames(container, self.organization, CONTAINERS_DOMAIN)
 
 
-def unfulfilled(container: Container, end: End) -> str:
+def unfulfilled(container: Container, end: OrganizationSnapshot) -> str:
     """Return in what a Container is not as its spec asks; empty = it is.
 
     Parameters
@@ -109,7 +109,7 @@ def unfulfilled(container: Container, end: End) -> str:
     return _astray(container, end)
 
 
-def _still_there(container: Container, end: End, reason: str) -> str:
+def _still_there(container: Container, end: OrganizationSnapshot, reason: str) -> str:
     """Return what is there of a Container that is to have nothing."""
     mine = [each for each in end.enclaves if _is_of(each, container)]
     ready = next(each for each in container.status.conditions if each.type == "Ready")
@@ -119,7 +119,7 @@ def _still_there(container: Container, end: End, reason: str) -> str:
     return f"{phase} {ready.reason} with {len(mine)} Enclaves instead of stopped, {reason}"
 
 
-def _is_taken(container: Container, end: End) -> bool:
+def _is_taken(container: Container, end: OrganizationSnapshot) -> bool:
     """Return whether another Container that asks for it, or serves there, has a host name."""
     return any(
         (claim := end.claims.get(host)) is not None
@@ -131,17 +131,17 @@ def _is_taken(container: Container, end: End) -> bool:
     )
 
 
-def _serves_at(container: Container, host: str, end: End) -> bool:
+def _serves_at(container: Container, host: str, end: OrganizationSnapshot) -> bool:
     return any(_is_of(each, container) and host in each.spec.hostnames for each in end.enclaves)
 
 
-def _tag(container: Container, end: End) -> str:
+def _tag(container: Container, end: OrganizationSnapshot) -> str:
     """Return the tag that a Container is to serve."""
     spec = container.spec
     return end.newest[spec.repo] if spec.auto_update else spec.tag
 
 
-def _astray(container: Container, end: End) -> str:
+def _astray(container: Container, end: OrganizationSnapshot) -> str:
     """Return in what a ready Container does not serve what is asked for; empty = it does."""
     status = container.status
     tag = _tag(container, end)
@@ -157,7 +157,7 @@ def _astray(container: Container, end: End) -> str:
     return ""
 
 
-def superfluous(direct: Direct, end: End) -> list[str]:
+def superfluous(direct: DirectClient, end: OrganizationSnapshot) -> list[str]:
     """Name what is there although no Container asks for it.
 
     Parameters
@@ -183,7 +183,7 @@ def superfluous(direct: Direct, end: End) -> list[str]:
     return left + _superfluous_hostnames(direct, end)
 
 
-def _superfluous_hostnames(direct: Direct, end: End) -> list[str]:
+def _superfluous_hostnames(direct: DirectClient, end: OrganizationSnapshot) -> list[str]:
     """Name the claims and routes that nobody asks for or serves."""
     served = {each for enclave in end.enclaves for each in enclave.spec.hostnames}
     holders = {(end.namespace, each.metadata.name) for each in end.containers}
@@ -207,7 +207,7 @@ def _names(bodies: list[dict[str, Any]]) -> list[str]:
     return [each["metadata"]["name"] for each in bodies]
 
 
-def _enclaves_of(container: Container, end: End) -> set[str]:
+def _enclaves_of(container: Container, end: OrganizationSnapshot) -> set[str]:
     """Return the Enclaves that a Container may have: of failed ones the last, to be looked at."""
     status = container.status
     update = status.update.enclave if status.update is not None else ""

@@ -19,7 +19,7 @@ __all__ = [
     "TAGS",
     "VERBS",
     "ZONE",
-    "Act",
+    "ChaosAction",
     "is_broken",
     "plan",
 ]
@@ -50,11 +50,11 @@ _ON_REPOS = {"release"}
 
 
 @dataclass(frozen=True)
-class Act:
+class ChaosAction:
     """One action."""
 
     verb: str
-    """What is done; a method of `Chaos`."""
+    """What is done; a method of `ChaosRun`."""
     name: str
     """Container, node, custom domain or repository."""
     value: dict[str, Any]
@@ -117,7 +117,7 @@ def is_broken(tag: str) -> bool:
     return tag.endswith(BROKEN)
 
 
-def plan(seed: int) -> Iterator[Act]:
+def plan(seed: int) -> Iterator[ChaosAction]:
     """Go through the actions of a seed, without end.
 
     Parameters
@@ -130,11 +130,11 @@ def plan(seed: int) -> Iterator[Act]:
     for name in NAMES:
         # Nothing else has anything to act on at first.
         verb = chance.choice(("create", "apply"))
-        yield Act(verb, name, _value(verb, chance), chance.choice(_PAUSES))
+        yield ChaosAction(verb, name, _value(verb, chance), chance.choice(_PAUSES))
     while True:
         verb = chance.choices(verbs, weights)[0]
         name = chance.choice(_places(verb))
-        yield Act(verb, name, _value(verb, chance), chance.choice(_PAUSES))
+        yield ChaosAction(verb, name, _value(verb, chance), chance.choice(_PAUSES))
 
 
 def _places(verb: str) -> tuple[str, ...]:

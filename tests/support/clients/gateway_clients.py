@@ -12,13 +12,13 @@ from datetime import datetime
 from typing_extensions import override
 
 from cloister_clients.clock import utc_now
-from dev.demo.https_client import Page, visit
+from dev.demo.https_client import Page, fetch_page
 
-__all__ = ["KeptConnection", "Visitor"]
+__all__ = ["GatewayClient", "KeepAliveClient"]
 
 
 @dataclass
-class Visitor:
+class GatewayClient:
     """A client that opens a connection for each request, in a thread of its own."""
 
     host: str
@@ -55,7 +55,7 @@ class Visitor:
         http.client.HTTPException
             When the connection ends before the answer.
         """
-        page: Page = visit("127.0.0.1", self.port, self.host, "/")
+        page: Page = fetch_page("127.0.0.1", self.port, self.host, "/")
         self.certificates.add((page.certificate_names, page.key))
         return page.body.strip() if page.status == 200 else f"status {page.status}: {page.body}"
 
@@ -76,7 +76,7 @@ class Visitor:
 
 
 @dataclass
-class KeptConnection(Visitor):
+class KeepAliveClient(GatewayClient):
     """A client that keeps its connection, as browsers and libraries do.
 
     One that the server has closed between two requests is opened again, once (RFC 9112, section

@@ -5,16 +5,16 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from dev.demo.https_client import visit
+from dev.demo.https_client import fetch_page
 
-__all__ = ["Asker", "asking"]
+__all__ = ["PollingClient", "polling"]
 
 PAUSE = 0.05
 """Seconds between two requests."""
 
 
 @dataclass
-class Asker:
+class PollingClient:
     """What a client that does not cease to ask has seen."""
 
     bodies: list[str] = field(default_factory=list)
@@ -26,12 +26,12 @@ class Asker:
     over: threading.Event = field(default_factory=threading.Event)
     """Set when it is to end."""
 
-    def ask(self, address: str, host: str) -> None:
+    def request(self, address: str, host: str) -> None:
         """Send requests, each on a connection of its own, until it is over."""
         while not self.over.wait(PAUSE):
             self.count += 1
             try:
-                page = visit(address, 443, host, "/")
+                page = fetch_page(address, 443, host, "/")
             except OSError as error:
                 self.failures.append(f"{self.count}: {error}")
                 continue
@@ -42,7 +42,7 @@ class Asker:
 
 
 @contextlib.contextmanager
-def asking(address: str, host: str) -> Iterator[Asker]:
+def polling(address: str, host: str) -> Iterator[PollingClient]:
     """Ask in the background until the block ends.
 
     Parameters
@@ -52,8 +52,8 @@ def asking(address: str, host: str) -> Iterator[Asker]:
     host
         Host name of the Container.
     """
-    asker = Asker()
-    thread = threading.Thread(target=asker.ask, args=(address, host), daemon=True)
+    asker = PollingClient()
+    thread = threading.Thread(target=asker.request, args=(address, host), daemon=True)
     thread.start()
     try:
         yield asker

@@ -18,7 +18,7 @@ import yaml
 
 from tests.support.waiting import storage_starts, until
 
-__all__ = ["ApiServer", "Verdict"]
+__all__ = ["ApiResponse", "ApiServer"]
 
 PATCHES = {
     "json": "application/json-patch+json",
@@ -29,7 +29,7 @@ PATCHES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class ApiResponse:
     """What the API server answered."""
 
     status: int
@@ -94,16 +94,16 @@ class ApiServer:
             context.load_verify_locations(cadata=authority)
         return context
 
-    async def ask(
+    async def request(
         self, method: str, path: str, body: Any = None, *, patch: str | None = None, **query: str
-    ) -> Verdict:
+    ) -> ApiResponse:
         """Send one request and answer the verdict, whatever it is, once the kind has its store."""
         headers = {"Content-Type": PATCHES[patch] if patch else "application/json"}
         content = None
         if body is not None:
             content = json.dumps(body, ensure_ascii=False, allow_nan=False).encode()
 
-        async def taken() -> Verdict | None:
+        async def taken() -> ApiResponse | None:
             url = f"{self.address}{path}"
             async with self._session.request(
                 method, url, params=query, data=content, headers=headers
@@ -112,35 +112,37 @@ class ApiServer:
             if storage_starts(answer.status, text):
                 return None
             try:
-                return Verdict(answer.status, json.loads(text))
+                return ApiResponse(answer.status, json.loads(text))
             except ValueError:
-                return Verdict(answer.status, {"message": text})
+                return ApiResponse(answer.status, {"message": text})
 
         verdict = await until(taken, what=f"{method} {path}")
         assert verdict is not None
         return verdict
 
-    async def get(self, path: str, **query: str) -> Verdict:
+    async def get(self, path: str, **query: str) -> ApiResponse:
         """Read."""
-        return await self.ask("GET", path, **query)
+        return await self.request("GET", path, **query)
 
-    async def post(self, path: str, body: Any, **query: str) -> Verdict:
+    async def post(self, path: str, body: Any, **query: str) -> ApiResponse:
         """Create."""
-        return await self.ask("POST", path, body, **query)
+        return await self.request("POST", path, body, **query)
 
-    async def put(self, path: str, body: Any, **query: str) -> Verdict:
+    async def put(self, path: str, body: Any, **query: str) -> ApiResponse:
         """Replace."""
-        return await self.ask("PUT", path, body, **query)
+        return await self.request("PUT", path, body, **query)
 
-    async def patch(self, path: str, body: Any, *, form: str = "merge", **query: str) -> Verdict:
+    async def patch(
+        self, path: str, body: Any, *, form: str = "merge", **query: str
+    ) -> ApiResponse:
         """Change: a merge patch, a JSON patch or server-side apply."""
-        return await self.ask("PATCH", path, body, patch=form, **query)
+        return await self.request("PATCH", path, body, patch=form, **query)
 
-    async def delete(self, path: str, **query: str) -> Verdict:
+    async def delete(self, path: str, **query: str) -> ApiResponse:
         """Delete."""
-        return await self.ask("DELETE", path, **query)
+        return await self.request("DELETE", path, **query)
 
-    async def apply(self, manifest: dict[str, Any], path: str) -> Verdict:
+    async def apply(self, manifest: dict[str, Any], path: str) -> ApiResponse:
         """Create or change by server-side apply, and insist that it goes through."""
         verdict = await self.patch(
             path, manifest, form="apply", fieldManager="cloister-tests", force="true"

@@ -5,8 +5,9 @@ for them: building their programs may take longer than a test may. With several 
 and the first one's call does the work. The controlling process ends them after the last test.
 ``CLOISTER_TEST_CLUSTER`` names them, ``CLOISTER_KEEP_CLUSTER=1`` keeps them for the next session.
 
-Only one test at a time runs an operator on a cluster (`tests.support.programs.operator.turn`). With
-``CLOISTER_OWN_CLUSTERS=1`` each worker has clusters of its own, so that they need not wait.
+Only one test at a time runs an operator on a cluster
+(`tests.support.programs.operator.operator_lock`). With ``CLOISTER_OWN_CLUSTERS=1`` each worker has
+clusters of its own, so that they need not wait.
 """
 
 import os
@@ -76,7 +77,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         programs.add("caddy")
     try:
         ensure(sorted(programs))
-    except local.Trouble as trouble:
+    except local.LocalClusterError as trouble:
         # The test that needs it fails with the same words.
         sys.stderr.write(f"\n{trouble}\n")
     for fixture in sorted(asked & SUFFIX.keys()):
@@ -84,7 +85,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
             continue
         try:
             _bring_up(fixture)
-        except local.Trouble as trouble:
+        except local.LocalClusterError as trouble:
             # The fixture fails with the same words, in the tests that need it.
             sys.stderr.write(f"\n{trouble}\n")
 

@@ -9,13 +9,13 @@ import msgspec
 from cloister_clients.kube import KindRef, KubeConfig
 from tests.support.waiting import storage_starts, until_sync
 
-__all__ = ["Direct"]
+__all__ = ["DirectClient"]
 
 Object = dict[str, Any]
 _MERGE = "application/merge-patch+json"
 
 
-class Direct:
+class DirectClient:
     """One connection pool with the rights of a kubeconfig; may be used by several threads."""
 
     def __init__(self, kubeconfig: Path) -> None:
@@ -28,7 +28,7 @@ class Direct:
         """Close all connections."""
         self._http.close()
 
-    def ask(self, method: str, path: str, body: Any = None, **query: str) -> httpx.Response:
+    def request(self, method: str, path: str, body: Any = None, **query: str) -> httpx.Response:
         """Send a request and answer whatever comes, once the kind has its store."""
         kind = _MERGE if method == "PATCH" else "application/json"
         content = None if body is None else msgspec.json.encode(body)
@@ -57,7 +57,7 @@ class Direct:
 
     def get(self, ref: KindRef, name: str, namespace: str | None = None) -> Object | None:
         """Read an object; None = there is none."""
-        answer = self.ask("GET", ref.path(namespace, name))
+        answer = self.request("GET", ref.path(namespace, name))
         if answer.status_code == httpx.codes.NOT_FOUND:
             return None
         body: Object = answer.raise_for_status().json()
@@ -79,17 +79,17 @@ class Direct:
         subresource: str | None = None,
     ) -> httpx.Response:
         """Merge a patch into an object; answer whatever comes."""
-        return self.ask("PATCH", ref.path(namespace, name, subresource), patch)
+        return self.request("PATCH", ref.path(namespace, name, subresource), patch)
 
     def delete(
         self, ref: KindRef, name: str, namespace: str | None = None, *, grace: int | None = None
     ) -> httpx.Response:
         """Delete an object; answer whatever comes."""
         options = {"gracePeriodSeconds": grace} if grace is not None else {}
-        return self.ask("DELETE", ref.path(namespace, name), options)
+        return self.request("DELETE", ref.path(namespace, name), options)
 
     def _sent(self, method: str, path: str, body: Any, query: dict[str, str]) -> httpx.Response:
         """Send a request that must be accepted."""
-        answer = self.ask(method, path, body, **query)
+        answer = self.request(method, path, body, **query)
         assert answer.is_success, f"{method} {path}: {answer.status_code} {answer.text}"
         return answer

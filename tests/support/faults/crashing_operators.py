@@ -12,32 +12,32 @@ from typing import Any
 
 from cloister_clients.kube.kinds import LEASE
 from dev.cluster import Cluster
-from tests.support.cluster.direct_client import Direct
+from tests.support.cluster.direct_client import DirectClient
 from tests.support.cluster.gateway_crds import install_gateway_crds
 from tests.support.faults.fault_kinds import Fault
-from tests.support.faults.faulty_proxy import Door, FaultyApi, faulty_api
-from tests.support.programs.operator import Installation, OperatorProcess, turn
-from tests.support.stand_ins.gateway_controller import PlayedGateway
-from tests.support.stand_ins.nodes import PlayedNodes
+from tests.support.faults.faulty_proxy import Door, FaultyProxy, faulty_proxy
+from tests.support.programs.operator import Installation, OperatorProcess, operator_lock
+from tests.support.stand_ins.gateway_controller import SimulatedGateway
+from tests.support.stand_ins.nodes import SimulatedNodes
 from tests.support.waiting import until_sync
 
-__all__ = ["QUICK_LEASE", "Disturbed", "Succession", "disturbed"]
+__all__ = ["QUICK_LEASE", "LeaderSuccession", "ProxiedInstallation", "proxied_installation"]
 
 QUICK_LEASE = {"durationSeconds": 10, "renewSeconds": 8, "retrySeconds": 0.2}
 """Times of the Lease: a standby looks often; a busy machine costs no leader its Lease."""
 
 
 @dataclass(frozen=True)
-class Disturbed:
+class ProxiedInstallation:
     """An installation whose operators come through the proxy."""
 
     installation: Installation
     """The installation; no operator runs yet."""
-    proxy: FaultyApi
+    proxy: FaultyProxy
     """The proxy."""
-    direct: Direct
+    direct: DirectClient
     """The server itself."""
-    nodes: PlayedNodes
+    nodes: SimulatedNodes
     """The nodes, which play."""
 
     def operator(self, name: str) -> OperatorProcess:
@@ -46,9 +46,9 @@ class Disturbed:
 
 
 @contextlib.contextmanager
-def disturbed(
+def proxied_installation(
     cluster: Cluster, folder: Path, settings: dict[str, Any] | None = None, **nodes: Any
-) -> Iterator[Disturbed]:
+) -> Iterator[ProxiedInstallation]:
     """Make an installation behind a faulty proxy, with played nodes, until the block ends.
 
     Parameters
@@ -61,14 +61,14 @@ def disturbed(
         Settings of the operator beside the usual ones; None = no others. With a gateway the kinds
         of the Gateway API are installed, and one is played.
     nodes
-        What `PlayedNodes` takes.
+        What `SimulatedNodes` takes.
     """
     usual = {"claimAgeSeconds": 0, "lease": QUICK_LEASE, "workers": 64}
-    with turn(cluster.name), faulty_api(cluster.kubeconfig, folder) as proxy:
+    with operator_lock(cluster.name), faulty_proxy(cluster.kubeconfig, folder) as proxy:
         installed = Installation(cluster, folder, usual | (settings or {}))
-        direct = Direct(cluster.kubeconfig)
-        played = PlayedNodes(direct, **nodes)
-        gateway = PlayedGateway(direct, installed.system)
+        direct = DirectClient(cluster.kubeconfig)
+        played = SimulatedNodes(direct, **nodes)
+        gateway = SimulatedGateway(direct, installed.system)
         try:
             installed.prepare()
             installed.create_organization()
@@ -76,7 +76,7 @@ def disturbed(
             if "gateway" in installed.settings:
                 install_gateway_crds(cluster)
                 gateway.start()
-            yield Disturbed(installed, proxy, direct, played)
+            yield ProxiedInstallation(installed, proxy, direct, played)
         finally:
             proxy.faults = []
             installed.end()
@@ -86,14 +86,14 @@ def disturbed(
 
 
 @dataclass
-class Succession:
+class LeaderSuccession:
     """Operators of one installation, of which one leads and one stands by."""
 
     installation: Installation
     """The installation."""
-    proxy: FaultyApi
+    proxy: FaultyProxy
     """The proxy."""
-    direct: Direct
+    direct: DirectClient
     """The server itself."""
     _standby: tuple[Door, OperatorProcess] | None = None
     _leader: tuple[Door, OperatorProcess] | None = None
@@ -135,7 +135,7 @@ class Succession:
 
     def _leads(self) -> bool:
         """Return whether the leader leads, whatever it knows."""
-        return self.leader.ask("/readyz")[1] in {"syncing\n", "working\n"}
+        return self.leader.request("/readyz")[1] in {"syncing\n", "working\n"}
 
     def _hand_over(self, *faults: Fault) -> None:
         """Take the dead one's Lease away; the standby leads, and another one stands by."""

@@ -22,16 +22,16 @@ from typing_extensions import override
 
 __all__ = [
     "PASS",
-    "Ask",
+    "ApiRequest",
     "CrashPoints",
-    "Dies",
-    "Fate",
+    "Delay",
     "Fault",
-    "Held",
+    "HeldEvents",
     "HeldWrites",
+    "Injection",
     "Loss",
-    "Slow",
-    "Stale",
+    "ServerDeath",
+    "StaleReads",
     "Unreliable",
     "WatchesGone",
     "Writes",
@@ -47,7 +47,7 @@ _ASIDE = (
 
 
 @dataclass(frozen=True)
-class Ask:
+class ApiRequest:
     """One request to the API server."""
 
     number: int
@@ -83,7 +83,7 @@ class Ask:
     @classmethod
     def read(
         cls, number: int, door: str, method: str, path: str, query: str, accept: str, body: bytes
-    ) -> "Ask":
+    ) -> "ApiRequest":
         """Read a request by the paths of the API (Kubernetes, "API Concepts")."""
         parts = [unquote(each) for each in path.strip("/").split("/")]
         rest = parts[2:] if parts[0] == "api" else parts[3:]
@@ -117,7 +117,7 @@ class Loss:
 
 
 @dataclass(frozen=True)
-class Fate:
+class Injection:
     """What becomes of one request."""
 
     delay: float = 0.0
@@ -132,27 +132,27 @@ class Fate:
     """resourceVersion whose state a list shows; empty = the present."""
 
 
-PASS = Fate()
+PASS = Injection()
 """It goes through."""
 
 
 class Fault:
     """What a fault may do; this one does nothing."""
 
-    def fate(self, ask: Ask) -> Fate:
+    def inject(self, request: ApiRequest) -> Injection:
         """Return what becomes of a request, before the server sees it."""
-        del ask
+        del request
         return PASS
 
-    async def before(self, ask: Ask) -> None:
+    async def before(self, request: ApiRequest) -> None:
         """Wait as long as a request is on its way to the server."""
 
-    async def after(self, ask: Ask, status: int) -> None:
+    async def after(self, request: ApiRequest, status: int) -> None:
         """Learn what the server answered, before the one who asked does."""
 
-    async def event(self, ask: Ask, event: dict[str, Any]) -> bool:
+    async def event(self, request: ApiRequest, event: dict[str, Any]) -> bool:
         """Return whether an event of a watch is delivered; it waits while it takes."""
-        del ask, event
+        del request, event
         return True
 
 
@@ -165,7 +165,7 @@ class CrashPoints(Fault):
     """
 
     def __init__(
-        self, points: Mapping[str, int], concerns: Callable[[Ask, str], bool] | None = None
+        self, points: Mapping[str, int], concerns: Callable[[ApiRequest, str], bool] | None = None
     ) -> None:
         self._points = dict(points)
         self._concerns = concerns or is_about
@@ -181,33 +181,33 @@ class CrashPoints(Fault):
         """Return whether the process is dead for an object."""
         return len(self.seen[name]) >= self._points[name]
 
-    def _about(self, ask: Ask) -> str | None:
+    def _about(self, request: ApiRequest) -> str | None:
         """Return which of the objects a write is about; None = none."""
-        return next((name for name in self._points if self._concerns(ask, name)), None)
+        return next((name for name in self._points if self._concerns(request, name)), None)
 
     @override
-    async def before(self, ask: Ask) -> None:
+    async def before(self, request: ApiRequest) -> None:
         """Let no further write through after the crash."""
-        name = self._about(ask)
+        name = self._about(request)
         if name is not None and self.is_cut(name):
             await self._gate.passed()
             raise ConnectionResetError("the process is dead")
 
     @override
-    async def after(self, ask: Ask, status: int) -> None:
+    async def after(self, request: ApiRequest, status: int) -> None:
         """Count a write that the server accepted; the answer to the n-th never arrives."""
-        name = self._about(ask)
+        name = self._about(request)
         if name is None or status >= 400:
             return
-        self.seen[name].append(ask.text)
+        self.seen[name].append(request.text)
         if self.is_cut(name):
             await self._gate.passed()
             raise ConnectionResetError("the process is dead")
 
 
-def is_about(ask: Ask, name: str) -> bool:
+def is_about(request: ApiRequest, name: str) -> bool:
     """Return whether a request writes an object of a Container: its name begins with that name."""
-    return ask.writes and ask.name.removeprefix("acme-").startswith(name)
+    return request.writes and request.name.removeprefix("acme-").startswith(name)
 
 
 @dataclass
@@ -228,16 +228,18 @@ class Unreliable(Fault):
     """How many requests were hit."""
 
     @override
-    def fate(self, ask: Ask) -> Fate:
+    def inject(self, request: ApiRequest) -> Injection:
         """Throw the dice."""
-        if ask.verb not in self.verbs or ask.kind == "leases":
+        if request.verb not in self.verbs or request.kind == "leases":
             return PASS
         if self.chance.random() >= self.share:
             return PASS
-        options = [Fate(status=each, reason=_REASONS[each]) for each in self.statuses]
-        options += [Fate(loss=each) for each in self.losses]
+        options = [Injection(status=each, reason=_REASONS[each]) for each in self.statuses]
+        options += [Injection(loss=each) for each in self.losses]
         chosen = self.chance.choice(options)
-        if chosen.status == 409 and not (ask.verb == "patch" and b"resourceVersion" in ask.body):
+        if chosen.status == 409 and not (
+            request.verb == "patch" and b"resourceVersion" in request.body
+        ):
             return PASS
         self.hits += 1
         return chosen
@@ -253,16 +255,16 @@ _REASONS = {
 
 
 @dataclass
-class Slow(Fault):
+class Delay(Fault):
     """Passes every request on late."""
 
     seconds: float
     """How late."""
 
     @override
-    def fate(self, ask: Ask) -> Fate:
+    def inject(self, request: ApiRequest) -> Injection:
         """Delay everything but Leases."""
-        return PASS if ask.kind == "leases" else Fate(delay=self.seconds)
+        return PASS if request.kind == "leases" else Injection(delay=self.seconds)
 
 
 @dataclass
@@ -276,9 +278,9 @@ class WatchesGone(Fault):
     _counts: dict[int, int] = field(default_factory=dict)
 
     @override
-    async def event(self, ask: Ask, event: dict[str, Any]) -> bool:
+    async def event(self, request: ApiRequest, event: dict[str, Any]) -> bool:
         """Count the events of a watch, and turn the one after the last into its end."""
-        count = self._counts[ask.number] = self._counts.get(ask.number, 0) + 1
+        count = self._counts[request.number] = self._counts.get(request.number, 0) + 1
         if count > self.events:
             self.ended += 1
             event.clear()
@@ -329,13 +331,13 @@ class Writes(Fault):
         """The writes that it accepted."""
 
     @override
-    async def after(self, ask: Ask, status: int) -> None:
+    async def after(self, request: ApiRequest, status: int) -> None:
         """Remember a write that went through."""
-        if ask.writes and status < HTTPStatus.MULTIPLE_CHOICES:
-            self.done.append(ask.text)
+        if request.writes and status < HTTPStatus.MULTIPLE_CHOICES:
+            self.done.append(request.text)
 
 
-class Dies(Fault):
+class ServerDeath(Fault):
     """The server dies at the n-th write, from 1, and from then on refuses all but open watches.
 
     With a loss (`Loss`) that write is cut off before or after the server does it; without one it
@@ -354,19 +356,19 @@ class Dies(Fault):
         return len(self.writes) >= self._at
 
     @override
-    def fate(self, ask: Ask) -> Fate:
+    def inject(self, request: ApiRequest) -> Injection:
         """Count writes, and refuse what comes after the last one."""
-        if ask.verb == "watch":
+        if request.verb == "watch":
             return PASS
-        refused = Fate(status=503, reason="ServiceUnavailable")
+        refused = Injection(status=503, reason="ServiceUnavailable")
         if self.dead:
             return refused
-        if not ask.writes:
+        if not request.writes:
             return PASS
-        self.writes.append(ask.text)
+        self.writes.append(request.text)
         if not self.dead:
             return PASS
-        return Fate(loss=self._loss) if self._loss else refused
+        return Injection(loss=self._loss) if self._loss else refused
 
 
 class HeldWrites(Fault):
@@ -375,11 +377,13 @@ class HeldWrites(Fault):
     Each question catches the first write that it is true of. Without ``pid`` nothing is frozen.
     """
 
-    def __init__(self, pid: Callable[[], int] | None, *questions: Callable[[Ask], bool]) -> None:
+    def __init__(
+        self, pid: Callable[[], int] | None, *questions: Callable[[ApiRequest], bool]
+    ) -> None:
         self._pid = pid
         self._questions = list(questions)
         self._gate = Gate()
-        self.caught: list[Ask] = []
+        self.caught: list[ApiRequest] = []
         """The writes that are held."""
         self.frozen = threading.Event()
         """Set once all are held and the process is frozen."""
@@ -389,22 +393,22 @@ class HeldWrites(Fault):
         self._gate.open()
 
     @override
-    async def before(self, ask: Ask) -> None:
+    async def before(self, request: ApiRequest) -> None:
         """Hold a write that was asked for."""
-        if not ask.writes or self._gate.is_open:
+        if not request.writes or self._gate.is_open:
             return
-        question = next((each for each in self._questions if each(ask)), None)
+        question = next((each for each in self._questions if each(request)), None)
         if question is None:
             return
         self._questions.remove(question)
-        self.caught.append(ask)
+        self.caught.append(request)
         if not self._questions and self._pid is not None:
             os.kill(self._pid(), signal.SIGSTOP)
             self.frozen.set()
         await self._gate.passed()
 
 
-class Held(Fault):
+class HeldEvents(Fault):
     """Holds the events of watches back until it is released.
 
     With ``newest`` only the last event of each object is delivered then: what was between was
@@ -412,7 +416,7 @@ class Held(Fault):
     """
 
     def __init__(
-        self, concerns: Callable[[Ask], bool] = lambda _: True, *, newest: bool = False
+        self, concerns: Callable[[ApiRequest], bool] = lambda _: True, *, newest: bool = False
     ) -> None:
         self._concerns = concerns
         self._newest = newest
@@ -426,12 +430,12 @@ class Held(Fault):
         self._gate.open()
 
     @override
-    async def event(self, ask: Ask, event: dict[str, Any]) -> bool:
+    async def event(self, request: ApiRequest, event: dict[str, Any]) -> bool:
         """Wait for the release; tell whether the event is still the newest of its object."""
-        if not self._concerns(ask) or event["type"] == "BOOKMARK":
+        if not self._concerns(request) or event["type"] == "BOOKMARK":
             return True
         metadata = event["object"]["metadata"]
-        place, version = f"{ask.number} {metadata['uid']}", metadata["resourceVersion"]
+        place, version = f"{request.number} {metadata['uid']}", metadata["resourceVersion"]
         if self._gate.is_open:
             return True
         self._last[place] = version
@@ -442,14 +446,18 @@ class Held(Fault):
         return True
 
 
-class Stale(Held):
+class StaleReads(HeldEvents):
     """Shows a process that was just started the past: lists of then, and watches that stand still.
 
     The lists are the server's own, of an older resourceVersion.
     """
 
     def __init__(
-        self, version: str, concerns: Callable[[Ask], bool] = lambda _: True, *, lists: bool = True
+        self,
+        version: str,
+        concerns: Callable[[ApiRequest], bool] = lambda _: True,
+        *,
+        lists: bool = True,
     ) -> None:
         super().__init__(concerns)
         self._version = version
@@ -462,10 +470,10 @@ class Stale(Held):
         return self.shown > 10
 
     @override
-    def fate(self, ask: Ask) -> Fate:
+    def inject(self, request: ApiRequest) -> Injection:
         """Show the past to lists."""
-        past = ask.verb == "list" and self._lists and not self._gate.is_open
-        if not past or not self._concerns(ask):
+        past = request.verb == "list" and self._lists and not self._gate.is_open
+        if not past or not self._concerns(request):
             return PASS
         self.shown += 1
-        return Fate(version=self._version)
+        return Injection(version=self._version)

@@ -22,9 +22,9 @@ from aiohttp import web
 from yarl import URL
 
 from cloister_clients.kube import KubeConfig
-from tests.support.faults.fault_kinds import PASS, Ask, Fate, Fault, Loss
+from tests.support.faults.fault_kinds import PASS, ApiRequest, Fault, Injection, Loss
 
-__all__ = ["Door", "FaultyApi", "Write", "faulty_api"]
+__all__ = ["Door", "FaultyProxy", "Write", "faulty_proxy"]
 
 T = TypeVar("T")
 
@@ -39,7 +39,7 @@ _TURNS = 10
 class Write:
     """A request that would change something, and what became of it."""
 
-    ask: Ask
+    request: ApiRequest
     """The request."""
     status: int
     """What the server answered; 0 = it never got there."""
@@ -60,7 +60,7 @@ class Door:
 
 
 @dataclass
-class FaultyApi:
+class FaultyProxy:
     """A running proxy."""
 
     upstream: KubeConfig
@@ -87,8 +87,8 @@ class FaultyApi:
         return [
             each
             for each in tuple(self.writes)
-            if each.ask.name.startswith(about)
-            and door in ("", each.ask.door)
+            if each.request.name.startswith(about)
+            and door in ("", each.request.door)
             and 0 < each.status < 400
         ]
 
@@ -132,64 +132,70 @@ class FaultyApi:
         await self._runner.cleanup()
         await self._session.close()
 
-    async def _handle(self, request: web.Request) -> web.StreamResponse:
+    async def _handle(self, incoming: web.Request) -> web.StreamResponse:
         """Pass one request on, as the faults allow."""
-        assert request.transport is not None
-        port = int(request.transport.get_extra_info("sockname")[1])
+        assert incoming.transport is not None
+        port = int(incoming.transport.get_extra_info("sockname")[1])
         self._count += 1
-        ask = Ask.read(
-            self._count, self.doors[port].name, request.method, request.path,
-            request.query_string, request.headers.get("Accept", ""), await request.read(),
+        request = ApiRequest.read(
+            self._count, self.doors[port].name, incoming.method, incoming.path,
+            incoming.query_string, incoming.headers.get("Accept", ""), await incoming.read(),
         )  # fmt: skip
-        fate = next((each for fault in self.faults if (each := fault.fate(ask)) != PASS), PASS)
-        if fate.delay:
-            await _late(fate.delay)
-        if fate.loss == Loss.REQUEST:
-            return self._cut(request)
-        if fate.status:
-            self._note(ask, 0)
-            return _refusal(fate)
+        injection = next(
+            (each for fault in self.faults if (each := fault.inject(request)) != PASS), PASS
+        )
+        if injection.delay:
+            await _late(injection.delay)
+        if injection.loss == Loss.REQUEST:
+            return self._cut(incoming)
+        if injection.status:
+            self._note(request, 0)
+            return _refusal(injection)
         try:
             for fault in self.faults:
-                await fault.before(ask)
-            if ask.verb == "watch":
-                return await self._watch(request, ask, fate)
+                await fault.before(request)
+            if request.verb == "watch":
+                return await self._watch(incoming, request, injection)
             # Whoever asked may be gone; what was sent arrives nevertheless.
-            return await asyncio.shield(self._pass(request, ask, fate))
+            return await asyncio.shield(self._pass(incoming, request, injection))
         except (aiohttp.ClientError, ConnectionError):
-            return self._cut(request)
+            return self._cut(incoming)
 
-    async def _pass(self, request: web.Request, ask: Ask, fate: Fate) -> web.StreamResponse:
+    async def _pass(
+        self, incoming: web.Request, request: ApiRequest, injection: Injection
+    ) -> web.StreamResponse:
         """Pass a request on and its answer back."""
-        async with self._ask_server(request, ask, fate) as answer:
+        async with self._ask_server(incoming, request, injection) as answer:
             body = await answer.read()
-        self._note(ask, answer.status)
+        self._note(request, answer.status)
         try:
             for fault in self.faults:
-                await fault.after(ask, answer.status)
+                await fault.after(request, answer.status)
         except ConnectionError:
-            return self._cut(request)
-        if fate.loss == Loss.ANSWER:
-            return self._cut(request)
+            return self._cut(incoming)
+        if injection.loss == Loss.ANSWER:
+            return self._cut(incoming)
         headers = {name: answer.headers[name] for name in _PASSED_BACK if name in answer.headers}
         return web.Response(status=answer.status, body=body, headers=headers)
 
-    async def _watch(self, request: web.Request, ask: Ask, fate: Fate) -> web.StreamResponse:
+    async def _watch(
+        self, incoming: web.Request, request: ApiRequest, injection: Injection
+    ) -> web.StreamResponse:
         """Pass the events of a watch on, one by one."""
-        async with self._ask_server(request, ask, fate) as answer:
+        async with self._ask_server(incoming, request, injection) as answer:
             response = web.StreamResponse(status=answer.status)
             response.content_type = "application/json"
-            await response.prepare(request)
+            await response.prepare(incoming)
             pending: asyncio.Queue[Awaitable[bytes] | None] = asyncio.Queue()
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._read_events(ask, answer, pending, tasks.create_task))
+                tasks.create_task(self._read_events(request, answer, pending, tasks.create_task))
                 while (line := await pending.get()) is not None:
                     await response.write(await line)
             return response
 
     async def _read_events(
         self,
-        ask: Ask,
+        request: ApiRequest,
         answer: aiohttp.ClientResponse,
         pending: "asyncio.Queue[Awaitable[bytes] | None]",
         start: Callable[[Coroutine[Any, Any, bytes]], Awaitable[bytes]],
@@ -197,54 +203,54 @@ class FaultyApi:
         """Read events as they come, so that a held one does not hide the next from the faults."""
         try:
             async for line in answer.content:
-                pending.put_nowait(start(self._judge_event(ask, line)))
+                pending.put_nowait(start(self._judge_event(request, line)))
         except (aiohttp.ClientError, ConnectionError):
             pass
         finally:
             pending.put_nowait(None)
 
-    async def _judge_event(self, ask: Ask, line: bytes) -> bytes:
+    async def _judge_event(self, request: ApiRequest, line: bytes) -> bytes:
         """Return the line that is delivered in the place of one; empty = none."""
         faults = self.faults
         if not faults or not line.strip():
             return line
         event: dict[str, Any] = json.loads(line)
         for fault in faults:
-            if not await fault.event(ask, event):
+            if not await fault.event(request, event):
                 return b""
         return json.dumps(event).encode() + b"\n"
 
     @contextlib.asynccontextmanager
     async def _ask_server(
-        self, request: web.Request, ask: Ask, fate: Fate
+        self, incoming: web.Request, request: ApiRequest, injection: Injection
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """Send a request to the real server."""
         assert self._session is not None
-        url = URL(self.upstream.server + request.raw_path, encoded=True)
-        if fate.version and "continue" not in url.query:
+        url = URL(self.upstream.server + incoming.raw_path, encoded=True)
+        if injection.version and "continue" not in url.query:
             url = url.update_query(
-                {"resourceVersion": fate.version, "resourceVersionMatch": "Exact"}
+                {"resourceVersion": injection.version, "resourceVersionMatch": "Exact"}
             )
         headers = {
-            name: value for name, value in request.headers.items()
+            name: value for name, value in incoming.headers.items()
             if name.lower() not in _NOT_PASSED
         }  # fmt: skip
         headers["Accept-Encoding"] = "identity"
         async with self._session.request(
-            request.method, url, headers=headers, data=ask.body or None
+            incoming.method, url, headers=headers, data=request.body or None
         ) as answer:
             yield answer
 
-    def _note(self, ask: Ask, status: int) -> None:
+    def _note(self, request: ApiRequest, status: int) -> None:
         """Write a write down."""
-        if ask.writes:
-            self.writes.append(Write(ask, status, time.monotonic()))
+        if request.writes:
+            self.writes.append(Write(request, status, time.monotonic()))
 
     @staticmethod
-    def _cut(request: web.Request) -> web.StreamResponse:
+    def _cut(incoming: web.Request) -> web.StreamResponse:
         """End the connection without an answer."""
-        if request.transport is not None:
-            request.transport.abort()
+        if incoming.transport is not None:
+            incoming.transport.abort()
         return web.Response(status=500)
 
 
@@ -258,18 +264,18 @@ async def _late(seconds: float) -> None:
 _PASSED_BACK = ("Content-Type", "Retry-After", "Warning")
 
 
-def _refusal(fate: Fate) -> web.Response:
+def _refusal(injection: Injection) -> web.Response:
     """Return as the API server refuses."""
-    headers = {"Retry-After": "1"} if fate.status == 429 else {}
+    headers = {"Retry-After": "1"} if injection.status == 429 else {}
     body = {
         "kind": "Status",
         "apiVersion": "v1",
         "status": "Failure",
-        "reason": fate.reason,
-        "code": fate.status,
-        "message": f"{fate.reason}: made up by a test",
+        "reason": injection.reason,
+        "code": injection.status,
+        "message": f"{injection.reason}: made up by a test",
     }
-    return web.json_response(body, status=fate.status, headers=headers)
+    return web.json_response(body, status=injection.status, headers=headers)
 
 
 def _kubeconfig(server: str) -> dict[str, Any]:
@@ -293,9 +299,9 @@ async def _finish(tasks: set[asyncio.Task[Any]]) -> None:
 
 
 @contextlib.contextmanager
-def faulty_api(kubeconfig: Path, folder: Path) -> Iterator[FaultyApi]:
+def faulty_proxy(kubeconfig: Path, folder: Path) -> Iterator[FaultyProxy]:
     """Run a proxy in front of the server of a kubeconfig until the block ends."""
-    proxy = FaultyApi(KubeConfig.from_file(kubeconfig), folder)
+    proxy = FaultyProxy(KubeConfig.from_file(kubeconfig), folder)
     started, loop = threading.Event(), asyncio.new_event_loop()
 
     def serve() -> None:

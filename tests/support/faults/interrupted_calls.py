@@ -26,12 +26,12 @@ from cloister_crds.kinds import Secret as Csec
 from cloister_crds.names import VALUE_LABEL
 from dev.cluster import Cluster
 from tests.support.faults.fault_kinds import Writes
-from tests.support.faults.faulty_proxy import FaultyApi, faulty_api
+from tests.support.faults.faulty_proxy import FaultyProxy, faulty_proxy
 from tests.support.faults.mutations import CALLS, Call, Sent, domains_answered
-from tests.support.programs.facade import World
+from tests.support.programs.facade import FacadeInstallation
 from tests.support.waiting import until
 
-__all__ = ["Trial", "entitled", "proxy", "rich", "shaken_settings"]
+__all__ = ["InterruptedCall", "await_entitlements", "entitled_world", "proxied_settings", "proxy"]
 
 KINDS = (Csec, RegistryCredential, SSHKey, Domain, Container, Deployment)
 LISTS = ("containers", "deployments", "secrets", "ssh-keys", "domains", "registry-credentials")
@@ -43,14 +43,14 @@ Seen = Counter[str]
 
 
 @pytest.fixture(scope="module")
-def proxy(api_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultyApi]:
+def proxy(api_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultyProxy]:
     """Provide a proxy in front of the API server."""
-    with faulty_api(api_cluster.kubeconfig, tmp_path_factory.mktemp("faulty")) as running:
+    with faulty_proxy(api_cluster.kubeconfig, tmp_path_factory.mktemp("faulty")) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
-def shaken_settings(proxy: FaultyApi, facade_settings: Path) -> Path:
+def proxied_settings(proxy: FaultyProxy, facade_settings: Path) -> Path:
     """Provide settings of a facade that reaches the cluster through the proxy."""
     settings = yaml.safe_load(facade_settings.read_text())
     path = facade_settings.with_name("shaken.yml")
@@ -61,7 +61,7 @@ def shaken_settings(proxy: FaultyApi, facade_settings: Path) -> Path:
 
 
 @pytest.fixture
-async def rich(world: World) -> AsyncIterator[World]:
+async def entitled_world(world: FacadeInstallation) -> AsyncIterator[FacadeInstallation]:
     """Provide an organization that may do everything, and somebody who answers for its domains."""
     await world.change_organization(
         entitlements={"privateRegistries": True, "domainSuffixes": [f"{world.organization}.test"]},
@@ -85,7 +85,7 @@ async def records(client: httpx.AsyncClient, name: str) -> Seen:
     return found
 
 
-async def objects(world: World, name: str) -> Seen:
+async def objects(world: FacadeInstallation, name: str) -> Seen:
     """Return what is in the cluster of the organization, without what differs between two names."""
     found: Seen = Counter()
     for kind in KINDS:
@@ -119,11 +119,15 @@ def difference(before: Seen, after: Seen) -> tuple[Seen, Seen]:
     return after - before, before - after
 
 
-class Trial:
+class InterruptedCall:
     """One operation that is cut off at its writes."""
 
     def __init__(
-        self, operation: str, proxy: FaultyApi, world: World, client: httpx.AsyncClient
+        self,
+        operation: str,
+        proxy: FaultyProxy,
+        world: FacadeInstallation,
+        client: httpx.AsyncClient,
     ) -> None:
         self.call: Call = CALLS[operation]
         self.stem = operation.replace("_", "-")
@@ -175,7 +179,7 @@ class Trial:
         await until(is_whole, within=30, every=0.05, what=f"{name}: the whole and nothing else")
 
 
-async def entitled(client: httpx.AsyncClient) -> None:
+async def await_entitlements(client: httpx.AsyncClient) -> None:
     """Wait until a facade knows what the organization may do."""
 
     async def known() -> bool:

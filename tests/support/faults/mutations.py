@@ -20,7 +20,7 @@ from cloister_clients.kube.kinds import of
 from cloister_crds.kinds import Domain
 from cloister_crds.kinds.meta import REQUESTED_AT_ANNOTATION
 from tests.support.clients.openapi_check import described
-from tests.support.programs.facade import WEBHOOK_SECRET, World, config_file
+from tests.support.programs.facade import WEBHOOK_SECRET, FacadeInstallation, config_file
 from tests.support.servers.git import Repositories
 from tests.support.waiting import until
 
@@ -47,7 +47,7 @@ class Sent:
         return await client.request(self.method, self.path, content=content, headers=headers)
 
 
-Prepare = Callable[[World, httpx.AsyncClient, str], Awaitable[Sent]]
+Prepare = Callable[[FacadeInstallation, httpx.AsyncClient, str], Awaitable[Sent]]
 """Makes what a call needs, about objects of a name that no other call has."""
 
 
@@ -65,7 +65,9 @@ READY = {"phase": "ready", "currentTag": "v1.0.0"}
 PENDING = {"revision": "b", "tag": "v1.1.0", "uid": "0b", "status": "ready", "type": "blue_green"}
 
 
-async def container(world: World, client: httpx.AsyncClient, name: str, **status: Any) -> str:
+async def container(
+    world: FacadeInstallation, client: httpx.AsyncClient, name: str, **status: Any
+) -> str:
     """Create a container in a state, and answer its path."""
     made = await client.post("/api/containers", json=world.body(name))
     assert made.status_code == 201, made.text
@@ -90,7 +92,7 @@ async def post(client: httpx.AsyncClient, path: str, body: Any) -> None:
     assert answer.is_success, answer.text
 
 
-async def create(world: World, _: httpx.AsyncClient, name: str) -> Sent:
+async def create(world: FacadeInstallation, _: httpx.AsyncClient, name: str) -> Sent:
     """Create a container of a repository that has none."""
     repo = f"{world.organization}/{name}"
     repositories = Repositories(world.settings.parent / "repositories")
@@ -101,26 +103,26 @@ async def create(world: World, _: httpx.AsyncClient, name: str) -> Sent:
 def action(word: str, body: Any = None, **status: Any) -> Prepare:
     """Act on a container in a state."""
 
-    async def prepare(world: World, client: httpx.AsyncClient, name: str) -> Sent:
+    async def prepare(world: FacadeInstallation, client: httpx.AsyncClient, name: str) -> Sent:
         path = await container(world, client, name, **status)
         return Sent("POST", f"{path}/{word}", body)
 
     return prepare
 
 
-async def delete(world: World, client: httpx.AsyncClient, name: str) -> Sent:
+async def delete(world: FacadeInstallation, client: httpx.AsyncClient, name: str) -> Sent:
     """Delete a container."""
     return Sent("DELETE", await container(world, client, name))
 
 
-async def follow(world: World, client: httpx.AsyncClient, name: str) -> Sent:
+async def follow(world: FacadeInstallation, client: httpx.AsyncClient, name: str) -> Sent:
     """Follow releases."""
     path = await container(world, client, name)
     await post(client, f"{path}/github-connection", {"enabled": True})
     return Sent("POST", f"{path}/auto-update", {"auto_update": True})
 
 
-async def released(world: World, client: httpx.AsyncClient, name: str) -> Sent:
+async def released(world: FacadeInstallation, client: httpx.AsyncClient, name: str) -> Sent:
     """Announce a release of a repository that a container follows."""
     sent = await follow(world, client, name)
     await post(client, sent.path, sent.body)
@@ -130,7 +132,7 @@ async def released(world: World, client: httpx.AsyncClient, name: str) -> Sent:
     return Sent("POST", "/api/webhooks/releases", body, headers)
 
 
-async def staged(world: World, client: httpx.AsyncClient, name: str) -> Sent:
+async def staged(world: FacadeInstallation, client: httpx.AsyncClient, name: str) -> Sent:
     """Accept or cancel an update that is ready."""
     enclave = f"{name}-a-1"
     update = {**PENDING, "enclave": f"{name}-b-1", "preview": f"{name}.preview.test"}
@@ -152,14 +154,14 @@ async def staged(world: World, client: httpx.AsyncClient, name: str) -> Sent:
 def of_update(word: str) -> Prepare:
     """Act on a staged update."""
 
-    async def prepare(world: World, client: httpx.AsyncClient, name: str) -> Sent:
+    async def prepare(world: FacadeInstallation, client: httpx.AsyncClient, name: str) -> Sent:
         sent = await staged(world, client, name)
         return Sent("POST", f"{sent.path}/update/{word}")
 
     return prepare
 
 
-async def deployment(world: World, client: httpx.AsyncClient, name: str) -> str:
+async def deployment(world: FacadeInstallation, client: httpx.AsyncClient, name: str) -> str:
     """Make a deployment with one container that is ready, and answer its path."""
     sent = await create(world, client, name)
     await post(client, sent.path, sent.body)
@@ -175,19 +177,23 @@ async def deployment(world: World, client: httpx.AsyncClient, name: str) -> str:
     return f"/api/deployments/{await until(shown, what='the deployment')}"
 
 
-async def change_deployment(world: World, client: httpx.AsyncClient, name: str) -> Sent:
+async def change_deployment(
+    world: FacadeInstallation, client: httpx.AsyncClient, name: str
+) -> Sent:
     """Change the default of staging."""
     path = await deployment(world, client, name)
     return Sent("PATCH", path, {"default_staging": True})
 
 
-async def update_deployment(world: World, client: httpx.AsyncClient, name: str) -> Sent:
+async def update_deployment(
+    world: FacadeInstallation, client: httpx.AsyncClient, name: str
+) -> Sent:
     """Bring a tag to the containers of a deployment."""
     path = await deployment(world, client, name)
     return Sent("POST", f"{path}/update", {"tag": "v1.0.0", "staging": True})
 
 
-async def create_secret(_: World, __: httpx.AsyncClient, name: str) -> Sent:
+async def create_secret(_: FacadeInstallation, __: httpx.AsyncClient, name: str) -> Sent:
     """Create a secret."""
     return Sent("POST", "/api/secrets", {"name": name, "value": "made-up"})
 
@@ -195,7 +201,7 @@ async def create_secret(_: World, __: httpx.AsyncClient, name: str) -> Sent:
 def of_secret(method: str, body: Any = None) -> Prepare:
     """Do something with a secret."""
 
-    async def prepare(_: World, client: httpx.AsyncClient, name: str) -> Sent:
+    async def prepare(_: FacadeInstallation, client: httpx.AsyncClient, name: str) -> Sent:
         await post(client, "/api/secrets", {"name": name, "value": "made-up"})
         return Sent(method, f"/api/secrets/{name}", body)
 
@@ -208,28 +214,28 @@ def key_body(name: str) -> dict[str, str]:
     return {"name": name, "public_key": example["public_key"]}
 
 
-async def create_key(_: World, __: httpx.AsyncClient, name: str) -> Sent:
+async def create_key(_: FacadeInstallation, __: httpx.AsyncClient, name: str) -> Sent:
     """Register an SSH key."""
     return Sent("POST", "/api/ssh-keys", key_body(name))
 
 
-async def delete_key(_: World, client: httpx.AsyncClient, name: str) -> Sent:
+async def delete_key(_: FacadeInstallation, client: httpx.AsyncClient, name: str) -> Sent:
     """Delete an SSH key."""
     await post(client, "/api/ssh-keys", key_body(name))
     return Sent("DELETE", f"/api/ssh-keys/{name}")
 
 
-def host_of(world: World, name: str) -> str:
+def host_of(world: FacadeInstallation, name: str) -> str:
     """Return a domain of the organization."""
     return f"{name}.{world.organization}.test"
 
 
-async def create_domain(world: World, _: httpx.AsyncClient, name: str) -> Sent:
+async def create_domain(world: FacadeInstallation, _: httpx.AsyncClient, name: str) -> Sent:
     """Register a domain."""
     return Sent("POST", "/api/domains", {"domain": host_of(world, name)})
 
 
-async def registered(world: World, client: httpx.AsyncClient, name: str) -> str:
+async def registered(world: FacadeInstallation, client: httpx.AsyncClient, name: str) -> str:
     """Make a Domain, as an administrator does with kubectl, and answer its path."""
     host = host_of(world, name)
     body = {"metadata": {"name": host}, "spec": {"domain": host}}
@@ -243,12 +249,12 @@ async def registered(world: World, client: httpx.AsyncClient, name: str) -> str:
     return f"/api/domains/{host}"
 
 
-async def verify_domain(world: World, client: httpx.AsyncClient, name: str) -> Sent:
+async def verify_domain(world: FacadeInstallation, client: httpx.AsyncClient, name: str) -> Sent:
     """Have a domain looked at."""
     return Sent("POST", f"{await registered(world, client, name)}/verify")
 
 
-async def delete_domain(world: World, client: httpx.AsyncClient, name: str) -> Sent:
+async def delete_domain(world: FacadeInstallation, client: httpx.AsyncClient, name: str) -> Sent:
     """Delete a domain."""
     return Sent("DELETE", await registered(world, client, name))
 
@@ -256,20 +262,20 @@ async def delete_domain(world: World, client: httpx.AsyncClient, name: str) -> S
 LOGIN = {"username": "ada", "token": "made-up"}
 
 
-async def no_credentials(world: World, client: httpx.AsyncClient) -> None:
+async def no_credentials(world: FacadeInstallation, client: httpx.AsyncClient) -> None:
     """Take credentials away; there is only one of a registry."""
     del world
     gone = await client.delete("/api/registry-credentials/ghcr")
     assert gone.status_code in {204, 404}, gone.text
 
 
-async def put_credentials(world: World, client: httpx.AsyncClient, _: str) -> Sent:
+async def put_credentials(world: FacadeInstallation, client: httpx.AsyncClient, _: str) -> Sent:
     """Create credentials."""
     await no_credentials(world, client)
     return Sent("PUT", "/api/registry-credentials/ghcr", LOGIN)
 
 
-async def delete_credentials(world: World, client: httpx.AsyncClient, _: str) -> Sent:
+async def delete_credentials(world: FacadeInstallation, client: httpx.AsyncClient, _: str) -> Sent:
     """Delete credentials."""
     await no_credentials(world, client)
     put = await client.put("/api/registry-credentials/ghcr", json=LOGIN)
@@ -278,7 +284,7 @@ async def delete_credentials(world: World, client: httpx.AsyncClient, _: str) ->
 
 
 @contextlib.asynccontextmanager
-async def domains_answered(world: World) -> AsyncIterator[None]:
+async def domains_answered(world: FacadeInstallation) -> AsyncIterator[None]:
     """Do for Domains what the operator does, until the block ends: no operator runs there."""
     answering = asyncio.create_task(answer_domains(world))
     try:
@@ -289,7 +295,7 @@ async def domains_answered(world: World) -> AsyncIterator[None]:
             await answering
 
 
-async def answer_domains(world: World) -> None:
+async def answer_domains(world: FacadeInstallation) -> None:
     """Do for Domains what the operator does, until cancelled."""
     while True:
         with contextlib.suppress(KubeError):

@@ -23,12 +23,12 @@ from cloister_clients.kube.kinds import (
 )
 from cloister_crds.kinds import Container, Deployment, Enclave, HostnameClaim
 from cloister_operator.enclave.snapshot import TOKEN_KEY
-from tests.support.cluster.direct_client import Direct
+from tests.support.cluster.direct_client import DirectClient
 
 __all__ = [
     "CHILDREN",
-    "Everything",
-    "as_wished",
+    "NamespaceSnapshot",
+    "desired_part",
     "differences",
     "fences",
     "left_over",
@@ -70,7 +70,7 @@ _BINARY = re.compile(r"[A-Za-z0-9+/=]{200,}")
 
 
 @dataclass(frozen=True)
-class Everything:
+class NamespaceSnapshot:
     """All that is there of a namespace at a time, read once for all its Containers."""
 
     namespace: str
@@ -79,7 +79,7 @@ class Everything:
     """Containers, their children, the claims and routes."""
 
     @classmethod
-    def read(cls, direct: Direct, namespace: str, *, routes: str = "") -> "Everything":
+    def read(cls, direct: DirectClient, namespace: str, *, routes: str = "") -> "NamespaceSnapshot":
         """Read what is there now.
 
         Parameters
@@ -138,7 +138,7 @@ class Everything:
         return [each for each in every if _is_about(each, name)]
 
 
-def as_wished(state: dict[str, Any]) -> dict[str, Any]:
+def desired_part(state: dict[str, Any]) -> dict[str, Any]:
     """Leave out of an end state how it came about: what is left follows from the spec alone."""
     state = copy.deepcopy(state)
     for container in state["containers"]:
@@ -178,7 +178,7 @@ def differences(found: Any, wanted: Any, place: str = "") -> list[str]:
     return [text for at, one, two in pairs for text in differences(one, two, at)]
 
 
-def left_over(direct: Direct, namespace: str) -> list[str]:
+def left_over(direct: DirectClient, namespace: str) -> list[str]:
     """Name what the operator made for Containers of a namespace and is still there."""
     names = [
         f"{ref.plural}/{each['metadata']['name']}"
@@ -190,7 +190,7 @@ def left_over(direct: Direct, namespace: str) -> list[str]:
     return names + [f"{_CLAIM.plural}/{each['metadata']['name']}" for each in claims]
 
 
-def fences(direct: Direct, namespace: str) -> dict[str, Any]:
+def fences(direct: DirectClient, namespace: str) -> dict[str, Any]:
     """Return what guards a namespace, in a form that can be compared."""
     return {
         ref.plural: [plain(each, namespace) for each in direct.listed(ref, namespace)]

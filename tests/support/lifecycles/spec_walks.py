@@ -11,12 +11,12 @@ import httpx
 from cloister_clients.kube.kinds import SECRET, of
 from cloister_crds.kinds import Container, Enclave, Host
 from tests.support.builders.schema_values import Field, fields
-from tests.support.lifecycles.end_states import as_wished
-from tests.support.lifecycles.steps import Life
+from tests.support.lifecycles.end_states import desired_part
+from tests.support.lifecycles.steps import ContainerLifecycles
 from tests.support.programs.operator import manifest
 from tests.support.waiting import until_sync
 
-__all__ = ["Walk"]
+__all__ = ["SpecWalk"]
 
 PATIENCE = 240.0
 """Seconds until all are at rest."""
@@ -43,43 +43,43 @@ TOGETHER: dict[str, dict[str, Any]] = {
 """Field -> what must be set with it."""
 
 
-class Walk:
+class SpecWalk:
     """Containers, each led through one field."""
 
-    def __init__(self, life: Life) -> None:
-        self.life = life
+    def __init__(self, lifecycles: ContainerLifecycles) -> None:
+        self.lifecycles = lifecycles
         self.names = {f"w{at:02}": field for at, field in enumerate(fields("containers", KNOWN))}
         """Container -> its field."""
         self._commits: dict[str, str] = {}
 
     @property
     def _host(self) -> str:
-        return f"{self.life.installation.host}-other"
+        return f"{self.lifecycles.installation.host}-other"
 
     def prepare(self) -> None:
         """Make what the values name."""
-        life, namespace = self.life, self.life.namespace
-        life.prepare()
+        lifecycles, namespace = self.lifecycles, self.lifecycles.namespace
+        lifecycles.prepare()
         metadata = {"name": "spare", "namespace": namespace}
-        life.direct.create(SECRET, {"metadata": metadata, "stringData": {"value": "y"}})
+        lifecycles.direct.create(SECRET, {"metadata": metadata, "stringData": {"value": "y"}})
         spare = {"name": "SPARE", "secretRef": {"name": "spare", "key": "value"}}
-        host = life.direct.get(of(Host), life.installation.host)
+        host = lifecycles.direct.get(of(Host), lifecycles.installation.host)
         assert host is not None
-        life.installation.apply(
+        lifecycles.installation.apply(
             manifest("Secret", "spare", spare, namespace),
             manifest("Host", self._host, host["spec"]),
         )
 
     def end(self) -> None:
         """Remove what is in no namespace."""
-        self.life.direct.delete(of(Host), self._host)
+        self.lifecycles.direct.delete(of(Host), self._host)
 
     def create(self, name: str, field: Field | None = None, at: int = 0) -> None:
         """Make a Container with a repository of its own, and a value of a field; None = neither."""
-        self._commits[name] = self.life.release(name)
+        self._commits[name] = self.lifecycles.release(name)
         spec = self._base(name) | (self._change(name, field, field.valid[at]) if field else {})
-        body = manifest("Container", name, spec, self.life.namespace)
-        self.life.direct.create(of(Container), body)
+        body = manifest("Container", name, spec, self.lifecycles.namespace)
+        self.lifecycles.direct.create(of(Container), body)
 
     def twin(self, name: str) -> str:
         """Name the Container that is made with the second value of another one's field.
@@ -119,11 +119,13 @@ class Walk:
 
     def patch(self, name: str, spec: dict[str, Any]) -> httpx.Response:
         """Change the spec of a Container; answer whatever comes."""
-        return self.life.direct.patch(of(Container), name, {"spec": spec}, self.life.namespace)
+        return self.lifecycles.direct.patch(
+            of(Container), name, {"spec": spec}, self.lifecycles.namespace
+        )
 
     def containers(self) -> dict[str, dict[str, Any]]:
         """Read all Containers."""
-        found = self.life.direct.listed(of(Container), self.life.namespace)
+        found = self.lifecycles.direct.listed(of(Container), self.lifecycles.namespace)
         return {each["metadata"]["name"]: each for each in found}
 
     def rest(self) -> None:
@@ -132,7 +134,7 @@ class Walk:
 
         def quiet() -> bool:
             before, found = last[:], self.containers()
-            enclaves = self.life.direct.listed(of(Enclave), self.life.namespace)
+            enclaves = self.lifecycles.direct.listed(of(Enclave), self.lifecycles.namespace)
             ending = [each for each in enclaves if "deletionTimestamp" in each["metadata"]]
             assert not ending, [each["metadata"]["name"] for each in ending]
             last[:] = [each["metadata"]["resourceVersion"] for each in found.values()]
@@ -144,12 +146,12 @@ class Walk:
 
     def state(self, name: str) -> dict[str, Any]:
         """Return what is there of a Container, as it follows from its spec alone."""
-        return as_wished(self.life.state(name))
+        return desired_part(self.lifecycles.state(name))
 
     def _base(self, name: str) -> dict[str, Any]:
         """Return the spec that each begins with."""
         return {
-            "repo": f"acme/{name}", "tag": "v1", "host": self.life.installation.host,
+            "repo": f"acme/{name}", "tag": "v1", "host": self.lifecycles.installation.host,
             "secrets": ["TOKEN"], "variables": [GREETING],
         }  # fmt: skip
 

@@ -13,14 +13,23 @@ from typing import Any
 from cloister_clients.kube.kinds import SECRET, of
 from cloister_crds.kinds import Container, Domain
 from cloister_crds.kinds.meta import PAUSED_ANNOTATION
-from tests.support.cluster.direct_client import Direct
-from tests.support.faults.fault_kinds import Ask, is_about
-from tests.support.faults.faulty_proxy import FaultyApi
-from tests.support.lifecycles.end_states import Everything, plain
+from tests.support.cluster.direct_client import DirectClient
+from tests.support.faults.fault_kinds import ApiRequest, is_about
+from tests.support.faults.faulty_proxy import FaultyProxy
+from tests.support.lifecycles.end_states import NamespaceSnapshot, plain
 from tests.support.programs.operator import Installation, file_text, manifest
 from tests.support.waiting import until_sync
 
-__all__ = ["CUSTOM", "LATER", "STEPS", "Life", "Step", "condition", "heir", "settled"]
+__all__ = [
+    "CUSTOM",
+    "LATER",
+    "STEPS",
+    "ContainerLifecycles",
+    "LifecycleStep",
+    "await_settled",
+    "condition",
+    "heir",
+]
 
 
 KEY = f"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAA{'I' + 'A' * 43} nobody@example.test"
@@ -30,12 +39,12 @@ CUSTOM = "customer.example"
 
 
 @dataclass(frozen=True)
-class Step:
+class LifecycleStep:
     """One step of a Container's life."""
 
     name: str
     """Name of the step."""
-    do: Callable[["Life", str], None]
+    do: Callable[["ContainerLifecycles", str], None]
     """What the user does."""
     done: Callable[[dict[str, Any]], bool]
     """Whether the Container, as the server has it, has come to the step's end."""
@@ -48,11 +57,11 @@ def heir(name: str) -> str:
     return f"next-{name}"
 
 
-class Life:
+class ContainerLifecycles:
     """Containers that go through their steps, with a file that has a variable and a secret."""
 
     def __init__(
-        self, installation: Installation, proxy: FaultyApi, direct: Direct, image: str
+        self, installation: Installation, proxy: FaultyProxy, direct: DirectClient, image: str
     ) -> None:
         self.installation = installation
         self.proxy = proxy
@@ -138,15 +147,15 @@ class Life:
         self.delete(name)
         self.delete(heir(name))
 
-    def concerns(self, ask: Ask, name: str) -> bool:
+    def concerns(self, request: ApiRequest, name: str) -> bool:
         """Return whether a request writes an object of a Container or of its heir."""
-        return is_about(ask, name) or is_about(ask, heir(name))
+        return is_about(request, name) or is_about(request, heir(name))
 
     def writes(self, name: str) -> int:
         """Count what was written about a Container and its heir."""
-        return sum(self.concerns(each.ask, name) for each in self.proxy.written())
+        return sum(self.concerns(each.request, name) for each in self.proxy.written())
 
-    def reached(self, step: Step, name: str) -> bool:
+    def reached(self, step: LifecycleStep, name: str) -> bool:
         """Return whether a Container has come to the end of a step."""
         body = self.direct.get(of(Container), name, self.namespace)
         if body is None:
@@ -157,12 +166,12 @@ class Life:
         current = status.get("observedGeneration") == body["metadata"]["generation"]
         return current and step.done(body)
 
-    def read(self) -> Everything:
+    def read(self) -> NamespaceSnapshot:
         """Read all that is there."""
         routes = self.installation.system if "gateway" in self.installation.settings else ""
-        return Everything.read(self.direct, self.namespace, routes=routes)
+        return NamespaceSnapshot.read(self.direct, self.namespace, routes=routes)
 
-    def state(self, name: str, everything: Everything | None = None) -> dict[str, Any]:
+    def state(self, name: str, everything: NamespaceSnapshot | None = None) -> dict[str, Any]:
         """Return everything about a Container and its heir, as it is now or was read."""
         everything = everything or self.read()
         inherited = plain(everything.about(heir(name)), name)
@@ -178,95 +187,99 @@ def condition(body: dict[str, Any], kind: str) -> str:
 
 
 STEPS = (
-    Step("create", Life.create, lambda body: condition(body, "Ready") == "Serving"),
-    Step(
+    LifecycleStep(
+        "create", ContainerLifecycles.create, lambda body: condition(body, "Ready") == "Serving"
+    ),
+    LifecycleStep(
         "stage",
-        lambda life, name: life.change(name, tag="v2", staging=True),
+        lambda lifecycles, name: lifecycles.change(name, tag="v2", staging=True),
         lambda body: condition(body, "Ready") == "AwaitingPromotion",
     ),
-    Step(
+    LifecycleStep(
         "promote",
-        Life.promote,
+        ContainerLifecycles.promote,
         lambda body: condition(body, "Ready") == "Serving" and "update" not in body["status"],
     ),
-    Step(
+    LifecycleStep(
         "stop",
-        lambda life, name: life.change(name, state="Stopped"),
+        lambda lifecycles, name: lifecycles.change(name, state="Stopped"),
         lambda body: body["status"]["phase"] == "stopped",
     ),
-    Step(
+    LifecycleStep(
         "start",
-        lambda life, name: life.change(name, state="Running"),
+        lambda lifecycles, name: lifecycles.change(name, state="Running"),
         lambda body: condition(body, "Ready") == "Serving",
     ),
-    Step(
+    LifecycleStep(
         "debug",
-        lambda life, name: life.change(name, debug=True, sshKeys=["me"]),
+        lambda lifecycles, name: lifecycles.change(name, debug=True, sshKeys=["me"]),
         lambda body: condition(body, "Ready") == "Serving" and "sshPort" in body["status"],
     ),
-    Step("delete", Life.delete, lambda _: False),
+    LifecycleStep("delete", ContainerLifecycles.delete, lambda _: False),
 )
 
 
 LATER = (
     STEPS[0],
     STEPS[1],
-    Step(
+    LifecycleStep(
         "cancel",
-        lambda life, name: life.change(name, tag="v1"),
+        lambda lifecycles, name: lifecycles.change(name, tag="v1"),
         lambda body: condition(body, "Ready") == "Serving" and "update" not in body["status"],
     ),
-    Step(
+    LifecycleStep(
         "debug",
-        lambda life, name: life.change(name, staging=False, debug=True, sshKeys=["me"]),
+        lambda lifecycles, name: lifecycles.change(name, staging=False, debug=True, sshKeys=["me"]),
         lambda body: condition(body, "Ready") == "Serving" and "sshPort" in body["status"],
     ),
-    Step(
+    LifecycleStep(
         "production",
-        lambda life, name: life.change(name, debug=False, sshKeys=[]),
+        lambda lifecycles, name: lifecycles.change(name, debug=False, sshKeys=[]),
         lambda body: condition(body, "Ready") == "Serving" and "sshPort" not in body["status"],
     ),
-    Step(
+    LifecycleStep(
         "custom domain",
-        Life.use_custom_domain,
+        ContainerLifecycles.use_custom_domain,
         lambda body: condition(body, "Ready") == "Serving" and CUSTOM in body["status"]["domain"],
     ),
-    Step(
+    LifecycleStep(
         "no custom domain",
-        lambda life, name: life.change(name, customDomain=None),
+        lambda lifecycles, name: lifecycles.change(name, customDomain=None),
         lambda body: (
             condition(body, "Ready") == "Serving" and CUSTOM not in body["status"]["domain"]
         ),
     ),
-    Step(
+    LifecycleStep(
         "replace",
-        Life.replace,
+        ContainerLifecycles.replace,
         lambda body: condition(body, "Stalled") == "Replaced",
         hands_over=True,
     ),
-    Step("delete", Life.delete_both, lambda _: False),
+    LifecycleStep("delete", ContainerLifecycles.delete_both, lambda _: False),
 )
 """Another life: what was staged is cancelled, the names change, and another one takes over."""
 
 
-def settled(life: Life, step: Step, *names: str, within: float = 120.0) -> list[dict[str, Any]]:
+def await_settled(
+    lifecycles: ContainerLifecycles, step: LifecycleStep, *names: str, within: float = 120.0
+) -> list[dict[str, Any]]:
     """Wait until Containers are at the end of a step and nobody has more to write about them.
 
     Returns
     -------
     list[dict[str, Any]]
-        What is there of each in the end (`Life.state`).
+        What is there of each in the end (`ContainerLifecycles.state`).
     """
     for name in names:
         what = f"the end of {step.name} of {name}"
-        until_sync(partial(life.reached, step, name), within=within, every=0.05, what=what)
+        until_sync(partial(lifecycles.reached, step, name), within=within, every=0.05, what=what)
     last: list[Any] = []
 
     def quiet() -> bool:
         before = last[:]
-        everything = life.read()
-        writes = sum(life.writes(name) for name in names)
-        last[:] = [writes, *(life.state(name, everything) for name in names)]
+        everything = lifecycles.read()
+        writes = sum(lifecycles.writes(name) for name in names)
+        last[:] = [writes, *(lifecycles.state(name, everything) for name in names)]
         waiting = any(
             everything.orphans(each) or everything.draining(each)
             for name in names

@@ -10,10 +10,10 @@ from tests.support.programs.operator import Installation
 from tests.support.programs.web_service import PageServices
 from tests.support.waiting import until_sync
 
-__all__ = ["InsideView", "kill"]
+__all__ = ["EnclaveInspector", "kill"]
 
 
-class InsideView:
+class EnclaveInspector:
     """The enclave of a Container that serves."""
 
     def __init__(self, installation: Installation, pages: PageServices, name: str) -> None:
@@ -30,7 +30,7 @@ class InsideView:
 
     def well_known(self, path: str) -> Any:
         """Fetch a well-known path through the shim's TLS; None = it did not answer with 200."""
-        page = self._pages.visit(self._installation, self._name, f"/.well-known/{path}")
+        page = self._pages.fetch_page(self._installation, self._name, f"/.well-known/{path}")
         if page is None or page.status != 200:
             return None
         return page.body if path == "metrics" else json.loads(page.body)
@@ -42,7 +42,7 @@ class InsideView:
 
     def page(self, path: str = "/") -> str:
         """Fetch a page; empty = it does not answer with 200."""
-        found = self._pages.visit(self._installation, self._name, path)
+        found = self._pages.fetch_page(self._installation, self._name, path)
         return found.body.strip() if found is not None and found.status == 200 else ""
 
     def status(self, container: str) -> dict[str, Any]:

@@ -1,8 +1,9 @@
-"""The facade as a process, and a world for it: organization, host, releases, images, keys.
+"""The facade as a process, and an installation for it: organization, host, releases, images, keys.
 
 Used by `tests/api/facade`. Nothing in it is a stand-in: the API server, git, the registry, the
 ledger and the facade are the real ones. No operator runs there, so a Container's status is absent
-(it reads as ``deploying``) unless a test writes it through `World.report`, as the operator would.
+(it reads as ``deploying``) unless a test writes it by `FacadeInstallation.report`, as the operator
+would.
 """
 
 import contextlib
@@ -51,7 +52,7 @@ __all__ = [
     "DOMAIN",
     "WEBHOOK_SECRET",
     "Facade",
-    "World",
+    "FacadeInstallation",
     "config_file",
     "facade",
     "facade_registry",
@@ -184,7 +185,7 @@ def answers(facade: Facade) -> bool:
 
 
 @dataclass
-class World:
+class FacadeInstallation:
     """An organization and what it works with; its names are unique to the test."""
 
     kube: KubeClient
@@ -461,7 +462,9 @@ def facade(facade_settings: Path) -> Iterator[Facade]:
 
 
 @pytest.fixture
-async def world(request: pytest.FixtureRequest, facade_settings: Path) -> AsyncIterator[World]:
+async def world(
+    request: pytest.FixtureRequest, facade_settings: Path
+) -> AsyncIterator[FacadeInstallation]:
     """Provide an organization with a host, a repository with two releases, and an admin key."""
     async with a_world(request, facade_settings) as made:
         yield made
@@ -470,21 +473,23 @@ async def world(request: pytest.FixtureRequest, facade_settings: Path) -> AsyncI
 @pytest.fixture
 async def other_world(
     request: pytest.FixtureRequest, facade_settings: Path
-) -> AsyncIterator[World]:
+) -> AsyncIterator[FacadeInstallation]:
     """Provide a second organization at the same facade."""
     async with a_world(request, facade_settings) as made:
         yield made
 
 
 @contextlib.asynccontextmanager
-async def a_world(request: pytest.FixtureRequest, settings: Path) -> AsyncIterator[World]:
+async def a_world(
+    request: pytest.FixtureRequest, settings: Path
+) -> AsyncIterator[FacadeInstallation]:
     """Make an organization and all it works with; the test's facade, if it has one, knows it."""
     cluster: Cluster = request.getfixturevalue("api_cluster")
     registry, image = request.getfixturevalue("facade_registry")
     config = administrator(cluster.kubeconfig)
     async with KubeClient(config, field_manager="tests", user_agent="tests") as kube:
         slug, host = unique("acme"), unique("host")
-        made = World(kube, slug, host, registry, image, settings)
+        made = FacadeInstallation(kube, slug, host, registry, image, settings)
         await made.build()
         try:
             if "facade" in request.fixturenames:

@@ -16,7 +16,7 @@ from dev.cluster.images import Image, busybox_image
 from tests.support.programs.operator import Installation
 from tests.support.waiting import until_sync
 
-__all__ = ["GUEST_PLACES", "Inside", "container_file", "guest_test_image"]
+__all__ = ["GUEST_PLACES", "EnclaveContainers", "container_file", "guest_test_image"]
 
 PASSWD = b"root:x:0:0:root:/root:/bin/sh\napp:x:1234:1235:App:/home/app:/bin/sh\n"
 GROUP = b"root:x:0:\ndisk:x:6:root\napp:x:1235:\nextra:x:1300:app\n"
@@ -70,7 +70,7 @@ def container_file(containers: Sequence[Mapping[str, Any]], **changes: Any) -> b
     return yaml.safe_dump(document, sort_keys=False).encode()
 
 
-class Inside:
+class EnclaveContainers:
     """The containers of an Enclave, looked at from inside."""
 
     def __init__(self, installation: Installation, enclave: str) -> None:

@@ -2,7 +2,7 @@
 
 `OperatorProcess` starts ``cloister operator``, keeps its log and ends it by its id. `Installation`
 holds what it needs: settings, git repositories, the kinds and a Lease namespace on a cluster.
-Operators look at a whole cluster, so `turn` lets one test at a time run one on each.
+Operators look at a whole cluster, so `operator_lock` lets one test at a time run one on each.
 """
 
 import contextlib
@@ -27,7 +27,14 @@ from dev.plain_http import NO_TRUST
 from tests.support.servers.git import Repositories, Repository
 from tests.support.waiting import until_sync
 
-__all__ = ["Installation", "OperatorProcess", "condition_of", "file_text", "manifest", "turn"]
+__all__ = [
+    "Installation",
+    "OperatorProcess",
+    "condition_of",
+    "file_text",
+    "manifest",
+    "operator_lock",
+]
 
 CONTAINERS_DOMAIN = "containers.example"
 """Domain of generated host names in tests."""
@@ -36,7 +43,7 @@ NO_IMAGE = "registry.invalid/ours@sha256:" + "0" * 64
 
 
 @contextlib.contextmanager
-def turn(cluster: str) -> Iterator[None]:
+def operator_lock(cluster: str) -> Iterator[None]:
     """Wait until no other test runs an operator on that cluster.
 
     What others take is no part of a test's own time: its timer (pytest-timeout) is paused.
@@ -136,7 +143,7 @@ class OperatorProcess:
         def leads() -> bool:
             if not self.running:
                 raise RuntimeError(f"the operator ended:\n{self.text[-4000:]}")
-            return self.text.count("the cluster is known") > seen or self.ask("/readyz") == (
+            return self.text.count("the cluster is known") > seen or self.request("/readyz") == (
                 200,
                 "working\n",
             )
@@ -149,7 +156,7 @@ class OperatorProcess:
         found = re.findall(r"health and metrics on [^ ]+:(\d+)", self.text)
         return int(found[-1]) if found else 0
 
-    def ask(self, path: str) -> tuple[int, str]:
+    def request(self, path: str) -> tuple[int, str]:
         """Ask its health server; ``(0, "")`` when it does not answer."""
         if not self.port:
             return 0, ""

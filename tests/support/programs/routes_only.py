@@ -44,28 +44,28 @@ PRINCIPAL = Principal(
 )
 
 
-class Beyond:
+class UnreachableService:
     """Stands for every service: what is called answers that the request came through."""
 
-    def __getattr__(self, name: str) -> "Beyond":
+    def __getattr__(self, name: str) -> "UnreachableService":
         return self
 
     def __call__(self, *_: Any, **__: Any) -> NoReturn:
         raise ApiError(404, "NOT_FOUND", REACHED)
 
 
-class Trail:
+class DiscardedTrail:
     """An audit trail that keeps nothing."""
 
     async def add(self, row: Any) -> None:
         """Take a row."""
 
 
-class Bare:
+class BareContext:
     """A context without services."""
 
     cache = type("ClusterCache", (), {"ready": True})()
-    audit = Trail()
+    audit = DiscardedTrail()
     clock = staticmethod(utc_now)
 
     async def authenticate(self, authorization: str | None) -> Principal:
@@ -74,8 +74,8 @@ class Bare:
             raise ApiError(401, "UNAUTHORIZED", "the key is unknown")
         return PRINCIPAL
 
-    def __getattr__(self, name: str) -> Beyond:
-        return Beyond()
+    def __getattr__(self, name: str) -> UnreachableService:
+        return UnreachableService()
 
 
 def bare_app() -> FastAPI:
@@ -88,7 +88,7 @@ def bare_app() -> FastAPI:
         }
     )
     app = create_app(settings, lambda: None)
-    app.state.context = Bare()
+    app.state.context = BareContext()
     return app
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dev.cluster.images import busybox_image, guest_image, push, shim_image
-from dev.demo.https_client import Page, visit
+from dev.demo.https_client import Page, fetch_page
 from tests.support.programs.operator import Installation, file_text
 
 __all__ = ["HEALTHCHECK", "PageServices", "page_file"]
@@ -62,7 +62,7 @@ class PageServices:
         """Settings of an operator that uses these images."""
         return {"shimImage": self.shim, "guestImage": self.guest}
 
-    def visit(
+    def fetch_page(
         self,
         installation: Installation,
         name: str,
@@ -95,6 +95,6 @@ class PageServices:
             return None
         try:
             host = container.status.domain
-            return visit(addresses[0], 443, host, path, authority=authority, headers=headers)
+            return fetch_page(addresses[0], 443, host, path, authority=authority, headers=headers)
         except OSError:
             return None

@@ -32,7 +32,7 @@ from dev.cluster.requirements import install_packages
 from tests.support.builders.certificates import certificate
 from tests.support.waiting import until_sync
 
-__all__ = ["NameServer", "Pebble", "name_server", "pebble", "resolver"]
+__all__ = ["AcmeNameServer", "Pebble", "name_server", "pebble", "resolver"]
 
 KEY_NAME = "updates"
 
@@ -49,7 +49,7 @@ def free_port() -> int:
 
 
 @dataclass
-class NameServer:
+class AcmeNameServer:
     """Knot DNS with zones that may be updated."""
 
     folder: Path
@@ -116,7 +116,7 @@ def program(name: str) -> str:
 
 
 @contextlib.contextmanager
-def resolver(folder: Path, names: NameServer) -> Iterator[str]:
+def resolver(folder: Path, names: AcmeNameServer) -> Iterator[str]:
     """Run a resolver that knows a name server's zones, without cache; gives its address."""
     folder.mkdir(parents=True, exist_ok=True)
     port = free_port()
@@ -172,11 +172,11 @@ def texts(port: int, name: str) -> list[str] | None:
 
 
 @contextlib.contextmanager
-def name_server(folder: Path, *zones: str) -> Iterator[NameServer]:
+def name_server(folder: Path, *zones: str) -> Iterator[AcmeNameServer]:
     """Run a name server with empty zones."""
     folder.mkdir(parents=True, exist_ok=True)
     secret = base64.b64encode(secrets.token_bytes(32)).decode()
-    server = NameServer(folder, free_port(), zones, secret)
+    server = AcmeNameServer(folder, free_port(), zones, secret)
     server.key_file.write_text(secret + "\n")
     parts = [
         f"server:\n  rundir: {folder}\n  listen: 127.0.0.1@{server.port}\n",

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.stand_ins.http_server import Reply, Request, Served, serve
+from tests.support.stand_ins.http_server import HttpServer, Reply, Request, serve
 
 __all__ = ["GitServer", "Repositories", "Repository", "git_server"]
 
@@ -119,7 +119,7 @@ class GitServer:
 
     root: Path
     """Directory of repositories."""
-    served: Served | None = None
+    served: HttpServer | None = None
     """The server; None before it runs."""
     password: str | None = None
     """Password that every request needs; None: none does."""

@@ -24,7 +24,7 @@ from tests.support.builders.certificates import Certificate
 from tests.support.waiting import until_sync
 
 __all__ = [
-    "Pushed",
+    "PushedContent",
     "Registry",
     "image_config",
     "image_index",
@@ -45,7 +45,7 @@ def registry_binary() -> Path:
 
 
 @dataclass(frozen=True)
-class Pushed:
+class PushedContent:
     """Something that was pushed."""
 
     digest: str
@@ -83,7 +83,7 @@ class Registry:
         """Its address."""
         return f"{'https' if self.tls else 'http'}://{self.host}"
 
-    def blob(self, repository: str, content: bytes, media_type: str) -> Pushed:
+    def blob(self, repository: str, content: bytes, media_type: str) -> PushedContent:
         """Upload content."""
         pushed = _pushed(content, media_type)
         with self._client() as client:
@@ -98,7 +98,7 @@ class Registry:
 
     def manifest(
         self, repository: str, document: Mapping[str, Any], *, tag: str | None = None
-    ) -> Pushed:
+    ) -> PushedContent:
         """Upload a manifest or an index, under its digest or a tag."""
         content = json.dumps(document).encode()
         pushed = _pushed(content, document["mediaType"])
@@ -118,7 +118,7 @@ class Registry:
         tag: str | None = None,
         architecture: str = "amd64",
         config: Mapping[str, Any] | None = None,
-    ) -> Pushed:
+    ) -> PushedContent:
         """Upload an image with one small layer."""
         layer = self.blob(repository, b"layer", OCI_LAYER)
         content = image_config(architecture, config or {})
@@ -137,9 +137,9 @@ def _trust(tls: Certificate | None) -> ssl.SSLContext | bool:
     return ssl.create_default_context(cafile=str(tls.file)) if tls else False
 
 
-def _pushed(content: bytes, media_type: str) -> Pushed:
+def _pushed(content: bytes, media_type: str) -> PushedContent:
     """Describe content."""
-    return Pushed(f"sha256:{hashlib.sha256(content).hexdigest()}", len(content), media_type)
+    return PushedContent(f"sha256:{hashlib.sha256(content).hexdigest()}", len(content), media_type)
 
 
 def image_config(architecture: str, config: Mapping[str, Any]) -> bytes:
@@ -153,7 +153,7 @@ def image_config(architecture: str, config: Mapping[str, Any]) -> bytes:
     return json.dumps(document).encode()
 
 
-def image_manifest(config: Pushed, *layers: Pushed) -> dict[str, Any]:
+def image_manifest(config: PushedContent, *layers: PushedContent) -> dict[str, Any]:
     """Write the manifest of an image."""
     return {
         "schemaVersion": 2,
@@ -163,7 +163,7 @@ def image_manifest(config: Pushed, *layers: Pushed) -> dict[str, Any]:
     }
 
 
-def image_index(entries: Mapping[str, Pushed]) -> dict[str, Any]:
+def image_index(entries: Mapping[str, PushedContent]) -> dict[str, Any]:
     """Write an index: platform such as ``linux/arm64/v8`` -> manifest."""
     manifests = []
     for name, pushed in entries.items():

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 
 from cloister_clients.clock import utc_now
 from tests.support.builders.certificates import Certificate
-from tests.support.stand_ins.http_server import Reply, Request, Served, serve
+from tests.support.stand_ins.http_server import HttpServer, Reply, Request, serve
 
 __all__ = ["SERVICE", "TokenServer", "token_server"]
 
@@ -42,7 +42,7 @@ class TokenServer:
     """Life of a token, in seconds."""
     fault: Reply | None = None
     """Return of every request; None: the usual ones."""
-    served: Served | None = None
+    served: HttpServer | None = None
     """The server; None before it runs."""
 
     def auth(self) -> dict[str, Any]:

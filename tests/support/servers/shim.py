@@ -21,14 +21,14 @@ from dev.cluster.binaries import binary
 from tests.support.stand_ins.upstream import Upstream
 from tests.support.waiting import until_sync
 
-__all__ = ["HOSTNAME", "Answer", "RunningShim", "running_shim"]
+__all__ = ["HOSTNAME", "RunningShim", "ShimResponse", "running_shim"]
 
 HOSTNAME = "web.acme.containers.example"
 """Host name of the enclave."""
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ShimResponse:
     """What a client got."""
 
     status: int
@@ -107,14 +107,14 @@ class RunningShim:
             plain.close()
             raise
 
-    def ask(
+    def request(
         self,
         target: str,
         *,
         method: str = "GET",
         headers: Mapping[str, str] | None = None,
         source: str | None = None,
-    ) -> Answer:
+    ) -> ShimResponse:
         """Send a request with exactly this target."""
         connection = http.client.HTTPConnection(HOSTNAME)
         with contextlib.closing(self.connect(source=source)) as secure:
@@ -126,7 +126,7 @@ class RunningShim:
                 connection.putheader(name, value)
             connection.endheaders()
             answer = connection.getresponse()
-            return Answer(answer.status, answer.headers, answer.read())
+            return ShimResponse(answer.status, answer.headers, answer.read())
 
 
 @contextlib.contextmanager

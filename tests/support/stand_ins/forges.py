@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from typing_extensions import override
 
 from tests.support.servers.git import Repository
-from tests.support.stand_ins.http_server import Reply, Request, Served, serve
+from tests.support.stand_ins.http_server import HttpServer, Reply, Request, serve
 
 __all__ = ["ForgeStandIn", "GitHubStandIn", "GiteaStandIn", "forge"]
 
@@ -38,7 +38,7 @@ class ForgeStandIn(ABC):
     """Token that every request needs; None: none does."""
     fault: Reply | None = None
     """Return of every request; None: the usual ones."""
-    served: Served | None = None
+    served: HttpServer | None = None
     """The server; None before it runs."""
 
     @property

@@ -9,9 +9,9 @@ from typing import Any
 import httpx
 
 from cloister_clients.kube.kinds import TLS_ROUTES
-from tests.support.cluster.direct_client import Direct
+from tests.support.cluster.direct_client import DirectClient
 
-__all__ = ["PlayedGateway"]
+__all__ = ["SimulatedGateway"]
 
 ROUTE = TLS_ROUTES[0]
 _PAUSE = 0.2
@@ -25,7 +25,7 @@ _ACCEPTED = {
 }
 
 
-class PlayedGateway:
+class SimulatedGateway:
     """Takes routes until `stop`.
 
     Parameters
@@ -36,7 +36,7 @@ class PlayedGateway:
         Namespace of the routes.
     """
 
-    def __init__(self, direct: Direct, namespace: str) -> None:
+    def __init__(self, direct: DirectClient, namespace: str) -> None:
         self._direct = direct
         self._namespace = namespace
         self._stop = threading.Event()

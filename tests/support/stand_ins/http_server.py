@@ -10,7 +10,7 @@ from urllib.parse import parse_qs, unquote
 
 from typing_extensions import override
 
-__all__ = ["Reply", "Request", "Served", "serve"]
+__all__ = ["HttpServer", "Reply", "Request", "serve"]
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Reply:
 
 
 @dataclass
-class Served:
+class HttpServer:
     """A running server."""
 
     port: int
@@ -78,7 +78,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True  # head and body are two packets; the second must not wait
-    served: Served
+    served: HttpServer
     answer: Callable[[Request], Reply]
 
     @override
@@ -125,7 +125,7 @@ def serve(
     *,
     tls: ssl.SSLContext | None = None,
     address: str = "127.0.0.1",
-) -> Iterator[Served]:
+) -> Iterator[HttpServer]:
     """Return requests by a function until the block ends.
 
     Parameters
@@ -144,7 +144,7 @@ def serve(
     listener = ThreadingHTTPServer((address, 0), Handler)
     if tls is not None:
         listener.socket = tls.wrap_socket(listener.socket, server_side=True)
-    served = Served(listener.server_address[1], "http" if tls is None else "https")
+    served = HttpServer(listener.server_address[1], "http" if tls is None else "https")
     Handler.served = served
     Handler.answer = staticmethod(answer)
     thread = threading.Thread(target=listener.serve_forever, kwargs={"poll_interval": 0.005})

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.support.stand_ins.http_server import Reply, Request, Served, serve
+from tests.support.stand_ins.http_server import HttpServer, Reply, Request, serve
 
 __all__ = ["KeyCheck", "running_key_check"]
 
@@ -20,7 +20,7 @@ __all__ = ["KeyCheck", "running_key_check"]
 class KeyCheck:
     """A key check whose answers a test sets."""
 
-    served: Served | None = None
+    served: HttpServer | None = None
     """The server."""
     running: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
     """Ends it."""

@@ -15,9 +15,9 @@ import httpx
 from cloister_clients.clock import utc_now
 from cloister_clients.kube.kinds import NODE, POD
 from cloister_crds.names import ENCLAVE_LABEL
-from tests.support.cluster.direct_client import Direct
+from tests.support.cluster.direct_client import DirectClient
 
-__all__ = ["READY", "PlayedNodes", "PodFate"]
+__all__ = ["READY", "PodOutcome", "SimulatedNodes"]
 
 _STARTED = "2026-01-01T00:00:00Z"
 _PAUSE = 0.1
@@ -27,7 +27,7 @@ _HEARTBEAT = 5.0
 
 
 @dataclass(frozen=True)
-class PodFate:
+class PodOutcome:
     """What becomes of a Pod."""
 
     code: int | None = None
@@ -36,19 +36,19 @@ class PodFate:
     """Whether it starts at all; False = it stays Pending."""
 
 
-READY = PodFate()
+READY = PodOutcome()
 """It runs and is ready."""
 
 
-class PlayedNodes:
+class SimulatedNodes:
     """Plays nodes until `stop`."""
 
     def __init__(
         self,
-        direct: Direct,
+        direct: DirectClient,
         *,
         nodes: tuple[str, ...] = (),
-        fate: Callable[[dict[str, Any]], PodFate] = lambda _: READY,
+        fate: Callable[[dict[str, Any]], PodOutcome] = lambda _: READY,
     ) -> None:
         self.nodes = list(nodes)
         """Nodes that Pods are bound to; none = Pods run without being bound."""
@@ -149,9 +149,9 @@ class PlayedNodes:
             "apiVersion": "v1", "kind": "Binding", "target": target,
             "metadata": {"name": metadata["name"]},
         }  # fmt: skip
-        self._direct.ask("POST", path, body)
+        self._direct.request("POST", path, body)
 
-    def _tell(self, pod: dict[str, Any], fate: PodFate) -> httpx.Response | None:
+    def _tell(self, pod: dict[str, Any], fate: PodOutcome) -> httpx.Response | None:
         """Write the status of a Pod; None = there is nothing to say."""
         if not fate.starts:
             return None

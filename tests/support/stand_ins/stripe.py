@@ -20,7 +20,7 @@ from typing import Any
 
 import httpx
 
-from tests.support.stand_ins.http_server import Reply, Request, Served, serve
+from tests.support.stand_ins.http_server import HttpServer, Reply, Request, serve
 
 __all__ = ["Stripe", "stripe_stand_in"]
 
@@ -54,7 +54,7 @@ class Stripe:
     """Return of every request; None: the usual ones."""
     go_on: threading.Event = field(default_factory=threading.Event)
     """What answers wait for; it is set unless a test makes Stripe slow."""
-    served: Served | None = None
+    served: HttpServer | None = None
     """The server; None before it runs."""
     numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
     """Numbers for identifiers."""

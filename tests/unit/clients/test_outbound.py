@@ -9,12 +9,12 @@ import pytest
 
 from cloister_clients.address_guard import Guard
 from cloister_clients.outbound import AnswerTooLarge, ask, guarded_client, retry_after, trust
-from tests.support.stand_ins.http_server import Reply, Request, Served, serve
+from tests.support.stand_ins.http_server import HttpServer, Reply, Request, serve
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 
 
-def client_for(*servers: Served) -> httpx.AsyncClient:
+def client_for(*servers: HttpServer) -> httpx.AsyncClient:
     """Build a client that may call these servers."""
     hosts = frozenset(server.host for server in servers)
     guard = Guard(allow_private=hosts, plain_http=hosts)

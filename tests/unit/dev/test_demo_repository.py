@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from dev.cluster import Trouble
+from dev.cluster import LocalClusterError
 from dev.demo.repository import REPO, release
 
 IMAGE = "registry.test/demo/hello@sha256:" + "1" * 64
@@ -36,5 +36,5 @@ def test_a_release_that_is_there_stays_and_another_one_moves_on(tmp_path: Path) 
 def test_git_that_refuses_is_told(tmp_path: Path) -> None:
     base = tmp_path / "repositories"
     (base / f"{REPO}.git").mkdir(parents=True)
-    with pytest.raises(Trouble, match="git clone"):
+    with pytest.raises(LocalClusterError, match="git clone"):
         release(base, tag="v1.0.0", image=IMAGE)

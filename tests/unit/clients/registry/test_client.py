@@ -22,7 +22,7 @@ from cloister_clients.registry import (
     RegistryUnauthorized,
     RegistryUnavailable,
 )
-from tests.support.stand_ins.http_server import Reply, Request, Served, serve
+from tests.support.stand_ins.http_server import HttpServer, Reply, Request, serve
 
 CONFIG = json.dumps({"os": "linux", "architecture": "amd64", "config": {"User": "7"}}).encode()
 
@@ -58,7 +58,7 @@ def serving(**blobs: Reply) -> Callable[[Request], Reply]:
 
 
 @asynccontextmanager
-async def client_for(*servers: Served, **more: Any) -> AsyncIterator[RegistryClient]:
+async def client_for(*servers: HttpServer, **more: Any) -> AsyncIterator[RegistryClient]:
     """Build a client that may call these servers."""
     hosts = [server.host for server in servers]
     settings = {"allow_private": hosts, "plain_http": hosts, **more}

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from dev.cluster import binaries
+from dev.cluster.errors import LocalClusterError
 from dev.cluster.progress import Progress
-from dev.cluster.errors import Trouble
 from dev.cluster.versions import Module, Versions
 
 GO = shutil.which("go")
@@ -59,7 +59,7 @@ def test_runs_at_the_same_time_build_once(project: Path) -> None:
 
 def test_a_failed_build_shows_what_go_said_and_leaves_nothing(project: Path) -> None:
     (project / "main.go").write_text("package main\n\nfunc main() { nonsense() }\n")
-    with pytest.raises(Trouble, match="undefined: nonsense"):
+    with pytest.raises(LocalClusterError, match="undefined: nonsense"):
         binaries.binary("greet")
     assert binaries.missing(["greet"]) == ["greet"]
     assert not list(binaries.cache_folder().glob("bin/.build-*"))
@@ -68,11 +68,11 @@ def test_a_failed_build_shows_what_go_said_and_leaves_nothing(project: Path) -> 
 def test_no_go_and_an_old_go_are_sentences(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     binaries.go_version.cache_clear()
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(Trouble, match=r"no Go here.*install Go 1\.\d+\.\d+ or newer"):
+    with pytest.raises(LocalClusterError, match=r"no Go here.*install Go 1\.\d+\.\d+ or newer"):
         binaries.go_version()
     old = tmp_path / "go"
     old.write_text("#!/bin/sh\necho go version go1.19.2 linux/amd64\n")
     old.chmod(0o755)
-    with pytest.raises(Trouble, match=r"Go 1\.19\.2 is too old: install Go"):
+    with pytest.raises(LocalClusterError, match=r"Go 1\.19\.2 is too old: install Go"):
         binaries.go_version()
     binaries.go_version.cache_clear()

@@ -13,10 +13,10 @@ from cryptography.x509.oid import NameOID
 
 from dev.cluster import kind, node
 from dev.cluster.bootstrap import first_objects
-from dev.cluster.lifecycle import programs_of
 from dev.cluster.component import Component
 from dev.cluster.control_plane import Identities, control_plane, registry
 from dev.cluster.layout import Form, Layout, Record
+from dev.cluster.lifecycle import programs_of
 from dev.cluster.simulated import STAGES, kwok
 from dev.cluster.versions import load
 

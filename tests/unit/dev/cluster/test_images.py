@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from dev.cluster.errors import LocalClusterError
 from dev.cluster.images import Image, busybox_image, folder_files
-from dev.cluster.errors import Trouble
 
 
 def members(image: Image) -> dict[str, tarfile.TarInfo]:
@@ -52,5 +52,5 @@ def test_files_of_a_folder(tmp_path: Path) -> None:
 
 
 def test_a_missing_busybox_is_told(tmp_path: Path) -> None:
-    with pytest.raises(Trouble, match="busybox-static"):
+    with pytest.raises(LocalClusterError, match="busybox-static"):
         busybox_image(tmp_path / "busybox")

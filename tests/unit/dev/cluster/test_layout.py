@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from dev.cluster import network
+from dev.cluster.errors import LocalClusterError
 from dev.cluster.layout import (
     PORTS,
     Form,
@@ -20,7 +21,6 @@ from dev.cluster.layout import (
     state_folder,
 )
 from dev.cluster.network import INDEXES, choose_index, namespace_of, table_of
-from dev.cluster.errors import Trouble
 
 
 @pytest.fixture
@@ -38,13 +38,13 @@ def test_names_that_serve(home: Path, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["", "1a", "-a", "a-", "A", "a_b", "a/b", "..", "a" * 25, "a\n"])
 def test_names_that_do_not(home: Path, name: str) -> None:
-    with pytest.raises(Trouble, match="at most 24 of a-z"):
+    with pytest.raises(LocalClusterError, match="at most 24 of a-z"):
         layout(name)
 
 
 def test_a_deep_state_folder_is_refused(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CLOISTER_STATE", str(home / ("deep/" * 20)))
-    with pytest.raises(Trouble, match="set CLOISTER_STATE to a shorter one"):
+    with pytest.raises(LocalClusterError, match="set CLOISTER_STATE to a shorter one"):
         layout("dev")
 
 
@@ -97,7 +97,7 @@ def test_ports_are_below_those_of_outgoing_connections() -> None:
     port = free_port(set())
     assert port in PORTS
     assert free_port(set(PORTS) - {port}) == port
-    with pytest.raises(Trouble, match="no free port"):
+    with pytest.raises(LocalClusterError, match="no free port"):
         free_port(set(PORTS))
 
 
@@ -114,7 +114,7 @@ def test_address_ranges_that_the_machine_routes_are_left_out(
 def test_a_network_that_covers_all_ranges_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(network, "_run", lambda *_, **__: '[{"dst": "10.0.0.0/8"}]')
     assert network.taken_indexes() == set(INDEXES)
-    with pytest.raises(Trouble, match="no free address range"):
+    with pytest.raises(LocalClusterError, match="no free address range"):
         choose_index(set())
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from dev.cluster.component import Component, start, write_config
+from dev.cluster.errors import LocalClusterError
 from dev.cluster.layout import port_is_free
 from dev.cluster.processes import Processes, wait_until
-from dev.cluster.errors import Trouble
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
 
@@ -68,13 +68,13 @@ def test_a_cut_off_record_is_none(processes: Processes, tmp_path: Path) -> None:
 
 def test_an_early_end_is_told_with_the_log(processes: Processes) -> None:
     processes.start("failing", ["sh", "-c", "echo no such thing; exit 3"])
-    with pytest.raises(Trouble, match=r"(?s)failing ended at its start .*no such thing"):
+    with pytest.raises(LocalClusterError, match=r"(?s)failing ended at its start .*no such thing"):
         processes.await_ready("failing", lambda: False, within=20)
 
 
 def test_silence_is_told_with_the_log(processes: Processes) -> None:
     processes.start("silent", ["sleep", "1000"])
-    with pytest.raises(Trouble, match="silent does not serve after 0 s"):
+    with pytest.raises(LocalClusterError, match="silent does not serve after 0 s"):
         processes.await_ready("silent", lambda: False, within=0)
 
 
@@ -115,7 +115,7 @@ def test_a_taken_port_is_told(processes: Processes, monkeypatch: pytest.MonkeyPa
         component = Component(
             "it", ("sleep", "1000"), ready=lambda: True, ports=(("127.0.0.1", port),)
         )
-        with pytest.raises(Trouble, match=f"it needs the port {port} of 127.0.0.1"):
+        with pytest.raises(LocalClusterError, match=f"it needs the port {port} of 127.0.0.1"):
             start(processes, component)
     assert not processes.is_running("it")
 

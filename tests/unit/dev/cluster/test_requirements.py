@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from dev.cluster import lifecycle, requirements
+from dev.cluster.errors import LocalClusterError
 from dev.cluster.layout import Form, Record
 from dev.cluster.progress import Progress, duration
 from dev.cluster.requirements import (
@@ -19,7 +20,6 @@ from dev.cluster.requirements import (
     install_packages,
     missing_packages,
 )
-from dev.cluster.errors import Trouble
 from dev.cluster.versions import Versions
 
 
@@ -51,7 +51,7 @@ def test_who_is_not_root_is_told_the_command(
     packages: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 1000)
-    with pytest.raises(Trouble, match="apt-get install libx-dev nothing"):
+    with pytest.raises(LocalClusterError, match="apt-get install libx-dev nothing"):
         install_packages(["node"], Progress(quiet=True))
 
 
@@ -118,14 +118,14 @@ def test_an_installation_that_fails_shows_why(
     script(packages, "apt-get", "echo no network >&2; exit 100")
     monkeypatch.setenv("PATH", f"{packages}:/usr/bin:/bin")
     monkeypatch.setattr("os.geteuid", lambda: 0)
-    with pytest.raises(Trouble, match="apt-get failed: no network"):
+    with pytest.raises(LocalClusterError, match="apt-get failed: no network"):
         install_packages(["node"], Progress(quiet=True))
 
 
 def test_a_node_needs_root(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     with pytest.raises(
-        Trouble, match=r"needs root: run this as root \(sudo\), or take --simulated"
+        LocalClusterError, match=r"needs root: run this as root \(sudo\), or take --simulated"
     ):
         check_system(Form.NODE)
     check_system(Form.SIMULATED)
@@ -133,7 +133,7 @@ def test_a_node_needs_root(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_other_systems_are_led_to_docker(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.platform", "darwin")
-    with pytest.raises(Trouble, match="start Docker and install kind"):
+    with pytest.raises(LocalClusterError, match="start Docker and install kind"):
         check_system(Form.CONTROL_PLANE)
 
 
@@ -141,15 +141,17 @@ def test_little_memory_and_disk_are_told(monkeypatch: pytest.MonkeyPatch, tmp_pa
     monkeypatch.setenv("CLOISTER_STATE", str(tmp_path / "not" / "there"))
     check_room(Form.NODE, build=False, cache=tmp_path)
     monkeypatch.setattr(requirements, "STATE_DISK", 1e9)
-    with pytest.raises(Trouble, match=r"GiB are free at .*set CLOISTER_STATE to another disk"):
+    with pytest.raises(
+        LocalClusterError, match=r"GiB are free at .*set CLOISTER_STATE to another disk"
+    ):
         check_room(Form.NODE, build=False, cache=tmp_path)
     monkeypatch.setattr(requirements, "STATE_DISK", 0.0)
     monkeypatch.setattr(requirements, "BUILD_DISK", 1e9)
     check_room(Form.NODE, build=False, cache=tmp_path)
-    with pytest.raises(Trouble, match="set CLOISTER_CACHE"):
+    with pytest.raises(LocalClusterError, match="set CLOISTER_CACHE"):
         check_room(Form.NODE, build=True, cache=tmp_path)
     monkeypatch.setattr(requirements, "MEMORY", {Form.NODE: 1e9})
-    with pytest.raises(Trouble, match="GiB of memory are available"):
+    with pytest.raises(LocalClusterError, match="GiB of memory are available"):
         check_room(Form.NODE, build=False, cache=tmp_path)
 
 
@@ -214,7 +216,9 @@ def test_a_cluster_serves_who_asks_for_less(
     wishes = {"simulated": False, **wish}
     record = Record(name="dev", form=known)
     if expected is None:
-        with pytest.raises(Trouble, match=r"take it down first .* or choose another name"):
+        with pytest.raises(
+            LocalClusterError, match=r"take it down first .* or choose another name"
+        ):
             lifecycle._form(record, **wishes, progress=Progress(quiet=True))
     else:
         assert lifecycle._form(record, **wishes, progress=Progress(quiet=True)) is expected

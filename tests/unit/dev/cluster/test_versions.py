@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from dev.cluster import binaries
-from dev.cluster.lifecycle import programs_of
 from dev.cluster.layout import Form
+from dev.cluster.lifecycle import programs_of
 from dev.cluster.versions import FOLDER, Module, load
 
 MODULES = sorted(load().modules.values(), key=lambda module: module.name)
