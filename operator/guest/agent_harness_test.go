@@ -39,8 +39,8 @@ type agentPod struct {
 	shim    net.Listener
 }
 
-// newAgentPod lays out a Pod whose containers report to an agent; the shim
-// accepts connections once openShim was called.
+// newAgentPod prepares a Pod whose containers report to an agent; the shim
+// accepts connections once openShim has been called.
 func newAgentPod(t *testing.T, containers ...agent.Container) *agentPod {
 	t.Helper()
 	made := &agentPod{pod: newPod(t, true, netplan.Plan{})}
@@ -55,7 +55,7 @@ func newAgentPod(t *testing.T, containers ...agent.Container) *agentPod {
 	sum := sha256.Sum256([]byte(configBytes))
 	stages := map[string]agent.Rule{}
 	for _, name := range []string{"network", "identity", "cpu-attestation", "gpu-attestation", "registry-auth", "firewall", "models"} {
-		stages[name] = agent.Rule{Skipped: "not in this trial"}
+		stages[name] = agent.Rule{Skipped: "not in this test"}
 	}
 	stages["certificate"] = agent.Rule{File: made.path("certificate")}
 	stages["secrets"] = agent.Rule{Launched: []string{containers[0].Name}}
@@ -83,7 +83,7 @@ func (p *agentPod) startAgent() {
 	until(p.t, "the agent is up", func() bool {
 		select {
 		case <-p.ended:
-			p.t.Fatalf("the agent ended: %s", p.log)
+			p.t.Fatalf("the agent exited: %s", p.log)
 		default:
 		}
 		return agent.Up(p.about.Directory) == nil
@@ -111,7 +111,7 @@ func (p *agentPod) runAgent() {
 	})
 }
 
-// killAgent ends the agent as a crash would.
+// killAgent kills the agent, as a crash would.
 func (p *agentPod) killAgent() {
 	must(p.t, p.process.Process.Kill())
 	<-p.ended
@@ -129,7 +129,7 @@ func (p *agentPod) openShim() {
 	})
 }
 
-// reporting is a container's document whose launcher and probe report.
+// reporting returns the spec of a container whose launcher and probe report to the agent.
 func reporting(name string, check *containerspec.HealthCheck, arguments ...string) containerspec.Spec {
 	about := document(name, arguments...)
 	about.Network, about.LowPorts, about.IPC = nil, false, containerspec.IPCShared
@@ -143,7 +143,7 @@ func healthCheck(words ...string) *containerspec.HealthCheck {
 	return &containerspec.HealthCheck{Test: append([]string{"CMD"}, words...), IntervalMillis: 1, TimeoutMillis: 20_000, Retries: 2, StateFile: "/state/health"}
 }
 
-// get asks the agent as the shim does.
+// get sends the agent a request as the shim does.
 func (p *agentPod) get(path string, headers ...string) (int, string) {
 	p.t.Helper()
 	client := http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true,
@@ -214,8 +214,8 @@ func (c *container) probe() (string, int) {
 	return c.exec(false, "/guest/guest", "probe", "-spec", "/guest/spec.json")
 }
 
-// makeGroup makes control groups for a container, lays them out as a runtime
-// does, and returns how a process enters them.
+// makeGroup creates cgroups for a container, mounts them as a runtime does, and
+// returns a function that moves a process into them.
 func makeGroup(t *testing.T, directory string) func(process int) {
 	t.Helper()
 	name := fmt.Sprintf("guest-test-%d-%d", os.Getpid(), time.Now().UnixNano())
@@ -231,7 +231,7 @@ func makeGroup(t *testing.T, directory string) func(process int) {
 	}
 	for _, group := range groups {
 		if err := os.Mkdir(group, 0o755); err != nil {
-			t.Skipf("needs control groups that can be made: %v", err)
+			t.Skipf("needs cgroups that can be created: %v", err)
 		}
 		t.Cleanup(func() { until(t, group+" is empty", func() bool { return os.Remove(group) == nil }) })
 		target := directory
@@ -248,7 +248,7 @@ func makeGroup(t *testing.T, directory string) func(process int) {
 	}
 }
 
-// as runs something in the container as a user without capabilities, as its programs run.
+// as runs a command in the container as a user without capabilities, as its programs run.
 func (c *container) as(user string, arguments ...string) string {
 	c.pod.t.Helper()
 	id, err := strconv.Atoi(user)

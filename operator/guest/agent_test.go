@@ -12,7 +12,7 @@ import (
 	"cloister.dev/guest/internal/fdstore"
 )
 
-func TestAgentFollowsABoot(t *testing.T) {
+func TestAgentReportsBootStages(t *testing.T) {
 	t.Parallel()
 	p := newAgentPod(t, agent.Container{Name: "web", Image: "web@sha256:1", Restart: "always", HealthWithinMillis: 600_000},
 		agent.Container{Name: "job", Image: "job@sha256:2", Restart: "no"})
@@ -47,7 +47,7 @@ func TestAgentFollowsABoot(t *testing.T) {
 		t.Errorf("health: %+v", health)
 	}
 	p.start(reporting("job", nil, "exit", "0"))
-	until(t, "job has ended", func() bool { return p.state("job").Status == "exited" })
+	until(t, "job has exited", func() bool { return p.state("job").Status == "exited" })
 	if got := p.state("job"); got.ExitCode != -1 || got.StartedAt == nil || got.FinishedAt == nil || got.FinishedAt.Before(*got.StartedAt) {
 		t.Errorf("job: %+v", got)
 	}
@@ -71,11 +71,11 @@ func TestAgentFollowsABoot(t *testing.T) {
 	}
 }
 
-func TestAgentIsTakenOver(t *testing.T) {
+func TestAgentRestartAdoptsProcesses(t *testing.T) {
 	t.Parallel()
 	p := newAgentPod(t, agent.Container{Name: "web", Image: "web@sha256:1", Restart: "always"},
 		agent.Container{Name: "side", Image: "side@sha256:1", Restart: "on-failure"})
-	keeper := p.startKeeper()
+	keeper := p.startFDStore()
 	must(t, os.Chmod(p.document.KeeperSocket, 0o666))
 	p.about.KeeperSocket = p.document.KeeperSocket
 	must(t, os.WriteFile(p.path("certificate"), nil, 0o644))
@@ -88,27 +88,27 @@ func TestAgentIsTakenOver(t *testing.T) {
 	p.killAgent()
 	side.kill()
 	p.startAgent()
-	until(t, "the end of side shows", func() bool { return p.state("side").Status == "exited" })
+	until(t, "the exit of side is reported", func() bool { return p.state("side").Status == "exited" })
 	if got := p.state("side"); got.FinishedAt != nil || got.ExitCode != -1 {
-		t.Errorf("nobody saw when and how side ended: %+v", got)
+		t.Errorf("the exit time and code of side are not known: %+v", got)
 	}
 	if got := p.state("web"); got.Status != "running" || got.RestartCount != 0 || !got.StartedAt.Equal(*was.StartedAt) {
 		t.Errorf("web after the agent: %+v, before: %+v", got, was)
 	}
 	if _, after := p.get("/.well-known/cloister-boot-stages"); after != before {
-		t.Errorf("the boot began anew: %s instead of %s", after, before)
+		t.Errorf("the boot started again: %s instead of %s", after, before)
 	}
 	web.kill()
 	until(t, "web is to be restarted", func() bool { return p.state("web").Status == "restarting" })
 	p.start(reporting("web", nil, "pause"))
 	until(t, "web runs again", func() bool { got := p.state("web"); return got.Status == "running" && got.RestartCount == 1 })
 
-	// A keeper that starts anew is given everything again, before the agent may need it.
+	// A restarted fd store receives everything again, before the agent may need it.
 	must(t, keeper.Process.Kill())
 	must(t, os.Remove(p.document.KeeperSocket))
-	keeper = p.startKeeper()
+	keeper = p.startFDStore()
 	must(t, os.Chmod(p.document.KeeperSocket, 0o666))
-	until(t, "the new keeper has web", func() bool {
+	until(t, "the restarted fd store has web", func() bool {
 		files, err := fdstore.Fetch(p.document.KeeperSocket, fdstore.Containers+"web/")
 		for _, file := range files {
 			file.Close()
@@ -116,16 +116,16 @@ func TestAgentIsTakenOver(t *testing.T) {
 		return err == nil && len(files) > 0
 	})
 
-	// Without the keeper's memory nothing is claimed about what may run.
+	// Without the fd store's content the agent claims nothing about what may run.
 	must(t, keeper.Process.Kill())
 	p.killAgent()
 	p.startAgent()
 	if got := p.state("web"); got.Status != "" || got.RestartCount != 1 {
-		t.Errorf("web, of which nobody knows: %+v", got)
+		t.Errorf("web, whose state is unknown: %+v", got)
 	}
 }
 
-func TestAgentFailsABoot(t *testing.T) {
+func TestUnhealthyContainerFailsTheBoot(t *testing.T) {
 	t.Parallel()
 	p := newAgentPod(t, agent.Container{Name: "web", Image: "web@sha256:1", Restart: "always", HealthWithinMillis: 600_000})
 	p.startAgent()
@@ -135,13 +135,13 @@ func TestAgentFailsABoot(t *testing.T) {
 		return code == 1 && exists(p.path("termination")) && ended(p.ended)
 	})
 	if code := p.process.ProcessState.ExitCode(); code != 1 {
-		t.Errorf("the agent ended with %d: %s", code, p.log)
+		t.Errorf("the agent exited with %d: %s", code, p.log)
 	}
 	text, err := os.ReadFile(p.path("termination"))
 	must(t, err)
 	want := "HealthcheckFailed: Container web is unhealthy: its health check failed 2 times in a row. Its last output: 0123456789"
 	if !strings.HasPrefix(string(text), want) {
-		t.Errorf("the kubelet is told %q", text)
+		t.Errorf("the termination message is %q", text)
 	}
 	p.startAgent()
 	if got := p.stage("containers", "web", "healthy"); got.Status != "failed" || !strings.Contains(got.Detail, "0123456789") {
@@ -152,20 +152,20 @@ func TestAgentFailsABoot(t *testing.T) {
 		t.Errorf("%d %s", status, body)
 	}
 	if ended(p.ended) {
-		t.Error("the second agent ended too")
+		t.Error("the second agent exited too")
 	}
 }
 
-func TestAgentTellsWhyALaunchFailed(t *testing.T) {
+func TestAgentReportsTheReasonOfAFailedLaunch(t *testing.T) {
 	t.Parallel()
 	p := newAgentPod(t, agent.Container{Name: "web", Image: "web@sha256:1", Restart: "no"})
 	p.runAgent()
 	about := reporting("web", nil)
 	about.Entrypoint = []string{"/not/there"}
 	if code := p.start(about).wait(); code != 127 {
-		t.Errorf("the launcher ended with %d", code)
+		t.Errorf("the launcher exited with %d", code)
 	}
-	until(t, "the agent gives up", func() bool { return ended(p.ended) })
+	until(t, "the agent exits", func() bool { return ended(p.ended) })
 	got := p.state("web")
 	if got.ExitCode != 127 || !strings.Contains(got.Error, "/not/there") || got.Status != "exited" {
 		t.Errorf("web: %+v", got)
@@ -173,20 +173,20 @@ func TestAgentTellsWhyALaunchFailed(t *testing.T) {
 	text, err := os.ReadFile(p.path("termination"))
 	must(t, err)
 	if !strings.HasPrefix(string(text), `BootFailed: Container web could not be started: "/not/there": not found`) {
-		t.Errorf("the kubelet is told %q", text)
+		t.Errorf("the termination message is %q", text)
 	}
 }
 
-func TestAnotherConfigurationFileFailsTheBoot(t *testing.T) {
+func TestChangedConfigurationFileFailsTheBoot(t *testing.T) {
 	t.Parallel()
 	p := newAgentPod(t, agent.Container{Name: "web", Image: "web@sha256:1", Restart: "no"})
 	must(t, os.WriteFile(p.path("config.yml"), []byte("containers: [other]\n"), 0o644))
 	p.runAgent()
-	until(t, "the agent gives up", func() bool { return ended(p.ended) })
+	until(t, "the agent exits", func() bool { return ended(p.ended) })
 	text, err := os.ReadFile(p.path("termination"))
 	must(t, err)
 	if !strings.HasPrefix(string(text), "BootFailed: The configuration file in the Pod has the digest") || exists(p.path("service", "config.yml")) {
-		t.Errorf("the kubelet is told %q", text)
+		t.Errorf("the termination message is %q", text)
 	}
 }
 
@@ -204,7 +204,7 @@ func TestNothingStartsWithoutTheAgent(t *testing.T) {
 	}
 }
 
-func TestATenantSpeaksOfItselfAlone(t *testing.T) {
+func TestATenantReportsItselfOnly(t *testing.T) {
 	t.Parallel()
 	p := newAgentPod(t, agent.Container{Name: "web", Image: "web@sha256:1", Restart: "always", HealthWithinMillis: 600_000},
 		agent.Container{Name: "root", Image: "root@sha256:1", Restart: "always", HealthWithinMillis: 600_000},
@@ -224,13 +224,13 @@ func TestATenantSpeaksOfItselfAlone(t *testing.T) {
 	}{
 		{web, "1000", []string{"health", "/report/report.sock", "process", "pid:1"}, "refused only the container's launcher"},
 		{web, "1000", []string{"launch", "/report/report.sock", "process", "pid:1"}, "refused only the container's launcher"},
-		{hostile, "0", []string{"launch", "/report/report.sock", "process", "pid:1"}, "refused the container runs already"},
+		{hostile, "0", []string{"launch", "/report/report.sock", "process", "pid:1"}, "refused the container is already running"},
 		{hostile, "0", []string{"health", "/report/report.sock", "process", "pid:0"}, "refused another process"},
-		{hostile, "0", []string{"health", "/report/report.sock", "process", "/etc/hosts"}, "refused what came as the process is none"},
-		{hostile, "0", []string{"health", "/report/report.sock", "process", "pid:1", "cpu", "/etc/hosts"}, "refused file \"cpu\" is no counter"},
+		{hostile, "0", []string{"health", "/report/report.sock", "process", "/etc/hosts"}, "refused the descriptor named process is not a process"},
+		{hostile, "0", []string{"health", "/report/report.sock", "process", "pid:1", "cpu", "/etc/hosts"}, "refused file \"cpu\" is not a counter"},
 		{hostile, "0", []string{"health", "/report/report.sock", "process", "pid:1", "key", "/etc/hosts"}, "refused file \"key\" is not known"},
-		{hostile, "0", []string{"health", "/report/report.sock"}, "refused no process came"},
-		{hostile, "0", []string{"failed", "/report/report.sock", "process", "pid:1"}, "refused \"failed\" begins no conversation"},
+		{hostile, "0", []string{"health", "/report/report.sock"}, "refused no process was sent"},
+		{hostile, "0", []string{"failed", "/report/report.sock", "process", "pid:1"}, "refused \"failed\" cannot be the first message"},
 		{hostile, "0", []string{"health", "/report/report.sock", "process", "pid:1"}, "heard"},
 	} {
 		output := one.who.as(one.user, append([]string{"/bin/testprogram", "claim"}, one.claim...)...)
@@ -238,14 +238,14 @@ func TestATenantSpeaksOfItselfAlone(t *testing.T) {
 			t.Errorf("%s as %s: %v: got %q, want %q", one.who.name, one.user, one.claim, output, one.want)
 		}
 	}
-	until(t, "the lie about itself shows", func() bool { health := p.state("root").Health; return health != nil && health.Status == "healthy" })
+	until(t, "the forged report is shown", func() bool { health := p.state("root").Health; return health != nil && health.Status == "healthy" })
 	for _, name := range []string{"web", "idle"} {
 		if got := p.state(name); got.RestartCount != 0 || (got.Health != nil && got.Health.Status != "starting") {
 			t.Errorf("%s was touched: %+v", name, got)
 		}
 	}
 	if got := p.state("root"); got.ContainerID != "" {
-		t.Errorf("a made-up id was taken: %+v", got)
+		t.Errorf("a forged id was accepted: %+v", got)
 	}
 }
 
@@ -266,7 +266,7 @@ func TestMetrics(t *testing.T) {
 	}
 	pass := []string{"Authorization", "Bearer a-made-up-token"}
 	var seen agent.MetricsDocument
-	until(t, "the processor is seen at work", func() bool {
+	until(t, "CPU use is measured", func() bool {
 		status, text := p.get("/.well-known/cloister-metrics", pass...)
 		if status != http.StatusOK {
 			t.Fatalf("%d %s", status, text)

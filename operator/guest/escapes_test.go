@@ -10,9 +10,10 @@ import (
 	"cloister.dev/guest/internal/containerspec"
 )
 
-// wantedEscapes is what each door answers inside a container, alternatives with a
-// bar: by the mount, by the owner, or because a file is being executed. Which comes
-// first depends on the user. The tests in real Pods hold against the same list.
+// wantedEscapes maps each escape to its expected result inside a container,
+// alternatives separated by a bar: refused by the mount, by the owner, or because a
+// file is being executed. Which comes first depends on the user. The tests in real
+// Pods compare with the same list.
 func wantedEscapes(t *testing.T) map[string]string {
 	t.Helper()
 	wanted := map[string]string{}
@@ -20,7 +21,7 @@ func wantedEscapes(t *testing.T) map[string]string {
 	return wanted
 }
 
-func TestEveryDoorIsShut(t *testing.T) {
+func TestEveryEscapeIsRefused(t *testing.T) {
 	t.Parallel()
 	for name, variant := range map[string]struct {
 		users, root, shells bool
@@ -38,7 +39,7 @@ func TestEveryDoorIsShut(t *testing.T) {
 			}
 			started := run.start(about)
 			if code := started.wait(); code != 0 {
-				t.Fatalf("ended with %d: %s %s", code, started.problem, run.log)
+				t.Fatalf("exited with %d: %s %s", code, started.problem, run.log)
 			}
 			checkDoors(t, started.output.Bytes())
 		})
@@ -47,22 +48,22 @@ func TestEveryDoorIsShut(t *testing.T) {
 
 func checkDoors(t *testing.T, output []byte) {
 	t.Helper()
-	wantDoors := wantedEscapes(t)
+	wantEscapes := wantedEscapes(t)
 	answers := map[string]string{}
 	must(t, json.Unmarshal(output, &answers))
-	for door, answer := range answers {
-		if want, known := wantDoors[door]; !known || !isShut(answer, want) {
-			t.Errorf("%s: %s, want %s", door, answer, want)
+	for escape, answer := range answers {
+		if want, known := wantEscapes[escape]; !known || !isShut(answer, want) {
+			t.Errorf("%s: %s, want %s", escape, answer, want)
 		}
 	}
-	if len(answers) != len(wantDoors) {
-		t.Errorf("%d doors tried, %d known", len(answers), len(wantDoors))
+	if len(answers) != len(wantEscapes) {
+		t.Errorf("%d escapes tried, %d known", len(answers), len(wantEscapes))
 	}
 }
 
 func isShut(answer, want string) bool { return slices.Contains(strings.Split(want, "|"), answer) }
 
-func TestLaunchRightsOfAProbeAreOutOfReach(t *testing.T) {
+func TestLaunchCapabilitiesOfAProbeCannotBeSeized(t *testing.T) {
 	t.Parallel()
 	run := newPod(t, false, onePlan("app"))
 	run.startNetwork()
@@ -73,17 +74,17 @@ func TestLaunchRightsOfAProbeAreOutOfReach(t *testing.T) {
 	started.file("tmp/result")
 	for range 20 {
 		if output, code := started.exec(false, "/guest/guest", "probe", "-spec", "/guest/spec.json"); code != 0 {
-			t.Fatalf("the probe ended with %d: %s", code, output)
+			t.Fatalf("the probe exited with %d: %s", code, output)
 		}
 	}
 	must(t, writeFile(run.root("app")+"/tmp/enough", "yes"))
 	if code := started.wait(); code != 0 {
-		t.Fatalf("ended with %d: %s", code, started.problem)
+		t.Fatalf("exited with %d: %s", code, started.problem)
 	}
 	words := strings.Fields(string(readFile(t, run.root("app")+"/tmp/result")))
 	seen, _ := strconv.Atoi(words[0])
 	seized, _ := strconv.Atoi(words[1])
-	t.Logf("%d sightings of threads with launch rights, %d seized", seen, seized)
+	t.Logf("%d sightings of threads with launch capabilities, %d seized", seen, seized)
 	if seen == 0 || seized != 0 {
 		t.Errorf("%d sightings, %d seized", seen, seized)
 	}

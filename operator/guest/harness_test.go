@@ -40,7 +40,7 @@ const (
 	upstream = "10.96.0.10"
 )
 
-// tools is the directory with the two binaries, the guest and the stand-in.
+// tools is the directory of the two binaries, the guest and the test program.
 var tools string
 
 func TestMain(m *testing.M) {
@@ -69,7 +69,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// pod is one Pod with an internet of its own around it.
+// pod is one Pod with its own emulated internet.
 type pod struct {
 	t         *testing.T
 	directory string
@@ -79,11 +79,11 @@ type pod struct {
 	document  netplan.Plan
 	network   *exec.Cmd
 	log       *bytes.Buffer
-	// binds are further read-only mounts of containers, by container and place inside.
+	// binds are further read-only mounts: container -> path inside -> source.
 	binds map[string]map[string]string
 }
 
-// needNamespaces skips where real namespaces cannot be made.
+// needNamespaces skips the test where real namespaces cannot be created.
 func needNamespaces(t *testing.T) {
 	t.Helper()
 	if os.Getuid() != 0 {
@@ -94,8 +94,8 @@ func needNamespaces(t *testing.T) {
 	}
 }
 
-// newPod makes a Pod's network namespace, in a user namespace when asked, with an
-// uplink into an emulated internet.
+// newPod creates a Pod's network namespace, in a user namespace if users is set,
+// with an uplink to an emulated internet.
 func newPod(t *testing.T, users bool, document netplan.Plan) *pod {
 	t.Helper()
 	needNamespaces(t)
@@ -136,7 +136,7 @@ func openTempDir(t *testing.T) string {
 	return directory
 }
 
-// hold starts a process that keeps namespaces, and returns its id.
+// hold starts a process that keeps namespaces alive, and returns its id.
 func (p *pod) hold(attributes *syscall.SysProcAttr) int {
 	command := exec.Command(filepath.Join(tools, "testprogram"), "pause")
 	command.SysProcAttr = attributes
@@ -148,7 +148,7 @@ func (p *pod) hold(attributes *syscall.SysProcAttr) int {
 	return command.Process.Pid
 }
 
-// enter is the command line that runs something in the Pod's own namespaces.
+// enter returns the command that runs arguments in the Pod's own namespaces.
 func (p *pod) enter(arguments ...string) *exec.Cmd {
 	line := []string{"-t", strconv.Itoa(p.holder), "-n", "-i", "-u"}
 	if p.users {
@@ -180,14 +180,14 @@ func (p *pod) startNetwork() {
 	until(p.t, "the network is ready", func() bool {
 		select {
 		case <-ended:
-			p.t.Fatalf("the network ended: %s", p.log)
+			p.t.Fatalf("guest net exited: %s", p.log)
 		default:
 		}
 		return exec.Command(filepath.Join(tools, "guest"), "net", "-check", p.path("status.json")).Run() == nil
 	})
 }
 
-// user is a user of the Pod, as the outside counts it.
+// user returns the uid of a user of the Pod, as seen from outside.
 func (p *pod) user(id int) string {
 	if p.users {
 		id += userBase
@@ -195,8 +195,8 @@ func (p *pod) user(id int) string {
 	return strconv.Itoa(id)
 }
 
-// startKeeper starts `guest keep`, without any capability, and names it in the plan.
-func (p *pod) startKeeper() *exec.Cmd {
+// startFDStore starts `guest keep`, without any capability, and adds it to the plan.
+func (p *pod) startFDStore() *exec.Cmd {
 	p.t.Helper()
 	p.document.KeeperSocket = p.path("keeper.sock")
 	p.writePlan()
@@ -206,11 +206,11 @@ func (p *pod) startKeeper() *exec.Cmd {
 		_ = keeper.Process.Kill()
 		_ = keeper.Wait()
 	})
-	until(p.t, "the keeper listens", func() bool { return exists(p.document.KeeperSocket) })
+	until(p.t, "the fd store listens", func() bool { return exists(p.document.KeeperSocket) })
 	return keeper
 }
 
-// killNetwork ends `guest net` as a crash would.
+// killNetwork kills `guest net`, as a crash would.
 func (p *pod) killNetwork() {
 	must(p.t, p.network.Process.Kill())
 }
@@ -226,7 +226,7 @@ type container struct {
 	problem *bytes.Buffer
 }
 
-// document is a container's document with what the tests need of it.
+// document returns a container's spec with the fields that the tests need.
 func document(name string, arguments ...string) containerspec.Spec {
 	return containerspec.Spec{
 		Version: containerspec.Version, Name: name, Hostname: strings.ReplaceAll(strings.ToLower(name), "_", "-"), IPC: containerspec.IPCPrivate,
@@ -238,7 +238,7 @@ func document(name string, arguments ...string) containerspec.Spec {
 
 func (p *pod) root(name string) string { return p.path("containers", name, "root") }
 
-// prepare lays out a container's root file system and its document.
+// prepare writes a container's root file system and its spec.
 func (p *pod) prepare(about containerspec.Spec) {
 	p.t.Helper()
 	for _, one := range []string{"bin", "etc", "proc", "sys", "dev", "dev/mqueue", "dev/pts", "shell", "guest", "wire", "report", "tmp", "data", "state"} {
@@ -256,7 +256,7 @@ func (p *pod) prepare(about containerspec.Spec) {
 	} {
 		must(p.t, os.WriteFile(filepath.Join(p.root(about.Name), name), []byte(content), 0o644))
 	}
-	_ = os.Symlink("pts/ptmx", filepath.Join(p.root(about.Name), "dev/ptmx")) // a second start finds it there
+	_ = os.Symlink("pts/ptmx", filepath.Join(p.root(about.Name), "dev/ptmx")) // exists already on a second start
 	guest := p.path("containers", about.Name, "guest")
 	must(p.t, os.MkdirAll(guest, 0o755))
 	_ = os.Remove(filepath.Join(guest, "guest"))
@@ -272,7 +272,7 @@ func (p *pod) prepare(about containerspec.Spec) {
 	}
 }
 
-// start starts a container as a runtime does, with launch capabilities in the Pod's namespaces.
+// start starts a container as a runtime does, with the launch capabilities, in the Pod's namespaces.
 func (p *pod) start(about containerspec.Spec, extra ...uint) *container {
 	p.t.Helper()
 	p.prepare(about)
@@ -329,13 +329,13 @@ func (c *container) kill() {
 	<-c.ended
 }
 
-// wait waits for the end and returns the exit code.
+// wait waits for the exit and returns the exit code.
 func (c *container) wait() int {
 	c.pod.t.Helper()
 	select {
 	case <-c.ended:
 	case <-time.After(patience):
-		c.pod.t.Fatalf("%s did not end; it wrote: %s %s", c.name, c.output, c.problem)
+		c.pod.t.Fatalf("%s did not exit; it wrote: %s %s", c.name, c.output, c.problem)
 	}
 	return c.command.ProcessState.ExitCode()
 }
@@ -346,7 +346,7 @@ func (c *container) file(name string) string {
 	var content []byte
 	until(c.pod.t, c.name+" writes "+name, func() bool {
 		if c.isEnded() {
-			c.pod.t.Fatalf("%s ended with %d: %s %s; network: %s", c.name, c.command.ProcessState.ExitCode(), c.output, c.problem, c.pod.log)
+			c.pod.t.Fatalf("%s exited with %d: %s %s; network: %s", c.name, c.command.ProcessState.ExitCode(), c.output, c.problem, c.pod.log)
 		}
 		var err error
 		content, err = os.ReadFile(filepath.Join(c.pod.root(c.name), name))
@@ -355,9 +355,9 @@ func (c *container) file(name string) string {
 	return string(content)
 }
 
-// exec runs a command in the container's namespaces as a runtime's exec does,
-// with launch capabilities; podNetwork leaves it in the Pod's network, as a
-// runtime does that comes before the launcher.
+// exec runs a command in the container's namespaces as a runtime's exec does, with
+// the launch capabilities; podNetwork leaves it in the Pod's network, as when the
+// runtime is faster than the launcher.
 func (c *container) exec(podNetwork bool, arguments ...string) (string, int) {
 	c.pod.t.Helper()
 	process := strconv.Itoa(c.first)

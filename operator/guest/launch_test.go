@@ -55,7 +55,7 @@ func TestLauncherGivesTheProgramItsIdentity(t *testing.T) {
 	about.Limits = map[string]containerspec.Limit{"nofile": {Soft: 512, Hard: 1024}}
 	started := run.start(about)
 	if code := started.wait(); code != 0 {
-		t.Fatalf("ended with %d: %s", code, started.problem)
+		t.Fatalf("exited with %d: %s", code, started.problem)
 	}
 	shown := seenEnded(t, started)
 	want := map[string]string{
@@ -123,7 +123,7 @@ func TestLauncherKeepsOnlyTheNamedCapability(t *testing.T) {
 		about.User, about.Capabilities, about.LowPorts = user, []string{"NET_BIND_SERVICE"}, false
 		started := run.start(about, unix.CAP_NET_BIND_SERVICE)
 		if code := started.wait(); code != 0 {
-			t.Fatalf("%s ended with %d: %s", name, code, started.problem)
+			t.Fatalf("%s exited with %d: %s", name, code, started.problem)
 		}
 		shown := seenEnded(t, started)
 		for _, set := range []string{"CapPrm", "CapEff", "CapBnd"} {
@@ -159,7 +159,7 @@ func TestExitCodesAndStreamsAreTheProgramsOwn(t *testing.T) {
 	about.Image.Entrypoint = nil
 	started := run.start(about)
 	if code := started.wait(); code != 125 || !strings.Contains(started.problem.String(), "command or entrypoint") {
-		t.Errorf("nothing to run ended with %d: %s", code, started.problem)
+		t.Errorf("nothing to run exited with %d: %s", code, started.problem)
 	}
 }
 
@@ -170,7 +170,7 @@ func TestNothingRunsWithoutWiring(t *testing.T) {
 	about.Network.DeadlineSeconds = 1
 	started := run.start(about)
 	if code := started.wait(); code != 125 || !strings.Contains(started.problem.String(), "network cannot be reached") {
-		t.Errorf("ended with %d: %s", code, started.problem)
+		t.Errorf("exited with %d: %s", code, started.problem)
 	}
 	if exists(started.pod.root("alone") + "/tmp/ran") {
 		t.Error("the program ran without its network")
@@ -185,7 +185,7 @@ func TestSignalsReachTheProgram(t *testing.T) {
 	started.file("tmp/ready")
 	must(t, unix.Kill(started.first, unix.SIGUSR1))
 	if code := started.wait(); code != 100+int(unix.SIGUSR1) {
-		t.Errorf("ended with %d: %s", code, started.problem)
+		t.Errorf("exited with %d: %s", code, started.problem)
 	}
 }
 

@@ -228,7 +228,7 @@ func TestContainersOfAnOldFileShareOneNamespace(t *testing.T) {
 		Inbound: []uint16{shimPort},
 	}
 	run := newPod(t, false, shared)
-	keeper := run.startKeeper()
+	keeper := run.startFDStore()
 	run.startNetwork()
 	started := startServers(t, run)
 	targets := []target{}
@@ -257,7 +257,7 @@ func TestContainersOfAnOldFileShareOneNamespace(t *testing.T) {
 	about := document("one", "serve", "/tmp/never", "1")
 	refused := run.start(about)
 	if code := refused.wait(); code != 125 || !strings.Contains(refused.problem.String(), "relaunch the enclave") {
-		t.Errorf("ended with %d: %s", code, refused.problem)
+		t.Errorf("exited with %d: %s", code, refused.problem)
 	}
 	if exists(run.root("one") + "/tmp/never") {
 		t.Error("the container ran in a namespace of its own")

@@ -20,7 +20,7 @@ func ask(t *testing.T, from *container, network, name, kind string) found {
 	t.Helper()
 	output, code := from.exec(false, "/bin/testprogram", "lookup", network, netplan.Nameserver.String()+":53", name, kind)
 	if code != 0 {
-		t.Fatalf("lookup of %s ended with %d: %s", name, code, output)
+		t.Fatalf("lookup of %s exited with %d: %s", name, code, output)
 	}
 	var answer found
 	must(t, json.Unmarshal([]byte(output), &answer))
@@ -121,7 +121,7 @@ func allowedPaths(t *testing.T, run *pod, started map[string]*container, served 
 func TestEveryPartComesBack(t *testing.T) {
 	t.Parallel()
 	run := newPod(t, true, onePlan("one", "two"))
-	run.startKeeper()
+	run.startFDStore()
 	run.startNetwork()
 	started := startServers(t, run)
 	between := []target{{Network: "tcp4", Address: "172.30.0.11:8080", Milliseconds: reachable, open: true, what: "the neighbour"}}

@@ -31,7 +31,7 @@ func TestDebugContainerEndsAsItsProgram(t *testing.T) {
 	trapped.file("tmp/ready")
 	must(t, unix.Kill(trapped.first, unix.SIGUSR1))
 	if code := trapped.wait(); code != 100+int(unix.SIGUSR1) {
-		t.Errorf("ended with %d: %s", code, trapped.problem)
+		t.Errorf("exited with %d: %s", code, trapped.problem)
 	}
 	killed := run.start(open("killed", "orphan", "/tmp/pid"))
 	killed.file("tmp/pid")
@@ -93,7 +93,7 @@ func TestProbesActInDebugContainersToo(t *testing.T) {
 			started := run.start(about)
 			started.file("tmp/ready")
 			if output, code := started.exec(true, probeLine...); code != 0 {
-				t.Fatalf("the probe ended with %d: %s", code, output)
+				t.Fatalf("the probe exited with %d: %s", code, output)
 			}
 			if shown := seen(t, started); strings.Join(shown.Devices, " ") != "lo eth0" || shown.Hostname != "app" || shown.Status["CapBnd"] != strings.Repeat("0", 16) {
 				t.Errorf("the check saw %+v", shown)

@@ -40,7 +40,7 @@ func TestProbeRunsTheCheckAsTheContainer(t *testing.T) {
 			started.file("tmp/ready")
 			// As a runtime that was faster than the launcher: from the Pod's own namespaces.
 			if output, code := started.exec(true, probeLine...); code != 0 {
-				t.Fatalf("the probe ended with %d: %s", code, output)
+				t.Fatalf("the probe exited with %d: %s", code, output)
 			}
 			shown := seen(t, started)
 			if strings.Join(shown.Devices, " ") != "lo eth0" || shown.Hostname != "app" || !strings.HasPrefix(shown.Status["Uid"], "1000\t") ||
@@ -74,7 +74,7 @@ func TestProbeWaitsForTheLauncher(t *testing.T) {
 	run.startNetwork()
 	<-done
 	if code != 0 {
-		t.Fatalf("the probe ended with %d: %s", code, output)
+		t.Fatalf("the probe exited with %d: %s", code, output)
 	}
 	if shown := seen(t, started); strings.Join(shown.Devices, " ") != "lo eth0" || shown.Hostname != "app" {
 		t.Errorf("the check ran in %v of %s", shown.Devices, shown.Hostname)
@@ -89,7 +89,7 @@ func TestProbeCountsFailures(t *testing.T) {
 	started.file("tmp/ready")
 	for want := 1; want <= 2; want++ {
 		if output, code := started.exec(false, probeLine...); code != 1 {
-			t.Fatalf("the probe ended with %d: %s", code, output)
+			t.Fatalf("the probe exited with %d: %s", code, output)
 		}
 	}
 	state := stateOf(t, run, "app")
@@ -107,7 +107,7 @@ func TestProbeEndsACheckThatTakesTooLong(t *testing.T) {
 	started := run.start(about)
 	started.file("tmp/ready")
 	if output, code := started.exec(false, probeLine...); code != 1 || !strings.Contains(output, "longer than") {
-		t.Fatalf("the probe ended with %d: %s", code, output)
+		t.Fatalf("the probe exited with %d: %s", code, output)
 	}
 	process := strings.TrimSpace(started.file("tmp/orphan"))
 	until(t, "the check is gone", func() bool {
@@ -133,7 +133,7 @@ func TestStopSignalsAndKillsWhatIsLeft(t *testing.T) {
 	started = run.start(stubborn)
 	child := strings.TrimSpace(started.file("tmp/child"))
 	if output, code := started.exec(false, "/guest/guest", "stop", "-spec", "/guest/spec.json"); code != 0 {
-		t.Fatalf("stop ended with %d: %s", code, output)
+		t.Fatalf("stop exited with %d: %s", code, output)
 	}
 	if _, code := started.exec(false, "/bin/testprogram", "alive", child); code != 1 {
 		t.Error("a child outlived the stop timeout")
@@ -150,6 +150,6 @@ func TestProbeIsNotHeldByATracer(t *testing.T) {
 	started := run.start(about)
 	started.file("tmp/ready")
 	if output, code := started.exec(false, probeLine...); code != 1 || !strings.Contains(output, "longer than") {
-		t.Fatalf("the probe ended with %d: %s", code, output)
+		t.Fatalf("the probe exited with %d: %s", code, output)
 	}
 }

@@ -164,7 +164,7 @@ func TestShellsHaveTheRightsOfTheProgram(t *testing.T) {
 			started := run.start(about)
 			started.file("tmp/ready")
 			if output, problem, code := run.ssh("mine", "", "-o", "SetEnv=GREETING=good-day EXTRA=1", at("app"), "/bin/testprogram inspect"); code != 0 {
-				t.Fatalf("ssh ended with %d: %s %s", code, output, problem)
+				t.Fatalf("ssh exited with %d: %s %s", code, output, problem)
 			} else {
 				checkShell(t, output, variant.user)
 			}
@@ -207,7 +207,7 @@ func TestShellsPassStreamsCodesAndSignals(t *testing.T) {
 	}
 	for line, wanted := range map[string]int{"/bin/testprogram exit 7": 7, "/bin/absent": 127, "/etc/hosts": 126, "/bin/testprogram left": 0} {
 		if output, problem, code := run.ssh("mine", "", at("app"), line); code != wanted {
-			t.Errorf("%s ended with %d: %s %s", line, code, output, problem)
+			t.Errorf("%s exited with %d: %s %s", line, code, output, problem)
 		}
 	}
 	if output, problem, code := run.ssh("mine", "", at("bare"), "/bin/testprogram inspect"); code != 1 || !strings.Contains(problem, "the container does not run") {
@@ -250,7 +250,7 @@ func TestTerminalIsOne(t *testing.T) {
 			write(t, held, "exit 5\r")
 			_ = command.Wait()
 			if code := command.ProcessState.ExitCode(); code != 5 {
-				t.Errorf("ended with %d: %s", code, read.text())
+				t.Errorf("exited with %d: %s", code, read.text())
 			}
 		})
 	}
@@ -324,13 +324,13 @@ func TestServerComesBackWithTheSameKey(t *testing.T) {
 	}
 }
 
-func TestEveryDoorIsShutForAShell(t *testing.T) {
+func TestEveryEscapeIsRefusedForAShell(t *testing.T) {
 	t.Parallel()
 	run := newDebug(t, false, "app")
 	run.start(open("app", "trap", "/tmp/ready")).file("tmp/ready")
 	output, problem, code := run.ssh("mine", "", at("app"), "/bin/testprogram escapes /wire/wiring.sock /guest/guest /guest/spec.json /guest")
 	if code != 0 {
-		t.Fatalf("ended with %d: %s", code, problem)
+		t.Fatalf("exited with %d: %s", code, problem)
 	}
 	checkDoors(t, []byte(output))
 }

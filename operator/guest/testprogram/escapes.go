@@ -280,7 +280,7 @@ func isPrivileged(thread string) bool {
 // textAddress is where a Go program without relocation has its code.
 const textAddress = 0x401000
 
-// seize tells whether it got hold of a thread that still has its rights then. A
+// seize reports whether it got hold of a thread that still has its rights then. A
 // process that is ending opens but is empty, so that a byte must come out of it.
 func seize(thread string) bool {
 	for _, door := range []string{"/mem", "/environ", "/maps"} {

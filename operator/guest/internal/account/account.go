@@ -1,8 +1,8 @@
-// Package account finds out who an image wants to run as, from the image's own
+// Package account resolves the user that an image runs as, from the image's own
 // passwd and group files.
 //
-// The files are the tenant's: they are read bounded, never followed out of
-// regular files, and parsed by the library that container engines use.
+// The files are the tenant's: at most 1 MiB of a regular file is read, and parsed by
+// the library that container engines use.
 package account
 
 import (
@@ -23,21 +23,21 @@ const maxFile = 1 << 20
 // User is a resolved user.
 type User struct {
 	UID, GID int
-	// Groups are the supplementary groups, sorted, each once.
+	// Groups are the supplementary groups, sorted, without duplicates.
 	Groups []int
-	// Home is the home directory; "/" when the files name none.
+	// Home is the home directory; "/" if the files have none.
 	Home string
-	// Name is the user's name; empty when the files name none.
+	// Name is the user's name; empty if the files have none.
 	Name string
-	// Shell is the login shell; empty when the files name none.
+	// Shell is the login shell; empty if the files have none.
 	Shell string
 }
 
-// Resolve reads a user as an image or a configuration file writes it: "", "uid",
+// Resolve resolves a user as an image or a configuration file writes it: "", "uid",
 // "name", "uid:gid", "name:group" and so on; "" is root.
 //
-// Parameters passwd and group are the contents of the image's files; extra are
-// groups that the Pod adds.
+// passwd and group are the contents of the image's files; extra are the groups that
+// the Pod adds.
 func Resolve(name string, passwd, group []byte, extra []int) (User, error) {
 	defaults := &user.ExecUser{Home: "/"}
 	found, err := user.GetExecUser(name, defaults, bytes.NewReader(passwd), bytes.NewReader(group))
@@ -63,10 +63,10 @@ func Resolve(name string, passwd, group []byte, extra []int) (User, error) {
 	return resolved, nil
 }
 
-// ReadFile reads one of the image's files; a missing one is empty, anything but
-// a regular file of at most 1 MiB is refused.
+// ReadFile reads one of the image's files. A missing file is empty; anything but a
+// regular file of at most 1 MiB is an error.
 func ReadFile(path string) ([]byte, error) {
-	// Without O_NONBLOCK an image could hold the launcher at a FIFO.
+	// Without O_NONBLOCK a FIFO in the image could block the launcher.
 	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil

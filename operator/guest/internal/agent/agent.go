@@ -19,16 +19,16 @@ import (
 )
 
 const (
-	// statusEvery is the time between two writings of container-status.json.
+	// statusEvery is the time between two writes of container-status.json.
 	statusEvery = 5 * time.Second
-	// bootEvery is the time between two looks at what a boot waits for.
+	// bootEvery is the time between two checks of what the boot waits for.
 	bootEvery  = 500 * time.Millisecond
 	storeEvery = time.Minute
 	shimWait   = 200 * time.Millisecond
 )
 
 // ErrBootFailed is returned when the boot of the enclave has failed; the
-// termination file says why.
+// termination file has the reason.
 var ErrBootFailed = errors.New("the boot failed")
 
 // agent is a running `guest agent`.
@@ -37,24 +37,24 @@ type agent struct {
 	log     *slog.Logger
 	changed chan struct{}
 
-	// patience is how long the machine may take to give evidence.
+	// evidenceTimeout is how long the machine may take to give evidence.
 	evidenceTimeout time.Duration
-	// attester makes attestation documents; null = there are none.
+	// attester makes attestation documents; nil means that there are none.
 	attester atomic.Pointer[attestation.Attester]
 
 	mutex sync.Mutex
 	state state
-	// lives are the containers' processes that are watched, by container.
+	// instances are the running processes that are watched, by container.
 	instances map[string]*instance
 	meter     meter
-	// keeper is the keeper's socket as it was last seen; another one is empty-handed.
+	// fdStore is the fd store's socket as last seen; a new socket means an empty store.
 	fdStore os.FileInfo
-	// kept tells that the end of the boot is in the state file: only then it is told.
+	// completionSaved means that the completed boot is in the state file: it is reported only then.
 	completionSaved bool
 }
 
-// instance is one life of a container: its process and counters. They are open as
-// long as the life is among those of the agent, and while it is held.
+// instance is one run of a container: its process and counters. They stay open as
+// long as the agent tracks the instance, and while it is referenced.
 type instance struct {
 	held    sync.Mutex
 	handles handles
@@ -68,7 +68,7 @@ func (l *instance) close() {
 	l.handles.close()
 }
 
-// Run is the agent until the context ends, or until the boot fails.
+// Run runs the agent until the context is done or the boot fails.
 func Run(ctx context.Context, document Spec, log *slog.Logger) error {
 	a := &agent{spec: document, log: log, changed: make(chan struct{}, 1), instances: map[string]*instance{}, evidenceTimeout: evidenceTimeout}
 	known, err := readState(document, time.Now().UTC())
@@ -93,7 +93,7 @@ func Run(ctx context.Context, document Spec, log *slog.Logger) error {
 	return a.loop(ctx, failed)
 }
 
-// open makes all sockets and serves them until the context ends.
+// open creates all sockets and serves them until the context is done.
 func (a *agent) open(ctx context.Context, failed chan<- error) error {
 	for _, one := range a.spec.Containers {
 		listener, err := a.listen(one.Name)
@@ -106,7 +106,7 @@ func (a *agent) open(ctx context.Context, failed chan<- error) error {
 	return a.serveHTTP(ctx, failed)
 }
 
-// loop writes what has changed, and everything every five seconds.
+// loop writes what has changed, and everything every statusEvery.
 func (a *agent) loop(ctx context.Context, failed <-chan error) error {
 	kept := time.Now()
 	timer := time.NewTimer(0)
@@ -143,7 +143,7 @@ func (a *agent) loop(ctx context.Context, failed <-chan error) error {
 	}
 }
 
-// advanceBoot brings the boot as far as it is, and tells whether it goes on.
+// advanceBoot brings the boot as far as it is, and reports whether it goes on.
 func (a *agent) advanceBoot(now time.Time) bool {
 	a.mutex.Lock()
 	over := a.state.Boot.isOver()
@@ -177,7 +177,7 @@ func (a *agent) advanceBoot(now time.Time) bool {
 	return !boot.isOver()
 }
 
-// waitsFor tells why the enclave is not ready; empty when it is.
+// waitsFor returns what the enclave's readiness waits for; empty if it is ready.
 func (a *agent) waitsFor() string {
 	a.mutex.Lock()
 	defer a.mutex.Unlock()
@@ -196,14 +196,14 @@ func (a *agent) waitsFor() string {
 		}
 	}
 	if len(waits) == 0 && !a.completionSaved {
-		waits = append(waits, "the end of the boot to be written down")
+		waits = append(waits, "the completed boot to be saved")
 	}
 	return strings.Join(waits, ", ")
 }
 
-// adoptInstances adopts the processes that a predecessor left with the keeper. A
-// container that was alive and whose process is not there is unknown until it
-// is probed or started again.
+// adoptInstances adopts the processes that the previous agent left in the fd store.
+// A container that was running and whose process is not there is unknown until it is
+// probed or started again.
 func (a *agent) adoptInstances() {
 	for _, known := range a.state.Containers {
 		if known.Phase == phaseLaunching || known.Phase == phaseRunning {
@@ -215,7 +215,7 @@ func (a *agent) adoptInstances() {
 	}
 	files, err := fdstore.Fetch(a.spec.KeeperSocket, fdstore.Containers)
 	if err != nil {
-		a.log.Warn("the keeper has nothing to hand back", "error", err)
+		a.log.Warn("nothing can be fetched from the fd store", "error", err)
 		return
 	}
 	for _, one := range a.spec.Containers {
@@ -238,7 +238,7 @@ func (a *agent) adoptInstance(name string, found handles) {
 		return
 	}
 	if found.ended(0) {
-		// It ended while nobody looked: when, and with which code, is not known.
+		// It exited while no agent ran: neither the time nor the code is known.
 		known.end(nil)
 		found.close()
 		return
@@ -249,7 +249,7 @@ func (a *agent) adoptInstance(name string, found handles) {
 	go a.watch(name, taken)
 }
 
-// fdStoreRestarted tells whether the keeper was started anew since it was last asked.
+// fdStoreRestarted reports whether the fd store was restarted since the last call.
 func (a *agent) fdStoreRestarted() bool {
 	socket, err := os.Stat(a.spec.KeeperSocket)
 	if err != nil {
@@ -260,7 +260,7 @@ func (a *agent) fdStoreRestarted() bool {
 	return before != nil && (!os.SameFile(before, socket) || !before.ModTime().Equal(socket.ModTime()))
 }
 
-// storeAll hands all processes and counters to the keeper, which may have been restarted.
+// storeAll sends all processes and counters to the fd store, which may have been restarted.
 func (a *agent) storeAll() {
 	a.mutex.Lock()
 	lives := maps.Clone(a.instances)
@@ -278,13 +278,13 @@ func (a *agent) store(name string, one *instance) {
 	}
 	for kind, file := range one.handles {
 		if err := fdstore.Store(a.spec.KeeperSocket, fdstore.Containers+name+"/"+kind, file); err != nil {
-			a.log.Warn("the keeper does not take a process", "container", name, "error", err)
+			a.log.Warn("the fd store does not accept a process", "container", name, "error", err)
 			return
 		}
 	}
 }
 
-// watch waits for the end of a container's process.
+// watch waits for the exit of a container's process.
 func (a *agent) watch(name string, one *instance) {
 	one.handles.ended(-1)
 	now := time.Now().UTC()
@@ -292,7 +292,7 @@ func (a *agent) watch(name string, one *instance) {
 	if a.instances[name] == one {
 		delete(a.instances, name)
 		known := a.state.Containers[name]
-		// The counters go with the container, a moment after its process.
+		// The counters disappear with the container, a moment after its process.
 		known.noteKills(one.handles)
 		known.end(&now)
 	}
@@ -301,7 +301,7 @@ func (a *agent) watch(name string, one *instance) {
 	a.signal()
 }
 
-// signal makes the loop look again.
+// signal triggers the loop.
 func (a *agent) signal() {
 	select {
 	case a.changed <- struct{}{}:

@@ -17,11 +17,11 @@ import (
 	"cloister.dev/guest/internal/report"
 )
 
-// TestManyReportAtOnce has everybody talk to one agent at the same time; the race
-// detector looks on. The launchers and probes are this process, process 1 is the machine's.
+// TestManyReportAtOnce has many clients use one agent at the same time, for the race
+// detector. The launchers and probes are this process, process 1 is the machine's.
 func TestManyReportAtOnce(t *testing.T) {
 	if os.Getuid() != 0 {
-		t.Skip("needs root: only root is heard")
+		t.Skip("needs root: only root may report")
 	}
 	document := valid()
 	for place, name := range map[*string]string{&document.SocketDirectory: "reports", &document.Directory: "agent",
@@ -52,7 +52,7 @@ func TestManyReportAtOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	launch.Failed(errors.New("not in this test"), 125) // it ends the conversation; process 1 lives on
+	launch.Failed(errors.New("not in this test"), 125) // this closes the connection; process 1 keeps running
 	client := http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(document.Directory, httpName))
 	}}}
@@ -79,7 +79,7 @@ func TestManyReportAtOnce(t *testing.T) {
 	}
 	all.Wait()
 	if _, err := report.BeginLaunch(socket, time.Now().Add(time.Minute)); err == nil {
-		t.Error("a second launch of what runs is heard")
+		t.Error("a second launch of a running container is accepted")
 	}
 	cancel()
 	if err := <-done; err != nil {

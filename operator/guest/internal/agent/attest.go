@@ -9,25 +9,25 @@ import (
 	"cloister.dev/guest/internal/attestation"
 )
 
-// Stages in which evidence is asked for.
+// Stages in which evidence is requested.
 const (
 	stageCPU = "cpu-attestation"
 	stageGPU = "gpu-attestation"
 )
 
 const (
-	// evidenceWithin is the time that the attestation service of the machine has to answer
-	// well: it may start later than the Pod.
+	// evidenceTimeout is how long the attestation service of the machine may take to give
+	// evidence: it may start later than the Pod.
 	evidenceTimeout = time.Minute
 	evidenceEvery   = 2 * time.Second
 	documentEvery   = 5 * time.Second
 )
 
-// evidenceCheck is one question for evidence.
+// evidenceCheck requests and checks evidence once.
 type evidenceCheck func(context.Context) (attestation.CheckResult, error)
 
-// attest carries out the stages of attestation and keeps attestation.json, until the
-// context ends. Both ask another process, so that the loop does not wait for them.
+// attest runs the attestation stages and keeps attestation.json up to date until the
+// context is done. Both query another process, so the loop does not wait for them.
 func (a *agent) attest(ctx context.Context) {
 	if a.spec.Attestation == nil {
 		return
@@ -46,7 +46,7 @@ func (a *agent) attest(ctx context.Context) {
 	go a.writeAttestation(ctx, attester)
 }
 
-// awaitEvidence asks until there is evidence or the time is over.
+// awaitEvidence retries until there is evidence or evidenceTimeout has passed.
 func (a *agent) awaitEvidence(ctx context.Context, stage string, ask evidenceCheck) {
 	deadline := time.Now().Add(a.evidenceTimeout)
 	for {
@@ -81,7 +81,7 @@ func (a *agent) settleEvidence(stage string, checked attestation.CheckResult, er
 	a.signal()
 }
 
-// writeAttestation writes attestation.json whenever the TLS key is another one.
+// writeAttestation writes attestation.json whenever the TLS key has changed.
 func (a *agent) writeAttestation(ctx context.Context, attester *attestation.Attester) {
 	told := ""
 	for {
@@ -98,11 +98,11 @@ func (a *agent) writeAttestation(ctx context.Context, attester *attestation.Atte
 	}
 }
 
-// serveAttestation answers the attestation document.
+// serveAttestation serves the attestation document.
 func (a *agent) serveAttestation(response http.ResponseWriter, request *http.Request) {
 	attester := a.attester.Load()
 	if attester == nil {
-		writeError(response, http.StatusServiceUnavailable, "There is no attestation document; the boot stages say why.", "server_error")
+		writeError(response, http.StatusServiceUnavailable, "There is no attestation document; see the boot stages for the reason.", "server_error")
 		return
 	}
 	attester.ServeHTTP(response, request)

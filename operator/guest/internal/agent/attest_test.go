@@ -16,7 +16,7 @@ import (
 	"cloister.dev/guest/internal/attestation"
 )
 
-// attesting makes an agent of an enclave without a TEE.
+// attesting returns an agent of an enclave without a TEE.
 func attesting(t *testing.T, change func(*attestation.Settings)) *agent {
 	t.Helper()
 	directory := t.TempDir()
@@ -41,7 +41,7 @@ func attesting(t *testing.T, change func(*attestation.Settings)) *agent {
 	return &agent{spec: document, log: slog.New(slog.DiscardHandler), changed: make(chan struct{}, 1), state: state{Boot: *newBoot()}}
 }
 
-// outcomeOf waits until a stage is over.
+// outcomeOf waits until a stage has ended.
 func (a *agent) outcomeOf(t *testing.T, stage string) outcome {
 	t.Helper()
 	deadline := time.After(time.Minute)
@@ -70,7 +70,7 @@ func (a *agent) asked(t *testing.T, path string) (int, string) {
 
 const attestationPath = wellKnown + "cloister-attestation"
 
-func TestWithoutATEEAttestationIsSkippedAndTold(t *testing.T) {
+func TestWithoutATEEAttestationIsSkippedWithAReason(t *testing.T) {
 	a := attesting(t, nil)
 	if err := os.WriteFile(a.spec.Attestation.Key, []byte(strings.Repeat("1", 64)), 0o600); err != nil {
 		t.Fatal(err)
@@ -108,16 +108,16 @@ func TestWithoutATEEAttestationIsSkippedAndTold(t *testing.T) {
 	}
 }
 
-func TestAMachineThatGivesNoEvidenceFailsTheBoot(t *testing.T) {
+func TestAMachineWithoutEvidenceFailsTheBoot(t *testing.T) {
 	a := attesting(t, func(s *attestation.Settings) {
 		s.TEE, s.Service = attestation.TEESNP, "unix://"+filepath.Join(t.TempDir(), "none.sock")
 	})
-	a.attest(t.Context()) // no patience
+	a.attest(t.Context()) // the timeout is zero
 	if found := a.outcomeOf(t, stageCPU); found.Status != statusFailed {
 		t.Errorf("%+v", found)
 	}
 	failure := a.state.Boot.Failure
-	if failure == nil || failure.Reason != reasonBoot || !strings.Contains(failure.Message, "the attestation service of the machine does not answer") {
+	if failure == nil || failure.Reason != reasonBoot || !strings.Contains(failure.Message, "the attestation service of the machine does not respond") {
 		t.Errorf("%+v", failure)
 	}
 	if found := a.outcomeOf(t, stageGPU); found.Status != statusSkipped {
@@ -136,7 +136,7 @@ func TestAnotherMeasurementDocumentFailsTheBoot(t *testing.T) {
 	}
 }
 
-func TestAnEndedAgentAsksNoMore(t *testing.T) {
+func TestAStoppedAgentRequestsNoEvidence(t *testing.T) {
 	a := attesting(t, func(s *attestation.Settings) {
 		s.TEE, s.Service = attestation.TEETDX, "unix://"+filepath.Join(t.TempDir(), "none.sock")
 	})

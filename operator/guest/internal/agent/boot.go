@@ -16,17 +16,17 @@ const (
 	statusFailed  = "failed"
 )
 
-// Names of the boot stages that the agent sees itself.
+// Names of the boot stages that the agent observes itself.
 const (
 	stageConfig     = "config"
 	stageContainers = "containers"
 	stageShim       = "shim"
 )
 
-// stageModels is the stage that `guest models` tells the agent of.
+// stageModels is the stage that `guest models` reports.
 const stageModels = "models"
 
-// stageOrder is the order in which stages are told.
+// stageOrder is the order in which stages are listed.
 var stageOrder = []string{stageConfig, "network", "identity", stageCPU, stageGPU, "certificate",
 	"secrets", "registry-auth", "firewall", stageModels, stageContainers, stageShim}
 
@@ -55,15 +55,15 @@ type outcome struct {
 	Status string    `json:"status"`
 	Detail string    `json:"detail,omitempty"`
 	At     time.Time `json:"at"`
-	// Reason is why the boot fails with the stage; empty unless it does.
+	// Reason is the reason with which the stage fails the boot; empty unless it does.
 	Reason string `json:"-"`
 }
 
 // failure is why the boot failed.
 type failure struct {
-	// Reason is a word of the operator's table of reasons.
+	// Reason is one of the operator's documented reasons.
 	Reason string `json:"reason"`
-	// Message is for people.
+	// Message is human-readable.
 	Message string `json:"message"`
 }
 
@@ -73,17 +73,17 @@ const (
 	reasonHealth = "HealthcheckFailed"
 )
 
-// boot is how far the boot is. It outlives the agent, in its state file.
+// boot is the progress of the boot. It survives the agent, in its state file.
 type boot struct {
 	StartedAt   time.Time  `json:"startedAt"`
 	CompletedAt *time.Time `json:"completedAt,omitempty"`
 	Failure     *failure   `json:"failure,omitempty"`
-	// Told says that the kubelet has been told of the failure.
+	// Reported means that the failure is in the termination message.
 	Reported bool               `json:"told,omitempty"`
 	Outcomes map[string]outcome `json:"outcomes"`
 }
 
-// settle notes how a stage ended. What is noted stays.
+// settle records how a stage ended. The first result is final.
 func (b *boot) settle(stage, status, detail string, now time.Time) {
 	if _, known := b.Outcomes[stage]; !known {
 		b.Outcomes[stage] = outcome{Status: status, Detail: detail, At: now}
@@ -98,11 +98,11 @@ func (b *boot) fail(stage, reason, message string, now time.Time) {
 	}
 }
 
-// isOver tells whether nothing of the boot can change any more.
+// isOver reports whether the boot has completed or failed.
 func (b *boot) isOver() bool { return b.CompletedAt != nil || b.Failure != nil }
 
-// checkContainers looks at the containers of a boot that is not over. It fails with the
-// first container that cannot become well by itself.
+// checkContainers checks the containers of a boot that is not over. The boot fails with
+// the first container that cannot recover by itself.
 func (b *boot) checkContainers(containers []Container, records map[string]*record, now time.Time) {
 	if b.isOver() {
 		return
@@ -123,7 +123,8 @@ func (b *boot) checkContainers(containers []Container, records map[string]*recor
 	}
 }
 
-// failureOf tells why a container makes the boot fail; empty when it does not.
+// failureOf returns the reason and message with which a container fails the boot; empty
+// if it does not.
 func failureOf(about Container, known *record, now time.Time) (string, string) {
 	if known.Health != nil && known.Health.Status == healthUnhealthy && known.Phase == phaseRunning {
 		output := strings.TrimSpace(known.Health.Output)
@@ -135,7 +136,7 @@ func failureOf(about Container, known *record, now time.Time) (string, string) {
 	}
 	within := time.Duration(about.HealthWithinMillis) * time.Millisecond
 	if about.checked() && known.Phase == phaseRunning && known.Health == nil && known.StartedAt != nil && now.Sub(*known.StartedAt) > within {
-		return reasonHealth, fmt.Sprintf("The health check of container %s was not run within %s of its start; the Pod's Events say why.", about.Name, within)
+		return reasonHealth, fmt.Sprintf("The health check of container %s was not run within %s of its start; see the Pod's Events.", about.Name, within)
 	}
 	if known.Phase != phaseExited || about.restarts(known.ExitCode) || (about.Restart == restartFail && known.ExitCode == nil) {
 		return "", ""
@@ -143,9 +144,9 @@ func failureOf(about Container, known *record, now time.Time) (string, string) {
 	switch {
 	case known.Error != "":
 		return reasonBoot, fmt.Sprintf("Container %s could not be started: %s", about.Name, known.Error)
-	// The runtime's states, which hold the exit code, say more and come first.
+	// The runtime's states, which have the exit code, are more exact and take precedence.
 	case about.checked() && known.settled(now):
-		return reasonBoot, fmt.Sprintf("Container %s ended before it was healthy; its log says why.", about.Name)
+		return reasonBoot, fmt.Sprintf("Container %s ended before it was healthy; see its log.", about.Name)
 	}
 	return "", ""
 }
@@ -163,8 +164,8 @@ func (b *boot) complete(now time.Time) {
 	b.CompletedAt = &now
 }
 
-// stages tells the stages as clients see them. A stage lasts from the beginning of
-// the boot, those of a container from the end of the stage before.
+// stages returns the stages as clients see them. A stage lasts from the start of the
+// boot, a container's stage from the end of the stage before it.
 func (b *boot) stages(containers []Container, records map[string]*record, now time.Time) Stages {
 	document := Stages{StartedAt: b.StartedAt, CompletedAt: b.CompletedAt}
 	for _, name := range stageOrder {
@@ -190,9 +191,9 @@ func (b *boot) stage(name string, now time.Time) Stage {
 	return Stage{Name: name, Status: noted.Status, Detail: noted.Detail, DurationNS: noted.At.Sub(b.StartedAt).Nanoseconds()}
 }
 
-// container tells the stages of one container: pull lasts until its launcher is at
-// work, which holds all that the runtime does before; start until its program
-// runs; healthy until its health check passes.
+// container returns the stages of one container: pull lasts until its launcher runs
+// and includes all that the runtime does before; start until its program runs; healthy
+// until its health check passes.
 func (b *boot) container(about Container, known *record, now time.Time) Stage {
 	steps := []Stage{
 		step("pull", &b.StartedAt, known.FirstLaunch, now),
@@ -200,7 +201,7 @@ func (b *boot) container(about Container, known *record, now time.Time) Stage {
 		step("healthy", known.FirstStart, known.FirstHealthy, now),
 	}
 	if !about.checked() {
-		steps[2] = Stage{Name: "healthy", Status: statusSkipped, Detail: "The file gives it no health check."}
+		steps[2] = Stage{Name: "healthy", Status: statusSkipped, Detail: "The file has no health check for it."}
 	}
 	if noted, failed := b.Outcomes[stageContainers+"/"+about.Name]; failed {
 		at := slices.IndexFunc(steps, func(one Stage) bool { return one.Status == statusPending })
@@ -219,7 +220,7 @@ func (b *boot) container(about Container, known *record, now time.Time) Stage {
 	return whole
 }
 
-// step is a stage between two moments; null = not yet.
+// step returns the stage between two times; nil means not yet.
 func step(name string, from, to *time.Time, now time.Time) Stage {
 	switch {
 	case from == nil:

@@ -23,7 +23,7 @@ func newRecords(containers []Container) map[string]*record {
 	return records
 }
 
-func TestBootIsCompleteWhenAllIsWell(t *testing.T) {
+func TestBootCompletesWhenAllStagesAreOK(t *testing.T) {
 	containers := valid().Containers
 	records, b := newRecords(containers), newBoot()
 	for _, stage := range stageOrder {
@@ -51,14 +51,14 @@ func TestBootIsCompleteWhenAllIsWell(t *testing.T) {
 	records["web"].check(report.HealthReport{Status: healthStarting, FailingStreak: 0}, after(5))
 	check(5, false)
 	records["web"].check(report.HealthReport{Status: healthHealthy}, after(6))
-	check(6, false) // the runtime may still tell that the job failed
+	check(6, false) // the runtime may still report that the job failed
 	check(9, true)
 	shown := b.stages(containers, records, after(100)).Stages[10].Stages
 	want := "web ok 6s [pull ok 2s, start ok 1s, healthy ok 3s] job ok 3s [pull ok 2s, start ok 1s, healthy skipped 0s]"
 	if got := describe(shown); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
-	// What happens later does not undo a boot.
+	// Later events do not undo a completed boot.
 	records["web"].check(report.HealthReport{Status: healthUnhealthy, FailingStreak: 3}, after(200))
 	check(200, true)
 	if records["web"].isAsExpected(containers[0], after(200)) {
@@ -78,7 +78,7 @@ func describe(stages []Stage) string {
 	return strings.Join(words, " ")
 }
 
-func TestWhatFailsABoot(t *testing.T) {
+func TestFailuresOfABoot(t *testing.T) {
 	zero, one, notFound := 0, 1, 127
 	unhealthy := &report.HealthReport{Status: healthUnhealthy, FailingStreak: 2, Output: "refused\n"}
 	for name, step := range map[string]struct {
@@ -119,10 +119,10 @@ func TestWhatFailsABoot(t *testing.T) {
 	}
 }
 
-func TestLivesOfAContainer(t *testing.T) {
+func TestPhasesOfAContainer(t *testing.T) {
 	known := &record{}
 	known.launch(5, "a", after(1))
-	known.launch(5, "a", after(2)) // told again, since the agent ended before it answered
+	known.launch(5, "a", after(2)) // reported again, since the agent exited before it responded
 	if known.Launches != 1 || !known.FirstLaunch.Equal(after(1)) {
 		t.Errorf("%+v", known)
 	}

@@ -23,27 +23,27 @@ const (
 
 const maxCounter = 64 << 10
 
-// handles are the open process and counters of one life of a container, by the
+// handles are the open process and counters of one instance of a container, by the
 // names of package report.
 type handles map[string]*os.File
 
-// newHandles checks files that a container handed over: they may be anything that
-// it can open, and nothing is read that could block or that is not the kernel's.
+// newHandles checks the files that a container sent. They may be anything that it can
+// open; nothing is read that could block or that is not the kernel's.
 func newHandles(names []string, files []*os.File) (handles, error) {
 	made := handles{}
 	if len(names) != len(files) {
-		return nil, fmt.Errorf("%d files are named and %d came", len(names), len(files))
+		return nil, fmt.Errorf("%d files are named, %d were sent", len(names), len(files))
 	}
 	for index, name := range names {
 		if made[name] != nil {
-			return nil, fmt.Errorf("file %q came twice", name)
+			return nil, fmt.Errorf("file %q was sent twice", name)
 		}
 		made[name] = files[index]
 	}
 	return made, made.check()
 }
 
-// check tells what is wrong with files that came from elsewhere.
+// check returns what is wrong with the files that a container sent.
 func (h handles) check() error {
 	for name, file := range h {
 		if err := checkHandle(name, file); err != nil {
@@ -51,7 +51,7 @@ func (h handles) check() error {
 		}
 	}
 	if h[report.Process] == nil {
-		return errors.New("no process came")
+		return errors.New("no process was sent")
 	}
 	return nil
 }
@@ -69,7 +69,7 @@ func checkHandle(name string, file *os.File) error {
 			return err
 		}
 		if about.Type != magicProcess && target != "anon_inode:[pidfd]" {
-			return errors.New("what came as the process is none")
+			return errors.New("the descriptor named process is not a process")
 		}
 	case report.CPU, report.Memory, report.MemoryDetail, report.OOM:
 		flags, err := unix.FcntlInt(uintptr(descriptor), unix.F_GETFL, 0)
@@ -77,7 +77,7 @@ func checkHandle(name string, file *os.File) error {
 			return err
 		}
 		if (about.Type != magicGroup1 && about.Type != magicGroup2) || flags&unix.O_ACCMODE != unix.O_RDONLY {
-			return fmt.Errorf("file %q is no counter of a control group", name)
+			return fmt.Errorf("file %q is not a counter of a cgroup", name)
 		}
 	default:
 		return fmt.Errorf("file %q is not known", name)
@@ -91,8 +91,8 @@ func (h handles) close() {
 	}
 }
 
-// identity names the process among all of the kernel; 0 where the kernel has no
-// file system of processes (before 6.9).
+// identity returns a unique number of the process (the inode of its pidfd); 0 where the
+// kernel has no pidfs (before 6.9).
 func (h handles) identity() uint64 {
 	descriptor := int(h[report.Process].Fd())
 	var about unix.Statfs_t
@@ -103,8 +103,8 @@ func (h handles) identity() uint64 {
 	return file.Ino
 }
 
-// ended tells whether the process has ended, waiting for it for so many
-// milliseconds; -1 is without end.
+// ended reports whether the process has exited; it waits for at most wait milliseconds,
+// -1 means without limit.
 func (h handles) ended(wait int) bool {
 	poll := []unix.PollFd{{Fd: int32(h[report.Process].Fd()), Events: unix.POLLIN}}
 	for {
@@ -116,7 +116,7 @@ func (h handles) ended(wait int) bool {
 	}
 }
 
-// read reads a counter; false where it is not shown, or its group is gone.
+// read reads a counter; false if the runtime does not show it or its cgroup is gone.
 func (h handles) read(name string) (string, bool) {
 	file := h[name]
 	if file == nil {
@@ -130,10 +130,10 @@ func (h handles) read(name string) (string, bool) {
 	return string(data[:count]), true
 }
 
-// sample is what the counters of one container say at a moment.
+// sample holds the counters of one container at one time.
 type sample struct {
-	// cpu is the time used on all processors; memory the bytes that cannot be taken
-	// back at once. Each is valid only with its flag.
+	// cpu is the CPU time used; memory the bytes in use without reclaimable file
+	// cache. Each is valid only with its flag.
 	cpu       time.Duration
 	hasCPU    bool
 	memory    int64
@@ -153,7 +153,7 @@ func (h handles) sample() sample {
 	return taken
 }
 
-// oomKills counts the processes of the container that were killed for want of memory.
+// oomKills returns the number of OOM kills in the container.
 func (h handles) oomKills() (int64, bool) {
 	text, shown := h.read(report.OOM)
 	if !shown {
@@ -162,7 +162,7 @@ func (h handles) oomKills() (int64, bool) {
 	return field(text, "oom_kill")
 }
 
-// ParseCPU reads the used time: cpu.stat of version 2, cpuacct.usage of version 1.
+// ParseCPU parses the CPU time used: cpu.stat of cgroup v2, cpuacct.usage of v1.
 func ParseCPU(text string) (time.Duration, bool) {
 	if used, found := field(text, "usage_usec"); found {
 		return time.Duration(min(used, math.MaxInt64/1000)) * time.Microsecond, true
@@ -171,8 +171,8 @@ func ParseCPU(text string) (time.Duration, bool) {
 	return time.Duration(used), err == nil && used >= 0
 }
 
-// ParseMemory reads the bytes in use without the file cache that the kernel can
-// take back, as kubelet and container engines tell them.
+// ParseMemory parses the bytes in use without reclaimable file cache (the working
+// set), as kubelet and container engines report it.
 func ParseMemory(total, detail string) (int64, bool) {
 	used, err := strconv.ParseInt(strings.TrimSpace(total), 10, 64)
 	if err != nil || used < 0 {

@@ -22,7 +22,7 @@ const (
 	configName = "config.yml"
 	statusName = "container-status.json"
 	stateName  = "state.json"
-	// bootedName is there once the boot is complete: the shim lets requests through.
+	// bootedName exists once the boot is complete: the shim then lets requests through.
 	bootedName = "booted"
 	httpName   = "agent.sock"
 	checkName  = "check.sock"
@@ -30,14 +30,14 @@ const (
 
 const maxConfig = 1 << 20
 
-// state outlives the agent.
+// state is what survives the agent.
 type state struct {
 	Version    int                `json:"version"`
 	Boot       boot               `json:"boot"`
 	Containers map[string]*record `json:"containers"`
 }
 
-// readState reads what a predecessor knew, or begins a boot when there was none.
+// readState reads the state of the previous agent, or starts a boot if there is none.
 func readState(document Spec, now time.Time) (state, error) {
 	known, err := strictjson.DecodeFile[state](filepath.Join(document.Directory, stateName))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -61,9 +61,9 @@ func readState(document Spec, now time.Time) (state, error) {
 	return known, nil
 }
 
-// layOutService makes the service directory: the configuration file, byte for byte,
-// and the directories that the Pod mounts others over. A file with other bytes
-// than the operator decided about fails the boot.
+// layOutService creates the service directory: the configuration file, byte for byte,
+// and the mount points of other volumes. A file with another digest than the operator
+// decided about fails the boot.
 func (a *agent) layOutService() error {
 	for _, name := range []string{"secrets", "mpk"} {
 		if err := os.MkdirAll(filepath.Join(a.spec.ServiceDirectory, name), 0o755); err != nil {
@@ -85,14 +85,14 @@ func (a *agent) layOutService() error {
 	now := time.Now().UTC()
 	if digest := "sha256:" + hex.EncodeToString(sum[:]); digest != a.spec.Config.Digest {
 		a.state.Boot.fail(stageConfig, reasonBoot, fmt.Sprintf("The configuration file in the Pod has the digest %s instead of %s. "+
-			"Somebody changed it on its way; start the container again.", digest, a.spec.Config.Digest), now)
+			"It was changed on its way; start the container again.", digest, a.spec.Config.Digest), now)
 		return nil
 	}
 	a.state.Boot.settle(stageConfig, statusOK, "", now)
 	return replace(filepath.Join(a.spec.ServiceDirectory, configName), data, 0o444)
 }
 
-// write writes the state, container-status.json and the mark of a completed boot.
+// write writes the state, container-status.json and the marker of a completed boot.
 func (a *agent) write(now time.Time) error {
 	a.mutex.Lock()
 	for name, one := range a.instances {
@@ -121,8 +121,8 @@ func (a *agent) write(now time.Time) error {
 	return replace(filepath.Join(a.spec.Directory, bootedName), nil, 0o444)
 }
 
-// reportFailure writes why the boot failed to where the kubelet reads it, and ends the
-// agent. The next agent has nothing to tell and shows the failure.
+// reportFailure writes the reason of a failed boot to the termination file and stops
+// the agent with an error. The next agent only serves the failure.
 func (a *agent) reportFailure(now time.Time) error {
 	a.mutex.Lock()
 	failed, told := a.state.Boot.Failure, a.state.Boot.Reported
@@ -140,7 +140,7 @@ func (a *agent) reportFailure(now time.Time) error {
 	return errors.Join(fmt.Errorf("%w: %s", ErrBootFailed, text), a.write(now))
 }
 
-// externalStages looks at the stages that other parts of the enclave bring about.
+// externalStages returns the outcomes of the stages that other parts of the enclave complete.
 func (a *agent) externalStages() map[string]outcome {
 	seen := map[string]outcome{}
 	for stage, rule := range a.spec.Stages {
@@ -172,14 +172,14 @@ func networkOutcome(stage string, status network.Status) outcome {
 	}
 	for name, list := range status.Allowlists {
 		if len(list.Unresolved) > 0 {
-			return outcome{Status: statusWarning, Detail: fmt.Sprintf("Network %s: %d of its hosts could not be resolved yet, %s among them.",
+			return outcome{Status: statusWarning, Detail: fmt.Sprintf("Network %s: %d of its hosts could not be resolved yet, among them %s.",
 				name, len(list.Unresolved), list.Unresolved[0])}
 		}
 	}
 	return outcome{Status: statusOK}
 }
 
-// modelsOutcome tells how the verification of the weights ended.
+// modelsOutcome returns how the verification of the weights ended.
 func modelsOutcome(status models.Status) outcome {
 	if status.State == models.StateFailed {
 		return outcome{Status: statusFailed, Reason: cmp.Or(status.Reason, reasonBoot), Detail: status.Message}
@@ -187,7 +187,7 @@ func modelsOutcome(status models.Status) outcome {
 	return outcome{Status: statusOK, Detail: fmt.Sprintf("Verified against their root hashes: %d.", len(status.Models))}
 }
 
-// replace writes a file in one step; it keeps one that has the content already.
+// replace replaces a file atomically; a file with the same content is left as it is.
 func replace(path string, data []byte, mode fs.FileMode) error {
 	if present, err := os.ReadFile(path); err == nil && string(present) == string(data) {
 		return nil

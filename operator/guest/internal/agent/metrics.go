@@ -9,15 +9,15 @@ import (
 )
 
 const (
-	// sampleEvery is the least time between two samples.
+	// sampleEvery is the minimum time between two samples.
 	sampleEvery = 4 * time.Second
 	gibi        = 1 << 30
 	percent     = 100
 )
 
-// MetricsDocument is what the metrics path tells. Utilization is in percent of what
-// the file gives the enclave, memory in GB of 2^30 bytes; null is what the runtime
-// does not show, or what takes two samples and has one.
+// MetricsDocument is the response of the metrics path. Utilization is in percent of
+// what the file gives the enclave, memory in GB of 2^30 bytes; null means that the
+// runtime does not show it, or that it needs two samples and has one.
 type MetricsDocument struct {
 	ID          string   `json:"id"`
 	Domain      string   `json:"domain"`
@@ -29,16 +29,16 @@ type MetricsDocument struct {
 	GPUType     string   `json:"gpu_type"`
 }
 
-// meter turns counters of containers into utilization.
+// meter computes utilization from the counters of containers.
 type meter struct {
 	at      time.Time
 	used    map[*instance]time.Duration
-	cpu     *float64 // processors in use, on average between the last two samples
+	cpu     *float64 // CPUs in use, averaged between the last two samples
 	memory  *float64 // bytes in use
 	hasUsed bool
 }
 
-// take samples the containers that run.
+// take samples the running containers.
 func (m *meter) take(lives map[string]*instance, now time.Time) {
 	passed := now.Sub(m.at)
 	if passed < sampleEvery {
@@ -50,7 +50,7 @@ func (m *meter) take(lives map[string]*instance, now time.Time) {
 		taken := one.handles.sample()
 		hasCPU, hasMemory = hasCPU && taken.hasCPU, hasMemory && taken.hasMemory
 		used[one] = taken.cpu
-		// A life that began since the last sample has used all of it since.
+		// An instance that started since the last sample has used all of its time since then.
 		spent += max(0, taken.cpu-m.used[one])
 		memory += taken.memory
 	}
@@ -64,7 +64,7 @@ func (m *meter) take(lives map[string]*instance, now time.Time) {
 	m.at, m.used, m.hasUsed = now, used, hasCPU
 }
 
-// document tells the metrics.
+// document returns the metrics.
 func (m *meter) document(about Metrics) MetricsDocument {
 	document := MetricsDocument{ID: about.ID, Domain: about.Domain, Image: about.Image, CPUType: about.CPUType,
 		GPUType: about.GPUType, CPUMemTotal: float64(about.MemoryBytes) / gibi}
@@ -77,7 +77,7 @@ func (m *meter) document(about Metrics) MetricsDocument {
 	return document
 }
 
-// gauges writes the metrics in the text format of Prometheus; what is not known is left out.
+// gauges returns the metrics in the Prometheus text format; unknown values are left out.
 func (d MetricsDocument) gauges(service string) string {
 	prefix := strings.ReplaceAll(service, "-", "_") + "_enclave_"
 	labels := fmt.Sprintf("{id=%s,domain=%s,image=%s}", quoted(d.ID), quoted(d.Domain), quoted(d.Image))
@@ -91,12 +91,12 @@ func (d MetricsDocument) gauges(service string) string {
 	gauge("cpu_util", "Processor time in use, in percent of the enclave's processors.", d.CPUUtil, labels)
 	gauge("cpu_mem_util", "Memory in use, in percent of the enclave's memory.", d.CPUMemUtil, labels)
 	gauge("cpu_mem_total", "Memory of the enclave in GB.", &d.CPUMemTotal, labels)
-	gauge("info", "Always 1; the labels tell the kinds of processors.", pointer(1.0),
+	gauge("info", "Always 1; the labels are the CPU and GPU types.", pointer(1.0),
 		strings.TrimSuffix(labels, "}")+fmt.Sprintf(",cpu_type=%s,gpu_type=%s}", quoted(d.CPUType), quoted(d.GPUType)))
 	return text.String()
 }
 
-// quoted is a label's value as the text format wants it.
+// quoted returns a label value quoted for the text format.
 func quoted(value string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(value) + `"`
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// waiting makes an agent whose stage of models hangs on a status file.
+// waiting returns an agent whose models stage depends on a status file.
 func waiting(t *testing.T) (*agent, string) {
 	t.Helper()
 	status := filepath.Join(t.TempDir(), "status.json")
@@ -21,7 +21,7 @@ func waiting(t *testing.T) (*agent, string) {
 	return &agent{spec: document, state: known, changed: make(chan struct{}, 1)}, status
 }
 
-func TestTheStageOfModels(t *testing.T) {
+func TestTheModelsStage(t *testing.T) {
 	const times = `"startedAt":"2026-01-02T03:04:05Z","endedAt":null`
 	for name, step := range map[string]struct{ content, status, detail, failure string }{
 		"not begun":   {"", statusPending, "", ""},

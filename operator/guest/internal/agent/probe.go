@@ -13,12 +13,12 @@ import (
 // ErrNotReady is returned while the enclave is not ready.
 var ErrNotReady = errors.New("the enclave is not ready")
 
-// Check is the enclave's readiness: nil when every container has started, each
-// with a health check is healthy, none is known to have ended with an error, and the
-// boot is complete. It asks the agent that works in a directory.
+// Check is the enclave's readiness probe: nil if every container has started, each one
+// with a health check is healthy, none is known to have failed, and the boot is
+// complete. It queries the agent whose sockets are in directory.
 func Check(directory string) error { return probe(directory, readyPath) }
 
-// Up is the agent's start-up probe: nil when launchers and probes are served.
+// Up is the agent's startup probe: nil if launchers and probes are served.
 func Up(directory string) error { return probe(directory, upPath) }
 
 func probe(directory, path string) error {
@@ -29,12 +29,12 @@ func probe(directory, path string) error {
 	}}
 	response, err := client.Get("http://agent" + path)
 	if err != nil {
-		return fmt.Errorf("%w: the agent does not answer: %w", ErrNotReady, err)
+		return fmt.Errorf("%w: the agent does not respond: %w", ErrNotReady, err)
 	}
 	defer response.Body.Close()
 	if response.StatusCode == http.StatusOK {
 		return nil
 	}
 	text, err := io.ReadAll(io.LimitReader(response.Body, 4096))
-	return errors.Join(fmt.Errorf("%w; it waits for: %s", ErrNotReady, text), err)
+	return errors.Join(fmt.Errorf("%w; waiting for: %s", ErrNotReady, text), err)
 }

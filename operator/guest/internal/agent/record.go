@@ -6,57 +6,57 @@ import (
 	"cloister.dev/guest/internal/report"
 )
 
-// Lives of a container.
+// Phases of a container.
 const (
-	// lifeNone: it has not been started yet.
+	// phaseNone: it has not been started yet.
 	phaseNone = ""
-	// lifeLaunching: its launcher is at work.
+	// phaseLaunching: its launcher runs.
 	phaseLaunching = "launching"
-	// lifeRunning: its program runs.
+	// phaseRunning: its program runs.
 	phaseRunning = "running"
-	// lifeEnded: its process 1 has ended.
+	// phaseExited: its process 1 has exited.
 	phaseExited = "ended"
-	// lifeUnknown: the agent started anew and could not take the process over.
+	// phaseUnknown: the agent was restarted and could not adopt the process.
 	phaseUnknown = "unknown"
 )
 
-// States of a health check, as package health has them.
+// States of a health check, as in package health.
 const (
 	healthStarting  = "starting"
 	healthHealthy   = "healthy"
 	healthUnhealthy = "unhealthy"
 )
 
-// record is what is known about one container. It outlives the agent, in its state file.
+// record is what is known about one container. It survives the agent, in its state file.
 type record struct {
-	// Life is one of the lives.
+	// Phase is one of the phases.
 	Phase string `json:"life"`
-	// Process names process 1 of the last life among all processes of the kernel; 0 when it cannot.
+	// Process identifies process 1 of the last instance uniquely; 0 where the kernel cannot.
 	Process uint64 `json:"process,omitempty"`
 	// Launches counts the launches that were reported.
 	Launches int `json:"launches"`
-	// FirstLaunch is when the first one was, FirstStart when a program first ran,
+	// FirstLaunch is the time of the first launch, FirstStart when a program first ran,
 	// FirstHealthy when the health check first passed.
 	FirstLaunch  *time.Time `json:"firstLaunch,omitempty"`
 	FirstStart   *time.Time `json:"firstStart,omitempty"`
 	FirstHealthy *time.Time `json:"firstHealthy,omitempty"`
-	// StartedAt and FinishedAt are of the last life; null when not known.
+	// StartedAt and FinishedAt are those of the last instance; nil if not known.
 	StartedAt  *time.Time `json:"startedAt,omitempty"`
 	FinishedAt *time.Time `json:"finishedAt,omitempty"`
-	// ExitCode is of the last end; null when there was none, or only the runtime knows.
+	// ExitCode is the last exit code; nil if there was none or only the runtime knows it.
 	ExitCode *int `json:"exitCode,omitempty"`
-	// Error tells why the last launch failed.
+	// Error is the reason why the last launch failed.
 	Error string `json:"error,omitempty"`
-	// OOMKills counts the kills for want of memory in the last life; null when the runtime does not show them.
+	// OOMKills is the number of OOM kills in the last instance; nil if the runtime does not show it.
 	OOMKills *int64 `json:"oomKills,omitempty"`
-	// ContainerID is the runtime's id of the last life.
+	// ContainerID is the runtime's id of the last instance.
 	ContainerID string `json:"containerID,omitempty"`
-	// Health is what the last probe said in the last life; null before.
+	// Health is the last probe's report about the last instance; nil before the first.
 	Health *report.HealthReport `json:"health,omitempty"`
 }
 
-// launch notes that a launcher is at work. One that tells a second time, because
-// the agent ended before it answered, is the same launch.
+// launch records that a launcher runs. A launcher that reports a second time, because
+// the agent exited before it responded, is the same launch.
 func (r *record) launch(process uint64, id string, now time.Time) {
 	if r.Phase == phaseLaunching && process != 0 && r.Process == process {
 		return
@@ -69,7 +69,7 @@ func (r *record) launch(process uint64, id string, now time.Time) {
 	r.StartedAt, r.FinishedAt, r.ExitCode, r.OOMKills, r.Health, r.Error = nil, nil, nil, nil, nil, ""
 }
 
-// start notes that the program runs.
+// start records that the program runs.
 func (r *record) start(now time.Time) {
 	if r.Phase != phaseLaunching {
 		return
@@ -80,22 +80,22 @@ func (r *record) start(now time.Time) {
 	}
 }
 
-// fail notes why a launch failed.
+// fail records why a launch failed.
 func (r *record) fail(text string, exitCode int) {
 	if r.Phase == phaseLaunching || r.Phase == phaseExited {
 		r.Error, r.ExitCode = text, &exitCode
 	}
 }
 
-// end notes that process 1 has ended; a null time means that nobody saw when.
+// end records that process 1 has exited; a nil time means that the time is not known.
 func (r *record) end(at *time.Time) {
 	if r.Phase != phaseExited {
 		r.Phase, r.FinishedAt = phaseExited, at
 	}
 }
 
-// adopt notes a process that was already there when the agent learned of it. When
-// it was started is known only if the record is of the same process.
+// adopt records a process that already ran when the agent learned of it. Its start time
+// is known only if the record is about the same process.
 func (r *record) adopt(process uint64, id string, now time.Time) {
 	if r.Process != process || r.Phase == phaseNone || r.Phase == phaseExited {
 		r.Phase = phaseNone
@@ -107,7 +107,7 @@ func (r *record) adopt(process uint64, id string, now time.Time) {
 	}
 }
 
-// check notes how the health check stands.
+// check records the state of the health check.
 func (r *record) check(health report.HealthReport, now time.Time) {
 	r.Health = &health
 	if health.Status == healthHealthy && r.FirstHealthy == nil {
@@ -115,18 +115,18 @@ func (r *record) check(health report.HealthReport, now time.Time) {
 	}
 }
 
-// settledAfter is the time after an end in which the runtime's own states, which hold
-// the exit code, reach whoever judges it.
+// settledAfter is the time after an exit in which the runtime's own states, which have
+// the exit code, reach the operator.
 const settledAfter = 5 * time.Second
 
-// settled tells whether an end was some time ago.
+// settled reports whether the exit was more than settledAfter ago.
 func (r *record) settled(now time.Time) bool {
 	return r.FinishedAt == nil || now.Sub(*r.FinishedAt) >= settledAfter
 }
 
-// isAsExpected tells whether the container is as it should be: it runs, healthy when it
-// has a check, or it has finished. An end with a code that only the runtime knows
-// counts as finished after a while: whoever reads the runtime's states judges it by then.
+// isAsExpected reports whether the container runs, healthy if it has a check, or has
+// finished. An exit with a code that only the runtime knows counts as finished after
+// settledAfter: the operator, which reads the runtime's states, has judged it by then.
 func (r *record) isAsExpected(about Container, now time.Time) bool {
 	switch r.Phase {
 	case phaseRunning:
@@ -141,7 +141,7 @@ func (r *record) isAsExpected(about Container, now time.Time) bool {
 	return false
 }
 
-// noteKills takes over how many processes were killed for want of memory.
+// noteKills records the number of OOM kills.
 func (r *record) noteKills(counters handles) {
 	if kills, shown := counters.oomKills(); shown {
 		r.OOMKills = &kills

@@ -23,7 +23,7 @@ const (
 	checkTimeout = 4 * time.Second
 )
 
-// routes are the well-known paths by their ends.
+// routes returns the handlers of the well-known paths by path suffix.
 func (a *agent) routes() map[string]http.HandlerFunc {
 	service := wellKnown + a.spec.Service + "-"
 	return map[string]http.HandlerFunc{
@@ -35,8 +35,8 @@ func (a *agent) routes() map[string]http.HandlerFunc {
 	}
 }
 
-// serveHTTP serves the shim's socket and the one of the kubelet's probes, which
-// no request from outside reaches.
+// serveHTTP serves the shim's socket and the socket of the kubelet's probes, which no
+// request from outside reaches.
 func (a *agent) serveHTTP(ctx context.Context, failed chan<- error) error {
 	public, err := listenAt(filepath.Join(a.spec.Directory, httpName), "unix", 0o111)
 	if err != nil {
@@ -59,7 +59,7 @@ func (a *agent) serveHTTP(ctx context.Context, failed chan<- error) error {
 	return nil
 }
 
-// servePublic serves a well-known path, and everything else while the boot goes on.
+// servePublic serves the well-known paths, and all other paths until the boot is complete.
 func (a *agent) servePublic(response http.ResponseWriter, request *http.Request) {
 	handler, found := a.routes()[request.URL.Path]
 	switch {
@@ -67,13 +67,13 @@ func (a *agent) servePublic(response http.ResponseWriter, request *http.Request)
 		a.serveBooting(response)
 	case request.Method != http.MethodGet && request.Method != http.MethodHead:
 		response.Header().Set("Allow", "GET, HEAD")
-		writeError(response, http.StatusMethodNotAllowed, "Only GET and HEAD are answered here.", "invalid_request_error")
+		writeError(response, http.StatusMethodNotAllowed, "Only GET and HEAD are allowed here.", "invalid_request_error")
 	default:
 		handler(response, request)
 	}
 }
 
-// bootError is the answer to everything before the boot is complete.
+// bootError is the response to all other requests before the boot is complete.
 type bootError struct {
 	Error struct {
 		Message string `json:"message"`
@@ -89,10 +89,10 @@ func (a *agent) serveBooting(response http.ResponseWriter) {
 	failed := a.state.Boot.Failure
 	a.mutex.Unlock()
 	body.Error.Type, body.Error.Status = "server_error", statusPending
-	body.Error.Message = "The enclave is booting; ask again in a moment."
+	body.Error.Message = "The enclave is booting; try again in a moment."
 	if failed != nil {
 		body.Error.Status = statusFailed
-		body.Error.Message = "The enclave could not boot; the boot stages say why."
+		body.Error.Message = "The enclave could not boot; see the boot stages for the reason."
 	}
 	response.Header().Set("Retry-After", "1")
 	write(response, http.StatusServiceUnavailable, body)
@@ -108,7 +108,7 @@ func (a *agent) serveStages(response http.ResponseWriter, _ *http.Request) {
 func (a *agent) serveContainers(response http.ResponseWriter, _ *http.Request) {
 	data, err := os.ReadFile(filepath.Join(a.spec.ServiceDirectory, statusName))
 	if err != nil {
-		writeError(response, http.StatusServiceUnavailable, "The status of the containers is not written yet; ask again in a moment.", "server_error")
+		writeError(response, http.StatusServiceUnavailable, "The status of the containers is not written yet; try again in a moment.", "server_error")
 		return
 	}
 	send(response, http.StatusOK, "application/json", data)
@@ -132,7 +132,8 @@ func (a *agent) metrics() MetricsDocument {
 	return a.meter.document(a.spec.Metrics)
 }
 
-// authorized checks the bearer token of the metrics, when there is one.
+// authorized checks the bearer token of the metrics, if one is configured, and responds
+// with an error if it does not match.
 func (a *agent) authorized(response http.ResponseWriter, request *http.Request) bool {
 	if a.spec.Metrics.TokenFile == "" {
 		return true
@@ -153,7 +154,7 @@ func (a *agent) authorized(response http.ResponseWriter, request *http.Request) 
 	return true
 }
 
-// serveProbe serves the kubelet's probes.
+// serveProbe responds to the kubelet's probes.
 func (a *agent) serveProbe(response http.ResponseWriter, request *http.Request) {
 	why := ""
 	if request.URL.Path == readyPath {

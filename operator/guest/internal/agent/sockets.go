@@ -19,18 +19,18 @@ import (
 
 const (
 	requestTimeout = 5 * time.Second
-	// maxTalks is the number of conversations of one container at a time.
+	// maxConns is the number of connections of one container at a time.
 	maxConns  = 8
 	maxError  = 2048
 	maxOutput = 4096
 )
 
-// fileNames are the names of the files that a life may have.
+// fileNames are the names of the files that an instance may have.
 var fileNames = []string{report.Process, report.CPU, report.Memory, report.MemoryDetail, report.OOM}
 
 var idPattern = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
-// listen makes the report socket of a container.
+// listen creates the report socket of a container.
 func (a *agent) listen(name string) (*net.UnixListener, error) {
 	directory := filepath.Join(a.spec.SocketDirectory, name)
 	if err := os.MkdirAll(directory, 0o755); err != nil {
@@ -39,7 +39,7 @@ func (a *agent) listen(name string) (*net.UnixListener, error) {
 	return listenAt(filepath.Join(directory, report.SocketName), "unixpacket", 0o111)
 }
 
-// listenAt makes a socket anew, with a mask on its rights from the first moment.
+// listenAt replaces a socket; the umask applies from the first moment.
 func listenAt(path, kind string, mask int) (*net.UnixListener, error) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
@@ -54,7 +54,7 @@ func listenAt(path, kind string, mask int) (*net.UnixListener, error) {
 	return listener, nil
 }
 
-// serveReports answers at one container's socket.
+// serveReports serves one container's socket.
 func (a *agent) serveReports(ctx context.Context, about Container, listener *net.UnixListener) error {
 	talks := make(chan struct{}, maxConns)
 	for {
@@ -68,7 +68,7 @@ func (a *agent) serveReports(ctx context.Context, about Container, listener *net
 		select {
 		case talks <- struct{}{}:
 		default:
-			socket.Close() // its own conversations are in the way
+			socket.Close() // too many of its own connections
 			continue
 		}
 		go func() {
@@ -78,8 +78,8 @@ func (a *agent) serveReports(ctx context.Context, about Container, listener *net
 	}
 }
 
-// handleConn handles one conversation. Only a launcher or a probe is heard: they are
-// root of the Pod's users, which a program of the tenant's is only when its image or file says so.
+// handleConn handles one connection. Only launchers and probes are served: they run as
+// root of the Pod, as a tenant's program does only if its image or the file says so.
 func (a *agent) handleConn(about Container, conn fdpass.Conn) {
 	defer conn.Close()
 	if err := conn.SetDeadline(time.Now().Add(requestTimeout)); err != nil {
@@ -122,8 +122,8 @@ func (a *agent) handleConn(about Container, conn fdpass.Conn) {
 	a.watch(about.Name, one)
 }
 
-// handleMessage takes the first message of a conversation into the record. It tells
-// whether the life that came with it is a new one, to be watched.
+// handleMessage records the first message of a connection. It reports whether the
+// instance that was sent with it is new and has to be watched.
 func (a *agent) handleMessage(about Container, message report.Message, one *instance) (bool, error) {
 	id := message.ContainerID
 	if !idPattern.MatchString(id) {
@@ -138,7 +138,7 @@ func (a *agent) handleMessage(about Container, message report.Message, one *inst
 	switch message.Kind {
 	case report.MessageLaunch:
 		if alive {
-			return false, errors.New("the container runs already")
+			return false, errors.New("the container is already running")
 		}
 		known.launch(process, id, now)
 	case report.MessageHealth:
@@ -146,7 +146,7 @@ func (a *agent) handleMessage(about Container, message report.Message, one *inst
 			return false, err
 		}
 		if alive && !same {
-			return false, errors.New("another process of the container is its first one")
+			return false, errors.New("another process is the container's process 1")
 		}
 		if !alive && one.handles.ended(0) {
 			return false, errors.New("the container has ended")
@@ -159,14 +159,14 @@ func (a *agent) handleMessage(about Container, message report.Message, one *inst
 			return false, nil
 		}
 	default:
-		return false, fmt.Errorf("%q begins no conversation", message.Kind)
+		return false, fmt.Errorf("%q cannot be the first message", message.Kind)
 	}
 	a.instances[about.Name] = one
 	return true, nil
 }
 
-// awaitLaunch follows a launch until its launcher has become the program, which closes
-// the conversation, or has told why it could not.
+// awaitLaunch waits until the launcher has become the program, which closes the
+// connection, or has reported why it could not.
 func (a *agent) awaitLaunch(name string, conn fdpass.Conn, one *instance) {
 	_ = conn.SetDeadline(time.Time{})
 	message, files, err := fdpass.ReceiveAll[report.Message](conn, 0)

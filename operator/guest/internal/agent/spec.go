@@ -1,9 +1,9 @@
-// Package agent is `guest agent`: the side-car that knows what runs in an enclave.
-// It writes the files of the service directory, keeps the boot stages, serves the
-// well-known paths and is the enclave's readiness.
+// Package agent is `guest agent`: the sidecar that tracks what runs in an enclave. It
+// writes the files of the service directory, maintains the boot stages, serves the
+// well-known paths and is the enclave's readiness probe.
 //
-// It has no right but to read what it is told: launchers and probes report to it,
-// see package report. What it cannot know it leaves out.
+// It has no privileges: launchers and probes report to it, see package report. What it
+// cannot know it leaves out.
 package agent
 
 import (
@@ -19,7 +19,7 @@ import (
 	"cloister.dev/guest/internal/strictjson"
 )
 
-// Version is the version of the document that this guest reads.
+// Version is the version of the spec that this guest reads.
 const Version = 1
 
 // Restart policies of the configuration file.
@@ -30,7 +30,7 @@ const (
 	restartFail   = "on-failure"
 )
 
-// Spec tells the agent about its enclave. It holds no secret.
+// Spec describes the enclave to the agent. It contains no secret.
 type Spec struct {
 	// Version is Version.
 	Version int `json:"version"`
@@ -38,54 +38,54 @@ type Spec struct {
 	Service string `json:"service"`
 	// SocketDirectory has one directory with a report socket for each container.
 	SocketDirectory string `json:"socketDirectory"`
-	// Directory is where the agent's HTTP socket, its state and the mark of a
-	// completed boot are. The shim has it read-only.
+	// Directory contains the agent's HTTP sockets, its state and the marker of a
+	// completed boot. It is mounted read-only in the shim.
 	Directory string `json:"directory"`
-	// ServiceDirectory is what the containers have read-only as their service mount.
+	// ServiceDirectory is mounted read-only in the containers as the service directory.
 	ServiceDirectory string `json:"serviceDirectory"`
 	// Config is the configuration file.
 	Config ConfigFile `json:"config"`
-	// KeeperSocket is the socket of `guest keep`; empty means that a restart of the
-	// agent forgets which containers run until they are probed or started again.
+	// KeeperSocket is the socket of `guest keep`; empty means that a restarted agent
+	// does not know which containers run until they are probed or started again.
 	KeeperSocket string `json:"keeperSocket,omitempty"`
 	// Shim is the address at which the shim accepts connections.
 	Shim netip.AddrPort `json:"shim"`
-	// Stages says how each stage of the boot is known to be over, but for config,
-	// containers and shim, which the agent sees itself.
+	// Stages defines how the end of each boot stage is detected, except config,
+	// containers and shim, which the agent observes itself.
 	Stages map[string]Rule `json:"stages"`
 	// Containers are those of the configuration file, in its order.
 	Containers []Container `json:"containers"`
-	// Attestation is what attestation documents are made from; null = there are none.
+	// Attestation configures attestation documents; nil means that there are none.
 	Attestation *attestation.Settings `json:"attestation,omitempty"`
-	// Metrics is what the metrics tell besides what is measured.
+	// Metrics is the static part of the metrics.
 	Metrics Metrics `json:"metrics"`
-	// TerminationFile is where the kubelet reads why the agent ended.
+	// TerminationFile is where the kubelet reads the termination message.
 	TerminationFile string `json:"terminationFile"`
 }
 
 // ConfigFile is the configuration file of the enclave.
 type ConfigFile struct {
-	// Source is where the Pod has it.
+	// Source is its path in the Pod.
 	Source string `json:"source"`
-	// Digest is `sha256:` and the hash of its bytes; other bytes fail the boot.
+	// Digest is `sha256:` and the hash of its bytes; another digest fails the boot.
 	Digest string `json:"digest"`
 }
 
-// Rule says how a stage is known to be over; exactly one field is set.
+// Rule defines how the end of a stage is detected; exactly one field is set.
 type Rule struct {
-	// Skipped says why there is nothing to do.
+	// Skipped is the reason why there is nothing to do.
 	Skipped string `json:"skipped,omitempty"`
-	// File is made by the side-car whose work the stage is, once it is done.
+	// File is created by the sidecar that does the stage's work, once it is done.
 	File string `json:"file,omitempty"`
-	// Launched are containers: the runtime has done the work before it starts them.
+	// Launched are containers: the runtime has done the stage's work before it starts them.
 	Launched []string `json:"launched,omitempty"`
 	// Network is the status file of `guest net`.
 	Network string `json:"network,omitempty"`
-	// Models is the status file of `guest models`: what it fails with fails the boot. It is
-	// for the stage of models alone.
+	// Models is the status file of `guest models`: its failure fails the boot. Only for
+	// the models stage.
 	Models string `json:"models,omitempty"`
-	// Evidence tells that the agent asks the machine for evidence, or sees that there is none
-	// to ask for. It is for the two stages of attestation alone.
+	// Evidence means that the agent requests evidence of the machine, or finds that
+	// there is none. Only for the two attestation stages.
 	Evidence bool `json:"evidence,omitempty"`
 }
 
@@ -93,19 +93,19 @@ type Rule struct {
 type Container struct {
 	// Name is its name in the file.
 	Name string `json:"name"`
-	// Image is the reference that runs, with digest.
+	// Image is the image reference, with digest.
 	Image string `json:"image"`
 	// Restart is the policy of the file.
 	Restart string `json:"restart"`
-	// HealthWithinMillis is the time from its start within which its health check
-	// must have been run at least once; 0 means that it has none.
+	// HealthWithinMillis is the time in ms after its start within which its health
+	// check must have run at least once; 0 means that it has none.
 	HealthWithinMillis int64 `json:"healthWithinMillis"`
 }
 
-// checked tells whether the container has a health check.
+// checked reports whether the container has a health check.
 func (c Container) checked() bool { return c.HealthWithinMillis > 0 }
 
-// restarts tells whether the policy starts the container again after an exit code.
+// restarts reports whether the policy starts the container again after an exit code.
 func (c Container) restarts(exitCode *int) bool {
 	switch c.Restart {
 	case restartAlways, restartStop:
@@ -116,7 +116,7 @@ func (c Container) restarts(exitCode *int) bool {
 	return false
 }
 
-// Metrics is what the metrics tell besides what is measured.
+// Metrics is the static part of the metrics.
 type Metrics struct {
 	// ID is the id of the Container in the API.
 	ID string `json:"id"`
@@ -124,10 +124,10 @@ type Metrics struct {
 	Domain string `json:"domain"`
 	// Image is `owner/name@tag`.
 	Image string `json:"image"`
-	// CPUs and MemoryBytes are what the file gives the enclave.
+	// CPUs and MemoryBytes are the enclave's size in the file.
 	CPUs        int   `json:"cpus"`
 	MemoryBytes int64 `json:"memoryBytes"`
-	// CPUType and GPUType are the Host's words; empty where it says nothing.
+	// CPUType and GPUType are those of the Host; empty if it has none.
 	CPUType string `json:"cpuType"`
 	GPUType string `json:"gpuType"`
 	// TokenFile holds the bearer token of the metrics; empty means they are open.
@@ -140,13 +140,13 @@ var (
 	digestPattern  = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 )
 
-// ReadSpec reads and validates the document at a path.
+// ReadSpec reads and validates the spec at a path.
 func ReadSpec(path string) (Spec, error) { return strictjson.Read[Spec](path) }
 
-// ParseSpec reads and validates the document.
+// ParseSpec parses and validates a spec.
 func ParseSpec(data []byte) (Spec, error) { return strictjson.Parse[Spec](data) }
 
-// Validate names every field that is wrong.
+// Validate returns an error that names every invalid field.
 func (d Spec) Validate() error {
 	var problems []error
 	wrong := func(field, format string, values ...any) {
@@ -156,14 +156,14 @@ func (d Spec) Validate() error {
 		wrong("version", "%d, this guest reads %d; the operator and the guest are of different releases", d.Version, Version)
 	}
 	if !servicePattern.MatchString(d.Service) {
-		wrong("service", "%q is no name of a service", d.Service)
+		wrong("service", "%q is not a service name", d.Service)
 	}
 	for field, value := range map[string]string{
 		"socketDirectory": d.SocketDirectory, "directory": d.Directory, "serviceDirectory": d.ServiceDirectory,
 		"config.source": d.Config.Source, "terminationFile": d.TerminationFile,
 	} {
 		if !path.IsAbs(value) || path.Clean(value) != value {
-			wrong(field, "%q is no absolute, clean path", value)
+			wrong(field, "%q is not an absolute, clean path", value)
 		}
 	}
 	for field, value := range map[string]string{"keeperSocket": d.KeeperSocket, "metrics.tokenFile": d.Metrics.TokenFile} {
@@ -175,7 +175,7 @@ func (d Spec) Validate() error {
 		wrong("config.digest", "%q is not sha256: and 64 hexadecimal digits", d.Config.Digest)
 	}
 	if !d.Shim.IsValid() || d.Shim.Port() == 0 {
-		wrong("shim", "%s is no address with a port", d.Shim)
+		wrong("shim", "%s is not an address with a port", d.Shim)
 	}
 	if d.Metrics.CPUs < 1 || d.Metrics.MemoryBytes < 1 {
 		wrong("metrics", "cpus and memoryBytes are at least 1")
@@ -192,14 +192,14 @@ func (d Spec) validateContainers() error {
 	for index, one := range d.Containers {
 		field := fmt.Sprintf("containers[%d]", index)
 		if !namePattern.MatchString(one.Name) || seen[one.Name] {
-			problems = append(problems, fmt.Errorf("%s.name: %q is no container name, or stands there twice", field, one.Name))
+			problems = append(problems, fmt.Errorf("%s.name: %q is not a container name, or is listed twice", field, one.Name))
 		}
 		seen[one.Name] = true
 		if one.HealthWithinMillis < 0 {
 			problems = append(problems, fmt.Errorf("%s.healthWithinMillis: %d is negative", field, one.HealthWithinMillis))
 		}
 		if !slices.Contains([]string{restartNo, restartAlways, restartStop, restartFail}, one.Restart) {
-			problems = append(problems, fmt.Errorf("%s.restart: %q is no policy", field, one.Restart))
+			problems = append(problems, fmt.Errorf("%s.restart: %q is not a restart policy", field, one.Restart))
 		}
 	}
 	if len(d.Containers) == 0 || len(d.Containers) > maxContainers {
@@ -213,22 +213,22 @@ func (d Spec) validateStages() error {
 	for _, name := range stageOrder {
 		_, given := d.Stages[name]
 		if own := slices.Contains(ownStages, name); own == given {
-			problems = append(problems, fmt.Errorf("stages.%s: needs a rule, unless the agent sees the stage itself", name))
+			problems = append(problems, fmt.Errorf("stages.%s: needs a rule, unless the agent observes the stage itself", name))
 		}
 	}
 	for name, rule := range d.Stages {
 		if !slices.Contains(stageOrder, name) {
-			problems = append(problems, fmt.Errorf("stages.%s: is no stage", name))
+			problems = append(problems, fmt.Errorf("stages.%s: is not a stage", name))
 		}
 		given := 0
 		if rule.Evidence {
 			given++
 			if d.Attestation == nil || (name != stageCPU && name != stageGPU) {
-				problems = append(problems, fmt.Errorf("stages.%s.evidence: is for the stages of attestation, with attestation", name))
+				problems = append(problems, fmt.Errorf("stages.%s.evidence: only for the attestation stages, with attestation", name))
 			}
 		}
 		if rule.Models != "" && name != stageModels {
-			problems = append(problems, fmt.Errorf("stages.%s.models: is for the stage of models", name))
+			problems = append(problems, fmt.Errorf("stages.%s.models: only for the models stage", name))
 		}
 		for _, text := range []string{rule.Skipped, rule.File, rule.Network, rule.Models, strings.Join(rule.Launched, ",")} {
 			if text != "" {

@@ -26,7 +26,7 @@ func valid() Spec {
 	}
 }
 
-func TestDocument(t *testing.T) {
+func TestSpec(t *testing.T) {
 	if err := valid().Validate(); err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +49,7 @@ func TestDocument(t *testing.T) {
 		"healthWithinMillis":       func(d *Spec) { d.Containers[0].HealthWithinMillis = -1 },
 		"stages.models: needs":     func(d *Spec) { delete(d.Stages, "models") },
 		"stages.shim: needs":       func(d *Spec) { d.Stages["shim"] = Rule{Skipped: "x"} },
-		"stages.other: is no":      func(d *Spec) { d.Stages["other"] = Rule{Skipped: "x"} },
+		"stages.other: is not":     func(d *Spec) { d.Stages["other"] = Rule{Skipped: "x"} },
 		"stages.models: exactly":   func(d *Spec) { d.Stages["models"] = Rule{Skipped: "x", File: "/y"} },
 		"stages.network.models":    func(d *Spec) { d.Stages["network"] = Rule{Models: "/y"} },
 		"cpu-attestation.evidence": func(d *Spec) { d.Stages[stageCPU] = Rule{Evidence: true} },

@@ -2,7 +2,7 @@ package agent
 
 import "time"
 
-// codeUnknown is the exit code of a container whose end only the runtime saw.
+// codeUnknown is the exit code of a container whose exit only the runtime observed.
 const codeUnknown = -1
 
 // ContainerStatus is the content of container-status.json.
@@ -38,7 +38,7 @@ type HealthState struct {
 	LastCheckExitCode *int       `json:"last_check_exit_code,omitempty"`
 }
 
-// showContainers tells how all containers are.
+// showContainers returns the status of all containers.
 func showContainers(containers []Container, records map[string]*record, now time.Time) ContainerStatus {
 	document := ContainerStatus{ObservedAt: now, Containers: []ContainerState{}}
 	for _, one := range containers {

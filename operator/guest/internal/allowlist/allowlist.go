@@ -1,6 +1,6 @@
-// Package allowlist keeps the addresses that allowlist networks reach: each host
-// is resolved anew every minute, and at each lookup of a container, so that an
-// address is open before the container that asked for it connects.
+// Package allowlist maintains the addresses that allowlist networks reach: each host
+// is resolved every minute and at each lookup by a container, so that an address is
+// open before the container that looked it up connects.
 package allowlist
 
 import (
@@ -18,13 +18,13 @@ import (
 )
 
 const (
-	// maxAddresses bounds one network's set.
+	// maxAddresses is the maximum size of one network's set.
 	maxAddresses = 8192
 	parallel     = 16
 	hostTimeout  = 10 * time.Second
 )
 
-// Filter puts a network's addresses in force, all at once.
+// Filter enforces a network's addresses, replaced atomically.
 type Filter interface {
 	// Allow replaces the set.
 	Allow(network netplan.Network, addresses []netip.Addr) error
@@ -32,7 +32,7 @@ type Filter interface {
 	Allowed(network netplan.Network) ([]netip.Addr, error)
 }
 
-// Manager keeps the sets of all allowlist networks of a plan.
+// Manager maintains the sets of all allowlist networks of a plan.
 type Manager struct {
 	document netplan.Plan
 	upstream dns.Exchanger
@@ -43,22 +43,22 @@ type Manager struct {
 	sets  map[string]*set
 }
 
-// set is what one network reaches.
+// set is the set of addresses that one network reaches.
 type set struct {
 	network netplan.Network
-	// hosts maps host -> address -> when it is forgotten, unless seen again.
+	// hosts maps host -> address -> when it expires, unless seen again.
 	hosts map[string]map[netip.Addr]time.Time
-	// adopted are addresses of a predecessor; they go when every host was resolved once.
+	// adopted are addresses of a predecessor; they are removed once every host was resolved.
 	adopted map[netip.Addr]bool
 	// failing are hosts whose last resolution failed; their addresses stay.
 	failing map[string]bool
-	// resolved are hosts that were resolved at least once.
+	// resolved are hosts that have been resolved at least once.
 	resolved map[string]bool
-	// inForce is what the filter has.
+	// inForce are the addresses in the filter.
 	inForce []netip.Addr
 }
 
-// New makes a manager, with the addresses that the filter has from a predecessor.
+// New returns a manager that starts with the addresses that a predecessor left in the filter.
 func New(document netplan.Plan, upstream dns.Exchanger, filter Filter, now func() time.Time) (*Manager, error) {
 	manager := &Manager{document: document, upstream: upstream, filter: filter, now: now, sets: map[string]*set{}}
 	for _, network := range document.Networks {
@@ -80,7 +80,7 @@ func New(document netplan.Plan, upstream dns.Exchanger, filter Filter, now func(
 	return manager, nil
 }
 
-// Learn adds addresses of a host that a container has looked up; they are in force when it returns.
+// Learn adds addresses of a host that a container has looked up. They are in force when Learn returns.
 func (m *Manager) Learn(network netplan.Network, host string, addresses []netip.Addr, ttl time.Duration) error {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
@@ -92,8 +92,8 @@ func (m *Manager) Learn(network netplan.Network, host string, addresses []netip.
 	return m.apply(one)
 }
 
-// Refresh resolves every host once and puts the results in force, one
-// replacement for each network. A host that could not be resolved keeps its addresses.
+// Refresh resolves every host once and applies the results, one replacement for each
+// network. A host that cannot be resolved keeps its addresses.
 func (m *Manager) Refresh(ctx context.Context) error {
 	for _, name := range slices.Sorted(maps.Keys(m.sets)) {
 		one := m.sets[name]
@@ -122,7 +122,7 @@ func (m *Manager) Refresh(ctx context.Context) error {
 	return nil
 }
 
-// NetworkState is what a network's allowlist looks like.
+// NetworkState is the state of a network's allowlist.
 type NetworkState struct {
 	// Addresses is the number of addresses in force.
 	Addresses int `json:"addresses"`
@@ -130,7 +130,7 @@ type NetworkState struct {
 	Unresolved []string `json:"unresolved"`
 }
 
-// State tells what is in force for each allowlist network.
+// State returns the state of each allowlist network.
 func (m *Manager) State() map[string]NetworkState {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
@@ -141,7 +141,7 @@ func (m *Manager) State() map[string]NetworkState {
 	return states
 }
 
-// resolveAll asks for all hosts; nil stands for a failure.
+// resolveAll resolves all hosts; nil represents a failure.
 func (m *Manager) resolveAll(ctx context.Context, hosts []string) map[string]*miekgdns.Msg {
 	var mutex sync.Mutex
 	var group sync.WaitGroup
@@ -165,9 +165,9 @@ func (m *Manager) resolveAll(ctx context.Context, hosts []string) map[string]*mi
 	return answers
 }
 
-// remember notes addresses of a host. An address stays for two refreshes after it was
-// last seen, at least its time to live: a host with rotating addresses shows
-// only some of them in each answer.
+// remember records addresses of a host. An address stays for two refreshes after it was
+// last seen, and at least for its TTL: a host with rotating addresses returns only some
+// of them in each answer.
 func (m *Manager) remember(one *set, host string, addresses []netip.Addr, ttl time.Duration) {
 	if one.hosts[host] == nil {
 		one.hosts[host] = map[netip.Addr]time.Time{}
@@ -178,12 +178,12 @@ func (m *Manager) remember(one *set, host string, addresses []netip.Addr, ttl ti
 	}
 }
 
-// expire drops what a host has not shown for too long; only after it was resolved.
+// expire drops the expired addresses of a host, only after it has been resolved.
 func (m *Manager) expire(one *set, host string) {
 	maps.DeleteFunc(one.hosts[host], func(_ netip.Addr, until time.Time) bool { return !m.now().Before(until) })
 }
 
-// apply replaces the set in the filter when it changed.
+// apply replaces the set in the filter if it has changed.
 func (m *Manager) apply(one *set) error {
 	wanted := slices.Collect(maps.Keys(one.adopted))
 	for _, addresses := range one.hosts {

@@ -1,9 +1,8 @@
-// Package apiclient is the way from inside an enclave to Cloister's API.
+// Package apiclient is the HTTP client of Cloister's API inside an enclave.
 //
-// The network of an enclave lets a side-car of ours connect to listed addresses
-// and nowhere else, and asks no name server for it. So the document that a
-// side-car is given holds the API's address and where it is; the name serves
-// for TLS alone.
+// The network of an enclave lets a sidecar of ours connect to listed addresses only,
+// and a sidecar queries no name server. So its spec contains the API's URL and the
+// addresses to connect to; the host name is used for TLS only.
 package apiclient
 
 import (
@@ -19,7 +18,7 @@ import (
 	"os"
 	"time"
 
-	_ "golang.org/x/crypto/x509roots/fallback" // the guest's image has no authorities of its own
+	_ "golang.org/x/crypto/x509roots/fallback" // the guest's image has no CA certificates
 )
 
 const (
@@ -30,17 +29,17 @@ const (
 	maxAuthorities = 1 << 20
 )
 
-// Address is where the API is, a part of the documents of side-cars.
+// Address is the address of the API, a part of the specs of sidecars.
 type Address struct {
 	// URL is the API's base address, http or https, without a path.
 	URL string `json:"url"`
-	// ConnectTo are the IPv4 addresses of the URL's host; none means that the host is an address itself.
+	// ConnectTo are the IPv4 addresses of the URL's host; empty means that the host is itself an address.
 	ConnectTo []netip.Addr `json:"connectTo,omitempty"`
-	// CAFile holds the certificates in PEM that the API's certificate must lead to; empty means the public authorities.
+	// CAFile contains the CA certificates of the API in PEM; empty means the public CAs.
 	CAFile string `json:"caFile,omitempty"`
 }
 
-// Validate names every field that is wrong.
+// Validate returns an error that names every invalid field.
 func (a Address) Validate() error {
 	var problems []error
 	add := func(condition bool, format string, values ...any) {
@@ -51,30 +50,30 @@ func (a Address) Validate() error {
 	base, err := url.Parse(a.URL)
 	if err != nil || (base.Scheme != "http" && base.Scheme != "https") || base.Hostname() == "" ||
 		base.User != nil || base.RawQuery != "" || base.Fragment != "" || (base.Path != "" && base.Path != "/") {
-		return fmt.Errorf("url: %q is no address such as https://api.example.com", a.URL)
+		return fmt.Errorf("url: %q is not a URL such as https://api.example.com", a.URL)
 	}
 	_, notAnAddress := netip.ParseAddr(base.Hostname())
-	add(len(a.ConnectTo) == 0 && notAnAddress != nil, "connectTo: needed, since %s is a name and side-cars ask no name server", base.Hostname())
+	add(len(a.ConnectTo) == 0 && notAnAddress != nil, "connectTo: needed, since %s is a name and sidecars query no name server", base.Hostname())
 	add(len(a.ConnectTo) > maxAddresses, "connectTo: %d addresses, at most %d", len(a.ConnectTo), maxAddresses)
 	for index, address := range a.ConnectTo {
 		add(!address.Is4(), "connectTo[%d]: needs an IPv4 address", index)
 	}
-	add(a.CAFile != "" && base.Scheme != "https", "caFile: of no use with http")
+	add(a.CAFile != "" && base.Scheme != "https", "caFile: only with https")
 	return errors.Join(problems...)
 }
 
-// At answers the full address of a path of the API.
+// At returns the full URL of a path of the API.
 func (a Address) At(path string) string {
 	base, err := url.Parse(a.URL)
 	if err != nil {
-		return path // Validate refuses it
+		return path // refused by Validate
 	}
 	return base.JoinPath(path).String()
 }
 
-// NewClient makes a client that reaches the API alone.
+// NewClient returns a client that reaches only the API.
 //
-// It follows no redirect, which could lead a key elsewhere, and asks no proxy.
+// It follows no redirect, which could send a key elsewhere, and uses no proxy.
 // A request is bounded by its context.
 func NewClient(address Address) (*http.Client, error) {
 	if err := address.Validate(); err != nil {
@@ -100,7 +99,7 @@ func NewClient(address Address) (*http.Client, error) {
 	}, nil
 }
 
-// dialer connects to one of the addresses, in their order.
+// dialer returns a dial function that tries the addresses in order.
 func dialer(addresses []netip.Addr) func(context.Context, string, string) (net.Conn, error) {
 	plain := &net.Dialer{Timeout: dialTimeout}
 	if len(addresses) == 0 {
@@ -123,7 +122,7 @@ func dialer(addresses []netip.Addr) func(context.Context, string, string) (net.C
 	}
 }
 
-// readAuthorities reads certificates; without a path it answers nil, the public ones.
+// readAuthorities reads CA certificates; without a path it returns nil, the public CAs.
 func readAuthorities(path string) (*x509.CertPool, error) {
 	if path == "" {
 		return nil, nil
@@ -134,7 +133,7 @@ func readAuthorities(path string) (*x509.CertPool, error) {
 	}
 	pool := x509.NewCertPool()
 	if len(data) > maxAuthorities || !pool.AppendCertsFromPEM(data) {
-		return nil, fmt.Errorf("caFile: %s holds no certificate in PEM, or more than %d bytes", path, maxAuthorities)
+		return nil, fmt.Errorf("caFile: %s contains no certificate in PEM, or more than %d bytes", path, maxAuthorities)
 	}
 	return pool, nil
 }

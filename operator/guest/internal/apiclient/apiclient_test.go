@@ -40,7 +40,7 @@ func TestAt(t *testing.T) {
 	}
 }
 
-// testAddress names a test server by a host name that no name server knows.
+// testAddress returns the address of a test server with a host name that no name server resolves.
 func testAddress(t *testing.T, server *httptest.Server, host string) Address {
 	t.Helper()
 	base, err := url.Parse(server.URL)
@@ -58,7 +58,7 @@ func testAddress(t *testing.T, server *httptest.Server, host string) Address {
 	return address
 }
 
-func TestThePrivateAuthorityAndTheNameAreChecked(t *testing.T) {
+func TestThePrivateCAAndTheHostNameAreChecked(t *testing.T) {
 	server := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer server.Close()
 	server.Config.ErrorLog = nil
@@ -110,7 +110,7 @@ func TestNoRedirectIsFollowed(t *testing.T) {
 	}
 }
 
-func TestAnAddressThatDoesNotAnswerIsPassedOver(t *testing.T) {
+func TestAnUnreachableAddressIsSkipped(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer server.Close()
 	address := testAddress(t, server, "api.test")
@@ -126,7 +126,7 @@ func TestAnAddressThatDoesNotAnswerIsPassedOver(t *testing.T) {
 	answer.Body.Close()
 }
 
-func TestAuthoritiesThatAreNoneAreRefused(t *testing.T) {
+func TestInvalidCAFilesAreRefused(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ca.crt")
 	for _, write := range []func() error{func() error { return nil }, func() error { return os.WriteFile(path, []byte("none"), 0o600) }} {
 		if err := write(); err != nil {

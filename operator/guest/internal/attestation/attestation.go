@@ -19,33 +19,33 @@ import (
 // NonceSize is the number of bytes of a nonce.
 const NonceSize = 32
 
-// maxFile is the largest file that is read: initdata holds a policy.
+// maxFile is the largest file in bytes that is read: initdata contains a policy.
 const maxFile = 1 << 20
 
-// maxConcurrent is the number of questions to the attestation service at a time.
+// maxConcurrent is the number of requests to the attestation service at a time.
 const maxConcurrent = 2
 
-// ErrNoKey is returned while the enclave has not made its key yet.
+// ErrNoKey is returned until the enclave has generated its key.
 var ErrNoKey = errors.New("the enclave has no TLS key yet")
 
 // Document is the attestation document that clients get.
 type Document struct {
-	// Format says what the body is.
+	// Format is the URI of the format of Body.
 	Format string `json:"format"`
-	// Body is base64 of gzip of the evidence as the attestation service gave it, or of
-	// the dummy report.
+	// Body is base64 of gzip of the evidence as the attestation service returned it, or
+	// of the dummy report.
 	Body string `json:"body"`
-	// GPU is the same of the GPUs' evidence; absent without GPUs or TEE.
+	// GPU is the same for the GPUs' evidence; absent without GPUs or TEE.
 	GPU string `json:"gpu_body,omitempty"`
 	// Measurement is the measurement document, in its canonical form.
 	Measurement string `json:"measurement"`
-	// Initdata is base64 of gzip of the initdata; absent where none is measured.
+	// Initdata is base64 of gzip of the initdata; absent if none is measured.
 	Initdata string `json:"initdata,omitempty"`
-	// Nonce is the nonce that the evidence binds; absent when none was given.
+	// Nonce is the nonce that the evidence binds; absent if none was given.
 	Nonce string `json:"nonce,omitempty"`
 }
 
-// Dummy is the report where no processor signs one. Anybody can write it.
+// Dummy is the report without a TEE: no processor signs it, and anybody can forge it.
 type Dummy struct {
 	// ReportData is what evidence would bind, in hexadecimal digits.
 	ReportData string `json:"report_data"`
@@ -60,12 +60,12 @@ type Attester struct {
 	measurement []byte
 	initdata    []byte
 	turns       chan struct{}
-	// written is the hash of the key that attestation.json binds; null = not written.
+	// written is the hash of the key that attestation.json binds; nil means not written.
 	written atomic.Pointer[[sha256.Size]byte]
 }
 
-// New makes an Attester. It fails when the settings are wrong, or a file is not the one
-// that was published.
+// New returns an Attester. It fails if the settings are invalid or a file is not the
+// published one.
 func New(settings Settings) (*Attester, error) {
 	if err := settings.Validate(); err != nil {
 		return nil, err
@@ -80,7 +80,7 @@ func New(settings Settings) (*Attester, error) {
 			return nil, err
 		}
 		if !bytes.Contains(made.initdata, made.measurement) {
-			return nil, errors.New("the initdata is that of another enclave: it does not hold the measurement document")
+			return nil, errors.New("the initdata is that of another enclave: it does not contain the measurement document")
 		}
 	}
 	if settings.TEE != TEENone {
@@ -123,16 +123,16 @@ func readBounded(path string) ([]byte, error) {
 	return content, nil
 }
 
-// ReportData is what evidence binds: the SHA-256 of the public key of the certificate (its
-// SubjectPublicKeyInfo; zeros when no key is bound), then the SHA-256 of the measurement document's digest followed by
-// the nonce, if one was given.
+// ReportData returns what evidence binds: the SHA-256 of the public key of the certificate
+// (its SubjectPublicKeyInfo; zeros if no key is bound), then the SHA-256 of the measurement
+// document's digest followed by the nonce, if one was given.
 func ReportData(key [sha256.Size]byte, measurement, nonce []byte) []byte {
 	second := sha256.Sum256(append(bytes.Clone(measurement), nonce...))
 	return append(key[:], second[:]...)
 }
 
-// Document makes the attestation document that binds the enclave's TLS key, its measurement
-// and a nonce (null = none).
+// Document returns the attestation document that binds the enclave's TLS key, its
+// measurement and a nonce; nil means no nonce.
 func (a *Attester) Document(ctx context.Context, nonce []byte) (Document, error) {
 	if nonce != nil && len(nonce) != NonceSize {
 		return Document{}, fmt.Errorf("a nonce has %d bytes", NonceSize)
@@ -156,7 +156,7 @@ func (a *Attester) Document(ctx context.Context, nonce []byte) (Document, error)
 	}, nil
 }
 
-// report gets evidence, or writes the dummy.
+// report requests evidence, or returns the dummy report.
 func (a *Attester) report(ctx context.Context, reportData []byte) ([]byte, []byte, error) {
 	if a.service == nil {
 		report, err := json.Marshal(Dummy{ReportData: hex.EncodeToString(reportData), TEE: TEENone})
@@ -176,7 +176,7 @@ func (a *Attester) report(ctx context.Context, reportData []byte) ([]byte, []byt
 	return report, gpu, err
 }
 
-// evidence asks for evidence and compares what it says with what it has to say.
+// evidence requests evidence and compares its claims with the expected ones.
 func (a *Attester) evidence(ctx context.Context, reportData []byte) ([]byte, error) {
 	evidence, err := a.service.evidence(ctx, reportData)
 	if err != nil {
@@ -193,16 +193,16 @@ func (a *Attester) evidence(ctx context.Context, reportData []byte) ([]byte, err
 	return evidence, found.compare(reportData, hostData)
 }
 
-// CheckResult is the end of a boot stage.
+// CheckResult is the result of a boot stage.
 type CheckResult struct {
-	// Skipped tells that there is nothing to check.
+	// Skipped means that there is nothing to check.
 	Skipped bool
-	// Detail says for people what was found.
+	// Detail is a human-readable result.
 	Detail string
 }
 
-// CheckCPU is the boot stage cpu-attestation: it asks for evidence that binds no key yet.
-// An error says why the boot has failed.
+// CheckCPU is the boot stage cpu-attestation: it requests evidence that binds no key yet.
+// An error is the reason why the boot has failed.
 func (a *Attester) CheckCPU(ctx context.Context) (CheckResult, error) {
 	if a.service == nil {
 		return CheckResult{Skipped: true, Detail: "The host has no trusted execution environment: nothing is confidential."}, nil
@@ -211,9 +211,9 @@ func (a *Attester) CheckCPU(ctx context.Context) (CheckResult, error) {
 		return CheckResult{}, err
 	}
 	if a.settings.Initdata == nil {
-		return CheckResult{Detail: "Evidence of " + a.settings.TEE + " was had for the node; it measures no single enclave."}, nil
+		return CheckResult{Detail: "Evidence of " + a.settings.TEE + " was obtained for the node; it does not measure a single enclave."}, nil
 	}
-	return CheckResult{Detail: "Evidence of " + a.settings.TEE + " was had; it reports the published initdata."}, nil
+	return CheckResult{Detail: "Evidence of " + a.settings.TEE + " was obtained; it reports the published initdata."}, nil
 }
 
 // CheckGPU is the boot stage gpu-attestation.
@@ -227,10 +227,10 @@ func (a *Attester) CheckGPU(ctx context.Context) (CheckResult, error) {
 	if _, err := a.service.gpuEvidence(ctx, ReportData([sha256.Size]byte{}, a.settings.Measurement.hash(), nil)); err != nil {
 		return CheckResult{}, err
 	}
-	return CheckResult{Detail: "Evidence of the GPUs was had."}, nil
+	return CheckResult{Detail: "Evidence of the GPUs was obtained."}, nil
 }
 
-// key answers the fingerprint of the enclave's TLS key; zeros when it is nobody's to know.
+// key returns the fingerprint of the enclave's TLS key; zeros if it is not known.
 func (a *Attester) key() ([sha256.Size]byte, error) {
 	var key [sha256.Size]byte
 	if a.settings.Key == "" {
@@ -245,20 +245,20 @@ func (a *Attester) key() ([sha256.Size]byte, error) {
 	}
 	fingerprint, err := hex.DecodeString(string(bytes.TrimSpace(content)))
 	if err != nil || len(fingerprint) != len(key) {
-		return key, fmt.Errorf("%s holds no SHA-256 in hexadecimal digits", a.settings.Key)
+		return key, fmt.Errorf("%s does not contain a SHA-256 in hexadecimal digits", a.settings.Key)
 	}
 	copy(key[:], fingerprint)
 	return key, nil
 }
 
-// pack compresses content for a document; empty stays empty.
+// pack compresses and encodes content for a document; empty stays empty.
 func pack(content []byte) string {
 	if len(content) == 0 {
 		return ""
 	}
 	var packed bytes.Buffer
 	writer := gzip.NewWriter(&packed)
-	_, _ = writer.Write(content) // a buffer takes everything
+	_, _ = writer.Write(content) // writes to a buffer do not fail
 	_ = writer.Close()
 	return base64.StdEncoding.EncodeToString(packed.Bytes())
 }

@@ -27,7 +27,7 @@ type enclave struct {
 	certificate *x509.Certificate
 }
 
-// newEnclave makes the files of an enclave; a stand-in with host data of its own keeps it.
+// newEnclave writes the files of an enclave; a fake service with host data of its own keeps it.
 func newEnclave(t *testing.T, fake *standIn, address string) *enclave {
 	t.Helper()
 	made := &enclave{directory: t.TempDir(), measurement: `{"debug":false,"version":"cloister.dev/measurement/v1"}`}
@@ -61,7 +61,7 @@ func (e *enclave) file(t *testing.T, name string, content []byte, algorithm stri
 	return File{Path: path, Digest: algorithm + ":" + hex.EncodeToString(hash)}
 }
 
-// certify gives the enclave a certificate with a new key.
+// certify issues the enclave a certificate with a new key.
 func (e *enclave) certify(t *testing.T) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -95,7 +95,7 @@ func (e *enclave) expected(nonce []byte) expected {
 	return expected{formats[e.settings.TEE], e.measurement, e.initdata, e.certificate, nonce}
 }
 
-// ask asks as a client does.
+// ask sends a client's request.
 func ask(t *testing.T, attester http.Handler, query string) (int, []byte) {
 	t.Helper()
 	recorder := httptest.NewRecorder()
@@ -110,7 +110,7 @@ var machines = map[string]func() *standIn{
 	"TDX, quote v5": func() *standIn { return &standIn{tee: TEETDX, quote: 5} },
 }
 
-func TestAClientRecomputesEverything(t *testing.T) {
+func TestAClientVerifiesTheDocument(t *testing.T) {
 	nonce := sha256.Sum256([]byte("asked now"))
 	other := sha256.Sum256([]byte("asked before"))
 	for name, machine := range machines {
@@ -155,7 +155,7 @@ func change(all map[string]expected, what string, apply func(*expected)) {
 	all[what] = one
 }
 
-func TestAMachineThatWasStartedWithOtherInitdata(t *testing.T) {
+func TestAMachineStartedWithOtherInitdataFailsTheCheck(t *testing.T) {
 	for name, machine := range machines {
 		fake := machine()
 		if fake == nil {
@@ -174,13 +174,13 @@ func TestAMachineThatWasStartedWithOtherInitdata(t *testing.T) {
 	}
 }
 
-func TestANodeThatIsTheMachine(t *testing.T) {
+func TestEvidenceOfTheNode(t *testing.T) {
 	fake := &standIn{tee: TEETDX, quote: 4, hostData: make([]byte, tdxConfigID)}
 	made := newEnclave(t, fake, fake.listenUnix(t))
 	made.settings.Initdata, made.initdata = nil, nil
 	attester := made.attester(t)
 	checked, err := attester.CheckCPU(t.Context())
-	if err != nil || checked.Skipped || !strings.Contains(checked.Detail, "measures no single enclave") {
+	if err != nil || checked.Skipped || !strings.Contains(checked.Detail, "does not measure a single enclave") {
 		t.Fatalf("%+v %v", checked, err)
 	}
 	if _, answer := ask(t, attester, ""); verify(answer, made.expected(nil)) != nil {
@@ -205,9 +205,9 @@ func TestBootStages(t *testing.T) {
 		cpu, gpu string // detail; "skipped: …", "failed: …"
 	}{
 		"no TEE":          {withoutTEE, "skipped: The host has no trusted", "skipped: The host has no trusted"},
-		"SNP":             {with, "Evidence of SNP was had; it reports", "skipped: The enclave has no GPUs."},
-		"SNP and GPUs":    {&withGPU, "Evidence of SNP was had; it reports", "Evidence of the GPUs was had."},
-		"no GPU evidence": {withoutGPUEvidence, "Evidence of SNP", "failed: the attestation service answered 0 bytes"},
+		"SNP":             {with, "Evidence of SNP was obtained; it reports", "skipped: The enclave has no GPUs."},
+		"SNP and GPUs":    {&withGPU, "Evidence of SNP was obtained; it reports", "Evidence of the GPUs was obtained."},
+		"no GPU evidence": {withoutGPUEvidence, "Evidence of SNP", "failed: the attestation service returned 0 bytes"},
 	}
 	for name, each := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -232,7 +232,7 @@ func TestBootStages(t *testing.T) {
 	}
 }
 
-func TestGPUEvidenceIsGiven(t *testing.T) {
+func TestGPUEvidenceIsInTheDocument(t *testing.T) {
 	fake := &standIn{tee: TEESNP}
 	made := newEnclave(t, fake, fake.listen(t))
 	made.settings.GPUs = 1
@@ -280,7 +280,7 @@ func TestNonces(t *testing.T) {
 	}
 }
 
-func TestTheFileFollowsTheKey(t *testing.T) {
+func TestTheFileIsRewrittenForANewKey(t *testing.T) {
 	fake := &standIn{tee: TEESNP}
 	made := newEnclave(t, fake, fake.listen(t))
 	attester, directory := made.attester(t), t.TempDir()
@@ -319,7 +319,7 @@ func TestTheFileFollowsTheKey(t *testing.T) {
 	}
 }
 
-func TestWithoutAKeyThereIsNoDocument(t *testing.T) {
+func TestWithoutATLSKeyThereIsNoDocument(t *testing.T) {
 	made := newEnclave(t, nil, "")
 	if err := os.Remove(made.settings.Key); err != nil {
 		t.Fatal(err)
@@ -338,7 +338,7 @@ func TestWithoutAKeyThereIsNoDocument(t *testing.T) {
 	}
 }
 
-func TestAKeyThatNobodyKnowsIsNotBound(t *testing.T) {
+func TestAnUnknownKeyIsNotBound(t *testing.T) {
 	made := newEnclave(t, nil, "")
 	made.settings.Key = ""
 	code, answer := ask(t, made.attester(t), "")
@@ -355,7 +355,7 @@ func TestAKeyThatNobodyKnowsIsNotBound(t *testing.T) {
 	}
 }
 
-func TestAFileThatWasChangedIsRefused(t *testing.T) {
+func TestAChangedFileIsRefused(t *testing.T) {
 	for _, which := range []string{"measurement.json", "initdata.toml"} {
 		for _, machine := range []*standIn{{tee: TEESNP}, {tee: TEETDX}} {
 			made := newEnclave(t, machine, "unix:///run/none.sock")
@@ -380,14 +380,14 @@ func TestInitdataOfAnotherEnclaveIsRefused(t *testing.T) {
 	}
 }
 
-func TestSettingsThatContradictThemselves(t *testing.T) {
+func TestInvalidSettingsAreRefused(t *testing.T) {
 	good := newEnclave(t, &standIn{tee: TEESNP}, "http://127.0.0.1:8006").settings
 	cases := map[string]struct {
 		change func(*Settings)
 		want   string
 	}{
 		"tee":                  {func(s *Settings) { s.TEE = "SGX" }, "attestation.tee"},
-		"service of no TEE":    {func(s *Settings) { s.TEE = TEENone }, "nothing to ask without a TEE"},
+		"service of no TEE":    {func(s *Settings) { s.TEE = TEENone }, "must be empty without a TEE"},
 		"initdata of no TEE":   {func(s *Settings) { s.TEE, s.Service = TEENone, "" }, "nothing measures it"},
 		"service elsewhere":    {func(s *Settings) { s.Service = "http://10.0.0.1:8006" }, "attestation.service"},
 		"service with a path":  {func(s *Settings) { s.Service = "http://127.0.0.1:8006/aa" }, "attestation.service"},
@@ -416,7 +416,7 @@ func TestSettingsThatContradictThemselves(t *testing.T) {
 	}
 }
 
-func TestTheDummyIsPinned(t *testing.T) {
+func TestTheDummyReportIsPinned(t *testing.T) {
 	made := newEnclave(t, nil, "")
 	document, err := made.attester(t).Document(t.Context(), nil)
 	if err != nil {

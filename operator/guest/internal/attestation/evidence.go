@@ -9,22 +9,22 @@ import (
 	"fmt"
 )
 
-// claims is what of a piece of evidence this package can compare. Whether the processor
-// signed it is for the verifier to find out.
+// claims are the fields of evidence that this package compares. Verifying the processor's
+// signature is up to the verifier.
 type claims struct {
 	reportData []byte
-	// hostData is HOST_DATA of SNP, MRCONFIGID of TDX: what the machine was started with.
+	// hostData is HOST_DATA of SNP, MRCONFIGID of TDX: the data that the machine was started with.
 	hostData []byte
 }
 
-// Sizes in bytes of the fields that carry data of ours.
+// Sizes in bytes of the fields with our data.
 const (
 	reportDataSize = 64
 	snpHostData    = 32
 	tdxConfigID    = 48
 )
 
-// readEvidence reads evidence as the attesters of the guest components write it.
+// readEvidence parses evidence as the attesters of the guest components write it.
 func readEvidence(tee string, evidence []byte) (claims, error) {
 	switch tee {
 	case TEESNP:
@@ -32,10 +32,10 @@ func readEvidence(tee string, evidence []byte) (claims, error) {
 	case TEETDX:
 		return readTDX(evidence)
 	}
-	return claims{}, fmt.Errorf("there is no evidence of kind %q", tee)
+	return claims{}, fmt.Errorf("evidence of kind %q is not supported", tee)
 }
 
-// readSNP reads {attestation_report: {report_data: [64 numbers], host_data: [32 numbers], …}, cert_chain}.
+// readSNP parses {attestation_report: {report_data: [64 numbers], host_data: [32 numbers], …}, cert_chain}.
 func readSNP(evidence []byte) (claims, error) {
 	var document struct {
 		Report *struct {
@@ -55,7 +55,7 @@ func readSNP(evidence []byte) (claims, error) {
 // Layout of a TD quote (Intel, "TDX DCAP Quoting Library API", "TD Quote Format").
 const (
 	quoteHeader = 48
-	// quoteBodyHead is the type and the size of the body, which version 5 has in front of it.
+	// quoteBodyHead is the length of the body's type and size, which precede it in version 5.
 	quoteBodyHead = 6
 	quoteTEETDX   = 0x81
 	bodyConfigID  = 184
@@ -63,7 +63,7 @@ const (
 	bodySize      = bodyReport + reportDataSize
 )
 
-// readTDX reads {quote: base64, cc_eventlog}.
+// readTDX parses {quote: base64, cc_eventlog}.
 func readTDX(evidence []byte) (claims, error) {
 	var document struct {
 		Quote []byte `json:"quote"`
@@ -93,11 +93,11 @@ func readTDX(evidence []byte) (claims, error) {
 	return claims{body[bodyReport:bodySize], body[bodyConfigID : bodyConfigID+tdxConfigID]}, nil
 }
 
-// compare tells what of the claims is not as it has to be.
+// compare returns an error if the claims are not the expected ones.
 func (c claims) compare(reportData, hostData []byte) error {
 	if !bytes.Equal(c.reportData, reportData) {
-		return errors.New("the evidence binds other data than was asked for; " +
-			"the attestation service must know encoding=base64 (guest components of 2025 or newer)")
+		return errors.New("the evidence binds other data than requested; " +
+			"the attestation service must support encoding=base64 (guest components of 2025 or newer)")
 	}
 	if hostData != nil && !bytes.Equal(c.hostData, hostData) {
 		return fmt.Errorf("the machine was started with other initdata: it reports %x, the published digest is %x", c.hostData, hostData)
@@ -105,5 +105,5 @@ func (c claims) compare(reportData, hostData []byte) error {
 	return nil
 }
 
-// runtimeData writes report data as the attestation service takes it in a query.
+// runtimeData encodes report data for the attestation service's query.
 func runtimeData(reportData []byte) string { return base64.RawURLEncoding.EncodeToString(reportData) }

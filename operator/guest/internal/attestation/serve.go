@@ -18,12 +18,12 @@ const FileName = "attestation.json"
 
 var noncePattern = regexp.MustCompile(`^[0-9a-fA-F]{64}$`)
 
-// ServeHTTP answers `GET /.well-known/<service>-attestation`, with `?nonce=` and 64
-// hexadecimal digits to bind the answer to a question.
+// ServeHTTP serves `GET /.well-known/<service>-attestation`, with `?nonce=` and 64
+// hexadecimal digits to bind the response to a request.
 func (a *Attester) ServeHTTP(writer http.ResponseWriter, request *http.Request) {
 	if request.Method != http.MethodGet && request.Method != http.MethodHead {
 		writer.Header().Set("Allow", "GET, HEAD")
-		writeError(writer, http.StatusMethodNotAllowed, "ask with GET")
+		writeError(writer, http.StatusMethodNotAllowed, "use GET")
 		return
 	}
 	nonce, err := readNonce(request.URL.RawQuery)
@@ -42,7 +42,7 @@ func (a *Attester) ServeHTTP(writer http.ResponseWriter, request *http.Request) 
 	writeJSON(writer, http.StatusOK, document)
 }
 
-// readNonce reads the nonce of a query; null when it has none.
+// readNonce reads the nonce of a query; nil if it has none.
 func readNonce(query string) ([]byte, error) {
 	values, err := url.ParseQuery(query)
 	if err != nil {
@@ -78,9 +78,9 @@ func writeJSON(writer http.ResponseWriter, status int, document any) {
 	_, _ = writer.Write(body)
 }
 
-// Write brings attestation.json of a directory up to date: it binds the present key and no
-// nonce. It is called whenever the key may have changed, and does nothing when the file
-// binds it already.
+// Write updates attestation.json in a directory: it binds the current key and no nonce.
+// It is called whenever the key may have changed, and does nothing if the file already
+// binds it.
 func (a *Attester) Write(ctx context.Context, directory string) error {
 	key, err := a.key()
 	if err != nil {
@@ -104,7 +104,7 @@ func (a *Attester) Write(ctx context.Context, directory string) error {
 	return nil
 }
 
-// replace writes a file so that readers see the old content or the new one.
+// replace replaces a file atomically.
 func replace(path string, content []byte) error {
 	file, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-")
 	if err != nil {

@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	// askTimeout bounds one question. A TD quote takes the host's quoting service up to some seconds.
+	// askTimeout bounds one request. The host's quoting service may take seconds for a TD quote.
 	askTimeout = 20 * time.Second
-	// maxEvidence is the largest evidence that is read: a TDX event log is of the order of 64 KiB.
+	// maxEvidence is the largest evidence in bytes that is read: a TDX event log has about 64 KiB.
 	maxEvidence = 1 << 20
 	maxRefusal  = 512
 )
@@ -45,12 +45,12 @@ func newService(address string) *service {
 	return &service{base: base, client: client}
 }
 
-// evidence asks for evidence of the processor that binds report data.
+// evidence requests evidence of the processor that binds report data.
 func (s *service) evidence(ctx context.Context, reportData []byte) ([]byte, error) {
 	return s.get(ctx, "/aa/evidence", reportData)
 }
 
-// gpuEvidence asks for evidence of further devices, which binds the same.
+// gpuEvidence requests evidence of the GPUs that binds the same report data.
 func (s *service) gpuEvidence(ctx context.Context, reportData []byte) ([]byte, error) {
 	found, err := s.get(ctx, "/aa/additional-evidence", reportData)
 	if err != nil {
@@ -75,7 +75,7 @@ func (s *service) get(ctx context.Context, path string, reportData []byte) ([]by
 		if errors.As(err, &about) {
 			err = about.Err
 		}
-		return nil, fmt.Errorf("the attestation service of the machine does not answer: %w", err)
+		return nil, fmt.Errorf("the attestation service of the machine does not respond: %w", err)
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
@@ -83,15 +83,15 @@ func (s *service) get(ctx context.Context, path string, reportData []byte) ([]by
 	}
 	found, err := io.ReadAll(io.LimitReader(response.Body, maxEvidence+1))
 	if err != nil {
-		return nil, fmt.Errorf("the attestation service broke off its answer: %w", err)
+		return nil, fmt.Errorf("the attestation service broke off its response: %w", err)
 	}
 	if len(found) == 0 || len(found) > maxEvidence {
-		return nil, fmt.Errorf("the attestation service answered %d bytes, between 1 and %d are evidence", len(found), maxEvidence)
+		return nil, fmt.Errorf("the attestation service returned %d bytes; evidence has between 1 and %d", len(found), maxEvidence)
 	}
 	return found, nil
 }
 
-// refusalError says what a refusal of the attestation service means.
+// refusalError describes an error response of the attestation service.
 func refusalError(path string, response *http.Response) error {
 	if response.StatusCode == http.StatusNotFound {
 		return fmt.Errorf("the attestation service has no %s: start the guest with the kernel parameter "+
@@ -99,5 +99,5 @@ func refusalError(path string, response *http.Response) error {
 	}
 	text, _ := io.ReadAll(io.LimitReader(response.Body, maxRefusal))
 	said := strings.ToValidUTF8(strings.TrimSpace(string(text)), "")
-	return fmt.Errorf("the attestation service answered %d to %s: %s", response.StatusCode, path, said)
+	return fmt.Errorf("the attestation service returned %d for %s: %s", response.StatusCode, path, said)
 }

@@ -13,15 +13,15 @@ import (
 	"testing"
 )
 
-// standIn is a stand-in for the REST server of the guest components, which needs a
-// processor with SNP or TDX. It speaks the same protocol over a socket.
+// standIn is a fake of the REST server of the guest components, which needs a processor
+// with SNP or TDX. It speaks the same protocol over a socket.
 type standIn struct {
 	tee      string
 	hostData []byte
 	quote    uint16
 	mutex    sync.Mutex
 	asked    int
-	// change, when set, alters what is answered.
+	// change, if set, alters the response.
 	change func(path string, writer http.ResponseWriter, reportData []byte) bool
 }
 
@@ -69,7 +69,7 @@ func (s *standIn) evidence(reportData []byte) []byte {
 	return evidence
 }
 
-// numbers writes bytes as the guest components do: a list of numbers.
+// numbers encodes bytes as the guest components do: a list of numbers.
 func numbers(data []byte) []int {
 	list := make([]int, len(data))
 	for index, each := range data {
@@ -78,7 +78,7 @@ func numbers(data []byte) []int {
 	return list
 }
 
-// tdQuote writes a quote without a signature.
+// tdQuote returns a quote without a signature.
 func tdQuote(version uint16, reportData, configID []byte) []byte {
 	quote := make([]byte, quoteHeader, 2048)
 	binary.LittleEndian.PutUint16(quote, version)
@@ -92,7 +92,7 @@ func tdQuote(version uint16, reportData, configID []byte) []byte {
 	return append(quote, body...)
 }
 
-// listen serves the stand-in on loopback and answers its address.
+// listen serves the fake on loopback and returns its address.
 func (s *standIn) listen(t *testing.T) string {
 	t.Helper()
 	server := httptest.NewServer(s)
@@ -100,7 +100,7 @@ func (s *standIn) listen(t *testing.T) string {
 	return server.URL
 }
 
-// listenUnix serves the stand-in on a socket of the node.
+// listenUnix serves the fake on a socket of the node.
 func (s *standIn) listenUnix(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "api.sock")
@@ -114,7 +114,7 @@ func (s *standIn) listenUnix(t *testing.T) string {
 	return "unix://" + path
 }
 
-func TestTheServiceRefuses(t *testing.T) {
+func TestErrorsOfTheAttestationService(t *testing.T) {
 	cases := map[string]struct {
 		answer func(writer http.ResponseWriter)
 		want   string
@@ -123,13 +123,13 @@ func TestTheServiceRefuses(t *testing.T) {
 		"broken": {func(w http.ResponseWriter) {
 			w.WriteHeader(http.StatusInternalServerError)
 			_, _ = w.Write([]byte("no TEE here"))
-		}, "answered 500 to /aa/evidence: no TEE here"},
+		}, "returned 500 for /aa/evidence: no TEE here"},
 		"a redirect": {func(w http.ResponseWriter) {
 			w.Header().Set("Location", "http://127.0.0.1:1/")
 			w.WriteHeader(http.StatusFound)
-		}, "answered 302"},
-		"nothing":  {func(w http.ResponseWriter) {}, "answered 0 bytes"},
-		"too much": {func(w http.ResponseWriter) { _, _ = w.Write(make([]byte, maxEvidence+1)) }, "are evidence"},
+		}, "returned 302"},
+		"nothing":  {func(w http.ResponseWriter) {}, "returned 0 bytes"},
+		"too much": {func(w http.ResponseWriter) { _, _ = w.Write(make([]byte, maxEvidence+1)) }, "evidence has between"},
 		"no JSON":  {func(w http.ResponseWriter) { _, _ = w.Write([]byte("hello")) }, "not evidence of SNP"},
 		"another TEE": {func(w http.ResponseWriter) {
 			_, _ = w.Write((&standIn{tee: TEETDX, quote: 4}).evidence(nil))
@@ -152,15 +152,15 @@ func TestTheServiceRefuses(t *testing.T) {
 	}
 }
 
-func TestNoServiceAnswersAtAll(t *testing.T) {
+func TestAnUnreachableAttestationService(t *testing.T) {
 	address := "unix://" + filepath.Join(t.TempDir(), "none.sock")
 	_, err := newEnclave(t, &standIn{tee: TEETDX, quote: 4}, address).attester(t).CheckCPU(t.Context())
-	if err == nil || !strings.Contains(err.Error(), "does not answer") {
+	if err == nil || !strings.Contains(err.Error(), "does not respond") {
 		t.Errorf("got %v", err)
 	}
 }
 
-func TestQuotesThatCannotBeRead(t *testing.T) {
+func TestInvalidQuotes(t *testing.T) {
 	quote := func(change func([]byte) []byte) []byte {
 		whole := change(tdQuote(4, make([]byte, reportDataSize), make([]byte, tdxConfigID)))
 		document, _ := json.Marshal(map[string]string{"quote": base64.StdEncoding.EncodeToString(whole)})

@@ -1,9 +1,9 @@
-// Package attestation tells clients what an enclave is and that the key they talk to is its own.
+// Package attestation proves to clients what an enclave is and that the TLS key is its own.
 //
-// Where there is a TEE, evidence comes from the attestation service of the confidential
-// machine: the REST server of the guest components (`GET /aa/evidence`). The package signs
-// nothing and claims nothing by itself: what the processor did not sign is called a dummy.
-// docs/measurement.md tells a verifier how to check each byte.
+// With a TEE, evidence comes from the attestation service of the confidential machine: the
+// REST server of the guest components (`GET /aa/evidence`). The package signs nothing and
+// claims nothing by itself: a report that the processor did not sign is called a dummy.
+// docs/measurement.md describes how to verify each byte.
 package attestation
 
 import (
@@ -29,13 +29,13 @@ var formats = map[string]string{
 	TEETDX:  "https://cloister.dev/attestation/tdx-guest/v2",
 }
 
-// digestLengths are the algorithms of digests and their hexadecimal digits.
+// digestLengths maps digest algorithms to their number of hexadecimal digits.
 var digestLengths = map[string]int{"sha256": 64, "sha384": 96}
 
-// initdataAlgorithms are the algorithms whose digests fill the processor's field exactly.
+// initdataAlgorithms are the algorithms whose digests have the length of the processor's field.
 var initdataAlgorithms = map[string]string{TEESNP: "sha256", TEETDX: "sha384"}
 
-// Settings is the part of the agent's document that is about attestation.
+// Settings is the attestation part of the agent's spec.
 type Settings struct {
 	// TEE is None, SNP or TDX.
 	TEE string `json:"tee"`
@@ -44,33 +44,33 @@ type Settings struct {
 	Service string `json:"service,omitempty"`
 	// Measurement is the measurement document.
 	Measurement File `json:"measurement"`
-	// Initdata is what the processor's field must be the digest of; null = the machine is
-	// the node, which is measured without the enclave.
+	// Initdata is the file whose digest the processor's field must be; nil means that the
+	// machine is the node, which is measured without the enclave.
 	Initdata *File `json:"initdata,omitempty"`
 	// Key is the file with the fingerprint of the enclave's TLS key, which `guest certificate`
-	// writes: the SHA-256 of its SubjectPublicKeyInfo in hexadecimal digits. Empty = the shim
-	// makes a key that nobody knows, and none is bound.
+	// writes: the SHA-256 of its SubjectPublicKeyInfo in hexadecimal digits. Empty means that
+	// the shim generates a key that is not known, and none is bound.
 	Key string `json:"key,omitempty"`
 	// GPUs is the number of GPUs of the enclave.
 	GPUs int `json:"gpus"`
 }
 
-// File is a file whose bytes are known beforehand.
+// File is a file with a known digest.
 type File struct {
-	// Path is where it is.
+	// Path is its path.
 	Path string `json:"path"`
 	// Digest is the algorithm, a colon and the hash of its bytes in hexadecimal digits.
 	Digest string `json:"digest"`
 }
 
-// Validate names every field that is wrong.
+// Validate returns an error that names every invalid field.
 func (s Settings) Validate() error {
 	var problems []error
 	wrong := func(field, format string, values ...any) {
 		problems = append(problems, fmt.Errorf("attestation."+field+": "+format, values...))
 	}
 	if formats[s.TEE] == "" {
-		wrong("tee", "%q, there are None, SNP and TDX", s.TEE)
+		wrong("tee", "%q is not one of None, SNP and TDX", s.TEE)
 	}
 	if err := checkService(s.TEE, s.Service); err != nil {
 		wrong("service", "%v", err)
@@ -86,7 +86,7 @@ func (s Settings) Validate() error {
 		}
 	}
 	if s.Key != "" && !isCleanPath(s.Key) {
-		wrong("key", "%q is no absolute, clean path", s.Key)
+		wrong("key", "%q is not an absolute, clean path", s.Key)
 	}
 	if s.GPUs < 0 {
 		wrong("gpus", "%d, at least 0", s.GPUs)
@@ -97,13 +97,13 @@ func (s Settings) Validate() error {
 func checkService(tee, service string) error {
 	if tee == TEENone {
 		if service != "" {
-			return errors.New("there is nothing to ask without a TEE")
+			return errors.New("must be empty without a TEE")
 		}
 		return nil
 	}
 	if socket, found := strings.CutPrefix(service, "unix://"); found {
 		if !isCleanPath(socket) {
-			return fmt.Errorf("%q is no absolute, clean path of a socket", socket)
+			return fmt.Errorf("%q is not an absolute, clean path of a socket", socket)
 		}
 		return nil
 	}
@@ -126,7 +126,7 @@ func (f File) check(algorithm string) error {
 	return nil
 }
 
-// hash answers the bytes of the digest; the settings were validated before.
+// hash returns the bytes of the digest; the settings were validated before.
 func (f File) hash() []byte {
 	_, digits, _ := strings.Cut(f.Digest, ":")
 	hash, _ := hex.DecodeString(digits)

@@ -14,18 +14,18 @@ import (
 	"strings"
 )
 
-// expected is what a client knows before it asks: from the repository, the Host's
+// expected is what a client knows before its request: from the repository, the Host's
 // manifest and its own TLS connection.
 type expected struct {
 	format      string
 	measurement string // canonical form, recomputed
-	initdata    []byte // recomputed; null = none is measured
+	initdata    []byte // recomputed; nil means none is measured
 	certificate *x509.Certificate
 	nonce       []byte
 }
 
-// verify is a client: it recomputes every byte but the processor's signature, which a
-// real one checks against the processor's maker. It shares no code with the package.
+// verify is a client: it recomputes every byte except the processor's signature, which a
+// real client checks with the manufacturer's certificates. It shares no code with the package.
 func verify(answer []byte, want expected) error {
 	var document struct {
 		Format, Body, Measurement, Initdata, Nonce string
@@ -71,7 +71,7 @@ func verify(answer []byte, want expected) error {
 	return nil
 }
 
-// fields takes the two fields out of a report, in hexadecimal digits.
+// fields returns the two fields of a report in hexadecimal digits.
 func fields(format string, report []byte) (string, string, error) {
 	switch format[strings.LastIndex(strings.TrimSuffix(format, "/v2"), "/")+1:] {
 	case "dummy/v2":

@@ -1,4 +1,4 @@
-// Package capability names the capabilities of Linux and holds sets of them.
+// Package capability implements names and sets of Linux capabilities.
 //
 // The names are those of capabilities(7) without the prefix CAP_, as the
 // configuration file writes them.
@@ -59,14 +59,14 @@ var numbers = map[string]uint{
 	"CHECKPOINT_RESTORE": unix.CAP_CHECKPOINT_RESTORE,
 }
 
-// keepable are the capabilities that a container may keep; the others lead out
-// of the container or undo what the launcher did.
+// keepable are the capabilities that a container may keep; the others allow an escape
+// or undo what the launcher did.
 var keepable = []string{
 	"CHOWN", "DAC_OVERRIDE", "FOWNER", "IPC_LOCK", "KILL", "NET_BIND_SERVICE",
 	"SETFCAP", "SETGID", "SETUID", "SYS_NICE", "SYS_RESOURCE",
 }
 
-// Of makes a set of capability numbers.
+// Of returns a set of capability numbers.
 func Of(members ...uint) Set {
 	var set Set
 	for _, number := range members {
@@ -75,10 +75,10 @@ func Of(members ...uint) Set {
 	return set
 }
 
-// Has tells whether the set holds a capability number.
+// Has reports whether the set contains a capability number.
 func (s Set) Has(number uint) bool { return s&(1<<number) != 0 }
 
-// Names lists the members with the prefix CAP_, sorted.
+// Names returns the names of the members with the prefix CAP_, sorted.
 func (s Set) Names() []string {
 	names := []string{}
 	for name, number := range numbers {
@@ -90,7 +90,7 @@ func (s Set) Names() []string {
 	return names
 }
 
-// ParseKept reads the names of the capabilities that a container keeps.
+// ParseKept parses the names of the capabilities that a container keeps.
 //
 // It fails for an unknown name, a repeated one, one with the prefix CAP_ and
 // one that no container may keep.
@@ -102,7 +102,7 @@ func ParseKept(names []string) (Set, error) {
 		case strings.HasPrefix(name, "CAP_"):
 			return 0, fmt.Errorf("capabilities[%d]: write %q without the prefix CAP_", index, name)
 		case !known:
-			return 0, fmt.Errorf("capabilities[%d]: %q is no capability of Linux", index, name)
+			return 0, fmt.Errorf("capabilities[%d]: %q is not a Linux capability", index, name)
 		case !slices.Contains(keepable, name):
 			return 0, fmt.Errorf("capabilities[%d]: no container may keep %s; allowed are %s",
 				index, name, strings.Join(keepable, ", "))

@@ -22,7 +22,7 @@ import (
 	"cloister.dev/guest/internal/apiclient"
 )
 
-func TestTheFirstCertificate(t *testing.T) {
+func TestTheFirstCertificateIsIssued(t *testing.T) {
 	it := newSidecar(t, newAPI(t))
 	if err := it.runs(1); err != nil {
 		t.Fatal(err)
@@ -61,7 +61,7 @@ func TestTheFirstCertificate(t *testing.T) {
 	}
 }
 
-func TestARenewalKeepsTheKeyAndAsksAnew(t *testing.T) {
+func TestARenewalKeepsTheKeyWithANewRequest(t *testing.T) {
 	it := newSidecar(t, newAPI(t))
 	var first []byte
 	it.after = func(wait int) {
@@ -86,7 +86,7 @@ func TestARenewalKeepsTheKeyAndAsksAnew(t *testing.T) {
 	}
 }
 
-func TestAQueuedOrderIsAskedForWithTheSameRequest(t *testing.T) {
+func TestAQueuedOrderIsPolledWithTheSameRequest(t *testing.T) {
 	it := newSidecar(t, newAPI(t))
 	queued := respond(http.StatusAccepted, 30, map[string]any{"status": "queued", "message": "in the queue", "retry_after": 30})
 	it.api.answers = []func(http.ResponseWriter){queued, queued, queued}
@@ -96,7 +96,7 @@ func TestAQueuedOrderIsAskedForWithTheSameRequest(t *testing.T) {
 	if status := it.status(t); !strings.Contains(status.Message, "in the queue") {
 		t.Errorf("status %+v", status)
 	}
-	// Killed and started anew: it goes on with the request that is under way.
+	// Killed and restarted: it continues with the pending request.
 	if err := it.runs(3); err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +110,7 @@ func TestAQueuedOrderIsAskedForWithTheSameRequest(t *testing.T) {
 	}
 }
 
-func TestFailuresBackOffAndEndTheStart(t *testing.T) {
+func TestFailuresBackOffAndStopTheFirstRun(t *testing.T) {
 	it := newSidecar(t, newAPI(t))
 	failing := respond(http.StatusServiceUnavailable, 0, map[string]string{"error": "nobody signs here"})
 	for range 20 {
@@ -118,7 +118,7 @@ func TestFailuresBackOffAndEndTheStart(t *testing.T) {
 	}
 	it.jitter = func() float64 { return 1 }
 	err := it.runs(20)
-	if err == nil || !strings.Contains(err.Error(), "no certificate yet after 20s: the API answered 503: nobody signs here") {
+	if err == nil || !strings.Contains(err.Error(), "no certificate yet after 20s: the API returned 503: nobody signs here") {
 		t.Fatalf("ended with %v", err)
 	}
 	want := []time.Duration{1, 2, 4, 8}
@@ -128,7 +128,7 @@ func TestFailuresBackOffAndEndTheStart(t *testing.T) {
 			break
 		}
 	}
-	// Started anew it does not end to tell the same, and asks on.
+	// After a restart it does not exit again with the same reason, and keeps retrying.
 	if err := it.runs(9); err != nil {
 		t.Errorf("ended with %v", err)
 	}
@@ -183,7 +183,7 @@ func TestAFailingRenewalLeavesTheCertificate(t *testing.T) {
 	}
 }
 
-func TestARefusalMakesTheNextRequestANewOne(t *testing.T) {
+func TestARefusalDiscardsTheRequest(t *testing.T) {
 	for _, status := range []int{http.StatusBadRequest, http.StatusForbidden, http.StatusConflict} {
 		it := newSidecar(t, newAPI(t))
 		it.api.answers = []func(http.ResponseWriter){respond(status, 0, map[string]string{"error": "not yours"})}
@@ -196,21 +196,21 @@ func TestARefusalMakesTheNextRequestANewOne(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeUsedIsNotKept(t *testing.T) {
+func TestAnUnusableChainIsNotStored(t *testing.T) {
 	other, _ := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	for name, spoil := range map[string]func(*api){
 		"another key": func(a *api) { a.signed = other.Public() },
 		"not for " + host: func(a *api) {
 			a.change = func(c *x509.Certificate) *x509.Certificate { c.DNSNames = []string{"b.example"}; return c }
 		},
-		"ended at":                    func(a *api) { a.life = -time.Minute },
+		"expired at":                  func(a *api) { a.life = -time.Minute },
 		"chain is empty":              func(a *api) { a.answers = repeat(respond(200, 0, map[string]string{"certificate": ""})) },
-		"something that is no certif": func(a *api) { a.answers = repeat(respond(200, 0, map[string]string{"certificate": "hello"})) },
+		"something that is not a cer": func(a *api) { a.answers = repeat(respond(200, 0, map[string]string{"certificate": "hello"})) },
 		"something that is not JSON":  func(a *api) { a.answers = repeat(func(w http.ResponseWriter) { _, _ = io.WriteString(w, "<html>") }) },
 		"broke off or is too long": func(a *api) {
 			a.answers = repeat(func(w http.ResponseWriter) { _, _ = w.Write(make([]byte, maxAnswer+2)) })
 		},
-		"the API answered 307":         func(a *api) { a.answers = repeat(respond(307, 0, map[string]string{"error": "elsewhere"})) },
+		"the API returned 307":         func(a *api) { a.answers = repeat(respond(307, 0, map[string]string{"error": "elsewhere"})) },
 		"the API refused: no business": func(a *api) { a.answers = repeat(respond(403, 0, map[string]string{"error": "no business"})) },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -230,7 +230,7 @@ func repeat(one func(http.ResponseWriter)) []func(http.ResponseWriter) {
 	return slices.Repeat([]func(http.ResponseWriter){one}, 20)
 }
 
-func TestAShortLifeIsNoReasonToAskWithoutPause(t *testing.T) {
+func TestAShortLifetimeDoesNotSkipTheBackoff(t *testing.T) {
 	it := newSidecar(t, newAPI(t))
 	it.api.life = 3 * time.Second
 	if err := it.runs(3); err != nil {
@@ -243,16 +243,16 @@ func TestAShortLifeIsNoReasonToAskWithoutPause(t *testing.T) {
 	}
 }
 
-func TestAnAPIThatIsAwayIsNamed(t *testing.T) {
+func TestAnUnreachableAPIIsNamed(t *testing.T) {
 	it := newSidecar(t, newAPI(t))
 	it.api.Close()
 	err := it.runs(20)
-	if err == nil || !strings.Contains(err.Error(), it.spec.API.URL+" is not reached") {
+	if err == nil || !strings.Contains(err.Error(), it.spec.API.URL+" cannot be reached") {
 		t.Errorf("ended with %v", err)
 	}
 }
 
-func TestCheckTellsTheReason(t *testing.T) {
+func TestCheckReturnsTheReason(t *testing.T) {
 	it := newSidecar(t, newAPI(t))
 	data, _ := json.Marshal(it.spec)
 	file := filepath.Join(t.TempDir(), "document.json")
@@ -266,7 +266,7 @@ func TestCheckTellsTheReason(t *testing.T) {
 	if err := it.runs(2); err != nil {
 		t.Fatal(err)
 	}
-	if err := Check(file); err == nil || !strings.Contains(err.Error(), "no certificate yet: the API answered 503: nobody signs here") {
+	if err := Check(file); err == nil || !strings.Contains(err.Error(), "no certificate yet: the API returned 503: nobody signs here") {
 		t.Errorf("without a certificate: %v", err)
 	}
 	it.api.answers = nil
@@ -278,7 +278,7 @@ func TestCheckTellsTheReason(t *testing.T) {
 	}
 }
 
-func TestDocument(t *testing.T) {
+func TestSpec(t *testing.T) {
 	valid := func() Spec {
 		return Spec{Version: 1, API: apiclient.Address{URL: "http://192.0.2.1"}, TokenFile: "/t", Hostnames: []string{host}, Directory: "/d"}
 	}

@@ -26,13 +26,13 @@ const (
 	CertificateFile = "tls.crt"
 	// FingerprintFile is the SHA-256 of the public key (SubjectPublicKeyInfo, DER) in hexadecimal, for attestation.
 	FingerprintFile = "tls.spki"
-	// RequestFile is the signing request that was sent and not answered yet.
+	// RequestFile is the pending signing request.
 	RequestFile = "request.pem"
-	// StatusFile tells how it is.
+	// StatusFile is the status.
 	StatusFile = "status.json"
 )
 
-// Permissions: the group is the shim's, nobody else reads the key.
+// Permissions: the group is the shim's; only it can read the key.
 const (
 	secret = 0o640
 	public = 0o644
@@ -42,22 +42,22 @@ const (
 type Status struct {
 	// Version is Version.
 	Version int `json:"version"`
-	// Message is what went wrong last; empty when all is well.
+	// Message is the last error; empty if there is none.
 	Message string `json:"message"`
-	// NotAfter is when the certificate ends; null when there is none.
+	// NotAfter is when the certificate expires; nil if there is none.
 	NotAfter *time.Time `json:"notAfter"`
-	// NextAt is when the API is asked next.
+	// NextAt is the time of the next request to the API.
 	NextAt time.Time `json:"nextAt"`
-	// Told is the reason with which the side-car ended last, so that it does not end again to tell the same.
+	// Reported is the reason with which the sidecar last exited: it exits once for each reason.
 	Reported string `json:"told"`
 }
 
-// directory is the place of key and certificate.
+// directory is the path of the directory of key and certificate.
 type directory string
 
 func (d directory) path(name string) string { return filepath.Join(string(d), name) }
 
-// write replaces a file as a whole.
+// write replaces a file atomically.
 func (d directory) write(name string, content []byte, mode os.FileMode) error {
 	temporary := d.path("." + name + ".new")
 	if err := os.Remove(temporary); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -71,14 +71,14 @@ func (d directory) write(name string, content []byte, mode os.FileMode) error {
 	if _, err := file.Write(content); err != nil {
 		return err
 	}
-	// Not left to the umask of whoever started us.
+	// Set explicitly, whatever the umask is.
 	if err := file.Chmod(mode); err != nil {
 		return err
 	}
 	return os.Rename(temporary, d.path(name))
 }
 
-// openKey answers the enclave's key, makes it when there is none, and publishes its fingerprint.
+// openKey returns the enclave's key, generated if there is none, and publishes its fingerprint.
 func (d directory) openKey() (*ecdsa.PrivateKey, error) {
 	key, err := d.key()
 	if errors.Is(err, os.ErrNotExist) {
@@ -98,12 +98,12 @@ func (d directory) key() (*ecdsa.PrivateKey, error) {
 	}
 	block, _ := pem.Decode(data)
 	if block == nil {
-		return nil, fmt.Errorf("%s holds no key", KeyFile)
+		return nil, fmt.Errorf("%s does not contain a key", KeyFile)
 	}
 	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
 	key, fits := parsed.(*ecdsa.PrivateKey)
 	if err != nil || !fits {
-		return nil, fmt.Errorf("%s holds no ECDSA key", KeyFile)
+		return nil, fmt.Errorf("%s does not contain an ECDSA key", KeyFile)
 	}
 	return key, nil
 }
@@ -118,7 +118,7 @@ func (d directory) newKey() (*ecdsa.PrivateKey, error) {
 		return nil, err
 	}
 	if err := d.write(KeyFile, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), secret); err != nil {
-		return nil, fmt.Errorf("the key cannot be kept: %w", err)
+		return nil, fmt.Errorf("the key cannot be stored: %w", err)
 	}
 	return key, nil
 }
@@ -133,7 +133,7 @@ func (d directory) publish(key *ecdsa.PrivateKey) error {
 	return d.write(FingerprintFile, []byte(hex.EncodeToString(digest[:])+"\n"), public)
 }
 
-// request answers the signing request that is under way, and makes one when there is none.
+// request returns the pending signing request, a new one if there is none.
 func (d directory) request(key *ecdsa.PrivateKey, hostnames []string) ([]byte, error) {
 	if data, err := os.ReadFile(d.path(RequestFile)); err == nil && asksFor(data, key, hostnames) {
 		return data, nil
@@ -155,7 +155,7 @@ func asksFor(data []byte, key *ecdsa.PrivateKey, hostnames []string) bool {
 	return err == nil && key.PublicKey.Equal(request.PublicKey) && slices.Equal(request.DNSNames, hostnames)
 }
 
-// discardRequest lets the next question be a new one.
+// discardRequest removes the pending request, so that the next one is new.
 func (d directory) discardRequest() error {
 	if err := os.Remove(d.path(RequestFile)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
@@ -163,7 +163,7 @@ func (d directory) discardRequest() error {
 	return nil
 }
 
-// current answers the certificate that the shim can use now.
+// current returns the certificate if the shim can use it now.
 func (d directory) current(key *ecdsa.PrivateKey, hostnames []string, now time.Time) (*x509.Certificate, error) {
 	data, err := os.ReadFile(d.path(CertificateFile))
 	if err != nil {
@@ -172,19 +172,19 @@ func (d directory) current(key *ecdsa.PrivateKey, hostnames []string, now time.T
 	return checkChain(data, key, hostnames, now)
 }
 
-// checkChain reads a chain and checks that it is one for this key and these
-// names, and good now. Who signed it is the API's matter, which was reached by
-// TLS of its own; clients judge the signature.
+// checkChain parses a chain and checks that it is for this key and these names, and
+// valid now. It does not verify the issuer: the API was reached over TLS, and clients
+// verify the signature.
 func checkChain(data []byte, key *ecdsa.PrivateKey, hostnames []string, now time.Time) (*x509.Certificate, error) {
 	var leaf *x509.Certificate
 	for rest := bytes.TrimSpace(data); len(rest) > 0; rest = bytes.TrimSpace(rest) {
 		var block *pem.Block
 		if block, rest = pem.Decode(rest); block == nil || block.Type != "CERTIFICATE" {
-			return nil, errors.New("the chain holds something that is no certificate")
+			return nil, errors.New("the chain holds something that is not a cericate")
 		}
 		one, err := x509.ParseCertificate(block.Bytes)
 		if err != nil {
-			return nil, fmt.Errorf("the chain holds no valid certificate: %w", err)
+			return nil, fmt.Errorf("the chain contains no valid certificate: %w", err)
 		}
 		if leaf == nil {
 			leaf = one
@@ -202,13 +202,13 @@ func checkChain(data []byte, key *ecdsa.PrivateKey, hostnames []string, now time
 		}
 	}
 	if !now.Before(leaf.NotAfter) {
-		return nil, fmt.Errorf("the certificate ended at %s", leaf.NotAfter.UTC().Format(time.RFC3339))
+		return nil, fmt.Errorf("the certificate expired at %s", leaf.NotAfter.UTC().Format(time.RFC3339))
 	}
 	return leaf, nil
 }
 
-// linkShimStore makes the places where the shim looks for the files of each name. They
-// lead to the same two files, so that one rename changes the certificate of all.
+// linkShimStore creates the links under which the shim finds the files of each name.
+// They point to the same two files, so that one rename replaces the certificate of all.
 func (d directory) linkShimStore(store string, hostnames []string) error {
 	description, err := json.Marshal(map[string]any{"sans": hostnames, "issuer_data": nil})
 	if err != nil {

@@ -31,7 +31,7 @@ const (
 	token = "org-acme/web-a-1/a-token-of-tests"
 )
 
-// api is an API with an authority, by TLS on a socket. What it answers next can be set.
+// api is an API with a CA, over TLS. Its next responses can be set.
 type api struct {
 	*httptest.Server
 	t   *testing.T
@@ -40,14 +40,14 @@ type api struct {
 
 	mutex    sync.Mutex
 	requests [][]byte
-	// answers are given first, in order; then certificates.
+	// answers are the first responses, in order; certificates follow.
 	answers []func(http.ResponseWriter)
-	// now and life are those of the certificates.
+	// now is the issue time, life the lifetime of the certificates.
 	now  func() time.Time
 	life time.Duration
 	// change alters a certificate before it is signed.
 	change func(*x509.Certificate) *x509.Certificate
-	// signed is the key that is signed instead of the request's; nil means that.
+	// signed is the key that is certified instead of the request's; nil means the request's.
 	signed any
 }
 
@@ -124,7 +124,7 @@ func respond(status, after int, body any) func(http.ResponseWriter) {
 	}
 }
 
-// sidecar is a side-car with a clock that moves when it waits.
+// sidecar is a sidecar with a clock that advances when it waits.
 type sidecar struct {
 	*runner
 	api    *api
@@ -171,7 +171,7 @@ func newSidecar(t *testing.T, server *api) *sidecar {
 	return it
 }
 
-// runs runs until the so-manieth wait, and answers what the side-car ended with.
+// runs runs the sidecar until the given number of waits, and returns its error.
 func (it *sidecar) runs(waits int) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()

@@ -18,28 +18,28 @@ const (
 	maxAnswer      = 1 << 18
 )
 
-// requestError is an answer without a certificate.
+// requestError is the error of a request without a certificate.
 type requestError struct {
-	// message is for people: what the API said, or why it was not reached.
+	// message is human-readable: the API's error, or why it cannot be reached.
 	message string
-	// after is when the API wants to be asked again; 0 means that it did not say.
+	// after is the Retry-After of the API; 0 means none.
 	after time.Duration
-	// queued tells that the order is on its way.
+	// queued means that the order is being processed.
 	queued bool
-	// spent tells that the same request will get no other answer.
+	// final means that the same request will get the same response.
 	final bool
 }
 
 func (p *requestError) Error() string { return p.message }
 
-// apiResponse is what of the API's answers is read; unknown fields are later ones.
+// apiResponse is the part of the API's response that is read; later versions may add fields.
 type apiResponse struct {
 	Certificate string `json:"certificate"`
 	Error       string `json:"error"`
 	Message     string `json:"message"`
 }
 
-// requestCertificate sends a signing request and returns the chain, or a problem.
+// requestCertificate sends a signing request and returns the chain, or a requestError.
 func (r *runner) requestCertificate(ctx context.Context, request []byte) ([]byte, error) {
 	token, err := r.spec.token()
 	if err != nil {
@@ -59,21 +59,21 @@ func (r *runner) requestCertificate(ctx context.Context, request []byte) ([]byte
 	call.Header.Set("Content-Type", "application/json")
 	response, err := r.client.Do(call)
 	if err != nil {
-		return nil, &requestError{message: fmt.Sprintf("the API at %s is not reached: %v", r.spec.API.URL, causeOf(err))}
+		return nil, &requestError{message: fmt.Sprintf("the API at %s cannot be reached: %v", r.spec.API.URL, causeOf(err))}
 	}
 	defer response.Body.Close()
 	data, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
 	if err != nil || len(data) > maxAnswer {
-		return nil, &requestError{message: fmt.Sprintf("the answer of the API at %s broke off or is too long", r.spec.API.URL)}
+		return nil, &requestError{message: fmt.Sprintf("the response of the API at %s broke off or is too long", r.spec.API.URL)}
 	}
 	return parseResponse(response, data)
 }
 
-// parseResponse makes a chain or a problem of an answer.
+// parseResponse returns the chain of a response, or a requestError.
 func parseResponse(response *http.Response, data []byte) ([]byte, error) {
 	var said apiResponse
 	if err := json.Unmarshal(data, &said); err != nil {
-		return nil, &requestError{message: fmt.Sprintf("the API answered %d with something that is not JSON", response.StatusCode)}
+		return nil, &requestError{message: fmt.Sprintf("the API returned %d with something that is not JSON", response.StatusCode)}
 	}
 	after := time.Duration(0)
 	if seconds, err := strconv.Atoi(response.Header.Get("Retry-After")); err == nil && seconds > 0 {
@@ -87,10 +87,10 @@ func parseResponse(response *http.Response, data []byte) ([]byte, error) {
 	case http.StatusBadRequest, http.StatusForbidden, http.StatusConflict:
 		return nil, &requestError{message: "the API refused: " + said.Error, final: true}
 	}
-	return nil, &requestError{message: fmt.Sprintf("the API answered %d: %s", response.StatusCode, said.Error), after: after}
+	return nil, &requestError{message: fmt.Sprintf("the API returned %d: %s", response.StatusCode, said.Error), after: after}
 }
 
-// causeOf answers the cause of a failed call without its address, which stands in the message already.
+// causeOf returns the cause of a failed request without its URL, which is already in the message.
 func causeOf(err error) error {
 	if inner := errors.Unwrap(err); inner != nil {
 		return inner

@@ -20,43 +20,42 @@ const (
 	firstPause      = time.Second
 	longestPause    = 5 * time.Minute
 	defaultPatience = 20 * time.Second
-	// longestFirst is the longest pause while there is no certificate at all.
+	// longestFirst is the maximum pause while there is no certificate.
 	longestFirst = 30 * time.Second
 	maxMessage   = 2048
-	// settle is the least time between a certificate and the next question.
+	// settle is the minimum time between a certificate and the next request.
 	settle = 10 * time.Second
-	// spread is the part of a certificate's life by which renewals are spread.
+	// spread is the fraction (1/spread) of a certificate's life over which renewals are spread.
 	spread = 20
 )
 
-// runner is the side-car at work.
+// runner runs the sidecar.
 type runner struct {
 	spec   Spec
 	place  directory
 	client *http.Client
 	log    *slog.Logger
 	now    func() time.Time
-	// wait returns after a while, or earlier when the context ends.
+	// wait returns after a time, or earlier if the context is done.
 	wait func(context.Context, time.Duration)
-	// jitter answers a number from 0 to 1.
+	// jitter returns a number from 0 to 1.
 	jitter func() float64
 
-	// failures is how often in a row there was no new certificate.
+	// failures is the number of consecutive failures.
 	failures int
-	// next is when the API is asked next.
+	// next is the time of the next request to the API.
 	next time.Time
-	// told is the reason with which it ended last.
+	// reported is the reason with which it last exited.
 	reported string
 }
 
-// errPatience is returned when there was no certificate for too long.
+// errPatience is returned if there was no certificate for too long.
 var errPatience = errors.New("no certificate yet")
 
-// Run keeps a certificate until the context ends. It ends by itself, with the
-// reason as termination message, when it has had none for as long as its
-// patience lasts: then it is started anew, and whoever watches the Pod reads
-// the reason. It does so once for each reason. Only a refusal of the API is a
-// failure.
+// Run maintains a certificate until the context is done. It returns by itself, with the
+// reason as termination message, if it has had none for PatienceSeconds: the kubelet
+// restarts it, and the Pod's status shows the reason. It does so once for each reason.
+// Only a refusal by the API is an error.
 func Run(ctx context.Context, document Spec, log *slog.Logger) error {
 	client, err := apiclient.NewClient(document.API)
 	if err != nil {
@@ -64,8 +63,8 @@ func Run(ctx context.Context, document Spec, log *slog.Logger) error {
 	}
 	err = newRunner(document, client, log).run(ctx)
 	if errors.Is(err, errPatience) {
-		// No error of ours, and it may end: the exit code does not count as a crash.
-		log.Error("started anew by the kubelet", "reason", err.Error())
+		// Not an error of ours: with exit code 0 the restart does not count as a crash.
+		log.Error("exiting, to be restarted by the kubelet", "reason", err.Error())
 		return nil
 	}
 	return err
@@ -92,7 +91,7 @@ func (r *runner) run(ctx context.Context) error {
 	}
 	if r.spec.ShimStore != "" {
 		if err := r.place.linkShimStore(r.spec.ShimStore, r.spec.Hostnames); err != nil {
-			return fmt.Errorf("the shim's places cannot be made: %w", err)
+			return fmt.Errorf("the shim's links cannot be created: %w", err)
 		}
 	}
 	deadline := r.now().Add(r.spec.patience())
@@ -121,9 +120,8 @@ func (r *runner) run(ctx context.Context) error {
 	}
 }
 
-// scheduleRenewal decides when the next certificate is asked for: two thirds into the life
-// of this one, a little earlier by chance, so that enclaves that started together
-// do not ask together.
+// scheduleRenewal schedules the next request: after two thirds of the certificate's life,
+// minus a random part, so that enclaves that started together do not renew together.
 func (r *runner) scheduleRenewal(leaf *x509.Certificate) error {
 	life := leaf.NotAfter.Sub(leaf.NotBefore)
 	early := time.Duration(r.jitter() * float64(life/spread))
@@ -134,7 +132,7 @@ func (r *runner) scheduleRenewal(leaf *x509.Certificate) error {
 	return r.writeStatus(Status{NotAfter: &leaf.NotAfter, NextAt: r.next})
 }
 
-// scheduleRetry plans another attempt after one that failed; it fails itself when there
+// scheduleRetry schedules another attempt after a failure; it returns an error if there
 // was no certificate for too long.
 func (r *runner) scheduleRetry(key *ecdsa.PrivateKey, reason error, deadline time.Time) error {
 	var said *requestError
@@ -168,7 +166,7 @@ func (r *runner) scheduleRetry(key *ecdsa.PrivateKey, reason error, deadline tim
 	return nil
 }
 
-// renew asks once and keeps what comes.
+// renew requests a certificate once and stores it.
 func (r *runner) renew(ctx context.Context, key *ecdsa.PrivateKey) (*x509.Certificate, error) {
 	request, err := r.place.request(key, r.spec.Hostnames)
 	if err != nil {
@@ -187,17 +185,17 @@ func (r *runner) renew(ctx context.Context, key *ecdsa.PrivateKey) (*x509.Certif
 	}
 	leaf, err := checkChain(chain, key, r.spec.Hostnames, r.now())
 	if err != nil {
-		return nil, fmt.Errorf("the API answered what cannot be used: %w", err)
+		return nil, fmt.Errorf("the API returned an unusable certificate: %w", err)
 	}
 	if err := r.place.write(CertificateFile, chain, public); err != nil {
-		return nil, fmt.Errorf("the certificate cannot be kept: %w", err)
+		return nil, fmt.Errorf("the certificate cannot be stored: %w", err)
 	}
 	r.log.Info("certificate", "hostnames", r.spec.Hostnames, "notAfter", leaf.NotAfter, "serial", leaf.SerialNumber.Text(16))
 	return leaf, nil
 }
 
-// pause is how long to wait after so many failures in a row, from 1. The API's
-// own word counts; jitter keeps the enclaves of an installation apart.
+// pause returns the exponential backoff after a number of consecutive failures, from 1.
+// The API's Retry-After takes precedence; jitter spreads the enclaves of an installation.
 func (r *runner) pause(err error, failures int) time.Duration {
 	var said *requestError
 	if errors.As(err, &said) && said.after > 0 {
@@ -210,7 +208,7 @@ func (r *runner) pause(err error, failures int) time.Duration {
 	return longest/2 + time.Duration(r.jitter()*float64(longest)/2)
 }
 
-// writeStatus writes the status, and what the kubelet shows when the side-car ends.
+// writeStatus writes the status, and the termination message for the kubelet.
 func (r *runner) writeStatus(status Status) error {
 	status.Version, status.Reported = Version, r.reported
 	if status.Message != "" {
@@ -235,7 +233,7 @@ func (d Spec) patience() time.Duration {
 	return time.Duration(d.PatienceSeconds) * time.Second
 }
 
-// Check is the side-car's start-up probe: nil when the shim can use the certificate.
+// Check is the sidecar's startup probe: nil if the shim can use the certificate.
 func Check(file string) error {
 	document, err := ReadSpec(file)
 	if err != nil {

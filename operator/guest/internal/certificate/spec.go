@@ -1,10 +1,9 @@
-// Package certificate is `guest certificate`: it makes the enclave's TLS key,
-// has certificates for it signed by way of Cloister's API, and renews them.
+// Package certificate is `guest certificate`: it generates the enclave's TLS key, has
+// certificates for it signed through Cloister's API, and renews them.
 //
-// The key is made here, once in the life of a Pod, and lies in a directory in
-// memory that the shim alone can read beside this side-car. What leaves the
-// enclave is a signing request; what comes back is checked before the shim sees
-// it.
+// The key is generated here, once in the life of a Pod, in a directory in memory that
+// only the shim and this sidecar can read. Only a signing request leaves the enclave;
+// the chain is checked before the shim sees it.
 package certificate
 
 import (
@@ -19,7 +18,7 @@ import (
 	"cloister.dev/guest/internal/strictjson"
 )
 
-// Version is the version of the document that this guest reads.
+// Version is the version of the spec that this guest reads.
 const Version = 1
 
 const (
@@ -29,31 +28,31 @@ const (
 
 var hostname = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?(\.[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)+$`)
 
-// Spec is what the operator tells `guest certificate`.
+// Spec is the configuration of `guest certificate`, written by the operator.
 type Spec struct {
 	// Version is Version.
 	Version int `json:"version"`
-	// API is where certificates are asked for.
+	// API is the address of the API.
 	API apiclient.Address `json:"api"`
-	// TokenFile holds the enclave's token.
+	// TokenFile contains the enclave's token.
 	TokenFile string `json:"tokenFile"`
 	// Hostnames are the host names of the certificate, the public one first.
 	Hostnames []string `json:"hostnames"`
-	// Directory is where key and certificate lie, in memory.
+	// Directory is the directory of key and certificate, in memory.
 	Directory string `json:"directory"`
-	// ShimStore is where the shim looks for the files of each name (NAME/NAME.crt, .key and .json), within
-	// Directory; empty means that it does not.
+	// ShimStore is where the shim finds the files of each name (NAME/NAME.crt, .key and
+	// .json), within Directory; empty means none.
 	ShimStore string `json:"shimStore,omitempty"`
-	// TerminationFile is where the kubelet reads why the side-car ended; empty means that it is not told.
+	// TerminationFile is where the kubelet reads the termination message; empty means none.
 	TerminationFile string `json:"terminationFile,omitempty"`
-	// PatienceSeconds is how long a start may fail until the side-car ends, so that the reason is seen; 0 means 20.
+	// PatienceSeconds is how long there may be no certificate until the sidecar exits to show the reason; 0 means 20.
 	PatienceSeconds int `json:"patienceSeconds,omitempty"`
 }
 
-// ReadSpec reads and checks a document.
+// ReadSpec reads and validates the spec at a path.
 func ReadSpec(file string) (Spec, error) { return strictjson.Read[Spec](file) }
 
-// Validate names every field that is wrong.
+// Validate returns an error that names every invalid field.
 func (d Spec) Validate() error {
 	var problems []error
 	add := func(condition bool, format string, values ...any) {
@@ -73,7 +72,7 @@ func (d Spec) Validate() error {
 	add(len(d.Hostnames) == 0 || len(d.Hostnames) > maxHostnames, "hostnames: %d, needs 1 to %d", len(d.Hostnames), maxHostnames)
 	seen := map[string]bool{}
 	for index, name := range d.Hostnames {
-		add(!hostname.MatchString(name) || len(name) > 253, "hostnames[%d]: %q is no host name in lower case", index, name)
+		add(!hostname.MatchString(name) || len(name) > 253, "hostnames[%d]: %q is not a host name in lower case", index, name)
 		add(seen[name], "hostnames[%d]: %q is given twice", index, name)
 		seen[name] = true
 	}
@@ -89,7 +88,7 @@ func (d Spec) token() (string, error) {
 	}
 	token := strings.TrimSpace(string(data))
 	if token == "" || len(data) > maxToken {
-		return "", fmt.Errorf("%s holds no token", d.TokenFile)
+		return "", fmt.Errorf("%s does not contain a token", d.TokenFile)
 	}
 	return token, nil
 }

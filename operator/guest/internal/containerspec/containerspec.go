@@ -1,8 +1,7 @@
-// Package containerspec is the document that tells the guest about one container. `guest
-// exec`, `probe` and `stop` of a container read the same file, which the Pod
-// mounts read-only.
+// Package containerspec is the spec of one container. `guest exec`, `probe` and `stop`
+// of a container read the same file, which the Pod mounts read-only.
 //
-// The document holds no secret: the tenant can read it.
+// The spec contains no secret: the tenant can read it.
 package containerspec
 
 import (
@@ -22,19 +21,19 @@ import (
 	"cloister.dev/guest/internal/tmpfs"
 )
 
-// Version is the version of the document that this guest reads.
+// Version is the version of the spec that this guest reads.
 const Version = 1
 
 // Kinds of IPC namespaces.
 const (
-	// IPCPrivate is a namespace of the container's own.
+	// IPCPrivate is the container's own namespace.
 	IPCPrivate = "private"
-	// IPCShared is the Pod's: the containers that share one, and containers
-	// of a Host without isolation.
+	// IPCShared is the Pod's namespace: for containers that share it, and on a Host
+	// without isolation.
 	IPCShared = "shared"
 )
 
-// Spec is the document.
+// Spec is the spec of one container.
 type Spec struct {
 	// Version is Version.
 	Version int `json:"version"`
@@ -42,15 +41,15 @@ type Spec struct {
 	Name string `json:"name"`
 	// Hostname is its host name, in a UTS namespace of its own; empty leaves the Pod's.
 	Hostname string `json:"hostname,omitempty"`
-	// Network says how it gets its network; null leaves the Pod's network.
+	// Network is how it is attached to its network; nil leaves the Pod's network.
 	Network *NetworkAttachment `json:"network,omitempty"`
-	// Agent says whom to tell about starts and health checks; null means nobody.
+	// Agent is where launches and health checks are reported; nil means nowhere.
 	Agent *AgentReporting `json:"agent,omitempty"`
 	// IPC is IPCPrivate or IPCShared.
 	IPC string `json:"ipc"`
-	// Image is what the image says.
+	// Image is the image's configuration.
 	Image ImageConfig `json:"image"`
-	// Entrypoint and Command are the file's; null means the image's.
+	// Entrypoint and Command are the file's; nil means the image's.
 	Entrypoint []string `json:"entrypoint,omitempty"`
 	Command    []string `json:"command,omitempty"`
 	// WorkingDir is the file's; empty means the image's.
@@ -59,47 +58,47 @@ type Spec struct {
 	User string `json:"user,omitempty"`
 	// Groups are supplementary groups that the Pod adds.
 	Groups []int `json:"groups,omitempty"`
-	// KeepHome leaves HOME as it is; else it is the user's home directory.
+	// KeepHome leaves HOME unchanged; else it is the user's home directory.
 	KeepHome bool `json:"keepHome,omitempty"`
-	// Capabilities are those that stay, without the prefix CAP_.
+	// Capabilities are the kept capabilities, without the prefix CAP_.
 	Capabilities []string `json:"capabilities,omitempty"`
-	// LowPorts lets every user listen on ports below 1024 of the container's network.
+	// LowPorts lets every user listen on ports below 1024 in the container's network namespace.
 	LowPorts bool `json:"lowPorts,omitempty"`
-	// Tmpfs maps directories to the options of the tmpfs laid over them.
+	// Tmpfs maps directories to the options of the tmpfs mounted on them.
 	Tmpfs map[string]string `json:"tmpfs,omitempty"`
 	// Limits maps names of resource limits (nofile, nproc, memlock, core, stack) to values.
 	Limits map[string]Limit `json:"limits,omitempty"`
-	// GuestPaths are directories of the guest, where nothing may be laid over.
+	// GuestPaths are directories of the guest, on which nothing may be mounted.
 	GuestPaths []string `json:"guestPaths"`
-	// Health is the health check; null means none.
+	// Health is the health check; nil means none.
 	Health *HealthCheck `json:"health,omitempty"`
-	// Stop says how the container is asked to end; null means TERM and ten seconds.
+	// Stop is the stop signal and timeout; nil means TERM and ten seconds.
 	Stop *Stop `json:"stop,omitempty"`
-	// Shells lets people in; null, as in every enclave but a debug one, means that nobody gets in.
+	// Shells enables SSH sessions; nil, as in every enclave that is not a debug enclave, disables them.
 	Shells *Shells `json:"shells,omitempty"`
 }
 
-// Shells is the way of `guest ssh` into the container. With it the guest stays process 1.
+// Shells is how `guest ssh` starts sessions in the container. With it the guest stays process 1.
 type Shells struct {
 	// Socket is the path of the container's shell socket.
 	Socket string `json:"socket"`
-	// Client is the user of `guest ssh`, the only one that is served.
+	// Client is the uid of `guest ssh`, the only one that is served.
 	Client uint32 `json:"client"`
 }
 
-// NetworkAttachment is the way to `guest net`.
+// NetworkAttachment is the connection to `guest net`.
 type NetworkAttachment struct {
 	// Socket is the path of the container's wiring socket.
 	Socket string `json:"socket"`
-	// DeadlineSeconds bounds the wait for the wiring; 1 to 600.
+	// DeadlineSeconds bounds the wait for the network; 1 to 600.
 	DeadlineSeconds int `json:"deadlineSeconds"`
 }
 
-// AgentReporting is the way to `guest agent`.
+// AgentReporting is the connection to `guest agent`.
 type AgentReporting struct {
 	// Socket is the path of the container's report socket.
 	Socket string `json:"socket"`
-	// DeadlineSeconds bounds the launcher's wait for an answer; 1 to 600.
+	// DeadlineSeconds bounds the launcher's wait for a response; 1 to 600.
 	DeadlineSeconds int `json:"deadlineSeconds"`
 }
 
@@ -112,37 +111,37 @@ type ImageConfig struct {
 	User string `json:"user,omitempty"`
 }
 
-// Limit is a resource limit, setrlimit(2); -1 means without limit.
+// Limit is a resource limit, setrlimit(2); -1 means unlimited.
 type Limit struct {
 	Soft int64 `json:"soft"`
 	Hard int64 `json:"hard"`
 }
 
-// HealthCheck is a health check as container engines know it.
+// HealthCheck is a health check as in container engines.
 type HealthCheck struct {
-	// Test is the check: first CMD and the words, or CMD-SHELL and one line for /bin/sh.
+	// Test is the check: CMD and arguments, or CMD-SHELL and one line for /bin/sh.
 	Test []string `json:"test"`
 	// IntervalMillis is the time between two checks.
 	IntervalMillis int64 `json:"intervalMillis"`
-	// TimeoutMillis is the longest time that one check may take.
+	// TimeoutMillis is the maximum duration of one check.
 	TimeoutMillis int64 `json:"timeoutMillis"`
 	// StartPeriodMillis is the time in which failures do not count.
 	StartPeriodMillis int64 `json:"startPeriodMillis"`
-	// Retries is the number of failures in a row that make a container unhealthy.
+	// Retries is the number of consecutive failures that make a container unhealthy.
 	Retries int `json:"retries"`
-	// StateFile holds the state between two checks, in a memory volume.
+	// StateFile contains the state between two checks, in a memory volume.
 	StateFile string `json:"stateFile"`
 }
 
-// Stop says how a container is asked to end.
+// Stop is how a container is stopped.
 type Stop struct {
 	// Signal is a name with or without SIG, or a number.
 	Signal string `json:"signal"`
-	// TimeoutMillis is the time to wait before what is left is killed.
+	// TimeoutMillis is the time between the signal and the kill.
 	TimeoutMillis int64 `json:"timeoutMillis"`
 }
 
-// Limits by name, setrlimit(2).
+// limitNumbers maps limits to their numbers, setrlimit(2).
 var limitNumbers = map[string]int{
 	"core": unix.RLIMIT_CORE, "memlock": unix.RLIMIT_MEMLOCK, "nofile": unix.RLIMIT_NOFILE,
 	"nproc": unix.RLIMIT_NPROC, "stack": unix.RLIMIT_STACK,
@@ -156,13 +155,13 @@ var (
 	hostPattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 )
 
-// Read reads and validates the document at a path.
+// Read reads and validates the spec at a path.
 func Read(path string) (Spec, error) { return strictjson.Read[Spec](path) }
 
-// Parse reads and validates the document.
+// Parse parses and validates a spec.
 func Parse(data []byte) (Spec, error) { return strictjson.Parse[Spec](data) }
 
-// Validate names every field that is wrong.
+// Validate returns an error that names every invalid field.
 func (c Spec) Validate() error {
 	var problems []error
 	wrong := func(field, format string, values ...any) {
@@ -172,10 +171,10 @@ func (c Spec) Validate() error {
 		wrong("version", "%d, this guest reads %d; the operator and the guest are of different releases", c.Version, Version)
 	}
 	if !namePattern.MatchString(c.Name) {
-		wrong("name", "%q is no container name", c.Name)
+		wrong("name", "%q is not a container name", c.Name)
 	}
 	if c.Hostname != "" && !hostPattern.MatchString(c.Hostname) {
-		wrong("hostname", "%q is no host name", c.Hostname)
+		wrong("hostname", "%q is not a host name", c.Hostname)
 	}
 	if c.IPC != IPCPrivate && c.IPC != IPCShared {
 		wrong("ipc", "%q, expected %s or %s", c.IPC, IPCPrivate, IPCShared)

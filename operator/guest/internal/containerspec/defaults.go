@@ -19,12 +19,12 @@ const (
 	lastSignal         = 64
 )
 
-// Arguments are what the container executes.
+// Arguments returns what the container executes.
 func (c Spec) Arguments() ([]string, error) {
 	return entrypoint.Arguments(c.Image.Config, entrypoint.Config{Entrypoint: c.Entrypoint, Command: c.Command})
 }
 
-// Directory is the working directory.
+// Directory returns the working directory.
 func (c Spec) Directory() string {
 	for _, directory := range []string{c.WorkingDir, c.Image.WorkingDir} {
 		if directory != "" {
@@ -34,7 +34,7 @@ func (c Spec) Directory() string {
 	return "/"
 }
 
-// UserName is the user as the file or else the image writes it.
+// UserName returns the user as written in the file, or else in the image.
 func (c Spec) UserName() string {
 	if c.User != "" {
 		return c.User
@@ -42,19 +42,19 @@ func (c Spec) UserName() string {
 	return c.Image.User
 }
 
-// StopSignal is the signal that asks the container to end.
+// StopSignal returns the signal that stops the container.
 func (c Spec) StopSignal() syscall.Signal {
 	if c.Stop == nil {
 		return defaultStopSignal
 	}
 	signal, err := ParseSignal(c.Stop.Signal)
 	if err != nil {
-		return defaultStopSignal // Validate has refused it
+		return defaultStopSignal // refused by Validate
 	}
 	return signal
 }
 
-// StopTimeout is the time between the signal and the kill.
+// StopTimeout returns the time between the signal and the kill.
 func (c Spec) StopTimeout() time.Duration {
 	if c.Stop == nil {
 		return defaultStopTimeout
@@ -62,14 +62,14 @@ func (c Spec) StopTimeout() time.Duration {
 	return time.Duration(c.Stop.TimeoutMillis) * time.Millisecond
 }
 
-// Arguments are what the health check executes.
+// Arguments returns what the health check executes.
 func (h HealthCheck) Arguments() ([]string, error) {
 	if len(h.Test) < 2 {
 		return nil, errors.New("health.test: needs CMD or CMD-SHELL and what to run")
 	}
 	for _, word := range h.Test {
 		if strings.ContainsRune(word, 0) {
-			return nil, errors.New("health.test: holds a zero byte")
+			return nil, errors.New("health.test: contains a zero byte")
 		}
 	}
 	switch h.Test[0] {
@@ -87,22 +87,22 @@ func (h HealthCheck) Arguments() ([]string, error) {
 	return nil, fmt.Errorf("health.test: %q, expected CMD or CMD-SHELL first", h.Test[0])
 }
 
-// Interval, Timeout and StartPeriod are the times of the check.
+// Interval returns the time between two checks.
 func (h HealthCheck) Interval() time.Duration {
 	return time.Duration(h.IntervalMillis) * time.Millisecond
 }
 
-// Timeout is the longest time that one check may take.
+// Timeout returns the maximum duration of one check.
 func (h HealthCheck) Timeout() time.Duration {
 	return time.Duration(h.TimeoutMillis) * time.Millisecond
 }
 
-// StartPeriod is the time in which failures do not count.
+// StartPeriod returns the time in which failures do not count.
 func (h HealthCheck) StartPeriod() time.Duration {
 	return time.Duration(h.StartPeriodMillis) * time.Millisecond
 }
 
-// ParseSignal reads a signal: its name with or without SIG, RTMIN+n, RTMAX-n, or its number.
+// ParseSignal parses a signal: its name with or without SIG, RTMIN+n, RTMAX-n, or its number.
 func ParseSignal(text string) (syscall.Signal, error) {
 	name := strings.TrimPrefix(strings.ToUpper(text), "SIG")
 	if number, err := strconv.ParseUint(text, 10, 8); err == nil {
@@ -117,10 +117,10 @@ func ParseSignal(text string) (syscall.Signal, error) {
 	if number := unix.SignalNum("SIG" + name); number != 0 && name != "" {
 		return number, nil
 	}
-	return 0, fmt.Errorf("%q is no signal", text)
+	return 0, fmt.Errorf("%q is not a signal", text)
 }
 
-// realTime reads a real-time signal; the first two belong to the C library, signal(7).
+// realTime parses a real-time signal; the first two belong to the C library, signal(7).
 func realTime(name string) (syscall.Signal, bool) {
 	const first, last = 34, lastSignal
 	switch name {

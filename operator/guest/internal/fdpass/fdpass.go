@@ -156,7 +156,7 @@ func closeAll(files []*os.File) {
 }
 
 // DialUntil opens a conversation. While the socket is absent or nobody listens,
-// the side-car behind it is starting: it tries until the deadline.
+// the sidecar behind it is starting: it tries until the deadline.
 func DialUntil(path string, deadline time.Time) (Conn, error) {
 	for {
 		conn, err := Dial(path, deadline)

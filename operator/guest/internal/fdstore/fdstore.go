@@ -1,9 +1,9 @@
 // Package fdstore is `guest keep`: a process without any right that holds files of
-// our other side-cars while those start anew: the network namespaces of the
+// our other sidecars while those start anew: the network namespaces of the
 // containers for `guest net`, their processes and counters for `guest agent`.
 //
 // None of these has a name outside the container that it belongs to, where the
-// side-cars may open nothing. The keeper's socket is reached by our own side-cars only; the socket
+// sidecars may open nothing. The keeper's socket is reached by our own sidecars only; the socket
 // directory is mounted in no tenant's container.
 package fdstore
 
@@ -75,7 +75,7 @@ func Run(ctx context.Context, path string) error {
 	}
 }
 
-// Check is the side-car's start-up probe: nil when the keeper listens.
+// Check is the sidecar's startup probe: nil when the fd store listens.
 func Check(path string) error {
 	conn, err := fdpass.Dial(path, time.Now().Add(connTimeout))
 	if err != nil {

@@ -32,14 +32,14 @@ const setDenied = "denied"
 // Firewall is the filter of one Pod, in the network namespace of the process.
 type Firewall struct {
 	document netplan.Plan
-	// bridges tells whether the kernel filters on bridges too.
+	// bridges reports whether the kernel filters on bridges too.
 	bridges bool
 }
 
 // New makes a filter for a plan; nothing is in force before Apply.
 func New(document netplan.Plan) *Firewall { return &Firewall{document: document} }
 
-// FiltersBridges tells whether frames between containers of one network are
+// FiltersBridges reports whether frames between containers of one network are
 // checked for forged senders as well. It needs a kernel with NF_TABLES_BRIDGE;
 // without it the containers' lack of raw sockets is the only fence there.
 func (f *Firewall) FiltersBridges() bool { return f.bridges }
@@ -197,7 +197,7 @@ func (f *Firewall) input() []match {
 	return rules
 }
 
-// output is what the Pod's own namespace sends: answers, and what our side-cars
+// output is what the Pod's own namespace sends: answers, and what our sidecars
 // need, each known by its user. An unwrapped process in the Pod reaches nothing.
 func (f *Firewall) output() []match {
 	rules := []match{

@@ -71,7 +71,7 @@ func (k *keyCache) hashKey(key, host string) keyHash {
 	return keyHash(hash.Sum(nil))
 }
 
-// isAccepted tells whether a key was accepted lately, so that asking for it is no guess.
+// isAccepted reports whether a key was accepted lately, so that asking for it is no guess.
 func (k *keyCache) isAccepted(who keyHash) bool {
 	k.mutex.Lock()
 	defer k.mutex.Unlock()
@@ -79,7 +79,7 @@ func (k *keyCache) isAccepted(who keyHash) bool {
 	return found && time.Now().Sub(asked) <= max(k.cache, k.outage)
 }
 
-// check tells whether a key may pass.
+// check reports whether a key may pass.
 //
 // An answer of 200 holds for the cache's time, counted from its question. One
 // question for a key is under way at a time, so that its answers keep their

@@ -20,7 +20,7 @@ const (
 	PathKey = "/key"
 	// PathRate counts a request that needs no key.
 	PathRate = "/rate"
-	// PathHealth is the start-up probe's.
+	// PathHealth is the startup probe's.
 	PathHealth = "/health"
 )
 
@@ -162,7 +162,7 @@ func (s *server) reject(writer http.ResponseWriter, address string, answer decis
 }
 
 // bearer reads the key of a request; it is empty when there is none that could
-// be valid, and sent tells whether anything was sent.
+// be valid, and sent reports whether anything was sent.
 func bearer(values []string) (key string, sent bool) {
 	if len(values) == 0 || strings.TrimSpace(strings.Join(values, "")) == "" {
 		return "", false
@@ -180,7 +180,7 @@ func bearer(values []string) (key string, sent bool) {
 	return token, true
 }
 
-// Check is the side-car's start-up probe: nil when a gate answers on the socket.
+// Check is the sidecar's startup probe: nil when a gate answers on the socket.
 func Check(path string) error {
 	client := http.Client{Timeout: checkTimeout, Transport: &http.Transport{
 		DisableKeepAlives: true,

@@ -17,7 +17,7 @@ import (
 	"cloister.dev/guest/internal/strictjson"
 )
 
-// Version is the version of the document that this guest reads.
+// Version is the version of the spec that this guest reads.
 const Version = 1
 
 const (
@@ -58,13 +58,13 @@ type RateLimit struct {
 	Burst int `json:"burst"`
 }
 
-// ReadSpec reads and validates the document at a path.
+// ReadSpec reads and validates the spec at a path.
 func ReadSpec(path string) (Spec, error) { return strictjson.Read[Spec](path) }
 
-// ParseSpec reads and validates a document.
+// ParseSpec parses and validates a spec.
 func ParseSpec(data []byte) (Spec, error) { return strictjson.Parse[Spec](data) }
 
-// Validate names every field that is wrong.
+// Validate returns an error that names every invalid field.
 func (d Spec) Validate() error {
 	var problems []error
 	add := func(condition bool, format string, values ...any) {
@@ -79,7 +79,7 @@ func (d Spec) Validate() error {
 		if err := keys.API.Validate(); err != nil {
 			problems = append(problems, fmt.Errorf("keys.api.%w", err))
 		}
-		add(keys.Domain == "" || len(keys.Domain) > maxHost, "keys.domain: %q is no host name", keys.Domain)
+		add(keys.Domain == "" || len(keys.Domain) > maxHost, "keys.domain: %q is not a host name", keys.Domain)
 		add(!within(keys.CacheSeconds, 0, maxCache), "keys.cacheSeconds: %v is not in 0 to %d", keys.CacheSeconds, maxCache)
 		add(!within(keys.OutageSeconds, 0, maxOutage), "keys.outageSeconds: %v is not in 0 to %d", keys.OutageSeconds, maxOutage)
 	}

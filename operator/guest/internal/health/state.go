@@ -69,7 +69,7 @@ func (s State) report() report.HealthReport {
 	return told
 }
 
-// Due tells whether the next check is to run: at once for the first, then one
+// Due reports whether the next check is to run: at once for the first, then one
 // interval after the last one ended.
 func Due(state State, check containerspec.HealthCheck, now time.Time) bool {
 	return state.Last == nil || !now.Before(state.Last.End.Add(check.Interval()))

@@ -143,7 +143,7 @@ func Detach(namespace netplan.Namespace) error {
 	return errors.Join(problems...)
 }
 
-// IsAttached tells whether all devices of a namespace are there and connected.
+// IsAttached reports whether all devices of a namespace are there and connected.
 func IsAttached(namespace netplan.Namespace) bool {
 	for _, attachment := range namespace.Attachments {
 		device, err := netlink.LinkByName(namespace.Port(attachment.Network))

@@ -19,7 +19,7 @@ import (
 	"cloister.dev/guest/internal/verity"
 )
 
-// Version is the version of the document that this guest reads.
+// Version is the version of the spec that this guest reads.
 const Version = 1
 
 // maxModels is the number of models that a configuration file may have.
@@ -54,13 +54,13 @@ var (
 	repoPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,95}/[A-Za-z0-9][A-Za-z0-9._-]{0,95}@[0-9a-f]{40}$`)
 )
 
-// ReadSpec reads and validates the document at a path.
+// ReadSpec reads and validates the spec at a path.
 func ReadSpec(file string) (Spec, error) { return strictjson.Read[Spec](file) }
 
-// ParseSpec reads and validates the document.
+// ParseSpec parses and validates a spec.
 func ParseSpec(data []byte) (Spec, error) { return strictjson.Parse[Spec](data) }
 
-// Validate names every field that is wrong.
+// Validate returns an error that names every invalid field.
 func (d Spec) Validate() error {
 	var problems []error
 	wrong := func(field, format string, values ...any) {

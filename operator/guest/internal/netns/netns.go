@@ -36,7 +36,7 @@ var (
 // Own opens a namespace (net, uts, ipc, user) of the calling thread.
 func Own(kind string) (*os.File, error) { return os.Open("/proc/thread-self/ns/" + kind) }
 
-// Same tells whether two descriptors mean the same namespace.
+// Same reports whether two descriptors mean the same namespace.
 func Same(one, other *os.File) (bool, error) {
 	var first, second unix.Stat_t
 	if err := unix.Fstat(int(one.Fd()), &first); err != nil {

@@ -96,7 +96,7 @@ func (p Plan) DeniedRanges() []netip.Prefix {
 	return merged
 }
 
-// Denies tells whether an address is one that no network reaches.
+// Denies reports whether an address is one that no network reaches.
 func (p Plan) Denies(address netip.Addr) bool {
 	if !address.Is4() {
 		return true
@@ -136,10 +136,10 @@ func (n Namespace) PortMAC(network string) net.HardwareAddr {
 	return mac("port/" + n.Name + "/" + network)
 }
 
-// Shared tells whether several containers are in the namespace.
+// Shared reports whether several containers are in the namespace.
 func (n Namespace) Shared() bool { return len(n.Containers) > 1 }
 
-// holds tells whether an address can be a container's: inside, not the range's
+// holds reports whether an address can be a container's: inside, not the range's
 // first, not the Pod's and not the broadcast address.
 func (n Network) holds(address netip.Addr) bool {
 	if !n.Subnet.IsValid() || !n.Subnet.Contains(address) {

@@ -18,7 +18,7 @@ import (
 	"cloister.dev/guest/internal/strictjson"
 )
 
-// Version is the version of the document that this guest reads.
+// Version is the version of the spec that this guest reads.
 const Version = 1
 
 // ShimNetwork is the reserved network between the shim and its target.
@@ -104,7 +104,7 @@ type Sidecar struct {
 	Destinations []Destination `json:"destinations"`
 }
 
-// Destination is where a side-car may connect to, by TCP.
+// Destination is where a sidecar may connect to, by TCP.
 type Destination struct {
 	// Address is an IPv4 address outside, or a container's.
 	Address netip.Addr `json:"address"`
@@ -135,7 +135,7 @@ func Read(path string) (Plan, error) { return strictjson.Read[Plan](path) }
 // Parse reads and validates a plan.
 func Parse(data []byte) (Plan, error) { return strictjson.Parse[Plan](data) }
 
-// Validate names every field that is wrong.
+// Validate returns an error that names every invalid field.
 func (p Plan) Validate() error {
 	var problems []error
 	add := func(condition bool, format string, values ...any) {
@@ -173,7 +173,7 @@ func (p Plan) validateNetworks() error {
 		add(network.Name == ShimNetwork && network.Egress != EgressClosed, ".egress: shim-net is closed")
 		add(len(network.Allow) > 256, ".allow: %d hosts, at most 256", len(network.Allow))
 		for at, host := range network.Allow {
-			add(!IsHost(host), ".allow[%d]: %q is no host name in lower case", at, host)
+			add(!IsHost(host), ".allow[%d]: %q is not a host name in lower case", at, host)
 		}
 		subnet := network.Subnet
 		if !subnet.IsValid() || !subnet.Addr().Is4() || subnet.Masked() != subnet || subnet.Bits() < 8 || subnet.Bits() > 30 {
@@ -249,7 +249,7 @@ func (p Plan) validateOutside() error {
 	return errors.Join(problems...)
 }
 
-// IsHost tells whether a text is a host name, RFC 1123, in lower case and not an address.
+// IsHost reports whether a text is a host name, RFC 1123, in lower case and not an address.
 func IsHost(text string) bool {
 	if len(text) == 0 || len(text) > 253 {
 		return false

@@ -53,7 +53,7 @@ func openSockets(document netplan.Plan, log *slog.Logger) (*sockets, error) {
 	if document.KeeperSocket != "" {
 		files, err := fdstore.Fetch(document.KeeperSocket, fdstore.Namespaces)
 		if err != nil {
-			log.Warn("the keeper has nothing to hand back", "error", err)
+			log.Warn("nothing can be fetched from the fd store", "error", err)
 		}
 		kept = files
 	}

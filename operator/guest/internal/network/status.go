@@ -28,7 +28,7 @@ type Status struct {
 	Version int `json:"version"`
 	// Ready tells that launchers are served.
 	Ready bool `json:"ready"`
-	// FiltersBridges tells whether frames within a network are checked for forged senders.
+	// FiltersBridges reports whether frames within a network are checked for forged senders.
 	FiltersBridges bool `json:"filtersBridges"`
 	// Namespaces maps each namespace to Waiting, Wired or Lost.
 	Namespaces map[string]string `json:"namespaces"`
@@ -39,7 +39,7 @@ type Status struct {
 // ReadStatus reads a status file.
 func ReadStatus(path string) (Status, error) { return strictjson.DecodeFile[Status](path) }
 
-// Check is the side-car's start-up probe: nil when `guest net` is ready.
+// Check is the sidecar's startup probe: nil when `guest net` is ready.
 func Check(path string) error {
 	status, err := ReadStatus(path)
 	if err != nil {

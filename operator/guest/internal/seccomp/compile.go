@@ -179,7 +179,7 @@ func knownOperator(operator specs.LinuxSeccompOperator) bool {
 	}, operator)
 }
 
-// isOrder tells whether a condition is about less or greater.
+// isOrder reports whether a condition is about less or greater.
 func isOrder(arg specs.LinuxSeccompArg) bool {
 	return arg.Op == specs.OpLessThan || arg.Op == specs.OpGreaterThan
 }

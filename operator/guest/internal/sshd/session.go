@@ -91,7 +91,7 @@ func (s *server) session(user string, opened ssh.NewChannel, log *slog.Logger) {
 	}
 }
 
-// handle carries a request out and tells whether it is granted.
+// handle carries a request out and reports whether it is granted.
 func (s *session) handle(request *ssh.Request) bool {
 	switch request.Type {
 	case "pty-req":

@@ -1,4 +1,4 @@
-// Package sshd is `guest ssh`, the SSH server of a debug enclave: a side-car
+// Package sshd is `guest ssh`, the SSH server of a debug enclave: a sidecar
 // without any right that lets the owners of some public keys start programs in
 // the containers. It starts nothing itself; process 1 of each container does.
 //
@@ -18,7 +18,7 @@ import (
 	"cloister.dev/guest/internal/strictjson"
 )
 
-// Version is the version of the document that this guest reads.
+// Version is the version of the spec that this guest reads.
 const Version = 1
 
 // maxKeys and maxContainers are those of a Container and of a configuration file.
@@ -35,7 +35,7 @@ type Spec struct {
 	// Port is the TCP port of the Pod to listen on; 1 to 65535.
 	Port uint16 `json:"port"`
 	// HostKeyFile keeps the private host key over a restart, in a memory volume of
-	// this side-car alone; it is made when it is absent.
+	// this sidecar alone; it is made when it is absent.
 	HostKeyFile string `json:"hostKeyFile"`
 	// PublicKeyFile is where the public host key is written for the shim, one line as in known_hosts.
 	PublicKeyFile string `json:"publicKeyFile"`
@@ -66,10 +66,10 @@ var (
 	containerPattern = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,62}$`)
 )
 
-// ReadSpec reads and validates the document at a path.
+// ReadSpec reads and validates the spec at a path.
 func ReadSpec(path string) (Spec, error) { return strictjson.Read[Spec](path) }
 
-// Validate names every field that is wrong.
+// Validate returns an error that names every invalid field.
 func (d Spec) Validate() error {
 	var problems []error
 	add := func(condition bool, format string, values ...any) {

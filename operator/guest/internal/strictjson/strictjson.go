@@ -66,7 +66,7 @@ func DecodeFile[T any](path string) (T, error) {
 
 // Validator is what can say which of its fields are wrong.
 type Validator interface {
-	// Validate names every field that is wrong.
+	// Validate returns an error that names every invalid field.
 	Validate() error
 }
 

@@ -131,7 +131,7 @@ func parseSize(text string) (uint64, error) {
 	return number << shift, nil
 }
 
-// CheckPath tells whether a path may carry a ramdisk: absolute, clean, neither
+// CheckPath reports whether a path may carry a ramdisk: absolute, clean, neither
 // the root nor a directory that the container's own isolation stands on.
 func CheckPath(target string, forbidden ...string) error {
 	if !path.IsAbs(target) || path.Clean(target) != target || target == "/" || strings.ContainsRune(target, 0) {
