@@ -1,8 +1,8 @@
-// Package dns is the name server of an enclave: it answers the names of
-// containers on networks that asker and container share, and public names as far
-// as the asker's egress goes.
+// Package dns is the name server of an enclave: it resolves the names of containers on
+// networks that client and container share, and public names as far as the client's
+// egress permits.
 //
-// Who asks is told by the source address, which the packet filter has checked.
+// The client is identified by the source address, which the packet filter has checked.
 package dns
 
 import (
@@ -14,41 +14,41 @@ import (
 	"cloister.dev/guest/internal/netplan"
 )
 
-// Action is what becomes of a question.
+// Action is how a query is handled.
 type Action int
 
 const (
-	// Absent: no such name for this asker (NXDOMAIN).
+	// NXDomain: no such name for this client.
 	NXDomain Action = iota
-	// Local: the addresses of a container.
+	// Local: answered with the addresses of a container.
 	Local
-	// Empty: the name may exist, but not with records of this type (no data).
+	// NoData: the name may exist, but not with records of this type.
 	NoData
-	// Forward: a public name, to be asked upstream.
+	// Forward: a public name, to be resolved upstream.
 	Forward
-	// Stranger: the asker is no container (REFUSED).
+	// Refuse: the client is not a container (REFUSED).
 	Refuse
 )
 
-// Decision is a verdict and what it needs.
+// Decision is an action with its parameters.
 type Decision struct {
 	Action Action
-	// Addresses are those of a container, for Local.
+	// Addresses are the addresses of the container, for Local.
 	Addresses []netip.Addr
-	// Exit is the network through which the asker reaches the name, for Forward.
+	// EgressNetwork is the network through which the client reaches the name, for Forward.
 	EgressNetwork netplan.Network
 	// Name is the name in lower case without the last dot.
 	Name string
 }
 
-// forwardable are the record types that an open network may ask for. Addresses
-// of IPv6 are not among them: it is dropped, and a program would wait for it.
+// forwardable are the record types that an open network may query. AAAA is not among
+// them: IPv6 packets are dropped, and a program would wait for a timeout.
 var forwardable = map[uint16]bool{
 	dns.TypeA: true, dns.TypeCAA: true, dns.TypeCNAME: true, dns.TypeMX: true, dns.TypeNS: true,
 	dns.TypeSOA: true, dns.TypeSRV: true, dns.TypeTXT: true,
 }
 
-// Decide tells what becomes of a question from an address.
+// Decide returns how a query from an address is handled.
 func Decide(document netplan.Plan, asker netip.Addr, name string, kind uint16) Decision {
 	decision := Decision{Name: strings.ToLower(strings.TrimSuffix(name, "."))}
 	namespace, found := document.NamespaceAt(asker)
@@ -83,8 +83,8 @@ func Decide(document netplan.Plan, asker netip.Addr, name string, kind uint16) D
 	return decision
 }
 
-// containerAddresses returns a container's addresses on the networks that it
-// shares with a namespace, and whether a container has that name at all.
+// containerAddresses returns a container's addresses on the networks that it shares with
+// a namespace, and whether a container has that name.
 func containerAddresses(document netplan.Plan, asking netplan.Namespace, name string) ([]netip.Addr, bool) {
 	for _, namespace := range document.Namespaces {
 		for _, container := range namespace.Containers {
@@ -108,7 +108,8 @@ func containerAddresses(document netplan.Plan, asking netplan.Namespace, name st
 	return nil, false
 }
 
-// isPublic refuses names without a dot, reverse zones and the cluster's own domains.
+// isPublic reports whether a name may be resolved upstream: not one without a dot, in a
+// reverse zone or in the cluster's own domains.
 func isPublic(document netplan.Plan, name string) bool {
 	if !strings.Contains(name, ".") || len(name) > 253 {
 		return false
@@ -130,10 +131,10 @@ func isAllowed(network netplan.Network, name string) bool {
 	return false
 }
 
-// Clean takes from an upstream's answer what a container must not get: addresses
-// that no network reaches (a public name that leads inside), addresses of IPv6,
-// hints, and sections beside the answer. It returns the addresses that are left
-// and the smallest time to live of the answer in seconds.
+// Clean removes from an upstream response what a container must not get: addresses that
+// no network reaches (a public name that points inside), IPv6 addresses, hints, and the
+// sections beside the answer. It returns the remaining addresses and the smallest TTL of
+// the answer in seconds.
 func Clean(document netplan.Plan, answer *dns.Msg) ([]netip.Addr, uint32) {
 	kept, addresses, ttl := []dns.RR{}, []netip.Addr{}, uint32(maxTTL)
 	for _, record := range answer.Answer {
@@ -161,5 +162,5 @@ func Clean(document netplan.Plan, answer *dns.Msg) ([]netip.Addr, uint32) {
 	return addresses, ttl
 }
 
-// maxTTL is the longest time in seconds for which a container may keep an answer.
+// maxTTL is the longest time in seconds for which a container may cache an answer.
 const maxTTL = 60

@@ -39,8 +39,8 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// FuzzAnswer gives the server messages as they come from the wire, and lets an
-// upstream answer with the same bytes: nothing forbidden may come out.
+// FuzzAnswer sends the server arbitrary messages, and lets an upstream answer with the
+// same bytes: the response must not contain anything forbidden.
 func FuzzAnswer(f *testing.F) {
 	question := new(dns.Msg)
 	question.SetQuestion("x.example.", dns.TypeA)

@@ -21,13 +21,13 @@ const (
 	idleTCP       = 5 * time.Second
 )
 
-// Exchanger asks public names.
+// Exchanger queries upstream name servers.
 type Exchanger interface {
-	// Exchange asks one question.
+	// Exchange sends one query.
 	Exchange(ctx context.Context, name string, kind uint16) (*dns.Msg, error)
 }
 
-// Learner is told which addresses an allowed host has, before a container is.
+// Learner is notified of the addresses of an allowed host before the container gets them.
 type Learner interface {
 	// Learn makes the addresses reachable for the network.
 	Learn(network netplan.Network, host string, addresses []netip.Addr, ttl time.Duration) error
@@ -43,7 +43,7 @@ type Server struct {
 	servers  []*dns.Server
 }
 
-// NewServer makes a name server for a plan.
+// NewServer returns a name server for a plan.
 func NewServer(document netplan.Plan, upstream Exchanger, learner Learner) *Server {
 	server := &Server{document: document, upstream: upstream, learner: learner,
 		slots: make(chan struct{}, maxForwarded), perAsker: map[string]chan struct{}{}}
@@ -83,7 +83,7 @@ func (s *Server) Start(address netip.AddrPort) error {
 	return nil
 }
 
-// Stop ends the server.
+// Stop stops the server.
 func (s *Server) Stop() error {
 	var problems []error
 	for _, one := range s.servers {
@@ -106,10 +106,10 @@ func (s *Server) ServeDNS(writer dns.ResponseWriter, request *dns.Msg) {
 		}
 		answer.Truncate(size)
 	}
-	_ = writer.WriteMsg(answer) // the asker has gone, nobody is left to be told
+	_ = writer.WriteMsg(answer) // an error means that the client is gone
 }
 
-// Answer makes the answer to a request from an address.
+// Answer returns the response to a request from an address.
 func (s *Server) Answer(asker netip.Addr, request *dns.Msg) *dns.Msg {
 	answer := new(dns.Msg)
 	if len(request.Question) != 1 || request.Response {
@@ -147,7 +147,7 @@ func (s *Server) forward(asker netip.Addr, kind uint16, decision Decision, answe
 		case slots <- struct{}{}:
 			defer func() { <-slots }()
 		default:
-			answer.Rcode = dns.RcodeServerFailure // too many at once
+			answer.Rcode = dns.RcodeServerFailure // too many concurrent queries
 			return
 		}
 	}

@@ -22,17 +22,17 @@ const (
 	upstreamBuffer  = 1232
 )
 
-// ErrUpstream is returned when no upstream name server gave a usable answer.
+// ErrUpstream is returned if no upstream name server returned a usable answer.
 var ErrUpstream = errors.New("no upstream name server answered")
 
-// Upstream asks the name servers outside the enclave.
+// Upstream queries the name servers outside the enclave.
 type Upstream struct {
-	// Servers are asked in this order.
+	// Servers are queried in this order.
 	Servers []netip.AddrPort
 }
 
-// Exchange asks one question over UDP, over TCP when the answer was cut, at each
-// server in turn, twice. An answer of SERVFAIL or REFUSED counts as none.
+// Exchange sends one query over UDP, over TCP if the answer was truncated, to each
+// server in turn, twice. SERVFAIL and REFUSED count as no answer.
 func (u Upstream) Exchange(ctx context.Context, name string, kind uint16) (*dns.Msg, error) {
 	question := new(dns.Msg)
 	question.SetQuestion(dns.Fqdn(name), kind)
@@ -68,13 +68,13 @@ func exchangeOne(ctx context.Context, question *dns.Msg, server netip.AddrPort) 
 		}
 		return checkAnswer(asked, answer)
 	}
-	return nil, errors.New("the answer was cut over TCP")
+	return nil, errors.New("the answer was truncated over TCP")
 }
 
 func checkAnswer(asked, answer *dns.Msg) (*dns.Msg, error) {
 	if !answer.Response || len(answer.Question) != 1 || answer.Question[0].Qtype != asked.Question[0].Qtype ||
 		!strings.EqualFold(answer.Question[0].Name, asked.Question[0].Name) {
-		return nil, errors.New("the answer is to another question")
+		return nil, errors.New("the answer is to another query")
 	}
 	if answer.Rcode != dns.RcodeSuccess && answer.Rcode != dns.RcodeNameError {
 		return nil, fmt.Errorf("the answer is %s", dns.RcodeToString[answer.Rcode])
@@ -82,7 +82,7 @@ func checkAnswer(asked, answer *dns.Msg) (*dns.Msg, error) {
 	return answer, nil
 }
 
-// markSocket marks what this process sends, by which the packet filter knows it.
+// markSocket marks the packets of this process for the packet filter.
 func markSocket(_, _ string, connection syscall.RawConn) error {
 	var problem error
 	err := connection.Control(func(descriptor uintptr) {

@@ -1,5 +1,5 @@
-// Package entrypoint decides what a container executes, as container engines do
-// from an image and what a configuration file puts over it.
+// Package entrypoint determines what a container executes, as container engines do: from
+// the image and the overrides of the configuration file.
 package entrypoint
 
 import (
@@ -13,10 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// DefaultPath is searched when the container has no PATH.
+// DefaultPath is searched if the container has no PATH.
 const DefaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// Exit codes of what could not be started, as shells and engines use them.
+// Exit codes of a program that could not be started, as in shells and engines.
 const (
 	// ExitGuest is a failure of the guest's own.
 	ExitGuest         = 125
@@ -24,13 +24,13 @@ const (
 	ExitNotFound      = 127
 )
 
-// ErrNotFound is returned when no file of that name exists; ErrCannotRun when one exists that cannot be executed.
+// ErrNotFound is returned if no file of that name exists; ErrNotExecutable if one exists that cannot be executed.
 var (
 	ErrNotFound      = errors.New("not found")
 	ErrNotExecutable = errors.New("not executable")
 )
 
-// ExitCode is the exit code that an error in front of a program means.
+// ExitCode returns the exit code of an error before the program runs.
 func ExitCode(err error) int {
 	switch {
 	case errors.Is(err, ErrNotFound):
@@ -41,13 +41,13 @@ func ExitCode(err error) int {
 	return ExitGuest
 }
 
-// Config are ENTRYPOINT and CMD, of an image or of a configuration file. Nil means not given.
+// Config is ENTRYPOINT and CMD of an image or of a configuration file; nil means not given.
 type Config struct {
 	Entrypoint []string `json:"entrypoint"`
 	Command    []string `json:"command"`
 }
 
-// Arguments joins an image's words and those of the file over it.
+// Arguments returns the arguments of an image with the overrides of the file.
 //
 // A given entrypoint replaces the image's and clears its command; a given
 // command replaces the image's. Nothing left to run is an error.
@@ -62,17 +62,17 @@ func Arguments(image, file Config) ([]string, error) {
 	arguments := make([]string, 0, len(entrypoint)+len(command))
 	arguments = append(append(arguments, entrypoint...), command...)
 	if len(arguments) == 0 || arguments[0] == "" {
-		return nil, errors.New("neither the image nor the configuration file says what to run; set command or entrypoint")
+		return nil, errors.New("neither the image nor the configuration file specifies what to run; set command or entrypoint")
 	}
 	for _, argument := range arguments {
 		if strings.ContainsRune(argument, 0) {
-			return nil, errors.New("an argument holds a zero byte")
+			return nil, errors.New("an argument contains a zero byte")
 		}
 	}
 	return arguments, nil
 }
 
-// Value returns a variable of an environment, the last one when it stands there more than once.
+// Value returns a variable of an environment, the last one if it is listed more than once.
 func Value(environment []string, name string) (string, bool) {
 	for index := len(environment) - 1; index >= 0; index-- {
 		if key, value, _ := strings.Cut(environment[index], "="); key == name {
@@ -93,8 +93,8 @@ func WithValue(environment []string, name, value string) []string {
 	return append(changed, name+"="+value)
 }
 
-// Find returns the file that a name means: itself when it holds a slash, else the
-// first executable of that name in the directories of path.
+// Find returns the file of a program name: the name itself if it contains a slash, else
+// the first executable of that name in the directories of path.
 //
 // It is called with the tenant's rights and in the container's working
 // directory, so that what it finds is what the tenant may execute.

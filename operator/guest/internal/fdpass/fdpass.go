@@ -22,16 +22,16 @@ const dialPause = 20 * time.Millisecond
 // maxMessage is the largest message in bytes.
 const maxMessage = 64 << 10
 
-// ErrGone is returned when the other side has closed the conversation.
-var ErrGone = errors.New("the other side of the socket has gone")
+// ErrGone is returned if the peer has closed the connection.
+var ErrGone = errors.New("the peer has closed the socket")
 
-// Conn is one conversation.
+// Conn is one connection.
 type Conn struct{ socket *net.UnixConn }
 
 // NewConn wraps an accepted connection.
 func NewConn(socket *net.UnixConn) Conn { return Conn{socket} }
 
-// Dial opens a conversation; all of it must end by the deadline.
+// Dial opens a connection; all reads and writes must finish by the deadline.
 func Dial(path string, deadline time.Time) (Conn, error) {
 	dialer := net.Dialer{Deadline: deadline}
 	socket, err := dialer.Dial("unixpacket", path)
@@ -40,18 +40,18 @@ func Dial(path string, deadline time.Time) (Conn, error) {
 	}
 	unixSocket, isUnix := socket.(*net.UnixConn)
 	if !isUnix {
-		return Conn{}, errors.New("not a local socket")
+		return Conn{}, errors.New("not a Unix socket")
 	}
 	return Conn{unixSocket}, unixSocket.SetDeadline(deadline)
 }
 
-// Close ends the conversation.
+// Close closes the connection.
 func (c Conn) Close() error { return c.socket.Close() }
 
 // SetDeadline bounds the next reads and writes.
 func (c Conn) SetDeadline(deadline time.Time) error { return c.socket.SetDeadline(deadline) }
 
-// Send writes a request or an answer, with files beside it; those that are nil are left out.
+// Send writes a message with files beside it; nil files are left out.
 func (c Conn) Send(message any, files ...*os.File) error {
 	data, err := json.Marshal(message)
 	if err != nil {
@@ -71,8 +71,8 @@ func (c Conn) Send(message any, files ...*os.File) error {
 	return err
 }
 
-// Receive reads one message of type T and at most one file that came with it,
-// nil when none came. The caller closes the file.
+// Receive reads one message of type T and at most one file beside it, nil if there is
+// none. The caller closes the file.
 func Receive[T any](c Conn) (T, *os.File, error) {
 	message, files, err := ReceiveAll[T](c, 1)
 	if err != nil || len(files) == 0 {
@@ -81,8 +81,8 @@ func Receive[T any](c Conn) (T, *os.File, error) {
 	return message, files[0], nil
 }
 
-// ReceiveAll reads one message of type T and the files that came with it, at most
-// so many. The caller closes them; on an error none stays open.
+// ReceiveAll reads one message of type T and at most most files beside it. The caller
+// closes them; on an error none stays open.
 func ReceiveAll[T any](c Conn, most int) (T, []*os.File, error) {
 	var zero T
 	data := make([]byte, maxMessage)
@@ -97,7 +97,7 @@ func ReceiveAll[T any](c Conn, most int) (T, []*os.File, error) {
 	}
 	if len(files) > most || flags&(unix.MSG_CTRUNC|unix.MSG_TRUNC) != 0 {
 		closeAll(files)
-		return zero, nil, errors.New("a message of the wiring socket is too large")
+		return zero, nil, errors.New("a message on the socket is too large")
 	}
 	if count == 0 && len(files) == 0 {
 		return zero, nil, ErrGone
@@ -105,13 +105,12 @@ func ReceiveAll[T any](c Conn, most int) (T, []*os.File, error) {
 	message, err := strictjson.Decode[T](data[:count])
 	if err != nil {
 		closeAll(files)
-		return zero, nil, fmt.Errorf("a message of the wiring socket cannot be read: %w", err)
+		return zero, nil, fmt.Errorf("a message on the socket cannot be read: %w", err)
 	}
 	return message, files, nil
 }
 
-// PeerUser is the user of the process at the other end, as this process's user
-// namespace counts.
+// PeerUser returns the uid of the peer process in this process's user namespace.
 func (c Conn) PeerUser() (uint32, error) {
 	raw, err := c.socket.SyscallConn()
 	if err != nil {
@@ -128,7 +127,7 @@ func (c Conn) PeerUser() (uint32, error) {
 	return peer.Uid, nil
 }
 
-// ParseRights takes the descriptors out of control messages; on an error none stays open.
+// ParseRights returns the descriptors in control messages; on an error none stays open.
 func ParseRights(control []byte) ([]*os.File, error) {
 	messages, err := unix.ParseSocketControlMessage(control)
 	if err != nil {
@@ -155,8 +154,8 @@ func closeAll(files []*os.File) {
 	}
 }
 
-// DialUntil opens a conversation. While the socket is absent or nobody listens,
-// the sidecar behind it is starting: it tries until the deadline.
+// DialUntil opens a connection. While the socket is absent or nobody listens, the
+// sidecar behind it is starting: DialUntil retries until the deadline.
 func DialUntil(path string, deadline time.Time) (Conn, error) {
 	for {
 		conn, err := Dial(path, deadline)

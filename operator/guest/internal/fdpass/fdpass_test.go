@@ -11,7 +11,7 @@ func FuzzParseRights(f *testing.F) {
 	f.Add(unix.UnixCredentials(&unix.Ucred{Pid: 1}))
 	f.Add([]byte{1, 2, 3})
 	f.Fuzz(func(t *testing.T, control []byte) {
-		// Descriptors in made-up messages would be those of this process: leave them alone.
+		// Descriptors in fuzzed messages would be those of this process: skip them.
 		if messages, err := unix.ParseSocketControlMessage(control); err == nil {
 			for _, message := range messages {
 				if message.Header.Type == unix.SCM_RIGHTS {

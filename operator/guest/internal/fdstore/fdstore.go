@@ -1,10 +1,10 @@
-// Package fdstore is `guest keep`: a process without any right that holds files of
-// our other sidecars while those start anew: the network namespaces of the
-// containers for `guest net`, their processes and counters for `guest agent`.
+// Package fdstore is `guest keep`: an unprivileged process that stores file descriptors
+// of our other sidecars over their restarts: the network namespaces of the containers
+// for `guest net`, their processes and counters for `guest agent`.
 //
-// None of these has a name outside the container that it belongs to, where the
-// sidecars may open nothing. The keeper's socket is reached by our own sidecars only; the socket
-// directory is mounted in no tenant's container.
+// None of these has a path outside its container, where the sidecars may open nothing.
+// Only our own sidecars reach the socket; its directory is not mounted in any tenant's
+// container.
 package fdstore
 
 import (
@@ -26,7 +26,7 @@ const (
 	maxStored   = 512
 )
 
-// Words of the keeper's conversation.
+// Kinds of messages.
 const (
 	requestPut     = "put"
 	requestFetch   = "fetch"
@@ -34,20 +34,20 @@ const (
 	responseEnd    = "end"
 )
 
-// message is a request or an answer.
+// message is a request or a response.
 type message struct {
 	Kind string `json:"word"`
-	// Name is what is put, or the beginning of the names that are fetched.
+	// Name is the name of the stored file, or the prefix of the names to fetch.
 	Name string `json:"name,omitempty"`
 }
 
-// Namespaces begins the names of what `guest net` puts, Containers of what `guest agent` puts.
+// Namespaces is the name prefix of the files of `guest net`, Containers of those of `guest agent`.
 const (
 	Namespaces = "namespace/"
 	Containers = "container/"
 )
 
-// Run keeps files until the context ends.
+// Run stores files until the context is done.
 func Run(ctx context.Context, path string) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
@@ -57,7 +57,7 @@ func Run(ctx context.Context, path string) error {
 	listener, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})
 	unix.Umask(previous)
 	if err != nil {
-		return fmt.Errorf("the keeper cannot listen: %w", err)
+		return fmt.Errorf("the fd store cannot listen: %w", err)
 	}
 	stop := context.AfterFunc(ctx, func() { listener.Close() })
 	defer stop()
@@ -68,9 +68,9 @@ func Run(ctx context.Context, path string) error {
 			return nil
 		}
 		if err != nil {
-			return fmt.Errorf("the keeper cannot listen: %w", err)
+			return fmt.Errorf("the fd store cannot listen: %w", err)
 		}
-		// One broken conversation is that side's problem; it closes and the next is served.
+		// A broken connection concerns its client only: it is closed and the next one is served.
 		_ = handleConn(fdpass.NewConn(socket), kept)
 	}
 }
@@ -79,7 +79,7 @@ func Run(ctx context.Context, path string) error {
 func Check(path string) error {
 	conn, err := fdpass.Dial(path, time.Now().Add(connTimeout))
 	if err != nil {
-		return fmt.Errorf("the keeper does not listen: %w", err)
+		return fmt.Errorf("the fd store does not listen: %w", err)
 	}
 	return conn.Close()
 }
@@ -114,10 +114,10 @@ func handleConn(conn fdpass.Conn, kept map[string]*os.File) error {
 	if file != nil {
 		file.Close()
 	}
-	return errors.New("a request that is not understood")
+	return errors.New("invalid request")
 }
 
-// Store hands a file to the keeper, in the place of what it had under the name.
+// Store sends a file to the fd store, where it replaces one with the same name.
 func Store(path, name string, file *os.File) error {
 	conn, err := fdpass.Dial(path, time.Now().Add(connTimeout))
 	if err != nil {
@@ -129,13 +129,13 @@ func Store(path, name string, file *os.File) error {
 	}
 	answer, _, err := fdpass.Receive[message](conn)
 	if err == nil && answer.Kind != responseStored {
-		err = fmt.Errorf("the keeper answered %q", answer.Kind)
+		err = fmt.Errorf("the fd store responded %q", answer.Kind)
 	}
 	return err
 }
 
-// Fetch returns what the keeper holds under names with a beginning, by the rest of
-// the name. The caller closes the files.
+// Fetch returns the stored files whose names have a prefix, by the rest of the name. The
+// caller closes the files.
 func Fetch(path, beginning string) (map[string]*os.File, error) {
 	conn, err := fdpass.Dial(path, time.Now().Add(connTimeout))
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/google/nftables"
 )
 
-// elements makes set elements of addresses, each once.
+// elements returns the set elements of addresses, without duplicates.
 func elements(addresses []netip.Addr) []nftables.SetElement {
 	sorted := slices.Clone(addresses)
 	slices.SortFunc(sorted, netip.Addr.Compare)
@@ -21,9 +21,8 @@ func elements(addresses []netip.Addr) []nftables.SetElement {
 	return made
 }
 
-// intervals makes the elements of an interval set from sorted ranges of which
-// none overlaps another. Ranges that touch become one; one that ends at the last
-// address has no end element.
+// intervals returns the elements of an interval set of sorted, disjoint ranges. Adjacent
+// ranges are merged; a range that ends at the last address has no end element.
 func intervals(ranges []netip.Prefix) []nftables.SetElement {
 	type interval struct{ first, last uint32 }
 	joined := []interval{}

@@ -1,9 +1,8 @@
 // Package firewall is the packet filter of an enclave's Pod.
 //
-// All chains refuse by default. The whole rule set goes into the kernel in one
-// transaction, before any bridge exists and again after a restart of `guest
-// net`, so that there is no moment without it. Only the sets of allowlists change
-// later, each in one transaction.
+// The policy of all chains is drop. The whole rule set is loaded in one transaction,
+// before any bridge exists and again after a restart of `guest net`, so that there is no
+// moment without it. Only the sets of allowlists change later, each in one transaction.
 package firewall
 
 import (
@@ -23,8 +22,8 @@ import (
 // Table is the name of the tables, inet and bridge.
 const Table = "cloister"
 
-// ResolverMark is on every packet that `guest net` itself sends upstream. Setting
-// it needs NET_ADMIN, so that no other process with the same user passes.
+// ResolverMark marks the packets that `guest net` itself sends upstream. Setting it
+// needs NET_ADMIN, so that no other process with the same user passes.
 const ResolverMark = 0x436c6f69
 
 const setDenied = "denied"
@@ -36,16 +35,16 @@ type Firewall struct {
 	bridges bool
 }
 
-// New makes a filter for a plan; nothing is in force before Apply.
+// New returns a filter for a plan; it is in force after Apply.
 func New(document netplan.Plan) *Firewall { return &Firewall{document: document} }
 
-// FiltersBridges reports whether frames between containers of one network are
-// checked for forged senders as well. It needs a kernel with NF_TABLES_BRIDGE;
-// without it the containers' lack of raw sockets is the only fence there.
+// FiltersBridges reports whether frames between containers of one network are checked
+// for forged senders as well. It needs a kernel with NF_TABLES_BRIDGE; without it the
+// containers' lack of raw sockets is the only protection there.
 func (f *Firewall) FiltersBridges() bool { return f.bridges }
 
-// Apply puts the rule set in force, in one transaction. Addresses that allowlists
-// had before, of a `guest net` that ended, stay.
+// Apply loads the rule set in one transaction. Allowlist addresses of a previous
+// `guest net` stay.
 func (f *Firewall) Apply() error {
 	present := map[string][]netip.Addr{}
 	for _, network := range f.document.Networks {
@@ -115,7 +114,7 @@ func inetTable() *nftables.Table {
 	return &nftables.Table{Name: Table, Family: nftables.TableFamilyINet}
 }
 
-// recreateTable replaces a table, with all that was in it, within the transaction.
+// recreateTable replaces a table and its content within the transaction.
 func recreateTable(connection *nftables.Conn, table *nftables.Table) *nftables.Table {
 	connection.AddTable(table)
 	connection.DelTable(table)
@@ -179,8 +178,8 @@ func (f *Firewall) addSets(connection *nftables.Conn, table *nftables.Table, pre
 	return sets, nil
 }
 
-// input is what reaches the Pod's own namespace: answers, names from the
-// containers, and the ports that are open to the outside.
+// input returns the rules of packets to the Pod's own namespace: replies, DNS queries of
+// the containers, and the ports that are open to the outside.
 func (f *Firewall) input() []match {
 	rules := []match{slices.Concat(from("lo"), accept())}
 	rules = append(rules, f.antiSpoofing()...)
@@ -197,8 +196,9 @@ func (f *Firewall) input() []match {
 	return rules
 }
 
-// output is what the Pod's own namespace sends: answers, and what our sidecars
-// need, each known by its user. An unwrapped process in the Pod reaches nothing.
+// output returns the rules of packets from the Pod's own namespace: replies, and the
+// destinations of our sidecars, matched by user. An unwrapped process in the Pod reaches
+// nothing.
 func (f *Firewall) output() []match {
 	rules := []match{
 		slices.Concat(to("lo"), accept()),
@@ -219,12 +219,12 @@ func (f *Firewall) output() []match {
 	return rules
 }
 
-// forward is what passes between containers and to the internet.
+// forward returns the rules of packets between containers and to the internet.
 func (f *Firewall) forward(sets map[string]*nftables.Set) []match {
 	rules := f.antiSpoofing()
 	rules = append(rules, slices.Concat(state(conntrackInvalid), drop()))
 	for _, network := range f.document.Networks {
-		// Where the kernel shows bridged packets to this chain, they must pass.
+		// Where the kernel passes bridged packets to this chain (br_netfilter), they must be accepted.
 		rules = append(rules, slices.Concat(family(unix.NFPROTO_IPV4), from(network.Bridge()), to(network.Bridge()), accept()))
 	}
 	for _, network := range f.document.Networks {
@@ -243,7 +243,7 @@ func (f *Firewall) forward(sets map[string]*nftables.Set) []match {
 	return rules
 }
 
-// antiSpoofing drops what comes from a bridge with a sender that is not of its network.
+// antiSpoofing returns the rules that drop packets from a bridge with a sender outside its network.
 func (f *Firewall) antiSpoofing() []match {
 	rules := []match{}
 	for _, network := range f.document.Networks {
@@ -253,7 +253,7 @@ func (f *Firewall) antiSpoofing() []match {
 	return rules
 }
 
-// masquerade gives packets to the internet the Pod's address.
+// masquerade returns the rules that give packets to the internet the Pod's address.
 func (f *Firewall) masquerade() []match {
 	rules := []match{}
 	for _, network := range f.document.Networks {
@@ -265,8 +265,8 @@ func (f *Firewall) masquerade() []match {
 	return rules
 }
 
-// applyBridge admits on each port only frames with the hardware address, the IPv4
-// address and the ARP sender of the container behind it; IPv6 passes nowhere.
+// applyBridge accepts on each port only frames with the hardware address, the IPv4
+// address and the ARP sender of the container behind it; IPv6 is dropped.
 func (f *Firewall) applyBridge() error {
 	connection, err := nftables.New()
 	if err != nil {

@@ -24,7 +24,7 @@ const (
 	conntrackInvalid  = expr.CtStateBitINVALID
 )
 
-// match is a part of a rule; rules are lists of matches with a verdict last.
+// match is a part of a rule; a rule is a list of matches with a verdict at the end.
 type match []expr.Any
 
 func accept() match { return match{&expr.Counter{}, &expr.Verdict{Kind: expr.VerdictAccept}} }
@@ -38,7 +38,7 @@ func meta(key expr.MetaKey, operator expr.CmpOp, data []byte) match {
 	}
 }
 
-// device pads a name to what the kernel compares, IFNAMSIZ bytes.
+// device pads a name to IFNAMSIZ bytes, which the kernel compares.
 func device(name string) []byte {
 	data := make([]byte, unix.IFNAMSIZ)
 	copy(data, name)

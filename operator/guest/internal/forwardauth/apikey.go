@@ -16,16 +16,16 @@ import (
 
 const (
 	validatePath = "/api/shim/validate-key"
-	// askTimeout bounds one question to the API.
+	// askTimeout bounds one request to the API.
 	askTimeout = 3 * time.Second
-	// maxAnswer is how much of an answer's body is read, so that its connection can serve again.
+	// maxAnswer is the size in bytes up to which a response's body is read, so that its connection can be reused.
 	maxAnswer = 1 << 16
-	// maxPath and maxHost bound what is told to the API of a request.
+	// maxPath and maxHost bound the path and host of a request that are sent to the API.
 	maxPath = 2048
 	maxHost = 253
 )
 
-// keyRequest is what the API is asked about one request.
+// keyRequest is the body of a request to validate a key.
 type keyRequest struct {
 	Key    string `json:"api_key"`
 	Domain string `json:"domain"`
@@ -33,13 +33,13 @@ type keyRequest struct {
 	Path   string `json:"path,omitempty"`
 }
 
-// decision is whether a request may pass: the status that says why not, or 200.
+// decision is whether a request may pass: 200, or the status of the refusal.
 type decision struct {
 	status int
 	wait   time.Duration
 }
 
-// validator asks the API; an error means that it cannot be reached.
+// validator validates a key at the API; an error means that the API cannot be reached.
 type validator func(context.Context, keyRequest) (decision, error)
 
 // newValidator makes the asker for an address.
@@ -62,7 +62,7 @@ func newValidator(address apiclient.Address) (validator, error) {
 		}
 		request.Header.Set("Content-Type", "application/json")
 		request.Header.Set("User-Agent", "cloister-gate")
-		// Asking twice does no harm: net/http may send it again when the API closed an idle connection.
+		// The request is idempotent: net/http may resend it if the API closed an idle connection.
 		request.Header["X-Idempotency-Key"] = nil
 		answer, err := client.Do(request)
 		if err != nil {
@@ -70,14 +70,14 @@ func newValidator(address apiclient.Address) (validator, error) {
 		}
 		defer answer.Body.Close()
 		if _, err := io.Copy(io.Discard, io.LimitReader(answer.Body, maxAnswer)); err != nil && ctx.Err() != nil {
-			return decision{}, fmt.Errorf("the answer does not end: %w", err)
+			return decision{}, fmt.Errorf("the response does not end: %w", err)
 		}
 		return decisionOf(answer)
 	}, nil
 }
 
-// decisionOf reads an answer: only its status counts. Any other than those of the
-// contract comes from something that is not the API, or from an API that fails.
+// decisionOf returns the decision of a response: only its status counts. A status that
+// is not in the contract comes from something that is not the API, or from a failing API.
 func decisionOf(answer *http.Response) (decision, error) {
 	switch answer.StatusCode {
 	case http.StatusOK, http.StatusUnauthorized, http.StatusPaymentRequired, http.StatusForbidden:
@@ -85,10 +85,10 @@ func decisionOf(answer *http.Response) (decision, error) {
 	case http.StatusTooManyRequests:
 		return decision{status: answer.StatusCode, wait: retryAfter(answer.Header.Get("Retry-After"))}, nil
 	}
-	return decision{}, fmt.Errorf("it answers %d, which says nothing about a key", answer.StatusCode)
+	return decision{}, fmt.Errorf("it returned %d, which is not a decision about a key", answer.StatusCode)
 }
 
-// retryAfter reads a Retry-After in seconds; anything else means one second.
+// retryAfter parses a Retry-After in seconds; anything else means one second.
 func retryAfter(text string) time.Duration {
 	if value, err := strconv.Atoi(text); err == nil && value > 0 && value <= 24*3600 {
 		return time.Duration(value) * time.Second
@@ -96,12 +96,12 @@ func retryAfter(text string) time.Duration {
 	return time.Second
 }
 
-// normalizeHost answers a host name as names are compared: in lower case, without the root's dot.
+// normalizeHost returns a host name in lower case, without the trailing dot.
 func normalizeHost(asked string) string {
 	return strings.ToLower(strings.TrimSuffix(asked[:min(len(asked), maxHost)], "."))
 }
 
-// pathWithoutQuery answers the path of a request target, without the query, which may hold secrets.
+// pathWithoutQuery returns the path of a request target, without the query, which may contain secrets.
 func pathWithoutQuery(target string) string {
 	path, _, _ := strings.Cut(target, "?")
 	return path[:min(len(path), maxPath)]

@@ -13,7 +13,7 @@ import (
 	"cloister.dev/guest/internal/apiclient"
 )
 
-func TestEachAnswerOfTheApi(t *testing.T) {
+func TestDecisionsByStatusOfTheAPI(t *testing.T) {
 	status, told := 0, map[string]string{}
 	server := httptest.NewServer(http.HandlerFunc(func(writer http.ResponseWriter, request *http.Request) {
 		if err := json.NewDecoder(request.Body).Decode(&told); err != nil || request.URL.Path != validatePath || request.Method != http.MethodPost {
@@ -73,7 +73,7 @@ func TestAFailureDoesNotQuoteTheKey(t *testing.T) {
 	}
 }
 
-func TestAnApiThatDoesNotAnswerIsGivenUp(t *testing.T) {
+func TestAnAPIThatDoesNotRespondTimesOut(t *testing.T) {
 	release := make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }))
 	defer server.Close()

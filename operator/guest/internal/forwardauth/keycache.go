@@ -15,26 +15,26 @@ import (
 )
 
 const (
-	// maxAccepted bounds how many keys are remembered.
+	// maxAccepted is the maximum number of cached keys.
 	maxAccepted = 1 << 16
-	// maxAsking bounds the questions at once; beyond it callers are told to come again.
+	// maxAsking is the maximum number of concurrent requests to the API; beyond it callers get 503.
 	maxAsking = 256
-	// failuresToRest is how many questions in a row fail before the API is left alone for restTime.
+	// breakerThreshold is the number of consecutive failures after which the circuit breaker opens for breakerOpenTime.
 	breakerThreshold = 3
 	breakerOpenTime  = time.Second
 )
 
-// keyHash stands for a key at a host: it cannot be turned back and holds for one process.
+// keyHash represents a key at a host: a hash that is not reversible and valid in one process.
 type keyHash [sha256.Size]byte
 
-// call is a question under way; all who ask the same wait for it.
+// call is a request to the API in flight; all callers with the same key wait for it.
 type call struct {
 	started time.Time
 	done    chan struct{}
 	verdict decision
 }
 
-// keyCache checks API keys.
+// keyCache validates API keys and caches accepted ones.
 type keyCache struct {
 	validate      validator
 	domain        string
@@ -43,7 +43,7 @@ type keyCache struct {
 	secret        []byte
 
 	mutex sync.Mutex
-	// accepted maps a key whose last answer was a 200 to when that was asked.
+	// accepted maps a key whose last response was a 200 to the time of that request.
 	accepted         *simplelru.LRU[keyHash, time.Time]
 	flights          map[keyHash]*call
 	failures         int
@@ -52,7 +52,7 @@ type keyCache struct {
 
 func newKeyCache(document KeyCheck, ask validator, log *slog.Logger) *keyCache {
 	secret := make([]byte, sha256.Size)
-	_, _ = rand.Read(secret) // it never fails (Go's documentation)
+	_, _ = rand.Read(secret) // never fails (Go's documentation)
 	accepted, err := simplelru.NewLRU[keyHash, time.Time](maxAccepted, nil)
 	if err != nil {
 		panic(err) // only for a size below 1
@@ -64,14 +64,14 @@ func newKeyCache(document KeyCheck, ask validator, log *slog.Logger) *keyCache {
 	}
 }
 
-// hashKey answers the mark of a key at a host.
+// hashKey returns the hash of a key at a host.
 func (k *keyCache) hashKey(key, host string) keyHash {
 	hash := hmac.New(sha256.New, k.secret)
 	fmt.Fprintf(hash, "%d %s %s", len(key), key, host)
 	return keyHash(hash.Sum(nil))
 }
 
-// isAccepted reports whether a key was accepted lately, so that asking for it is no guess.
+// isAccepted reports whether a key was accepted recently, so that it is not a guess.
 func (k *keyCache) isAccepted(who keyHash) bool {
 	k.mutex.Lock()
 	defer k.mutex.Unlock()
@@ -79,12 +79,11 @@ func (k *keyCache) isAccepted(who keyHash) bool {
 	return found && time.Now().Sub(asked) <= max(k.cache, k.outage)
 }
 
-// check reports whether a key may pass.
+// check returns the decision about a key.
 //
-// An answer of 200 holds for the cache's time, counted from its question. One
-// question for a key is under way at a time, so that its answers keep their
-// order; who comes while it runs shares its answer, unless it was asked longer
-// ago than the cache's time.
+// A 200 is cached for the cache time, counted from its request. One request for a key is
+// in flight at a time, so that responses keep their order; a caller that arrives
+// meanwhile shares its response, unless the request is older than the cache time.
 func (k *keyCache) check(ctx context.Context, who keyHash, asked keyRequest) decision {
 	came := time.Now()
 	for {
@@ -103,7 +102,7 @@ func (k *keyCache) check(ctx context.Context, who keyHash, asked keyRequest) dec
 	}
 }
 
-// join answers at once from what is known, or answers the question to wait for.
+// join returns a decision from the cache, or the call to wait for.
 func (k *keyCache) join(who keyHash, asked keyRequest) (*call, decision) {
 	k.mutex.Lock()
 	defer k.mutex.Unlock()
@@ -124,13 +123,13 @@ func (k *keyCache) join(who keyHash, asked keyRequest) (*call, decision) {
 	running := &call{started: now, done: make(chan struct{})}
 	k.flights[who] = running
 	if k.failures >= breakerThreshold {
-		k.breakerOpenUntil = now.Add(askTimeout) // this question finds out whether the API is back
+		k.breakerOpenUntil = now.Add(askTimeout) // half-open: this request finds out whether the API is back
 	}
 	go k.run(who, asked, running)
 	return running, decision{}
 }
 
-// run asks the question; the one who came first may leave, others wait for it too.
+// run sends the request; it continues if the first caller leaves, since others may wait too.
 func (k *keyCache) run(who keyHash, asked keyRequest, running *call) {
 	answer, err := k.validate(context.Background(), asked)
 	k.mutex.Lock()
@@ -140,13 +139,13 @@ func (k *keyCache) run(who keyHash, asked keyRequest, running *call) {
 	close(running.done)
 }
 
-// record remembers an answer and tells what it means.
+// record caches a response and returns the decision.
 func (k *keyCache) record(who keyHash, started time.Time, answer decision, err error) decision {
 	now := time.Now()
 	if err != nil {
 		k.failures++
 		if k.failures == breakerThreshold {
-			k.log.Warn("the API cannot be reached; keys accepted lately go on for a while", "error", err.Error(), "outageSeconds", k.outage.Seconds())
+			k.log.Warn("the API cannot be reached; recently accepted keys stay valid for a while", "error", err.Error(), "outageSeconds", k.outage.Seconds())
 		}
 		if k.failures >= breakerThreshold {
 			k.breakerOpenUntil = now.Add(breakerOpenTime)
@@ -154,7 +153,7 @@ func (k *keyCache) record(who keyHash, started time.Time, answer decision, err e
 		return k.duringOutage(who, now)
 	}
 	if k.failures >= breakerThreshold {
-		k.log.Info("the API is reached again")
+		k.log.Info("the API can be reached again")
 	}
 	k.failures, k.breakerOpenUntil = 0, time.Time{}
 	if answer.status == http.StatusOK {
@@ -165,7 +164,7 @@ func (k *keyCache) record(who keyHash, started time.Time, answer decision, err e
 	return answer
 }
 
-// duringOutage tells what holds while the API cannot be reached.
+// duringOutage returns the decision while the API cannot be reached.
 func (k *keyCache) duringOutage(who keyHash, now time.Time) decision {
 	accepted, found := k.accepted.Peek(who)
 	if found && k.outage > 0 && now.Sub(accepted) <= k.outage {

@@ -16,7 +16,7 @@ import (
 
 var errDown = errors.New("connection refused")
 
-// api is an asker whose answer a test sets; it counts what it is asked.
+// api is a validator whose response a test sets; it counts its requests.
 type api struct {
 	mutex  sync.Mutex
 	asked  int
@@ -33,7 +33,7 @@ func (a *api) ask(context.Context, keyRequest) (decision, error) {
 	a.asked++
 	status, delay := a.status, a.delay
 	a.mutex.Unlock()
-	time.Sleep(delay) // of the bubble's clock
+	time.Sleep(delay) // on the synctest clock
 	if status == 0 {
 		return decision{}, errDown
 	}
@@ -70,7 +70,7 @@ func TestAnAcceptedKeyIsKeptForTheCachesTime(t *testing.T) {
 	})
 }
 
-func TestTheTimeCountsFromTheQuestion(t *testing.T) {
+func TestTheCacheTimeCountsFromTheRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := &api{status: http.StatusOK, delay: 800 * time.Millisecond}
 		keys := checker(api, &bytes.Buffer{})
@@ -101,7 +101,7 @@ func TestARefusalIsNeverKept(t *testing.T) {
 	}
 }
 
-func TestOneQuestionForManyWhoComeAtOnce(t *testing.T) {
+func TestConcurrentCallersShareOneRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := &api{status: http.StatusOK, delay: 100 * time.Millisecond}
 		keys := checker(api, &bytes.Buffer{})
@@ -120,7 +120,7 @@ func TestOneQuestionForManyWhoComeAtOnce(t *testing.T) {
 	})
 }
 
-func TestAnOldQuestionIsNotShared(t *testing.T) {
+func TestAnOldRequestIsNotShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := &api{status: http.StatusOK, delay: 2 * time.Second}
 		keys := checker(api, &bytes.Buffer{})
@@ -168,7 +168,7 @@ func TestOutage(t *testing.T) {
 	})
 }
 
-func TestARefusalEndsWhatAnOutageAllows(t *testing.T) {
+func TestARefusalRevokesAKeyDuringAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := &api{status: http.StatusOK}
 		keys := checker(api, &bytes.Buffer{})
@@ -183,7 +183,7 @@ func TestARefusalEndsWhatAnOutageAllows(t *testing.T) {
 	})
 }
 
-func TestAnApiThatIsDownIsLeftAlone(t *testing.T) {
+func TestTheCircuitBreakerSparesAnAPIThatIsDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := &api{delay: askTimeout}
 		keys := checker(api, &bytes.Buffer{})
@@ -204,11 +204,11 @@ func TestAnApiThatIsDownIsLeftAlone(t *testing.T) {
 		if api.count() != breakerThreshold+1 {
 			t.Errorf("%d questions, not one to find out", api.count())
 		}
-		time.Sleep(askTimeout) // its end
+		time.Sleep(askTimeout) // until its timeout
 	})
 }
 
-func TestQuestionsAtOnceAreBounded(t *testing.T) {
+func TestConcurrentRequestsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := &api{status: http.StatusOK, delay: time.Second}
 		keys := checker(api, &bytes.Buffer{})
@@ -219,11 +219,11 @@ func TestQuestionsAtOnceAreBounded(t *testing.T) {
 		if got := keys.of(t, "tk_more"); got != http.StatusServiceUnavailable || api.count() != maxAsking {
 			t.Errorf("got %d after %d questions", got, api.count())
 		}
-		time.Sleep(time.Second) // their end
+		time.Sleep(time.Second) // until they finish
 	})
 }
 
-func TestACallerThatLeavesDoesNotEndTheQuestion(t *testing.T) {
+func TestACallerThatLeavesDoesNotCancelTheRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := &api{status: http.StatusOK, delay: time.Second}
 		keys := checker(api, &bytes.Buffer{})
@@ -237,7 +237,7 @@ func TestACallerThatLeavesDoesNotEndTheQuestion(t *testing.T) {
 	})
 }
 
-func TestMarksDiffer(t *testing.T) {
+func TestKeyHashesDiffer(t *testing.T) {
 	keys := checker(&api{}, &bytes.Buffer{})
 	other := checker(&api{}, &bytes.Buffer{})
 	seen := map[keyHash]bool{keys.hashKey("a", "b c"): true, keys.hashKey("a b", "c"): true, keys.hashKey("a", "c"): true, other.hashKey("a", "c"): true}

@@ -10,10 +10,10 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// maxCallers bounds the memory of the rates: beyond it the caller that was away longest starts anew.
+// maxCallers is the maximum number of buckets: beyond it the least recent caller is forgotten.
 const maxCallers = 1 << 16
 
-// limiter holds a token bucket for each caller.
+// limiter is a rate limiter with a token bucket for each caller.
 type limiter struct {
 	limit   rate.Limit
 	burst   int
@@ -21,7 +21,7 @@ type limiter struct {
 	buckets *simplelru.LRU[string, *rate.Limiter]
 }
 
-// newLimiter makes the buckets; nil, which limits nothing, where there is no rate.
+// newLimiter returns a limiter; nil, which limits nothing, if there is no rate.
 func newLimiter(limits *RateLimit, callers int) *limiter {
 	if limits == nil {
 		return nil
@@ -33,13 +33,13 @@ func newLimiter(limits *RateLimit, callers int) *limiter {
 	return &limiter{limit: rate.Limit(limits.PerSecond), burst: limits.Burst, buckets: buckets}
 }
 
-// take takes one request from a caller's bucket; 0 means that it may pass, else
-// the answer is how long it must wait for the next.
+// take consumes a token of a caller. It returns 0 if the request may pass, else the time
+// until the next token.
 func (l *limiter) take(caller string, now time.Time) time.Duration {
 	return l.consume(caller, now, 1)
 }
 
-// peek answers what take would, and takes nothing.
+// peek returns what take would, without consuming a token.
 func (l *limiter) peek(caller string, now time.Time) time.Duration {
 	return l.consume(caller, now, 0)
 }
@@ -53,7 +53,7 @@ func (l *limiter) consume(caller string, now time.Time, requests int) time.Durat
 	bucket, found := l.buckets.Get(caller)
 	if !found {
 		if requests == 0 {
-			return 0 // a bucket that is not there is full
+			return 0 // a missing bucket is full
 		}
 		bucket = rate.NewLimiter(l.limit, l.burst)
 		l.buckets.Add(caller, bucket)
@@ -65,14 +65,14 @@ func (l *limiter) consume(caller string, now time.Time, requests int) time.Durat
 	return waitTime(1-tokens, float64(l.limit))
 }
 
-// waitTime answers how long a part of a token takes, at least a millisecond and at most a day.
+// waitTime returns the time until a fraction of a token is refilled, at least 1 ms and at most a day.
 func waitTime(tokens, perSecond float64) time.Duration {
 	wait := math.Min(math.Max(tokens/perSecond, 0.001), (24 * time.Hour).Seconds())
 	return time.Duration(wait * float64(time.Second))
 }
 
-// callerOf names the caller at an address: of IPv6 the first half, since the
-// second is the caller's own to choose.
+// callerOf returns the caller of an address: of IPv6 the /64, within which the caller
+// chooses its addresses freely.
 func callerOf(address string) string {
 	parsed, err := netip.ParseAddr(address)
 	if err != nil {

@@ -33,7 +33,7 @@ func TestBurstThenRate(t *testing.T) {
 	}
 }
 
-func TestWhoLooksTakesNothing(t *testing.T) {
+func TestPeekConsumesNothing(t *testing.T) {
 	rates := newLimiter(&RateLimit{PerSecond: 1, Burst: 1}, 10)
 	now := time.Unix(1e9, 0)
 	for range 5 {
@@ -104,7 +104,7 @@ func TestTheLargestRateLimitsNothing(t *testing.T) {
 	}
 }
 
-func TestCallerAt(t *testing.T) {
+func TestCallerOf(t *testing.T) {
 	for address, want := range map[string]string{
 		"192.0.2.7":                   "address 192.0.2.7",
 		"::ffff:192.0.2.7":            "address 192.0.2.7",

@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// refusal is what a client reads when its request does not pass.
+// refusal is the error body of a refused request.
 type refusal struct {
 	message string
 	kind    string
 	code    string
 }
 
-// Types of errors, as clients of inference APIs know them.
+// Types of errors, as in inference APIs.
 const (
 	kindRequest = "invalid_request_error"
 	kindQuota   = "insufficient_quota"
@@ -33,7 +33,7 @@ var refusals = map[int]refusal{
 
 var noKey = refusal{"No API key: send it as \"Authorization: Bearer <key>\".", kindRequest, "invalid_api_key"}
 
-// refuse answers a request that does not pass.
+// refuse responds to a request that does not pass.
 func refuse(writer http.ResponseWriter, answer decision) {
 	refuseAs(writer, answer, refusals[answer.status])
 }
@@ -53,7 +53,7 @@ func refuseAs(writer http.ResponseWriter, answer decision, said refusal) {
 	_ = json.NewEncoder(writer).Encode(body) // the shim may be gone
 }
 
-// wholeSeconds writes a time rounded up, at least one second.
+// wholeSeconds formats a duration in seconds, rounded up, at least one.
 func wholeSeconds(wait time.Duration) string {
 	return strconv.FormatInt(int64(math.Max(1, math.Ceil(wait.Seconds()))), 10)
 }

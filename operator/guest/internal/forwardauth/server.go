@@ -14,17 +14,17 @@ import (
 	"time"
 )
 
-// What the shim asks: one path for each question.
+// Paths of the shim's requests.
 const (
-	// PathKey asks whether the request's key may pass, and counts the request.
+	// PathKey checks the request's key and counts the request.
 	PathKey = "/key"
 	// PathRate counts a request that needs no key.
 	PathRate = "/rate"
-	// PathHealth is the startup probe's.
+	// PathHealth is for the startup probe.
 	PathHealth = "/health"
 )
 
-// Headers in which the shim tells of a request; it replaces all that the client sent.
+// Headers in which the shim describes a request; it replaces those of the client.
 const (
 	HeaderAddress = "X-Gate-Address"
 	HeaderHost    = "X-Gate-Host"
@@ -33,9 +33,9 @@ const (
 
 const (
 	readTimeout = 10 * time.Second
-	// answerTimeout is above two questions to the API, the most that one request waits for.
+	// answerTimeout is above two requests to the API, the most that one request waits for.
 	answerTimeout = 2*askTimeout + 4*time.Second
-	// idleTimeout is above the shim's, so that the shim is the one who closes connections.
+	// idleTimeout is above the shim's, so that the shim closes idle connections.
 	idleTimeout  = 5 * time.Minute
 	checkTimeout = 2 * time.Second
 	maxKey       = 512
@@ -43,13 +43,13 @@ const (
 	maxHeaders = 1 << 21
 )
 
-// server answers the shim.
+// server serves the shim's requests.
 type server struct {
 	keys  *keyCache
 	rates *limiter
 }
 
-// Run answers on the document's socket until the context ends.
+// Run serves the socket of the spec until the context is done.
 func Run(ctx context.Context, document Spec, logger *slog.Logger) error {
 	server := &server{rates: newLimiter(document.Rate, maxCallers)}
 	if document.Keys != nil {
@@ -66,10 +66,10 @@ func Run(ctx context.Context, document Spec, logger *slog.Logger) error {
 	return serve(ctx, listener, server.handler())
 }
 
-// listen makes the socket. Only containers that its directory is mounted in reach it: the shim.
+// listen creates the socket. Only the shim reaches it: no other container has its directory mounted.
 func listen(path string) (net.Listener, error) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("the socket of a gate before this one cannot be removed: %w", err)
+		return nil, fmt.Errorf("the socket of a previous gate cannot be removed: %w", err)
 	}
 	listener, err := net.Listen("unix", path)
 	if err != nil {
@@ -86,12 +86,12 @@ func serve(ctx context.Context, listener net.Listener, handler http.Handler) err
 	server := &http.Server{
 		Handler: handler, ReadTimeout: readTimeout, WriteTimeout: answerTimeout, IdleTimeout: idleTimeout,
 		MaxHeaderBytes: maxHeaders,
-		ErrorLog:       log.New(io.Discard, "", 0), // what net/http says of a connection may quote what was sent
+		ErrorLog:       log.New(io.Discard, "", 0), // net/http's messages may quote what a client sent
 	}
 	stop := context.AfterFunc(ctx, func() {
 		bounded, cancel := context.WithTimeout(context.Background(), answerTimeout)
 		defer cancel()
-		_ = server.Shutdown(bounded) // what is under way after that is cut
+		_ = server.Shutdown(bounded) // later requests are cut off
 	})
 	defer stop()
 	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
@@ -113,8 +113,8 @@ func (s *server) countOnly(writer http.ResponseWriter, request *http.Request) {
 	s.allow(writer, callerOf(request.Header.Get(HeaderAddress)))
 }
 
-// checkKey asks for the key and counts the request: one that passes against the
-// key, one that does not against the address, so that guessing has a rate too.
+// checkKey validates the key and counts the request: an accepted one against the key, a
+// refused one against the address, so that guessing is rate-limited too.
 func (s *server) checkKey(writer http.ResponseWriter, request *http.Request) {
 	address := callerOf(request.Header.Get(HeaderAddress))
 	key, sent := bearer(request.Header.Values("Authorization"))
@@ -143,7 +143,7 @@ func (s *server) checkKey(writer http.ResponseWriter, request *http.Request) {
 	}
 }
 
-// allow lets a request through that its caller's rate has room for.
+// allow lets a request pass unless its caller exceeds the rate.
 func (s *server) allow(writer http.ResponseWriter, caller string) {
 	if wait := s.rates.take(caller, time.Now()); wait > 0 {
 		refuse(writer, decision{status: http.StatusTooManyRequests, wait: wait})
@@ -152,7 +152,7 @@ func (s *server) allow(writer http.ResponseWriter, caller string) {
 	writer.WriteHeader(http.StatusOK)
 }
 
-// reject counts a request without a good key and says why, or that there are too many.
+// reject counts a request without a valid key against its address and refuses it.
 func (s *server) reject(writer http.ResponseWriter, address string, answer decision, said refusal) {
 	if wait := s.rates.take(address, time.Now()); wait > 0 {
 		refuse(writer, decision{status: http.StatusTooManyRequests, wait: wait})
@@ -180,7 +180,7 @@ func bearer(values []string) (key string, sent bool) {
 	return token, true
 }
 
-// Check is the sidecar's startup probe: nil when a gate answers on the socket.
+// Check is the sidecar's startup probe: nil if the gate responds on its socket.
 func Check(path string) error {
 	client := http.Client{Timeout: checkTimeout, Transport: &http.Transport{
 		DisableKeepAlives: true,
@@ -194,7 +194,7 @@ func Check(path string) error {
 	}
 	defer answer.Body.Close()
 	if answer.StatusCode != http.StatusOK {
-		return fmt.Errorf("the gate is not ready: it answers %d", answer.StatusCode)
+		return fmt.Errorf("the gate is not ready: it returned %d", answer.StatusCode)
 	}
 	return nil
 }

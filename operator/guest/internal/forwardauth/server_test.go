@@ -64,7 +64,7 @@ func TestShapesOfRefusals(t *testing.T) {
 	}
 }
 
-func TestAMissingKeyIsNotAskedFor(t *testing.T) {
+func TestAMissingKeyIsNotValidated(t *testing.T) {
 	for _, values := range [][]string{
 		nil, {""}, {"Basic dTpw"}, {"Bearer"}, {"Bearer "}, {"Bearer a b"}, {"Bearer a,Bearer b"}, {"Bearer a", "Bearer b"},
 		{"Bearer a\x00"}, {"Bearer \u00e9"}, {"Bearer " + strings.Repeat("a", maxKey+1)},
@@ -85,7 +85,7 @@ func TestTheSchemeIsOfAnyCase(t *testing.T) {
 	}
 }
 
-func TestKeysHaveRatesOfTheirOwn(t *testing.T) {
+func TestEachKeyHasItsRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := whole(&api{status: http.StatusOK}, &RateLimit{PerSecond: 0.5, Burst: 2})
 		one, other := asking{path: PathKey, key: "tk_a", address: "192.0.2.1"}, asking{path: PathKey, key: "tk_b", address: "192.0.2.1"}
@@ -109,7 +109,7 @@ func TestKeysHaveRatesOfTheirOwn(t *testing.T) {
 	})
 }
 
-func TestAddressesHaveRates(t *testing.T) {
+func TestEachAddressHasItsRate(t *testing.T) {
 	server := whole(&api{status: http.StatusOK}, &RateLimit{PerSecond: 0.001, Burst: 1})
 	first := asking{path: PathRate, address: "192.0.2.1", key: "tk_a"}
 	if first.of(server).Code != http.StatusOK || first.of(server).Code != http.StatusTooManyRequests {
@@ -123,7 +123,7 @@ func TestAddressesHaveRates(t *testing.T) {
 	}
 }
 
-func TestGuessingHasARate(t *testing.T) {
+func TestGuessingIsRateLimited(t *testing.T) {
 	api := &api{status: http.StatusOK}
 	server := whole(api, &RateLimit{PerSecond: 0.001, Burst: 3})
 	if (asking{path: PathKey, key: "tk_good", address: "192.0.2.1"}).of(server).Code != http.StatusOK {
@@ -142,7 +142,7 @@ func TestGuessingHasARate(t *testing.T) {
 	}
 }
 
-func TestRetryAfterOfTheApi(t *testing.T) {
+func TestRetryAfterOfTheAPI(t *testing.T) {
 	for text, want := range map[string]time.Duration{"7": 7 * time.Second, "": time.Second, "-1": time.Second, "soon": time.Second, "99999999": time.Second} {
 		if got := retryAfter(text); got != want {
 			t.Errorf("%q: got %v", text, got)
@@ -150,7 +150,7 @@ func TestRetryAfterOfTheApi(t *testing.T) {
 	}
 }
 
-func TestWhatTheApiIsToldOfARequest(t *testing.T) {
+func TestTheBodyOfAValidationRequest(t *testing.T) {
 	if got := normalizeHost("Web.Example."); got != "web.example" {
 		t.Errorf("got %q", got)
 	}
@@ -167,7 +167,7 @@ func TestRunAndCheck(t *testing.T) {
 	if Check(document.Socket) == nil {
 		t.Fatal("nobody is there, and it is ready")
 	}
-	for range 2 { // the second finds what the first left
+	for range 2 { // the second replaces the socket of the first
 		listener, err := listen(document.Socket)
 		if err != nil {
 			t.Fatal(err)

@@ -1,9 +1,10 @@
-// Package forwardauth is `guest gate`: it tells the shim whether a request may pass.
+// Package forwardauth is `guest gate`: the shim's forward auth server, which checks API
+// keys and rate limits.
 //
-// The shim asks over a Unix socket before it forwards a request that needs an
-// API key or counts against a rate. The gate sees the key, the caller's address,
-// the host and the path, never a body; what passes goes from the shim to the
-// container directly. Caddy calls this way of asking "forward auth".
+// The shim queries it over a Unix socket before it forwards a request that needs an API
+// key or counts against a rate. The gate sees the key, the caller's address, the host and
+// the path, never a body; an accepted request goes from the shim to the container
+// directly. Caddy calls this pattern "forward auth".
 package forwardauth
 
 import (
@@ -26,35 +27,35 @@ const (
 	maxBurst  = math.MaxInt32
 )
 
-// Spec is what `guest gate` runs by.
+// Spec is the configuration of `guest gate`.
 type Spec struct {
 	// Version is Version.
 	Version int `json:"version"`
-	// Socket is the path of the Unix socket that the shim asks on.
+	// Socket is the path of the Unix socket for the shim.
 	Socket string `json:"socket"`
-	// Keys says how API keys are checked; nil means that no path needs one.
+	// Keys is how API keys are checked; nil means that no path needs one.
 	Keys *KeyCheck `json:"keys,omitempty"`
 	// Rate is the limit of a caller; nil means none.
 	Rate *RateLimit `json:"rate,omitempty"`
 }
 
-// KeyCheck says how API keys are checked.
+// KeyCheck is how API keys are checked.
 type KeyCheck struct {
-	// API is where the API is.
+	// API is the address of the API.
 	API apiclient.Address `json:"api"`
 	// Domain is the public host name of the enclave; a key must be allowed for it.
 	Domain string `json:"domain"`
-	// CacheSeconds is how long a key that was accepted is not asked for again; 0 means that each request asks.
+	// CacheSeconds is how long an accepted key is cached; 0 means no cache.
 	CacheSeconds float64 `json:"cacheSeconds"`
-	// OutageSeconds is how long after its last acceptance a key goes on while the API cannot be reached; 0 means not at all.
+	// OutageSeconds is how long after its last acceptance a key stays valid while the API cannot be reached; 0 means not at all.
 	OutageSeconds float64 `json:"outageSeconds"`
 }
 
 // RateLimit is a token bucket for each caller.
 type RateLimit struct {
-	// PerSecond is how many requests a caller may make in the long run.
+	// PerSecond is the refill rate: requests per second in the long run.
 	PerSecond float64 `json:"perSecond"`
-	// Burst is how many requests may come at once.
+	// Burst is the size of the bucket in requests.
 	Burst int `json:"burst"`
 }
 
@@ -74,7 +75,7 @@ func (d Spec) Validate() error {
 	}
 	add(d.Version != Version, "version: %d, this guest reads %d; the operator and the guest are of different releases", d.Version, Version)
 	add(!path.IsAbs(d.Socket), "socket: %q is not absolute", d.Socket)
-	add(d.Keys == nil && d.Rate == nil, "keys, rate: one is needed, else there is nothing to tell")
+	add(d.Keys == nil && d.Rate == nil, "keys, rate: one is needed, else there is nothing to check")
 	if keys := d.Keys; keys != nil {
 		if err := keys.API.Validate(); err != nil {
 			problems = append(problems, fmt.Errorf("keys.api.%w", err))

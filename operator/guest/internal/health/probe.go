@@ -22,7 +22,7 @@ import (
 	"cloister.dev/guest/internal/report"
 )
 
-// CheckCommand is the guest's command that runs the test itself, in a process of its own.
+// CheckCommand is the guest's command that runs the test itself, in a separate process.
 const CheckCommand = "check"
 
 const (
@@ -33,15 +33,15 @@ const (
 	clockTicks  = 100 // USER_HZ, the same on all architectures of the guest
 )
 
-// ErrUnhealthy is returned while the container is not healthy.
+// ErrUnhealthy is returned if the container is not healthy.
 var ErrUnhealthy = errors.New("not healthy")
 
-// errNotReaped is returned for a check that was killed and could not be reaped.
-var errNotReaped = errors.New("the check is held by another process")
+// errNotReaped is returned for a check that was killed but not reaped.
+var errNotReaped = errors.New("the check is traced by another process")
 
-// Probe runs the health check when it is due, notes the result and returns nil
-// when the container is healthy. The process itself keeps its rights and runs
-// nothing of the tenant's; the test runs in a child that drops them first.
+// Probe runs the health check if it is due, records the result and returns nil if the
+// container is healthy. The process itself keeps its privileges and runs nothing of the
+// tenant's; the test runs in a child that drops them first.
 func Probe(path string) error {
 	container, err := containerspec.Read(path)
 	if err != nil {
@@ -72,7 +72,7 @@ func Probe(path string) error {
 		}
 	}
 	if container.Agent != nil {
-		// An agent that starts anew must not make a container unhealthy; the next probe tells it.
+		// A restart of the agent must not make a container unhealthy; the next probe reports again.
 		_ = report.SendHealth(container.Agent.Socket, state.report())
 	}
 	if state.Status != Healthy {
@@ -81,8 +81,8 @@ func Probe(path string) error {
 	return nil
 }
 
-// RunCheck runs the test in the place of this process, in the namespaces and with
-// the rights of the container. It returns only on an error.
+// RunCheck executes the test in this process, in the namespaces and with the privileges
+// of the container. It returns only on an error.
 func RunCheck(path string) error {
 	container, err := containerspec.Read(path)
 	if err != nil {
@@ -111,7 +111,7 @@ func RunCheck(path string) error {
 	return launch.ExecProgram(container, user, arguments)
 }
 
-// join enters the container's namespaces when it has some of its own.
+// join enters the container's namespaces if it has its own.
 func join(container containerspec.Spec) error {
 	if container.Network == nil {
 		if container.IPC != containerspec.IPCPrivate {
@@ -124,7 +124,7 @@ func join(container containerspec.Spec) error {
 	})
 }
 
-// run runs the test in a child and returns how it ended.
+// run runs the test in a child and returns its result.
 func run(path string, container containerspec.Spec) Result {
 	check := container.Health
 	output := &boundedBuffer{}
@@ -133,7 +133,7 @@ func run(path string, container containerspec.Spec) Result {
 	command := exec.CommandContext(ctx, "/proc/self/exe", CheckCommand, "-spec", path)
 	command.Stdout, command.Stderr = output, output
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	// What the test left behind may hold the output open.
+	// Processes that the test left behind may keep the output open.
 	command.WaitDelay = waitOutput
 	command.Cancel = func() error { return killGroup(command.Process.Pid, container) }
 	result := Result{Start: time.Now()}
@@ -159,9 +159,8 @@ func run(path string, container containerspec.Spec) Result {
 	return result
 }
 
-// runWithTimeout runs a command for at most some time. A program of the tenant's with
-// the same user may trace the check and so keep it from being reaped: the probe
-// then goes on without it.
+// runWithTimeout runs a command with a timeout. A tenant's program with the same user may
+// trace the check and so keep it from being reaped: the probe then continues without it.
 func runWithTimeout(command *exec.Cmd, limit time.Duration) error {
 	if err := command.Start(); err != nil {
 		return err
@@ -176,8 +175,8 @@ func runWithTimeout(command *exec.Cmd, limit time.Duration) error {
 	}
 }
 
-// killGroup kills the child and what it started, as root and as the container's
-// user: without the capability KILL, root may not kill another user's process.
+// killGroup kills the child and its process group, as root and as the container's user:
+// without the capability KILL, root may not kill another user's process.
 func killGroup(group int, container containerspec.Spec) error {
 	err := unix.Kill(-group, unix.SIGKILL)
 	user, errUser := launch.ResolveUser(container)
@@ -186,7 +185,7 @@ func killGroup(group int, container containerspec.Spec) error {
 	}
 	done := make(chan error)
 	go func() {
-		// The thread stays locked, so it ends with the goroutine and its user with it.
+		// The thread stays locked, so it exits with the goroutine, and its user with it.
 		runtime.LockOSThread()
 		uid := uintptr(user.UID)
 		if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, uid, uid, uid); errno != 0 {
@@ -201,7 +200,7 @@ func killGroup(group int, container containerspec.Spec) error {
 	return nil
 }
 
-// boundedBuffer keeps the first bytes of what is written to it.
+// boundedBuffer keeps the first bytes that are written to it.
 type boundedBuffer struct {
 	mutex sync.Mutex
 	kept  []byte
@@ -220,7 +219,7 @@ func (b *boundedBuffer) String() string {
 	return string(b.kept)
 }
 
-// lock takes a file for this process; two probes of one container take turns.
+// lock locks a file: two probes of one container run one after the other.
 func lock(path string) (func(), error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
 	if err != nil {
@@ -233,7 +232,7 @@ func lock(path string) (func(), error) {
 	return func() { file.Close() }, nil
 }
 
-// pid1Start tells when process 1 was started, in ticks and as a time.
+// pid1Start returns the start time of process 1, in clock ticks and as a time.
 func pid1Start() (uint64, time.Time, error) {
 	stat, err := os.ReadFile("/proc/1/stat")
 	if err != nil {
@@ -256,8 +255,8 @@ func pid1Start() (uint64, time.Time, error) {
 	return ticks, time.Now().Add(-age).UTC(), nil
 }
 
-// ParseStart reads the start time, field 22 of /proc/PID/stat, proc_pid_stat(5).
-// The command, field 2, may hold anything, brackets and blanks included.
+// ParseStart parses the start time in clock ticks, field 22 of /proc/PID/stat, proc_pid_stat(5).
+// The command, field 2, may contain anything, parentheses and spaces included.
 func ParseStart(stat string) (uint64, error) {
 	end := strings.LastIndexByte(stat, ')')
 	fields := strings.Fields(stat[end+1:])

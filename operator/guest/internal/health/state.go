@@ -1,5 +1,5 @@
-// Package health is `guest probe`: a container's health check with the states
-// and times of container engines, kept in a file between two calls of the kubelet.
+// Package health is `guest probe`: a container's health check with the states and times
+// of container engines, stored in a file between two calls of the kubelet.
 package health
 
 import (
@@ -21,46 +21,46 @@ const (
 	Unhealthy = "unhealthy"
 )
 
-// MaxOutput is the number of bytes of a check's output that are kept.
+// MaxOutput is the maximum number of bytes of a check's output that are stored.
 const MaxOutput = 4096
 
-// exitTimedOut is the exit code of a check that did not end by itself.
+// exitTimedOut is the exit code of a check that did not exit by itself.
 const exitTimedOut = -1
 
 // State is the content of the state file.
 type State struct {
 	// Version is 1.
 	Version int `json:"version"`
-	// First tells one life of the container from the next: when its process 1
-	// was started, in clock ticks since the kernel's start.
+	// StartTicks identifies one run of the container: the start time of its process 1
+	// in clock ticks since boot.
 	StartTicks uint64 `json:"first"`
 	// StartedAt is the same as a time.
 	StartedAt time.Time `json:"startedAt"`
 	// Status is Starting, Healthy or Unhealthy.
 	Status string `json:"status"`
-	// FailingStreak is the number of failures in a row that count.
+	// FailingStreak is the number of consecutive failures that count.
 	FailingStreak int `json:"failingStreak"`
-	// Last is the last check; null before the first.
+	// Last is the last check; nil before the first.
 	Last *Result `json:"last"`
 }
 
-// Result is one check.
+// Result is the result of one check.
 type Result struct {
-	// Start and End are when it ran.
+	// Start and End are the times of its start and end.
 	Start time.Time `json:"start"`
 	End   time.Time `json:"end"`
-	// ExitCode is 0 for healthy; -1 when the check did not end in time.
+	// ExitCode is 0 for healthy; -1 if the check timed out.
 	ExitCode int `json:"exitCode"`
-	// Output is what it wrote, at most MaxOutput bytes.
+	// Output is its output, at most MaxOutput bytes.
 	Output string `json:"output"`
 }
 
-// NewState is the state of a container that has just started.
+// NewState returns the state of a container that has just started.
 func NewState(first uint64, startedAt time.Time) State {
 	return State{Version: containerspec.Version, StartTicks: first, StartedAt: startedAt, Status: Starting}
 }
 
-// report is the state as the enclave's agent is told.
+// report returns the report to the enclave's agent.
 func (s State) report() report.HealthReport {
 	told := report.HealthReport{Status: s.Status, FailingStreak: s.FailingStreak}
 	if last := s.Last; last != nil {
@@ -69,18 +69,18 @@ func (s State) report() report.HealthReport {
 	return told
 }
 
-// Due reports whether the next check is to run: at once for the first, then one
-// interval after the last one ended.
+// Due reports whether the next check is due: the first one immediately, then one interval
+// after the end of the last one.
 func Due(state State, check containerspec.HealthCheck, now time.Time) bool {
 	return state.Last == nil || !now.Before(state.Last.End.Add(check.Interval()))
 }
 
-// Next is the state after a check.
+// Next returns the state after a check.
 //
-// A success makes the container healthy. A failure counts unless the container
-// is still starting and the check began within the start period, or within the
-// first interval: container engines run their first check after one interval,
-// this one is run at once but must not count against a container earlier.
+// A success makes the container healthy. A failure counts unless the container is still
+// starting and the check began within the start period, or within the first interval:
+// container engines run their first check after one interval; this one runs immediately,
+// but must not count against a container earlier.
 func Next(state State, check containerspec.HealthCheck, result Result) State {
 	state.Last = &result
 	if result.ExitCode == 0 {
@@ -98,9 +98,9 @@ func Next(state State, check containerspec.HealthCheck, result Result) State {
 	return state
 }
 
-// ReadState reads the state file; absent, or of an earlier life of the container,
-// it is a new state. The file may lie where the tenant can write: whatever cannot
-// be read counts as absent.
+// ReadState reads the state file; if it is absent or of an earlier run of the container,
+// the state is new. The tenant may be able to write the file: if it cannot be read, it
+// counts as absent.
 func ReadState(path string, first uint64, startedAt time.Time) State {
 	state, err := strictjson.DecodeFile[State](path)
 	known := state.Status == Starting || state.Status == Healthy || state.Status == Unhealthy
@@ -110,7 +110,7 @@ func ReadState(path string, first uint64, startedAt time.Time) State {
 	return state
 }
 
-// WriteState replaces the state file in one step.
+// WriteState replaces the state file atomically.
 func WriteState(path string, state State) error {
 	data, err := json.Marshal(state)
 	if err != nil {

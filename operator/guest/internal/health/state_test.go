@@ -7,7 +7,7 @@ import (
 	"cloister.dev/guest/internal/containerspec"
 )
 
-func TestNextAsContainerEnginesCount(t *testing.T) {
+func TestNextCountsFailuresAsContainerEngines(t *testing.T) {
 	began := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	check := containerspec.HealthCheck{IntervalMillis: 10_000, StartPeriodMillis: 30_000, Retries: 2}
 	state := NewState(1, began)
@@ -48,7 +48,7 @@ func TestNextAsContainerEnginesCount(t *testing.T) {
 	}
 }
 
-func TestStateSurvivesAndIsOfOneLife(t *testing.T) {
+func TestStateIsOfOneRunOfTheContainer(t *testing.T) {
 	path, began := t.TempDir()+"/health", time.Now().UTC()
 	state := Next(NewState(7, began), containerspec.HealthCheck{Retries: 1}, Result{Output: "ok"})
 	if err := WriteState(path, state); err != nil {

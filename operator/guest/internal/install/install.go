@@ -1,10 +1,9 @@
-// Package install is `guest install`, the init container that lays out the one
-// directory of ours in every container of the Pod: the guest itself, since images
-// of tenants hold none, and empty directories where other volumes are mounted.
+// Package install is `guest install`, the init container that fills our one directory in
+// every container of the Pod: the guest itself, since tenants' images do not contain it,
+// and empty directories as mount points of other volumes.
 //
-// The whole directory is one mount in the containers. What is mounted somewhere
-// cannot be moved away, so nothing else can take the place of the guest, not even
-// where root may write to the container's file system.
+// The whole directory is one mount in the containers. A mount cannot be moved away, so
+// nothing can replace the guest, even where root may write to the container's file system.
 package install
 
 import (
@@ -15,16 +14,16 @@ import (
 	"path/filepath"
 )
 
-// Binary is where the guest lies below the directory.
+// Binary is the path of the guest below the directory.
 const Binary = "bin/guest"
 
-// mounts are the directories that volumes are mounted on; a container gets those that it needs.
+// mounts are the mount points of volumes; each container mounts those that it needs.
 var mounts = []string{"spec", "wiring", "report", "state", "debug", "ssh"}
 
-// mode lets everybody execute and nobody write.
+// mode lets all users execute and none write.
 const mode = 0o555
 
-// Run lays out a directory with a copy of this very program.
+// Run fills a directory with a copy of this program and the mount points.
 func Run(directory string) error {
 	source, err := os.Open("/proc/self/exe")
 	if err != nil {
@@ -39,8 +38,7 @@ func Run(directory string) error {
 	return place(source, filepath.Join(directory, Binary))
 }
 
-// place writes a file that appears whole or not at all, and replaces one that a
-// cut-off run left there.
+// place writes a file atomically, and replaces one that an interrupted run left there.
 func place(source io.Reader, target string) (err error) {
 	directory := filepath.Dir(target)
 	if err := os.MkdirAll(directory, 0o755); err != nil {

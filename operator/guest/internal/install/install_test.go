@@ -10,7 +10,7 @@ import (
 	"testing/iotest"
 )
 
-func TestTheGuestIsThereWholeAndCannotBeWritten(t *testing.T) {
+func TestTheGuestIsInstalledReadOnly(t *testing.T) {
 	file := filepath.Join(t.TempDir(), Binary)
 	for _, content := range []string{"old", "new"} {
 		if err := place(strings.NewReader(content), file); err != nil {
@@ -27,7 +27,7 @@ func TestTheGuestIsThereWholeAndCannotBeWritten(t *testing.T) {
 	}
 }
 
-func TestACutOffCopyLeavesNothing(t *testing.T) {
+func TestAnInterruptedCopyLeavesNothing(t *testing.T) {
 	file := filepath.Join(t.TempDir(), Binary)
 	cut := io.MultiReader(strings.NewReader("half"), iotest.ErrReader(errors.New("cut off")))
 	if err := place(cut, file); err == nil || !strings.Contains(err.Error(), "cut off") {

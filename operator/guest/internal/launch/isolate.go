@@ -18,10 +18,10 @@ import (
 	"cloister.dev/guest/internal/tmpfs"
 )
 
-// deviceLists show the devices of the namespace in which /sys was mounted, the Pod's.
+// deviceLists are directories that show the devices of the namespace in which /sys was mounted, the Pod's.
 var deviceLists = []string{"/sys/class/net", "/sys/devices/virtual/net"}
 
-// isolate gives the calling thread the container's own namespaces and mounts.
+// isolate creates the container's own namespaces and mounts for the calling thread.
 func isolate(container containerspec.Spec) error {
 	flags := 0
 	if container.Hostname != "" {
@@ -35,7 +35,7 @@ func isolate(container containerspec.Spec) error {
 	}
 	if flags != 0 {
 		if err := unix.Unshare(flags); err != nil {
-			return fmt.Errorf("own namespaces cannot be made (SYS_ADMIN is needed at launch): %w", err)
+			return fmt.Errorf("namespaces cannot be created (SYS_ADMIN is needed at launch): %w", err)
 		}
 	}
 	if container.Hostname != "" {
@@ -65,8 +65,8 @@ func isolate(container containerspec.Spec) error {
 	return nil
 }
 
-// attachNetwork hands the new network namespace over, sets up what it is given, and
-// returns when the wiring is in force.
+// attachNetwork sends the new network namespace to `guest net`, configures the devices
+// that it gets, and returns when the network is ready.
 func attachNetwork(container containerspec.Spec) error {
 	deadline := deadlineOf(container.Network.DeadlineSeconds)
 	fresh, err := netns.Own("net")
@@ -103,15 +103,15 @@ func attachNetwork(container containerspec.Spec) error {
 	return mountFileOver("/etc/resolv.conf", resolver(answer.Nameserver))
 }
 
-// openLowPorts makes ports below 1024 free for every user of the new namespace,
-// as container engines do.
+// openLowPorts lets every user of the new namespace listen on ports below 1024, as
+// container engines do.
 func openLowPorts(container containerspec.Spec) error {
 	if !container.LowPorts {
 		return nil
 	}
 	err := tmpfs.WriteKernelSetting("net/ipv4/ip_unprivileged_port_start", "0")
 	if err != nil && slices.Contains(container.Capabilities, "NET_BIND_SERVICE") {
-		return nil // the capability does the same
+		return nil // the capability has the same effect
 	}
 	if err != nil {
 		return fmt.Errorf("lowPorts: %w; keep the capability NET_BIND_SERVICE instead", err)
@@ -131,11 +131,11 @@ func overExisting(target string, mount func(string) error) error {
 	return mount(target)
 }
 
-// mountFileOver lays one of the guest's files over that of the Pod. An image in which
-// the path is missing or a symbolic link keeps what the Pod mounted.
+// mountFileOver mounts one of the guest's files over that of the Pod. If the path is
+// missing in the image or a symbolic link, the Pod's mount stays.
 func mountFileOver(target, content string) error {
 	if about, err := os.Lstat(target); err != nil || !about.Mode().IsRegular() {
-		return nil //nolint:nilerr // nothing of the Pod's is there to be replaced
+		return nil //nolint:nilerr // there is no mount of the Pod to replace
 	}
 	return tmpfs.MountFile(target, []byte(content))
 }

@@ -1,7 +1,6 @@
-// Package launch is `guest exec`: it stands in front of every container's
-// program, isolates the container, takes the launch rights away and executes the
-// program in its own place, so that process 1, signals and exit codes are those
-// of the program.
+// Package launch is `guest exec`: it runs before every container's program, isolates the
+// container, drops the launch capabilities and executes the program in its own process,
+// so that process 1, signals and exit codes are those of the program.
 package launch
 
 import (
@@ -26,14 +25,14 @@ import (
 	"cloister.dev/guest/internal/shell"
 )
 
-// Run starts the container that a document describes. It returns only when that
-// failed; nothing of the tenant's has run then.
+// Run starts the container of a spec. It returns only on an error; nothing of the
+// tenant's has run then.
 func Run(document string) error {
 	container, err := containerspec.Read(document)
 	if err != nil {
 		return err
 	}
-	// Namespaces, identity and filter are of one thread, and execve keeps that thread.
+	// Namespaces, identity and filter are per thread, and execve keeps the calling thread.
 	runtime.LockOSThread()
 	if container.Agent == nil {
 		return start(document, container)
@@ -47,7 +46,7 @@ func Run(document string) error {
 	return err
 }
 
-// start isolates the calling, locked thread and becomes the container's program.
+// start isolates the calling, locked thread and executes the container's program.
 func start(document string, container containerspec.Spec) error {
 	for _, place := range container.GuestPaths {
 		if err := checkGuestMount(place); err != nil {
@@ -80,7 +79,7 @@ func start(document string, container containerspec.Spec) error {
 	return ExecProgram(container, user, arguments)
 }
 
-// execPID1 keeps the guest as process 1 of a debug container: with the rights of the
+// execPID1 keeps the guest as process 1 of a debug container, with the privileges of the
 // tenant's program, which it then starts as its child.
 func execPID1(path string, container containerspec.Spec, user account.User) error {
 	socket, err := shell.Listen(container.Shells.Socket)
@@ -91,14 +90,14 @@ func execPID1(path string, container containerspec.Spec, user account.User) erro
 	if err != nil {
 		return err
 	}
-	defer runtime.KeepAlive(socket) // or its end would close the descriptor
+	defer runtime.KeepAlive(socket) // else the finalizer would close the descriptor
 	number := socket.Fd()
 	return ExecProgram(container, user, []string{guest, shell.PID1Command, "-spec", path, "-socket", strconv.Itoa(int(number))}, number)
 }
 
-// checkGuestMount refuses a place of the guest's that the container could move: what
-// the kubelet starts next would then be the tenant's program, with launch rights.
-// A mount stays where it is; below a symbolic link of the image it could be bypassed.
+// checkGuestMount refuses a guest directory that the container could move: the kubelet
+// would then start the tenant's program with the launch capabilities. A mount cannot be
+// moved; below a symbolic link of the image it could be bypassed.
 func checkGuestMount(target string) error {
 	for at := target; at != "/"; at = path.Dir(at) {
 		about, err := os.Lstat(at)
@@ -106,7 +105,7 @@ func checkGuestMount(target string) error {
 			return fmt.Errorf("the guest's directory %s: %w", target, err)
 		}
 		if about.Mode()&os.ModeSymlink != 0 {
-			return fmt.Errorf("the image has a symbolic link at %s, where the guest's directory belongs; remove it from the image", at)
+			return fmt.Errorf("the image has a symbolic link at %s, the path of the guest's directory; remove it from the image", at)
 		}
 	}
 	first := "/" + strings.SplitN(target, "/", 3)[1]
@@ -115,24 +114,24 @@ func checkGuestMount(target string) error {
 		return fmt.Errorf("the guest's directory %s: %w", first, err)
 	}
 	if about.Attributes&unix.STATX_ATTR_MOUNT_ROOT == 0 {
-		return fmt.Errorf("the guest's directory %s is no mount of its own", first)
+		return fmt.Errorf("the guest's directory %s is not a mount point", first)
 	}
 	return nil
 }
 
-// restrictHealthState keeps other users than root from the health state: volumes of the
-// node may be written by everybody.
+// restrictHealthState makes the health state accessible to root only: volumes of the node
+// may be writable by all users.
 func restrictHealthState(check *containerspec.HealthCheck) error {
 	if check == nil {
 		return nil
 	}
 	if err := os.Chmod(path.Dir(check.StateFile), 0o755); err != nil {
-		return fmt.Errorf("the health state cannot be kept from other users: %w", err)
+		return fmt.Errorf("the health state cannot be protected from other users: %w", err)
 	}
 	return nil
 }
 
-// ResolveUser resolves the container's user by the files of its image.
+// ResolveUser resolves the container's user with the files of its image.
 func ResolveUser(container containerspec.Spec) (account.User, error) {
 	passwd, err := account.ReadFile("/etc/passwd")
 	if err != nil {
@@ -151,27 +150,27 @@ func ResolveUser(container containerspec.Spec) (account.User, error) {
 	return account.Resolve(container.UserName(), passwd, group, slices.Concat(container.Groups, present))
 }
 
-// ExecProgram drops the calling, locked thread's rights and executes a program of the
-// tenant's in the place of this process. It returns only on an error. Nothing
-// stays open for the program but the standard streams and what is to be left to it.
+// ExecProgram drops the calling, locked thread's privileges and executes a program of the
+// tenant's in this process. It returns only on an error. Only the standard streams and
+// the descriptors in left stay open.
 func ExecProgram(container containerspec.Spec, user account.User, arguments []string, left ...uintptr) error {
 	kept, err := capability.ParseKept(container.Capabilities)
 	if err != nil {
 		return err
 	}
 	if err := unix.CloseRange(3, ^uint(0)>>1, unix.CLOSE_RANGE_CLOEXEC); err != nil {
-		return fmt.Errorf("open files could not be kept from the program: %w", err)
+		return fmt.Errorf("open files could not be closed for the program: %w", err)
 	}
 	for _, descriptor := range left {
 		if _, err := unix.FcntlInt(descriptor, unix.F_SETFD, 0); err != nil {
-			return fmt.Errorf("a file could not be left to the program: %w", err)
+			return fmt.Errorf("a file could not be kept open for the program: %w", err)
 		}
 	}
 	environment := Environment(os.Environ(), container, user)
 	if err := privileges.Drop(privileges.Identity{UID: user.UID, GID: user.GID, Groups: user.Groups, Kept: kept}); err != nil {
 		return err
 	}
-	// From here on the tenant's rights decide what can be reached.
+	// From here on the tenant's privileges apply.
 	if err := os.Chdir(container.Directory()); err != nil {
 		return fmt.Errorf("%w: the working directory: %w", entrypoint.ErrNotExecutable, err)
 	}
@@ -184,7 +183,7 @@ func ExecProgram(container containerspec.Spec, user account.User, arguments []st
 	return fmt.Errorf("%q: %w: %w", file, entrypoint.ErrNotExecutable, err)
 }
 
-// Environment is what the program sees: the container's, with a PATH, and with
+// Environment returns the program's environment: the container's, with a PATH, and with
 // the HOME of its user unless the file or image set one.
 func Environment(present []string, container containerspec.Spec, user account.User) []string {
 	if _, found := entrypoint.Value(present, "PATH"); !found {
@@ -196,15 +195,15 @@ func Environment(present []string, container containerspec.Spec, user account.Us
 	return present
 }
 
-// makeWorkingDirectory makes the working directory when the image lacks it.
+// makeWorkingDirectory creates the working directory if it is not in the image.
 func makeWorkingDirectory(directory string, user account.User) error {
 	if _, err := os.Stat(directory); err == nil {
 		return nil
 	}
 	if err := os.MkdirAll(directory, 0o755); err != nil {
-		return fmt.Errorf("the working directory %s is not in the image and cannot be made: %w", directory, err)
+		return fmt.Errorf("the working directory %s is not in the image and cannot be created: %w", directory, err)
 	}
-	// Best effort on purpose: without CHOWN the directory stays root's, as in container engines.
+	// Errors are ignored: without CHOWN the directory stays root's, as in container engines.
 	_ = os.Chown(directory, user.UID, user.GID)
 	return nil
 }
@@ -212,7 +211,7 @@ func makeWorkingDirectory(directory string, user account.User) error {
 func setLimits(limits map[string]containerspec.Limit) error {
 	for name, limit := range limits {
 		value := syscall.Rlimit{Cur: uint64(limit.Soft), Max: uint64(limit.Hard)}
-		// Package syscall's, since it knows that the file limit is not to be restored at execve.
+		// Package syscall's function: with it, execve does not restore the previous file limit.
 		if err := syscall.Setrlimit(containerspec.LimitNumber(name), &value); err != nil {
 			return fmt.Errorf("limits[%s]: cannot be set to %d:%d: %w", name, limit.Soft, limit.Hard, err)
 		}

@@ -1,5 +1,5 @@
-// Package link makes and sets up network devices: bridges and pairs on the
-// Pod's side, addresses and routes on the container's.
+// Package link creates and configures network devices: bridges and veth pairs on the Pod's
+// side, addresses and routes on the container's.
 package link
 
 import (
@@ -15,8 +15,8 @@ import (
 	"cloister.dev/guest/internal/netattach"
 )
 
-// ConfigureContainer gives the calling thread's namespace its addresses and routes, as
-// `guest net` has told. It is called by the launcher, before it drops its rights.
+// ConfigureContainer sets the addresses and routes of the calling thread's namespace, as
+// received from `guest net`. The launcher calls it before it drops its privileges.
 func ConfigureContainer(interfaces []netattach.Interface, nameserver netip.Addr) error {
 	if err := setUp("lo"); err != nil {
 		return err
@@ -51,10 +51,10 @@ func setUp(name string) error {
 	if err != nil {
 		return fmt.Errorf("device %s: %w", name, err)
 	}
-	// Without this mode a link-local IPv6 address would appear with the device.
+	// Without this mode the device would get a link-local IPv6 address.
 	if name != "lo" {
 		if err := netlink.LinkSetIP6AddrGenMode(device, nl.IN6_ADDR_GEN_MODE_NONE); err != nil && !errors.Is(err, unix.EAFNOSUPPORT) {
-			return fmt.Errorf("device %s: IPv6 cannot be kept off: %w", name, err)
+			return fmt.Errorf("device %s: IPv6 cannot be disabled: %w", name, err)
 		}
 	}
 	if err := netlink.LinkSetUp(device); err != nil {

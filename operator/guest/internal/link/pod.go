@@ -23,11 +23,11 @@ const (
 // attrInetConf is IFLA_INET_CONF, linux/if_link.h.
 const attrInetConf = 1
 
-// ConfigureBridges makes the bridges of a plan that are missing and leaves those that
-// are there, gives the loopback device the name server's address, and turns
-// forwarding on for the bridges and the uplink alone.
+// ConfigureBridges creates the missing bridges of a plan and leaves existing ones, sets
+// the name server's address on the loopback device, and enables forwarding on the bridges
+// and the uplink only.
 //
-// The packet filter must be in force before.
+// The packet filter must be in force before the call.
 func ConfigureBridges(document netplan.Plan) error {
 	loopback, err := netlink.LinkByName("lo")
 	if err != nil {
@@ -59,7 +59,7 @@ func configureBridge(network netplan.Network) error {
 		attributes.HardwareAddr = network.BridgeMAC()
 		snooping := false
 		if err := netlink.LinkAdd(&netlink.Bridge{LinkAttrs: attributes, MulticastSnooping: &snooping}); err != nil {
-			return fmt.Errorf("the bridge cannot be made (NET_ADMIN is needed): %w", err)
+			return fmt.Errorf("the bridge cannot be created (NET_ADMIN is needed): %w", err)
 		}
 		device, err = netlink.LinkByName(network.Bridge())
 	}
@@ -79,9 +79,9 @@ func configureBridge(network netplan.Network) error {
 	return errors.Join(setConf(device, confForwarding, forwarding), setConf(device, confSendRedirects, 0))
 }
 
-// Attach makes the devices of a namespace, one end on its bridge, the other
-// inside, and returns what the launcher has to set up. Devices of a predecessor
-// under the same names go first.
+// Attach creates the veth pairs of a namespace, one end on its bridge, the other inside,
+// and returns the interfaces that the launcher has to configure. Devices of a predecessor
+// with the same names are removed first.
 func Attach(document netplan.Plan, namespace netplan.Namespace, inside *os.File) ([]netattach.Interface, error) {
 	interfaces := Describe(document, namespace)
 	for index, attachment := range namespace.Attachments {
@@ -96,7 +96,7 @@ func Attach(document netplan.Plan, namespace netplan.Namespace, inside *os.File)
 	return interfaces, nil
 }
 
-// Describe tells what Attach has made for a namespace, without making anything.
+// Describe returns the interfaces that Attach returns, without creating them.
 func Describe(document netplan.Plan, namespace netplan.Namespace) []netattach.Interface {
 	exit, hasExit := document.EgressNetwork(namespace)
 	interfaces := []netattach.Interface{}
@@ -129,7 +129,7 @@ func attachOne(namespace netplan.Namespace, network netplan.Network, name string
 	pair.PeerHardwareAddr = namespace.PortMAC(network.Name)
 	pair.PeerNamespace = netlink.NsFd(int(inside.Fd()))
 	if err := netlink.LinkAdd(pair); err != nil {
-		return fmt.Errorf("the devices cannot be made: %w", err)
+		return fmt.Errorf("the devices cannot be created: %w", err)
 	}
 	return setUp(port)
 }
@@ -143,7 +143,7 @@ func Detach(namespace netplan.Namespace) error {
 	return errors.Join(problems...)
 }
 
-// IsAttached reports whether all devices of a namespace are there and connected.
+// IsAttached reports whether all devices of a namespace exist and are connected.
 func IsAttached(namespace netplan.Namespace) bool {
 	for _, attachment := range namespace.Attachments {
 		device, err := netlink.LinkByName(namespace.Port(attachment.Network))
@@ -164,7 +164,7 @@ func remove(name string) error {
 	}
 	err = netlink.LinkDel(device)
 	if errors.Is(err, unix.ENODEV) {
-		return nil // gone with its namespace in between
+		return nil // removed with its namespace meanwhile
 	}
 	return err
 }

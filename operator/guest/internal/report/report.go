@@ -88,7 +88,7 @@ type Message struct {
 type HealthReport struct {
 	// Status is starting, healthy or unhealthy.
 	Status string `json:"status"`
-	// FailingStreak is the number of failures in a row that count.
+	// FailingStreak is the number of consecutive failures that count.
 	FailingStreak int `json:"failingStreak"`
 	// LastStart, LastEnd and LastExitCode are of the last check; null before the first.
 	LastStart    *time.Time `json:"lastStart,omitempty"`

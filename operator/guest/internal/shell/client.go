@@ -53,7 +53,7 @@ func Run(socket string, start Start) (*Program, error) {
 	}
 	packets, isUnix := dialed.(*net.UnixConn)
 	if !isUnix {
-		return nil, errors.New("not a local socket")
+		return nil, errors.New("not a Unix socket")
 	}
 	made := &Program{conn: NewConn(packets)}
 	if err := made.begin(request); err != nil {

@@ -162,13 +162,13 @@ func CheckVariable(name, value string) error {
 	return nil
 }
 
-// Conn is one conversation.
+// Conn is one connection.
 type Conn struct{ socket *net.UnixConn }
 
 // NewConn wraps an accepted connection.
 func NewConn(socket *net.UnixConn) Conn { return Conn{socket} }
 
-// Close ends the conversation.
+// Close closes the connection.
 func (c Conn) Close() error { return c.socket.Close() }
 
 // SetDeadline bounds the next reads and writes; the zero time takes the bound away.
