@@ -109,7 +109,7 @@ func TestOthersGetNoShell(t *testing.T) {
 	run.start(open("app", "trap", "/tmp/ready")).file("tmp/ready")
 	// The tenant itself may connect, and is told that it is not the one who is served.
 	output, err := exec.Command(filepath.Join(tools, "testprogram"), "ask", run.path("shells", "app", "shell.sock")).CombinedOutput()
-	if err != nil || !strings.Contains(string(output), "user 0 may not ask for shells") {
+	if err != nil || !strings.Contains(string(output), "user 0 may not start shells") {
 		t.Errorf("%v: %s", err, output)
 	}
 }

@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// In testdata lies an image that mkfs.erofs 1.5 and veritysetup 2.6.1 made, as
-// `cloister models pack` calls them, of four files.
+// testdata contains an image of four files, made by mkfs.erofs 1.5 and veritysetup 2.6.1
+// as `cloister models pack` calls them.
 const (
 	repo = "example/tiny@0123456789abcdef0123456789abcdef01234567"
 	hash = "76914cd0b4dd5e6ed0f5fad3909219086eba8da11fa623bb603f6e0830359dce"
@@ -25,7 +25,7 @@ const (
 
 var quiet = slog.New(slog.DiscardHandler)
 
-// store is a store with a copy of the image, and a document for it.
+// store creates a store with a copy of the image, and returns a spec for it.
 func store(t *testing.T, change func(image []byte) []byte) Spec {
 	t.Helper()
 	directory := t.TempDir()
@@ -65,7 +65,7 @@ func readStatus(t *testing.T, document Spec) Status {
 	return status
 }
 
-func TestAModelIsLaidOut(t *testing.T) {
+func TestTheFilesOfAModelAreUnpacked(t *testing.T) {
 	document := store(t, nil)
 	if err := Run(context.Background(), document, quiet); err != nil {
 		t.Fatal(err)
@@ -111,7 +111,7 @@ func TestAModelIsLaidOut(t *testing.T) {
 	}
 }
 
-func TestASecondAttemptBeginsAnew(t *testing.T) {
+func TestASecondAttemptStartsFromScratch(t *testing.T) {
 	document := store(t, nil)
 	for range 2 {
 		if err := Run(context.Background(), document, quiet); err != nil {
@@ -120,7 +120,7 @@ func TestASecondAttemptBeginsAnew(t *testing.T) {
 	}
 }
 
-func TestWhatIsWrongStopsTheBoot(t *testing.T) {
+func TestInvalidModelsStopTheBoot(t *testing.T) {
 	flip := func(at int) func([]byte) []byte {
 		return func(image []byte) []byte { image[at] ^= 4; return image }
 	}
@@ -170,7 +170,7 @@ func TestAStoppedBootLeavesNothing(t *testing.T) {
 	}
 }
 
-func TestTheStoreMayHoldAnything(t *testing.T) {
+func TestTheStoreMayContainAnything(t *testing.T) {
 	document := store(t, nil)
 	path := filepath.Join(document.Store, hash+".mpk")
 	for name, make := range map[string]func() error{
@@ -189,7 +189,7 @@ func TestTheStoreMayHoldAnything(t *testing.T) {
 	}
 }
 
-func TestFileSystemsThatAreNotReadSayWhy(t *testing.T) {
+func TestUnsupportedFileSystemsAreExplained(t *testing.T) {
 	for want, change := range map[string]func([]byte){
 		"pack it without compression": func(image []byte) { image[1024+80] |= 1 }, // feature_incompat
 		"not EROFS, or broken":        func(image []byte) { image[1024] ^= 255 },  // magic
@@ -207,7 +207,7 @@ func TestFileSystemsThatAreNotReadSayWhy(t *testing.T) {
 	}
 }
 
-// room is what the files of the image in testdata take.
+// room is the number of bytes that the files of the image in testdata take.
 const room = 5 * page
 
 func TestFilesThatTakeTooMuchAreRefused(t *testing.T) {
@@ -228,7 +228,7 @@ func TestFilesThatTakeTooMuchAreRefused(t *testing.T) {
 	}
 }
 
-func TestDocumentsNameWhatIsWrong(t *testing.T) {
+func TestValidateNamesInvalidFields(t *testing.T) {
 	good := store(t, nil)
 	if err := good.Validate(); err != nil {
 		t.Fatal(err)
@@ -268,8 +268,8 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// FuzzUnpack reads broken file systems, which only who packed a model can cause:
-// each ends in files below the target or in an error.
+// FuzzUnpack reads broken file systems, which only the packer of a model can create: each
+// results in files below the target or in an error.
 func FuzzUnpack(f *testing.F) {
 	data, err := os.ReadFile(filepath.Join("testdata", hash+".mpk"))
 	if err != nil {

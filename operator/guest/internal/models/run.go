@@ -18,7 +18,7 @@ import (
 	"cloister.dev/guest/internal/verity"
 )
 
-// Exit codes, those of sysexits(3): the operator tells by them what is wrong.
+// Exit codes, as in sysexits(3): from them the operator derives the reason.
 const (
 	// ExitInvalid means that an image is not the one that the file names.
 	ExitInvalid = 65
@@ -26,10 +26,10 @@ const (
 	ExitMissing = 66
 )
 
-// ErrMissing is wrapped by the error of an image that the store does not have.
+// ErrMissing is wrapped by the error of an image that is not in the store.
 var ErrMissing = errors.New("the model store does not have it")
 
-// ExitCode is the exit code of an error of Run; 0 leaves it to the caller.
+// ExitCode returns the exit code of an error of Run; 0 leaves it to the caller.
 func ExitCode(err error) int {
 	switch {
 	case errors.Is(err, ErrMissing):
@@ -40,7 +40,7 @@ func ExitCode(err error) int {
 	return 0
 }
 
-// Reasons of a failure, words of the operator's table of reasons.
+// Reasons of a failure, among the operator's documented reasons.
 const (
 	reasonInvalid = "ModelInvalid"
 	reasonMissing = "ModelNotFound"
@@ -60,43 +60,42 @@ func reasonOf(err error) string {
 const (
 	// StateRunning means that models are being checked.
 	StateRunning = "running"
-	// StateOK means that all are there.
+	// StateOK means that all are unpacked.
 	StateOK = "ok"
-	// StateFailed means that one is not, and that nothing starts.
+	// StateFailed means that one failed, and that no container starts.
 	StateFailed = "failed"
 )
 
-// Status is the file that says how far the work is. It is replaced as a whole.
+// Status is the status file. It is replaced atomically.
 type Status struct {
 	// State is StateRunning, StateOK or StateFailed.
 	State string `json:"state"`
-	// StartedAt and EndedAt are times in UTC; EndedAt is null while it runs.
+	// StartedAt and EndedAt are times in UTC; EndedAt is nil while it runs.
 	StartedAt time.Time  `json:"startedAt"`
 	EndedAt   *time.Time `json:"endedAt"`
-	// Reason is ModelInvalid or ModelNotFound; empty when it failed for another
-	// reason or did not.
+	// Reason is ModelInvalid or ModelNotFound; empty for another failure or none.
 	Reason string `json:"reason"`
-	// Message says in one sentence what is wrong; empty otherwise.
+	// Message describes the failure in one sentence; empty if there is none.
 	Message string `json:"message"`
-	// Models are those that are there.
+	// Models are the unpacked models.
 	Models []Mounted `json:"models"`
 }
 
-// Mounted is a model that was checked and is there.
+// Mounted is a model that was verified and unpacked.
 type Mounted struct {
 	// Name is its name in the configuration file.
 	Name string `json:"name"`
-	// RootHash is what it was checked against.
+	// RootHash is the root hash against which it was verified.
 	RootHash string `json:"rootHash"`
-	// Files and Bytes are how much there is.
+	// Files and Bytes are the number and total size of its files.
 	Files int   `json:"files"`
 	Bytes int64 `json:"bytes"`
-	// Seconds is the time that it took.
+	// Seconds is the duration.
 	Seconds float64 `json:"seconds"`
 }
 
-// Run checks and lays out the models of a document. It returns nil when all are
-// there; else the directory of what failed was removed again.
+// Run verifies and unpacks the models of a spec. On an error, the directory of the failed
+// model has been removed.
 func Run(ctx context.Context, document Spec, log *slog.Logger) error {
 	status := Status{State: StateRunning, StartedAt: time.Now().UTC(), Models: []Mounted{}}
 	if err := status.write(document.Status); err != nil {
@@ -124,7 +123,7 @@ func Run(ctx context.Context, document Spec, log *slog.Logger) error {
 	return errors.Join(err, status.write(document.Status))
 }
 
-// layOut checks one model and writes its files.
+// layOut verifies one model and writes its files.
 func layOut(ctx context.Context, document Spec, model Model) (Mounted, error) {
 	reference, err := verity.ParseReference(model.MPK)
 	if err != nil {
@@ -142,7 +141,7 @@ func layOut(ctx context.Context, document Spec, model Model) (Mounted, error) {
 		return Mounted{}, err
 	}
 	target := filepath.Join(document.Target, "mpk-"+hash)
-	// What an attempt of this container left, before the node lost it, is no use.
+	// Remove what an earlier attempt of this container left.
 	if err := removeTree(target); err != nil {
 		return Mounted{}, err
 	}
@@ -159,17 +158,17 @@ func layOut(ctx context.Context, document Spec, model Model) (Mounted, error) {
 	}, nil
 }
 
-// source is a file of the store or a block device.
+// source is a file in the store or a block device.
 type source interface {
 	io.ReaderAt
 	io.Closer
 }
 
 func openImage(path string) (source, error) {
-	// Without O_NONBLOCK a pipe in the store would hold the boot up.
+	// Without O_NONBLOCK a pipe in the store would block the boot.
 	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w: %s is not there; put the image into the store of the Host", ErrMissing, filepath.Base(path))
+		return nil, fmt.Errorf("%w: %s is missing; put the image into the store of the Host", ErrMissing, filepath.Base(path))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("the image cannot be opened: %w", err)

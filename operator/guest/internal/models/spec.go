@@ -1,10 +1,9 @@
-// Package models is `guest models`: it checks the model weights of a
-// configuration file against their root hashes and lays their files out in
-// memory, before any container starts.
+// Package models is `guest models`: it verifies the model weights of a configuration file
+// against their root hashes and unpacks their files in memory, before any container starts.
 //
-// It runs as a user of its own without any capability and without a network. It
-// reads the model store, which nobody vouches for, and writes to one volume,
-// which the containers have read-only.
+// It runs as its own user without any capability and without a network. It reads the
+// untrusted model store and writes to one volume, which is mounted read-only in the
+// containers.
 package models
 
 import (
@@ -25,15 +24,15 @@ const Version = 1
 // maxModels is the number of models that a configuration file may have.
 const maxModels = 24
 
-// Spec tells the command what to do.
+// Spec is the configuration of `guest models`.
 type Spec struct {
 	// Version is Version.
 	Version int `json:"version"`
-	// Store is the directory of the images: ROOTHASH.mpk each.
+	// Store is the directory of the images, named ROOTHASH.mpk.
 	Store string `json:"store"`
 	// Target is the directory in which each model gets a directory mpk-ROOTHASH.
 	Target string `json:"target"`
-	// Status is the file that says how far the work is, for who shows the boot.
+	// Status is the path of the status file, which the agent reads.
 	Status string `json:"status"`
 	// Models are those of the configuration file, in its order.
 	Models []Model `json:"models"`
@@ -43,7 +42,7 @@ type Spec struct {
 type Model struct {
 	// Name is the model's name.
 	Name string `json:"name"`
-	// Repo is owner/model@commit, whose digest is the salt of the hash tree.
+	// Repo is owner/model@commit; its digest is the salt of the hash tree.
 	Repo string `json:"repo"`
 	// MPK is ROOTHASH_OFFSET_UUID.
 	MPK string `json:"mpk"`
@@ -75,12 +74,12 @@ func (d Spec) Validate() error {
 		}
 	}
 	if len(d.Models) == 0 || len(d.Models) > maxModels {
-		wrong("models", "%d entries, 1 to %d are read", len(d.Models), maxModels)
+		wrong("models", "%d entries, expected 1 to %d", len(d.Models), maxModels)
 	}
 	for index, model := range d.Models {
 		field := fmt.Sprintf("models[%d].", index)
 		if !namePattern.MatchString(model.Name) {
-			wrong(field+"name", "%q is no name of a model", model.Name)
+			wrong(field+"name", "%q is not a model name", model.Name)
 		}
 		if !repoPattern.MatchString(model.Repo) {
 			wrong(field+"repo", "%q is not owner/model@commit", model.Repo)
@@ -96,7 +95,7 @@ func (d Spec) Validate() error {
 	return errors.Join(problems...)
 }
 
-// root is the root hash of a model; of one that cannot be read, none has it.
+// root returns the root hash of a model; of an invalid MPK, zeros.
 func (m Model) root() [verity.DigestSize]byte {
 	reference, err := verity.ParseReference(m.MPK)
 	if err != nil {
@@ -105,8 +104,8 @@ func (m Model) root() [verity.DigestSize]byte {
 	return reference.Root
 }
 
-// salt is that of the model's hash tree: the format derives it from where the
-// weights come from, so that another repository or commit is another image.
+// salt returns the salt of the model's hash tree: the format derives it from the origin of
+// the weights, so that another repository or commit is another image.
 func (m Model) salt() []byte {
 	digest := sha256.Sum256([]byte(m.Repo))
 	return digest[:]

@@ -18,19 +18,18 @@ import (
 const (
 	// maxEntries is the number of files and directories that a model may have.
 	maxEntries = 1 << 18
-	// maxDepth is the number of directories in each other.
+	// maxDepth is the maximum nesting of directories.
 	maxDepth = 32
-	// step is the number of bytes that are copied at once.
+	// step is the number of bytes that are copied at a time.
 	step = 1 << 20
-	// page is the number of bytes in which memory is given out.
+	// page is the page size in bytes.
 	page = 4096
-	// Spare is the number of bytes that the files of a model may take beyond its
-	// image: small files take a page each. The operator makes the volume so large.
+	// Spare is the number of bytes that the files of a model may take beyond its image:
+	// small files take a page each. The operator sizes the volume accordingly.
 	Spare = 64 << 20
 )
 
-// errUnusable is wrapped by the errors of images that are the right ones and yet
-// hold what is not read here.
+// errUnusable is wrapped by the errors of verified images with unsupported content.
 var errUnusable = errors.New("the image is verified, but cannot be used")
 
 // errUnwritable is wrapped by the errors of the volume that the files go to.
@@ -42,14 +41,14 @@ type amount struct {
 	bytes   int64
 }
 
-// unpack writes the files of an image below a new directory. Owners, times and
-// modes of the image are not kept: everybody may read everything, as the mount of
-// the format lets root do, and nothing can be run or written.
+// unpack writes the files of an image below a new directory. Owners, times and modes of
+// the image are not kept: all users may read everything, as root may in a mount of the
+// format, and nothing can be executed or written.
 //
 // The image is a verity.Image; room is the number of bytes that its files may take.
 func unpack(ctx context.Context, image io.ReaderAt, room int64, target string) (count amount, err error) {
 	defer func() {
-		// The library reads what is verified, so that only who packed it can cause this.
+		// The library reads verified data, so that only the packer of the image can cause this.
 		if trouble := recover(); trouble != nil {
 			err = fmt.Errorf("%w: its file system is broken: %v", errUnusable, trouble)
 		}
@@ -60,7 +59,7 @@ func unpack(ctx context.Context, image io.ReaderAt, room int64, target string) (
 	}
 	tree, readable := source.(fs.ReadLinkFS)
 	if !readable {
-		return amount{}, errors.New("the library for file systems reads no symbolic links")
+		return amount{}, errors.New("the file system library does not read symbolic links")
 	}
 	work := unpacking{ctx: ctx, source: tree, target: target, room: room, buffer: make([]byte, step)}
 	if err := work.directory(".", 0); err != nil {
@@ -69,13 +68,13 @@ func unpack(ctx context.Context, image io.ReaderAt, room int64, target string) (
 	return work.count, nil
 }
 
-// explainUnsupported says what a file system that is not read has that is not read.
+// explainUnsupported describes why a file system cannot be read.
 func explainUnsupported(err error) error {
 	switch {
 	case errors.Is(err, verity.ErrInvalid), errors.Is(err, verity.ErrUnreadable):
 		return err
 	case errors.Is(err, erofs.ErrNotImplemented):
-		return fmt.Errorf("%w: its file system is EROFS with a feature that is not read here (%w); pack it without compression, as mkfs.erofs does by default", errUnusable, err)
+		return fmt.Errorf("%w: its file system is EROFS with an unsupported feature (%w); pack it without compression, as mkfs.erofs does by default", errUnusable, err)
 	case errors.Is(err, errUnusable), errors.Is(err, errUnwritable), errors.Is(err, context.Canceled):
 		return err
 	}
@@ -172,7 +171,7 @@ func (u *unpacking) file(name string) error {
 	return nil
 }
 
-// copy copies a file. It is stopped between two steps when the boot is.
+// copy copies a file. It checks between two steps whether the boot was stopped.
 func (u *unpacking) copy(to io.Writer, from io.Reader) (int64, error) {
 	written := int64(0)
 	for {
@@ -195,7 +194,7 @@ func (u *unpacking) copy(to io.Writer, from io.Reader) (int64, error) {
 	}
 }
 
-// removeTree removes a directory whose directories cannot be written to.
+// removeTree removes a directory with read-only subdirectories.
 func removeTree(target string) error {
 	if _, err := os.Lstat(target); errors.Is(err, fs.ErrNotExist) {
 		return nil

@@ -9,13 +9,12 @@ import (
 	"cloister.dev/guest/internal/fdpass"
 )
 
-// Attach hands over a namespace and returns what `guest net` wants done.
+// Attach sends a network namespace and returns the response of `guest net`.
 //
-// When the answer is AnswerJoin the returned file is the namespace to enter.
-// When it is AnswerConfigure, confirm is called by the launcher after it has set
-// the interfaces up; it returns once the wiring is in force. While the socket is
-// absent or nobody listens, the enclave's network is starting: Wire tries until
-// the deadline.
+// For ResponseJoin the returned file is the namespace to enter. For ResponseConfigure the
+// launcher calls confirm after it has configured the interfaces; it returns once the
+// namespace is attached. While the socket is absent or nobody listens, the enclave's
+// network is starting: Attach retries until the deadline.
 func Attach(path string, namespace *os.File, deadline time.Time) (answer Response, join *os.File, confirm func() error, err error) {
 	conn, err := fdpass.DialUntil(path, deadline)
 	if err != nil {
@@ -30,18 +29,18 @@ func Attach(path string, namespace *os.File, deadline time.Time) (answer Respons
 	case ResponseJoin:
 		conn.Close()
 		if join == nil {
-			return Response{}, nil, nil, errors.New("the enclave's network named a namespace without handing it over")
+			return Response{}, nil, nil, errors.New("the enclave's network responded with a namespace but did not send it")
 		}
 		return answer, join, func() error { return nil }, nil
 	case ResponseConfigure:
 		return answer, nil, func() error { return confirmAttached(conn) }, nil
 	default:
 		conn.Close()
-		return Response{}, nil, nil, fmt.Errorf("the enclave's network answered %q", answer.Kind)
+		return Response{}, nil, nil, fmt.Errorf("the enclave's network responded %q", answer.Kind)
 	}
 }
 
-// Namespace asks for the namespace of the container that runs.
+// Namespace requests the network namespace of the running container.
 func Namespace(path string, deadline time.Time) (*os.File, error) {
 	conn, err := fdpass.Dial(path, deadline)
 	if err != nil {
@@ -53,7 +52,7 @@ func Namespace(path string, deadline time.Time) (*os.File, error) {
 		return nil, err
 	}
 	if answer.Kind != ResponseJoin || namespace == nil {
-		return nil, fmt.Errorf("the enclave's network answered %q", answer.Kind)
+		return nil, fmt.Errorf("the enclave's network responded %q", answer.Kind)
 	}
 	return namespace, nil
 }
@@ -65,18 +64,18 @@ func confirmAttached(conn fdpass.Conn) error {
 		return err
 	}
 	if answer.Kind != ResponseReady {
-		return fmt.Errorf("the enclave's network answered %q", answer.Kind)
+		return fmt.Errorf("the enclave's network responded %q", answer.Kind)
 	}
 	return nil
 }
 
 func exchange(conn fdpass.Conn, request Request, namespace *os.File) (Response, *os.File, error) {
 	if err := conn.Send(request, namespace); err != nil {
-		return Response{}, nil, fmt.Errorf("the enclave's network cannot be asked: %w", err)
+		return Response{}, nil, fmt.Errorf("the request to the enclave's network cannot be sent: %w", err)
 	}
 	answer, received, err := fdpass.Receive[Response](conn)
 	if err != nil {
-		return Response{}, nil, fmt.Errorf("the enclave's network did not answer: %w", err)
+		return Response{}, nil, fmt.Errorf("the enclave's network did not respond: %w", err)
 	}
 	if answer.Kind == ResponseRefused {
 		if received != nil {

@@ -1,10 +1,10 @@
-// Package netattach is the conversation between a container's launcher and
-// `guest net`: one socket for each container, one JSON document for each
-// message, a namespace as a descriptor beside it.
+// Package netattach is the protocol between a container's launcher and `guest net`, by
+// which a network namespace is attached: one socket for each container, one JSON document
+// for each message, a namespace as a descriptor beside it.
 //
-// There is no secret in it. Which container asks is known from the socket, and a
-// namespace is accepted only when it proves to be a new one of this Pod, so that
-// whoever reaches the socket later has nothing to offer.
+// It has no secret. The container is identified by the socket, and a namespace is accepted
+// only if it is a new one of this Pod, so that a process that reaches the socket later has
+// none to send.
 package netattach
 
 import (
@@ -15,57 +15,57 @@ import (
 // SocketName is the name of the socket in a container's wiring directory.
 const SocketName = "wiring.sock"
 
-// What a launcher or probe asks for.
+// Kinds of requests of a launcher or probe.
 const (
-	// AskWire hands over a fresh namespace and asks for its wiring.
+	// RequestAttach sends a new namespace to be attached.
 	RequestAttach = "wire"
-	// AskWired says that the wiring given is set up.
+	// RequestAttached confirms that the interfaces are configured.
 	RequestAttached = "wired"
-	// AskNamespace asks for the namespace of the container that runs.
+	// RequestNamespace requests the namespace of the running container.
 	RequestNamespace = "namespace"
 )
 
-// What `guest net` answers.
+// Kinds of responses of `guest net`.
 const (
-	// AnswerConfigure: set up these interfaces in the namespace handed over.
+	// ResponseConfigure: configure these interfaces in the sent namespace.
 	ResponseConfigure = "configure"
-	// AnswerJoin: enter the namespace that comes with the answer instead.
+	// ResponseJoin: enter the namespace beside the response instead.
 	ResponseJoin = "join"
-	// AnswerReady: the wiring is in force.
+	// ResponseReady: the namespace is attached.
 	ResponseReady = "ready"
-	// AnswerRefused: see Reason.
+	// ResponseRefused: see Reason.
 	ResponseRefused = "refused"
 )
 
-// ErrRefused is returned when `guest net` refuses; the message says why.
+// ErrRefused is returned if `guest net` refuses; the message has the reason.
 var ErrRefused = errors.New("the enclave's network refused")
 
-// Request is what a launcher or probe sends.
+// Request is the message of a launcher or probe.
 type Request struct {
-	// Ask is one of the Ask words.
+	// Kind is one of the Request constants.
 	Kind string `json:"ask"`
 }
 
-// Interface is one device of a container, made by `guest net`, set up by the launcher.
+// Interface is one device of a container, created by `guest net`, configured by the launcher.
 type Interface struct {
 	// Name is the device's name inside.
 	Name string `json:"name"`
-	// Address is the address with the length of the network.
+	// Address is the address with the prefix length of the network.
 	Address netip.Prefix `json:"address"`
 	// Gateway is the Pod's address on the network.
 	Gateway netip.Addr `json:"gateway"`
-	// Default tells that the way to the internet leads through this device.
+	// Default means that the default route leads through this device.
 	Default bool `json:"default"`
 }
 
-// Response is what `guest net` sends.
+// Response is the message of `guest net`.
 type Response struct {
-	// Answer is one of the Answer words.
+	// Kind is one of the Response constants.
 	Kind string `json:"answer"`
-	// Reason tells why it refused.
+	// Reason is why it refused.
 	Reason string `json:"reason,omitempty"`
-	// Interfaces are the devices to set up; none for a container without network.
+	// Interfaces are the devices to configure; none for a container without network.
 	Interfaces []Interface `json:"interfaces,omitempty"`
-	// Nameserver answers names; absent for a container without network.
+	// Nameserver is the address of the name server; absent for a container without network.
 	Nameserver netip.Addr `json:"nameserver,omitzero"`
 }

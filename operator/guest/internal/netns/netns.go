@@ -1,7 +1,7 @@
 // Package netns handles network namespaces by file descriptor.
 //
-// A descriptor is the only name of a namespace that cannot be forged: inode
-// numbers are reused at once, and there is no shared process namespace.
+// A descriptor is the only reference to a namespace that cannot be forged: inode numbers
+// are reused immediately, and there is no shared process namespace.
 package netns
 
 import (
@@ -21,22 +21,22 @@ const nsfsMagic = 0x6e736673
 const attrTargetNamespace = 46
 
 var (
-	// ErrNotNetwork is returned for a descriptor that is no network namespace.
-	ErrNotNetwork = errors.New("the descriptor is no network namespace")
+	// ErrNotNetwork is returned for a descriptor that is not a network namespace.
+	ErrNotNetwork = errors.New("the descriptor is not a network namespace")
 	// ErrForeign is returned for a namespace of another user namespace.
 	ErrForeign = errors.New("the network namespace belongs to another user namespace")
 	// ErrOwn is returned for the Pod's own namespace.
 	ErrOwn = errors.New("the network namespace is the Pod's own")
-	// ErrAdopted is returned for a namespace that was handed over before.
+	// ErrAdopted is returned for a namespace that was sent before.
 	ErrAdopted = errors.New("the network namespace is already adopted")
-	// ErrUsed is returned for a namespace that holds more than a loopback device.
-	ErrUsed = errors.New("the network namespace is not fresh: it holds devices")
+	// ErrUsed is returned for a namespace with more than a loopback device.
+	ErrUsed = errors.New("the network namespace is not new: it contains devices")
 )
 
 // Own opens a namespace (net, uts, ipc, user) of the calling thread.
 func Own(kind string) (*os.File, error) { return os.Open("/proc/thread-self/ns/" + kind) }
 
-// Same reports whether two descriptors mean the same namespace.
+// Same reports whether two descriptors refer to the same namespace.
 func Same(one, other *os.File) (bool, error) {
 	var first, second unix.Stat_t
 	if err := unix.Fstat(int(one.Fd()), &first); err != nil {
@@ -48,30 +48,30 @@ func Same(one, other *os.File) (bool, error) {
 	return first.Dev == second.Dev && first.Ino == second.Ino, nil
 }
 
-// Adopt checks a descriptor that came from a container and marks its namespace,
-// for good, as adopted.
+// Adopt checks a descriptor from a container and marks its namespace permanently as
+// adopted.
 //
-// It must be a network namespace, owned by this process's user namespace, not
-// the Pod's own, hold nothing but a loopback device, and have no id in this
-// namespace yet. Giving it the id is one request of the kernel, so that of two
-// handing over the same namespace one is refused.
+// It must be a network namespace, owned by this process's user namespace, not the Pod's
+// own, contain nothing but a loopback device, and have no id in this namespace yet.
+// Assigning the id is atomic in the kernel, so that of two processes that send the same
+// namespace one is refused.
 func Adopt(namespace *os.File) error {
 	if err := checkKind(namespace); err != nil {
 		return err
 	}
 	if id, err := netlink.GetNetNsIdByFd(int(namespace.Fd())); err != nil {
-		return fmt.Errorf("the network namespace cannot be asked for its id: %w", err)
+		return fmt.Errorf("the id of the network namespace cannot be read: %w", err)
 	} else if id >= 0 {
 		return ErrAdopted
 	}
 	if err := netlink.SetNetNsIdByFd(int(namespace.Fd()), -1); errors.Is(err, unix.EEXIST) {
 		return ErrAdopted
 	} else if err != nil {
-		return fmt.Errorf("the network namespace cannot be given an id: %w", err)
+		return fmt.Errorf("the id of the network namespace cannot be set: %w", err)
 	}
 	id, err := netlink.GetNetNsIdByFd(int(namespace.Fd()))
 	if err != nil {
-		return fmt.Errorf("the network namespace cannot be asked for its id: %w", err)
+		return fmt.Errorf("the id of the network namespace cannot be read: %w", err)
 	}
 	count, err := countLinks(id)
 	if err != nil {
@@ -125,7 +125,7 @@ func sameAsOwn(namespace *os.File, kind string) (bool, error) {
 	return Same(namespace, own)
 }
 
-// countLinks counts the devices of another namespace by its id.
+// countLinks returns the number of devices of another namespace, by its id.
 func countLinks(id int) (int, error) {
 	request := nl.NewNetlinkRequest(unix.RTM_GETLINK, unix.NLM_F_DUMP)
 	request.AddData(nl.NewIfInfomsg(unix.AF_UNSPEC))

@@ -11,7 +11,7 @@ import (
 
 const defaultRefresh = 60 * time.Second
 
-// special are the ranges that no network ever reaches (IANA special-purpose
+// special are the ranges that no network reaches (IANA special-purpose
 // address registry): this network, private, shared (CGNAT), loopback,
 // link-local with the metadata address, protocol assignments, 6to4 relays,
 // benchmarking, multicast and the reserved rest.
@@ -72,8 +72,8 @@ func (p Plan) EgressNetwork(namespace Namespace) (Network, bool) {
 	return Network{}, false
 }
 
-// DeniedRanges are all ranges that no network reaches, IPv4, merged and sorted so
-// that none overlaps another.
+// DeniedRanges returns all IPv4 ranges that no network reaches, merged, sorted and
+// disjoint.
 func (p Plan) DeniedRanges() []netip.Prefix {
 	ranges := slices.Clone(special)
 	for _, prefix := range p.Denied {
@@ -96,7 +96,7 @@ func (p Plan) DeniedRanges() []netip.Prefix {
 	return merged
 }
 
-// Denies reports whether an address is one that no network reaches.
+// Denies reports whether no network reaches an address.
 func (p Plan) Denies(address netip.Addr) bool {
 	if !address.Is4() {
 		return true
@@ -105,7 +105,7 @@ func (p Plan) Denies(address netip.Addr) bool {
 		slices.ContainsFunc(p.Denied, func(one netip.Prefix) bool { return one.Contains(address) })
 }
 
-// Refresh is the time between two resolutions of an allowlist.
+// Refresh returns the time between two resolutions of an allowlist.
 func (p Plan) Refresh() time.Duration {
 	if p.RefreshSeconds == 0 {
 		return defaultRefresh
@@ -118,20 +118,20 @@ func (n Network) Gateway() netip.Prefix {
 	return netip.PrefixFrom(n.Subnet.Addr().Next(), n.Subnet.Bits())
 }
 
-// Bridge is the name of the network's device; names of networks are too long for one.
+// Bridge returns the name of the network's bridge: a hash, since network names are too long.
 func (n Network) Bridge() string { return "br" + digest(n.Name)[:10] }
 
-// BridgeMAC is the bridge's fixed hardware address.
+// BridgeMAC returns the bridge's fixed hardware address.
 func (n Network) BridgeMAC() net.HardwareAddr { return mac("bridge/" + n.Name) }
 
-// AllowSet is the name of the packet filter's set of allowed addresses.
+// AllowSet returns the name of the packet filter's set of allowed addresses.
 func (n Network) AllowSet() string { return "allow_" + digest(n.Name)[:10] }
 
-// Port is the name of the Pod's end of a namespace's attachment.
+// Port returns the name of the Pod's end of a namespace's attachment.
 func (n Namespace) Port(network string) string { return "ve" + digest(n.Name + "/" + network)[:10] }
 
-// PortMAC is the fixed hardware address of the container's end: with a random one
-// neighbours would go on sending to a container's predecessor.
+// PortMAC returns the fixed hardware address of the container's end: with a random one,
+// neighbours would keep sending to a container's predecessor.
 func (n Namespace) PortMAC(network string) net.HardwareAddr {
 	return mac("port/" + n.Name + "/" + network)
 }
@@ -139,8 +139,8 @@ func (n Namespace) PortMAC(network string) net.HardwareAddr {
 // Shared reports whether several containers are in the namespace.
 func (n Namespace) Shared() bool { return len(n.Containers) > 1 }
 
-// holds reports whether an address can be a container's: inside, not the range's
-// first, not the Pod's and not the broadcast address.
+// holds reports whether a container may have an address: within the range, and neither its
+// first, the Pod's nor the broadcast address.
 func (n Network) holds(address netip.Addr) bool {
 	if !n.Subnet.IsValid() || !n.Subnet.Contains(address) {
 		return false
@@ -153,7 +153,7 @@ func digest(text string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// mac makes a locally administered unicast address.
+// mac returns a locally administered unicast address derived from a text.
 func mac(text string) net.HardwareAddr {
 	sum := sha256.Sum256([]byte(text))
 	return net.HardwareAddr{0x02, sum[0], sum[1], sum[2], sum[3], sum[4]}

@@ -1,9 +1,8 @@
-// Package netplan is the document that `guest net` runs by: the networks of one
-// enclave, who is on them with which address, and what may leave.
+// Package netplan is the configuration of `guest net`: the networks of one enclave, the
+// containers on them with their addresses, and the permitted egress.
 //
-// The operator writes it from the configuration file; nothing in it is decided
-// anew here. Parse refuses a plan that contradicts itself, so that the rest of
-// the module can trust it.
+// The operator derives it from the configuration file; no decision is made here. Parse
+// refuses an inconsistent plan, so that the rest of the module can trust it.
 package netplan
 
 import (
@@ -24,17 +23,17 @@ const Version = 1
 // ShimNetwork is the reserved network between the shim and its target.
 const ShimNetwork = "shim-net"
 
-// Nameserver is the address at which every container asks for names.
+// Nameserver is the address of the name server in every container.
 var Nameserver = netip.AddrFrom4([4]byte{169, 254, 20, 53})
 
-// What a network lets out.
+// Kinds of egress of a network.
 const (
 	EgressClosed    = "closed"
 	EgressAllowlist = "allowlist"
 	EgressOpen      = "open"
 )
 
-// Plan is the document.
+// Plan is the configuration of `guest net`.
 type Plan struct {
 	// Version is Version.
 	Version int `json:"version"`
@@ -44,20 +43,20 @@ type Plan struct {
 	Networks []Network `json:"networks"`
 	// Namespaces are the network namespaces of the containers.
 	Namespaces []Namespace `json:"namespaces"`
-	// Denied are address ranges that no network reaches, beside the special ones
-	// that never are: the node's, the API server's, the cluster's.
+	// Denied are address ranges that no network reaches, beside the special-purpose
+	// ones: the node's, the API server's, the cluster's.
 	Denied []netip.Prefix `json:"denied"`
 	// Inbound are the TCP ports of the Pod that are reachable from outside: the shim's, and ssh in debug.
 	Inbound []uint16 `json:"inbound"`
-	// SideCars are the only processes of the Pod's own namespace that may reach something.
+	// Sidecars are the only processes of the Pod's own namespace that may connect anywhere.
 	Sidecars []Sidecar `json:"sideCars"`
-	// Resolver answers public names.
+	// Resolver is how public names are resolved.
 	Resolver Resolver `json:"resolver"`
 	// SocketDirectory holds one directory with a wiring socket for each container.
 	SocketDirectory string `json:"socketDirectory"`
-	// StatusFile is where `guest net` tells that it is ready and what is wired.
+	// StatusFile is the path of the status file.
 	StatusFile string `json:"statusFile"`
-	// KeeperSocket is the socket of `guest keep`, which outlives a restart of `guest net`; empty means none.
+	// KeeperSocket is the socket of `guest keep`, for restarts of `guest net`; empty means none.
 	KeeperSocket string `json:"keeperSocket,omitempty"`
 	// RefreshSeconds is the time between two resolutions of an allowlist; 0 means 60.
 	RefreshSeconds int `json:"refreshSeconds,omitempty"`
@@ -65,9 +64,9 @@ type Plan struct {
 
 // Network is one bridge.
 type Network struct {
-	// Name is the file's name, or ShimNetwork.
+	// Name is the name in the file, or ShimNetwork.
 	Name string `json:"name"`
-	// Egress is one of the Egress words.
+	// Egress is one of the Egress constants.
 	Egress string `json:"egress"`
 	// Allow are the host names of an allowlist.
 	Allow []string `json:"allow,omitempty"`
@@ -75,8 +74,8 @@ type Network struct {
 	Subnet netip.Prefix `json:"subnet"`
 }
 
-// Namespace is one network namespace. Containers of a file without networks of
-// their own share one; any other container has its own.
+// Namespace is one network namespace. Containers of a file without networks share one;
+// any other container has its own.
 type Namespace struct {
 	// Name is unique; for a namespace with one container it is the container's.
 	Name string `json:"name"`
@@ -88,19 +87,19 @@ type Namespace struct {
 
 // Attachment is an address on a network.
 type Attachment struct {
-	// Network names a network.
+	// Network is the name of a network.
 	Network string `json:"network"`
-	// Address lies in the network's range.
+	// Address is an address in the network's range.
 	Address netip.Addr `json:"address"`
 }
 
-// Sidecar is a process of ours in the Pod's namespace, known by its user.
+// Sidecar is a process of ours in the Pod's namespace, identified by its user.
 type Sidecar struct {
 	// Name is for messages.
 	Name string `json:"name"`
 	// UID is its user in the Pod.
 	UID uint32 `json:"uid"`
-	// Destinations are all that it may reach.
+	// Destinations are the only ones that it may reach.
 	Destinations []Destination `json:"destinations"`
 }
 
@@ -112,13 +111,13 @@ type Destination struct {
 	Port uint16 `json:"port"`
 }
 
-// Resolver says where public names are asked for.
+// Resolver is how public names are resolved.
 type Resolver struct {
 	// UID is the user of `guest net` itself.
 	UID uint32 `json:"uid"`
-	// Upstream are name servers, asked in this order; none means that no public name is answered.
+	// Upstream are name servers, queried in this order; empty means that no public name is resolved.
 	Upstream []netip.AddrPort `json:"upstream"`
-	// Refused are domains that are never asked upstream: the cluster's own.
+	// Refused are domains that are never queried upstream: the cluster's own.
 	Refused []string `json:"refused,omitempty"`
 }
 
@@ -144,7 +143,7 @@ func (p Plan) Validate() error {
 		}
 	}
 	add(p.Version != Version, "version: %d, this guest reads %d; the operator and the guest are of different releases", p.Version, Version)
-	add(!devicePattern.MatchString(p.Uplink) || p.Uplink == "lo", "uplink: %q is no device name", p.Uplink)
+	add(!devicePattern.MatchString(p.Uplink) || p.Uplink == "lo", "uplink: %q is not a device name", p.Uplink)
 	add(!path.IsAbs(p.SocketDirectory), "socketDirectory: %q is not absolute", p.SocketDirectory)
 	add(!path.IsAbs(p.StatusFile), "statusFile: %q is not absolute", p.StatusFile)
 	add(p.KeeperSocket != "" && !path.IsAbs(p.KeeperSocket), "keeperSocket: %q is not absolute", p.KeeperSocket)
@@ -153,7 +152,7 @@ func (p Plan) Validate() error {
 	for index, prefix := range p.Denied {
 		add(!prefix.IsValid() || prefix.Addr().Is4In6(), "denied[%d]: not a range", index)
 	}
-	add(slices.Contains(p.Inbound, 0), "inbound: 0 is no port")
+	add(slices.Contains(p.Inbound, 0), "inbound: 0 is not a port")
 	problems = append(problems, p.validateNetworks(), p.validateNamespaces(), p.validateOutside())
 	return errors.Join(problems...)
 }
@@ -167,7 +166,7 @@ func (p Plan) validateNetworks() error {
 				problems = append(problems, fmt.Errorf(field+format, values...))
 			}
 		}
-		add(!networkPattern.MatchString(network.Name), ".name: %q is no network name", network.Name)
+		add(!networkPattern.MatchString(network.Name), ".name: %q is not a network name", network.Name)
 		add(!slices.Contains([]string{EgressClosed, EgressAllowlist, EgressOpen}, network.Egress), ".egress: %q is not known", network.Egress)
 		add(network.Egress != EgressAllowlist && len(network.Allow) > 0, ".allow: only with egress allowlist")
 		add(network.Name == ShimNetwork && network.Egress != EgressClosed, ".egress: shim-net is closed")
@@ -177,7 +176,7 @@ func (p Plan) validateNetworks() error {
 		}
 		subnet := network.Subnet
 		if !subnet.IsValid() || !subnet.Addr().Is4() || subnet.Masked() != subnet || subnet.Bits() < 8 || subnet.Bits() > 30 {
-			add(true, ".subnet: %q is no IPv4 range of /8 to /30 without host bits", subnet)
+			add(true, ".subnet: %q is not an IPv4 range of /8 to /30 without host bits", subnet)
 			continue
 		}
 		add(!subnet.Addr().IsPrivate(), ".subnet: %s is not private", subnet)
@@ -199,12 +198,12 @@ func (p Plan) validateNamespaces() error {
 				problems = append(problems, fmt.Errorf(field+format, values...))
 			}
 		}
-		add(!containerPattern.MatchString(namespace.Name) || names[namespace.Name], ".name: %q is no unique name", namespace.Name)
+		add(!containerPattern.MatchString(namespace.Name) || names[namespace.Name], ".name: %q is not a unique name", namespace.Name)
 		names[namespace.Name] = true
 		add(len(namespace.Containers) == 0 || len(namespace.Containers) > 64, ".containers: 1 to 64")
 		for _, container := range namespace.Containers {
 			key := strings.ToLower(container)
-			add(!containerPattern.MatchString(container) || containers[key], ".containers: %q is no unique name", container)
+			add(!containerPattern.MatchString(container) || containers[key], ".containers: %q is not a unique name", container)
 			containers[key] = true
 		}
 		exits, attached := 0, map[string]bool{}
@@ -219,7 +218,7 @@ func (p Plan) validateNamespaces() error {
 				exits++
 			}
 			add(!network.holds(attachment.Address) || addresses[attachment.Address],
-				".attachments[%d].address: %s is no free address of a container in %s", at, attachment.Address, network.Subnet)
+				".attachments[%d].address: %s is not a free container address in %s", at, attachment.Address, network.Subnet)
 			addresses[attachment.Address] = true
 		}
 		add(exits > 1, ".attachments: more than one network that is not closed")
@@ -243,13 +242,13 @@ func (p Plan) validateOutside() error {
 	}
 	for index, domain := range p.Resolver.Refused {
 		if !IsHost(domain) {
-			problems = append(problems, fmt.Errorf("resolver.refused[%d]: %q is no domain in lower case", index, domain))
+			problems = append(problems, fmt.Errorf("resolver.refused[%d]: %q is not a domain in lower case", index, domain))
 		}
 	}
 	return errors.Join(problems...)
 }
 
-// IsHost reports whether a text is a host name, RFC 1123, in lower case and not an address.
+// IsHost reports whether a text is a host name (RFC 1123) in lower case and not an address.
 func IsHost(text string) bool {
 	if len(text) == 0 || len(text) > 253 {
 		return false

@@ -1,9 +1,9 @@
 // Package network is `guest net`: the network of an enclave. It runs in the
 // Pod's own namespaces with NET_ADMIN as its only capability.
 //
-// In this order it puts the packet filter in force, makes the bridges, serves
-// names, listens for launchers and keeps the allowlists. When it starts anew
-// beside containers that run, it takes over what is there.
+// In this order it loads the packet filter, creates the bridges, serves DNS, listens for
+// launchers and refreshes the allowlists. If it is restarted while containers run, it
+// adopts what exists.
 package network
 
 import (
@@ -38,8 +38,8 @@ type Network struct {
 	log      *slog.Logger
 }
 
-// Run runs the network of a plan until the context ends. Bridges, devices and
-// filter stay when it returns: the containers go on.
+// Run runs the network of a plan until the context is done. Bridges, devices and filter
+// stay when it returns: the containers keep running.
 func Run(ctx context.Context, document netplan.Plan, log *slog.Logger) error {
 	running := &Network{document: document, filter: firewall.New(document), log: log}
 	if err := running.setUp(); err != nil {
@@ -62,7 +62,7 @@ func Run(ctx context.Context, document netplan.Plan, log *slog.Logger) error {
 	return errors.Join(err, server.Stop(), running.sockets.close())
 }
 
-// setUp brings filter, bridges and sockets into being.
+// setUp creates the filter, bridges and sockets.
 func (n *Network) setUp() error {
 	if err := checkUplink(n.document); err != nil {
 		return err
@@ -82,7 +82,7 @@ func (n *Network) setUp() error {
 	return err
 }
 
-// checkUplink refuses a plan whose ranges hide where the Pod itself is.
+// checkUplink refuses a plan with a range that overlaps the Pod's own network.
 func checkUplink(document netplan.Plan) error {
 	device, err := netlink.LinkByName(document.Uplink)
 	if err != nil {
@@ -101,7 +101,7 @@ func checkUplink(document netplan.Plan) error {
 		around := netip.PrefixFrom(own, bits).Masked()
 		for index, network := range document.Networks {
 			if network.Subnet.Overlaps(around) {
-				return fmt.Errorf("networks[%d].subnet: %s overlaps %s, in which the Pod is; give the network another range",
+				return fmt.Errorf("networks[%d].subnet: %s overlaps %s, the Pod's own network; give the network another range",
 					index, network.Subnet, around)
 			}
 		}
@@ -125,8 +125,8 @@ func (n *Network) refreshLoop(ctx context.Context) error {
 	}
 }
 
-// writeStatusLoop writes the status file when what it says has changed. A failure of any
-// part ends the process: a restart takes over what is there.
+// writeStatusLoop writes the status file whenever the status has changed. A failure of any
+// part terminates the process: after the restart it adopts what exists.
 func (n *Network) writeStatusLoop(ctx context.Context, failed <-chan error) error {
 	ticker := time.NewTicker(statusEvery)
 	defer ticker.Stop()

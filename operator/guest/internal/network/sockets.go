@@ -26,7 +26,7 @@ const (
 	attachTimeout  = 60 * time.Second
 )
 
-// sockets are the wiring sockets of all containers.
+// sockets are the sockets of all containers.
 type sockets struct {
 	document   netplan.Plan
 	log        *slog.Logger
@@ -35,17 +35,17 @@ type sockets struct {
 	changed    chan struct{}
 }
 
-// namespaceState is one network namespace and what is known about it.
+// namespaceState is one network namespace and its state.
 type namespaceState struct {
 	namespace netplan.Namespace
 
 	mutex sync.Mutex
-	// inside is the adopted namespace, nil before and after a restart without keeper.
+	// inside is the adopted namespace; nil before, and after a restart without fd store.
 	inside *os.File
 	state  string
 }
 
-// openSockets makes the sockets and takes over what a predecessor wired.
+// openSockets creates the sockets and adopts the namespaces that a predecessor attached.
 func openSockets(document netplan.Plan, log *slog.Logger) (*sockets, error) {
 	made := &sockets{document: document, log: log, listeners: map[string]*net.UnixListener{},
 		namespaces: map[string]*namespaceState{}, changed: make(chan struct{}, 1)}
@@ -85,7 +85,7 @@ func listen(directory string) (*net.UnixListener, error) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
-	// Only root may connect, from the first moment: a tenant of another user has no business here.
+	// Only root may connect, from the first moment: tenants' programs with other users need not.
 	previous := unix.Umask(0o177)
 	listener, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})
 	unix.Umask(previous)
@@ -96,7 +96,7 @@ func listen(directory string) (*net.UnixListener, error) {
 	return listener, nil
 }
 
-// serve answers at all sockets, one conversation at a time for each.
+// serve serves all sockets, one connection at a time for each.
 func (s *sockets) serve(ctx context.Context) error {
 	failed := make(chan error, len(s.listeners))
 	for container, listener := range s.listeners {
@@ -139,7 +139,7 @@ func (s *sockets) states() map[string]string {
 	return states
 }
 
-// storeAll hands all namespaces to the keeper, which may have been restarted.
+// storeAll sends all namespaces to the fd store, which may have been restarted.
 func (s *sockets) storeAll() {
 	for _, one := range s.namespaces {
 		one.mutex.Lock()
@@ -153,11 +153,11 @@ func (s *sockets) store(one *namespaceState) {
 		return
 	}
 	if err := fdstore.Store(s.document.KeeperSocket, fdstore.Namespaces+one.namespace.Name, one.inside); err != nil {
-		s.log.Warn("the keeper does not take a namespace", "namespace", one.namespace.Name, "error", err)
+		s.log.Warn("the fd store does not accept a namespace", "namespace", one.namespace.Name, "error", err)
 	}
 }
 
-// handleConn handles one conversation and tells the other side why it was refused.
+// handleConn handles one connection, and sends the reason of a refusal.
 func (s *sockets) handleConn(container string, conn fdpass.Conn) {
 	defer conn.Close()
 	if err := conn.SetDeadline(time.Now().Add(requestTimeout)); err != nil {
@@ -172,7 +172,7 @@ func (s *sockets) handleConn(container string, conn fdpass.Conn) {
 	}
 	if err != nil {
 		s.log.Warn("a launcher was refused", "container", container, "reason", err.Error())
-		// The other side may have gone; the log has the reason.
+		// The peer may be gone; the log has the reason.
 		_ = conn.Send(netattach.Response{Kind: netattach.ResponseRefused, Reason: err.Error()}, nil)
 	}
 	select {
@@ -191,7 +191,7 @@ func (s *sockets) handleRequest(container string, conn fdpass.Conn, request neta
 	case request.Kind == netattach.RequestAttach && file != nil:
 		return s.attach(one, conn, file)
 	}
-	return fmt.Errorf("the request %q is not understood", request.Kind)
+	return fmt.Errorf("the request %q is not known", request.Kind)
 }
 
 func (s *sockets) sendNamespace(one *namespaceState, conn fdpass.Conn) error {
@@ -201,7 +201,7 @@ func (s *sockets) sendNamespace(one *namespaceState, conn fdpass.Conn) error {
 	return conn.Send(s.response(one, netattach.ResponseJoin), one.inside)
 }
 
-// attach adopts a fresh namespace and connects it, or hands out the shared one.
+// attach adopts a new namespace and connects it, or sends the shared one.
 func (s *sockets) attach(one *namespaceState, conn fdpass.Conn, file *os.File) error {
 	if err := netns.Adopt(file); err != nil {
 		return err
@@ -210,7 +210,7 @@ func (s *sockets) attach(one *namespaceState, conn fdpass.Conn, file *os.File) e
 		return conn.Send(s.response(one, netattach.ResponseJoin), one.inside)
 	}
 	if one.namespace.Shared() && one.state == Lost {
-		return errors.New("the shared network namespace was lost with the enclave's network and its keeper; relaunch the enclave")
+		return errors.New("the shared network namespace was lost with the enclave's network and its fd store; relaunch the enclave")
 	}
 	if err := s.configure(one, conn, file); err != nil {
 		one.state = Waiting
@@ -237,7 +237,7 @@ func (s *sockets) configure(one *namespaceState, conn fdpass.Conn, file *os.File
 		return err
 	}
 	if request.Kind != netattach.RequestAttached || !link.IsAttached(one.namespace) {
-		return errors.New("the launcher did not set its devices up")
+		return errors.New("the launcher did not configure its devices")
 	}
 	duplicate, err := unix.FcntlInt(file.Fd(), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {

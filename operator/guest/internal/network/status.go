@@ -11,24 +11,24 @@ import (
 	"cloister.dev/guest/internal/strictjson"
 )
 
-// What a namespace's network is.
+// States of a namespace.
 const (
-	// Waiting: no launcher has come yet.
+	// Waiting: no launcher has connected yet.
 	Waiting = "waiting"
-	// Wired: the namespace is connected.
+	// Wired: the namespace is attached.
 	Wired = "wired"
-	// Lost: it is connected, but a restart lost the way into it; a container of
-	// a shared namespace that starts anew is refused.
+	// Lost: it is attached, but its descriptor was lost in a restart; a container of a
+	// shared namespace that is restarted is refused.
 	Lost = "lost"
 )
 
-// Status is what `guest net` tells about itself.
+// Status is the content of the status file of `guest net`.
 type Status struct {
 	// Version is that of the plan.
 	Version int `json:"version"`
-	// Ready tells that launchers are served.
+	// Ready means that launchers are served.
 	Ready bool `json:"ready"`
-	// FiltersBridges reports whether frames within a network are checked for forged senders.
+	// FiltersBridges means that frames within a network are checked for forged senders.
 	FiltersBridges bool `json:"filtersBridges"`
 	// Namespaces maps each namespace to Waiting, Wired or Lost.
 	Namespaces map[string]string `json:"namespaces"`
@@ -39,7 +39,7 @@ type Status struct {
 // ReadStatus reads a status file.
 func ReadStatus(path string) (Status, error) { return strictjson.DecodeFile[Status](path) }
 
-// Check is the sidecar's startup probe: nil when `guest net` is ready.
+// Check is the sidecar's startup probe: nil if `guest net` is ready.
 func Check(path string) error {
 	status, err := ReadStatus(path)
 	if err != nil {

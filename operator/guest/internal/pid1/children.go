@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// children starts processes and reaps everything that ends in the container: as
-// process 1 the guest inherits every process whose parent has gone.
+// children starts processes and reaps every process of the container that exits: as
+// process 1 (init) the guest inherits all orphans.
 type children struct {
 	mutex   sync.Mutex
 	waiting map[int]chan syscall.WaitStatus
@@ -28,8 +28,8 @@ func newChildren() *children {
 	return made
 }
 
-// start starts a process and returns how it ends. The lock is held over the start,
-// so that a process that ends at once is known before it is reaped.
+// start starts a process and returns a channel with its exit status. The lock is held over
+// the start, so that a process that exits immediately is known before it is reaped.
 func (c *children) start(file string, arguments []string, attributes *syscall.ProcAttr) (int, <-chan syscall.WaitStatus, error) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
@@ -42,7 +42,7 @@ func (c *children) start(file string, arguments []string, attributes *syscall.Pr
 	return process, ended, nil
 }
 
-// reap takes in everything that has ended. One signal may stand for many.
+// reap reaps all exited processes. One SIGCHLD may represent many.
 func (c *children) reap() {
 	for {
 		var status syscall.WaitStatus

@@ -1,10 +1,9 @@
-// Package pid1 is process 1 of a debug container: the guest, after it has given
-// up everything that the tenant's program must not have.
+// Package pid1 is the init process (PID 1) of a debug container: the guest, after it has
+// dropped all privileges that the tenant's program must not have.
 //
-// It has the user, groups, capabilities and filters of the image's program and
-// nothing more; whatever it starts inherits them. It starts the image's program,
-// passes signals on to it and ends as it ends, reaps what is left behind, and
-// opens shells for `guest ssh`. No enclave but a debug one has it.
+// It has the user, groups, capabilities and filters of the image's program; its children
+// inherit them. It starts the image's program, forwards signals to it and exits with its
+// exit code, reaps orphans, and starts shells for `guest ssh`. Only debug enclaves have it.
 package pid1
 
 import (
@@ -22,20 +21,19 @@ import (
 	"cloister.dev/guest/internal/entrypoint"
 )
 
-// Run starts the program of the container that a document describes, serves
-// shells at an inherited socket, and ends with the program's exit code. It
-// returns only when the program could not be started.
+// Run starts the program of a container's spec, serves shells on an inherited socket, and
+// exits with the program's exit code. It returns only if the program could not be started.
 func Run(path string, socket int) error {
 	container, err := containerspec.Read(path)
 	if err != nil {
 		return err
 	}
 	if container.Shells == nil || socket < 3 {
-		return errors.New("the document of this container lets nobody in")
+		return errors.New("the spec of this container has no shells")
 	}
 	unix.CloseOnExec(socket)
-	// A probe of the kubelet has to find the way into this process's namespaces, as
-	// into those of any program; there is nothing here that the tenant may not have.
+	// The kubelet's probes must be able to enter this process's namespaces, as those of
+	// any program; the process has nothing that the tenant may not have.
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 1, 0, 0, 0); err != nil {
 		return err
 	}
@@ -55,7 +53,7 @@ func Run(path string, socket int) error {
 		return fmt.Errorf("%q: %w: %w", file, entrypoint.ErrNotExecutable, err)
 	}
 	if err := serve(socket, &server{container: container, children: tree}); err != nil {
-		warn("nobody can get in", err)
+		warn("shells are not available", err)
 	}
 	for {
 		select {
@@ -69,8 +67,8 @@ func Run(path string, socket int) error {
 	}
 }
 
-// forwardedSignals are the signals for the program: all that can be caught but those that
-// are the guest's own, and those that were ignored from the start.
+// forwardedSignals returns the signals for the program: all that can be caught, except those
+// that the guest uses itself and those that were ignored from the start.
 func forwardedSignals() <-chan os.Signal {
 	signals := make(chan os.Signal, 64)
 	for number := syscall.Signal(1); number <= 64; number++ {
@@ -85,11 +83,11 @@ func forwardedSignals() <-chan os.Signal {
 	return signals
 }
 
-// forwardSignal sends a signal to the program. One that has taken another user, which it
-// can only do with a capability that the guest has as well, is sent it as that user.
+// forwardSignal sends a signal to the program. If the program has changed its user, which it
+// can only do with a capability that the guest has as well, it is sent as that user.
 func forwardSignal(process int, number syscall.Signal) {
 	if err := unix.Kill(process, number); !errors.Is(err, unix.EPERM) {
-		return // the program has ended, which the caller learns by itself
+		return // the program has exited, which the caller notices itself
 	}
 	about, err := os.Stat(fmt.Sprintf("/proc/%d", process))
 	if err != nil {
@@ -102,7 +100,7 @@ func forwardSignal(process int, number syscall.Signal) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		runtime.LockOSThread() // never unlocked: the thread and its user end with the goroutine
+		runtime.LockOSThread() // never unlocked: the thread exits with the goroutine
 		if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, ^uintptr(0), uintptr(owner.Uid), ^uintptr(0)); errno == 0 {
 			_ = unix.Kill(process, number)
 		}
@@ -110,7 +108,7 @@ func forwardSignal(process int, number syscall.Signal) {
 	<-done
 }
 
-// exitCode is what a runtime tells of a process that ended so.
+// exitCode returns the exit code that a runtime reports for a wait status.
 func exitCode(status syscall.WaitStatus) int {
 	if status.Signaled() {
 		return 128 + int(status.Signal())
@@ -118,7 +116,7 @@ func exitCode(status syscall.WaitStatus) int {
 	return status.ExitStatus()
 }
 
-// serve accepts conversations at the inherited socket for as long as the process lives.
+// serve accepts connections on the inherited socket as long as the process lives.
 func serve(socket int, host *server) error {
 	file := os.NewFile(uintptr(socket), "shell socket")
 	defer file.Close()
@@ -128,13 +126,13 @@ func serve(socket int, host *server) error {
 	}
 	listener, isUnix := opened.(*net.UnixListener)
 	if !isUnix {
-		return errors.New("the inherited shell socket is not one")
+		return errors.New("the inherited descriptor is not a socket")
 	}
 	go func() {
 		for {
 			accepted, err := listener.AcceptUnix()
 			if err != nil {
-				warn("nobody can get in any more", err)
+				warn("shells are no longer available", err)
 				return
 			}
 			go host.handleConn(accepted)
@@ -143,5 +141,5 @@ func serve(socket int, host *server) error {
 	return nil
 }
 
-// warn writes into the container's own log, where nothing else of the guest's stands.
+// warn writes to the container's own log, where the guest writes nothing else.
 func warn(what string, err error) { fmt.Fprintf(os.Stderr, "guest: %s: %v\n", what, err) }

@@ -28,35 +28,35 @@ const (
 	usualShell   = "/bin/sh"
 )
 
-// server opens shells in this container.
+// server starts shells in this container.
 type server struct {
 	container containerspec.Spec
 	children  *children
 }
 
-// startSpec is what to start, ready to be started.
+// startSpec is a resolved program to start.
 type startSpec struct {
 	file        string
 	arguments   []string
 	environment []string
 }
 
-// session is one program that somebody started.
+// session is one program that a client started.
 type session struct {
 	process int
 	ended   <-chan syscall.WaitStatus
-	// terminal is the held side; nil without one.
+	// terminal is the master side; nil without one.
 	terminal *os.File
 }
 
-// handleConn serves one conversation: it starts what is asked for and tells how it ended.
+// handleConn serves one connection: it starts the requested program and reports its exit.
 func (s *server) handleConn(socket *net.UnixConn) {
 	conn := shell.NewConn(socket)
 	defer conn.Close()
 	started, err := s.begin(conn)
 	if err != nil {
 		refusal := shell.Response{Kind: shell.ResponseRefused, Reason: err.Error(), Code: codeOf(err)}
-		// The other side may have gone, and then nobody needs the reason.
+		// If the peer is gone, it does not need the reason.
 		_ = conn.Respond(refusal)
 		return
 	}
@@ -79,12 +79,12 @@ func (s *server) handleConn(socket *net.UnixConn) {
 	}
 }
 
-// begin receives the first message and starts what it asks for.
+// begin receives the first message and starts the requested program.
 func (s *server) begin(conn shell.Conn) (*session, error) {
 	if err := conn.SetDeadline(time.Now().Add(firstMessage)); err != nil {
 		return nil, err
 	}
-	// Read before anything is refused: what is left unread would take the refusal with it.
+	// Read before anything is refused: closing with unread data would discard the refusal.
 	request, files, err := shell.Receive[shell.Request](conn)
 	if err != nil {
 		return nil, err
@@ -100,14 +100,14 @@ func (s *server) begin(conn shell.Conn) (*session, error) {
 	return s.start(*request.Start, files)
 }
 
-// check says why a first message is not carried out.
+// check returns an error if the first message is not permitted.
 func (s *server) check(conn shell.Conn, request shell.Request, files int) error {
 	peer, err := conn.Peer()
 	if err != nil {
 		return err
 	}
 	if peer != s.container.Shells.Client {
-		return fmt.Errorf("user %d may not ask for shells", peer)
+		return fmt.Errorf("user %d may not start shells", peer)
 	}
 	if request.Start == nil || files != 3 {
 		return errors.New("the first message must start a program on three files")
@@ -115,7 +115,7 @@ func (s *server) check(conn shell.Conn, request shell.Request, files int) error 
 	return request.Check()
 }
 
-// start starts a program. It takes the files over.
+// start starts a program. It takes ownership of the files.
 func (s *server) start(start shell.Start, files []*os.File) (*session, error) {
 	ready, err := s.startSpecOf(start)
 	if err != nil {
@@ -149,13 +149,13 @@ func (s *server) start(start shell.Start, files []*os.File) (*session, error) {
 	return made, nil
 }
 
-// relay passes bytes between the streams and the terminal, and takes the streams
-// over. The end of the program hangs the terminal up; what it wrote before is read first.
+// relay copies between the streams and the terminal, and takes ownership of the streams.
+// The exit of the program hangs up the terminal; its remaining output is read first.
 func (s *session) relay(files []*os.File) {
 	files[2].Close()
 	go func() {
 		defer files[0].Close()
-		_, _ = io.Copy(s.terminal, files[0]) // until either side ends
+		_, _ = io.Copy(s.terminal, files[0]) // until either side is closed
 	}()
 	go func() {
 		defer s.terminal.Close()
@@ -164,7 +164,7 @@ func (s *session) relay(files []*os.File) {
 	}()
 }
 
-// handleRequests carries requests out until the other side has gone or is not understood.
+// handleRequests handles requests until the peer is gone or sends an invalid one.
 func (s *session) handleRequests(conn shell.Conn) {
 	for {
 		request, files, err := shell.Receive[shell.Request](conn)
@@ -183,11 +183,11 @@ func (s *session) handleRequests(conn shell.Conn) {
 	}
 }
 
-// signal sends a signal to the program and what it started; one that has ended needs none.
+// signal sends a signal to the program's process group; an error means that it has exited.
 func (s *session) signal(number syscall.Signal) { _ = unix.Kill(-s.process, number) }
 
-// startSpecOf decides what a request starts: with the image's environment, as the
-// container's user, whose shell the image's passwd names.
+// startSpecOf resolves what a request starts: with the image's environment, as the
+// container's user, with the shell in the image's passwd.
 func (s *server) startSpecOf(start shell.Start) (startSpec, error) {
 	user, err := launch.ResolveUser(s.container)
 	if err != nil {
@@ -211,7 +211,7 @@ func (s *server) startSpecOf(start shell.Start) (startSpec, error) {
 	case strings.TrimSpace(start.Command) == "":
 		return startSpec{}, fmt.Errorf("%w: the image has no shell; name a program of the image and its arguments after the host, such as ssh … /app --version", entrypoint.ErrNotFound)
 	default:
-		// Without a shell nothing gives quotes or variables a meaning: the words are taken as they stand.
+		// Without a shell, quotes and variables are not interpreted: the words are taken literally.
 		made.arguments = strings.Fields(start.Command)
 		search, _ := entrypoint.Value(made.environment, "PATH")
 		made.file, err = entrypoint.Find(made.arguments[0], search)
@@ -219,7 +219,7 @@ func (s *server) startSpecOf(start shell.Start) (startSpec, error) {
 	return made, err
 }
 
-// shellOf is the user's shell, else the usual one; empty when the image has neither.
+// shellOf returns the user's shell, else /bin/sh; empty if the image has neither.
 func shellOf(user account.User) string {
 	for _, candidate := range []string{user.Shell, usualShell} {
 		if filepath.IsAbs(candidate) && unix.Access(candidate, unix.X_OK) == nil {
@@ -229,7 +229,7 @@ func shellOf(user account.User) string {
 	return ""
 }
 
-// environment is the container's, with what a login adds and what the client asked for.
+// environment returns the container's environment, with the variables of a login and those of the client.
 func environment(present []string, user account.User, start shell.Start) []string {
 	if login := shellOf(user); login != "" {
 		present = entrypoint.WithValue(present, "SHELL", login)

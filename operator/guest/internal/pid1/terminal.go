@@ -11,7 +11,7 @@ import (
 
 const terminals = "/dev/ptmx"
 
-// openTerminal makes a terminal: the side that is held and the side that a program is started on.
+// openTerminal creates a terminal: the master side and the side that a program is started on.
 func openTerminal(size shell.Size) (held, used *os.File, err error) {
 	descriptor, err := unix.Open(terminals, unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -22,7 +22,7 @@ func openTerminal(size shell.Size) (held, used *os.File, err error) {
 		held.Close()
 		return nil, nil, fmt.Errorf("the terminal cannot be unlocked: %w", err)
 	}
-	// By the held side and not by a path: /dev/pts may be another mount of the image's.
+	// By the master side and not by a path: /dev/pts may be another mount of the image's.
 	peer, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(descriptor), unix.TIOCGPTPEER, unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC)
 	if errno != 0 {
 		held.Close()

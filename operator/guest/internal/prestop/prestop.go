@@ -1,5 +1,5 @@
-// Package prestop is `guest stop`, the hook that the kubelet runs before it ends a
-// container: it sends the stop signal of the file, waits, and kills what is left.
+// Package prestop is `guest stop`, the kubelet's preStop hook of a container: it sends the
+// stop signal of the file, waits, and kills the remaining processes.
 package prestop
 
 import (
@@ -21,14 +21,14 @@ const (
 	everybody = -1
 )
 
-// Run asks process 1 to end, by the stop signal, and waits for the stop timeout.
-// When process 1 ends, the kernel ends this process with it; when Run returns,
-// everything else in the container was killed, and the kubelet goes on with TERM
-// and, at the end of the Pod's grace period, KILL: a process cannot kill the
-// first one of its own process namespace.
+// Run sends process 1 the stop signal and waits for the stop timeout.
+// When process 1 exits, the kernel kills this process with it. When Run returns, all other
+// processes of the container have been killed, and the kubelet continues with TERM and, at
+// the end of the Pod's grace period, KILL: a process cannot kill process 1 of its own PID
+// namespace.
 //
-// It runs nothing of the tenant's, and takes the user of process 1 with no
-// capability before it sends anything.
+// It runs nothing of the tenant's, and takes the user of process 1, without any capability,
+// before it sends a signal.
 func Run(path string) error {
 	container, err := containerspec.Read(path)
 	if err != nil {
@@ -40,8 +40,8 @@ func Run(path string) error {
 	if err != nil && !errors.Is(err, privileges.ErrNotDropped) {
 		return err
 	}
-	// The program may have taken another user than it was started with. While the
-	// launcher is still process 1, first is its zero value: root, as the launcher.
+	// The program may have changed its user. While the launcher is still process 1, first
+	// is its zero value: root, like the launcher.
 	runtime.LockOSThread()
 	if err := privileges.Drop(privileges.Identity{UID: first.UID, GID: first.GID}); err != nil {
 		return err
@@ -51,7 +51,7 @@ func Run(path string) error {
 	}
 	time.Sleep(container.StopTimeout())
 	if err := signal(everybody, unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
-		return fmt.Errorf("what is left could not be killed: %w", err)
+		return fmt.Errorf("the remaining processes could not be killed: %w", err)
 	}
 	return nil
 }

@@ -13,28 +13,28 @@ import (
 
 const joinTimeout = 500 * time.Millisecond
 
-// kinds are the namespaces that a launcher makes, with the flags of setns(2).
+// kinds are the namespaces that a launcher creates, with the flags of setns(2).
 var kinds = []struct {
 	name string
 	flag int
 }{{"ipc", unix.CLONE_NEWIPC}, {"uts", unix.CLONE_NEWUTS}, {"net", unix.CLONE_NEWNET}}
 
-// JoinPID1 brings the calling, locked thread into the namespaces of process 1,
-// when it was started in those that the process had before.
+// JoinPID1 moves the calling, locked thread into the namespaces of process 1, if it was
+// started in those that process 1 had before.
 //
-// The namespaces are opened with the user of process 1 as the file system user:
-// the kernel grants that to a process with the same user and at least its
-// capabilities, and asks for no further one. Parameter ask is the other way to the
-// network namespace, for a program that is not readable; nil means there is none.
+// The namespaces are opened with the user of process 1 as the file system user: the kernel
+// permits that to a process with the same user and at least its capabilities. The function
+// ask is the alternative for the network namespace of a program that is not readable; nil
+// means that there is none.
 func JoinPID1(ask func() (*os.File, error)) error {
 	for _, kind := range kinds {
 		theirs, err := openNamespaceRetrying(kind.name)
 		if err != nil && kind.name == "net" && ask != nil {
 			theirs, err = ask()
 		} else if err != nil && kind.name != "net" {
-			// Not the container's, but not the Pod's either.
+			// A new namespace is not the container's, but not the Pod's either.
 			if err := unix.Unshare(kind.flag); err != nil {
-				return fmt.Errorf("an own %s namespace cannot be made: %w", kind.name, err)
+				return fmt.Errorf("a new %s namespace cannot be created: %w", kind.name, err)
 			}
 			continue
 		}
@@ -66,7 +66,7 @@ func enter(theirs *os.File, name string, flag int) error {
 }
 
 // openNamespaceRetrying opens a namespace of process 1. The process may be between its drop
-// and its execve, still undumpable; that passes, an unreadable program stays.
+// and its execve, still undumpable, for a moment; an unreadable program stays undumpable.
 func openNamespaceRetrying(kind string) (*os.File, error) {
 	for end := time.Now().Add(joinTimeout); ; time.Sleep(pollInterval) {
 		text, err := os.ReadFile("/proc/1/status")
@@ -96,7 +96,7 @@ func openNamespace(first ProcStatus, kind string) (*os.File, error) {
 	return os.NewFile(uintptr(descriptor), kind), nil
 }
 
-// setFileID sets the file system user or group of this thread and returns the one before.
+// setFileID sets the file system user or group of this thread and returns the previous one.
 func setFileID(call uintptr, id int) int {
 	previous, _, _ := syscall.RawSyscall(call, uintptr(id), 0, 0)
 	return int(previous)

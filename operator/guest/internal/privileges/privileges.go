@@ -1,10 +1,9 @@
-// Package privileges takes rights away: it is the border between the guest's own
-// code and the first byte of the tenant's.
+// Package privileges drops privileges: it is the boundary between the guest's own code and
+// the tenant's.
 //
-// The launcher, the probe and the stop command call Drop on the locked thread
-// that then executes the tenant's program. Other threads keep their rights until
-// execve ends them; that is why package undumpable has come before. Nothing in
-// here ever gives a right back.
+// The launcher, the probe and the stop command call Drop on the locked thread that then
+// executes the tenant's program. Other threads keep their privileges until execve ends
+// them; therefore package undumpable runs first. Nothing here ever restores a privilege.
 package privileges
 
 import (
@@ -22,20 +21,20 @@ import (
 	"cloister.dev/guest/internal/seccomp"
 )
 
-// Identity is who the tenant's program runs as.
+// Identity is the identity of the tenant's program.
 type Identity struct {
 	// UID and GID are the user and the primary group.
 	UID, GID int
 	// Groups are the supplementary groups.
 	Groups []int
-	// Kept are the capabilities that stay; all others leave every set.
+	// Kept are the kept capabilities; all others are dropped from every set.
 	Kept capability.Set
 }
 
-// Drop gives up everything but the identity, for the calling thread.
+// Drop reduces the calling thread's privileges to those of the identity.
 //
-// The goroutine must be locked to its thread and must end in execve. Any error
-// leaves the thread unfit for use: the caller exits.
+// The goroutine must be locked to its thread and must end in execve. After an error the
+// thread is in an undefined state: the caller must exit.
 func Drop(identity Identity) error {
 	filter, err := seccomp.Compile(identity.Kept)
 	if err != nil {
@@ -56,7 +55,7 @@ func Drop(identity Identity) error {
 	return verify(identity)
 }
 
-// dropSets empties the ambient set and takes all but the kept capabilities out of the bounding set.
+// dropSets clears the ambient set and drops all but the kept capabilities from the bounding set.
 func dropSets(kept capability.Set) error {
 	permitted, err := permittedSet()
 	if err != nil {
@@ -84,8 +83,8 @@ func dropSets(kept capability.Set) error {
 	return nil
 }
 
-// setIdentity takes groups, group, user and the final capability sets. The calls are
-// raw: those of package syscall act on all threads, which a cgo build refuses.
+// setIdentity sets groups, group, user and the final capability sets. The calls are raw:
+// those of package syscall act on all threads, which a cgo build refuses.
 func setIdentity(identity Identity) error {
 	groups := make([]uint32, len(identity.Groups)+1)
 	for index, group := range identity.Groups {
@@ -97,19 +96,19 @@ func setIdentity(identity Identity) error {
 	runtime.KeepAlive(groups)
 	gid, uid := uintptr(identity.GID), uintptr(identity.UID)
 	if _, _, errno := unix.RawSyscall(unix.SYS_SETRESGID, gid, gid, gid); errno != 0 {
-		return fmt.Errorf("group %d could not be taken: %w", identity.GID, errno)
+		return fmt.Errorf("group %d could not be set: %w", identity.GID, errno)
 	}
 	if err := unix.Prctl(unix.PR_SET_KEEPCAPS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("the kept capabilities could not be carried over: %w", err)
 	}
 	if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, uid, uid, uid); errno != 0 {
-		return fmt.Errorf("user %d could not be taken: %w", identity.UID, errno)
+		return fmt.Errorf("user %d could not be set: %w", identity.UID, errno)
 	}
 	return setCapabilities(identity)
 }
 
-// setCapabilities leaves the kept capabilities alone. A user other than 0 gets
-// them by the ambient set, or execve would take them away.
+// setCapabilities reduces the sets to the kept capabilities. A user other than 0 gets them
+// through the ambient set, or execve would drop them.
 func setCapabilities(identity Identity) error {
 	inheritable := capability.Set(0)
 	if identity.UID != 0 {
@@ -141,11 +140,11 @@ func setCapabilities(identity Identity) error {
 
 func seal(filter []bpf.RawInstruction) error { return seccomp.Install(filter) }
 
-// verify reads back what was done: a right that is left is an error, not a surprise.
+// verify reads the result back from the kernel: a remaining privilege is an error.
 func verify(identity Identity) error {
 	status, err := os.ReadFile("/proc/thread-self/status")
 	if err != nil {
-		return fmt.Errorf("the dropped rights could not be read back: %w", err)
+		return fmt.Errorf("the dropped privileges could not be read back: %w", err)
 	}
 	kept := uint64(identity.Kept)
 	inherited := kept
@@ -169,7 +168,7 @@ func verify(identity Identity) error {
 		}
 	}
 	if len(want) > 0 {
-		return fmt.Errorf("the kernel does not show %d of the dropped rights", len(want))
+		return fmt.Errorf("the kernel does not show %d of the dropped privileges", len(want))
 	}
 	return nil
 }

@@ -14,12 +14,12 @@ import (
 	"cloister.dev/guest/internal/capability"
 )
 
-// ErrNotDropped is returned when the container's first process still had its launch rights at the deadline.
+// ErrNotDropped is returned if process 1 still had its launch capabilities at the deadline.
 var ErrNotDropped = errors.New("the container's program has not been started yet")
 
 const pollInterval = 5 * time.Millisecond
 
-// ProcStatus is what a process shows of itself in /proc/PID/status.
+// ProcStatus is the part of /proc/PID/status that is read here.
 type ProcStatus struct {
 	// UID, GID are the effective user and group.
 	UID, GID int
@@ -27,7 +27,7 @@ type ProcStatus struct {
 	Bounding capability.Set
 }
 
-// ParseProcStatus reads the text of /proc/PID/status, proc_pid_status(5).
+// ParseProcStatus parses the text of /proc/PID/status, proc_pid_status(5).
 func ParseProcStatus(text string) (ProcStatus, error) {
 	fields := map[string][]string{}
 	for _, line := range strings.Split(text, "\n") {
@@ -41,21 +41,21 @@ func ParseProcStatus(text string) (ProcStatus, error) {
 	gid, errGID := strconv.ParseUint(fields["Gid"][1], 10, 32)
 	bounding, errSet := strconv.ParseUint(fields["CapBnd"][0], 16, 64)
 	if err := errors.Join(errUID, errGID, errSet); err != nil {
-		return ProcStatus{}, fmt.Errorf("a process status that cannot be read: %w", err)
+		return ProcStatus{}, fmt.Errorf("invalid process status: %w", err)
 	}
 	return ProcStatus{UID: int(uid), GID: int(gid), Bounding: capability.Set(bounding)}, nil
 }
 
-// WaitDropped waits until process 1 has given up its launch rights, which shows in
-// its bounding set, and returns its status.
+// WaitDropped waits until process 1 has dropped its launch capabilities, as its bounding
+// set shows, and returns its status.
 //
-// A command that the kubelet executes before that would otherwise run the
-// tenant's bytes in namespaces that are still the Pod's.
+// A command that the kubelet executes earlier would otherwise run the tenant's program in
+// the Pod's namespaces.
 func WaitDropped(ctx context.Context) (ProcStatus, error) {
 	for {
 		text, err := os.ReadFile("/proc/1/status")
 		if err != nil {
-			return ProcStatus{}, fmt.Errorf("the container's first process cannot be read: %w", err)
+			return ProcStatus{}, fmt.Errorf("the status of process 1 cannot be read: %w", err)
 		}
 		status, err := ParseProcStatus(string(text))
 		if err != nil {

@@ -1,10 +1,10 @@
-// Package report is what a container's launcher and probe tell `guest agent`: that
-// the container starts, why it could not, and how its health check went.
+// Package report is the protocol by which a container's launcher and probe report to `guest
+// agent`: the launch, why it failed, and the state of the health check.
 //
-// There is one socket for each container, in a directory that no other container
-// has, so that a container can speak of itself alone. The processes and counters
-// that come as descriptors are looked at and never acted upon; whoever is root in
-// the container can at most lie about it, and gains no right by that.
+// There is one socket for each container, in a directory that no other container has, so
+// that a container can report only itself. The processes and counters in the descriptors
+// are only read; a root user of the container can at most forge its own reports, and gains
+// no privilege by that.
 package report
 
 import (
@@ -23,14 +23,14 @@ import (
 // SocketName is the name of the socket in a container's directory.
 const SocketName = "report.sock"
 
-// What is told.
+// Kinds of messages.
 const (
-	// SayLaunch: process 1 of the container is the launcher. The conversation stays
-	// open until the launcher becomes the container's program, which closes it.
+	// MessageLaunch: process 1 of the container is the launcher. The connection stays
+	// open until the launcher executes the container's program, which closes it.
 	MessageLaunch = "launch"
-	// SayFailed ends a conversation that began with SayLaunch: the launch failed.
+	// MessageFailed follows MessageLaunch on its connection: the launch failed.
 	MessageFailed = "failed"
-	// SayHealth is the state of the health check.
+	// MessageHealth is the state of the health check.
 	MessageHealth = "health"
 )
 
@@ -38,17 +38,17 @@ const (
 const (
 	// Process is a descriptor of process 1, pidfd_open(2).
 	Process = "process"
-	// CPU, Memory, MemoryDetail and OOM are counters of the container's control group.
+	// CPU, Memory, MemoryDetail and OOM are counters of the container's cgroup.
 	CPU          = "cpu"
 	Memory       = "memory"
 	MemoryDetail = "memory-detail"
 	OOM          = "oom"
 )
 
-// MaxFiles is the number of files that may come with one message.
+// MaxFiles is the maximum number of files beside one message.
 const MaxFiles = 5
 
-// counters are the files of a control group, of version 2 and then of version 1.
+// counters are the files of a cgroup, of v2 and then of v1.
 var counters = []struct {
 	name  string
 	paths []string
@@ -66,21 +66,21 @@ const (
 	lastWord         = 2 * time.Second
 )
 
-// ErrRefused is returned when the agent refuses; the message says why.
+// ErrRefused is returned if the agent refuses; the message has the reason.
 var ErrRefused = errors.New("the enclave's agent refused")
 
-// Message is what is told.
+// Message is one report.
 type Message struct {
-	// Say is one of the Say words.
+	// Kind is one of the Message constants.
 	Kind string `json:"say"`
 	// Files names the descriptors beside the message, in their order.
 	Files []string `json:"files,omitempty"`
 	// ContainerID is the runtime's id of the container; empty where it does not show.
 	ContainerID string `json:"containerID,omitempty"`
-	// Error tells why a launch failed, ExitCode how the launcher ends for it.
+	// Error is why a launch failed, ExitCode the launcher's exit code.
 	Error    string `json:"error,omitempty"`
 	ExitCode int    `json:"exitCode,omitempty"`
-	// Health comes with SayHealth.
+	// Health is set for MessageHealth.
 	Health *HealthReport `json:"health,omitempty"`
 }
 
@@ -90,35 +90,35 @@ type HealthReport struct {
 	Status string `json:"status"`
 	// FailingStreak is the number of consecutive failures that count.
 	FailingStreak int `json:"failingStreak"`
-	// LastStart, LastEnd and LastExitCode are of the last check; null before the first.
+	// LastStart, LastEnd and LastExitCode are those of the last check; nil before the first.
 	LastStart    *time.Time `json:"lastStart,omitempty"`
 	LastEnd      *time.Time `json:"lastEnd,omitempty"`
 	LastExitCode *int       `json:"lastExitCode,omitempty"`
-	// Output is what the last check wrote.
+	// Output is the output of the last check.
 	Output string `json:"output,omitempty"`
 }
 
-// Response is what the agent says to each message but the last of a launch.
+// Response is the agent's response to each message except MessageFailed.
 type Response struct {
-	// Answer is heard or refused.
+	// Kind is heard or refused.
 	Kind string `json:"answer"`
-	// Reason tells why it was refused.
+	// Reason is why it was refused.
 	Reason string `json:"reason,omitempty"`
 }
 
-// Accepted and Refused are the two answers.
+// Accepted returns the response to an accepted message.
 func Accepted() Response { return Response{Kind: responseAccepted} }
 
-// Refused is the answer to what cannot be.
+// Refused returns the response to a refused message.
 func Refused(reason error) Response { return Response{Kind: responseRefused, Reason: reason.Error()} }
 
-// Launch is the conversation about one launch.
+// Launch is the connection of one launch.
 type Launch struct{ conn fdpass.Conn }
 
-// BeginLaunch tells the agent that process 1 of this container, the caller, is about to
-// become the container's program. The agent may be starting: Begin tries until
-// the deadline and fails then, since an enclave that does not know what runs in it
-// would show something false.
+// BeginLaunch reports to the agent that process 1 of this container, the caller, is about to
+// execute the container's program. The agent may be starting: BeginLaunch retries until the
+// deadline and fails then, since an unreported container would make the enclave's status
+// false.
 func BeginLaunch(socket string, deadline time.Time) (*Launch, error) {
 	for {
 		conn, err := fdpass.DialUntil(socket, deadline)
@@ -130,15 +130,15 @@ func BeginLaunch(socket string, deadline time.Time) (*Launch, error) {
 			return &Launch{conn}, nil
 		}
 		conn.Close()
-		// An agent that ended in the middle is asked again; what it refused it goes on to refuse.
+		// Retry after a restart of the agent; a refusal is final.
 		if errors.Is(err, ErrRefused) || time.Now().After(deadline) {
 			return nil, err
 		}
 	}
 }
 
-// Failed tells why the launch failed and with which code the caller ends for it.
-// What cannot be told any more is left: the caller ends, which the agent sees.
+// Failed reports why the launch failed and with which code the caller exits. Errors are
+// ignored: the caller exits, which the agent observes.
 func (l *Launch) Failed(failure error, exitCode int) {
 	text := failure.Error()
 	message := Message{Kind: MessageFailed, Error: strings.ToValidUTF8(text[:min(len(text), 2048)], "\uFFFD"), ExitCode: exitCode}
@@ -147,8 +147,8 @@ func (l *Launch) Failed(failure error, exitCode int) {
 	_ = l.conn.Close()
 }
 
-// SendHealth tells the agent how the health check stands. The process told about is
-// process 1, so that an agent that missed its launch learns of it here.
+// SendHealth reports the state of the health check to the agent. It includes process 1, so
+// that an agent that missed the launch learns of it.
 func SendHealth(socket string, health HealthReport) error {
 	conn, err := fdpass.Dial(socket, time.Now().Add(conversation))
 	if err != nil {
@@ -158,7 +158,7 @@ func SendHealth(socket string, health HealthReport) error {
 	return send(conn, Message{Kind: MessageHealth, ContainerID: containerID(), Health: &health})
 }
 
-// send sends a message with process 1 and the counters, and waits for the answer.
+// send sends a message with process 1 and the counters, and waits for the response.
 func send(conn fdpass.Conn, message Message) error {
 	files, err := openFiles(&message)
 	if err != nil {
@@ -170,11 +170,11 @@ func send(conn fdpass.Conn, message Message) error {
 		}
 	}()
 	if err := conn.Send(message, files...); err != nil {
-		return fmt.Errorf("the enclave's agent cannot be told: %w", err)
+		return fmt.Errorf("the report to the enclave's agent cannot be sent: %w", err)
 	}
 	answer, _, err := fdpass.Receive[Response](conn)
 	if err != nil {
-		return fmt.Errorf("the enclave's agent did not answer: %w", err)
+		return fmt.Errorf("the enclave's agent did not respond: %w", err)
 	}
 	if answer.Kind != responseAccepted {
 		return fmt.Errorf("%w: %s", ErrRefused, answer.Reason)
@@ -206,8 +206,8 @@ func openFiles(message *Message) ([]*os.File, error) {
 
 var idPattern = regexp.MustCompile(`\b[0-9a-f]{64}\b`)
 
-// containerID finds the runtime's id in the control groups of process 1; empty
-// where a namespace of control groups hides it.
+// containerID returns the runtime's id in the cgroups of process 1; empty where a cgroup
+// namespace hides it.
 func containerID() string {
 	text, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
@@ -216,8 +216,8 @@ func containerID() string {
 	return FindID(string(text))
 }
 
-// FindID finds the id of a container in the text of /proc/PID/cgroup: the last
-// part of a path that is one, cgroups(7).
+// FindID returns the id of a container in the text of /proc/PID/cgroup: the last path
+// element that has the form of one, cgroups(7).
 func FindID(text string) string {
 	for _, line := range strings.Split(text, "\n") {
 		if found := idPattern.FindAllString(line, -1); len(found) > 0 {

@@ -1,10 +1,10 @@
-// Package seccomp builds and installs the second seccomp filter: the one that
-// holds for the tenant's program.
+// Package seccomp compiles and installs the second seccomp filter, the one for the tenant's
+// program.
 //
-// The filter that the container runtime installs must admit what the launcher
-// does with SYS_ADMIN (unshare, setns, mount). It stays in force for the tenant,
-// so the guest adds the default profile of container runtimes as it is for a
-// container without SYS_ADMIN. A call passes only when both filters allow it.
+// The container runtime's filter must allow what the launcher does with SYS_ADMIN (unshare,
+// setns, mount). It stays in force for the tenant, so the guest adds the default profile of
+// container runtimes for a container without SYS_ADMIN. A system call passes only if both
+// filters allow it.
 package seccomp
 
 //go:generate go run generate.go
@@ -32,14 +32,14 @@ const (
 // x32Bit marks calls of the x32 ABI, which share the architecture of amd64.
 const x32Bit = 0x40000000
 
-// action is what the kernel does with a call: a SECCOMP_RET_* value.
+// action is the kernel's action for a call: a SECCOMP_RET_* value.
 type action uint32
 
 const allow = action(unix.SECCOMP_RET_ALLOW)
 
 func refuse(errno unix.Errno) action { return action(unix.SECCOMP_RET_ERRNO | uint32(errno)) }
 
-// rule says what happens to a call whose arguments fulfil all conditions.
+// rule is the action for a call whose arguments fulfil all conditions.
 type rule struct {
 	action action
 	args   []specs.LinuxSeccompArg
@@ -52,10 +52,10 @@ type table struct {
 	x32     bool
 }
 
-// Compile makes the filter program for a container that keeps some capabilities.
+// Compile compiles the filter program for a container that keeps some capabilities.
 //
 // The list of calls is that of the maintained default profile for exactly these
-// capabilities. An architecture that the profile does not know gets ENOSYS.
+// capabilities. Calls of an architecture that is not in the profile get ENOSYS.
 func Compile(kept capability.Set) ([]bpf.RawInstruction, error) {
 	profile, err := seccomp.GetDefaultProfile(&specs.Spec{Process: &specs.Process{
 		Capabilities: &specs.LinuxCapabilities{Bounding: kept.Names()},
@@ -64,7 +64,7 @@ func Compile(kept capability.Set) ([]bpf.RawInstruction, error) {
 		return nil, err
 	}
 	if profile.DefaultAction != specs.ActErrno || profile.DefaultErrnoRet == nil {
-		return nil, errors.New("the default profile is no allow list")
+		return nil, errors.New("the default profile is not an allow list")
 	}
 	otherwise := refuse(unix.Errno(*profile.DefaultErrnoRet))
 	program := []bpf.Instruction{bpf.LoadAbsolute{Off: offsetArch, Size: 4}}
@@ -86,7 +86,7 @@ func Compile(kept capability.Set) ([]bpf.RawInstruction, error) {
 	return bpf.Assemble(program)
 }
 
-// rulesOf sorts the profile by system call number. A call without conditions
+// rulesOf returns the profile's rules by system call number. A call without conditions
 // has one rule; conditions of the same call are alternatives.
 func rulesOf(profile *specs.LinuxSeccomp, one table) (map[uint32][]rule, error) {
 	rules := map[uint32][]rule{}
@@ -98,16 +98,16 @@ func rulesOf(profile *specs.LinuxSeccomp, one table) (map[uint32][]rule, error) 
 		case entry.Action == specs.ActErrno && entry.ErrnoRet != nil:
 			made.action = refuse(unix.Errno(*entry.ErrnoRet))
 		default:
-			return nil, fmt.Errorf("the default profile has the action %s, which is not known here", entry.Action)
+			return nil, fmt.Errorf("the default profile has the action %s, which is not supported", entry.Action)
 		}
 		for _, arg := range entry.Args {
 			if !knownOperator(arg.Op) || arg.Index > 5 {
-				return nil, fmt.Errorf("the default profile has the condition %s on argument %d, which is not known here", arg.Op, arg.Index)
+				return nil, fmt.Errorf("the default profile has the condition %s on argument %d, which is not supported", arg.Op, arg.Index)
 			}
 		}
 		for _, name := range entry.Names {
 			if name != "socket" && slices.ContainsFunc(entry.Args, isOrder) {
-				return nil, fmt.Errorf("the default profile compares the order of an argument of %s, which is not known here", name)
+				return nil, fmt.Errorf("the default profile compares the order of an argument of %s, which is not supported", name)
 			}
 			number, known := one.numbers[name]
 			if !known {
@@ -123,7 +123,7 @@ func rulesOf(profile *specs.LinuxSeccomp, one table) (map[uint32][]rule, error) 
 	return rules, nil
 }
 
-// compileTable makes the instructions of one architecture; each path returns.
+// compileTable returns the instructions of one architecture; each path returns an action.
 func compileTable(one table, rules map[uint32][]rule, otherwise action) []bpf.Instruction {
 	section := []bpf.Instruction{bpf.LoadAbsolute{Off: offsetNumber, Size: 4}}
 	if one.x32 {
@@ -158,7 +158,7 @@ func isPlain(rules []rule) bool {
 	return len(rules) == 1 && len(rules[0].args) == 0 && rules[0].action == allow
 }
 
-// compileConditions makes the instructions of one call with conditions.
+// compileConditions returns the instructions of one call with conditions.
 func compileConditions(number uint32, rules []rule, otherwise action) []bpf.Instruction {
 	block := []bpf.Instruction{bpf.RetConstant{Val: uint32(otherwise)}}
 	for index := len(rules) - 1; index >= 0; index-- {
@@ -179,17 +179,17 @@ func knownOperator(operator specs.LinuxSeccompOperator) bool {
 	}, operator)
 }
 
-// isOrder reports whether a condition is about less or greater.
+// isOrder reports whether a condition is a less or greater comparison.
 func isOrder(arg specs.LinuxSeccompArg) bool {
 	return arg.Op == specs.OpLessThan || arg.Op == specs.OpGreaterThan
 }
 
-// condition compares one argument, of 64 bits by its two halves; when it does not
-// hold it skips the rest instructions that follow it.
+// condition compares one 64-bit argument by its two halves; if the condition is false it
+// skips the rest following instructions.
 //
-// Order is compared on the low half alone: it is used for socket(2), whose
-// argument the kernel cuts to 32 bits. Over 64 bits a family that is refused
-// would pass as greater with any bit set above.
+// Order is compared on the low half only: it is used for socket(2), whose argument the
+// kernel truncates to 32 bits. Over 64 bits a refused family would pass as greater with
+// any high bit set.
 func condition(arg specs.LinuxSeccompArg, rest uint8) []bpf.Instruction {
 	offset := uint32(offsetArgs + 8*arg.Index)
 	low := bpf.LoadAbsolute{Off: offset, Size: 4}

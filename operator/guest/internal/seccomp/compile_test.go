@@ -10,8 +10,8 @@ import (
 	"cloister.dev/guest/internal/capability"
 )
 
-// verdict runs a filter on a system call as the kernel does; the machine reads
-// numbers in network order, so the data is laid out in that order.
+// verdict runs a filter on a system call as the kernel does; the BPF virtual machine reads
+// numbers in network order, so the data is in that order.
 func verdict(t *testing.T, kept capability.Set, arch, number uint32, arguments ...uint64) uint32 {
 	t.Helper()
 	raw, err := Compile(kept)

@@ -45,7 +45,7 @@ func main() {
 		if err != nil {
 			log.Fatal(err)
 		}
-		// The name must not end in _ARCH: each table is wanted on every architecture.
+		// The name must not end in _ARCH: each table is needed on every architecture.
 		if err := os.WriteFile("zsyscalls_linux"+architecture+".go", source, 0o644); err != nil {
 			log.Fatal(err)
 		}

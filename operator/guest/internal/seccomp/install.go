@@ -9,10 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Install puts a compiled filter on the calling thread for good.
+// Install installs a compiled filter on the calling thread, irrevocably.
 //
-// The caller has locked its goroutine to the thread and set no-new-privileges;
-// what the thread executes next inherits the filter.
+// The caller has locked its goroutine to the thread and set no-new-privileges; the program
+// that the thread executes inherits the filter.
 func Install(program []bpf.RawInstruction) error {
 	filter := make([]unix.SockFilter, len(program))
 	for index, one := range program {

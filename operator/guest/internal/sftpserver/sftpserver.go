@@ -1,7 +1,7 @@
-// Package sftpserver is `guest files`: a server of the SFTP protocol on its standard
-// streams, which process 1 of a debug container starts for `guest ssh`. It has the
-// rights of the image's program, so that a client sees and writes what that
-// program could, in images without any tool as well.
+// Package sftpserver is `guest files`: an SFTP server on its standard streams, which process
+// 1 of a debug container starts for `guest ssh`. It has the privileges of the image's
+// program, so that a client reads and writes what that program could, even in images without
+// any tool.
 package sftpserver
 
 import (
@@ -12,7 +12,7 @@ import (
 	"github.com/pkg/sftp"
 )
 
-// Serve serves until the client has gone. Parameter directory is where relative paths begin.
+// Serve serves until the client disconnects. Relative paths start at directory.
 func Serve(directory string) error {
 	server, err := sftp.NewServer(streams{os.Stdin, os.Stdout}, sftp.WithServerWorkingDirectory(directory))
 	if err != nil {

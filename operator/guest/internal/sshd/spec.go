@@ -92,7 +92,7 @@ func (d Spec) Validate() error {
 	}
 	names := map[string]bool{}
 	for index, container := range d.Containers {
-		add(!containerPattern.MatchString(container.Name) || names[container.Name], "containers[%d].name: %q is no unique name", index, container.Name)
+		add(!containerPattern.MatchString(container.Name) || names[container.Name], "containers[%d].name: %q is not a unique name", index, container.Name)
 		add(!path.IsAbs(container.Socket), "containers[%d].socket: %q is not absolute", index, container.Socket)
 		names[container.Name] = true
 	}
