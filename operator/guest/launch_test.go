@@ -13,7 +13,7 @@ import (
 	"cloister.dev/guest/internal/netplan"
 )
 
-// sight is what the stand-in program shows of itself.
+// sight is what the test program shows of itself.
 type sight struct {
 	Pid                                  int
 	Arguments, Files, Devices, Queues    []string
@@ -24,7 +24,7 @@ type sight struct {
 	LowPort, Ignored                     bool
 }
 
-// onePlan has one closed network with the given containers on it.
+// onePlan returns a plan with one closed network with the given containers on it.
 func onePlan(names ...string) netplan.Plan {
 	document := netplan.Plan{
 		Networks: []netplan.Network{{Name: "inner", Egress: netplan.EgressClosed, Subnet: netip.MustParsePrefix("172.30.0.0/24")}},
@@ -89,7 +89,7 @@ func TestLauncherGivesTheProgramItsIdentity(t *testing.T) {
 	}
 }
 
-// seenEnded reads what a program that has ended wrote.
+// seenEnded reads the output of a program that has exited.
 func seenEnded(t *testing.T, started *container) sight {
 	t.Helper()
 	var shown sight
@@ -163,7 +163,7 @@ func TestExitCodesAndStreamsAreTheProgramsOwn(t *testing.T) {
 	}
 }
 
-func TestNothingRunsWithoutWiring(t *testing.T) {
+func TestNothingRunsWithoutANetwork(t *testing.T) {
 	t.Parallel()
 	run := newPod(t, false, onePlan("alone"))
 	about := document("alone", "write", "/tmp/ran", "yes")
@@ -189,8 +189,8 @@ func TestSignalsReachTheProgram(t *testing.T) {
 	}
 }
 
-// ignoredHere is the set of signals that whoever started the tests ignores: the launcher passes it on
-// as it is.
+// ignoredHere returns the set of signals that are ignored in the test process: the launcher
+// does not change it.
 func ignoredHere(t *testing.T) string {
 	t.Helper()
 	status, err := os.ReadFile("/proc/self/status")

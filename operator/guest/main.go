@@ -1,24 +1,24 @@
-// Command guest is the one binary of Cloister that works inside every enclave.
+// Command guest is the one binary of Cloister that runs inside every enclave.
 //
 //	guest install DIR         copy itself there, for the containers (init container)
-//	guest exec    -spec FILE   start a container's program (in front of it)
-//	guest probe   -spec FILE   run its health check when due (kubelet's readiness probe)
-//	guest stop    -spec FILE   ask it to end (kubelet's preStop hook)
-//	guest net     -plan FILE   be the network of the enclave (sidecar)
-//	guest net     -check FILE  report whether the network is ready (its startup probe)
-//	guest keep    -socket FILE hold files while the network or the agent starts anew (sidecar)
+//	guest exec    -spec FILE   start a container's program (as its entrypoint)
+//	guest probe   -spec FILE   run its health check when due (the kubelet's readiness probe)
+//	guest stop    -spec FILE   stop it (the kubelet's preStop hook)
+//	guest net     -plan FILE   run the network of the enclave (sidecar)
+//	guest net     -check FILE  check whether the network is ready (its startup probe)
+//	guest keep    -socket FILE store file descriptors over restarts of net and agent (sidecar)
 //	guest keep    -check FILE  report whether the fd store listens (its startup probe)
-//	guest agent   -spec FILE   know what runs, tell it, and be the enclave's readiness (sidecar)
-//	guest agent   -up DIR      report whether the agent is up (its startup probe)
-//	guest agent   -check DIR   report whether the enclave is ready (its readiness probe)
+//	guest agent   -spec FILE   track and report what runs, and be the enclave's readiness probe (sidecar)
+//	guest agent   -up DIR      check whether the agent is up (its startup probe)
+//	guest agent   -check DIR   check whether the enclave is ready (its readiness probe)
 //	guest gate    -spec FILE   check API keys and rates for the shim (sidecar)
-//	guest gate    -check FILE  report whether the gate answers on its socket (its startup probe)
-//	guest ssh     -spec FILE   let people into a debug enclave (sidecar)
-//	guest certificate -spec FILE  make the TLS key and keep a certificate for it (sidecar)
-//	guest certificate -check FILE report whether the certificate is there (its startup probe)
-//	guest models  -spec FILE   check model weights and lay them out (before all containers)
+//	guest gate    -check FILE  check whether it responds on its socket (its startup probe)
+//	guest ssh     -spec FILE   SSH server of a debug enclave (sidecar)
+//	guest certificate -spec FILE  generate the TLS key and maintain its certificate (sidecar)
+//	guest certificate -check FILE check whether there is a certificate (its startup probe)
+//	guest models  -spec FILE   verify model weights and unpack them (before all containers)
 //
-// docs/enclave.md tells an auditor what each does with which rights.
+// docs/enclave.md describes for an auditor what each does with which privileges.
 package main
 
 import (
@@ -53,15 +53,15 @@ import (
 	"cloister.dev/guest/internal/sftpserver"
 	"cloister.dev/guest/internal/shell"
 	"cloister.dev/guest/internal/sshd"
-	_ "cloister.dev/guest/internal/undumpable" // acts when it is imported
+	_ "cloister.dev/guest/internal/undumpable" // acts in its init function
 )
 
 // command is one command of the guest.
 type command struct {
-	// by is what it does, by the one flag that must be given; without a name the
-	// value follows the command.
+	// by maps the flag that must be given to its function; with an empty name the value
+	// follows the command.
 	by map[string]func(value string) error
-	// internal is for a command that the guest itself calls, with every flag of with.
+	// internal is the function of a command that the guest itself calls, with all flags in with.
 	with     []string
 	internal func(values map[string]string) error
 }
@@ -109,15 +109,15 @@ func exitCode(err error) int {
 func run(arguments []string) error {
 	known := strings.Join(slices.Sorted(maps.Keys(commands)), ", ")
 	if len(arguments) == 0 {
-		return fmt.Errorf("say what to do: one of %s", known)
+		return fmt.Errorf("no command given; use one of %s", known)
 	}
 	chosen, found := commands[arguments[0]]
 	if !found {
-		return fmt.Errorf("%q is no command; there are %s", arguments[0], known)
+		return fmt.Errorf("%q is not a command; use one of %s", arguments[0], known)
 	}
 	if follows := chosen.by[""]; follows != nil {
 		if len(arguments) != 2 {
-			return errors.New("exactly one directory must be named")
+			return errors.New("exactly one directory must be given")
 		}
 		return follows(arguments[1])
 	}
@@ -132,7 +132,7 @@ func run(arguments []string) error {
 		return chosen.internal(values)
 	}
 	if len(values) != 1 {
-		return errors.New("exactly one file must be named")
+		return errors.New("exactly one file must be given")
 	}
 	for name, value := range values {
 		err = chosen.by[name](value)
@@ -151,7 +151,7 @@ func parse(name string, known, arguments []string) (map[string]string, error) {
 		return nil, err
 	}
 	if flags.NArg() > 0 {
-		return nil, fmt.Errorf("%q is not understood", flags.Arg(0))
+		return nil, fmt.Errorf("unexpected argument %q", flags.Arg(0))
 	}
 	values := map[string]string{}
 	flags.Visit(func(given *flag.Flag) { values[given.Name] = given.Value.String() })

@@ -70,7 +70,7 @@ func randomPlan(random *rand.Rand) netplan.Plan {
 	return document
 }
 
-// targetsOf lists everything a container may try, with what the specification says about it.
+// targetsOf returns all targets of a container, with the expected reachability.
 func targetsOf(document netplan.Plan, asking netplan.Namespace) []target {
 	targets := []target{}
 	add := func(open bool, what, address string, port int) {
@@ -116,7 +116,7 @@ func targetsOf(document netplan.Plan, asking netplan.Namespace) []target {
 		target{Network: "tcp6", Address: "[fe80::1%eth0]:8080", Milliseconds: unreachable, what: "link-local IPv6"})
 }
 
-// tryTargets runs the targets from a process's network namespace and reports each that is not as expected.
+// tryTargets tries the targets from a process's network namespace and reports each unexpected result.
 func tryTargets(t *testing.T, process int, from string, targets []target, extra ...string) int {
 	t.Helper()
 	order, err := json.Marshal(targets)
@@ -176,7 +176,7 @@ func TestPacketMatrix(t *testing.T) {
 	}
 }
 
-// tryPod tries what processes of the Pod's own namespace and of the outside reach.
+// tryPod tries the targets of processes in the Pod's own namespace and outside.
 func tryPod(t *testing.T, run *pod) int {
 	t.Helper()
 	shim, other := []target{}, []target{}
@@ -239,7 +239,7 @@ func TestContainersOfAnOldFileShareOneNamespace(t *testing.T) {
 		target{Network: "tcp4", Address: "10.96.0.1:80", Milliseconds: unreachable, what: "the cluster"})
 	tryTargets(t, started["two"].first, "two", targets)
 
-	// The network and a container end; what runs goes on, and the container comes back into the same namespace.
+	// After the exit of guest net and of a container, the others keep running, and the container returns to the same namespace.
 	run.killNetwork()
 	tryTargets(t, started["two"].first, "two without guest net", targets)
 	run.startNetwork()
@@ -247,9 +247,9 @@ func TestContainersOfAnOldFileShareOneNamespace(t *testing.T) {
 	again := run.start(document("one", "serve", "/tmp/again", strconv.Itoa(appPort)))
 	again.file("tmp/again")
 	tryTargets(t, started["three"].first, "three", targets)
-	tryTargets(t, again.first, "one, started anew", targets)
+	tryTargets(t, again.first, "one, restarted", targets)
 
-	// Without keeper the way into the namespace is lost with the network: refused, not split.
+	// Without fd store the namespace is lost with guest net: the container is refused rather than given another network.
 	must(t, keeper.Process.Kill())
 	run.killNetwork()
 	run.startNetwork()

@@ -15,7 +15,7 @@ type found struct {
 	Records   int
 }
 
-// ask asks the enclave's name server from a container.
+// ask queries the enclave's name server from a container.
 func ask(t *testing.T, from *container, network, name, kind string) found {
 	t.Helper()
 	output, code := from.exec(false, "/bin/testprogram", "lookup", network, netplan.Nameserver.String()+":53", name, kind)
@@ -28,7 +28,7 @@ func ask(t *testing.T, from *container, network, name, kind string) found {
 	return answer
 }
 
-// mixedPlan has a network of each kind.
+// mixedPlan returns a plan with a network of each kind.
 func mixedPlan() netplan.Plan {
 	at := func(network, address string) netplan.Attachment {
 		return netplan.Attachment{Network: network, Address: netip.MustParseAddr(address)}
@@ -98,7 +98,7 @@ func TestNamesAndAllowlists(t *testing.T) {
 	allowedPaths(t, run, started, served)
 }
 
-// allowedPaths follows an allowlist through a change, a resolver failure and the failure's end.
+// allowedPaths tests an allowlist over a change, a resolver failure and the recovery.
 func allowedPaths(t *testing.T, run *pod, started map[string]*container, served *zone) {
 	t.Helper()
 	listed := started["Listed_1"].first
@@ -118,7 +118,7 @@ func allowedPaths(t *testing.T, run *pod, started map[string]*container, served 
 	tryTargets(t, listed, "listed, after a restart without resolver", []target{path("93.184.216.35", true), path("10.96.0.1", false)})
 }
 
-func TestEveryPartComesBack(t *testing.T) {
+func TestEveryPartRecoversFromARestart(t *testing.T) {
 	t.Parallel()
 	run := newPod(t, true, onePlan("one", "two"))
 	run.startFDStore()

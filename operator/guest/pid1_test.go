@@ -14,7 +14,7 @@ import (
 	"cloister.dev/guest/internal/containerspec"
 )
 
-func TestDebugContainerEndsAsItsProgram(t *testing.T) {
+func TestDebugContainerExitsAsItsProgram(t *testing.T) {
 	t.Parallel()
 	run := newPod(t, false, shellsPlan("seven", "absent", "trap", "killed", "family", "stopped"))
 	run.startNetwork()
@@ -51,7 +51,7 @@ func TestDebugContainerEndsAsItsProgram(t *testing.T) {
 	}
 }
 
-// children are the processes whose parent is the container's first, as the outside counts them.
+// children returns the pids, as seen from outside, of the children of the container's process 1.
 func (c *container) children() []string {
 	c.pod.t.Helper()
 	var all []string
@@ -81,7 +81,7 @@ func TestNoZombieIsLeft(t *testing.T) {
 	}
 }
 
-func TestProbesActInDebugContainersToo(t *testing.T) {
+func TestProbesWorkInDebugContainers(t *testing.T) {
 	t.Parallel()
 	for name, users := range map[string]bool{"host users": false, "user namespace": true} {
 		t.Run(name, func(t *testing.T) {
@@ -107,7 +107,7 @@ func TestOthersGetNoShell(t *testing.T) {
 	run := newPod(t, false, shellsPlan("app"))
 	run.startNetwork()
 	run.start(open("app", "trap", "/tmp/ready")).file("tmp/ready")
-	// The tenant itself may connect, and is told that it is not the one who is served.
+	// The tenant itself may connect, but is refused.
 	output, err := exec.Command(filepath.Join(tools, "testprogram"), "ask", run.path("shells", "app", "shell.sock")).CombinedOutput()
 	if err != nil || !strings.Contains(string(output), "user 0 may not start shells") {
 		t.Errorf("%v: %s", err, output)

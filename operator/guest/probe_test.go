@@ -38,7 +38,7 @@ func TestProbeRunsTheCheckAsTheContainer(t *testing.T) {
 			run.startNetwork()
 			started := run.start(withCheck("app", "inspect", "/tmp/inspect"))
 			started.file("tmp/ready")
-			// As a runtime that was faster than the launcher: from the Pod's own namespaces.
+			// Like a runtime that is faster than the launcher: from the Pod's own namespaces.
 			if output, code := started.exec(true, probeLine...); code != 0 {
 				t.Fatalf("the probe exited with %d: %s", code, output)
 			}
@@ -98,7 +98,7 @@ func TestProbeCountsFailures(t *testing.T) {
 	}
 }
 
-func TestProbeEndsACheckThatTakesTooLong(t *testing.T) {
+func TestProbeKillsACheckThatTimesOut(t *testing.T) {
 	t.Parallel()
 	run := newPod(t, false, onePlan("app"))
 	run.startNetwork()
@@ -116,7 +116,7 @@ func TestProbeEndsACheckThatTakesTooLong(t *testing.T) {
 	})
 }
 
-func TestStopSignalsAndKillsWhatIsLeft(t *testing.T) {
+func TestPreStopSignalsAndKillsTheRest(t *testing.T) {
 	t.Parallel()
 	run := newPod(t, false, onePlan("polite", "stubborn"))
 	run.startNetwork()
@@ -140,7 +140,7 @@ func TestStopSignalsAndKillsWhatIsLeft(t *testing.T) {
 	}
 }
 
-func TestProbeIsNotHeldByATracer(t *testing.T) {
+func TestProbeIsNotBlockedByATracer(t *testing.T) {
 	t.Parallel()
 	run := newPod(t, false, onePlan("app"))
 	run.startNetwork()

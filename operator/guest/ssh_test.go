@@ -30,7 +30,7 @@ const (
 	sshUID  = 65006
 )
 
-// debug is a debug enclave: a Pod with `guest ssh` in it and one key that may log in.
+// debug is a debug enclave: a Pod with `guest ssh` and one key that may log in.
 type debug struct {
 	*pod
 	t *testing.T
@@ -38,14 +38,14 @@ type debug struct {
 	stop func()
 }
 
-// shellsPlan lets SSH in, as the operator does for debug enclaves.
+// shellsPlan returns a plan that admits SSH, as the operator writes it for debug enclaves.
 func shellsPlan(names ...string) netplan.Plan {
 	document := onePlan(names...)
 	document.Inbound = append(document.Inbound, sshPort)
 	return document
 }
 
-// open is a container that lets people in.
+// open returns the spec of a container with shells.
 func open(name string, arguments ...string) containerspec.Spec {
 	about := document(name, arguments...)
 	about.GuestPaths = append(about.GuestPaths, "/shell")
@@ -82,7 +82,7 @@ func newDebug(t *testing.T, users bool, names ...string) *debug {
 	return made
 }
 
-// startServer starts `guest ssh` without any right, and waits until it serves.
+// startServer starts `guest ssh` without privileges, and waits until it serves.
 func (d *debug) startServer() {
 	d.t.Helper()
 	server, log := d.enter("setpriv", "--reuid", strconv.Itoa(sshUID), "--regid", strconv.Itoa(sshUID), "--clear-groups", "--bounding-set", "-all", "--inh-caps", "-all",
@@ -114,7 +114,7 @@ func (d *debug) local(arguments ...string) {
 	}
 }
 
-// client is the command line of a real OpenSSH program outside of the Pod.
+// client returns the command of a real OpenSSH program outside the Pod.
 func (d *debug) client(program, key string, arguments ...string) *exec.Cmd {
 	line := []string{"-t", strconv.Itoa(d.world), "-n", "--", program, "-F", "none", "-i", d.path(key),
 		"-o", "UserKnownHostsFile=" + d.path("known_hosts"), "-o", "StrictHostKeyChecking=yes", "-o", "IdentitiesOnly=yes", "-o", "BatchMode=yes", "-o", "ConnectTimeout=30"}
@@ -125,7 +125,7 @@ func (d *debug) client(program, key string, arguments ...string) *exec.Cmd {
 	return exec.Command("nsenter", append(append(line, port, strconv.Itoa(sshPort)), arguments...)...)
 }
 
-// ssh runs a real client to its end and returns both streams and the exit code.
+// ssh runs a real client and returns its output, error output and exit code.
 func (d *debug) ssh(key, input string, arguments ...string) (output, problem string, code int) {
 	d.t.Helper()
 	command := d.client("ssh", key, arguments...)
@@ -142,14 +142,14 @@ func (d *debug) ssh(key, input string, arguments ...string) (output, problem str
 	case <-time.After(patience):
 		_ = command.Process.Kill()
 		<-ended
-		d.t.Fatalf("ssh %v did not end: %s %s", arguments, &out, &err)
+		d.t.Fatalf("ssh %v did not exit: %s %s", arguments, &out, &err)
 	}
 	return out.String(), err.String(), command.ProcessState.ExitCode()
 }
 
 func at(name string) string { return name + "@" + podIP }
 
-func TestShellsHaveTheRightsOfTheProgram(t *testing.T) {
+func TestShellsHaveThePrivilegesOfTheProgram(t *testing.T) {
 	t.Parallel()
 	for name, variant := range map[string]struct {
 		users bool
@@ -221,7 +221,7 @@ func TestShellsPassStreamsCodesAndSignals(t *testing.T) {
 	}
 }
 
-func TestTerminalIsOne(t *testing.T) {
+func TestTerminal(t *testing.T) {
 	t.Parallel()
 	for name, users := range map[string]bool{"host users": false, "user namespace": true} {
 		t.Run(name, func(t *testing.T) {
@@ -231,7 +231,7 @@ func TestTerminalIsOne(t *testing.T) {
 			run.prepare(about)
 			must(t, os.WriteFile(filepath.Join(run.root("app"), "etc/passwd"), []byte("me:x:1000:1000::/tmp:/bin/testprogram\n"), 0o644))
 			run.launch("app", []string{"/guest/guest", "exec", "-spec", "/guest/spec.json"}).file("tmp/ready")
-			// The client gets a terminal of its own, whose size is then changed.
+			// The client gets its own terminal, which is then resized.
 			held, used := pty(t)
 			defer held.Close()
 			command := run.client("ssh", "mine", at("app"))
@@ -256,7 +256,7 @@ func TestTerminalIsOne(t *testing.T) {
 	}
 }
 
-func TestOnlyTheKeysLogIn(t *testing.T) {
+func TestOnlyAuthorizedKeysLogIn(t *testing.T) {
 	t.Parallel()
 	run := newDebug(t, false, "app")
 	run.start(open("app", "trap", "/tmp/ready")).file("tmp/ready")
@@ -276,7 +276,7 @@ func TestOnlyTheKeysLogIn(t *testing.T) {
 	}
 }
 
-func TestFilesAreCopied(t *testing.T) {
+func TestSFTPAndSCPCopyFiles(t *testing.T) {
 	t.Parallel()
 	run := newDebug(t, false, "app")
 	about := open("app", "trap", "/tmp/ready")
@@ -302,7 +302,7 @@ func TestFilesAreCopied(t *testing.T) {
 	}
 }
 
-func TestServerComesBackWithTheSameKey(t *testing.T) {
+func TestServerRestartsWithTheSameHostKey(t *testing.T) {
 	t.Parallel()
 	run := newDebug(t, false, "app")
 	started := run.start(open("app", "trap", "/tmp/ready"))
@@ -347,7 +347,7 @@ func TestSignalsAndHangUpsReachAShell(t *testing.T) {
 		connection, err = net.Dial("tcp4", net.JoinHostPort(podIP, strconv.Itoa(sshPort)))
 		return err
 	})
-	// A test of signals, not of the host key, which OpenSSH compares in the others.
+	// The host key is not checked here; OpenSSH checks it in the other tests.
 	conn, channels, requests, err := ssh.NewClientConn(connection, podIP, &ssh.ClientConfig{User: "app",
 		Auth: []ssh.AuthMethod{ssh.PublicKeys(key)}, HostKeyCallback: ssh.InsecureIgnoreHostKey()})
 	must(t, err)
@@ -376,10 +376,10 @@ func TestSignalsAndHangUpsReachAShell(t *testing.T) {
 	started.file("tmp/left")
 	before := len(started.children())
 	must(t, client.Close())
-	until(t, "the hang-up ends the program", func() bool { return len(started.children()) < before })
+	until(t, "SIGHUP ends the program", func() bool { return len(started.children()) < before })
 }
 
-// pty makes a terminal for a client: the held side and the side for the program.
+// pty creates a terminal for a client: the master side and the side for the program.
 func pty(t *testing.T) (held, used *os.File) {
 	t.Helper()
 	held, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
@@ -406,7 +406,7 @@ func ownerOf(file os.FileInfo) uint32 {
 	return ^uint32(0)
 }
 
-// transcript is what a terminal has shown.
+// transcript is the output of a terminal.
 type transcript struct {
 	mutex sync.Mutex
 	shown []byte

@@ -18,7 +18,7 @@ func inside(t *testing.T, process int, work func() error) {
 	t.Helper()
 	done := make(chan error)
 	go func() {
-		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		runtime.LockOSThread() // never unlocked: the thread exits with the goroutine
 		descriptor, err := unix.Open(fmt.Sprintf("/proc/%d/ns/net", process), unix.O_RDONLY|unix.O_CLOEXEC, 0)
 		if err == nil {
 			err = errors.Join(unix.Setns(descriptor, unix.CLONE_NEWNET), unix.Close(descriptor))
@@ -55,17 +55,17 @@ func up(t *testing.T, handle *netlink.Handle, name string, addresses ...string) 
 	return device
 }
 
-// publicAddresses answer in the emulated internet; forbiddenAddresses must not be reached by any container.
+// publicAddresses respond in the emulated internet; no container may reach forbiddenAddresses.
 var (
 	publicAddresses    = []string{"93.184.216.34", "93.184.216.35", "8.8.4.4"}
 	forbiddenAddresses = []string{"192.0.2.2", "10.96.0.1", "10.96.0.10", "10.244.0.9", "169.254.169.254", "100.64.0.1", "198.18.0.1", "172.17.0.1", "192.168.1.1", "240.0.0.1"}
 )
 
-// deniedRanges are the node's and an API server's public ones.
+// deniedRanges are the public ranges of the node and an API server.
 var deniedRanges = []string{"192.0.2.2/32", "93.184.220.0/24"}
 
-// connectWorld makes the uplink and the emulated internet: every address of it
-// answers on TCP and UDP 80 and 443.
+// connectWorld creates the uplink and the emulated internet: each of its addresses responds
+// on TCP and UDP 80 and 443.
 func (p *pod) connectWorld() {
 	outside := handleOf(p.t, p.world)
 	attributes := netlink.NewLinkAttrs()

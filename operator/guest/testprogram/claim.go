@@ -12,9 +12,9 @@ import (
 	"cloister.dev/guest/internal/report"
 )
 
-// claim says something to the agent that a launcher or probe would say, as a
-// hostile program may: what is said, the socket, and for each file its name and
-// what it is: `pid:N`, or a path. It prints the answer.
+// claim forges a report of a launcher or probe to the agent, as a hostile program may.
+// Arguments: the kind of message, the socket, and for each file its name and content:
+// `pid:N`, or a path. It prints the response.
 func claim(arguments []string) error {
 	conn, err := fdpass.Dial(arguments[1], time.Now().Add(10*time.Second))
 	if err != nil {

@@ -19,21 +19,21 @@ import (
 	"cloister.dev/guest/internal/seccomp"
 )
 
-// ContainerConfig is what the stand-in for a runtime is told.
+// ContainerConfig is the configuration of a container of the fake runtime.
 type ContainerConfig struct {
 	// Root is the directory that becomes the root file system.
 	Root string
-	// Binds maps places inside to directories outside; mounted read-only.
+	// Binds maps paths inside to directories outside; mounted read-only.
 	Binds map[string]string
-	// Writable maps places inside to directories outside; mounted read-write.
+	// Writable maps paths inside to directories outside; mounted read-write.
 	Writable map[string]string
-	// Capabilities are numbers of the capabilities at launch.
+	// Capabilities are the numbers of the launch capabilities.
 	Capabilities []uint
-	// Arguments are what is executed.
+	// Arguments are the command line.
 	Arguments []string
 	// Environment is the container's.
 	Environment []string
-	// PidFile gets the id of the container's first process, as the outside sees it.
+	// PidFile is where the pid of the container's process 1, as seen from outside, is written.
 	PidFile string
 }
 
@@ -42,7 +42,7 @@ func readContainer(text string) (ContainerConfig, error) {
 	return container, json.Unmarshal([]byte(text), &container)
 }
 
-// runContainer starts a container and ends as its first process ends.
+// runContainer starts a container and exits as its process 1 does.
 func runContainer(arguments []string) error {
 	container, err := readContainer(arguments[0])
 	if err != nil {
@@ -51,7 +51,7 @@ func runContainer(arguments []string) error {
 	command := exec.Command("/proc/self/exe", "init", arguments[0])
 	command.Stdout, command.Stderr, command.Env = os.Stdout, os.Stderr, container.Environment
 	command.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWNS, Pdeathsig: unix.SIGKILL}
-	runtime.LockOSThread() // the death signal is bound to the thread
+	runtime.LockOSThread() // the parent-death signal is per thread
 	if err := command.Start(); err != nil {
 		return err
 	}
@@ -79,7 +79,7 @@ func runContainer(arguments []string) error {
 	return err
 }
 
-// initContainer is the first process: it makes the root file system and executes.
+// initContainer is process 1: it creates the root file system and executes the command.
 func initContainer(arguments []string) error {
 	container, err := readContainer(arguments[0])
 	if err != nil {
@@ -151,8 +151,8 @@ func bind(outside, inside string, flags uintptr) error {
 	return nil
 }
 
-// confined executes with launch capabilities only: what a runtime's exec does.
-// Its first argument is the list of capability numbers, the rest the command.
+// confined executes a command with the launch capabilities only, as a runtime's exec does.
+// The first argument is the list of capability numbers, the rest the command.
 func confined(arguments []string) error {
 	capabilities := []uint{}
 	for _, text := range strings.Split(arguments[0], ",") {
@@ -165,8 +165,8 @@ func confined(arguments []string) error {
 	return become(capabilities, arguments[1:])
 }
 
-// become has a runtime's way to start a process: bounded capabilities,
-// no-new-privileges and the default filter for those capabilities.
+// become starts a process as a runtime does: bounded capabilities, no-new-privileges and
+// the default seccomp filter for those capabilities.
 func become(numbers []uint, arguments []string) error {
 	runtime.LockOSThread()
 	set := capability.Of(numbers...)

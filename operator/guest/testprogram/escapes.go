@@ -16,8 +16,8 @@ import (
 	"cloister.dev/guest/internal/privileges"
 )
 
-// escapes tries every known way out of a container and shows what each answered.
-// Arguments: the wiring socket, the guest, its document, the guest's mount.
+// escapes tries every known escape from a container and prints each result.
+// Arguments: the wiring socket, the guest, its spec, the guest's mount.
 func escapes(arguments []string) error {
 	results := map[string]string{}
 	for name, attempt := range kernelEscapes() {
@@ -43,7 +43,7 @@ func outcomeOf(err error) string {
 	return err.Error()
 }
 
-// call makes a system call that must not succeed in a container.
+// call returns an attempt of a system call that must not succeed in a container.
 func call(number uintptr, arguments ...uintptr) func() error {
 	return func() error {
 		padded := [6]uintptr{}
@@ -153,7 +153,7 @@ func option(level, name int) error {
 	return unix.SetsockoptInt(descriptor, level, name, 1)
 }
 
-// message sends one netlink request and returns the kernel's verdict.
+// message sends one netlink request and returns the kernel's error.
 func message(protocol int, kind uint16, body []byte) error {
 	descriptor, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW, protocol)
 	if err != nil {
@@ -170,7 +170,7 @@ func message(protocol int, kind uint16, body []byte) error {
 	answer := make([]byte, 4096)
 	count, _, err := unix.Recvfrom(descriptor, answer, 0)
 	if err != nil || count < unix.NLMSG_HDRLEN+4 {
-		return errors.Join(err, errors.New("no verdict"))
+		return errors.Join(err, errors.New("no response"))
 	}
 	if verdict := *(*int32)(unsafe.Pointer(&answer[unix.NLMSG_HDRLEN])); verdict != 0 {
 		return unix.Errno(-verdict)
@@ -188,7 +188,7 @@ func packetFilter() error {
 	return message(unix.NETLINK_NETFILTER, unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_NEWTABLE, []byte{unix.NFPROTO_INET, 0, 0, 0, 6, 0, 1, 0, 'x', 0, 0, 0})
 }
 
-// fileEscapes are the guest's own files and sockets.
+// fileEscapes returns the escapes through the guest's own files and sockets.
 func fileEscapes(socket, guest, document, mount string) map[string]func() error {
 	writing := func(path string) func() error {
 		return func() error {
@@ -216,7 +216,7 @@ func fileEscapes(socket, guest, document, mount string) map[string]func() error 
 	}
 }
 
-// attachAgain hands the container's own namespace over once more.
+// attachAgain sends the container's own namespace once more.
 func attachAgain(socket string) error {
 	own, err := os.Open("/proc/self/ns/net")
 	if err != nil {
@@ -235,11 +235,11 @@ func isEmpty(directory string) error {
 	return err
 }
 
-// hostile looks for processes with launch rights and tries to seize each thread
-// of them, until the given file exists; then it tells how often it saw one and
-// how often it got hold of one. With a third argument it says so and stays.
+// hostile looks for processes with launch capabilities and tries to seize each of their
+// threads, until the given file exists; then it writes how often it saw one and how often
+// it seized one. With a third argument it prints the result and stays.
 func hostile(arguments []string) error {
-	runtime.LockOSThread() // ptrace is bound to a thread
+	runtime.LockOSThread() // ptrace is per thread
 	seen, seized := 0, 0
 	if err := write([]string{arguments[1], "ready"}); err != nil {
 		return err
@@ -254,7 +254,7 @@ func hostile(arguments []string) error {
 				continue
 			}
 			seen++
-			// A thread that has dropped in between is an ordinary process of the tenant's.
+			// A thread that has dropped its capabilities meanwhile is an ordinary process of the tenant.
 			if seize(thread) {
 				seized++
 			}
@@ -277,16 +277,16 @@ func isPrivileged(thread string) bool {
 	return err == nil && status.Bounding.Has(unix.CAP_SYS_ADMIN)
 }
 
-// textAddress is where a Go program without relocation has its code.
+// textAddress is the address of the code of a Go program without relocation.
 const textAddress = 0x401000
 
-// seize reports whether it got hold of a thread that still has its rights then. A
-// process that is ending opens but is empty, so that a byte must come out of it.
+// seize reports whether it seized a thread that still has its capabilities. The files of an
+// exiting process can be opened but are empty, so a byte must be read.
 func seize(thread string) bool {
-	for _, door := range []string{"/mem", "/environ", "/maps"} {
-		if file, err := os.OpenFile(thread+door, os.O_RDONLY, 0); err == nil {
+	for _, name := range []string{"/mem", "/environ", "/maps"} {
+		if file, err := os.OpenFile(thread+name, os.O_RDONLY, 0); err == nil {
 			offset := int64(0)
-			if door == "/mem" {
+			if name == "/mem" {
 				offset = textAddress
 			}
 			count, _ := file.ReadAt(make([]byte, 1), offset)
@@ -297,8 +297,8 @@ func seize(thread string) bool {
 			}
 		}
 	}
-	for _, door := range []string{"/ns/net", "/root/guest"} {
-		if file, err := os.OpenFile(thread+door, os.O_RDONLY, 0); err == nil {
+	for _, name := range []string{"/ns/net", "/root/guest"} {
+		if file, err := os.OpenFile(thread+name, os.O_RDONLY, 0); err == nil {
 			held := isPrivileged(thread)
 			file.Close()
 			if held {
@@ -309,7 +309,7 @@ func seize(thread string) bool {
 	number, _ := strconv.Atoi(filepath.Base(thread))
 	if unix.PtraceSeize(number) == nil {
 		held := isPrivileged(thread)
-		// Only a stopped thread can be let go; one that has ended is reaped here, or its parent never could.
+		// Only a stopped thread can be detached; an exited one is reaped here, or its parent never could.
 		_ = unix.PtraceInterrupt(number)
 		var status unix.WaitStatus
 		_, _ = unix.Wait4(number, &status, unix.WALL, nil)
@@ -319,8 +319,8 @@ func seize(thread string) bool {
 	return false
 }
 
-// holder traces every process that it may and never lets go: a program that
-// wants to keep its health check from ending.
+// holder traces every process that it may and never detaches: a program that tries to keep
+// its health check from being reaped.
 func holder(arguments []string) error {
 	runtime.LockOSThread()
 	if err := write([]string{arguments[0], "ready"}); err != nil {

@@ -29,7 +29,7 @@ type Inspection struct {
 	Queues    []string
 }
 
-// inspect shows what the program sees of itself; it writes to a file when one is named.
+// inspect prints what the program sees of itself, or writes it to a file if one is given.
 func inspect(arguments []string) error {
 	seen := Inspection{Pid: os.Getpid(), Arguments: os.Args, Status: map[string]string{}, Variables: map[string]string{}}
 	seen.Directory, _ = os.Getwd()

@@ -1,6 +1,5 @@
-// Command testprogram is what the tests of the guest run besides the guest: it stands
-// in for a container runtime, and it is the tenant's program, honest or hostile.
-// It is no part of the product.
+// Command testprogram is the program of the guest's tests: it acts as container runtime,
+// and as the tenant's program, honest or hostile. It is not part of the product.
 package main
 
 import (
@@ -36,7 +35,7 @@ func main() {
 	}
 }
 
-// pause lives until it is ended.
+// pause runs until it is killed.
 func pause([]string) error {
 	ended := make(chan os.Signal, 1)
 	signal.Notify(ended, unix.SIGTERM)
@@ -44,14 +43,14 @@ func pause([]string) error {
 	return nil
 }
 
-// busy keeps a processor at work.
+// busy keeps a CPU busy.
 func busy([]string) error {
 	for number := 0; ; number++ {
 		_ = number
 	}
 }
 
-// exit ends with a code and writes on both streams.
+// exit writes on both streams and exits with a code.
 func exit(arguments []string) error {
 	fmt.Println("to stdout")
 	fmt.Fprintln(os.Stderr, "to stderr")
@@ -63,7 +62,7 @@ func exit(arguments []string) error {
 	return nil
 }
 
-// fail writes much and fails.
+// fail writes long output and fails.
 func fail([]string) error {
 	for range 4096 {
 		fmt.Println("0123456789")
@@ -77,7 +76,7 @@ func write(arguments []string) error {
 	return os.WriteFile(arguments[0], []byte(arguments[1]), 0o644)
 }
 
-// trap writes "ready" to a file, and ends with the number of a signal plus 100.
+// trap writes "ready" to a file, and exits with the number of a received signal plus 100.
 func trap(arguments []string) error {
 	got := make(chan os.Signal, 1)
 	signal.Notify(got, unix.SIGTERM, unix.SIGUSR1, unix.SIGINT)
@@ -89,7 +88,7 @@ func trap(arguments []string) error {
 	return nil
 }
 
-// orphan ignores the usual signals and lives long.
+// orphan ignores the usual signals and runs for long.
 func orphan(arguments []string) error {
 	signal.Ignore(unix.SIGTERM, unix.SIGINT, unix.SIGUSR1)
 	if len(arguments) > 0 {
@@ -111,7 +110,7 @@ func parent(arguments []string) error {
 	return orphan(nil)
 }
 
-// alive ends with 0 when a process exists and is no zombie, else with 1.
+// alive exits with 0 if a process exists and is not a zombie, else with 1.
 func alive(arguments []string) error {
 	stat, err := os.ReadFile("/proc/" + arguments[0] + "/stat")
 	if err != nil || strings.Contains(string(stat), ") Z ") {

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Target is one thing to be reached.
+// Target is one address to reach.
 type Target struct {
 	// Network is tcp4, tcp6, udp4 or udp6.
 	Network string
@@ -24,13 +24,13 @@ type Target struct {
 	Address string
 	// Milliseconds bounds the attempts.
 	Milliseconds int
-	// Connect tells that a connection is enough; else the target must echo.
+	// Connect means that a connection is enough; else the target must echo.
 	Connect bool
 }
 
-// serve answers on TCP and UDP at ports of all addresses, or at an address and port:
-// where there are several addresses, an answer by UDP must come from the asked one.
-// It writes to a file when it listens.
+// serve echoes on TCP and UDP at ports of all addresses, or at an address and port: with
+// several addresses, a UDP reply must come from the one of the request. It writes to a file
+// when it listens.
 func serve(arguments []string) error {
 	for _, place := range arguments[1:] {
 		if !strings.Contains(place, ":") {
@@ -81,8 +81,8 @@ func echo(packets net.PacketConn) {
 	}
 }
 
-// reach tries all targets at once, each until it answers or its time is up, and
-// shows which answered. With a second argument it takes that user first.
+// reach tries all targets at once, each until it responds or times out, and prints which
+// responded. With a second argument it switches to that user first.
 func reach(arguments []string) error {
 	var targets []Target
 	if err := json.Unmarshal([]byte(arguments[0]), &targets); err != nil {
@@ -132,7 +132,7 @@ func try(target Target, timeout time.Duration) error {
 	return err
 }
 
-// lookup asks a name server and shows the code and the addresses: NETWORK SERVER NAME TYPE.
+// lookup queries a name server and prints the response code and the addresses: NETWORK SERVER NAME TYPE.
 func lookup(arguments []string) error {
 	question := new(dns.Msg)
 	question.SetQuestion(dns.Fqdn(arguments[2]), dns.StringToType[arguments[3]])
@@ -154,8 +154,8 @@ func lookup(arguments []string) error {
 	}{dns.RcodeToString[answer.Rcode], addresses, len(answer.Answer)})
 }
 
-// lookups asks the name server of every container for names, and shows the
-// addresses of each; a name without any is not answered.
+// lookups queries the enclave's name server for names, and prints the addresses of each; a
+// name without addresses is left out.
 func lookups(arguments []string) error {
 	client := dns.Client{Timeout: 10 * time.Second}
 	found := map[string][]string{}
@@ -177,7 +177,7 @@ func lookups(arguments []string) error {
 	return show(found)
 }
 
-// route adds a route: a range and where it leads.
+// route adds a route: a range and its gateway.
 func route(arguments []string) error {
 	_, to, err := net.ParseCIDR(arguments[0])
 	if err != nil {
@@ -186,7 +186,7 @@ func route(arguments []string) error {
 	return netlink.RouteReplace(&netlink.Route{Dst: to, Gw: net.ParseIP(arguments[1])})
 }
 
-var errOpen = errors.New("a door is open")
+var errOpen = errors.New("the escape succeeded")
 
 func rawSocket(family, kind, protocol int) error {
 	descriptor, err := unix.Socket(family, kind, protocol)

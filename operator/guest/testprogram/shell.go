@@ -16,7 +16,7 @@ import (
 	guest "cloister.dev/guest/internal/shell"
 )
 
-// shell is the user's shell: a line of words after -c, or lines from a terminal.
+// shell acts as the user's shell: a line of words after -c, or lines from a terminal.
 func shell() int {
 	if len(os.Args) > 2 {
 		words := strings.Fields(os.Args[2])
@@ -54,7 +54,7 @@ func showSize(word string) {
 	}
 }
 
-// copyInput copies its input to its output, and says so on the error stream.
+// copyInput copies its input to its output, and writes the size to the error stream.
 func copyInput([]string) error {
 	count, err := io.Copy(os.Stdout, os.Stdin)
 	fmt.Fprintln(os.Stderr, "copied", count)
@@ -69,8 +69,8 @@ func left([]string) error {
 	return child.Start()
 }
 
-// family leaves processes behind whose parent ends before them, again and again, so
-// that process 1 gets them; then it writes to a file and goes on.
+// family creates orphans repeatedly, so that process 1 inherits them; then it writes to a
+// file and continues.
 func family(arguments []string) error {
 	for range 20 {
 		child := exec.Command("/bin/testprogram", "-c", "/bin/testprogram left")
@@ -84,7 +84,7 @@ func family(arguments []string) error {
 	return trap(arguments)
 }
 
-// ask asks process 1 for a shell as whoever this is, and shows the answer.
+// ask requests a shell from process 1 as the current user, and prints the response.
 func ask(arguments []string) error {
 	program, err := guest.Run(arguments[0], guest.Start{Command: "/bin/testprogram inspect"})
 	if err != nil {

@@ -75,7 +75,7 @@ func Run(ctx context.Context, path string) error {
 	}
 }
 
-// Check is the sidecar's startup probe: nil when the fd store listens.
+// Check is the sidecar's startup probe: nil if the fd store listens.
 func Check(path string) error {
 	conn, err := fdpass.Dial(path, time.Now().Add(connTimeout))
 	if err != nil {

@@ -42,7 +42,7 @@ type decision struct {
 // validator validates a key at the API; an error means that the API cannot be reached.
 type validator func(context.Context, keyRequest) (decision, error)
 
-// newValidator makes the asker for an address.
+// newValidator returns the validator for an address.
 func newValidator(address apiclient.Address) (validator, error) {
 	client, err := apiclient.NewClient(address)
 	if err != nil {

@@ -161,8 +161,8 @@ func (s *server) reject(writer http.ResponseWriter, address string, answer decis
 	refuseAs(writer, answer, said)
 }
 
-// bearer reads the key of a request; it is empty when there is none that could
-// be valid, and sent reports whether anything was sent.
+// bearer returns the key of a request, empty if there is none that could be valid; sent
+// reports whether any credentials were sent.
 func bearer(values []string) (key string, sent bool) {
 	if len(values) == 0 || strings.TrimSpace(strings.Join(values, "")) == "" {
 		return "", false

@@ -137,7 +137,7 @@ func TestInvalidModelsStopTheBoot(t *testing.T) {
 		"another UUID":           {nil, func(d *Spec) { d.Models[0].MPK = strings.Replace(mpk, "6493", "6494", 1) }, ExitInvalid, "has the UUID 6493760e"},
 		"another commit":         {nil, func(d *Spec) { d.Models[0].Repo = strings.Replace(repo, "@0", "@1", 1) }, ExitInvalid, "another salt"},
 		"another root hash":      {nil, func(d *Spec) { d.Models[0].MPK = strings.Replace(mpk, "76", "77", 1) }, ExitMissing, "the model store does not have it: 77914cd0"},
-		"another offset":         {nil, func(d *Spec) { d.Models[0].MPK = strings.Replace(mpk, "16384", "12288", 1) }, ExitInvalid, "signature is missing at byte 12288"},
+		"another offset":         {nil, func(d *Spec) { d.Models[0].MPK = strings.Replace(mpk, "16384", "12288", 1) }, ExitInvalid, "there is no dm-verity signature at byte 12288"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			document := store(t, trial.change)

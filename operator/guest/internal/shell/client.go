@@ -13,32 +13,32 @@ import (
 
 const startTimeout = 30 * time.Second
 
-// ErrRefused is returned when process 1 starts nothing.
+// ErrRefused is returned if process 1 refuses to start a program.
 var ErrRefused = errors.New("refused")
 
-// Refusal tells why a program was not started, and by which code it counts as ended.
+// Refusal is why a program was not started, with its exit code.
 type Refusal struct {
-	// Reason is for people.
+	// Reason is human-readable.
 	Reason string
 	// Code is the exit code.
 	Code int
 }
 
-// Error is the reason.
+// Error returns the reason.
 func (r Refusal) Error() string { return r.Reason }
 
-// Unwrap makes it ErrRefused.
+// Unwrap returns ErrRefused.
 func (r Refusal) Unwrap() error { return ErrRefused }
 
-// Program is a program that runs in a container, as `guest ssh` holds it.
+// Program is the handle of `guest ssh` on a program that runs in a container.
 type Program struct {
-	// Input, Output and Errors are this side's ends of its streams; with a terminal nothing comes from Errors.
+	// Input, Output and Errors are this side's ends of its streams; with a terminal Errors stays empty.
 	Input, Output, Errors *os.File
 	conn                  Conn
 }
 
-// Run asks process 1 behind a socket to start a program. The streams are pipes of
-// this side's own making: nothing that the tenant made is ever read or written here.
+// Run requests process 1 behind a socket to start a program. The streams are pipes created
+// on this side: no file of the tenant is ever read or written here.
 func Run(socket string, start Start) (*Program, error) {
 	request := Request{Kind: RequestStart, Start: &start}
 	if err := request.Check(); err != nil {
@@ -46,10 +46,10 @@ func Run(socket string, start Start) (*Program, error) {
 	}
 	dialed, err := net.DialTimeout("unixpacket", socket, startTimeout)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ECONNREFUSED) {
-		return nil, Refusal{Reason: "the container does not run; look at its status and its log", Code: 1}
+		return nil, Refusal{Reason: "the container does not run; see its status and its log", Code: 1}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("the container cannot be asked: %w", err)
+		return nil, fmt.Errorf("the request to the container cannot be sent: %w", err)
 	}
 	packets, isUnix := dialed.(*net.UnixConn)
 	if !isUnix {
@@ -63,7 +63,7 @@ func Run(socket string, start Start) (*Program, error) {
 	return made, nil
 }
 
-// begin makes the pipes, hands their far ends over and waits for the answer.
+// begin creates the pipes, sends their far ends and waits for the response.
 func (p *Program) begin(request Request) error {
 	var near, far [streams]*os.File
 	defer func() { CloseAll(far[:]) }()
@@ -83,13 +83,13 @@ func (p *Program) begin(request Request) error {
 	}
 	answer, err := p.receive()
 	if err != nil {
-		return fmt.Errorf("the container did not answer: %w", err)
+		return fmt.Errorf("the container did not respond: %w", err)
 	}
 	if answer.Kind == ResponseRefused {
 		return Refusal{Reason: answer.Reason, Code: answer.Code}
 	}
 	if answer.Kind != ResponseStarted {
-		return fmt.Errorf("the container answered %q", answer.Kind)
+		return fmt.Errorf("the container responded %q", answer.Kind)
 	}
 	return p.conn.SetDeadline(time.Time{})
 }
@@ -122,12 +122,12 @@ func (p *Program) Resize(size Size) error {
 func (p *Program) Wait() (Response, error) {
 	answer, err := p.receive()
 	if err == nil && answer.Kind != ResponseExited {
-		err = fmt.Errorf("the container answered %q", answer.Kind)
+		err = fmt.Errorf("the container responded %q", answer.Kind)
 	}
 	return answer, err
 }
 
-// Close gives the program up: it gets a hang-up if it still runs. A nil one never ran.
+// Close abandons the program: it gets SIGHUP if it still runs. A nil Program never ran.
 func (p *Program) Close() {
 	if p == nil {
 		return
@@ -136,8 +136,8 @@ func (p *Program) Close() {
 	CloseAll([]*os.File{p.Input, p.Output, p.Errors})
 }
 
-// pipe makes a pipe for this side to write to or to read from. Only this side's end
-// does not block: a program expects streams that do.
+// pipe creates a pipe that this side writes to or reads from. Only this side's end is
+// non-blocking: a program expects blocking streams.
 func pipe(write bool) (near, far *os.File, err error) {
 	var ends [2]int
 	if err := unix.Pipe2(ends[:], unix.O_CLOEXEC); err != nil {
@@ -150,7 +150,7 @@ func pipe(write bool) (near, far *os.File, err error) {
 	return os.NewFile(uintptr(ends[0]), "near"), os.NewFile(uintptr(ends[1]), "far"), err
 }
 
-// descriptor is the number of a file without changing how it is read.
+// descriptor returns the number of a file without setting it to blocking mode.
 func descriptor(file *os.File) int {
 	number := -1
 	if raw, err := file.SyscallConn(); err == nil {

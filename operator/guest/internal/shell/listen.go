@@ -9,12 +9,12 @@ import (
 	"path/filepath"
 )
 
-// PID1Command is the guest's command that the launcher of a debug container becomes.
+// PID1Command is the guest's command that the launcher of a debug container executes.
 const PID1Command = "first"
 
-// Listen makes a container's shell socket. The launcher calls it while it still is
-// root, so that a tenant's user can neither remove nor replace the socket, and
-// leaves the result to the process that it becomes.
+// Listen creates a container's shell socket. The launcher calls it while it is still root,
+// so that a tenant's user can neither remove nor replace the socket, and passes it on to
+// the guest that it executes.
 func Listen(socket string) (*os.File, error) {
 	if err := os.Chmod(filepath.Dir(socket), 0o755); err != nil {
 		return nil, fmt.Errorf("the shell socket's directory: %w", err)
@@ -28,7 +28,7 @@ func Listen(socket string) (*os.File, error) {
 	}
 	defer listener.Close()
 	listener.SetUnlinkOnClose(false)
-	// Everybody may connect, and one user is served: process 1 asks the kernel who it is.
+	// All users may connect, one is served: process 1 checks the peer's credentials.
 	if err := os.Chmod(socket, 0o666); err != nil {
 		return nil, fmt.Errorf("the shell socket: %w", err)
 	}

@@ -1,9 +1,9 @@
-// Package shell is the conversation between `guest ssh` and process 1 of a debug
-// container: one connection for each program that somebody starts, one JSON
-// document for each message, the program's streams as descriptors beside the first.
+// Package shell is the protocol between `guest ssh` and process 1 of a debug container: one
+// connection for each program that a client starts, one JSON document for each message, the
+// program's streams as descriptors beside the first.
 //
-// Both sides bound and check what they receive: behind process 1 stands the
-// tenant, behind `guest ssh` a client of the network.
+// Both sides bound and validate what they receive: behind process 1 is the tenant, behind
+// `guest ssh` a client on the network.
 package shell
 
 import (
@@ -26,27 +26,27 @@ import (
 // SocketName is the name of the socket in a container's shell directory.
 const SocketName = "shell.sock"
 
-// What is asked of process 1. The first message is AskStart.
+// Kinds of requests. The first one is RequestStart.
 const (
-	// AskStart starts a program on the descriptors that come with it: input, output, errors.
+	// RequestStart starts a program on the descriptors beside it: input, output, errors.
 	RequestStart = "start"
-	// AskSignal sends a signal to the program and what it started.
+	// RequestSignal sends a signal to the program's process group.
 	RequestSignal = "signal"
-	// AskSize changes the size of the terminal.
+	// RequestSize changes the size of the terminal.
 	RequestSize = "size"
 )
 
-// What process 1 answers.
+// Kinds of responses of process 1.
 const (
-	// AnswerStarted: the program runs.
+	// ResponseStarted: the program runs.
 	ResponseStarted = "started"
-	// AnswerRefused: nothing was started; see Reason.
+	// ResponseRefused: nothing was started; see Reason.
 	ResponseRefused = "refused"
-	// AnswerEnded: the program has ended by Code or Signal, and nothing follows.
+	// ResponseExited: the program has exited with Code or by Signal, and nothing follows.
 	ResponseExited = "ended"
 )
 
-// Bounds of what a client may ask for.
+// Bounds of a request.
 const (
 	MaxCommand     = 64 << 10
 	MaxEnvironment = 64
@@ -58,31 +58,31 @@ const (
 
 var variablePattern = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,254}$`)
 
-// Request is what `guest ssh` sends.
+// Request is a message of `guest ssh`.
 type Request struct {
-	// Ask is one of the Ask words.
+	// Kind is one of the Request constants.
 	Kind string `json:"ask"`
-	// Start is what to start, with AskStart.
+	// Start is the program to start, for RequestStart.
 	Start *Start `json:"start,omitempty"`
-	// Signal is a name without SIG, with AskSignal.
+	// Signal is a name without SIG, for RequestSignal.
 	Signal string `json:"signal,omitempty"`
-	// Size is the terminal's, with AskSize.
+	// Size is the terminal's, for RequestSize.
 	Size *Size `json:"size,omitempty"`
 }
 
-// Start is a program to be started.
+// Start is a program to start.
 type Start struct {
 	// Command is one line for the user's shell; empty means a login shell.
 	Command string `json:"command,omitempty"`
-	// Files starts the guest's server of the SFTP protocol instead.
+	// Files starts the guest's SFTP server instead.
 	Files bool `json:"files,omitempty"`
-	// Terminal gives the program a terminal; null means that it gets the descriptors themselves.
+	// Terminal gives the program a terminal; nil means that it gets the descriptors themselves.
 	Terminal *Terminal `json:"terminal,omitempty"`
 	// Environment are further variables as NAME=value.
 	Environment []string `json:"environment,omitempty"`
 }
 
-// Terminal is a terminal to be made.
+// Terminal is a terminal to create.
 type Terminal struct {
 	// Name is the value of TERM.
 	Name string `json:"name"`
@@ -96,19 +96,19 @@ type Size struct {
 	Rows    uint32 `json:"rows"`
 }
 
-// Response is what process 1 sends.
+// Response is a message of process 1.
 type Response struct {
-	// Answer is one of the Answer words.
+	// Kind is one of the Response constants.
 	Kind string `json:"answer"`
-	// Reason tells people why nothing was started.
+	// Reason is human-readable: why nothing was started.
 	Reason string `json:"reason,omitempty"`
-	// Code is the program's exit code, or that of not starting it.
+	// Code is the program's exit code, or that of a failed start.
 	Code int `json:"code,omitempty"`
-	// Signal is the name, without SIG, of the signal that ended it; empty means that it ended by itself.
+	// Signal is the name, without SIG, of the signal that killed it; empty means that it exited.
 	Signal string `json:"signal,omitempty"`
 }
 
-// Check says what is wrong with a request.
+// Check returns an error if the request is invalid.
 func (r Request) Check() error {
 	switch {
 	case r.Kind == RequestStart && r.Start != nil && r.Signal == "" && r.Size == nil:
@@ -119,12 +119,12 @@ func (r Request) Check() error {
 	case r.Kind == RequestSize && r.Size != nil && r.Start == nil && r.Signal == "":
 		return r.Size.check()
 	}
-	return fmt.Errorf("the request %q is not understood", r.Kind)
+	return fmt.Errorf("the request %q is not known", r.Kind)
 }
 
 func (s Start) check() error {
 	if len(s.Command) > MaxCommand || strings.ContainsRune(s.Command, 0) {
-		return fmt.Errorf("the command is longer than %d bytes or holds a zero byte", MaxCommand)
+		return fmt.Errorf("the command is longer than %d bytes or contains a zero byte", MaxCommand)
 	}
 	if s.Files && (s.Command != "" || s.Terminal != nil) {
 		return errors.New("the file server takes no command and no terminal")
@@ -142,7 +142,7 @@ func (s Start) check() error {
 		return nil
 	}
 	if len(s.Terminal.Name) > 64 || strings.ContainsFunc(s.Terminal.Name, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return errors.New("the name of the terminal is not one")
+		return errors.New("the name of the terminal is invalid")
 	}
 	return s.Terminal.Size.check()
 }
@@ -154,10 +154,10 @@ func (s Size) check() error {
 	return nil
 }
 
-// CheckVariable says what is wrong with a variable of the environment.
+// CheckVariable returns an error if a variable of the environment is invalid.
 func CheckVariable(name, value string) error {
 	if !variablePattern.MatchString(name) || len(value) > MaxVariable || strings.ContainsRune(value, 0) {
-		return fmt.Errorf("the variable %q is not one", name)
+		return fmt.Errorf("the variable %q is invalid", name)
 	}
 	return nil
 }
@@ -171,10 +171,10 @@ func NewConn(socket *net.UnixConn) Conn { return Conn{socket} }
 // Close closes the connection.
 func (c Conn) Close() error { return c.socket.Close() }
 
-// SetDeadline bounds the next reads and writes; the zero time takes the bound away.
+// SetDeadline bounds the next reads and writes; the zero time removes the bound.
 func (c Conn) SetDeadline(deadline time.Time) error { return c.socket.SetDeadline(deadline) }
 
-// Peer is the user on the other side, as this side's user namespace counts it.
+// Peer returns the uid of the peer in this side's user namespace.
 func (c Conn) Peer() (uint32, error) {
 	raw, err := c.socket.SyscallConn()
 	if err != nil {
@@ -207,10 +207,10 @@ func (c Conn) send(message any, descriptors ...int) error {
 	return err
 }
 
-// Respond sends an answer.
+// Respond sends a response.
 func (c Conn) Respond(answer Response) error { return c.send(answer) }
 
-// Receive reads one message of type T and the files that came with it, which the caller closes.
+// Receive reads one message of type T and the files beside it, which the caller closes.
 func Receive[T any](c Conn) (T, []*os.File, error) {
 	var zero T
 	data := make([]byte, maxMessage)
@@ -234,14 +234,14 @@ func Receive[T any](c Conn) (T, []*os.File, error) {
 func decode[T any](data []byte, files, flags int) (T, error) {
 	var zero T
 	if files > streams || flags&(unix.MSG_CTRUNC|unix.MSG_TRUNC) != 0 {
-		return zero, errors.New("a message of the shell socket is too large")
+		return zero, errors.New("a message on the shell socket is too large")
 	}
 	if len(data) == 0 && files == 0 {
-		return zero, errors.New("the other side of the shell socket has gone")
+		return zero, errors.New("the peer has closed the shell socket")
 	}
 	message, err := strictjson.Decode[T](data)
 	if err != nil {
-		return zero, fmt.Errorf("a message of the shell socket cannot be read: %w", err)
+		return zero, fmt.Errorf("a message on the shell socket cannot be read: %w", err)
 	}
 	return message, nil
 }

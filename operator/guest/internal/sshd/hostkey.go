@@ -14,9 +14,9 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// hostKey reads the host key, or makes it: it is born in the enclave and never
-// leaves it. The public part is written for the shim, which serves it under the
-// enclave's certificate, so that a client can compare before it connects.
+// hostKey reads the host key, or generates it: it is generated in the enclave and never
+// leaves it. The public key is written for the shim, which serves it under the enclave's
+// certificate, so that a client can compare it before it connects.
 func hostKey(document Spec) (ssh.Signer, error) {
 	data, err := os.ReadFile(document.HostKeyFile)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -49,7 +49,7 @@ func makeKey(path string) ([]byte, error) {
 	return data, replace(path, data, 0o600)
 }
 
-// replace writes a file in one step.
+// replace replaces a file atomically.
 func replace(path string, data []byte, mode os.FileMode) error {
 	file, err := os.CreateTemp(filepath.Dir(path), ".new-*")
 	if err != nil {
@@ -66,7 +66,7 @@ func replace(path string, data []byte, mode os.FileMode) error {
 	return nil
 }
 
-// rsaBits is the length of an RSA key; 0 for another type.
+// rsaBits returns the length of an RSA key in bits; 0 for another type.
 func rsaBits(key ssh.PublicKey) int {
 	wrapped, isCrypto := key.(ssh.CryptoPublicKey)
 	if !isCrypto {

@@ -22,7 +22,7 @@ const (
 	keyName        = "key-name"
 )
 
-// Algorithms of client keys: those of an SSHKey, RSA with SHA-2 alone.
+// keyAlgorithms are the algorithms of client keys: those of an SSHKey, RSA only with SHA-2.
 var keyAlgorithms = []string{
 	ssh.KeyAlgoED25519, ssh.KeyAlgoSKED25519, ssh.KeyAlgoSKECDSA256,
 	ssh.KeyAlgoECDSA256, ssh.KeyAlgoECDSA384, ssh.KeyAlgoECDSA521, ssh.KeyAlgoRSASHA512, ssh.KeyAlgoRSASHA256,
@@ -35,7 +35,7 @@ type server struct {
 	log    *slog.Logger
 }
 
-// Run serves until the context ends.
+// Run serves until the context is done.
 func Run(ctx context.Context, document Spec, log *slog.Logger) error {
 	signer, err := hostKey(document)
 	if err != nil {
@@ -80,7 +80,7 @@ func newServer(document Spec, signer ssh.Signer, log *slog.Logger) (*server, err
 	return made, nil
 }
 
-// serve accepts connections, a bounded number at once.
+// serve accepts connections, a bounded number at a time.
 func (s *server) serve(ctx context.Context, listener net.Listener) error {
 	stop := context.AfterFunc(ctx, func() { listener.Close() })
 	defer stop()
@@ -106,7 +106,7 @@ func (s *server) serve(ctx context.Context, listener net.Listener) error {
 	}
 }
 
-// connection serves one client until it goes.
+// connection serves one client until it disconnects.
 func (s *server) connection(ctx context.Context, accepted net.Conn) {
 	defer accepted.Close()
 	stop := context.AfterFunc(ctx, func() { accepted.Close() })
@@ -117,7 +117,7 @@ func (s *server) connection(ctx context.Context, accepted net.Conn) {
 	from := accepted.RemoteAddr().String()
 	conn, channels, requests, err := ssh.NewServerConn(accepted, s.config)
 	if err != nil {
-		s.log.Info("nobody logged in", "from", from, "reason", err.Error())
+		s.log.Info("login failed", "from", from, "reason", err.Error())
 		return
 	}
 	defer conn.Close()
@@ -127,14 +127,14 @@ func (s *server) connection(ctx context.Context, accepted net.Conn) {
 	log := s.log.With("from", from, "container", conn.User(), "key", conn.Permissions.Extensions[keyName])
 	log.Info("logged in")
 	defer log.Info("logged out")
-	// Requests about the connection ask for forwarding, or whether somebody is there: both are answered with no.
+	// Global requests are for forwarding or keepalives: all are refused.
 	go ssh.DiscardRequests(requests)
 	var sessions sync.WaitGroup
 	defer sessions.Wait()
 	room := make(chan struct{}, maxSessions)
 	for channel := range channels {
 		if channel.ChannelType() != "session" {
-			reject(channel, ssh.Prohibited, "nothing is forwarded into or out of an enclave")
+			reject(channel, ssh.Prohibited, "forwarding into or out of an enclave is not permitted")
 			continue
 		}
 		select {
@@ -150,12 +150,12 @@ func (s *server) connection(ctx context.Context, accepted net.Conn) {
 	}
 }
 
-// reject turns a channel down; a client that has gone needs no answer.
+// reject refuses a channel; an error means that the client is gone.
 func reject(channel ssh.NewChannel, reason ssh.RejectionReason, text string) {
 	_ = channel.Reject(reason, text)
 }
 
-// socketOf is the shell socket of the container that a login name means.
+// socketOf returns the shell socket of the container with a login name.
 func (s *server) socketOf(name string) (string, error) {
 	names := ""
 	for _, container := range s.spec.Containers {

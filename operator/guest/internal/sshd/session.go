@@ -14,7 +14,7 @@ import (
 	"cloister.dev/guest/internal/shell"
 )
 
-// drainTimeout is how long output is passed on after a program has ended, for what it left behind.
+// drainTimeout is how long output is copied after a program has exited, for processes that it left behind.
 const drainTimeout = 2 * time.Second
 
 const sftpSubsystem = "sftp"
@@ -46,10 +46,10 @@ type (
 type session struct {
 	channel ssh.Channel
 	socket  string
-	// problem is why nothing can be started; nil while all is well.
+	// problem is why no program can be started; nil if there is none.
 	problem error
 	start   shell.Start
-	// begun tells that the program was asked for, which is possible once.
+	// begun means that a program was requested, which is possible once.
 	begun   bool
 	program *shell.Program
 }
@@ -77,7 +77,7 @@ func (s *server) session(user string, opened ssh.NewChannel, log *slog.Logger) {
 			before := made.begun
 			accepted := made.handle(request)
 			if request.WantReply {
-				// A client that has gone shows as the end of the requests.
+				// If the client is gone, the requests end.
 				_ = request.Reply(accepted, nil)
 			}
 			if made.begun && !before {
@@ -91,7 +91,7 @@ func (s *server) session(user string, opened ssh.NewChannel, log *slog.Logger) {
 	}
 }
 
-// handle carries a request out and reports whether it is granted.
+// handle handles a request and reports whether it is granted.
 func (s *session) handle(request *ssh.Request) bool {
 	switch request.Type {
 	case "pty-req":
@@ -118,11 +118,11 @@ func (s *session) handle(request *ssh.Request) bool {
 	case "shell", "exec", "subsystem":
 		return !s.begun && s.begin(request)
 	}
-	return false // among them forwarding of agents and displays
+	return false // among others forwarding of agents and displays
 }
 
-// begin starts the program that a request names. What goes wrong is told where
-// people look for it, in the session's error stream and exit code.
+// begin starts the program of a request. Errors are reported in the session's error stream
+// and exit code.
 func (s *session) begin(request *ssh.Request) bool {
 	var asked textRequest
 	if request.Type != "shell" && ssh.Unmarshal(request.Payload, &asked) != nil {
@@ -144,7 +144,7 @@ func (s *session) begin(request *ssh.Request) bool {
 	return true
 }
 
-// run passes the program's streams on until it has ended, and tells how it did.
+// run copies the program's streams until it has exited, and sends its exit status.
 func (s *session) run() {
 	if s.problem != nil {
 		code := 1
@@ -158,7 +158,7 @@ func (s *session) run() {
 	}
 	defer s.program.Close()
 	go func() {
-		// The end of the client's stream is the end of the program's input.
+		// EOF of the client's stream is EOF of the program's input.
 		_, _ = io.Copy(s.program.Input, s.channel)
 		s.program.Input.Close()
 	}()
@@ -170,17 +170,17 @@ func (s *session) run() {
 	answer, err := s.program.Wait()
 	close(over)
 	for _, file := range []*os.File{s.program.Output, s.program.Errors} {
-		_ = file.SetReadDeadline(time.Now().Add(drainTimeout)) // a closed file needs none
+		_ = file.SetReadDeadline(time.Now().Add(drainTimeout)) // an error means that the file is closed
 	}
 	outputs.Wait()
 	if err != nil {
-		fmt.Fprintf(s.channel.Stderr(), "the container has ended\r\n")
+		fmt.Fprintf(s.channel.Stderr(), "the container has terminated\r\n")
 		answer = shell.Response{Code: 1}
 	}
 	s.sendExit(answer)
 }
 
-// sendExit sends how the program ended; a client that has gone does not hear it.
+// sendExit sends the program's exit status; an error means that the client is gone.
 func (s *session) sendExit(answer shell.Response) {
 	if answer.Signal != "" {
 		_, _ = s.channel.SendRequest("exit-signal", false, ssh.Marshal(exitSignal{Signal: answer.Signal}))
@@ -189,8 +189,8 @@ func (s *session) sendExit(answer shell.Response) {
 	_, _ = s.channel.SendRequest("exit-status", false, ssh.Marshal(exitStatus{Code: uint32(answer.Code)}))
 }
 
-// drainReader reads a program's output: once the program has ended, as long as something
-// comes, so that what the program left behind holds no session open.
+// drainReader reads a program's output: after the program has exited, only as long as data
+// arrives, so that processes that it left behind do not keep the session open.
 type drainReader struct {
 	file *os.File
 	over <-chan struct{}

@@ -1,10 +1,9 @@
-// Package sshd is `guest ssh`, the SSH server of a debug enclave: a sidecar
-// without any right that lets the owners of some public keys start programs in
-// the containers. It starts nothing itself; process 1 of each container does.
+// Package sshd is `guest ssh`, the SSH server of a debug enclave: an unprivileged sidecar
+// that lets the owners of some public keys start programs in the containers. It starts
+// nothing itself; process 1 of each container does.
 //
-// The login name is the name of the container. Nothing but sessions is served:
-// no forwarding of ports, agents or displays, since that would be a way around
-// the enclave's networks.
+// The login name is the name of the container. Only sessions are served: forwarding of
+// ports, agents or displays would bypass the enclave's networks.
 package sshd
 
 import (
@@ -21,41 +20,41 @@ import (
 // Version is the version of the spec that this guest reads.
 const Version = 1
 
-// maxKeys and maxContainers are those of a Container and of a configuration file.
+// maxKeys and maxContainers are the limits of a Container and of a configuration file.
 const (
 	maxKeys       = 64
 	maxContainers = 64
 	minRSABits    = 2048
 )
 
-// Spec tells `guest ssh` what to do. It holds no secret.
+// Spec is the configuration of `guest ssh`. It contains no secret.
 type Spec struct {
 	// Version is Version.
 	Version int `json:"version"`
 	// Port is the TCP port of the Pod to listen on; 1 to 65535.
 	Port uint16 `json:"port"`
-	// HostKeyFile keeps the private host key over a restart, in a memory volume of
-	// this sidecar alone; it is made when it is absent.
+	// HostKeyFile contains the private host key, in a memory volume of this sidecar only,
+	// over its restarts; it is generated if it is absent.
 	HostKeyFile string `json:"hostKeyFile"`
 	// PublicKeyFile is where the public host key is written for the shim, one line as in known_hosts.
 	PublicKeyFile string `json:"publicKeyFile"`
-	// Keys may log in.
+	// Keys are the public keys that may log in.
 	Keys []Key `json:"keys"`
-	// Containers can be logged in to.
+	// Containers are the containers that can be logged in to.
 	Containers []Target `json:"containers"`
 }
 
 // Key is a public key.
 type Key struct {
-	// Name is that of the SSHKey, for the log.
+	// Name is the name of the SSHKey, for the log.
 	Name string `json:"name"`
 	// PublicKey is one line of an OpenSSH public key file.
 	PublicKey string `json:"publicKey"`
 }
 
-// Target is where a session is opened.
+// Target is a container in which sessions are started.
 type Target struct {
-	// Name is the name in the configuration file and the login name.
+	// Name is the container's name in the configuration file and the login name.
 	Name string `json:"name"`
 	// Socket is the path of its shell socket.
 	Socket string `json:"socket"`
@@ -78,14 +77,14 @@ func (d Spec) Validate() error {
 		}
 	}
 	add(d.Version != Version, "version: %d, this guest reads %d; the operator and the guest are of different releases", d.Version, Version)
-	add(d.Port == 0, "port: 0 is no port")
+	add(d.Port == 0, "port: 0 is not a port")
 	for field, file := range map[string]string{"hostKeyFile": d.HostKeyFile, "publicKeyFile": d.PublicKeyFile} {
 		add(!path.IsAbs(file), "%s: %q is not absolute", field, file)
 	}
 	add(len(d.Keys) == 0 || len(d.Keys) > maxKeys, "keys: 1 to %d", maxKeys)
 	add(len(d.Containers) == 0 || len(d.Containers) > maxContainers, "containers: 1 to %d", maxContainers)
 	for index, key := range d.Keys {
-		add(!keyNamePattern.MatchString(key.Name), "keys[%d].name: %q is no object name", index, key.Name)
+		add(!keyNamePattern.MatchString(key.Name), "keys[%d].name: %q is not an object name", index, key.Name)
 		if _, err := parseKey(key.PublicKey); err != nil {
 			add(true, "keys[%d].publicKey (%s): %w", index, key.Name, err)
 		}
@@ -99,7 +98,7 @@ func (d Spec) Validate() error {
 	return errors.Join(problems...)
 }
 
-// parseKey reads one line of an OpenSSH public key file.
+// parseKey parses one line of an OpenSSH public key file.
 func parseKey(text string) (ssh.PublicKey, error) {
 	key, _, options, rest, err := ssh.ParseAuthorizedKey([]byte(text))
 	if err != nil {

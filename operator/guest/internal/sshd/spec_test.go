@@ -65,7 +65,7 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-func TestHostKeyIsMadeOnce(t *testing.T) {
+func TestHostKeyIsGeneratedOnce(t *testing.T) {
 	directory := t.TempDir()
 	document := Spec{HostKeyFile: filepath.Join(directory, "host"), PublicKeyFile: filepath.Join(directory, "host.pub")}
 	first, err := hostKey(document)
@@ -95,7 +95,7 @@ func FuzzDocument(f *testing.F) {
 	})
 }
 
-func TestAnotherLoginNameIsToldTheContainers(t *testing.T) {
+func TestAnUnknownLoginNameGetsTheListOfContainers(t *testing.T) {
 	server := &server{spec: Spec{Containers: []Target{{Name: "a"}, {Name: "b"}}}}
 	if _, err := server.socketOf("c"); err == nil || !strings.HasSuffix(err.Error(), "one of: a, b") {
 		t.Error(err)

@@ -1,9 +1,9 @@
-// Package strictjson decodes the JSON documents that the guest is given.
+// Package strictjson decodes the JSON documents that the guest reads.
 //
-// Every specification and every message that crosses a border of the enclave
-// goes through Decode. It accepts one document, bounded in size, without
-// unknown fields, without a field given twice and without anything after it: a
-// measured file must not hold text that nothing reads.
+// Every spec and every message that crosses a trust boundary of the enclave goes through
+// Decode. It accepts one document, bounded in size, without unknown fields, without
+// duplicate fields and without anything after it: a measured file must not contain text
+// that is not read.
 package strictjson
 
 import (
@@ -21,13 +21,13 @@ const MaxDocument = 1 << 20
 
 const maxDepth = 32
 
-// ErrTooLarge is returned for a document beyond its limit.
+// ErrTooLarge is returned for a document beyond MaxDocument.
 var ErrTooLarge = errors.New("the document is larger than allowed")
 
-// Decode reads one JSON document of type T.
+// Decode decodes one JSON document of type T.
 //
-// It fails, naming the field, when a field is unknown, is given twice, differs
-// in case from its definition, has another type, or when text follows.
+// It fails, naming the field, if a field is unknown, is given twice, differs in case from
+// its definition or has another type, or if text follows.
 func Decode[T any](data []byte) (T, error) {
 	var value T
 	if len(data) > MaxDocument {
@@ -64,7 +64,7 @@ func DecodeFile[T any](path string) (T, error) {
 	return value, nil
 }
 
-// Validator is what can say which of its fields are wrong.
+// Validator is a document that can validate its fields.
 type Validator interface {
 	// Validate returns an error that names every invalid field.
 	Validate() error
@@ -83,7 +83,7 @@ func Read[T Validator](path string) (T, error) {
 	return document, nil
 }
 
-// Parse reads a document with Decode and validates it.
+// Parse decodes a document with Decode and validates it.
 func Parse[T Validator](data []byte) (T, error) {
 	document, err := Decode[T](data)
 	if err != nil {
@@ -92,9 +92,8 @@ func Parse[T Validator](data []byte) (T, error) {
 	return document, document.Validate()
 }
 
-// checkTokens refuses what encoding/json lets pass: repeated keys, keys that
-// differ from a known one in case alone (they are repeated keys to the
-// decoder), great depth and trailing text.
+// checkTokens refuses what encoding/json accepts: duplicate keys, keys that differ from a
+// known one only in case (duplicates to the decoder), deep nesting and trailing text.
 func checkTokens(data []byte) error {
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	decoder.UseNumber()

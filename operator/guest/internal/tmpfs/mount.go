@@ -7,11 +7,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Mount lays a new tmpfs over a directory of the calling mount namespace.
+// Mount mounts a new tmpfs on a directory of the calling mount namespace.
 //
-// No part of the path may be a symbolic link: the image is the tenant's, and a
-// link could lead the mount over the guest's own files, which later probes
-// execute with more rights than the tenant has.
+// No part of the path may be a symbolic link: the image is the tenant's, and a link could
+// redirect the mount onto the guest's own files, which later probes execute with more
+// privileges than the tenant has.
 func Mount(target string, options Options) error {
 	mounted, err := create(options)
 	if err != nil {
@@ -24,7 +24,7 @@ func Mount(target string, options Options) error {
 	return nil
 }
 
-// MountFile lays a read-only file with the given content over an existing file.
+// MountFile mounts a read-only file with the given content over an existing file.
 func MountFile(target string, content []byte) error {
 	options := Options{Mode: 0o755, Bytes: uint64(len(content)) + 1<<16,
 		Attributes: unix.MOUNT_ATTR_NOEXEC | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV}
@@ -51,8 +51,8 @@ func MountFile(target string, content []byte) error {
 	return nil
 }
 
-// MountQueues lays the message queues of the calling IPC namespace over a
-// directory where those of another one are mounted.
+// MountQueues mounts the message queues of the calling IPC namespace over a directory where
+// those of another one are mounted.
 func MountQueues(target string) error {
 	mounted, err := newMount("mqueue", nil, unix.MOUNT_ATTR_NOEXEC|unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV)
 	if err != nil {
@@ -65,9 +65,9 @@ func MountQueues(target string) error {
 	return nil
 }
 
-// WriteKernelSetting writes one file of /proc/sys through a proc file system of
-// its own that is attached nowhere, since the container's /proc/sys is read-only.
-// The setting is that of the calling thread's namespaces.
+// WriteKernelSetting writes one file of /proc/sys through a detached proc mount, since the
+// container's /proc/sys is read-only. The setting is that of the calling thread's
+// namespaces.
 func WriteKernelSetting(name, value string) error {
 	mounted, err := newMount("proc", nil, unix.MOUNT_ATTR_NOEXEC|unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV)
 	if err != nil {
@@ -146,7 +146,7 @@ func attach(mounted int, target string, flags uint64) error {
 		Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
 	})
 	if err != nil {
-		return fmt.Errorf("the place cannot be opened (it must exist and hold no symbolic link): %w", err)
+		return fmt.Errorf("the path cannot be opened (it must exist and contain no symbolic link): %w", err)
 	}
 	defer unix.Close(place)
 	if err := unix.MoveMount(mounted, "", place, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH); err != nil {

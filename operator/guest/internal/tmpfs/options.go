@@ -1,10 +1,9 @@
-// Package tmpfs lays memory file systems over paths of a container: the tmpfs
-// entries of the configuration file and small files of the guest's own.
+// Package tmpfs mounts memory file systems on paths of a container: the tmpfs entries of the
+// configuration file and small files of the guest.
 //
-// Options are applied to a new tmpfs, not to the volume that the Pod mounted
-// there: a volume of the node belongs to another user namespace and cannot be
-// remounted, and a tmpfs of the container's own dies with the container, as in
-// container engines.
+// Options are applied to a new tmpfs, not to the volume that the Pod mounted there: a volume
+// of the node belongs to another user namespace and cannot be remounted, and a tmpfs of the
+// container itself disappears with the container, as in container engines.
 package tmpfs
 
 import (
@@ -51,10 +50,9 @@ var flags = map[string]struct {
 	"defaults":    {},
 }
 
-// ParseOptions reads the options of a tmpfs, separated by commas, as the
-// configuration file has them. Without options a tmpfs is what container engines
-// make of it: mode 1777, noexec, nosuid, nodev. An option that is not known, has
-// no readable value or is given twice is an error.
+// ParseOptions parses the comma-separated options of a tmpfs in the configuration file. The
+// defaults are those of container engines: mode 1777, noexec, nosuid, nodev. An option that
+// is unknown, has an invalid value or is given twice is an error.
 func ParseOptions(text string) (Options, error) {
 	options := Options{
 		Mode:       0o1777,
@@ -113,7 +111,7 @@ func (o *Options) parseValue(name, value string) error {
 	return nil
 }
 
-// parseSize reads a positive number with an optional binary unit k, m or g.
+// parseSize parses a positive number with an optional binary unit k, m or g.
 func parseSize(text string) (uint64, error) {
 	digits, shift := text, 0
 	if text != "" {
@@ -131,8 +129,8 @@ func parseSize(text string) (uint64, error) {
 	return number << shift, nil
 }
 
-// CheckPath reports whether a path may carry a ramdisk: absolute, clean, neither
-// the root nor a directory that the container's own isolation stands on.
+// CheckPath returns an error unless a tmpfs may be mounted on a path: absolute, clean,
+// neither the root nor a directory that the container's isolation depends on.
 func CheckPath(target string, forbidden ...string) error {
 	if !path.IsAbs(target) || path.Clean(target) != target || target == "/" || strings.ContainsRune(target, 0) {
 		return fmt.Errorf("%q is not an absolute, clean path below the root", target)

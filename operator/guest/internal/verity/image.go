@@ -10,30 +10,29 @@ import (
 	"sync"
 )
 
-// groupSize is the number of bytes whose digests stand in one block of the
-// tree: what is read, checked and kept as one.
+// groupSize is the number of bytes whose digests are in one block of the tree: the unit
+// that is read, verified and cached.
 const groupSize = perBlock * BlockSize
 
-// maxGroups is the number of groups of data that are kept: a few files are read at
-// once, with the tables that lead to them.
+// maxGroups is the number of cached groups: a few files are read at a time, with their
+// metadata.
 const maxGroups = 16
 
-// Image is the data in front of a hash tree. Every byte that it gives out was
-// checked on its way; the file behind it may change at any time. It is for one
-// goroutine.
+// Image is the data in front of a hash tree. Every byte that it returns has been verified;
+// the file behind it may change at any time. It is not safe for concurrent use.
 type Image struct {
 	source io.ReaderAt
 	root   [DigestSize]byte
 	salt   []byte
 	size   int64
-	// levels are the places in bytes of the levels of the tree; the first is
-	// the one whose digests are of data.
+	// levels are the offsets in bytes of the levels of the tree; the first level has
+	// the digests of the data.
 	levels []int64
 	groups map[int64][]byte
 	order  []int64
-	// nodes holds the block of each level that was needed last.
+	// nodes caches the last used block of each level.
 	nodes []node
-	// seen has a bit for each group that was checked.
+	// seen has a bit for each verified group.
 	seen []uint64
 }
 
@@ -42,13 +41,13 @@ type node struct {
 	block []byte
 }
 
-// Open reads and compares the superblock. Nothing else is read before it is asked for.
+// Open reads and verifies the superblock. Data and tree are read on demand.
 func Open(source io.ReaderAt, reference Reference, salt []byte) (*Image, error) {
 	if len(salt) > maxSalt {
-		return nil, fmt.Errorf("a salt has at most %d bytes", maxSalt)
+		return nil, fmt.Errorf("the salt has more than %d bytes", maxSalt)
 	}
 	if reference.Offset < BlockSize || reference.Offset%BlockSize != 0 {
-		return nil, fmt.Errorf("the offset %d is no positive multiple of %d", reference.Offset, BlockSize)
+		return nil, fmt.Errorf("the offset %d is not a positive multiple of %d", reference.Offset, BlockSize)
 	}
 	found := make([]byte, superblockSize)
 	if err := readFull(source, found, reference.Offset); err != nil {
@@ -66,7 +65,7 @@ func Open(source io.ReaderAt, reference Reference, salt []byte) (*Image, error) 
 	return image, nil
 }
 
-// place works out where the levels lie: the highest first, right behind the block of the superblock.
+// place computes the offsets of the levels: the highest is first, behind the block of the superblock.
 func (i *Image) place(start int64) {
 	var counts []int64
 	for blocks := i.size / BlockSize; blocks > 1; {
@@ -81,10 +80,10 @@ func (i *Image) place(start int64) {
 	}
 }
 
-// Size is the number of bytes of data.
+// Size returns the number of bytes of data.
 func (i *Image) Size() int64 { return i.size }
 
-// ReadAt gives checked bytes of the data.
+// ReadAt reads verified bytes of the data.
 func (i *Image) ReadAt(target []byte, offset int64) (int, error) {
 	if offset < 0 {
 		return 0, fmt.Errorf("the offset %d is negative", offset)
@@ -105,8 +104,8 @@ func (i *Image) ReadAt(target []byte, offset int64) (int, error) {
 	return done, nil
 }
 
-// CheckRest checks all data that was not read until now, so that every bit of the
-// image and of its tree was looked at.
+// CheckRest verifies all data that has not been read yet, so that every bit of the image
+// and of its tree is verified.
 func (i *Image) CheckRest(ctx context.Context) error {
 	for index := int64(0); index*groupSize < i.size; index++ {
 		if i.seen[index/64]&(1<<(index%64)) != 0 {
@@ -122,7 +121,7 @@ func (i *Image) CheckRest(ctx context.Context) error {
 	return nil
 }
 
-// group answers a checked group of the data.
+// group returns a verified group of the data.
 func (i *Image) group(index int64) ([]byte, error) {
 	if data, found := i.groups[index]; found {
 		return data, nil
@@ -148,7 +147,7 @@ func (i *Image) group(index int64) ([]byte, error) {
 	return data, nil
 }
 
-// checkGroup compares the blocks of a group with their digests, on all processors.
+// checkGroup compares the blocks of a group with their digests, on all CPUs.
 func (i *Image) checkGroup(index int64, data []byte) error {
 	digests := i.root[:]
 	if len(i.levels) > 0 {
@@ -182,7 +181,7 @@ func (i *Image) checkGroup(index int64, data []byte) error {
 	return nil
 }
 
-// tree answers a checked block of a level of the tree.
+// tree returns a verified block of a level of the tree.
 func (i *Image) tree(level int, index int64) ([]byte, error) {
 	if last := i.nodes[level]; last.block != nil && last.index == index {
 		return last.block, nil

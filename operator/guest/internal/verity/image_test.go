@@ -16,8 +16,8 @@ var salt = sha256.Sum256([]byte("example/tiny@0123456789abcdef0123456789abcdef01
 
 const uuid = "6493760e-f831-5d28-81b4-39e665a8095a"
 
-// roots are the root hashes that veritysetup 2.6.1 gives for so many blocks of
-// testData, with this salt.
+// roots are the root hashes by veritysetup 2.6.1 for a number of blocks of testData, with
+// this salt.
 var roots = map[int]string{
 	1:     "d0bdb0a94954b8dd59810f3e9ef0f13292c8164d11e40e822cc370ed306e57d8",
 	2:     "9139c7b928b35800d7cdef4a6b9b28231471c8d63d1492cad3f807b62aa25b78",
@@ -27,7 +27,7 @@ var roots = map[int]string{
 	16385: "fdd21042c94ad5c559f8e79ff529148e234e266742516fef410958075d65cd4d",
 }
 
-// testData is blocks that all differ.
+// testData returns blocks that all differ.
 func testData(blocks int) []byte {
 	var data []byte
 	for block := range blocks {
@@ -37,7 +37,7 @@ func testData(blocks int) []byte {
 	return data
 }
 
-// format writes the superblock and the tree behind the data.
+// format returns the data with superblock and tree behind it.
 func format(data []byte, reference Reference, salt []byte) ([]byte, [DigestSize]byte) {
 	digest := func(block []byte) []byte {
 		sum := sha256.Sum256(slices.Concat(salt, block))
@@ -70,7 +70,7 @@ func sealed(t testing.TB, blocks int) ([]byte, Reference) {
 	return image, reference
 }
 
-func TestWholeImagesOfAnyDepthAreRead(t *testing.T) {
+func TestImagesOfAnyTreeDepthAreRead(t *testing.T) {
 	for blocks := range roots {
 		file, reference := sealed(t, blocks)
 		image, err := Open(bytes.NewReader(file), reference, salt[:])
@@ -90,7 +90,7 @@ func TestWholeImagesOfAnyDepthAreRead(t *testing.T) {
 	}
 }
 
-func TestEveryWrongBitIsFound(t *testing.T) {
+func TestEveryChangedBitIsDetected(t *testing.T) {
 	file, reference := sealed(t, 200)
 	place := func(block int) int { return block*BlockSize + 77 }
 	for name, at := range map[string]int{
@@ -112,7 +112,7 @@ func TestEveryWrongBitIsFound(t *testing.T) {
 	}
 }
 
-func TestNothingWrongIsGivenOut(t *testing.T) {
+func TestUnverifiedDataIsNeverReturned(t *testing.T) {
 	file, reference := sealed(t, 200)
 	image, err := Open(changing{bytes.NewReader(file)}, reference, salt[:])
 	if err != nil {
@@ -124,7 +124,7 @@ func TestNothingWrongIsGivenOut(t *testing.T) {
 	}
 }
 
-// changing is a store that gives other bytes than those that were sealed.
+// changing is a file that returns other bytes than those that were hashed.
 type changing struct{ file *bytes.Reader }
 
 func (c changing) ReadAt(target []byte, offset int64) (int, error) {
@@ -135,7 +135,7 @@ func (c changing) ReadAt(target []byte, offset int64) (int, error) {
 	return count, err
 }
 
-func TestMessagesSayWhatIsWrong(t *testing.T) {
+func TestErrorMessages(t *testing.T) {
 	file, reference := sealed(t, 2)
 	header := 2 * BlockSize
 	changed := func(at int, text string) []byte {
@@ -153,7 +153,7 @@ func TestMessagesSayWhatIsWrong(t *testing.T) {
 		{file[:len(file)-1], reference, salt[:], "it ends before byte 16384, which its hash tree needs"},
 		{file, otherUUID, salt[:], "has the UUID 6493760e-f831-5d28-81b4-39e665a8095a instead of 6593760e-"},
 		{file, reference, []byte("another"), "another salt than the repository and commit"},
-		{changed(header, "V"), reference, salt[:], "signature is missing at byte 8192"},
+		{changed(header, "V"), reference, salt[:], "there is no dm-verity signature at byte 8192"},
 		{changed(header+atType, "\x00"), reference, salt[:], "version 1 and type 0"},
 		{changed(header+atAlgorithm, "sha512"), reference, salt[:], `names the hash "sha512"`},
 		{changed(header+atDataSize, "\x00\x02"), reference, salt[:], "blocks of 512 and 4096 bytes"},
@@ -169,7 +169,7 @@ func TestMessagesSayWhatIsWrong(t *testing.T) {
 	}
 }
 
-func TestAStoppedBootStops(t *testing.T) {
+func TestCancellationStopsTheCheck(t *testing.T) {
 	file, reference := sealed(t, 200)
 	image, err := Open(bytes.NewReader(file), reference, salt[:])
 	if err != nil {
@@ -182,7 +182,7 @@ func TestAStoppedBootStops(t *testing.T) {
 	}
 }
 
-func TestABrokenDiskIsNotAWrongImage(t *testing.T) {
+func TestAReadErrorIsNotAnInvalidImage(t *testing.T) {
 	_, reference := sealed(t, 2)
 	_, err := Open(brokenDisk{}, reference, salt[:])
 	if errors.Is(err, ErrInvalid) || !errors.Is(err, ErrUnreadable) {
@@ -220,7 +220,7 @@ func FuzzParseReference(f *testing.F) {
 	})
 }
 
-// FuzzOpen changes an image anywhere: what is given out is what was sealed, or nothing.
+// FuzzOpen changes an image anywhere: only the original data is returned, or nothing.
 func FuzzOpen(f *testing.F) {
 	file, reference := sealed(f, 2)
 	f.Add(uint16(0), []byte{1})

@@ -1,13 +1,12 @@
-// Package verity reads images that end in a hash tree of dm-verity, and lets no
-// byte out that does not lead to the root hash.
+// Package verity reads images that end in a dm-verity hash tree, and returns only bytes
+// that are verified against the root hash.
 //
-// The kernel's dm-verity needs rights over the node that an enclave's Pod does
-// not have, so the tree is walked here. The layout is that of `veritysetup
-// format` with version 1 of the tree, SHA-256 and blocks of 4096 bytes (the
-// kernel's Documentation/admin-guide/device-mapper/verity.rst, and cryptsetup's
-// on-disk superblock); every other layout is refused. Nothing of the superblock
-// decides anything: all that stands there follows from the reference and the
-// salt, and is compared with them.
+// The kernel's dm-verity needs privileges on the node that an enclave's Pod does not have,
+// so the tree is verified here. The layout is that of `veritysetup format` with version 1
+// of the tree, SHA-256 and blocks of 4096 bytes (the kernel's
+// Documentation/admin-guide/device-mapper/verity.rst, and cryptsetup's on-disk superblock);
+// every other layout is refused. The superblock is not trusted: its whole content follows
+// from the reference and the salt, and is compared with them.
 package verity
 
 import (
@@ -39,34 +38,33 @@ const (
 	atDataSize, atHashSize, atBlocks, atSaltSize, atSalt = 64, 68, 72, 80, 88
 )
 
-// ErrInvalid is wrapped by every error that says that an image is not the one
-// that is referred to.
-var ErrInvalid = errors.New("the image is not the one that the file names")
+// ErrInvalid is wrapped by every error of an image that is not the referenced one.
+var ErrInvalid = errors.New("the image is not the one in the configuration file")
 
-// ErrUnreadable is wrapped by errors of what the image lies on, which may pass.
+// ErrUnreadable is wrapped by read errors of the storage, which may be temporary.
 var ErrUnreadable = errors.New("the image cannot be read")
 
 // UUID is a UUID.
 type UUID [16]byte
 
-// String writes a UUID in its usual form.
+// String returns a UUID in its usual form.
 func (u UUID) String() string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", u[0:4], u[4:6], u[6:8], u[8:10], u[10:16])
 }
 
-// Reference names an image: what a configuration file calls mpk.
+// Reference is a reference to an image: mpk in a configuration file.
 type Reference struct {
 	// Root is the root hash.
 	Root [DigestSize]byte
-	// Offset is the number of bytes of data, and the place of the superblock.
+	// Offset is the number of bytes of data, and the offset of the superblock.
 	Offset int64
-	// UUID is that of the superblock.
+	// UUID is the UUID in the superblock.
 	UUID UUID
 }
 
 var referencePattern = regexp.MustCompile(`^([0-9a-f]{64})_([1-9][0-9]{0,17})_([0-9a-f]{8})-([0-9a-f]{4})-([0-9a-f]{4})-([0-9a-f]{4})-([0-9a-f]{12})$`)
 
-// ParseReference reads ROOTHASH_OFFSET_UUID.
+// ParseReference parses ROOTHASH_OFFSET_UUID.
 func ParseReference(text string) (Reference, error) {
 	parts := referencePattern.FindStringSubmatch(text)
 	if parts == nil {
@@ -74,20 +72,20 @@ func ParseReference(text string) (Reference, error) {
 	}
 	offset, err := strconv.ParseInt(parts[2], 10, 64)
 	if err != nil || offset%BlockSize != 0 {
-		return Reference{}, fmt.Errorf("the offset %s is no multiple of %d", parts[2], BlockSize)
+		return Reference{}, fmt.Errorf("the offset %s is not a multiple of %d", parts[2], BlockSize)
 	}
 	reference := Reference{Offset: offset}
-	// Both can only be hex digits of the right number.
+	// The pattern guarantees hexadecimal digits of the right number.
 	_, _ = hex.Decode(reference.Root[:], []byte(parts[1]))
 	uuid := parts[3] + parts[4] + parts[5] + parts[6] + parts[7]
 	_, _ = hex.Decode(reference.UUID[:], []byte(uuid))
 	return reference, nil
 }
 
-// String writes ROOTHASH_OFFSET_UUID.
+// String returns ROOTHASH_OFFSET_UUID.
 func (r Reference) String() string { return fmt.Sprintf("%x_%d_%s", r.Root, r.Offset, r.UUID) }
 
-// checkSuperblock compares a superblock with what the reference and the salt say.
+// checkSuperblock compares a superblock with the expected one of the reference and the salt.
 func checkSuperblock(found []byte, reference Reference, salt []byte) error {
 	wrong := func(format string, values ...any) error {
 		return fmt.Errorf("%w: the superblock of its hash tree %s", ErrInvalid, fmt.Sprintf(format, values...))
@@ -95,25 +93,25 @@ func checkSuperblock(found []byte, reference Reference, salt []byte) error {
 	number := func(offset int) uint32 { return binary.LittleEndian.Uint32(found[offset:]) }
 	switch {
 	case !bytes.Equal(found[atSignature:atVersion], []byte("verity\x00\x00")):
-		return wrong("is not there: dm-verity's signature is missing at byte %d", reference.Offset)
+		return wrong("is missing: there is no dm-verity signature at byte %d", reference.Offset)
 	case number(atVersion) != 1 || number(atType) != 1:
-		return wrong("has version %d and type %d; only version 1 and type 1 are read", number(atVersion), number(atType))
+		return wrong("has version %d and type %d; only version 1 and type 1 are supported", number(atVersion), number(atType))
 	case !bytes.Equal(found[atUUID:atAlgorithm], reference.UUID[:]):
 		return wrong("has the UUID %s instead of %s", UUID(found[atUUID:atAlgorithm]), reference.UUID)
 	case !bytes.Equal(bytes.TrimRight(found[atAlgorithm:atDataSize], "\x00"), []byte(algorithm)):
-		return wrong("names the hash %q; only %s is read", bytes.TrimRight(found[atAlgorithm:atDataSize], "\x00"), algorithm)
+		return wrong("names the hash %q; only %s is supported", bytes.TrimRight(found[atAlgorithm:atDataSize], "\x00"), algorithm)
 	case number(atDataSize) != BlockSize || number(atHashSize) != BlockSize:
-		return wrong("has blocks of %d and %d bytes; only %d is read", number(atDataSize), number(atHashSize), BlockSize)
+		return wrong("has blocks of %d and %d bytes; only %d is supported", number(atDataSize), number(atHashSize), BlockSize)
 	case binary.LittleEndian.Uint64(found[atBlocks:]) != uint64(reference.Offset)/BlockSize:
 		return wrong("counts %d blocks of data instead of %d", binary.LittleEndian.Uint64(found[atBlocks:]), reference.Offset/BlockSize)
 	}
 	if !bytes.Equal(found, superblock(reference, salt)) {
-		return wrong("has another salt than the repository and commit of the model give, or text that does not belong there")
+		return wrong("has another salt than the repository and commit of the model give, or unexpected bytes")
 	}
 	return nil
 }
 
-// superblock writes the one superblock that an image may have.
+// superblock returns the only superblock that an image may have.
 func superblock(reference Reference, salt []byte) []byte {
 	block := make([]byte, superblockSize)
 	copy(block[atSignature:], "verity")
