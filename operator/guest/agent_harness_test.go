@@ -30,7 +30,7 @@ const (
 	configBytes = "# the measured file\ncontainers: []\n"
 )
 
-// agentPod is a Pod with an agent, without a network of its own.
+// agentPod is a Pod with an agent, without its own network.
 type agentPod struct {
 	*pod
 	about   agent.Spec

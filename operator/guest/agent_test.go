@@ -76,8 +76,8 @@ func TestAgentRestartAdoptsProcesses(t *testing.T) {
 	p := newAgentPod(t, agent.Container{Name: "web", Image: "web@sha256:1", Restart: "always"},
 		agent.Container{Name: "side", Image: "side@sha256:1", Restart: "on-failure"})
 	keeper := p.startFDStore()
-	must(t, os.Chmod(p.document.KeeperSocket, 0o666))
-	p.about.KeeperSocket = p.document.KeeperSocket
+	must(t, os.Chmod(p.plan.KeeperSocket, 0o666))
+	p.about.KeeperSocket = p.plan.KeeperSocket
 	must(t, os.WriteFile(p.path("certificate"), nil, 0o644))
 	p.openShim()
 	p.startAgent()
@@ -105,11 +105,11 @@ func TestAgentRestartAdoptsProcesses(t *testing.T) {
 
 	// A restarted fd store receives everything again, before the agent may need it.
 	must(t, keeper.Process.Kill())
-	must(t, os.Remove(p.document.KeeperSocket))
+	must(t, os.Remove(p.plan.KeeperSocket))
 	keeper = p.startFDStore()
-	must(t, os.Chmod(p.document.KeeperSocket, 0o666))
+	must(t, os.Chmod(p.plan.KeeperSocket, 0o666))
 	until(t, "the restarted fd store has web", func() bool {
-		files, err := fdstore.Fetch(p.document.KeeperSocket, fdstore.Containers+"web/")
+		files, err := fdstore.Fetch(p.plan.KeeperSocket, fdstore.Containers+"web/")
 		for _, file := range files {
 			file.Close()
 		}

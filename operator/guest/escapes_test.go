@@ -52,7 +52,7 @@ func checkDoors(t *testing.T, output []byte) {
 	answers := map[string]string{}
 	must(t, json.Unmarshal(output, &answers))
 	for escape, answer := range answers {
-		if want, known := wantEscapes[escape]; !known || !isShut(answer, want) {
+		if want, known := wantEscapes[escape]; !known || !matches(answer, want) {
 			t.Errorf("%s: %s, want %s", escape, answer, want)
 		}
 	}
@@ -61,7 +61,7 @@ func checkDoors(t *testing.T, output []byte) {
 	}
 }
 
-func isShut(answer, want string) bool { return slices.Contains(strings.Split(want, "|"), answer) }
+func matches(answer, want string) bool { return slices.Contains(strings.Split(want, "|"), answer) }
 
 func TestLaunchCapabilitiesOfAProbeCannotBeSeized(t *testing.T) {
 	t.Parallel()

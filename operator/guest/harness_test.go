@@ -76,7 +76,7 @@ type pod struct {
 	users     bool
 	holder    int
 	world     int
-	document  netplan.Plan
+	plan      netplan.Plan
 	network   *exec.Cmd
 	log       *bytes.Buffer
 	// binds are further read-only mounts: container -> path inside -> source.
@@ -96,7 +96,7 @@ func needNamespaces(t *testing.T) {
 
 // newPod creates a Pod's network namespace, in a user namespace if users is set,
 // with an uplink to an emulated internet.
-func newPod(t *testing.T, users bool, document netplan.Plan) *pod {
+func newPod(t *testing.T, users bool, spec netplan.Plan) *pod {
 	t.Helper()
 	needNamespaces(t)
 	made := &pod{t: t, users: users, directory: openTempDir(t)}
@@ -110,18 +110,18 @@ func newPod(t *testing.T, users bool, document netplan.Plan) *pod {
 	}
 	made.holder = made.hold(attributes)
 	made.connectWorld()
-	document.Version, document.Uplink = netplan.Version, "eth0"
-	document.SocketDirectory, document.StatusFile = made.path("sockets"), made.path("status.json")
+	spec.Version, spec.Uplink = netplan.Version, "eth0"
+	spec.SocketDirectory, spec.StatusFile = made.path("sockets"), made.path("status.json")
 	for _, name := range []string{"sockets", "containers", "shells"} {
 		must(t, os.Mkdir(made.path(name), 0o777))
 		must(t, os.Chmod(made.path(name), 0o777))
 	}
-	made.document = document
+	made.plan = spec
 	made.writePlan()
 	return made
 }
 
-func (p *pod) writePlan() { writeJSON(p.t, p.path("plan.json"), p.document) }
+func (p *pod) writePlan() { writeJSON(p.t, p.path("plan.json"), p.plan) }
 
 func (p *pod) path(parts ...string) string {
 	return filepath.Join(append([]string{p.directory}, parts...)...)
@@ -198,15 +198,15 @@ func (p *pod) user(id int) string {
 // startFDStore starts `guest keep`, without any capability, and adds it to the plan.
 func (p *pod) startFDStore() *exec.Cmd {
 	p.t.Helper()
-	p.document.KeeperSocket = p.path("keeper.sock")
+	p.plan.KeeperSocket = p.path("keeper.sock")
 	p.writePlan()
-	keeper := p.enter("setpriv", "--bounding-set", "-all", "--inh-caps", "-all", filepath.Join(tools, "guest"), "keep", "-socket", p.document.KeeperSocket)
+	keeper := p.enter("setpriv", "--bounding-set", "-all", "--inh-caps", "-all", filepath.Join(tools, "guest"), "keep", "-socket", p.plan.KeeperSocket)
 	must(p.t, keeper.Start())
 	p.t.Cleanup(func() {
 		_ = keeper.Process.Kill()
 		_ = keeper.Wait()
 	})
-	until(p.t, "the fd store listens", func() bool { return exists(p.document.KeeperSocket) })
+	until(p.t, "the fd store listens", func() bool { return exists(p.plan.KeeperSocket) })
 	return keeper
 }
 

@@ -26,15 +26,15 @@ type sight struct {
 
 // onePlan returns a plan with one closed network with the given containers on it.
 func onePlan(names ...string) netplan.Plan {
-	document := netplan.Plan{
+	spec := netplan.Plan{
 		Networks: []netplan.Network{{Name: "inner", Egress: netplan.EgressClosed, Subnet: netip.MustParsePrefix("172.30.0.0/24")}},
 		Inbound:  []uint16{shimPort},
 	}
 	for index, name := range names {
-		document.Namespaces = append(document.Namespaces, netplan.Namespace{Name: name, Containers: []string{name},
+		spec.Namespaces = append(spec.Namespaces, netplan.Namespace{Name: name, Containers: []string{name},
 			Attachments: []netplan.Attachment{{Network: "inner", Address: netip.AddrFrom4([4]byte{172, 30, 0, byte(10 + index)})}}})
 	}
-	return document
+	return spec
 }
 
 func seen(t *testing.T, started *container) sight {
@@ -143,17 +143,17 @@ func TestExitCodesAndStreamsAreTheProgramsOwn(t *testing.T) {
 	run.startNetwork()
 	seven := run.start(document("seven", "exit", "7"))
 	if code := seven.wait(); code != 7 || seven.output.String() != "to stdout\n" || seven.problem.String() != "to stderr\n" {
-		t.Errorf("ended with %d, wrote %q and %q", code, seven.output, seven.problem)
+		t.Errorf("exited with %d, wrote %q and %q", code, seven.output, seven.problem)
 	}
 	about := document("absent")
 	about.Entrypoint = []string{"no-such-program"}
 	if code := run.start(about).wait(); code != 127 {
-		t.Errorf("an absent program ended with %d", code)
+		t.Errorf("an absent program exited with %d", code)
 	}
 	about = document("closed")
 	about.Entrypoint = []string{"/etc/hosts"}
 	if code := run.start(about).wait(); code != 126 {
-		t.Errorf("a file that is no program ended with %d", code)
+		t.Errorf("a file that is not a program exited with %d", code)
 	}
 	about = document("empty")
 	about.Image.Entrypoint = nil
@@ -202,6 +202,6 @@ func ignoredHere(t *testing.T) string {
 			return strings.TrimSpace(value)
 		}
 	}
-	t.Fatal("the kernel tells no SigIgn")
+	t.Fatal("the kernel does not show SigIgn")
 	return ""
 }

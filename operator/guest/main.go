@@ -7,7 +7,7 @@
 //	guest net     -plan FILE   run the network of the enclave (sidecar)
 //	guest net     -check FILE  check whether the network is ready (its startup probe)
 //	guest keep    -socket FILE store file descriptors over restarts of net and agent (sidecar)
-//	guest keep    -check FILE  report whether the fd store listens (its startup probe)
+//	guest keep    -check FILE  check whether it listens (its startup probe)
 //	guest agent   -spec FILE   track and report what runs, and be the enclave's readiness probe (sidecar)
 //	guest agent   -up DIR      check whether the agent is up (its startup probe)
 //	guest agent   -check DIR   check whether the enclave is ready (its readiness probe)
@@ -167,11 +167,11 @@ func runPID1(values map[string]string) error {
 }
 
 func runNetwork(path string) error {
-	document, err := netplan.Read(path)
+	plan, err := netplan.Read(path)
 	if err != nil {
 		return err
 	}
-	return untilTerminated(func(ctx context.Context) error { return network.Run(ctx, document, logger()) })
+	return untilTerminated(func(ctx context.Context) error { return network.Run(ctx, plan, logger()) })
 }
 
 func runFDStore(path string) error {
@@ -179,46 +179,46 @@ func runFDStore(path string) error {
 }
 
 func runAgent(path string) error {
-	document, err := agent.ReadSpec(path)
+	spec, err := agent.ReadSpec(path)
 	if err != nil {
 		return err
 	}
-	return untilTerminated(func(ctx context.Context) error { return agent.Run(ctx, document, logger()) })
+	return untilTerminated(func(ctx context.Context) error { return agent.Run(ctx, spec, logger()) })
 }
 
 func runForwardAuth(path string) error {
-	document, err := forwardauth.ReadSpec(path)
+	spec, err := forwardauth.ReadSpec(path)
 	if err != nil {
 		return err
 	}
-	return untilTerminated(func(ctx context.Context) error { return forwardauth.Run(ctx, document, logger()) })
+	return untilTerminated(func(ctx context.Context) error { return forwardauth.Run(ctx, spec, logger()) })
 }
 
 func runSSH(path string) error {
-	document, err := sshd.ReadSpec(path)
+	spec, err := sshd.ReadSpec(path)
 	if err != nil {
 		return err
 	}
-	return untilTerminated(func(ctx context.Context) error { return sshd.Run(ctx, document, logger()) })
+	return untilTerminated(func(ctx context.Context) error { return sshd.Run(ctx, spec, logger()) })
 }
 
 func runModels(path string) error {
-	document, err := models.ReadSpec(path)
+	spec, err := models.ReadSpec(path)
 	if err != nil {
 		return err
 	}
-	return untilTerminated(func(ctx context.Context) error { return models.Run(ctx, document, logger()) })
+	return untilTerminated(func(ctx context.Context) error { return models.Run(ctx, spec, logger()) })
 }
 
 func logger() *slog.Logger { return slog.New(slog.NewJSONHandler(os.Stderr, nil)) }
 
 func runCertificate(path string) error {
-	document, err := certificate.ReadSpec(path)
+	spec, err := certificate.ReadSpec(path)
 	if err != nil {
 		return err
 	}
 	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
-	return untilTerminated(func(ctx context.Context) error { return certificate.Run(ctx, document, log) })
+	return untilTerminated(func(ctx context.Context) error { return certificate.Run(ctx, spec, log) })
 }
 
 func untilTerminated(work func(context.Context) error) error {

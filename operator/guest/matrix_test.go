@@ -28,15 +28,15 @@ type target struct {
 	what             string
 }
 
-// randomPlan makes a plan with up to four networks and five containers; the first container is the shim's target.
+// randomPlan returns a plan with up to four networks and five containers; the first container is the shim's target.
 func randomPlan(random *rand.Rand) netplan.Plan {
-	document := netplan.Plan{
+	spec := netplan.Plan{
 		Networks: []netplan.Network{{Name: netplan.ShimNetwork, Egress: netplan.EgressClosed, Subnet: netip.MustParsePrefix("172.31.255.0/30")}},
 		Inbound:  []uint16{shimPort},
 		Resolver: netplan.Resolver{Upstream: []netip.AddrPort{netip.MustParseAddrPort(upstream + ":53")}, Refused: []string{"cluster.local"}},
 	}
 	for _, text := range deniedRanges {
-		document.Denied = append(document.Denied, netip.MustParsePrefix(text))
+		spec.Denied = append(spec.Denied, netip.MustParsePrefix(text))
 	}
 	egresses := []string{netplan.EgressClosed, netplan.EgressAllowlist, netplan.EgressOpen}
 	for index := range 1 + random.IntN(4) {
@@ -45,17 +45,17 @@ func randomPlan(random *rand.Rand) netplan.Plan {
 		if network.Egress == netplan.EgressAllowlist {
 			network.Allow = []string{"allowed.example"}
 		}
-		document.Networks = append(document.Networks, network)
+		spec.Networks = append(spec.Networks, network)
 	}
 	for index := range 2 + random.IntN(4) {
 		namespace := netplan.Namespace{Name: fmt.Sprintf("c%d", index), Containers: []string{fmt.Sprintf("c%d", index)}, Attachments: []netplan.Attachment{}}
 		if index == 0 {
 			namespace.Attachments = append(namespace.Attachments, netplan.Attachment{Network: netplan.ShimNetwork, Address: netip.MustParseAddr("172.31.255.2")})
-			document.Sidecars = []netplan.Sidecar{{Name: "shim", UID: shimUID, Destinations: []netplan.Destination{
+			spec.Sidecars = []netplan.Sidecar{{Name: "shim", UID: shimUID, Destinations: []netplan.Destination{
 				{Address: netip.MustParseAddr("172.31.255.2"), Port: appPort}, {Address: netip.MustParseAddr("10.244.0.9"), Port: 443}}}}
 		}
 		exits := 0
-		for number, network := range document.Networks[1:] {
+		for number, network := range spec.Networks[1:] {
 			if random.IntN(2) == 0 || (network.Egress != netplan.EgressClosed && exits > 0) {
 				continue
 			}
@@ -65,13 +65,13 @@ func randomPlan(random *rand.Rand) netplan.Plan {
 			namespace.Attachments = append(namespace.Attachments, netplan.Attachment{Network: network.Name,
 				Address: netip.AddrFrom4([4]byte{172, 30, byte(number), byte(10 + index)})})
 		}
-		document.Namespaces = append(document.Namespaces, namespace)
+		spec.Namespaces = append(spec.Namespaces, namespace)
 	}
-	return document
+	return spec
 }
 
 // targetsOf returns all targets of a container, with the expected reachability.
-func targetsOf(document netplan.Plan, asking netplan.Namespace) []target {
+func targetsOf(spec netplan.Plan, asking netplan.Namespace) []target {
 	targets := []target{}
 	add := func(open bool, what, address string, port int) {
 		for _, network := range []string{"tcp4", "udp4"} {
@@ -87,13 +87,13 @@ func targetsOf(document netplan.Plan, asking netplan.Namespace) []target {
 	for _, attachment := range asking.Attachments {
 		networks[attachment.Network] = true
 	}
-	for _, other := range document.Namespaces {
+	for _, other := range spec.Namespaces {
 		for _, attachment := range other.Attachments {
 			own := other.Name == asking.Name
 			add(own || networks[attachment.Network], "container "+other.Name+" on "+attachment.Network, attachment.Address.String(), appPort)
 		}
 	}
-	for _, network := range document.Networks {
+	for _, network := range spec.Networks {
 		for _, port := range []int{shimPort, otherTCP, 22} {
 			add(false, "the Pod on "+network.Name, network.Gateway().Addr().String(), port)
 		}
@@ -102,7 +102,7 @@ func targetsOf(document netplan.Plan, asking netplan.Namespace) []target {
 		add(false, "the Pod", address, shimPort)
 		add(false, "the Pod", address, otherTCP)
 	}
-	exit, hasExit := document.EgressNetwork(asking)
+	exit, hasExit := spec.EgressNetwork(asking)
 	for _, address := range publicAddresses {
 		isOpen := hasExit && (exit.Egress == netplan.EgressOpen || address == publicAddresses[0])
 		add(isOpen, "the internet", address, 80)
@@ -128,7 +128,7 @@ func tryTargets(t *testing.T, process int, from string, targets []target, extra 
 	must(t, json.Unmarshal(output, &reached))
 	for index, one := range targets {
 		if reached[index] != one.open {
-			t.Errorf("%s -> %s %s (%s): reached %t, the plan says %t", from, one.Network, one.Address, one.what, reached[index], one.open)
+			t.Errorf("%s -> %s %s (%s): reached %t, expected %t", from, one.Network, one.Address, one.what, reached[index], one.open)
 		}
 	}
 	return len(targets)
@@ -138,7 +138,7 @@ func tryTargets(t *testing.T, process int, from string, targets []target, extra 
 func startServers(t *testing.T, run *pod) map[string]*container {
 	t.Helper()
 	started := map[string]*container{}
-	for _, namespace := range run.document.Namespaces {
+	for _, namespace := range run.plan.Namespaces {
 		for index, name := range namespace.Containers {
 			started[name] = run.start(document(name, "serve", "/tmp/ready", strconv.Itoa(appPort+index)))
 		}
@@ -163,14 +163,14 @@ func TestPacketMatrix(t *testing.T) {
 			run.startNetwork()
 			started := startServers(t, run)
 			tried := 0
-			for _, namespace := range run.document.Namespaces {
-				tried += tryTargets(t, started[namespace.Name].first, namespace.Name, targetsOf(run.document, namespace))
+			for _, namespace := range run.plan.Namespaces {
+				tried += tryTargets(t, started[namespace.Name].first, namespace.Name, targetsOf(run.plan, namespace))
 			}
 			tried += tryPod(t, run)
 			t.Logf("%d paths tried", tried)
 			if t.Failed() {
 				output, _ := exec.Command("nsenter", "-t", strconv.Itoa(run.holder), "-n", "nft", "list", "ruleset").CombinedOutput()
-				t.Logf("plan %+v\n%s\n%s", run.document, output, run.log)
+				t.Logf("plan %+v\n%s\n%s", run.plan, output, run.log)
 			}
 		})
 	}
@@ -180,7 +180,7 @@ func TestPacketMatrix(t *testing.T) {
 func tryPod(t *testing.T, run *pod) int {
 	t.Helper()
 	shim, other := []target{}, []target{}
-	for _, namespace := range run.document.Namespaces {
+	for _, namespace := range run.plan.Namespaces {
 		for _, attachment := range namespace.Attachments {
 			address := attachment.Address.String() + ":" + strconv.Itoa(appPort)
 			isTarget := attachment.Network == netplan.ShimNetwork
@@ -204,7 +204,7 @@ func tryPod(t *testing.T, run *pod) int {
 	}
 	route := exec.Command("nsenter", "-t", strconv.Itoa(run.world), "-n", tools+"/testprogram", "route", "172.16.0.0/12", podIP)
 	must(t, route.Run())
-	for _, namespace := range run.document.Namespaces {
+	for _, namespace := range run.plan.Namespaces {
 		for _, attachment := range namespace.Attachments {
 			outside = append(outside, target{Network: "tcp4", Address: attachment.Address.String() + ":" + strconv.Itoa(appPort), Milliseconds: unreachable, what: "container"})
 		}
@@ -260,6 +260,6 @@ func TestContainersOfAnOldFileShareOneNamespace(t *testing.T) {
 		t.Errorf("exited with %d: %s", code, refused.problem)
 	}
 	if exists(run.root("one") + "/tmp/never") {
-		t.Error("the container ran in a namespace of its own")
+		t.Error("the container ran in its own namespace")
 	}
 }

@@ -88,7 +88,7 @@ func TestNamesAndAllowlists(t *testing.T) {
 		for _, network := range []string{"udp", "tcp"} {
 			got := ask(t, started[one.from], network, one.name, one.kind)
 			if got.Code != one.code || !slices.Equal(got.Addresses, one.addresses) && len(got.Addresses)+len(one.addresses) > 0 {
-				t.Errorf("%s asks for %s %s by %s: %+v, want %s %v", one.from, one.name, one.kind, network, got, one.code, one.addresses)
+				t.Errorf("%s queries %s %s by %s: %+v, want %s %v", one.from, one.name, one.kind, network, got, one.code, one.addresses)
 			}
 		}
 	}

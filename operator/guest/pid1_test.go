@@ -20,12 +20,12 @@ func TestDebugContainerExitsAsItsProgram(t *testing.T) {
 	run.startNetwork()
 	seven := run.start(open("seven", "exit", "7"))
 	if code := seven.wait(); code != 7 || seven.output.String() != "to stdout\n" || seven.problem.String() != "to stderr\n" {
-		t.Errorf("ended with %d, wrote %q and %q", code, seven.output, seven.problem)
+		t.Errorf("exited with %d, wrote %q and %q", code, seven.output, seven.problem)
 	}
 	about := open("absent")
 	about.Entrypoint = []string{"no-such-program"}
 	if code := run.start(about).wait(); code != 127 {
-		t.Errorf("an absent program ended with %d", code)
+		t.Errorf("an absent program exited with %d", code)
 	}
 	trapped := run.start(open("trap", "trap", "/tmp/ready"))
 	trapped.file("tmp/ready")
@@ -39,7 +39,7 @@ func TestDebugContainerExitsAsItsProgram(t *testing.T) {
 	must(t, err)
 	must(t, unix.Kill(process, unix.SIGKILL))
 	if code := killed.wait(); code != 137 {
-		t.Errorf("a killed program ended with %d", code)
+		t.Errorf("a killed program exited with %d", code)
 	}
 	stopped := open("stopped", "trap", "/tmp/ready")
 	stopped.Stop = &containerspec.Stop{Signal: "USR1", TimeoutMillis: 60000}
@@ -47,7 +47,7 @@ func TestDebugContainerExitsAsItsProgram(t *testing.T) {
 	ending.file("tmp/ready")
 	_, _ = ending.exec(false, "/guest/guest", "stop", "-spec", "/guest/spec.json")
 	if code := ending.wait(); code != 100+int(unix.SIGUSR1) {
-		t.Errorf("the stop signal ended it with %d: %s", code, ending.problem)
+		t.Errorf("after the stop signal it exited with %d: %s", code, ending.problem)
 	}
 }
 
@@ -71,7 +71,7 @@ func TestNoZombieIsLeft(t *testing.T) {
 	started.file("tmp/ready")
 	children := started.children()
 	if len(children) < 20 {
-		t.Fatalf("only %d processes came to process 1", len(children))
+		t.Fatalf("only %d processes were inherited by process 1", len(children))
 	}
 	for _, process := range children {
 		until(t, process+" is reaped", func() bool {

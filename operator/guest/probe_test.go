@@ -60,7 +60,7 @@ func TestProbeWaitsForTheLauncher(t *testing.T) {
 	started := run.start(withCheck("app", "inspect", "/tmp/inspect"))
 	until(t, "the launcher runs", func() bool {
 		if started.isEnded() {
-			t.Fatalf("the launcher ended: %s", started.problem)
+			t.Fatalf("the launcher exited: %s", started.problem)
 		}
 		name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", started.first))
 		return err == nil && strings.TrimSpace(string(name)) == "guest"
@@ -126,7 +126,7 @@ func TestPreStopSignalsAndKillsTheRest(t *testing.T) {
 	started.file("tmp/ready")
 	started.exec(false, "/guest/guest", "stop", "-spec", "/guest/spec.json")
 	if code := started.wait(); code != 100+int(unix.SIGUSR1) {
-		t.Errorf("ended with %d", code)
+		t.Errorf("exited with %d", code)
 	}
 	stubborn := document("stubborn", "parent", "/tmp/child")
 	stubborn.Stop = &containerspec.Stop{Signal: "TERM", TimeoutMillis: 200}

@@ -40,9 +40,9 @@ type debug struct {
 
 // shellsPlan returns a plan that admits SSH, as the operator writes it for debug enclaves.
 func shellsPlan(names ...string) netplan.Plan {
-	document := onePlan(names...)
-	document.Inbound = append(document.Inbound, sshPort)
-	return document
+	spec := onePlan(names...)
+	spec.Inbound = append(spec.Inbound, sshPort)
+	return spec
 }
 
 // open returns the spec of a container with shells.
@@ -71,12 +71,12 @@ func newDebug(t *testing.T, users bool, names ...string) *debug {
 	must(t, os.Chmod(state, 0o777))
 	public, err := os.ReadFile(made.path("mine.pub"))
 	must(t, err)
-	document := sshd.Spec{Version: sshd.Version, Port: sshPort, HostKeyFile: filepath.Join(state, "host"), PublicKeyFile: filepath.Join(state, "host.pub"),
+	spec := sshd.Spec{Version: sshd.Version, Port: sshPort, HostKeyFile: filepath.Join(state, "host"), PublicKeyFile: filepath.Join(state, "host.pub"),
 		Keys: []sshd.Key{{Name: "mine", PublicKey: strings.TrimSpace(string(public))}}}
 	for _, name := range names {
-		document.Containers = append(document.Containers, sshd.Target{Name: name, Socket: made.path("shells", name, "shell.sock")})
+		spec.Containers = append(spec.Containers, sshd.Target{Name: name, Socket: made.path("shells", name, "shell.sock")})
 	}
-	writeJSON(t, made.path("ssh.json"), document)
+	writeJSON(t, made.path("ssh.json"), spec)
 	made.startNetwork()
 	made.startServer()
 	return made
@@ -203,7 +203,7 @@ func TestShellsPassStreamsCodesAndSignals(t *testing.T) {
 	run.start(open("app", "trap", "/tmp/ready")).file("tmp/ready")
 	much := strings.Repeat("0123456789abcdef", 64<<10)
 	if output, problem, code := run.ssh("mine", much, at("app"), "/bin/testprogram copy"); code != 0 || output != much || problem != fmt.Sprintf("copied %d\n", len(much)) {
-		t.Errorf("copy ended with %d, %d bytes came back: %s", code, len(output), problem)
+		t.Errorf("copy exited with %d, %d bytes were returned: %s", code, len(output), problem)
 	}
 	for line, wanted := range map[string]int{"/bin/testprogram exit 7": 7, "/bin/absent": 127, "/etc/hosts": 126, "/bin/testprogram left": 0} {
 		if output, problem, code := run.ssh("mine", "", at("app"), line); code != wanted {
@@ -290,7 +290,7 @@ func TestSFTPAndSCPCopyFiles(t *testing.T) {
 		}
 	}
 	if back := string(readFile(t, run.path("back"))); back != content {
-		t.Errorf("%d bytes came back", len(back))
+		t.Errorf("%d bytes were returned", len(back))
 	}
 	copied, err := os.Stat(filepath.Join(run.root("app"), "tmp/got"))
 	must(t, err)

@@ -101,7 +101,7 @@ func (p *pod) connectWorld() {
 	}
 }
 
-// echo answers on TCP and UDP at an address of a process's network namespace.
+// echo serves TCP and UDP at an address of a process's network namespace.
 func (p *pod) echo(process int, address, port string) {
 	inside(p.t, process, func() error {
 		listener, err := net.Listen("tcp4", net.JoinHostPort(address, port))

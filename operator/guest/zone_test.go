@@ -44,7 +44,7 @@ func (z *zone) count(name string) int {
 	return z.asked[name]
 }
 
-// ServeDNS answers; an A record stands at the end of the chain of its name.
+// ServeDNS responds with the records of a name; an A record is at the end of its chain.
 func (z *zone) ServeDNS(writer dns.ResponseWriter, request *dns.Msg) {
 	z.mutex.Lock()
 	defer z.mutex.Unlock()

@@ -372,7 +372,7 @@ def test_a_start_without_the_api_says_so_and_goes_on_when_it_is_back(
         def reported() -> bool:
             found = installation.enclaves("late")
             message = found[0].status.message if found else ""
-            assert "is not reached" in message, message
+            assert "cannot be reached" in message, message
             return True
 
         until_sync(reported, within=PATIENCE, what="the reason in the Enclave's status")

@@ -26,7 +26,7 @@ def test_the_manual_has_its_rows_and_each_once() -> None:
 
 def test_a_test_that_is_not_there_is_found() -> None:
     named = named_tests("`unit/test_api_rules.py::test_gone`, `unit/none.py::test_a`")
-    named += named_tests("`gate_test.go::TestGone`, `ssh_test.go::TestTerminalIsOne`")
+    named += named_tests("`gate_test.go::TestGone`, `ssh_test.go::TestTerminal`")
     assert missing_tests(named) == [
         "unit/test_api_rules.py::test_gone",
         "unit/none.py::test_a",

@@ -38,11 +38,11 @@ func claim(arguments []string) error {
 	if err := conn.Send(message, files...); err != nil {
 		return err
 	}
-	answer, _, err := fdpass.Receive[report.Response](conn)
+	response, _, err := fdpass.Receive[report.Response](conn)
 	if err != nil {
 		return err
 	}
-	fmt.Println(answer.Kind, answer.Reason)
+	fmt.Println(response.Kind, response.Reason)
 	return nil
 }
 

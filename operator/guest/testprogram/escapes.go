@@ -167,12 +167,12 @@ func message(protocol int, kind uint16, body []byte) error {
 	if err := unix.Sendto(descriptor, request, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
 		return err
 	}
-	answer := make([]byte, 4096)
-	count, _, err := unix.Recvfrom(descriptor, answer, 0)
+	response := make([]byte, 4096)
+	count, _, err := unix.Recvfrom(descriptor, response, 0)
 	if err != nil || count < unix.NLMSG_HDRLEN+4 {
 		return errors.Join(err, errors.New("no response"))
 	}
-	if verdict := *(*int32)(unsafe.Pointer(&answer[unix.NLMSG_HDRLEN])); verdict != 0 {
+	if verdict := *(*int32)(unsafe.Pointer(&response[unix.NLMSG_HDRLEN])); verdict != 0 {
 		return unix.Errno(-verdict)
 	}
 	return nil

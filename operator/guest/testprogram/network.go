@@ -137,12 +137,12 @@ func lookup(arguments []string) error {
 	question := new(dns.Msg)
 	question.SetQuestion(dns.Fqdn(arguments[2]), dns.StringToType[arguments[3]])
 	client := dns.Client{Net: arguments[0], Timeout: 10 * time.Second}
-	answer, _, err := client.Exchange(question, arguments[1])
+	response, _, err := client.Exchange(question, arguments[1])
 	if err != nil {
 		return err
 	}
 	addresses := []string{}
-	for _, record := range answer.Answer {
+	for _, record := range response.Answer {
 		if one, isAddress := record.(*dns.A); isAddress {
 			addresses = append(addresses, one.A.String())
 		}
@@ -151,7 +151,7 @@ func lookup(arguments []string) error {
 		Code      string
 		Addresses []string
 		Records   int
-	}{dns.RcodeToString[answer.Rcode], addresses, len(answer.Answer)})
+	}{dns.RcodeToString[response.Rcode], addresses, len(response.Answer)})
 }
 
 // lookups queries the enclave's name server for names, and prints the addresses of each; a
@@ -162,13 +162,13 @@ func lookups(arguments []string) error {
 	for _, name := range arguments {
 		question := new(dns.Msg)
 		question.SetQuestion(dns.Fqdn(name), dns.TypeA)
-		answer, _, err := client.Exchange(question, "169.254.20.53:53")
+		response, _, err := client.Exchange(question, "169.254.20.53:53")
 		if err != nil {
 			found[name] = nil
 			continue
 		}
 		found[name] = []string{}
-		for _, record := range answer.Answer {
+		for _, record := range response.Answer {
 			if one, isAddress := record.(*dns.A); isAddress {
 				found[name] = append(found[name], one.A.String())
 			}

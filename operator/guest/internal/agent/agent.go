@@ -39,7 +39,7 @@ type agent struct {
 
 	// evidenceTimeout is how long the machine may take to give evidence.
 	evidenceTimeout time.Duration
-	// attester makes attestation documents; nil means that there are none.
+	// attester creates attestation documents; nil means that there are none.
 	attester atomic.Pointer[attestation.Attester]
 
 	mutex sync.Mutex
@@ -69,9 +69,9 @@ func (l *instance) close() {
 }
 
 // Run runs the agent until the context is done or the boot fails.
-func Run(ctx context.Context, document Spec, log *slog.Logger) error {
-	a := &agent{spec: document, log: log, changed: make(chan struct{}, 1), instances: map[string]*instance{}, evidenceTimeout: evidenceTimeout}
-	known, err := readState(document, time.Now().UTC())
+func Run(ctx context.Context, spec Spec, log *slog.Logger) error {
+	a := &agent{spec: spec, log: log, changed: make(chan struct{}, 1), instances: map[string]*instance{}, evidenceTimeout: evidenceTimeout}
+	known, err := readState(spec, time.Now().UTC())
 	if err != nil {
 		return err
 	}
@@ -85,7 +85,7 @@ func Run(ctx context.Context, document Spec, log *slog.Logger) error {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	failed := make(chan error, 2+len(document.Containers))
+	failed := make(chan error, 2+len(spec.Containers))
 	if err := a.open(ctx, failed); err != nil {
 		return err
 	}
@@ -143,7 +143,7 @@ func (a *agent) loop(ctx context.Context, failed <-chan error) error {
 	}
 }
 
-// advanceBoot brings the boot as far as it is, and reports whether it goes on.
+// advanceBoot updates the boot stages and reports whether the boot is still under way.
 func (a *agent) advanceBoot(now time.Time) bool {
 	a.mutex.Lock()
 	over := a.state.Boot.isOver()

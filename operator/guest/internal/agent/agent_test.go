@@ -23,38 +23,38 @@ func TestManyReportAtOnce(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root: only root may report")
 	}
-	document := valid()
-	for place, name := range map[*string]string{&document.SocketDirectory: "reports", &document.Directory: "agent",
-		&document.ServiceDirectory: "service", &document.Config.Source: "config", &document.TerminationFile: "termination"} {
+	spec := valid()
+	for place, name := range map[*string]string{&spec.SocketDirectory: "reports", &spec.Directory: "agent",
+		&spec.ServiceDirectory: "service", &spec.Config.Source: "config", &spec.TerminationFile: "termination"} {
 		*place = filepath.Join(t.TempDir(), name)
 	}
-	for _, directory := range []string{document.SocketDirectory, document.Directory, document.ServiceDirectory} {
+	for _, directory := range []string{spec.SocketDirectory, spec.Directory, spec.ServiceDirectory} {
 		if err := os.Mkdir(directory, 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := os.WriteFile(document.Config.Source, nil, 0o644); err != nil {
+	if err := os.WriteFile(spec.Config.Source, nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
 	sum := sha256.Sum256(nil)
-	document.Config.Digest = "sha256:" + hex.EncodeToString(sum[:])
+	spec.Config.Digest = "sha256:" + hex.EncodeToString(sum[:])
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- Run(ctx, document, slog.New(slog.DiscardHandler)) }()
+	go func() { done <- Run(ctx, spec, slog.New(slog.DiscardHandler)) }()
 	// The report sockets are served before the HTTP sockets listen.
-	for deadline := time.Now().Add(time.Minute); Up(document.Directory) != nil; {
+	for deadline := time.Now().Add(time.Minute); Up(spec.Directory) != nil; {
 		if time.Now().After(deadline) {
-			t.Fatal("the agent does not come up")
+			t.Fatal("the agent does not start")
 		}
 	}
-	socket := filepath.Join(document.SocketDirectory, "web", report.SocketName)
+	socket := filepath.Join(spec.SocketDirectory, "web", report.SocketName)
 	launch, err := report.BeginLaunch(socket, time.Now().Add(time.Minute))
 	if err != nil {
 		t.Fatal(err)
 	}
 	launch.Failed(errors.New("not in this test"), 125) // this closes the connection; process 1 keeps running
 	client := http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(document.Directory, httpName))
+		return (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(spec.Directory, httpName))
 	}}}
 	var all sync.WaitGroup
 	for range 4 {
@@ -74,7 +74,7 @@ func TestManyReportAtOnce(t *testing.T) {
 				}
 				response.Body.Close()
 			}
-			_ = Check(document.Directory)
+			_ = Check(spec.Directory)
 		})
 	}
 	all.Wait()

@@ -83,11 +83,11 @@ func (a *agent) settleEvidence(stage string, checked attestation.CheckResult, er
 
 // writeAttestation writes attestation.json whenever the TLS key has changed.
 func (a *agent) writeAttestation(ctx context.Context, attester *attestation.Attester) {
-	told := ""
+	message := ""
 	for {
 		err := attester.Write(ctx, a.spec.ServiceDirectory)
-		if err != nil && !errors.Is(err, attestation.ErrNoKey) && ctx.Err() == nil && err.Error() != told {
-			told = err.Error()
+		if err != nil && !errors.Is(err, attestation.ErrNoKey) && ctx.Err() == nil && err.Error() != message {
+			message = err.Error()
 			a.log.Warn("the attestation document is not written", "error", err)
 		}
 		select {

@@ -32,13 +32,13 @@ func attesting(t *testing.T, change func(*attestation.Settings)) *agent {
 	if change != nil {
 		change(&settings)
 	}
-	document := valid()
-	document.ServiceDirectory, document.Attestation = t.TempDir(), &settings
-	document.Stages[stageCPU], document.Stages[stageGPU] = Rule{Evidence: true}, Rule{Evidence: true}
-	if err := document.Validate(); err != nil {
+	spec := valid()
+	spec.ServiceDirectory, spec.Attestation = t.TempDir(), &settings
+	spec.Stages[stageCPU], spec.Stages[stageGPU] = Rule{Evidence: true}, Rule{Evidence: true}
+	if err := spec.Validate(); err != nil {
 		t.Fatal(err)
 	}
-	return &agent{spec: document, log: slog.New(slog.DiscardHandler), changed: make(chan struct{}, 1), state: state{Boot: *newBoot()}}
+	return &agent{spec: spec, log: slog.New(slog.DiscardHandler), changed: make(chan struct{}, 1), state: state{Boot: *newBoot()}}
 }
 
 // outcomeOf waits until a stage has ended.
@@ -153,7 +153,7 @@ func TestAStoppedAgentRequestsNoEvidence(t *testing.T) {
 	select {
 	case <-done:
 	case <-time.After(time.Minute):
-		t.Fatal("it goes on")
+		t.Fatal("it continues")
 	}
 	if len(a.state.Boot.Outcomes) != 0 {
 		t.Errorf("%+v", a.state.Boot.Outcomes)

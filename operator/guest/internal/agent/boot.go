@@ -90,7 +90,7 @@ func (b *boot) settle(stage, status, detail string, now time.Time) {
 	}
 }
 
-// fail ends the boot.
+// fail fails the boot.
 func (b *boot) fail(stage, reason, message string, now time.Time) {
 	b.settle(stage, statusFailed, message, now)
 	if b.Failure == nil && b.CompletedAt == nil {
@@ -151,7 +151,7 @@ func failureOf(about Container, known *record, now time.Time) (string, string) {
 	return "", ""
 }
 
-// complete ends the boot when every stage is over and none has failed.
+// complete completes the boot if every stage is over and none has failed.
 func (b *boot) complete(now time.Time) {
 	if b.isOver() {
 		return
@@ -167,7 +167,7 @@ func (b *boot) complete(now time.Time) {
 // stages returns the stages as clients see them. A stage lasts from the start of the
 // boot, a container's stage from the end of the stage before it.
 func (b *boot) stages(containers []Container, records map[string]*record, now time.Time) Stages {
-	document := Stages{StartedAt: b.StartedAt, CompletedAt: b.CompletedAt}
+	spec := Stages{StartedAt: b.StartedAt, CompletedAt: b.CompletedAt}
 	for _, name := range stageOrder {
 		stage := b.stage(name, now)
 		if name == stageContainers {
@@ -175,9 +175,9 @@ func (b *boot) stages(containers []Container, records map[string]*record, now ti
 				stage.Stages = append(stage.Stages, b.container(one, records[one.Name], now))
 			}
 		}
-		document.Stages = append(document.Stages, stage)
+		spec.Stages = append(spec.Stages, stage)
 	}
-	return document
+	return spec
 }
 
 func (b *boot) stage(name string, now time.Time) Stage {

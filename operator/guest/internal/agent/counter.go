@@ -130,7 +130,7 @@ func (h handles) read(name string) (string, bool) {
 	return string(data[:count]), true
 }
 
-// sample holds the counters of one container at one time.
+// sample contains the counters of one container at one time.
 type sample struct {
 	// cpu is the CPU time used; memory the bytes in use without reclaimable file
 	// cache. Each is valid only with its flag.

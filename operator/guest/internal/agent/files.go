@@ -38,8 +38,8 @@ type state struct {
 }
 
 // readState reads the state of the previous agent, or starts a boot if there is none.
-func readState(document Spec, now time.Time) (state, error) {
-	known, err := strictjson.DecodeFile[state](filepath.Join(document.Directory, stateName))
+func readState(spec Spec, now time.Time) (state, error) {
+	known, err := strictjson.DecodeFile[state](filepath.Join(spec.Directory, stateName))
 	if errors.Is(err, fs.ErrNotExist) {
 		known = state{Version: Version, Boot: boot{StartedAt: now}}
 	} else if err != nil {
@@ -52,7 +52,7 @@ func readState(document Spec, now time.Time) (state, error) {
 		known.Boot.Outcomes = map[string]outcome{}
 	}
 	records := map[string]*record{}
-	for _, one := range document.Containers {
+	for _, one := range spec.Containers {
 		if records[one.Name] = known.Containers[one.Name]; records[one.Name] == nil {
 			records[one.Name] = &record{}
 		}
@@ -125,9 +125,9 @@ func (a *agent) write(now time.Time) error {
 // the agent with an error. The next agent only serves the failure.
 func (a *agent) reportFailure(now time.Time) error {
 	a.mutex.Lock()
-	failed, told := a.state.Boot.Failure, a.state.Boot.Reported
+	failed, message := a.state.Boot.Failure, a.state.Boot.Reported
 	a.mutex.Unlock()
-	if failed == nil || told {
+	if failed == nil || message {
 		return nil
 	}
 	text := failed.Reason + ": " + failed.Message

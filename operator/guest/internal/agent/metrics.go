@@ -66,15 +66,15 @@ func (m *meter) take(lives map[string]*instance, now time.Time) {
 
 // document returns the metrics.
 func (m *meter) document(about Metrics) MetricsDocument {
-	document := MetricsDocument{ID: about.ID, Domain: about.Domain, Image: about.Image, CPUType: about.CPUType,
+	spec := MetricsDocument{ID: about.ID, Domain: about.Domain, Image: about.Image, CPUType: about.CPUType,
 		GPUType: about.GPUType, CPUMemTotal: float64(about.MemoryBytes) / gibi}
 	if m.cpu != nil {
-		document.CPUUtil = pointer(rounded(percent * *m.cpu / float64(about.CPUs)))
+		spec.CPUUtil = pointer(rounded(percent * *m.cpu / float64(about.CPUs)))
 	}
 	if m.memory != nil {
-		document.CPUMemUtil = pointer(rounded(percent * *m.memory / float64(about.MemoryBytes)))
+		spec.CPUMemUtil = pointer(rounded(percent * *m.memory / float64(about.MemoryBytes)))
 	}
-	return document
+	return spec
 }
 
 // gauges returns the metrics in the Prometheus text format; unknown values are left out.

@@ -12,13 +12,13 @@ import (
 func waiting(t *testing.T) (*agent, string) {
 	t.Helper()
 	status := filepath.Join(t.TempDir(), "status.json")
-	document := valid()
-	document.Stages[stageModels] = Rule{Models: status}
-	if err := document.Validate(); err != nil {
+	spec := valid()
+	spec.Stages[stageModels] = Rule{Models: status}
+	if err := spec.Validate(); err != nil {
 		t.Fatal(err)
 	}
-	known := state{Boot: *newBoot(), Containers: newRecords(document.Containers)}
-	return &agent{spec: document, state: known, changed: make(chan struct{}, 1)}, status
+	known := state{Boot: *newBoot(), Containers: newRecords(spec.Containers)}
+	return &agent{spec: spec, state: known, changed: make(chan struct{}, 1)}, status
 }
 
 func TestTheModelsStage(t *testing.T) {

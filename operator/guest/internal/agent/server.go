@@ -100,9 +100,9 @@ func (a *agent) serveBooting(response http.ResponseWriter) {
 
 func (a *agent) serveStages(response http.ResponseWriter, _ *http.Request) {
 	a.mutex.Lock()
-	document := a.state.Boot.stages(a.spec.Containers, a.state.Containers, time.Now().UTC())
+	spec := a.state.Boot.stages(a.spec.Containers, a.state.Containers, time.Now().UTC())
 	a.mutex.Unlock()
-	write(response, http.StatusOK, document)
+	write(response, http.StatusOK, spec)
 }
 
 func (a *agent) serveContainers(response http.ResponseWriter, _ *http.Request) {

@@ -149,7 +149,7 @@ func (a *agent) handleMessage(about Container, message report.Message, one *inst
 			return false, errors.New("another process is the container's process 1")
 		}
 		if !alive && one.handles.ended(0) {
-			return false, errors.New("the container has ended")
+			return false, errors.New("the container has exited")
 		}
 		if !alive {
 			known.adopt(process, id, now)

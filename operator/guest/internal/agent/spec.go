@@ -130,7 +130,7 @@ type Metrics struct {
 	// CPUType and GPUType are those of the Host; empty if it has none.
 	CPUType string `json:"cpuType"`
 	GPUType string `json:"gpuType"`
-	// TokenFile holds the bearer token of the metrics; empty means they are open.
+	// TokenFile contains the bearer token of the metrics; empty means they are open.
 	TokenFile string `json:"tokenFile,omitempty"`
 }
 

@@ -57,9 +57,9 @@ func TestSpec(t *testing.T) {
 		"stages.identity: exactly": func(d *Spec) { d.Stages["identity"] = Rule{} },
 		"stages.secrets.launched":  func(d *Spec) { d.Stages["secrets"] = Rule{Launched: []string{"nobody"}} },
 	} {
-		document := valid()
-		change(&document)
-		if err := document.Validate(); err == nil || !strings.Contains(err.Error(), field) {
+		spec := valid()
+		change(&spec)
+		if err := spec.Validate(); err == nil || !strings.Contains(err.Error(), field) {
 			t.Errorf("%s: got %v", field, err)
 		}
 	}
@@ -76,8 +76,8 @@ func FuzzParseDocument(f *testing.F) {
 		f.Error(err)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if document, err := ParseSpec(data); err == nil && document.Validate() != nil {
-			t.Error("read what is not valid")
+		if spec, err := ParseSpec(data); err == nil && spec.Validate() != nil {
+			t.Error("an invalid spec was accepted")
 		}
 	})
 }

@@ -40,11 +40,11 @@ type HealthState struct {
 
 // showContainers returns the status of all containers.
 func showContainers(containers []Container, records map[string]*record, now time.Time) ContainerStatus {
-	document := ContainerStatus{ObservedAt: now, Containers: []ContainerState{}}
+	spec := ContainerStatus{ObservedAt: now, Containers: []ContainerState{}}
 	for _, one := range containers {
-		document.Containers = append(document.Containers, showContainer(one, records[one.Name]))
+		spec.Containers = append(spec.Containers, showContainer(one, records[one.Name]))
 	}
-	return document
+	return spec
 }
 
 func showContainer(about Container, known *record) ContainerState {

@@ -34,7 +34,7 @@ type Filter interface {
 
 // Manager maintains the sets of all allowlist networks of a plan.
 type Manager struct {
-	document netplan.Plan
+	plan     netplan.Plan
 	upstream dns.Exchanger
 	filter   Filter
 	now      func() time.Time
@@ -59,9 +59,9 @@ type set struct {
 }
 
 // New returns a manager that starts with the addresses that a predecessor left in the filter.
-func New(document netplan.Plan, upstream dns.Exchanger, filter Filter, now func() time.Time) (*Manager, error) {
-	manager := &Manager{document: document, upstream: upstream, filter: filter, now: now, sets: map[string]*set{}}
-	for _, network := range document.Networks {
+func New(plan netplan.Plan, upstream dns.Exchanger, filter Filter, now func() time.Time) (*Manager, error) {
+	manager := &Manager{plan: plan, upstream: upstream, filter: filter, now: now, sets: map[string]*set{}}
+	for _, network := range plan.Networks {
 		if network.Egress != netplan.EgressAllowlist {
 			continue
 		}
@@ -105,7 +105,7 @@ func (m *Manager) Refresh(ctx context.Context) error {
 				one.failing[host] = true
 				continue
 			}
-			addresses, ttl := dns.Clean(m.document, answer)
+			addresses, ttl := dns.Clean(m.plan, answer)
 			m.expire(one, host)
 			m.remember(one, host, addresses, time.Duration(ttl)*time.Second)
 			one.resolved[host] = true
@@ -172,7 +172,7 @@ func (m *Manager) remember(one *set, host string, addresses []netip.Addr, ttl ti
 	if one.hosts[host] == nil {
 		one.hosts[host] = map[netip.Addr]time.Time{}
 	}
-	until := m.now().Add(max(ttl, 2*m.document.Refresh()))
+	until := m.now().Add(max(ttl, 2*m.plan.Refresh()))
 	for _, address := range addresses {
 		one.hosts[host][address] = until
 	}

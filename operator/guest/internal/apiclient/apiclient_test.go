@@ -68,20 +68,20 @@ func TestThePrivateCAAndTheHostNameAreChecked(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		answer, err := client.Get(address.At("/"))
+		response, err := client.Get(address.At("/"))
 		if (err == nil) != good {
 			t.Errorf("%s: %v", host, err)
 		}
 		if err == nil {
-			answer.Body.Close()
+			response.Body.Close()
 		}
 		address.CAFile = ""
 		if client, err = NewClient(address); err != nil {
 			t.Fatal(err)
 		}
-		if answer, err = client.Get(address.At("/")); err == nil {
-			answer.Body.Close()
-			t.Error("a certificate of nobody's is accepted")
+		if response, err = client.Get(address.At("/")); err == nil {
+			response.Body.Close()
+			t.Error("a certificate of an unknown CA is accepted")
 		}
 	}
 }
@@ -100,13 +100,13 @@ func TestNoRedirectIsFollowed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	answer, err := client.Post(address.At("/"), "text/plain", strings.NewReader("key"))
+	response, err := client.Post(address.At("/"), "text/plain", strings.NewReader("key"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	answer.Body.Close()
-	if answer.StatusCode != http.StatusTemporaryRedirect || elsewhere != 0 {
-		t.Errorf("got %d, %d elsewhere", answer.StatusCode, elsewhere)
+	response.Body.Close()
+	if response.StatusCode != http.StatusTemporaryRedirect || elsewhere != 0 {
+		t.Errorf("got %d, %d elsewhere", response.StatusCode, elsewhere)
 	}
 }
 
@@ -119,11 +119,11 @@ func TestAnUnreachableAddressIsSkipped(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	answer, err := client.Get(address.At("/"))
+	response, err := client.Get(address.At("/"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	answer.Body.Close()
+	response.Body.Close()
 }
 
 func TestInvalidCAFilesAreRefused(t *testing.T) {

@@ -53,7 +53,7 @@ type Dummy struct {
 	TEE string `json:"tee"`
 }
 
-// Attester makes attestation documents.
+// Attester creates attestation documents.
 type Attester struct {
 	settings    Settings
 	service     *service

@@ -27,7 +27,7 @@ type enclave struct {
 	certificate *x509.Certificate
 }
 
-// newEnclave writes the files of an enclave; a fake service with host data of its own keeps it.
+// newEnclave writes the files of an enclave; a fake service that has its own host data keeps it.
 func newEnclave(t *testing.T, fake *standIn, address string) *enclave {
 	t.Helper()
 	made := &enclave{directory: t.TempDir(), measurement: `{"debug":false,"version":"cloister.dev/measurement/v1"}`}
@@ -168,7 +168,7 @@ func TestAMachineStartedWithOtherInitdataFailsTheCheck(t *testing.T) {
 				t.Errorf("got %v", err)
 			}
 			if code, _ := ask(t, attester, ""); code != http.StatusServiceUnavailable {
-				t.Errorf("the document was given: %d", code)
+				t.Errorf("the document was served: %d", code)
 			}
 		})
 	}
@@ -183,8 +183,8 @@ func TestEvidenceOfTheNode(t *testing.T) {
 	if err != nil || checked.Skipped || !strings.Contains(checked.Detail, "does not measure a single enclave") {
 		t.Fatalf("%+v %v", checked, err)
 	}
-	if _, answer := ask(t, attester, ""); verify(answer, made.expected(nil)) != nil {
-		t.Errorf("%s", answer)
+	if _, response := ask(t, attester, ""); verify(response, made.expected(nil)) != nil {
+		t.Errorf("%s", response)
 	}
 }
 
@@ -217,15 +217,15 @@ func TestBootStages(t *testing.T) {
 				"gpu " + each.gpu: func() (CheckResult, error) { return attester.CheckGPU(t.Context()) },
 			} {
 				checked, err := check()
-				told := checked.Detail
+				result := checked.Detail
 				switch {
 				case err != nil:
-					told = "failed: " + err.Error()
+					result = "failed: " + err.Error()
 				case checked.Skipped:
-					told = "skipped: " + told
+					result = "skipped: " + result
 				}
-				if !strings.HasPrefix(told, strings.TrimPrefix(want, "gpu ")) {
-					t.Errorf("got %q, want %q", told, want)
+				if !strings.HasPrefix(result, strings.TrimPrefix(want, "gpu ")) {
+					t.Errorf("got %q, want %q", result, want)
 				}
 			}
 		})
@@ -290,8 +290,8 @@ func TestTheFileIsRewrittenForANewKey(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if fake.asked != 1 {
-		t.Errorf("asked %d times for one key", fake.asked)
+	if fake.requests != 1 {
+		t.Errorf("%d requests for one key", fake.requests)
 	}
 	first, _ := os.ReadFile(path)
 	if err := verify(first, made.expected(nil)); err != nil {
@@ -341,12 +341,12 @@ func TestWithoutATLSKeyThereIsNoDocument(t *testing.T) {
 func TestAnUnknownKeyIsNotBound(t *testing.T) {
 	made := newEnclave(t, nil, "")
 	made.settings.Key = ""
-	code, answer := ask(t, made.attester(t), "")
-	if code != http.StatusOK || verify(answer, made.expected(nil)) == nil {
+	code, response := ask(t, made.attester(t), "")
+	if code != http.StatusOK || verify(response, made.expected(nil)) == nil {
 		t.Fatalf("%d: a client takes it for bound", code)
 	}
 	var document Document
-	if err := json.Unmarshal(answer, &document); err != nil {
+	if err := json.Unmarshal(response, &document); err != nil {
 		t.Fatal(err)
 	}
 	report, err := unpack(document.Body)
@@ -431,8 +431,8 @@ func TestTheDummyReportIsPinned(t *testing.T) {
 	if want := `{"report_data":"` + hex.EncodeToString(bound) + `","tee":"None"}`; string(report) != want {
 		t.Errorf("got %s, want %s", report, want)
 	}
-	answer, _ := json.Marshal(document)
-	if strings.Contains(string(answer), "initdata") || strings.Contains(string(answer), "gpu_body") || strings.Contains(string(answer), "nonce") {
-		t.Errorf("absent is absent: %s", answer)
+	response, _ := json.Marshal(document)
+	if strings.Contains(string(response), "initdata") || strings.Contains(string(response), "gpu_body") || strings.Contains(string(response), "nonce") {
+		t.Errorf("absent is absent: %s", response)
 	}
 }

@@ -20,14 +20,14 @@ type standIn struct {
 	hostData []byte
 	quote    uint16
 	mutex    sync.Mutex
-	asked    int
+	requests int
 	// change, if set, alters the response.
 	change func(path string, writer http.ResponseWriter, reportData []byte) bool
 }
 
 func (s *standIn) ServeHTTP(writer http.ResponseWriter, request *http.Request) {
 	s.mutex.Lock()
-	s.asked++
+	s.requests++
 	s.mutex.Unlock()
 	query := request.URL.Query()
 	reportData := []byte(query.Get("runtime_data"))

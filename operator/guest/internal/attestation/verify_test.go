@@ -26,11 +26,11 @@ type expected struct {
 
 // verify is a client: it recomputes every byte except the processor's signature, which a
 // real client checks with the manufacturer's certificates. It shares no code with the package.
-func verify(answer []byte, want expected) error {
+func verify(response []byte, want expected) error {
 	var document struct {
 		Format, Body, Measurement, Initdata, Nonce string
 	}
-	if err := json.Unmarshal(answer, &document); err != nil {
+	if err := json.Unmarshal(response, &document); err != nil {
 		return err
 	}
 	if document.Format != want.format {

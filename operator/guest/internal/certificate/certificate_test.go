@@ -105,7 +105,7 @@ func TestAQueuedOrderIsPolledWithTheSameRequest(t *testing.T) {
 	}
 	for _, request := range it.api.requests[1:4] {
 		if !bytes.Equal(request, it.api.requests[0]) {
-			t.Error("a queued order was asked for with another request")
+			t.Error("a queued order was polled with another request")
 		}
 	}
 }
@@ -119,7 +119,7 @@ func TestFailuresBackOffAndStopTheFirstRun(t *testing.T) {
 	it.jitter = func() float64 { return 1 }
 	err := it.runs(20)
 	if err == nil || !strings.Contains(err.Error(), "no certificate yet after 20s: the API returned 503: nobody signs here") {
-		t.Fatalf("ended with %v", err)
+		t.Fatalf("returned %v", err)
 	}
 	want := []time.Duration{1, 2, 4, 8}
 	for index, pause := range it.waits {
@@ -130,18 +130,18 @@ func TestFailuresBackOffAndStopTheFirstRun(t *testing.T) {
 	}
 	// After a restart it does not exit again with the same reason, and keeps retrying.
 	if err := it.runs(9); err != nil {
-		t.Errorf("ended with %v", err)
+		t.Errorf("returned %v", err)
 	}
 	if last := it.waits[len(it.waits)-1]; last != longestFirst {
 		t.Errorf("waits %v", it.waits)
 	}
 	it.api.answers = repeat(respond(503, 0, map[string]string{"error": "another reason"}))
 	if err := it.runs(20); err == nil || !strings.Contains(err.Error(), "another reason") {
-		t.Errorf("ended with %v", err)
+		t.Errorf("returned %v", err)
 	}
 	it.api.answers = repeat(respond(503, 0, map[string]string{"error": "nobody signs here"}))
 	if err := it.runs(20); err == nil {
-		t.Error("the first reason was not told again")
+		t.Error("the first reason was not reported again")
 	}
 	if reason, _ := os.ReadFile(it.spec.TerminationFile); !strings.Contains(string(reason), "nobody signs here") {
 		t.Errorf("termination message %q", reason)
@@ -179,7 +179,7 @@ func TestAFailingRenewalLeavesTheCertificate(t *testing.T) {
 		t.Fatal(err)
 	}
 	if bytes.Equal(first, it.read(t, CertificateFile)) || it.status(t).Message != "" {
-		t.Error("no new certificate after the API came back")
+		t.Error("no new certificate after the API recovered")
 	}
 }
 
@@ -203,10 +203,10 @@ func TestAnUnusableChainIsNotStored(t *testing.T) {
 		"not for " + host: func(a *api) {
 			a.change = func(c *x509.Certificate) *x509.Certificate { c.DNSNames = []string{"b.example"}; return c }
 		},
-		"expired at":                  func(a *api) { a.life = -time.Minute },
-		"chain is empty":              func(a *api) { a.answers = repeat(respond(200, 0, map[string]string{"certificate": ""})) },
-		"something that is not a cer": func(a *api) { a.answers = repeat(respond(200, 0, map[string]string{"certificate": "hello"})) },
-		"something that is not JSON":  func(a *api) { a.answers = repeat(func(w http.ResponseWriter) { _, _ = io.WriteString(w, "<html>") }) },
+		"expired at":                 func(a *api) { a.life = -time.Minute },
+		"chain is empty":             func(a *api) { a.answers = repeat(respond(200, 0, map[string]string{"certificate": ""})) },
+		"that is not a certificate":  func(a *api) { a.answers = repeat(respond(200, 0, map[string]string{"certificate": "hello"})) },
+		"something that is not JSON": func(a *api) { a.answers = repeat(func(w http.ResponseWriter) { _, _ = io.WriteString(w, "<html>") }) },
 		"broke off or is too long": func(a *api) {
 			a.answers = repeat(func(w http.ResponseWriter) { _, _ = w.Write(make([]byte, maxAnswer+2)) })
 		},
@@ -217,7 +217,7 @@ func TestAnUnusableChainIsNotStored(t *testing.T) {
 			it := newSidecar(t, newAPI(t))
 			spoil(it.api)
 			if err := it.runs(20); err == nil || !strings.Contains(err.Error(), name) {
-				t.Errorf("ended with %v", err)
+				t.Errorf("returned %v", err)
 			}
 			if _, err := os.Stat(it.place.path(CertificateFile)); !errors.Is(err, os.ErrNotExist) {
 				t.Error("it was kept")
@@ -248,7 +248,7 @@ func TestAnUnreachableAPIIsNamed(t *testing.T) {
 	it.api.Close()
 	err := it.runs(20)
 	if err == nil || !strings.Contains(err.Error(), it.spec.API.URL+" cannot be reached") {
-		t.Errorf("ended with %v", err)
+		t.Errorf("returned %v", err)
 	}
 }
 
@@ -294,9 +294,9 @@ func TestSpec(t *testing.T) {
 		"hostnames[1]":    func(d *Spec) { d.Hostnames = []string{host, host} },
 		"patienceSeconds": func(d *Spec) { d.PatienceSeconds = -1 },
 	} {
-		document := valid()
-		change(&document)
-		if err := document.Validate(); err == nil || !strings.Contains(err.Error(), name) {
+		spec := valid()
+		change(&spec)
+		if err := spec.Validate(); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

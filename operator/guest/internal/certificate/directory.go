@@ -180,7 +180,7 @@ func checkChain(data []byte, key *ecdsa.PrivateKey, hostnames []string, now time
 	for rest := bytes.TrimSpace(data); len(rest) > 0; rest = bytes.TrimSpace(rest) {
 		var block *pem.Block
 		if block, rest = pem.Decode(rest); block == nil || block.Type != "CERTIFICATE" {
-			return nil, errors.New("the chain holds something that is not a cericate")
+			return nil, errors.New("the chain contains something that is not a certificate")
 		}
 		one, err := x509.ParseCertificate(block.Bytes)
 		if err != nil {

@@ -149,22 +149,22 @@ func newSidecar(t *testing.T, server *api) *sidecar {
 	if err := os.Mkdir(place, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	document := Spec{
+	spec := Spec{
 		Version: Version, TokenFile: write("token", token+"\n"), Hostnames: []string{host}, Directory: place,
 		TerminationFile: filepath.Join(folder, "ended"),
 		API: apiclient.Address{URL: strings.Replace(server.URL, "127.0.0.1", "example.com", 1),
 			ConnectTo: []netip.Addr{netip.MustParseAddr("127.0.0.1")}, CAFile: write("ca.pem", ca)},
 	}
-	document.ShimStore = filepath.Join(place, "shim", "issuer")
-	if err := document.Validate(); err != nil {
+	spec.ShimStore = filepath.Join(place, "shim", "issuer")
+	if err := spec.Validate(); err != nil {
 		t.Fatal(err)
 	}
-	client, err := apiclient.NewClient(document.API)
+	client, err := apiclient.NewClient(spec.API)
 	if err != nil {
 		t.Fatal(err)
 	}
 	it := &sidecar{api: server, clock: time.Now().Truncate(time.Second)}
-	it.runner = newRunner(document, client, slog.New(slog.DiscardHandler))
+	it.runner = newRunner(spec, client, slog.New(slog.DiscardHandler))
 	it.runner.now = func() time.Time { return it.clock }
 	it.runner.jitter = func() float64 { return 0 }
 	server.now = it.runner.now

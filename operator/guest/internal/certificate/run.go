@@ -56,12 +56,12 @@ var errPatience = errors.New("no certificate yet")
 // reason as termination message, if it has had none for PatienceSeconds: the kubelet
 // restarts it, and the Pod's status shows the reason. It does so once for each reason.
 // Only a refusal by the API is an error.
-func Run(ctx context.Context, document Spec, log *slog.Logger) error {
-	client, err := apiclient.NewClient(document.API)
+func Run(ctx context.Context, spec Spec, log *slog.Logger) error {
+	client, err := apiclient.NewClient(spec.API)
 	if err != nil {
 		return err
 	}
-	err = newRunner(document, client, log).run(ctx)
+	err = newRunner(spec, client, log).run(ctx)
 	if errors.Is(err, errPatience) {
 		// Not an error of ours: with exit code 0 the restart does not count as a crash.
 		log.Error("exiting, to be restarted by the kubelet", "reason", err.Error())
@@ -70,15 +70,15 @@ func Run(ctx context.Context, document Spec, log *slog.Logger) error {
 	return err
 }
 
-func newRunner(document Spec, client *http.Client, log *slog.Logger) *runner {
+func newRunner(spec Spec, client *http.Client, log *slog.Logger) *runner {
 	wait := func(ctx context.Context, pause time.Duration) {
 		select {
 		case <-ctx.Done():
 		case <-time.After(pause):
 		}
 	}
-	place := directory(document.Directory)
-	return &runner{spec: document, place: place, client: client, log: log, now: time.Now, wait: wait, jitter: rand.Float64}
+	place := directory(spec.Directory)
+	return &runner{spec: spec, place: place, client: client, log: log, now: time.Now, wait: wait, jitter: rand.Float64}
 }
 
 func (r *runner) run(ctx context.Context) error {
@@ -235,16 +235,16 @@ func (d Spec) patience() time.Duration {
 
 // Check is the sidecar's startup probe: nil if the shim can use the certificate.
 func Check(file string) error {
-	document, err := ReadSpec(file)
+	spec, err := ReadSpec(file)
 	if err != nil {
 		return err
 	}
-	place := directory(document.Directory)
+	place := directory(spec.Directory)
 	key, err := place.key()
 	if err != nil {
 		return fmt.Errorf("there is no key yet: %w", err)
 	}
-	if _, err = place.current(key, document.Hostnames, time.Now()); err == nil {
+	if _, err = place.current(key, spec.Hostnames, time.Now()); err == nil {
 		return nil
 	}
 	if status, failed := strictjson.DecodeFile[Status](place.path(StatusFile)); failed == nil && status.Message != "" {

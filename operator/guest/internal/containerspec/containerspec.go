@@ -39,7 +39,7 @@ type Spec struct {
 	Version int `json:"version"`
 	// Name is the container's name in the configuration file.
 	Name string `json:"name"`
-	// Hostname is its host name, in a UTS namespace of its own; empty leaves the Pod's.
+	// Hostname is its host name, in its own UTS namespace; empty leaves the Pod's.
 	Hostname string `json:"hostname,omitempty"`
 	// Network is how it is attached to its network; nil leaves the Pod's network.
 	Network *NetworkAttachment `json:"network,omitempty"`

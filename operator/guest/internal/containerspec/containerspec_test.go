@@ -48,9 +48,9 @@ func TestValidate(t *testing.T) {
 		"stop.signal":             func(c *Spec) { c.Stop = &Stop{Signal: "NOPE"} },
 		"stop.timeoutMillis":      func(c *Spec) { c.Stop = &Stop{Signal: "TERM", TimeoutMillis: -1} },
 	} {
-		document := valid()
-		change(&document)
-		if err := document.Validate(); err == nil || !strings.Contains(err.Error(), name) {
+		spec := valid()
+		change(&spec)
+		if err := spec.Validate(); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}
@@ -64,9 +64,9 @@ func TestEntrypointAndCommand(t *testing.T) {
 		{[]string{"/other"}, []string{"x"}, []string{"/other", "x"}},
 		{nil, []string{}, []string{"/app"}},
 	} {
-		document := valid()
-		document.Entrypoint, document.Command = one.entrypoint, one.command
-		if got, err := document.Arguments(); err != nil || !slices.Equal(got, one.want) {
+		spec := valid()
+		spec.Entrypoint, spec.Command = one.entrypoint, one.command
+		if got, err := spec.Arguments(); err != nil || !slices.Equal(got, one.want) {
 			t.Errorf("%v %v: %v, %v", one.entrypoint, one.command, got, err)
 		}
 	}
@@ -93,14 +93,14 @@ func FuzzParse(f *testing.F) {
 	f.Add(data)
 	f.Add([]byte(`{"stop":{"signal":"RTMIN+1"}}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		document, err := Parse(data)
+		spec, err := Parse(data)
 		if err != nil {
 			return
 		}
-		if signal := document.StopSignal(); signal < 1 || signal > 64 {
+		if signal := spec.StopSignal(); signal < 1 || signal > 64 {
 			t.Errorf("signal %d", signal)
 		}
-		if arguments, err := document.Arguments(); err != nil || len(arguments) == 0 {
+		if arguments, err := spec.Arguments(); err != nil || len(arguments) == 0 {
 			t.Errorf("%v, %v", arguments, err)
 		}
 	})

@@ -49,14 +49,14 @@ var forwardable = map[uint16]bool{
 }
 
 // Decide returns how a query from an address is handled.
-func Decide(document netplan.Plan, asker netip.Addr, name string, kind uint16) Decision {
+func Decide(plan netplan.Plan, asker netip.Addr, name string, kind uint16) Decision {
 	decision := Decision{Name: strings.ToLower(strings.TrimSuffix(name, "."))}
-	namespace, found := document.NamespaceAt(asker)
+	namespace, found := plan.NamespaceAt(asker)
 	if !found {
 		decision.Action = Refuse
 		return decision
 	}
-	if addresses, isContainer := containerAddresses(document, namespace, decision.Name); isContainer {
+	if addresses, isContainer := containerAddresses(plan, namespace, decision.Name); isContainer {
 		decision.Addresses = addresses
 		switch {
 		case len(addresses) == 0:
@@ -68,8 +68,8 @@ func Decide(document netplan.Plan, asker netip.Addr, name string, kind uint16) D
 		}
 		return decision
 	}
-	exit, hasExit := document.EgressNetwork(namespace)
-	if !hasExit || !isPublic(document, decision.Name) {
+	exit, hasExit := plan.EgressNetwork(namespace)
+	if !hasExit || !isPublic(plan, decision.Name) {
 		return decision
 	}
 	if exit.Egress == netplan.EgressAllowlist && !isAllowed(exit, decision.Name) {
@@ -85,8 +85,8 @@ func Decide(document netplan.Plan, asker netip.Addr, name string, kind uint16) D
 
 // containerAddresses returns a container's addresses on the networks that it shares with
 // a namespace, and whether a container has that name.
-func containerAddresses(document netplan.Plan, asking netplan.Namespace, name string) ([]netip.Addr, bool) {
-	for _, namespace := range document.Namespaces {
+func containerAddresses(plan netplan.Plan, asking netplan.Namespace, name string) ([]netip.Addr, bool) {
+	for _, namespace := range plan.Namespaces {
 		for _, container := range namespace.Containers {
 			if !strings.EqualFold(container, name) {
 				continue
@@ -110,11 +110,11 @@ func containerAddresses(document netplan.Plan, asking netplan.Namespace, name st
 
 // isPublic reports whether a name may be resolved upstream: not one without a dot, in a
 // reverse zone or in the cluster's own domains.
-func isPublic(document netplan.Plan, name string) bool {
+func isPublic(plan netplan.Plan, name string) bool {
 	if !strings.Contains(name, ".") || len(name) > 253 {
 		return false
 	}
-	for _, domain := range append([]string{"arpa", "localhost", "local", "internal"}, document.Resolver.Refused...) {
+	for _, domain := range append([]string{"arpa", "localhost", "local", "internal"}, plan.Resolver.Refused...) {
 		if name == domain || strings.HasSuffix(name, "."+domain) {
 			return false
 		}
@@ -135,7 +135,7 @@ func isAllowed(network netplan.Network, name string) bool {
 // no network reaches (a public name that points inside), IPv6 addresses, hints, and the
 // sections beside the answer. It returns the remaining addresses and the smallest TTL of
 // the answer in seconds.
-func Clean(document netplan.Plan, answer *dns.Msg) ([]netip.Addr, uint32) {
+func Clean(plan netplan.Plan, answer *dns.Msg) ([]netip.Addr, uint32) {
 	kept, addresses, ttl := []dns.RR{}, []netip.Addr{}, uint32(maxTTL)
 	for _, record := range answer.Answer {
 		if record == nil || record.Header() == nil || !forwardable[record.Header().Rrtype] {
@@ -143,7 +143,7 @@ func Clean(document netplan.Plan, answer *dns.Msg) ([]netip.Addr, uint32) {
 		}
 		if one, isAddress := record.(*dns.A); isAddress {
 			address, valid := netip.AddrFromSlice(one.A.To4())
-			if !valid || document.Denies(address) {
+			if !valid || plan.Denies(address) {
 				continue
 			}
 			addresses = append(addresses, address)

@@ -34,7 +34,7 @@ func TestDecide(t *testing.T) {
 		{netip.MustParseAddr("172.30.1.9"), "x.example", dns.TypeA, Refuse},
 	} {
 		if got := Decide(document, one.asker, one.name, one.kind); got.Action != one.want {
-			t.Errorf("%s asks for %s %s: %d, want %d", one.asker, one.name, dns.TypeToString[one.kind], got.Action, one.want)
+			t.Errorf("%s queries %s %s: %d, want %d", one.asker, one.name, dns.TypeToString[one.kind], got.Action, one.want)
 		}
 	}
 }
@@ -61,7 +61,7 @@ func FuzzAnswer(f *testing.F) {
 		addresses, ttl := Clean(document, message)
 		for _, address := range addresses {
 			if document.Denies(address) {
-				t.Errorf("%s came through", address)
+				t.Errorf("%s passed", address)
 			}
 		}
 		if ttl > maxTTL {

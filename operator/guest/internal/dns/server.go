@@ -35,7 +35,7 @@ type Learner interface {
 
 // Server is the name server.
 type Server struct {
-	document netplan.Plan
+	plan     netplan.Plan
 	upstream Exchanger
 	learner  Learner
 	slots    chan struct{}
@@ -44,10 +44,10 @@ type Server struct {
 }
 
 // NewServer returns a name server for a plan.
-func NewServer(document netplan.Plan, upstream Exchanger, learner Learner) *Server {
-	server := &Server{document: document, upstream: upstream, learner: learner,
+func NewServer(plan netplan.Plan, upstream Exchanger, learner Learner) *Server {
+	server := &Server{plan: plan, upstream: upstream, learner: learner,
 		slots: make(chan struct{}, maxForwarded), perAsker: map[string]chan struct{}{}}
-	for _, namespace := range document.Namespaces {
+	for _, namespace := range plan.Namespaces {
 		server.perAsker[namespace.Name] = make(chan struct{}, maxPerAsker)
 	}
 	return server
@@ -92,7 +92,7 @@ func (s *Server) Stop() error {
 	return errors.Join(problems...)
 }
 
-// ServeDNS answers one request.
+// ServeDNS serves one request.
 func (s *Server) ServeDNS(writer dns.ResponseWriter, request *dns.Msg) {
 	asker, err := netip.ParseAddrPort(writer.RemoteAddr().String())
 	if err != nil {
@@ -122,7 +122,7 @@ func (s *Server) Answer(asker netip.Addr, request *dns.Msg) *dns.Msg {
 		answer.Rcode = dns.RcodeNotImplemented
 		return answer
 	}
-	decision := Decide(s.document, asker, question.Name, question.Qtype)
+	decision := Decide(s.plan, asker, question.Name, question.Qtype)
 	switch decision.Action {
 	case Refuse:
 		answer.Rcode = dns.RcodeRefused
@@ -141,7 +141,7 @@ func (s *Server) Answer(asker netip.Addr, request *dns.Msg) *dns.Msg {
 }
 
 func (s *Server) forward(asker netip.Addr, kind uint16, decision Decision, answer *dns.Msg) {
-	namespace, _ := s.document.NamespaceAt(asker)
+	namespace, _ := s.plan.NamespaceAt(asker)
 	for _, slots := range []chan struct{}{s.perAsker[namespace.Name], s.slots} {
 		select {
 		case slots <- struct{}{}:
@@ -158,7 +158,7 @@ func (s *Server) forward(asker netip.Addr, kind uint16, decision Decision, answe
 		answer.Rcode = dns.RcodeServerFailure
 		return
 	}
-	addresses, ttl := Clean(s.document, got)
+	addresses, ttl := Clean(s.plan, got)
 	if decision.EgressNetwork.Egress == netplan.EgressAllowlist && len(addresses) > 0 {
 		if err := s.learner.Learn(decision.EgressNetwork, decision.Name, addresses, time.Duration(ttl)*time.Second); err != nil {
 			answer.Rcode = dns.RcodeServerFailure

@@ -96,8 +96,8 @@ func WithValue(environment []string, name, value string) []string {
 // Find returns the file of a program name: the name itself if it contains a slash, else
 // the first executable of that name in the directories of path.
 //
-// It is called with the tenant's rights and in the container's working
-// directory, so that what it finds is what the tenant may execute.
+// It is called with the tenant's privileges and in the container's working directory, so
+// that it finds only what the tenant may execute.
 func Find(name, path string) (string, error) {
 	if strings.Contains(name, "/") {
 		return name, checkFile(name)

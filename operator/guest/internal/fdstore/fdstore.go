@@ -127,9 +127,9 @@ func Store(path, name string, file *os.File) error {
 	if err := conn.Send(message{Kind: requestPut, Name: name}, file); err != nil {
 		return err
 	}
-	answer, _, err := fdpass.Receive[message](conn)
-	if err == nil && answer.Kind != responseStored {
-		err = fmt.Errorf("the fd store responded %q", answer.Kind)
+	response, _, err := fdpass.Receive[message](conn)
+	if err == nil && response.Kind != responseStored {
+		err = fmt.Errorf("the fd store responded %q", response.Kind)
 	}
 	return err
 }
@@ -147,15 +147,15 @@ func Fetch(path, beginning string) (map[string]*os.File, error) {
 	}
 	files := map[string]*os.File{}
 	for {
-		answer, file, err := fdpass.Receive[message](conn)
+		response, file, err := fdpass.Receive[message](conn)
 		if err != nil {
 			return nil, err
 		}
-		if answer.Kind == responseEnd {
+		if response.Kind == responseEnd {
 			return files, nil
 		}
-		if file != nil && answer.Name != "" {
-			files[strings.TrimPrefix(answer.Name, beginning)] = file
+		if file != nil && response.Name != "" {
+			files[strings.TrimPrefix(response.Name, beginning)] = file
 		}
 	}
 }

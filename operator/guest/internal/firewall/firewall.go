@@ -30,13 +30,13 @@ const setDenied = "denied"
 
 // Firewall is the filter of one Pod, in the network namespace of the process.
 type Firewall struct {
-	document netplan.Plan
+	plan netplan.Plan
 	// bridges reports whether the kernel filters on bridges too.
 	bridges bool
 }
 
 // New returns a filter for a plan; it is in force after Apply.
-func New(document netplan.Plan) *Firewall { return &Firewall{document: document} }
+func New(plan netplan.Plan) *Firewall { return &Firewall{plan: plan} }
 
 // FiltersBridges reports whether frames between containers of one network are checked
 // for forged senders as well. It needs a kernel with NF_TABLES_BRIDGE; without it the
@@ -47,7 +47,7 @@ func (f *Firewall) FiltersBridges() bool { return f.bridges }
 // `guest net` stay.
 func (f *Firewall) Apply() error {
 	present := map[string][]netip.Addr{}
-	for _, network := range f.document.Networks {
+	for _, network := range f.plan.Networks {
 		if network.Egress == netplan.EgressAllowlist {
 			addresses, err := f.Allowed(network)
 			if err != nil {
@@ -161,11 +161,11 @@ func (f *Firewall) applyInet(present map[string][]netip.Addr) error {
 // addSets adds the denied ranges and one set for each allowlist.
 func (f *Firewall) addSets(connection *nftables.Conn, table *nftables.Table, present map[string][]netip.Addr) (map[string]*nftables.Set, error) {
 	denied := &nftables.Set{Table: table, Name: setDenied, KeyType: nftables.TypeIPAddr, Interval: true}
-	if err := connection.AddSet(denied, intervals(f.document.DeniedRanges())); err != nil {
+	if err := connection.AddSet(denied, intervals(f.plan.DeniedRanges())); err != nil {
 		return nil, err
 	}
 	sets := map[string]*nftables.Set{setDenied: denied}
-	for _, network := range f.document.Networks {
+	for _, network := range f.plan.Networks {
 		if network.Egress != netplan.EgressAllowlist {
 			continue
 		}
@@ -184,14 +184,14 @@ func (f *Firewall) input() []match {
 	rules := []match{slices.Concat(from("lo"), accept())}
 	rules = append(rules, f.antiSpoofing()...)
 	rules = append(rules, slices.Concat(family(unix.NFPROTO_IPV4), state(conntrackKnown), accept()))
-	for _, network := range f.document.Networks {
+	for _, network := range f.plan.Networks {
 		for _, protocol := range []byte{unix.IPPROTO_UDP, unix.IPPROTO_TCP} {
 			rules = append(rules, slices.Concat(from(network.Bridge()), family(unix.NFPROTO_IPV4),
 				address(offsetDestination, expr.CmpOpEq, netplan.Nameserver), port(protocol, 53), accept()))
 		}
 	}
-	for _, number := range f.document.Inbound {
-		rules = append(rules, slices.Concat(from(f.document.Uplink), family(unix.NFPROTO_IPV4), port(unix.IPPROTO_TCP, number), accept()))
+	for _, number := range f.plan.Inbound {
+		rules = append(rules, slices.Concat(from(f.plan.Uplink), family(unix.NFPROTO_IPV4), port(unix.IPPROTO_TCP, number), accept()))
 	}
 	return rules
 }
@@ -204,13 +204,13 @@ func (f *Firewall) output() []match {
 		slices.Concat(to("lo"), accept()),
 		slices.Concat(family(unix.NFPROTO_IPV4), state(conntrackKnown), accept()),
 	}
-	for _, upstream := range f.document.Resolver.Upstream {
+	for _, upstream := range f.plan.Resolver.Upstream {
 		for _, protocol := range []byte{unix.IPPROTO_UDP, unix.IPPROTO_TCP} {
-			rules = append(rules, slices.Concat(family(unix.NFPROTO_IPV4), user(f.document.Resolver.UID), mark(ResolverMark),
+			rules = append(rules, slices.Concat(family(unix.NFPROTO_IPV4), user(f.plan.Resolver.UID), mark(ResolverMark),
 				address(offsetDestination, expr.CmpOpEq, upstream.Addr()), port(protocol, upstream.Port()), accept()))
 		}
 	}
-	for _, car := range f.document.Sidecars {
+	for _, car := range f.plan.Sidecars {
 		for _, destination := range car.Destinations {
 			rules = append(rules, slices.Concat(family(unix.NFPROTO_IPV4), user(car.UID),
 				address(offsetDestination, expr.CmpOpEq, destination.Address), port(unix.IPPROTO_TCP, destination.Port), accept()))
@@ -223,16 +223,16 @@ func (f *Firewall) output() []match {
 func (f *Firewall) forward(sets map[string]*nftables.Set) []match {
 	rules := f.antiSpoofing()
 	rules = append(rules, slices.Concat(state(conntrackInvalid), drop()))
-	for _, network := range f.document.Networks {
+	for _, network := range f.plan.Networks {
 		// Where the kernel passes bridged packets to this chain (br_netfilter), they must be accepted.
 		rules = append(rules, slices.Concat(family(unix.NFPROTO_IPV4), from(network.Bridge()), to(network.Bridge()), accept()))
 	}
-	for _, network := range f.document.Networks {
+	for _, network := range f.plan.Networks {
 		rules = append(rules, slices.Concat(family(unix.NFPROTO_IPV4), from(network.Bridge()), within(offsetDestination, sets[setDenied]), drop()))
 	}
 	rules = append(rules, slices.Concat(family(unix.NFPROTO_IPV4), state(conntrackKnown), accept()))
-	for _, network := range f.document.Networks {
-		out := slices.Concat(family(unix.NFPROTO_IPV4), from(network.Bridge()), to(f.document.Uplink))
+	for _, network := range f.plan.Networks {
+		out := slices.Concat(family(unix.NFPROTO_IPV4), from(network.Bridge()), to(f.plan.Uplink))
 		switch network.Egress {
 		case netplan.EgressOpen:
 			rules = append(rules, slices.Concat(out, accept()))
@@ -246,7 +246,7 @@ func (f *Firewall) forward(sets map[string]*nftables.Set) []match {
 // antiSpoofing returns the rules that drop packets from a bridge with a sender outside its network.
 func (f *Firewall) antiSpoofing() []match {
 	rules := []match{}
-	for _, network := range f.document.Networks {
+	for _, network := range f.plan.Networks {
 		rules = append(rules, slices.Concat(from(network.Bridge()), family(unix.NFPROTO_IPV4),
 			prefix(offsetSource, expr.CmpOpNeq, network.Subnet), drop()))
 	}
@@ -256,9 +256,9 @@ func (f *Firewall) antiSpoofing() []match {
 // masquerade returns the rules that give packets to the internet the Pod's address.
 func (f *Firewall) masquerade() []match {
 	rules := []match{}
-	for _, network := range f.document.Networks {
+	for _, network := range f.plan.Networks {
 		if network.Egress != netplan.EgressClosed {
-			rules = append(rules, slices.Concat(family(unix.NFPROTO_IPV4), to(f.document.Uplink),
+			rules = append(rules, slices.Concat(family(unix.NFPROTO_IPV4), to(f.plan.Uplink),
 				prefix(offsetSource, expr.CmpOpEq, network.Subnet), match{&expr.Masq{}}))
 		}
 	}
@@ -275,7 +275,7 @@ func (f *Firewall) applyBridge() error {
 	table := recreateTable(connection, &nftables.Table{Name: Table, Family: nftables.TableFamilyBridge})
 	admit := chain(table, "admit", nftables.ChainHookPrerouting, nftables.ChainPolicyDrop)
 	connection.AddChain(admit)
-	for _, namespace := range f.document.Namespaces {
+	for _, namespace := range f.plan.Namespaces {
 		for _, attachment := range namespace.Attachments {
 			origin := slices.Concat(from(namespace.Port(attachment.Network)), hardware(namespace.PortMAC(attachment.Network)))
 			connection.AddRule(&nftables.Rule{Table: table, Chain: admit, Exprs: slices.Concat(origin, etherType(unix.ETH_P_IP),

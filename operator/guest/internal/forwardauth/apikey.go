@@ -64,28 +64,28 @@ func newValidator(address apiclient.Address) (validator, error) {
 		request.Header.Set("User-Agent", "cloister-gate")
 		// The request is idempotent: net/http may resend it if the API closed an idle connection.
 		request.Header["X-Idempotency-Key"] = nil
-		answer, err := client.Do(request)
+		response, err := client.Do(request)
 		if err != nil {
 			return decision{}, err
 		}
-		defer answer.Body.Close()
-		if _, err := io.Copy(io.Discard, io.LimitReader(answer.Body, maxAnswer)); err != nil && ctx.Err() != nil {
-			return decision{}, fmt.Errorf("the response does not end: %w", err)
+		defer response.Body.Close()
+		if _, err := io.Copy(io.Discard, io.LimitReader(response.Body, maxAnswer)); err != nil && ctx.Err() != nil {
+			return decision{}, fmt.Errorf("the response body is incomplete: %w", err)
 		}
-		return decisionOf(answer)
+		return decisionOf(response)
 	}, nil
 }
 
 // decisionOf returns the decision of a response: only its status counts. A status that
 // is not in the contract comes from something that is not the API, or from a failing API.
-func decisionOf(answer *http.Response) (decision, error) {
-	switch answer.StatusCode {
+func decisionOf(response *http.Response) (decision, error) {
+	switch response.StatusCode {
 	case http.StatusOK, http.StatusUnauthorized, http.StatusPaymentRequired, http.StatusForbidden:
-		return decision{status: answer.StatusCode}, nil
+		return decision{status: response.StatusCode}, nil
 	case http.StatusTooManyRequests:
-		return decision{status: answer.StatusCode, wait: retryAfter(answer.Header.Get("Retry-After"))}, nil
+		return decision{status: response.StatusCode, wait: retryAfter(response.Header.Get("Retry-After"))}, nil
 	}
-	return decision{}, fmt.Errorf("it returned %d, which is not a decision about a key", answer.StatusCode)
+	return decision{}, fmt.Errorf("it returned %d, which is not a decision about a key", response.StatusCode)
 }
 
 // retryAfter parses a Retry-After in seconds; anything else means one second.
@@ -97,8 +97,8 @@ func retryAfter(text string) time.Duration {
 }
 
 // normalizeHost returns a host name in lower case, without the trailing dot.
-func normalizeHost(asked string) string {
-	return strings.ToLower(strings.TrimSuffix(asked[:min(len(asked), maxHost)], "."))
+func normalizeHost(request string) string {
+	return strings.ToLower(strings.TrimSuffix(request[:min(len(request), maxHost)], "."))
 }
 
 // pathWithoutQuery returns the path of a request target, without the query, which may contain secrets.

@@ -14,9 +14,9 @@ import (
 )
 
 func TestDecisionsByStatusOfTheAPI(t *testing.T) {
-	status, told := 0, map[string]string{}
+	status, sent := 0, map[string]string{}
 	server := httptest.NewServer(http.HandlerFunc(func(writer http.ResponseWriter, request *http.Request) {
-		if err := json.NewDecoder(request.Body).Decode(&told); err != nil || request.URL.Path != validatePath || request.Method != http.MethodPost {
+		if err := json.NewDecoder(request.Body).Decode(&sent); err != nil || request.URL.Path != validatePath || request.Method != http.MethodPost {
 			t.Errorf("%s %s: %v", request.Method, request.URL, err)
 		}
 		writer.Header().Set("Retry-After", "9")
@@ -30,21 +30,21 @@ func TestDecisionsByStatusOfTheAPI(t *testing.T) {
 	asked := keyRequest{Key: "tk_a", Domain: "web.example", Host: "own.example", Path: "/v1"}
 	for _, each := range []int{200, 401, 402, 403, 429} {
 		status = each
-		answer, err := ask(t.Context(), asked)
-		if err != nil || answer.status != each || (answer.wait == 9*time.Second) != (each == 429) {
-			t.Errorf("%d: got %+v, %v", each, answer, err)
+		response, err := ask(t.Context(), asked)
+		if err != nil || response.status != each || (response.wait == 9*time.Second) != (each == 429) {
+			t.Errorf("%d: got %+v, %v", each, response, err)
 		}
 	}
 	want := map[string]string{"api_key": "tk_a", "domain": "web.example", "requested_host": "own.example", "path": "/v1"}
 	for name, value := range want {
-		if told[name] != value {
-			t.Errorf("%s: told %q", name, told[name])
+		if sent[name] != value {
+			t.Errorf("%s: told %q", name, sent[name])
 		}
 	}
 	for _, each := range []int{201, 204, 301, 307, 400, 404, 405, 422, 500, 502, 503} {
 		status = each
-		if answer, err := ask(t.Context(), asked); err == nil {
-			t.Errorf("%d counts as %+v", each, answer)
+		if response, err := ask(t.Context(), asked); err == nil {
+			t.Errorf("%d counts as %+v", each, response)
 		}
 	}
 }

@@ -50,7 +50,7 @@ type keyCache struct {
 	breakerOpenUntil time.Time
 }
 
-func newKeyCache(document KeyCheck, ask validator, log *slog.Logger) *keyCache {
+func newKeyCache(spec KeyCheck, ask validator, log *slog.Logger) *keyCache {
 	secret := make([]byte, sha256.Size)
 	_, _ = rand.Read(secret) // never fails (Go's documentation)
 	accepted, err := simplelru.NewLRU[keyHash, time.Time](maxAccepted, nil)
@@ -58,8 +58,8 @@ func newKeyCache(document KeyCheck, ask validator, log *slog.Logger) *keyCache {
 		panic(err) // only for a size below 1
 	}
 	return &keyCache{
-		validate: ask, domain: document.Domain, log: log, secret: secret, accepted: accepted,
-		cache: seconds(document.CacheSeconds), outage: seconds(document.OutageSeconds),
+		validate: ask, domain: spec.Domain, log: log, secret: secret, accepted: accepted,
+		cache: seconds(spec.CacheSeconds), outage: seconds(spec.OutageSeconds),
 		flights: map[keyHash]*call{},
 	}
 }
@@ -75,8 +75,8 @@ func (k *keyCache) hashKey(key, host string) keyHash {
 func (k *keyCache) isAccepted(who keyHash) bool {
 	k.mutex.Lock()
 	defer k.mutex.Unlock()
-	asked, found := k.accepted.Peek(who)
-	return found && time.Now().Sub(asked) <= max(k.cache, k.outage)
+	request, found := k.accepted.Peek(who)
+	return found && time.Now().Sub(request) <= max(k.cache, k.outage)
 }
 
 // check returns the decision about a key.
@@ -84,10 +84,10 @@ func (k *keyCache) isAccepted(who keyHash) bool {
 // A 200 is cached for the cache time, counted from its request. One request for a key is
 // in flight at a time, so that responses keep their order; a caller that arrives
 // meanwhile shares its response, unless the request is older than the cache time.
-func (k *keyCache) check(ctx context.Context, who keyHash, asked keyRequest) decision {
+func (k *keyCache) check(ctx context.Context, who keyHash, request keyRequest) decision {
 	came := time.Now()
 	for {
-		running, answered := k.join(who, asked)
+		running, answered := k.join(who, request)
 		if running == nil {
 			return answered
 		}
@@ -103,7 +103,7 @@ func (k *keyCache) check(ctx context.Context, who keyHash, asked keyRequest) dec
 }
 
 // join returns a decision from the cache, or the call to wait for.
-func (k *keyCache) join(who keyHash, asked keyRequest) (*call, decision) {
+func (k *keyCache) join(who keyHash, request keyRequest) (*call, decision) {
 	k.mutex.Lock()
 	defer k.mutex.Unlock()
 	now := time.Now()
@@ -125,22 +125,22 @@ func (k *keyCache) join(who keyHash, asked keyRequest) (*call, decision) {
 	if k.failures >= breakerThreshold {
 		k.breakerOpenUntil = now.Add(askTimeout) // half-open: this request finds out whether the API is back
 	}
-	go k.run(who, asked, running)
+	go k.run(who, request, running)
 	return running, decision{}
 }
 
 // run sends the request; it continues if the first caller leaves, since others may wait too.
-func (k *keyCache) run(who keyHash, asked keyRequest, running *call) {
-	answer, err := k.validate(context.Background(), asked)
+func (k *keyCache) run(who keyHash, request keyRequest, running *call) {
+	response, err := k.validate(context.Background(), request)
 	k.mutex.Lock()
 	defer k.mutex.Unlock()
 	delete(k.flights, who)
-	running.verdict = k.record(who, running.started, answer, err)
+	running.verdict = k.record(who, running.started, response, err)
 	close(running.done)
 }
 
 // record caches a response and returns the decision.
-func (k *keyCache) record(who keyHash, started time.Time, answer decision, err error) decision {
+func (k *keyCache) record(who keyHash, started time.Time, response decision, err error) decision {
 	now := time.Now()
 	if err != nil {
 		k.failures++
@@ -156,12 +156,12 @@ func (k *keyCache) record(who keyHash, started time.Time, answer decision, err e
 		k.log.Info("the API can be reached again")
 	}
 	k.failures, k.breakerOpenUntil = 0, time.Time{}
-	if answer.status == http.StatusOK {
+	if response.status == http.StatusOK {
 		k.accepted.Add(who, started)
 	} else {
 		k.accepted.Remove(who)
 	}
-	return answer
+	return response
 }
 
 // duringOutage returns the decision while the API cannot be reached.

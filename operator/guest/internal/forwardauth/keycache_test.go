@@ -41,8 +41,8 @@ func (a *api) ask(context.Context, keyRequest) (decision, error) {
 }
 
 func checker(api *api, log *bytes.Buffer) *keyCache {
-	document := KeyCheck{Domain: "web.example", CacheSeconds: 1, OutageSeconds: 30}
-	return newKeyCache(document, api.ask, slog.New(slog.NewTextHandler(log, nil)))
+	spec := KeyCheck{Domain: "web.example", CacheSeconds: 1, OutageSeconds: 30}
+	return newKeyCache(spec, api.ask, slog.New(slog.NewTextHandler(log, nil)))
 }
 
 func (k *keyCache) of(t *testing.T, key string) int {
@@ -60,12 +60,12 @@ func TestAnAcceptedKeyIsKeptForTheCachesTime(t *testing.T) {
 			}
 		}
 		if api.count() != 1 {
-			t.Errorf("asked %d times within the time", api.count())
+			t.Errorf("%d requests within the cache time", api.count())
 		}
 		api.set(http.StatusUnauthorized)
 		time.Sleep(time.Second + time.Millisecond)
 		if got := keys.of(t, "tk_a"); got != http.StatusUnauthorized || api.count() != 2 {
-			t.Errorf("got %d after %d questions", got, api.count())
+			t.Errorf("got %d after %d requests", got, api.count())
 		}
 	})
 }
@@ -78,7 +78,7 @@ func TestTheCacheTimeCountsFromTheRequest(t *testing.T) {
 		time.Sleep(300 * time.Millisecond)
 		keys.of(t, "tk_a")
 		if api.count() != 2 {
-			t.Errorf("asked %d times", api.count())
+			t.Errorf("%d requests", api.count())
 		}
 	})
 }
@@ -95,7 +95,7 @@ func TestARefusalIsNeverKept(t *testing.T) {
 			}
 			api.set(http.StatusOK)
 			if got := keys.of(t, "tk_a"); got != http.StatusOK || api.count() != 3 {
-				t.Errorf("%d: got %d after %d questions", status, got, api.count())
+				t.Errorf("%d: got %d after %d requests", status, got, api.count())
 			}
 		})
 	}
@@ -115,7 +115,7 @@ func TestConcurrentCallersShareOneRequest(t *testing.T) {
 		}
 		all.Wait()
 		if api.count() != 1 {
-			t.Errorf("asked %d times", api.count())
+			t.Errorf("%d requests", api.count())
 		}
 	})
 }
@@ -128,7 +128,7 @@ func TestAnOldRequestIsNotShared(t *testing.T) {
 		time.Sleep(1500 * time.Millisecond)
 		api.set(http.StatusUnauthorized)
 		if got := keys.of(t, "tk_a"); got != http.StatusUnauthorized || api.count() != 2 {
-			t.Errorf("got %d after %d questions", got, api.count())
+			t.Errorf("got %d after %d requests", got, api.count())
 		}
 	})
 }
@@ -195,7 +195,7 @@ func TestTheCircuitBreakerSparesAnAPIThatIsDown(t *testing.T) {
 			keys.of(t, fmt.Sprint("tk_more", number))
 		}
 		if api.count() != breakerThreshold || time.Since(began) != 0 {
-			t.Errorf("asked %d times, waited %v", api.count(), time.Since(began))
+			t.Errorf("%d requests, waited %v", api.count(), time.Since(began))
 		}
 		time.Sleep(breakerOpenTime + time.Millisecond)
 		go keys.of(t, "tk_probe")
@@ -217,7 +217,7 @@ func TestConcurrentRequestsAreBounded(t *testing.T) {
 		}
 		synctest.Wait()
 		if got := keys.of(t, "tk_more"); got != http.StatusServiceUnavailable || api.count() != maxAsking {
-			t.Errorf("got %d after %d questions", got, api.count())
+			t.Errorf("got %d after %d requests", got, api.count())
 		}
 		time.Sleep(time.Second) // until they finish
 	})
@@ -232,7 +232,7 @@ func TestACallerThatLeavesDoesNotCancelTheRequest(t *testing.T) {
 		synctest.Wait()
 		leave()
 		if got := keys.of(t, "tk_a"); got != http.StatusOK || api.count() != 1 {
-			t.Errorf("got %d after %d questions", got, api.count())
+			t.Errorf("got %d after %d requests", got, api.count())
 		}
 	})
 }

@@ -42,7 +42,7 @@ func TestPeekConsumesNothing(t *testing.T) {
 		}
 	}
 	if rates.take("a", now) != 0 || rates.peek("a", now) == 0 {
-		t.Error("look and take differ")
+		t.Error("peek and take differ")
 	}
 }
 

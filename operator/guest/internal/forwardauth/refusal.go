@@ -34,21 +34,21 @@ var refusals = map[int]refusal{
 var noKey = refusal{"No API key: send it as \"Authorization: Bearer <key>\".", kindRequest, "invalid_api_key"}
 
 // refuse responds to a request that does not pass.
-func refuse(writer http.ResponseWriter, answer decision) {
-	refuseAs(writer, answer, refusals[answer.status])
+func refuse(writer http.ResponseWriter, response decision) {
+	refuseAs(writer, response, refusals[response.status])
 }
 
-func refuseAs(writer http.ResponseWriter, answer decision, said refusal) {
+func refuseAs(writer http.ResponseWriter, response decision, said refusal) {
 	header := writer.Header()
 	header.Set("Content-Type", "application/json")
 	header.Set("Cache-Control", "no-store")
-	if answer.status == http.StatusUnauthorized {
+	if response.status == http.StatusUnauthorized {
 		header.Set("WWW-Authenticate", "Bearer")
 	}
-	if answer.wait > 0 {
-		header.Set("Retry-After", wholeSeconds(answer.wait))
+	if response.wait > 0 {
+		header.Set("Retry-After", wholeSeconds(response.wait))
 	}
-	writer.WriteHeader(answer.status)
+	writer.WriteHeader(response.status)
 	body := map[string]any{"error": map[string]string{"message": said.message, "type": said.kind, "code": said.code}}
 	_ = json.NewEncoder(writer).Encode(body) // the shim may be gone
 }

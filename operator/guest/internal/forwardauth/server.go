@@ -50,16 +50,16 @@ type server struct {
 }
 
 // Run serves the socket of the spec until the context is done.
-func Run(ctx context.Context, document Spec, logger *slog.Logger) error {
-	server := &server{rates: newLimiter(document.Rate, maxCallers)}
-	if document.Keys != nil {
-		ask, err := newValidator(document.Keys.API)
+func Run(ctx context.Context, spec Spec, logger *slog.Logger) error {
+	server := &server{rates: newLimiter(spec.Rate, maxCallers)}
+	if spec.Keys != nil {
+		ask, err := newValidator(spec.Keys.API)
 		if err != nil {
 			return fmt.Errorf("keys.api.%w", err)
 		}
-		server.keys = newKeyCache(*document.Keys, ask, logger)
+		server.keys = newKeyCache(*spec.Keys, ask, logger)
 	}
-	listener, err := listen(document.Socket)
+	listener, err := listen(spec.Socket)
 	if err != nil {
 		return err
 	}
@@ -119,11 +119,11 @@ func (s *server) checkKey(writer http.ResponseWriter, request *http.Request) {
 	address := callerOf(request.Header.Get(HeaderAddress))
 	key, sent := bearer(request.Header.Values("Authorization"))
 	if key == "" || s.keys == nil {
-		said := refusals[http.StatusUnauthorized]
+		body := refusals[http.StatusUnauthorized]
 		if !sent {
-			said = noKey
+			body = noKey
 		}
-		s.reject(writer, address, decision{status: http.StatusUnauthorized}, said)
+		s.reject(writer, address, decision{status: http.StatusUnauthorized}, body)
 		return
 	}
 	host := normalizeHost(request.Header.Get(HeaderHost))
@@ -133,13 +133,13 @@ func (s *server) checkKey(writer http.ResponseWriter, request *http.Request) {
 		return
 	}
 	asked := keyRequest{Key: key, Domain: s.keys.domain, Host: host, Path: pathWithoutQuery(request.Header.Get(HeaderTarget))}
-	switch answer := s.keys.check(request.Context(), who, asked); answer.status {
+	switch response := s.keys.check(request.Context(), who, asked); response.status {
 	case http.StatusOK:
 		s.allow(writer, "key "+string(who[:]))
 	case http.StatusServiceUnavailable:
-		refuse(writer, answer)
+		refuse(writer, response)
 	default:
-		s.reject(writer, address, answer, refusals[answer.status])
+		s.reject(writer, address, response, refusals[response.status])
 	}
 }
 
@@ -153,12 +153,12 @@ func (s *server) allow(writer http.ResponseWriter, caller string) {
 }
 
 // reject counts a request without a valid key against its address and refuses it.
-func (s *server) reject(writer http.ResponseWriter, address string, answer decision, said refusal) {
+func (s *server) reject(writer http.ResponseWriter, address string, response decision, body refusal) {
 	if wait := s.rates.take(address, time.Now()); wait > 0 {
 		refuse(writer, decision{status: http.StatusTooManyRequests, wait: wait})
 		return
 	}
-	refuseAs(writer, answer, said)
+	refuseAs(writer, response, body)
 }
 
 // bearer returns the key of a request, empty if there is none that could be valid; sent
@@ -188,13 +188,13 @@ func Check(path string) error {
 			return new(net.Dialer).DialContext(ctx, "unix", path)
 		},
 	}}
-	answer, err := client.Get("http://gate" + PathHealth)
+	response, err := client.Get("http://gate" + PathHealth)
 	if err != nil {
 		return fmt.Errorf("the gate is not ready: %w", err)
 	}
-	defer answer.Body.Close()
-	if answer.StatusCode != http.StatusOK {
-		return fmt.Errorf("the gate is not ready: it returned %d", answer.StatusCode)
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("the gate is not ready: it returned %d", response.StatusCode)
 	}
 	return nil
 }

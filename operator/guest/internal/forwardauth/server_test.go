@@ -44,7 +44,7 @@ func TestShapesOfRefusals(t *testing.T) {
 		http.StatusForbidden: "invalid_request_error", http.StatusTooManyRequests: "rate_limit_error",
 		0: "server_error",
 	} {
-		answer := asking{path: PathKey, key: "tk_a", address: "192.0.2.1"}.of(whole(&api{status: status}, nil))
+		response := asking{path: PathKey, key: "tk_a", address: "192.0.2.1"}.of(whole(&api{status: status}, nil))
 		want := status
 		if status == 0 {
 			want = http.StatusServiceUnavailable
@@ -52,14 +52,14 @@ func TestShapesOfRefusals(t *testing.T) {
 		var body struct {
 			Error struct{ Message, Type, Code string }
 		}
-		if err := json.Unmarshal(answer.Body.Bytes(), &body); err != nil {
+		if err := json.Unmarshal(response.Body.Bytes(), &body); err != nil {
 			t.Fatal(err)
 		}
-		if answer.Code != want || body.Error.Type != kind || body.Error.Message == "" || body.Error.Code == "" || answer.Header().Get("Content-Type") != "application/json" {
-			t.Errorf("%d: got %d %s", status, answer.Code, answer.Body)
+		if response.Code != want || body.Error.Type != kind || body.Error.Message == "" || body.Error.Code == "" || response.Header().Get("Content-Type") != "application/json" {
+			t.Errorf("%d: got %d %s", status, response.Code, response.Body)
 		}
-		if (answer.Header().Get("WWW-Authenticate") != "") != (want == http.StatusUnauthorized) {
-			t.Errorf("%d: WWW-Authenticate %q", status, answer.Header().Get("WWW-Authenticate"))
+		if (response.Header().Get("WWW-Authenticate") != "") != (want == http.StatusUnauthorized) {
+			t.Errorf("%d: WWW-Authenticate %q", status, response.Header().Get("WWW-Authenticate"))
 		}
 	}
 }
@@ -70,17 +70,17 @@ func TestAMissingKeyIsNotValidated(t *testing.T) {
 		{"Bearer a\x00"}, {"Bearer \u00e9"}, {"Bearer " + strings.Repeat("a", maxKey+1)},
 	} {
 		api := &api{status: http.StatusOK}
-		answer := asking{path: PathKey, raw: values, address: "192.0.2.1"}.of(whole(api, nil))
-		if answer.Code != http.StatusUnauthorized || api.count() != 0 {
-			t.Errorf("%q: got %d after %d questions", values, answer.Code, api.count())
+		response := asking{path: PathKey, raw: values, address: "192.0.2.1"}.of(whole(api, nil))
+		if response.Code != http.StatusUnauthorized || api.count() != 0 {
+			t.Errorf("%q: got %d after %d requests", values, response.Code, api.count())
 		}
 	}
 }
 
 func TestTheSchemeIsOfAnyCase(t *testing.T) {
 	for _, value := range []string{"bearer tk_a", "BEARER  tk_a", " Bearer tk_a "} {
-		if answer := (asking{path: PathKey, raw: []string{value}}).of(whole(&api{status: http.StatusOK}, nil)); answer.Code != http.StatusOK {
-			t.Errorf("%q: got %d", value, answer.Code)
+		if response := (asking{path: PathKey, raw: []string{value}}).of(whole(&api{status: http.StatusOK}, nil)); response.Code != http.StatusOK {
+			t.Errorf("%q: got %d", value, response.Code)
 		}
 	}
 }
@@ -94,13 +94,13 @@ func TestEachKeyHasItsRate(t *testing.T) {
 				t.Fatal("refused within the burst")
 			}
 		}
-		answer := one.of(server)
-		if answer.Code != http.StatusTooManyRequests || answer.Header().Get("Retry-After") != "2" {
-			t.Errorf("got %d, Retry-After %q", answer.Code, answer.Header().Get("Retry-After"))
+		response := one.of(server)
+		if response.Code != http.StatusTooManyRequests || response.Header().Get("Retry-After") != "2" {
+			t.Errorf("got %d, Retry-After %q", response.Code, response.Header().Get("Retry-After"))
 		}
 		one.address = "192.0.2.2"
 		if one.of(server).Code != http.StatusTooManyRequests {
-			t.Error("another address gives a key another bucket")
+			t.Error("another address selects another bucket for a key")
 		}
 		time.Sleep(2 * time.Second)
 		if one.of(server).Code != http.StatusOK {
@@ -113,10 +113,10 @@ func TestEachAddressHasItsRate(t *testing.T) {
 	server := whole(&api{status: http.StatusOK}, &RateLimit{PerSecond: 0.001, Burst: 1})
 	first := asking{path: PathRate, address: "192.0.2.1", key: "tk_a"}
 	if first.of(server).Code != http.StatusOK || first.of(server).Code != http.StatusTooManyRequests {
-		t.Error("the rate does not hold")
+		t.Error("the rate limit is not enforced")
 	}
 	if (asking{path: PathRate, address: "192.0.2.1", key: "tk_b"}).of(server).Code != http.StatusTooManyRequests {
-		t.Error("a key that nobody asked for has a bucket")
+		t.Error("a key that was not validated has a bucket")
 	}
 	if (asking{path: PathRate, address: "192.0.2.2"}).of(server).Code != http.StatusOK {
 		t.Error("another address waits")
@@ -138,7 +138,7 @@ func TestGuessingIsRateLimited(t *testing.T) {
 		t.Errorf("got %v after %d questions", codes, api.count())
 	}
 	if (asking{path: PathKey, key: "tk_good", address: "192.0.2.1"}).of(server).Code != http.StatusOK {
-		t.Error("the guesses of one end the way of another behind the same address")
+		t.Error("the guesses of one client block another behind the same address")
 	}
 }
 
@@ -163,18 +163,18 @@ func TestTheBodyOfAValidationRequest(t *testing.T) {
 }
 
 func TestRunAndCheck(t *testing.T) {
-	document := Spec{Version: Version, Socket: filepath.Join(t.TempDir(), "s"), Rate: &RateLimit{PerSecond: 1, Burst: 1}}
-	if Check(document.Socket) == nil {
-		t.Fatal("nobody is there, and it is ready")
+	spec := Spec{Version: Version, Socket: filepath.Join(t.TempDir(), "s"), Rate: &RateLimit{PerSecond: 1, Burst: 1}}
+	if Check(spec.Socket) == nil {
+		t.Fatal("it is ready without a server")
 	}
 	for range 2 { // the second replaces the socket of the first
-		listener, err := listen(document.Socket)
+		listener, err := listen(spec.Socket)
 		if err != nil {
 			t.Fatal(err)
 		}
 		served := make(chan error, 1)
 		go func() { served <- serve(t.Context(), listener, whole(&api{}, nil).handler()) }()
-		if err := Check(document.Socket); err != nil {
+		if err := Check(spec.Socket); err != nil {
 			t.Fatal(err)
 		}
 		listener.Close()

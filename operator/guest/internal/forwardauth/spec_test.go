@@ -40,9 +40,9 @@ func TestValidate(t *testing.T) {
 		"rate.perSecond: -1 is not ab": func(d *Spec) { d.Rate.PerSecond = -1 },
 	} {
 		t.Run(name, func(t *testing.T) {
-			document := valid()
-			change(&document)
-			if err := document.Validate(); err == nil || !strings.Contains(err.Error(), name) {
+			spec := valid()
+			change(&spec)
+			if err := spec.Validate(); err == nil || !strings.Contains(err.Error(), name) {
 				t.Errorf("got %v", err)
 			}
 		})
@@ -57,11 +57,11 @@ func FuzzParse(f *testing.F) {
 	f.Add(whole)
 	f.Add([]byte(`{"version":1,"socket":"/s","rate":{"perSecond":1e-320,"burst":1}}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		document, err := ParseSpec(data)
+		spec, err := ParseSpec(data)
 		if err != nil {
 			return
 		}
-		again, err := json.Marshal(document)
+		again, err := json.Marshal(spec)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -74,7 +74,7 @@ func attachNetwork(container containerspec.Spec) error {
 		return err
 	}
 	defer fresh.Close()
-	answer, join, confirm, err := netattach.Attach(container.Network.Socket, fresh, deadline)
+	response, join, confirm, err := netattach.Attach(container.Network.Socket, fresh, deadline)
 	if err != nil {
 		return err
 	}
@@ -83,7 +83,7 @@ func attachNetwork(container containerspec.Spec) error {
 		if err := unix.Setns(int(join.Fd()), unix.CLONE_NEWNET); err != nil {
 			return fmt.Errorf("the shared network namespace cannot be entered: %w", err)
 		}
-	} else if err := link.ConfigureContainer(answer.Interfaces, answer.Nameserver); err != nil {
+	} else if err := link.ConfigureContainer(response.Interfaces, response.Nameserver); err != nil {
 		return err
 	}
 	if err := openLowPorts(container); err != nil {
@@ -97,10 +97,10 @@ func attachNetwork(container containerspec.Spec) error {
 			return err
 		}
 	}
-	if err := mountFileOver("/etc/hosts", hosts(container, answer)); err != nil {
+	if err := mountFileOver("/etc/hosts", hosts(container, response)); err != nil {
 		return err
 	}
-	return mountFileOver("/etc/resolv.conf", resolver(answer.Nameserver))
+	return mountFileOver("/etc/resolv.conf", resolver(response.Nameserver))
 }
 
 // openLowPorts lets every user of the new namespace listen on ports below 1024, as
@@ -140,17 +140,17 @@ func mountFileOver(target, content string) error {
 	return tmpfs.MountFile(target, []byte(content))
 }
 
-func hosts(container containerspec.Spec, answer netattach.Response) string {
+func hosts(container containerspec.Spec, response netattach.Response) string {
 	var text strings.Builder
 	text.WriteString("127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n")
 	names := container.Hostname
 	if container.Name != container.Hostname {
 		names += " " + container.Name
 	}
-	for _, one := range answer.Interfaces {
+	for _, one := range response.Interfaces {
 		fmt.Fprintf(&text, "%s\t%s\n", one.Address.Addr(), names)
 	}
-	if len(answer.Interfaces) == 0 {
+	if len(response.Interfaces) == 0 {
 		fmt.Fprintf(&text, "127.0.0.1\t%s\n", names)
 	}
 	return text.String()

@@ -28,7 +28,7 @@ const attrInetConf = 1
 // and the uplink only.
 //
 // The packet filter must be in force before the call.
-func ConfigureBridges(document netplan.Plan) error {
+func ConfigureBridges(plan netplan.Plan) error {
 	loopback, err := netlink.LinkByName("lo")
 	if err != nil {
 		return err
@@ -39,14 +39,14 @@ func ConfigureBridges(document netplan.Plan) error {
 	if err := netlink.LinkSetUp(loopback); err != nil {
 		return err
 	}
-	for _, network := range document.Networks {
+	for _, network := range plan.Networks {
 		if err := configureBridge(network); err != nil {
 			return fmt.Errorf("network %s: %w", network.Name, err)
 		}
 	}
-	uplink, err := netlink.LinkByName(document.Uplink)
+	uplink, err := netlink.LinkByName(plan.Uplink)
 	if err != nil {
-		return fmt.Errorf("the uplink %s: %w", document.Uplink, err)
+		return fmt.Errorf("the uplink %s: %w", plan.Uplink, err)
 	}
 	return setConf(uplink, confForwarding, 1)
 }
@@ -82,10 +82,10 @@ func configureBridge(network netplan.Network) error {
 // Attach creates the veth pairs of a namespace, one end on its bridge, the other inside,
 // and returns the interfaces that the launcher has to configure. Devices of a predecessor
 // with the same names are removed first.
-func Attach(document netplan.Plan, namespace netplan.Namespace, inside *os.File) ([]netattach.Interface, error) {
-	interfaces := Describe(document, namespace)
+func Attach(plan netplan.Plan, namespace netplan.Namespace, inside *os.File) ([]netattach.Interface, error) {
+	interfaces := Describe(plan, namespace)
 	for index, attachment := range namespace.Attachments {
-		network, found := document.Network(attachment.Network)
+		network, found := plan.Network(attachment.Network)
 		if !found {
 			return nil, fmt.Errorf("network %s is not in the plan", attachment.Network)
 		}
@@ -97,11 +97,11 @@ func Attach(document netplan.Plan, namespace netplan.Namespace, inside *os.File)
 }
 
 // Describe returns the interfaces that Attach returns, without creating them.
-func Describe(document netplan.Plan, namespace netplan.Namespace) []netattach.Interface {
-	exit, hasExit := document.EgressNetwork(namespace)
+func Describe(plan netplan.Plan, namespace netplan.Namespace) []netattach.Interface {
+	exit, hasExit := plan.EgressNetwork(namespace)
 	interfaces := []netattach.Interface{}
 	for index, attachment := range namespace.Attachments {
-		network, _ := document.Network(attachment.Network)
+		network, _ := plan.Network(attachment.Network)
 		interfaces = append(interfaces, netattach.Interface{
 			Name:    fmt.Sprintf("eth%d", index),
 			Address: netip.PrefixFrom(attachment.Address, network.Subnet.Bits()),

@@ -36,25 +36,25 @@ func store(t *testing.T, change func(image []byte) []byte) Spec {
 	if change != nil {
 		image = change(image)
 	}
-	document := Spec{
+	spec := Spec{
 		Version: Version, Store: filepath.Join(directory, "store"), Target: filepath.Join(directory, "mpk"),
 		Status: filepath.Join(directory, "status.json"), Models: []Model{{Name: "tiny", Repo: repo, MPK: mpk}},
 	}
-	for _, path := range []string{document.Store, document.Target} {
+	for _, path := range []string{spec.Store, spec.Target} {
 		if err := os.Mkdir(path, 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(document.Store, hash+".mpk"), image, 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(spec.Store, hash+".mpk"), image, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = removeTree(filepath.Join(document.Target, "mpk-"+hash)) })
-	return document
+	t.Cleanup(func() { _ = removeTree(filepath.Join(spec.Target, "mpk-"+hash)) })
+	return spec
 }
 
-func readStatus(t *testing.T, document Spec) Status {
+func readStatus(t *testing.T, spec Spec) Status {
 	t.Helper()
-	data, err := os.ReadFile(document.Status)
+	data, err := os.ReadFile(spec.Status)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,11 +66,11 @@ func readStatus(t *testing.T, document Spec) Status {
 }
 
 func TestTheFilesOfAModelAreUnpacked(t *testing.T) {
-	document := store(t, nil)
-	if err := Run(context.Background(), document, quiet); err != nil {
+	spec := store(t, nil)
+	if err := Run(context.Background(), spec, quiet); err != nil {
 		t.Fatal(err)
 	}
-	root := filepath.Join(document.Target, "mpk-"+hash)
+	root := filepath.Join(spec.Target, "mpk-"+hash)
 	modes := map[string]fs.FileMode{}
 	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
@@ -102,19 +102,19 @@ func TestTheFilesOfAModelAreUnpacked(t *testing.T) {
 	if weights, err := os.ReadFile(filepath.Join(root, "latest")); err != nil || len(weights) != 400*32 {
 		t.Errorf("the weights have %d bytes, %v", len(weights), err)
 	}
-	status := readStatus(t, document)
+	status := readStatus(t, spec)
 	if status.State != StateOK || status.EndedAt == nil || status.Message != "" || len(status.Models) != 1 {
 		t.Fatalf("the status is %+v", status)
 	}
 	if one := status.Models[0]; one.Name != "tiny" || one.RootHash != hash || one.Files != 3 || one.Bytes != 400*32+23 {
-		t.Errorf("the status says %+v", one)
+		t.Errorf("the status is %+v", one)
 	}
 }
 
 func TestASecondAttemptStartsFromScratch(t *testing.T) {
-	document := store(t, nil)
+	spec := store(t, nil)
 	for range 2 {
-		if err := Run(context.Background(), document, quiet); err != nil {
+		if err := Run(context.Background(), spec, quiet); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -140,18 +140,18 @@ func TestInvalidModelsStopTheBoot(t *testing.T) {
 		"another offset":         {nil, func(d *Spec) { d.Models[0].MPK = strings.Replace(mpk, "16384", "12288", 1) }, ExitInvalid, "there is no dm-verity signature at byte 12288"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			document := store(t, trial.change)
+			spec := store(t, trial.change)
 			if trial.document != nil {
-				trial.document(&document)
+				trial.document(&spec)
 			}
-			err := Run(context.Background(), document, quiet)
+			err := Run(context.Background(), spec, quiet)
 			if err == nil || ExitCode(err) != trial.code || !strings.Contains(err.Error(), trial.want) || !strings.Contains(err.Error(), "model tiny (example/tiny@") {
 				t.Fatalf("exit code %d, %v", ExitCode(err), err)
 			}
-			if left, _ := os.ReadDir(document.Target); len(left) != 0 {
+			if left, _ := os.ReadDir(spec.Target); len(left) != 0 {
 				t.Errorf("%v is left", left)
 			}
-			if status := readStatus(t, document); status.State != StateFailed || status.Reason != reasonOf(err) || status.Message != err.Error() || len(status.Models) != 0 {
+			if status := readStatus(t, spec); status.State != StateFailed || status.Reason != reasonOf(err) || status.Message != err.Error() || len(status.Models) != 0 {
 				t.Errorf("the status is %+v", status)
 			}
 		})
@@ -159,20 +159,20 @@ func TestInvalidModelsStopTheBoot(t *testing.T) {
 }
 
 func TestAStoppedBootLeavesNothing(t *testing.T) {
-	document := store(t, nil)
+	spec := store(t, nil)
 	ctx, stop := context.WithCancel(context.Background())
 	stop()
-	if err := Run(ctx, document, quiet); !errors.Is(err, context.Canceled) || ExitCode(err) != 0 {
+	if err := Run(ctx, spec, quiet); !errors.Is(err, context.Canceled) || ExitCode(err) != 0 {
 		t.Fatal(err)
 	}
-	if left, _ := os.ReadDir(document.Target); len(left) != 0 {
+	if left, _ := os.ReadDir(spec.Target); len(left) != 0 {
 		t.Errorf("%v is left", left)
 	}
 }
 
 func TestTheStoreMayContainAnything(t *testing.T) {
-	document := store(t, nil)
-	path := filepath.Join(document.Store, hash+".mpk")
+	spec := store(t, nil)
+	path := filepath.Join(spec.Store, hash+".mpk")
 	for name, make := range map[string]func() error{
 		"a directory": func() error { return os.Mkdir(path, 0o755) },
 		"a pipe":      func() error { return unix.Mkfifo(path, 0o644) },
@@ -183,7 +183,7 @@ func TestTheStoreMayContainAnything(t *testing.T) {
 		if err := make(); err != nil {
 			t.Fatal(err)
 		}
-		if err := Run(context.Background(), document, quiet); err == nil {
+		if err := Run(context.Background(), spec, quiet); err == nil {
 			t.Errorf("%s was read", name)
 		}
 	}
@@ -194,13 +194,13 @@ func TestUnsupportedFileSystemsAreExplained(t *testing.T) {
 		"pack it without compression": func(image []byte) { image[1024+80] |= 1 }, // feature_incompat
 		"not EROFS, or broken":        func(image []byte) { image[1024] ^= 255 },  // magic
 	} {
-		document := store(t, nil)
-		data, err := os.ReadFile(filepath.Join(document.Store, hash+".mpk"))
+		spec := store(t, nil)
+		data, err := os.ReadFile(filepath.Join(spec.Store, hash+".mpk"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		change(data)
-		_, err = unpack(context.Background(), bytes.NewReader(data[:16384]), room, filepath.Join(document.Target, "x"))
+		_, err = unpack(context.Background(), bytes.NewReader(data[:16384]), room, filepath.Join(spec.Target, "x"))
 		if err == nil || ExitCode(err) != ExitInvalid || !strings.Contains(err.Error(), want) {
 			t.Errorf("expected %q, got %v", want, err)
 		}
@@ -211,12 +211,12 @@ func TestUnsupportedFileSystemsAreExplained(t *testing.T) {
 const room = 5 * page
 
 func TestFilesThatTakeTooMuchAreRefused(t *testing.T) {
-	document := store(t, nil)
-	data, err := os.ReadFile(filepath.Join(document.Store, hash+".mpk"))
+	spec := store(t, nil)
+	data, err := os.ReadFile(filepath.Join(spec.Store, hash+".mpk"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	target := filepath.Join(document.Target, "mpk-"+hash)
+	target := filepath.Join(spec.Target, "mpk-"+hash)
 	if _, err := unpack(context.Background(), bytes.NewReader(data[:16384]), room-1, target); err == nil || !strings.Contains(err.Error(), "take more room") {
 		t.Fatal(err)
 	}
@@ -244,10 +244,10 @@ func TestValidateNamesInvalidFields(t *testing.T) {
 		"models[0].mpk: \"\"":             func(d *Spec) { d.Models[0].MPK = "" },
 		"models[1].mpk: an earlier model": func(d *Spec) { d.Models = append(d.Models, d.Models[0]) },
 	} {
-		document := good
-		document.Models = append([]Model(nil), good.Models...)
-		change(&document)
-		if err := document.Validate(); err == nil || !strings.Contains(err.Error(), want) {
+		spec := good
+		spec.Models = append([]Model(nil), good.Models...)
+		change(&spec)
+		if err := spec.Validate(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("expected %q, got %v", want, err)
 		}
 	}
@@ -256,11 +256,11 @@ func TestValidateNamesInvalidFields(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(`{"version":1,"store":"/store","target":"/mpk","status":"/status","models":[{"name":"tiny","repo":"` + repo + `","mpk":"` + mpk + `"}]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		document, err := ParseSpec(data)
+		spec, err := ParseSpec(data)
 		if err != nil {
 			return
 		}
-		for _, model := range document.Models {
+		for _, model := range spec.Models {
 			if model.root() == ([32]byte{}) && !strings.HasPrefix(model.MPK, strings.Repeat("0", 64)) {
 				t.Fatalf("a model without a root hash was read from %q", data)
 			}
@@ -289,7 +289,7 @@ func FuzzUnpack(f *testing.F) {
 		}()
 		count, err := unpack(context.Background(), bytes.NewReader(broken), 1<<20, target)
 		if err == nil && count.bytes > 1<<20 {
-			t.Fatalf("%d bytes came out", count.bytes)
+			t.Fatalf("%d bytes were unpacked", count.bytes)
 		}
 	})
 }

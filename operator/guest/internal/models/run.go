@@ -96,20 +96,20 @@ type Mounted struct {
 
 // Run verifies and unpacks the models of a spec. On an error, the directory of the failed
 // model has been removed.
-func Run(ctx context.Context, document Spec, log *slog.Logger) error {
+func Run(ctx context.Context, spec Spec, log *slog.Logger) error {
 	status := Status{State: StateRunning, StartedAt: time.Now().UTC(), Models: []Mounted{}}
-	if err := status.write(document.Status); err != nil {
+	if err := status.write(spec.Status); err != nil {
 		return err
 	}
 	err := func() error {
-		for _, model := range document.Models {
-			mounted, err := layOut(ctx, document, model)
+		for _, model := range spec.Models {
+			mounted, err := layOut(ctx, spec, model)
 			if err != nil {
 				return fmt.Errorf("model %s (%s): %w", model.Name, model.Repo, err)
 			}
 			log.Info("checked a model", "name", mounted.Name, "files", mounted.Files, "bytes", mounted.Bytes, "seconds", mounted.Seconds)
 			status.Models = append(status.Models, mounted)
-			if err := status.write(document.Status); err != nil {
+			if err := status.write(spec.Status); err != nil {
 				return err
 			}
 		}
@@ -120,17 +120,17 @@ func Run(ctx context.Context, document Spec, log *slog.Logger) error {
 	if err != nil {
 		status.State, status.Reason, status.Message = StateFailed, reasonOf(err), err.Error()
 	}
-	return errors.Join(err, status.write(document.Status))
+	return errors.Join(err, status.write(spec.Status))
 }
 
 // layOut verifies one model and writes its files.
-func layOut(ctx context.Context, document Spec, model Model) (Mounted, error) {
+func layOut(ctx context.Context, spec Spec, model Model) (Mounted, error) {
 	reference, err := verity.ParseReference(model.MPK)
 	if err != nil {
 		return Mounted{}, err
 	}
 	hash := fmt.Sprintf("%x", reference.Root)
-	file, err := openImage(filepath.Join(document.Store, hash+".mpk"))
+	file, err := openImage(filepath.Join(spec.Store, hash+".mpk"))
 	if err != nil {
 		return Mounted{}, err
 	}
@@ -140,7 +140,7 @@ func layOut(ctx context.Context, document Spec, model Model) (Mounted, error) {
 	if err != nil {
 		return Mounted{}, err
 	}
-	target := filepath.Join(document.Target, "mpk-"+hash)
+	target := filepath.Join(spec.Target, "mpk-"+hash)
 	// Remove what an earlier attempt of this container left.
 	if err := removeTree(target); err != nil {
 		return Mounted{}, err

@@ -15,28 +15,28 @@ import (
 // launcher calls confirm after it has configured the interfaces; it returns once the
 // namespace is attached. While the socket is absent or nobody listens, the enclave's
 // network is starting: Attach retries until the deadline.
-func Attach(path string, namespace *os.File, deadline time.Time) (answer Response, join *os.File, confirm func() error, err error) {
+func Attach(path string, namespace *os.File, deadline time.Time) (response Response, join *os.File, confirm func() error, err error) {
 	conn, err := fdpass.DialUntil(path, deadline)
 	if err != nil {
 		return Response{}, nil, nil, fmt.Errorf("the enclave's network cannot be reached: %w", err)
 	}
-	answer, join, err = exchange(conn, Request{Kind: RequestAttach}, namespace)
+	response, join, err = exchange(conn, Request{Kind: RequestAttach}, namespace)
 	if err != nil {
 		conn.Close()
 		return Response{}, nil, nil, err
 	}
-	switch answer.Kind {
+	switch response.Kind {
 	case ResponseJoin:
 		conn.Close()
 		if join == nil {
 			return Response{}, nil, nil, errors.New("the enclave's network responded with a namespace but did not send it")
 		}
-		return answer, join, func() error { return nil }, nil
+		return response, join, func() error { return nil }, nil
 	case ResponseConfigure:
-		return answer, nil, func() error { return confirmAttached(conn) }, nil
+		return response, nil, func() error { return confirmAttached(conn) }, nil
 	default:
 		conn.Close()
-		return Response{}, nil, nil, fmt.Errorf("the enclave's network responded %q", answer.Kind)
+		return Response{}, nil, nil, fmt.Errorf("the enclave's network responded %q", response.Kind)
 	}
 }
 
@@ -47,24 +47,24 @@ func Namespace(path string, deadline time.Time) (*os.File, error) {
 		return nil, err
 	}
 	defer conn.Close()
-	answer, namespace, err := exchange(conn, Request{Kind: RequestNamespace}, nil)
+	response, namespace, err := exchange(conn, Request{Kind: RequestNamespace}, nil)
 	if err != nil {
 		return nil, err
 	}
-	if answer.Kind != ResponseJoin || namespace == nil {
-		return nil, fmt.Errorf("the enclave's network responded %q", answer.Kind)
+	if response.Kind != ResponseJoin || namespace == nil {
+		return nil, fmt.Errorf("the enclave's network responded %q", response.Kind)
 	}
 	return namespace, nil
 }
 
 func confirmAttached(conn fdpass.Conn) error {
 	defer conn.Close()
-	answer, _, err := exchange(conn, Request{Kind: RequestAttached}, nil)
+	response, _, err := exchange(conn, Request{Kind: RequestAttached}, nil)
 	if err != nil {
 		return err
 	}
-	if answer.Kind != ResponseReady {
-		return fmt.Errorf("the enclave's network responded %q", answer.Kind)
+	if response.Kind != ResponseReady {
+		return fmt.Errorf("the enclave's network responded %q", response.Kind)
 	}
 	return nil
 }
@@ -73,15 +73,15 @@ func exchange(conn fdpass.Conn, request Request, namespace *os.File) (Response, 
 	if err := conn.Send(request, namespace); err != nil {
 		return Response{}, nil, fmt.Errorf("the request to the enclave's network cannot be sent: %w", err)
 	}
-	answer, received, err := fdpass.Receive[Response](conn)
+	response, received, err := fdpass.Receive[Response](conn)
 	if err != nil {
 		return Response{}, nil, fmt.Errorf("the enclave's network did not respond: %w", err)
 	}
-	if answer.Kind == ResponseRefused {
+	if response.Kind == ResponseRefused {
 		if received != nil {
 			received.Close()
 		}
-		return Response{}, nil, fmt.Errorf("%w: %s", ErrRefused, answer.Reason)
+		return Response{}, nil, fmt.Errorf("%w: %s", ErrRefused, response.Reason)
 	}
-	return answer, received, nil
+	return response, received, nil
 }

@@ -52,7 +52,7 @@ type Plan struct {
 	Sidecars []Sidecar `json:"sideCars"`
 	// Resolver is how public names are resolved.
 	Resolver Resolver `json:"resolver"`
-	// SocketDirectory holds one directory with a wiring socket for each container.
+	// SocketDirectory contains one directory with a wiring socket for each container.
 	SocketDirectory string `json:"socketDirectory"`
 	// StatusFile is the path of the status file.
 	StatusFile string `json:"statusFile"`

@@ -52,9 +52,9 @@ func TestValidate(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			document := valid()
-			change(&document)
-			if err := document.Validate(); err == nil || !strings.Contains(err.Error(), name) {
+			plan := valid()
+			change(&plan)
+			if err := plan.Validate(); err == nil || !strings.Contains(err.Error(), name) {
 				t.Errorf("got %v", err)
 			}
 		})
@@ -65,32 +65,32 @@ func TestValidate(t *testing.T) {
 }
 
 func TestDeniedRangesNeverOverlap(t *testing.T) {
-	document := valid()
-	document.Denied = append(document.Denied, netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("203.0.113.0/24"))
-	ranges := document.DeniedRanges()
+	plan := valid()
+	plan.Denied = append(plan.Denied, netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("203.0.113.0/24"))
+	ranges := plan.DeniedRanges()
 	for index := range ranges[1:] {
 		if ranges[index].Overlaps(ranges[index+1]) {
 			t.Errorf("%s overlaps %s", ranges[index], ranges[index+1])
 		}
 	}
 	for _, address := range []string{"10.1.2.3", "203.0.113.7", "169.254.169.254", "::1", "224.0.0.1", "255.255.255.255", "0.0.0.0"} {
-		if !document.Denies(netip.MustParseAddr(address)) {
+		if !plan.Denies(netip.MustParseAddr(address)) {
 			t.Errorf("%s is not denied", address)
 		}
 	}
-	if document.Denies(netip.MustParseAddr("93.184.216.34")) {
+	if plan.Denies(netip.MustParseAddr("93.184.216.34")) {
 		t.Error("a public address is denied")
 	}
 }
 
 func TestNamesOfDevicesFit(t *testing.T) {
-	document := valid()
-	for _, name := range []string{document.Networks[0].Bridge(), document.Namespaces[0].Port("back")} {
+	plan := valid()
+	for _, name := range []string{plan.Networks[0].Bridge(), plan.Namespaces[0].Port("back")} {
 		if len(name) > 15 {
 			t.Errorf("%s is too long for a device", name)
 		}
 	}
-	if mac := document.Namespaces[0].PortMAC("back"); len(mac) != 6 || mac[0] != 2 {
+	if mac := plan.Namespaces[0].PortMAC("back"); len(mac) != 6 || mac[0] != 2 {
 		t.Errorf("hardware address %s", mac)
 	}
 }
@@ -104,17 +104,17 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte(`{"version":1}`))
 	f.Add([]byte(`{"networks":[{"subnet":"::/0"}],"namespaces":[{"attachments":[{"address":"::1"}]}]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		document, err := Parse(data)
+		plan, err := Parse(data)
 		if err != nil {
 			return
 		}
-		for _, namespace := range document.Namespaces {
+		for _, namespace := range plan.Namespaces {
 			for _, attachment := range namespace.Attachments {
-				if _, found := document.NamespaceAt(attachment.Address); !found {
-					t.Errorf("%s belongs to nobody", attachment.Address)
+				if _, found := plan.NamespaceAt(attachment.Address); !found {
+					t.Errorf("%s belongs to no namespace", attachment.Address)
 				}
 			}
 		}
-		document.DeniedRanges()
+		plan.DeniedRanges()
 	})
 }

@@ -31,21 +31,21 @@ const (
 
 // Network is a running `guest net`.
 type Network struct {
-	document netplan.Plan
-	filter   *firewall.Firewall
-	lists    *allowlist.Manager
-	sockets  *sockets
-	log      *slog.Logger
+	plan    netplan.Plan
+	filter  *firewall.Firewall
+	lists   *allowlist.Manager
+	sockets *sockets
+	log     *slog.Logger
 }
 
 // Run runs the network of a plan until the context is done. Bridges, devices and filter
 // stay when it returns: the containers keep running.
-func Run(ctx context.Context, document netplan.Plan, log *slog.Logger) error {
-	running := &Network{document: document, filter: firewall.New(document), log: log}
+func Run(ctx context.Context, plan netplan.Plan, log *slog.Logger) error {
+	running := &Network{plan: plan, filter: firewall.New(plan), log: log}
 	if err := running.setUp(); err != nil {
 		return err
 	}
-	server := dns.NewServer(document, dns.Upstream{Servers: document.Resolver.Upstream}, running.lists)
+	server := dns.NewServer(plan, dns.Upstream{Servers: plan.Resolver.Upstream}, running.lists)
 	if err := server.Start(netip.AddrPortFrom(netplan.Nameserver, namePort)); err != nil {
 		return err
 	}
@@ -64,33 +64,33 @@ func Run(ctx context.Context, document netplan.Plan, log *slog.Logger) error {
 
 // setUp creates the filter, bridges and sockets.
 func (n *Network) setUp() error {
-	if err := checkUplink(n.document); err != nil {
+	if err := checkUplink(n.plan); err != nil {
 		return err
 	}
 	if err := n.filter.Apply(); err != nil {
 		return err
 	}
-	if err := link.ConfigureBridges(n.document); err != nil {
+	if err := link.ConfigureBridges(n.plan); err != nil {
 		return err
 	}
-	lists, err := allowlist.New(n.document, dns.Upstream{Servers: n.document.Resolver.Upstream}, n.filter, time.Now)
+	lists, err := allowlist.New(n.plan, dns.Upstream{Servers: n.plan.Resolver.Upstream}, n.filter, time.Now)
 	if err != nil {
 		return err
 	}
 	n.lists = lists
-	n.sockets, err = openSockets(n.document, n.log)
+	n.sockets, err = openSockets(n.plan, n.log)
 	return err
 }
 
 // checkUplink refuses a plan with a range that overlaps the Pod's own network.
-func checkUplink(document netplan.Plan) error {
-	device, err := netlink.LinkByName(document.Uplink)
+func checkUplink(plan netplan.Plan) error {
+	device, err := netlink.LinkByName(plan.Uplink)
 	if err != nil {
-		return fmt.Errorf("uplink %s: %w", document.Uplink, err)
+		return fmt.Errorf("uplink %s: %w", plan.Uplink, err)
 	}
 	addresses, err := netlink.AddrList(device, netlink.FAMILY_V4)
 	if err != nil {
-		return fmt.Errorf("uplink %s: %w", document.Uplink, err)
+		return fmt.Errorf("uplink %s: %w", plan.Uplink, err)
 	}
 	for _, address := range addresses {
 		own, valid := netip.AddrFromSlice(address.IP.To4())
@@ -99,7 +99,7 @@ func checkUplink(document netplan.Plan) error {
 		}
 		bits, _ := address.Mask.Size()
 		around := netip.PrefixFrom(own, bits).Masked()
-		for index, network := range document.Networks {
+		for index, network := range plan.Networks {
 			if network.Subnet.Overlaps(around) {
 				return fmt.Errorf("networks[%d].subnet: %s overlaps %s, the Pod's own network; give the network another range",
 					index, network.Subnet, around)
@@ -110,7 +110,7 @@ func checkUplink(document netplan.Plan) error {
 }
 
 func (n *Network) refreshLoop(ctx context.Context) error {
-	ticker := time.NewTicker(n.document.Refresh())
+	ticker := time.NewTicker(n.plan.Refresh())
 	defer ticker.Stop()
 	for {
 		select {
@@ -137,7 +137,7 @@ func (n *Network) writeStatusLoop(ctx context.Context, failed <-chan error) erro
 			return err
 		}
 		if text != written {
-			if err := writeStatus(n.document.StatusFile, text); err != nil {
+			if err := writeStatus(n.plan.StatusFile, text); err != nil {
 				return err
 			}
 			written = text

@@ -28,7 +28,7 @@ const (
 
 // sockets are the sockets of all containers.
 type sockets struct {
-	document   netplan.Plan
+	plan       netplan.Plan
 	log        *slog.Logger
 	listeners  map[string]*net.UnixListener
 	namespaces map[string]*namespaceState
@@ -46,18 +46,18 @@ type namespaceState struct {
 }
 
 // openSockets creates the sockets and adopts the namespaces that a predecessor attached.
-func openSockets(document netplan.Plan, log *slog.Logger) (*sockets, error) {
-	made := &sockets{document: document, log: log, listeners: map[string]*net.UnixListener{},
+func openSockets(plan netplan.Plan, log *slog.Logger) (*sockets, error) {
+	made := &sockets{plan: plan, log: log, listeners: map[string]*net.UnixListener{},
 		namespaces: map[string]*namespaceState{}, changed: make(chan struct{}, 1)}
 	kept := map[string]*os.File{}
-	if document.KeeperSocket != "" {
-		files, err := fdstore.Fetch(document.KeeperSocket, fdstore.Namespaces)
+	if plan.KeeperSocket != "" {
+		files, err := fdstore.Fetch(plan.KeeperSocket, fdstore.Namespaces)
 		if err != nil {
 			log.Warn("nothing can be fetched from the fd store", "error", err)
 		}
 		kept = files
 	}
-	for _, namespace := range document.Namespaces {
+	for _, namespace := range plan.Namespaces {
 		one := &namespaceState{namespace: namespace, state: Waiting}
 		switch connected := len(namespace.Attachments) > 0 && link.IsAttached(namespace); {
 		case kept[namespace.Name] != nil && (connected || len(namespace.Attachments) == 0):
@@ -67,7 +67,7 @@ func openSockets(document netplan.Plan, log *slog.Logger) (*sockets, error) {
 		}
 		for _, container := range namespace.Containers {
 			made.namespaces[container] = one
-			listener, err := listen(filepath.Join(document.SocketDirectory, container))
+			listener, err := listen(filepath.Join(plan.SocketDirectory, container))
 			if err != nil {
 				return nil, errors.Join(fmt.Errorf("container %s: %w", container, err), made.close())
 			}
@@ -149,10 +149,10 @@ func (s *sockets) storeAll() {
 }
 
 func (s *sockets) store(one *namespaceState) {
-	if s.document.KeeperSocket == "" || one.inside == nil {
+	if s.plan.KeeperSocket == "" || one.inside == nil {
 		return
 	}
-	if err := fdstore.Store(s.document.KeeperSocket, fdstore.Namespaces+one.namespace.Name, one.inside); err != nil {
+	if err := fdstore.Store(s.plan.KeeperSocket, fdstore.Namespaces+one.namespace.Name, one.inside); err != nil {
 		s.log.Warn("the fd store does not accept a namespace", "namespace", one.namespace.Name, "error", err)
 	}
 }
@@ -223,7 +223,7 @@ func (s *sockets) configure(one *namespaceState, conn fdpass.Conn, file *os.File
 	if err := conn.SetDeadline(time.Now().Add(attachTimeout)); err != nil {
 		return err
 	}
-	if _, err := link.Attach(s.document, one.namespace, file); err != nil {
+	if _, err := link.Attach(s.plan, one.namespace, file); err != nil {
 		return err
 	}
 	if err := conn.Send(s.response(one, netattach.ResponseConfigure), nil); err != nil {
@@ -252,9 +252,9 @@ func (s *sockets) configure(one *namespaceState, conn fdpass.Conn, file *os.File
 }
 
 func (s *sockets) response(one *namespaceState, word string) netattach.Response {
-	answer := netattach.Response{Kind: word, Interfaces: link.Describe(s.document, one.namespace)}
-	if len(answer.Interfaces) > 0 {
-		answer.Nameserver = netplan.Nameserver
+	response := netattach.Response{Kind: word, Interfaces: link.Describe(s.plan, one.namespace)}
+	if len(response.Interfaces) > 0 {
+		response.Nameserver = netplan.Nameserver
 	}
-	return answer
+	return response
 }

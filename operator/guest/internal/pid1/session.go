@@ -265,14 +265,14 @@ func codeOf(err error) int {
 }
 
 func exitResponse(status syscall.WaitStatus) shell.Response {
-	answer := shell.Response{Kind: shell.ResponseExited}
+	response := shell.Response{Kind: shell.ResponseExited}
 	if status.Signaled() {
-		answer.Signal = strings.TrimPrefix(unix.SignalName(status.Signal()), "SIG")
-		if answer.Signal == "" {
-			answer.Code = exitCode(status) // a real-time signal has no name
+		response.Signal = strings.TrimPrefix(unix.SignalName(status.Signal()), "SIG")
+		if response.Signal == "" {
+			response.Code = exitCode(status) // a real-time signal has no name
 		}
-		return answer
+		return response
 	}
-	answer.Code = status.ExitStatus()
-	return answer
+	response.Code = status.ExitStatus()
+	return response
 }

@@ -172,12 +172,12 @@ func send(conn fdpass.Conn, message Message) error {
 	if err := conn.Send(message, files...); err != nil {
 		return fmt.Errorf("the report to the enclave's agent cannot be sent: %w", err)
 	}
-	answer, _, err := fdpass.Receive[Response](conn)
+	response, _, err := fdpass.Receive[Response](conn)
 	if err != nil {
 		return fmt.Errorf("the enclave's agent did not respond: %w", err)
 	}
-	if answer.Kind != responseAccepted {
-		return fmt.Errorf("%w: %s", ErrRefused, answer.Reason)
+	if response.Kind != responseAccepted {
+		return fmt.Errorf("%w: %s", ErrRefused, response.Reason)
 	}
 	return nil
 }

@@ -81,23 +81,23 @@ func (p *Program) begin(request Request) error {
 	if err := p.conn.send(request, descriptor(far[0]), descriptor(far[1]), descriptor(far[2])); err != nil {
 		return err
 	}
-	answer, err := p.receive()
+	response, err := p.receive()
 	if err != nil {
 		return fmt.Errorf("the container did not respond: %w", err)
 	}
-	if answer.Kind == ResponseRefused {
-		return Refusal{Reason: answer.Reason, Code: answer.Code}
+	if response.Kind == ResponseRefused {
+		return Refusal{Reason: response.Reason, Code: response.Code}
 	}
-	if answer.Kind != ResponseStarted {
-		return fmt.Errorf("the container responded %q", answer.Kind)
+	if response.Kind != ResponseStarted {
+		return fmt.Errorf("the container responded %q", response.Kind)
 	}
 	return p.conn.SetDeadline(time.Time{})
 }
 
 func (p *Program) receive() (Response, error) {
-	answer, files, err := Receive[Response](p.conn)
+	response, files, err := Receive[Response](p.conn)
 	CloseAll(files)
-	return answer, err
+	return response, err
 }
 
 // Signal sends a signal to the program, by its name without SIG.
@@ -118,13 +118,13 @@ func (p *Program) Resize(size Size) error {
 	return p.conn.send(request)
 }
 
-// Wait returns how the program ended.
+// Wait returns how the program exited.
 func (p *Program) Wait() (Response, error) {
-	answer, err := p.receive()
-	if err == nil && answer.Kind != ResponseExited {
-		err = fmt.Errorf("the container responded %q", answer.Kind)
+	response, err := p.receive()
+	if err == nil && response.Kind != ResponseExited {
+		err = fmt.Errorf("the container responded %q", response.Kind)
 	}
-	return answer, err
+	return response, err
 }
 
 // Close abandons the program: it gets SIGHUP if it still runs. A nil Program never ran.

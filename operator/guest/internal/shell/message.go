@@ -208,7 +208,7 @@ func (c Conn) send(message any, descriptors ...int) error {
 }
 
 // Respond sends a response.
-func (c Conn) Respond(answer Response) error { return c.send(answer) }
+func (c Conn) Respond(response Response) error { return c.send(response) }
 
 // Receive reads one message of type T and the files beside it, which the caller closes.
 func Receive[T any](c Conn) (T, []*os.File, error) {

@@ -17,20 +17,20 @@ import (
 // hostKey reads the host key, or generates it: it is generated in the enclave and never
 // leaves it. The public key is written for the shim, which serves it under the enclave's
 // certificate, so that a client can compare it before it connects.
-func hostKey(document Spec) (ssh.Signer, error) {
-	data, err := os.ReadFile(document.HostKeyFile)
+func hostKey(spec Spec) (ssh.Signer, error) {
+	data, err := os.ReadFile(spec.HostKeyFile)
 	if errors.Is(err, fs.ErrNotExist) {
-		data, err = makeKey(document.HostKeyFile)
+		data, err = makeKey(spec.HostKeyFile)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("the host key: %w", err)
 	}
 	signer, err := ssh.ParsePrivateKey(data)
 	if err != nil {
-		return nil, fmt.Errorf("the host key %s cannot be read: %w", document.HostKeyFile, err)
+		return nil, fmt.Errorf("the host key %s cannot be read: %w", spec.HostKeyFile, err)
 	}
 	line := ssh.MarshalAuthorizedKey(signer.PublicKey())
-	if err := replace(document.PublicKeyFile, line, 0o644); err != nil {
+	if err := replace(spec.PublicKeyFile, line, 0o644); err != nil {
 		return nil, fmt.Errorf("the public host key: %w", err)
 	}
 	return signer, nil

@@ -36,27 +36,27 @@ type server struct {
 }
 
 // Run serves until the context is done.
-func Run(ctx context.Context, document Spec, log *slog.Logger) error {
-	signer, err := hostKey(document)
+func Run(ctx context.Context, spec Spec, log *slog.Logger) error {
+	signer, err := hostKey(spec)
 	if err != nil {
 		return err
 	}
-	made, err := newServer(document, signer, log)
+	made, err := newServer(spec, signer, log)
 	if err != nil {
 		return err
 	}
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", ":"+strconv.Itoa(int(document.Port)))
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", ":"+strconv.Itoa(int(spec.Port)))
 	if err != nil {
-		return fmt.Errorf("port %d: %w", document.Port, err)
+		return fmt.Errorf("port %d: %w", spec.Port, err)
 	}
-	log.Info("serving", "port", document.Port, "host_key", ssh.FingerprintSHA256(signer.PublicKey()))
+	log.Info("serving", "port", spec.Port, "host_key", ssh.FingerprintSHA256(signer.PublicKey()))
 	return made.serve(ctx, listener)
 }
 
-func newServer(document Spec, signer ssh.Signer, log *slog.Logger) (*server, error) {
-	made := &server{spec: document, log: log}
-	known := make([]ssh.PublicKey, 0, len(document.Keys))
-	for _, key := range document.Keys {
+func newServer(spec Spec, signer ssh.Signer, log *slog.Logger) (*server, error) {
+	made := &server{spec: spec, log: log}
+	known := make([]ssh.PublicKey, 0, len(spec.Keys))
+	for _, key := range spec.Keys {
 		parsed, err := parseKey(key.PublicKey)
 		if err != nil {
 			return nil, err
@@ -70,7 +70,7 @@ func newServer(document Spec, signer ssh.Signer, log *slog.Logger) (*server, err
 		PublicKeyCallback: func(_ ssh.ConnMetadata, offered ssh.PublicKey) (*ssh.Permissions, error) {
 			for index, key := range known {
 				if subtle.ConstantTimeCompare(key.Marshal(), offered.Marshal()) == 1 {
-					return &ssh.Permissions{Extensions: map[string]string{keyName: document.Keys[index].Name}}, nil
+					return &ssh.Permissions{Extensions: map[string]string{keyName: spec.Keys[index].Name}}, nil
 				}
 			}
 			return nil, errors.New("the key is not among the Container's sshKeys")

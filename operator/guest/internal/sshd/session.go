@@ -167,7 +167,7 @@ func (s *session) run() {
 	for from, to := range map[*os.File]io.Writer{s.program.Output: s.channel, s.program.Errors: s.channel.Stderr()} {
 		outputs.Go(func() { _, _ = io.Copy(to, drainReader{from, over}) })
 	}
-	answer, err := s.program.Wait()
+	response, err := s.program.Wait()
 	close(over)
 	for _, file := range []*os.File{s.program.Output, s.program.Errors} {
 		_ = file.SetReadDeadline(time.Now().Add(drainTimeout)) // an error means that the file is closed
@@ -175,18 +175,18 @@ func (s *session) run() {
 	outputs.Wait()
 	if err != nil {
 		fmt.Fprintf(s.channel.Stderr(), "the container has terminated\r\n")
-		answer = shell.Response{Code: 1}
+		response = shell.Response{Code: 1}
 	}
-	s.sendExit(answer)
+	s.sendExit(response)
 }
 
 // sendExit sends the program's exit status; an error means that the client is gone.
-func (s *session) sendExit(answer shell.Response) {
-	if answer.Signal != "" {
-		_, _ = s.channel.SendRequest("exit-signal", false, ssh.Marshal(exitSignal{Signal: answer.Signal}))
+func (s *session) sendExit(response shell.Response) {
+	if response.Signal != "" {
+		_, _ = s.channel.SendRequest("exit-signal", false, ssh.Marshal(exitSignal{Signal: response.Signal}))
 		return
 	}
-	_, _ = s.channel.SendRequest("exit-status", false, ssh.Marshal(exitStatus{Code: uint32(answer.Code)}))
+	_, _ = s.channel.SendRequest("exit-status", false, ssh.Marshal(exitStatus{Code: uint32(response.Code)}))
 }
 
 // drainReader reads a program's output: after the program has exited, only as long as data

@@ -57,9 +57,9 @@ func TestValidate(t *testing.T) {
 		"containers[1].name":   func(d *Spec) { d.Containers = append(d.Containers, d.Containers[0]) },
 		"containers[0].socket": func(d *Spec) { d.Containers[0].Socket = "shell.sock" },
 	} {
-		document := valid(t)
-		change(&document)
-		if err := document.Validate(); err == nil || !strings.Contains(err.Error(), field) {
+		spec := valid(t)
+		change(&spec)
+		if err := spec.Validate(); err == nil || !strings.Contains(err.Error(), field) {
 			t.Errorf("%s: %v", field, err)
 		}
 	}
@@ -67,20 +67,20 @@ func TestValidate(t *testing.T) {
 
 func TestHostKeyIsGeneratedOnce(t *testing.T) {
 	directory := t.TempDir()
-	document := Spec{HostKeyFile: filepath.Join(directory, "host"), PublicKeyFile: filepath.Join(directory, "host.pub")}
-	first, err := hostKey(document)
+	spec := Spec{HostKeyFile: filepath.Join(directory, "host"), PublicKeyFile: filepath.Join(directory, "host.pub")}
+	first, err := hostKey(spec)
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, err := hostKey(document)
+	second, err := hostKey(spec)
 	if err != nil || string(first.PublicKey().Marshal()) != string(second.PublicKey().Marshal()) {
 		t.Errorf("another key: %v", err)
 	}
-	about, err := os.Stat(document.HostKeyFile)
+	about, err := os.Stat(spec.HostKeyFile)
 	if err != nil || about.Mode().Perm() != 0o600 {
 		t.Errorf("%v, %v", about, err)
 	}
-	shown, err := os.ReadFile(document.PublicKeyFile)
+	shown, err := os.ReadFile(spec.PublicKeyFile)
 	if err != nil || string(shown) != string(ssh.MarshalAuthorizedKey(first.PublicKey())) {
 		t.Errorf("%s, %v", shown, err)
 	}
@@ -89,8 +89,8 @@ func TestHostKeyIsGeneratedOnce(t *testing.T) {
 func FuzzDocument(f *testing.F) {
 	f.Add([]byte(`{"version":1,"port":22,"hostKeyFile":"/a","publicKeyFile":"/b","keys":[{"name":"me","publicKey":"ssh-ed25519 AAAA"}],"containers":[{"name":"a","socket":"/s"}]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if document, err := strictjson.Decode[Spec](data); err == nil && document.Validate() == nil && (len(document.Keys) == 0 || len(document.Containers) == 0) {
-			t.Errorf("%+v", document)
+		if spec, err := strictjson.Decode[Spec](data); err == nil && spec.Validate() == nil && (len(spec.Keys) == 0 || len(spec.Containers) == 0) {
+			t.Errorf("%+v", spec)
 		}
 	})
 }

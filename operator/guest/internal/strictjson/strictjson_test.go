@@ -49,7 +49,7 @@ func FuzzDecode(f *testing.F) {
 		}
 		second, err := Decode[sample](again)
 		if err != nil {
-			t.Fatalf("what was read cannot be read again: %v", err)
+			t.Fatalf("a decoded document cannot be decoded again: %v", err)
 		}
 		if third, _ := json.Marshal(second); !bytes.Equal(again, third) {
 			t.Errorf("%s became %s", again, third)

@@ -65,7 +65,7 @@ func sealed(t testing.TB, blocks int) ([]byte, Reference) {
 	}
 	image, root := format(testData(blocks), reference, salt[:])
 	if root != reference.Root {
-		t.Fatalf("the root hash of %d blocks is %x, veritysetup says %s", blocks, root, roots[blocks])
+		t.Fatalf("the root hash of %d blocks is %x, veritysetup computes %s", blocks, root, roots[blocks])
 	}
 	return image, reference
 }
@@ -85,7 +85,7 @@ func TestImagesOfAnyTreeDepthAreRead(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := image.ReadAt(make([]byte, 2), image.Size()-1); err != io.EOF {
-			t.Fatalf("a read beyond the end says %v", err)
+			t.Fatalf("a read beyond the end returns %v", err)
 		}
 	}
 }
@@ -120,7 +120,7 @@ func TestUnverifiedDataIsNeverReturned(t *testing.T) {
 	}
 	count, err := image.ReadAt(make([]byte, 8192), 150*BlockSize-1)
 	if count != 0 || !errors.Is(err, ErrInvalid) {
-		t.Fatalf("%d bytes of a changed image were given out: %v", count, err)
+		t.Fatalf("%d bytes of a changed image were returned: %v", count, err)
 	}
 }
 
@@ -235,7 +235,7 @@ func FuzzOpen(f *testing.F) {
 		}
 		data, err := io.ReadAll(io.NewSectionReader(image, 0, image.Size()))
 		if !bytes.HasPrefix(file[:2*BlockSize], data) {
-			t.Fatal("changed data was given out")
+			t.Fatal("changed data was returned")
 		}
 		if err != nil && !errors.Is(err, ErrInvalid) {
 			t.Fatal(err)
