@@ -75,9 +75,9 @@ func TestAgentRestartAdoptsProcesses(t *testing.T) {
 	t.Parallel()
 	p := newAgentPod(t, agent.Container{Name: "web", Image: "web@sha256:1", Restart: "always"},
 		agent.Container{Name: "side", Image: "side@sha256:1", Restart: "on-failure"})
-	keeper := p.startFDStore()
-	must(t, os.Chmod(p.plan.KeeperSocket, 0o666))
-	p.about.KeeperSocket = p.plan.KeeperSocket
+	fdStore := p.startFDStore()
+	must(t, os.Chmod(p.plan.FDStoreSocket, 0o666))
+	p.about.FDStoreSocket = p.plan.FDStoreSocket
 	must(t, os.WriteFile(p.path("certificate"), nil, 0o644))
 	p.openShim()
 	p.startAgent()
@@ -104,12 +104,12 @@ func TestAgentRestartAdoptsProcesses(t *testing.T) {
 	until(t, "web runs again", func() bool { got := p.state("web"); return got.Status == "running" && got.RestartCount == 1 })
 
 	// A restarted fd store receives everything again, before the agent may need it.
-	must(t, keeper.Process.Kill())
-	must(t, os.Remove(p.plan.KeeperSocket))
-	keeper = p.startFDStore()
-	must(t, os.Chmod(p.plan.KeeperSocket, 0o666))
+	must(t, fdStore.Process.Kill())
+	must(t, os.Remove(p.plan.FDStoreSocket))
+	fdStore = p.startFDStore()
+	must(t, os.Chmod(p.plan.FDStoreSocket, 0o666))
 	until(t, "the restarted fd store has web", func() bool {
-		files, err := fdstore.Fetch(p.plan.KeeperSocket, fdstore.Containers+"web/")
+		files, err := fdstore.Fetch(p.plan.FDStoreSocket, fdstore.Containers+"web/")
 		for _, file := range files {
 			file.Close()
 		}
@@ -117,7 +117,7 @@ func TestAgentRestartAdoptsProcesses(t *testing.T) {
 	})
 
 	// Without the fd store's content the agent claims nothing about what may run.
-	must(t, keeper.Process.Kill())
+	must(t, fdStore.Process.Kill())
 	p.killAgent()
 	p.startAgent()
 	if got := p.state("web"); got.Status != "" || got.RestartCount != 1 {

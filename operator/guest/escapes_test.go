@@ -51,9 +51,9 @@ func checkDoors(t *testing.T, output []byte) {
 	wantEscapes := wantedEscapes(t)
 	answers := map[string]string{}
 	must(t, json.Unmarshal(output, &answers))
-	for escape, answer := range answers {
-		if want, known := wantEscapes[escape]; !known || !matches(answer, want) {
-			t.Errorf("%s: %s, want %s", escape, answer, want)
+	for escape, result := range answers {
+		if want, known := wantEscapes[escape]; !known || !matches(result, want) {
+			t.Errorf("%s: %s, want %s", escape, result, want)
 		}
 	}
 	if len(answers) != len(wantEscapes) {
@@ -61,7 +61,7 @@ func checkDoors(t *testing.T, output []byte) {
 	}
 }
 
-func matches(answer, want string) bool { return slices.Contains(strings.Split(want, "|"), answer) }
+func matches(result, want string) bool { return slices.Contains(strings.Split(want, "|"), result) }
 
 func TestLaunchCapabilitiesOfAProbeCannotBeSeized(t *testing.T) {
 	t.Parallel()

@@ -198,16 +198,16 @@ func (p *pod) user(id int) string {
 // startFDStore starts `guest keep`, without any capability, and adds it to the plan.
 func (p *pod) startFDStore() *exec.Cmd {
 	p.t.Helper()
-	p.plan.KeeperSocket = p.path("keeper.sock")
+	p.plan.FDStoreSocket = p.path("keeper.sock")
 	p.writePlan()
-	keeper := p.enter("setpriv", "--bounding-set", "-all", "--inh-caps", "-all", filepath.Join(tools, "guest"), "keep", "-socket", p.plan.KeeperSocket)
-	must(p.t, keeper.Start())
+	fdStore := p.enter("setpriv", "--bounding-set", "-all", "--inh-caps", "-all", filepath.Join(tools, "guest"), "keep", "-socket", p.plan.FDStoreSocket)
+	must(p.t, fdStore.Start())
 	p.t.Cleanup(func() {
-		_ = keeper.Process.Kill()
-		_ = keeper.Wait()
+		_ = fdStore.Process.Kill()
+		_ = fdStore.Wait()
 	})
-	until(p.t, "the fd store listens", func() bool { return exists(p.plan.KeeperSocket) })
-	return keeper
+	until(p.t, "the fd store listens", func() bool { return exists(p.plan.FDStoreSocket) })
+	return fdStore
 }
 
 // killNetwork kills `guest net`, as a crash would.

@@ -95,8 +95,8 @@ func main() {
 }
 
 func exitCode(err error) int {
-	for _, answer := range []error{health.ErrUnhealthy, agent.ErrNotReady, agent.ErrBootFailed} {
-		if errors.Is(err, answer) {
+	for _, result := range []error{health.ErrUnhealthy, agent.ErrNotReady, agent.ErrBootFailed} {
+		if errors.Is(err, result) {
 			return 1
 		}
 	}

@@ -228,7 +228,7 @@ func TestContainersOfAnOldFileShareOneNamespace(t *testing.T) {
 		Inbound: []uint16{shimPort},
 	}
 	run := newPod(t, false, shared)
-	keeper := run.startFDStore()
+	fdStore := run.startFDStore()
 	run.startNetwork()
 	started := startServers(t, run)
 	targets := []target{}
@@ -250,7 +250,7 @@ func TestContainersOfAnOldFileShareOneNamespace(t *testing.T) {
 	tryTargets(t, again.first, "one, restarted", targets)
 
 	// Without fd store the namespace is lost with guest net: the container is refused rather than given another network.
-	must(t, keeper.Process.Kill())
+	must(t, fdStore.Process.Kill())
 	run.killNetwork()
 	run.startNetwork()
 	again.kill()

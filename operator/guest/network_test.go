@@ -22,10 +22,10 @@ func ask(t *testing.T, from *container, network, name, kind string) found {
 	if code != 0 {
 		t.Fatalf("lookup of %s exited with %d: %s", name, code, output)
 	}
-	var answer found
-	must(t, json.Unmarshal([]byte(output), &answer))
-	slices.Sort(answer.Addresses)
-	return answer
+	var result found
+	must(t, json.Unmarshal([]byte(output), &result))
+	slices.Sort(result.Addresses)
+	return result
 }
 
 // mixedPlan returns a plan with a network of each kind.

@@ -48,17 +48,17 @@ func (z *zone) count(name string) int {
 func (z *zone) ServeDNS(writer dns.ResponseWriter, request *dns.Msg) {
 	z.mutex.Lock()
 	defer z.mutex.Unlock()
-	answer := new(dns.Msg)
-	answer.SetReply(request)
+	result := new(dns.Msg)
+	result.SetReply(request)
 	question := request.Question[0]
 	name := strings.ToLower(question.Name)
 	z.asked[name]++
 	records, known := z.records[name]
 	switch {
 	case z.failing:
-		answer.Rcode = dns.RcodeServerFailure
+		result.Rcode = dns.RcodeServerFailure
 	case !known:
-		answer.Rcode = dns.RcodeNameError
+		result.Rcode = dns.RcodeNameError
 	default:
 		owner := question.Name
 		for _, record := range records {
@@ -69,13 +69,13 @@ func (z *zone) ServeDNS(writer dns.ResponseWriter, request *dns.Msg) {
 			if alias, isAlias := parsed.(*dns.CNAME); isAlias {
 				owner = alias.Target
 			}
-			answer.Answer = append(answer.Answer, parsed)
+			result.Answer = append(result.Answer, parsed)
 		}
 	}
 	if _, isUDP := writer.RemoteAddr().(*net.UDPAddr); isUDP {
-		answer.Truncate(dns.MinMsgSize)
+		result.Truncate(dns.MinMsgSize)
 	}
-	_ = writer.WriteMsg(answer)
+	_ = writer.WriteMsg(result)
 }
 
 // serveNames serves a zone in the emulated internet, by UDP and TCP.

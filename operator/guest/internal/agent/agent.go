@@ -108,7 +108,7 @@ func (a *agent) open(ctx context.Context, failed chan<- error) error {
 
 // loop writes what has changed, and everything every statusEvery.
 func (a *agent) loop(ctx context.Context, failed <-chan error) error {
-	kept := time.Now()
+	stored := time.Now()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -131,8 +131,8 @@ func (a *agent) loop(ctx context.Context, failed <-chan error) error {
 		if err := a.reportFailure(now); err != nil {
 			return err
 		}
-		if a.fdStoreRestarted() || now.Sub(kept) >= storeEvery {
-			kept = now
+		if a.fdStoreRestarted() || now.Sub(stored) >= storeEvery {
+			stored = now
 			a.storeAll()
 		}
 		if booting {
@@ -210,10 +210,10 @@ func (a *agent) adoptInstances() {
 			known.Phase = phaseUnknown
 		}
 	}
-	if a.spec.KeeperSocket == "" {
+	if a.spec.FDStoreSocket == "" {
 		return
 	}
-	files, err := fdstore.Fetch(a.spec.KeeperSocket, fdstore.Containers)
+	files, err := fdstore.Fetch(a.spec.FDStoreSocket, fdstore.Containers)
 	if err != nil {
 		a.log.Warn("nothing can be fetched from the fd store", "error", err)
 		return
@@ -251,7 +251,7 @@ func (a *agent) adoptInstance(name string, found handles) {
 
 // fdStoreRestarted reports whether the fd store was restarted since the last call.
 func (a *agent) fdStoreRestarted() bool {
-	socket, err := os.Stat(a.spec.KeeperSocket)
+	socket, err := os.Stat(a.spec.FDStoreSocket)
 	if err != nil {
 		return false
 	}
@@ -273,11 +273,11 @@ func (a *agent) storeAll() {
 func (a *agent) store(name string, one *instance) {
 	one.held.Lock()
 	defer one.held.Unlock()
-	if a.spec.KeeperSocket == "" || one.closed {
+	if a.spec.FDStoreSocket == "" || one.closed {
 		return
 	}
 	for kind, file := range one.handles {
-		if err := fdstore.Store(a.spec.KeeperSocket, fdstore.Containers+name+"/"+kind, file); err != nil {
+		if err := fdstore.Store(a.spec.FDStoreSocket, fdstore.Containers+name+"/"+kind, file); err != nil {
 			a.log.Warn("the fd store does not accept a process", "container", name, "error", err)
 			return
 		}

@@ -17,6 +17,17 @@ import (
 	"cloister.dev/guest/internal/report"
 )
 
+// awaitUp waits until the agent is up: its report sockets are served before its HTTP
+// sockets listen.
+func awaitUp(t *testing.T, directory string) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); Up(directory) != nil; {
+		if time.Now().After(deadline) {
+			t.Fatal("the agent does not start")
+		}
+	}
+}
+
 // TestManyReportAtOnce has many clients use one agent at the same time, for the race
 // detector. The launchers and probes are this process, process 1 is the machine's.
 func TestManyReportAtOnce(t *testing.T) {
@@ -41,12 +52,7 @@ func TestManyReportAtOnce(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- Run(ctx, spec, slog.New(slog.DiscardHandler)) }()
-	// The report sockets are served before the HTTP sockets listen.
-	for deadline := time.Now().Add(time.Minute); Up(spec.Directory) != nil; {
-		if time.Now().After(deadline) {
-			t.Fatal("the agent does not start")
-		}
-	}
+	awaitUp(t, spec.Directory)
 	socket := filepath.Join(spec.SocketDirectory, "web", report.SocketName)
 	launch, err := report.BeginLaunch(socket, time.Now().Add(time.Minute))
 	if err != nil {

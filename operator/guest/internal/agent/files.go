@@ -99,14 +99,14 @@ func (a *agent) write(now time.Time) error {
 		a.state.Containers[name].noteKills(one.handles)
 	}
 	a.meter.take(a.instances, now)
-	kept, errState := json.Marshal(a.state)
+	stored, errState := json.Marshal(a.state)
 	shown, errStatus := json.Marshal(showContainers(a.spec.Containers, a.state.Containers, now))
 	booted := a.state.Boot.CompletedAt != nil
 	a.mutex.Unlock()
 	if err := errors.Join(errState, errStatus); err != nil {
 		return err
 	}
-	if err := replace(filepath.Join(a.spec.Directory, stateName), kept, 0o600); err != nil {
+	if err := replace(filepath.Join(a.spec.Directory, stateName), stored, 0o600); err != nil {
 		return err
 	}
 	if err := replace(filepath.Join(a.spec.ServiceDirectory, statusName), append(shown, '\n'), 0o444); err != nil {

@@ -45,9 +45,9 @@ type Spec struct {
 	ServiceDirectory string `json:"serviceDirectory"`
 	// Config is the configuration file.
 	Config ConfigFile `json:"config"`
-	// KeeperSocket is the socket of `guest keep`; empty means that a restarted agent
+	// FDStoreSocket is the socket of `guest keep`; empty means that a restarted agent
 	// does not know which containers run until they are probed or started again.
-	KeeperSocket string `json:"keeperSocket,omitempty"`
+	FDStoreSocket string `json:"keeperSocket,omitempty"`
 	// Shim is the address at which the shim accepts connections.
 	Shim netip.AddrPort `json:"shim"`
 	// Stages defines how the end of each boot stage is detected, except config,
@@ -166,7 +166,7 @@ func (d Spec) Validate() error {
 			wrong(field, "%q is not an absolute, clean path", value)
 		}
 	}
-	for field, value := range map[string]string{"keeperSocket": d.KeeperSocket, "metrics.tokenFile": d.Metrics.TokenFile} {
+	for field, value := range map[string]string{"keeperSocket": d.FDStoreSocket, "metrics.tokenFile": d.Metrics.TokenFile} {
 		if value != "" && !path.IsAbs(value) {
 			wrong(field, "%q is not absolute", value)
 		}

@@ -39,7 +39,7 @@ func TestSpec(t *testing.T) {
 		"config.source":            func(d *Spec) { d.Config.Source = "" },
 		"config.digest":            func(d *Spec) { d.Config.Digest = "sha256:00" },
 		"terminationFile":          func(d *Spec) { d.TerminationFile = "" },
-		"keeperSocket":             func(d *Spec) { d.KeeperSocket = "x" },
+		"keeperSocket":             func(d *Spec) { d.FDStoreSocket = "x" },
 		"metrics.tokenFile":        func(d *Spec) { d.Metrics.TokenFile = "x" },
 		"metrics: cpus":            func(d *Spec) { d.Metrics.CPUs = 0 },
 		"shim":                     func(d *Spec) { d.Shim = netip.AddrPort{} },

@@ -61,7 +61,7 @@ func Run(ctx context.Context, path string) error {
 	}
 	stop := context.AfterFunc(ctx, func() { listener.Close() })
 	defer stop()
-	kept := map[string]*os.File{}
+	stored := map[string]*os.File{}
 	for {
 		socket, err := listener.AcceptUnix()
 		if ctx.Err() != nil {
@@ -71,7 +71,7 @@ func Run(ctx context.Context, path string) error {
 			return fmt.Errorf("the fd store cannot listen: %w", err)
 		}
 		// A broken connection concerns its client only: it is closed and the next one is served.
-		_ = handleConn(fdpass.NewConn(socket), kept)
+		_ = handleConn(fdpass.NewConn(socket), stored)
 	}
 }
 
@@ -84,7 +84,7 @@ func Check(path string) error {
 	return conn.Close()
 }
 
-func handleConn(conn fdpass.Conn, kept map[string]*os.File) error {
+func handleConn(conn fdpass.Conn, stored map[string]*os.File) error {
 	defer conn.Close()
 	if err := conn.SetDeadline(time.Now().Add(connTimeout)); err != nil {
 		return err
@@ -94,14 +94,14 @@ func handleConn(conn fdpass.Conn, kept map[string]*os.File) error {
 		return err
 	}
 	switch {
-	case request.Kind == requestPut && file != nil && (kept[request.Name] != nil || len(kept) < maxStored):
-		if previous := kept[request.Name]; previous != nil {
+	case request.Kind == requestPut && file != nil && (stored[request.Name] != nil || len(stored) < maxStored):
+		if previous := stored[request.Name]; previous != nil {
 			previous.Close()
 		}
-		kept[request.Name] = file
+		stored[request.Name] = file
 		return conn.Send(message{Kind: responseStored}, nil)
 	case request.Kind == requestFetch && file == nil:
-		for name, one := range kept {
+		for name, one := range stored {
 			if !strings.HasPrefix(name, request.Name) {
 				continue
 			}

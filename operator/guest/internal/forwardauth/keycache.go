@@ -18,7 +18,7 @@ const (
 	// maxAccepted is the maximum number of cached keys.
 	maxAccepted = 1 << 16
 	// maxAsking is the maximum number of concurrent requests to the API; beyond it callers get 503.
-	maxAsking = 256
+	maxCalls = 256
 	// breakerThreshold is the number of consecutive failures after which the circuit breaker opens for breakerOpenTime.
 	breakerThreshold = 3
 	breakerOpenTime  = time.Second
@@ -29,9 +29,9 @@ type keyHash [sha256.Size]byte
 
 // call is a request to the API in flight; all callers with the same key wait for it.
 type call struct {
-	started time.Time
-	done    chan struct{}
-	verdict decision
+	started  time.Time
+	done     chan struct{}
+	decision decision
 }
 
 // keyCache validates API keys and caches accepted ones.
@@ -45,12 +45,12 @@ type keyCache struct {
 	mutex sync.Mutex
 	// accepted maps a key whose last response was a 200 to the time of that request.
 	accepted         *simplelru.LRU[keyHash, time.Time]
-	flights          map[keyHash]*call
+	calls            map[keyHash]*call
 	failures         int
 	breakerOpenUntil time.Time
 }
 
-func newKeyCache(spec KeyCheck, ask validator, log *slog.Logger) *keyCache {
+func newKeyCache(spec KeyCheck, validate validator, log *slog.Logger) *keyCache {
 	secret := make([]byte, sha256.Size)
 	_, _ = rand.Read(secret) // never fails (Go's documentation)
 	accepted, err := simplelru.NewLRU[keyHash, time.Time](maxAccepted, nil)
@@ -58,9 +58,9 @@ func newKeyCache(spec KeyCheck, ask validator, log *slog.Logger) *keyCache {
 		panic(err) // only for a size below 1
 	}
 	return &keyCache{
-		validate: ask, domain: spec.Domain, log: log, secret: secret, accepted: accepted,
+		validate: validate, domain: spec.Domain, log: log, secret: secret, accepted: accepted,
 		cache: seconds(spec.CacheSeconds), outage: seconds(spec.OutageSeconds),
-		flights: map[keyHash]*call{},
+		calls: map[keyHash]*call{},
 	}
 }
 
@@ -75,8 +75,8 @@ func (k *keyCache) hashKey(key, host string) keyHash {
 func (k *keyCache) isAccepted(who keyHash) bool {
 	k.mutex.Lock()
 	defer k.mutex.Unlock()
-	request, found := k.accepted.Peek(who)
-	return found && time.Now().Sub(request) <= max(k.cache, k.outage)
+	accepted, found := k.accepted.Peek(who)
+	return found && time.Now().Sub(accepted) <= max(k.cache, k.outage)
 }
 
 // check returns the decision about a key.
@@ -85,19 +85,19 @@ func (k *keyCache) isAccepted(who keyHash) bool {
 // in flight at a time, so that responses keep their order; a caller that arrives
 // meanwhile shares its response, unless the request is older than the cache time.
 func (k *keyCache) check(ctx context.Context, who keyHash, request keyRequest) decision {
-	came := time.Now()
+	arrived := time.Now()
 	for {
-		running, answered := k.join(who, request)
+		running, cached := k.join(who, request)
 		if running == nil {
-			return answered
+			return cached
 		}
 		select {
 		case <-ctx.Done():
 			return decision{status: http.StatusServiceUnavailable, wait: time.Second}
 		case <-running.done:
 		}
-		if came.Sub(running.started) <= k.cache {
-			return running.verdict
+		if arrived.Sub(running.started) <= k.cache {
+			return running.decision
 		}
 	}
 }
@@ -111,17 +111,17 @@ func (k *keyCache) join(who keyHash, request keyRequest) (*call, decision) {
 	if found && k.cache > 0 && now.Sub(accepted) <= k.cache {
 		return nil, decision{status: http.StatusOK}
 	}
-	if running := k.flights[who]; running != nil {
+	if running := k.calls[who]; running != nil {
 		return running, decision{}
 	}
 	if now.Before(k.breakerOpenUntil) {
 		return nil, k.duringOutage(who, now)
 	}
-	if len(k.flights) >= maxAsking {
+	if len(k.calls) >= maxCalls {
 		return nil, decision{status: http.StatusServiceUnavailable, wait: time.Second}
 	}
 	running := &call{started: now, done: make(chan struct{})}
-	k.flights[who] = running
+	k.calls[who] = running
 	if k.failures >= breakerThreshold {
 		k.breakerOpenUntil = now.Add(askTimeout) // half-open: this request finds out whether the API is back
 	}
@@ -134,8 +134,8 @@ func (k *keyCache) run(who keyHash, request keyRequest, running *call) {
 	response, err := k.validate(context.Background(), request)
 	k.mutex.Lock()
 	defer k.mutex.Unlock()
-	delete(k.flights, who)
-	running.verdict = k.record(who, running.started, response, err)
+	delete(k.calls, who)
+	running.decision = k.record(who, running.started, response, err)
 	close(running.done)
 }
 

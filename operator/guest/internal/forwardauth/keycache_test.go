@@ -212,11 +212,11 @@ func TestConcurrentRequestsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := &api{status: http.StatusOK, delay: time.Second}
 		keys := checker(api, &bytes.Buffer{})
-		for number := range maxAsking {
+		for number := range maxCalls {
 			go keys.of(t, fmt.Sprint("tk_", number))
 		}
 		synctest.Wait()
-		if got := keys.of(t, "tk_more"); got != http.StatusServiceUnavailable || api.count() != maxAsking {
+		if got := keys.of(t, "tk_more"); got != http.StatusServiceUnavailable || api.count() != maxCalls {
 			t.Errorf("got %d after %d requests", got, api.count())
 		}
 		time.Sleep(time.Second) // until they finish

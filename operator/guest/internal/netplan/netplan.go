@@ -56,8 +56,8 @@ type Plan struct {
 	SocketDirectory string `json:"socketDirectory"`
 	// StatusFile is the path of the status file.
 	StatusFile string `json:"statusFile"`
-	// KeeperSocket is the socket of `guest keep`, for restarts of `guest net`; empty means none.
-	KeeperSocket string `json:"keeperSocket,omitempty"`
+	// FDStoreSocket is the socket of `guest keep`, for restarts of `guest net`; empty means none.
+	FDStoreSocket string `json:"keeperSocket,omitempty"`
 	// RefreshSeconds is the time between two resolutions of an allowlist; 0 means 60.
 	RefreshSeconds int `json:"refreshSeconds,omitempty"`
 }
@@ -146,7 +146,7 @@ func (p Plan) Validate() error {
 	add(!devicePattern.MatchString(p.Uplink) || p.Uplink == "lo", "uplink: %q is not a device name", p.Uplink)
 	add(!path.IsAbs(p.SocketDirectory), "socketDirectory: %q is not absolute", p.SocketDirectory)
 	add(!path.IsAbs(p.StatusFile), "statusFile: %q is not absolute", p.StatusFile)
-	add(p.KeeperSocket != "" && !path.IsAbs(p.KeeperSocket), "keeperSocket: %q is not absolute", p.KeeperSocket)
+	add(p.FDStoreSocket != "" && !path.IsAbs(p.FDStoreSocket), "keeperSocket: %q is not absolute", p.FDStoreSocket)
 	add(p.RefreshSeconds < 0 || p.RefreshSeconds > 3600, "refreshSeconds: %d is not in 0 to 3600", p.RefreshSeconds)
 	add(len(p.Networks) > 64 || len(p.Namespaces) > 64 || len(p.Denied) > 4096, "networks, namespaces, denied: at most 64, 64 and 4096")
 	for index, prefix := range p.Denied {

@@ -49,19 +49,19 @@ type namespaceState struct {
 func openSockets(plan netplan.Plan, log *slog.Logger) (*sockets, error) {
 	made := &sockets{plan: plan, log: log, listeners: map[string]*net.UnixListener{},
 		namespaces: map[string]*namespaceState{}, changed: make(chan struct{}, 1)}
-	kept := map[string]*os.File{}
-	if plan.KeeperSocket != "" {
-		files, err := fdstore.Fetch(plan.KeeperSocket, fdstore.Namespaces)
+	stored := map[string]*os.File{}
+	if plan.FDStoreSocket != "" {
+		files, err := fdstore.Fetch(plan.FDStoreSocket, fdstore.Namespaces)
 		if err != nil {
 			log.Warn("nothing can be fetched from the fd store", "error", err)
 		}
-		kept = files
+		stored = files
 	}
 	for _, namespace := range plan.Namespaces {
 		one := &namespaceState{namespace: namespace, state: Waiting}
 		switch connected := len(namespace.Attachments) > 0 && link.IsAttached(namespace); {
-		case kept[namespace.Name] != nil && (connected || len(namespace.Attachments) == 0):
-			one.inside, one.state = kept[namespace.Name], Wired
+		case stored[namespace.Name] != nil && (connected || len(namespace.Attachments) == 0):
+			one.inside, one.state = stored[namespace.Name], Wired
 		case connected:
 			one.state = Lost
 		}
@@ -149,10 +149,10 @@ func (s *sockets) storeAll() {
 }
 
 func (s *sockets) store(one *namespaceState) {
-	if s.plan.KeeperSocket == "" || one.inside == nil {
+	if s.plan.FDStoreSocket == "" || one.inside == nil {
 		return
 	}
-	if err := fdstore.Store(s.plan.KeeperSocket, fdstore.Namespaces+one.namespace.Name, one.inside); err != nil {
+	if err := fdstore.Store(s.plan.FDStoreSocket, fdstore.Namespaces+one.namespace.Name, one.inside); err != nil {
 		s.log.Warn("the fd store does not accept a namespace", "namespace", one.namespace.Name, "error", err)
 	}
 }
