@@ -40,7 +40,7 @@ async def sign_certificate(
 ) -> Response:
     """Sign an enclave's request: 200 with the chain, or 202 while the order is queued."""
     service = context_of(request).certificates
-    said = await service.ask(enclave, body.csr, request_id_of(request))
+    said = await service.request(enclave, body.csr, request_id_of(request))
     if isinstance(said, PendingCertificate):
         content = {"status": "queued", "message": said.message, "retry_after": said.retry_after}
         return answer(content, 202, {"retry-after": str(said.retry_after)})

@@ -18,7 +18,7 @@ async def report_release(request: Request) -> Response:
     headers = request.headers
     event = headers.get("x-github-event") or headers.get("x-gitea-event") or ""
     signature = headers.get("x-hub-signature-256") or headers.get("x-gitea-signature") or ""
-    looking = await context_of(request).release_webhooks.take(
+    looking = await context_of(request).release_webhooks.accept(
         await request.body(), event, signature
     )
     return answer({"deployments": looking}, 202)

@@ -1,1 +1,1 @@
-"""What the routes ask for: checks, writes of custom resources, reads of the copies."""
+"""The services behind the routes: checks, writes of custom resources, reads of the cache."""

@@ -1,7 +1,7 @@
-"""Certificates for enclaves: who asks, for which names, who signs (client contract, section 4).
+"""Certificates for enclaves: authentication, allowed names, signing (client contract, section 4).
 
-An enclave proves itself by its token and gets its own host names alone. The same request sent
-again is the same order, so that an enclave polls by repeating itself.
+An enclave authenticates by its token and gets only its own host names. The same request sent again
+is the same order, so that an enclave polls by sending it again.
 """
 
 import hmac
@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 HOUR = timedelta(hours=1)
 SOONEST, LATEST = 2, 300
-"""Bounds of the seconds after which an enclave is to ask again."""
+"""Bounds of Retry-After, in seconds."""
 UNKNOWN = ApiError(
     401,
     "UNAUTHORIZED",
@@ -42,12 +42,12 @@ class IssuedCertificate:
     certificate: str = field(repr=False)
     """Chain, PEM."""
     not_after: datetime
-    """When it ends, in UTC."""
+    """When it expires, in UTC."""
 
 
 @dataclass(frozen=True, slots=True)
 class PendingCertificate:
-    """A certificate that is not there yet."""
+    """A certificate that is not issued yet."""
 
     retry_after: int
     """Seconds after which to send the same request again."""
@@ -56,7 +56,7 @@ class PendingCertificate:
 
 
 class Certificates:
-    """Answers requests of enclaves."""
+    """Handles certificate requests of enclaves."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class Certificates:
         clock
             The clock.
         settings
-            Who signs; None = nobody.
+            The issuer; None = there is none.
         authority
             The own authority; None = another issuer signs.
         trigger
@@ -108,15 +108,15 @@ class Certificates:
             raise not_found("own certificate authority")
         return self._authority.pem
 
-    async def ask(
+    async def request(
         self, enclave: CachedEnclave, csr: str, request_id: str
     ) -> IssuedCertificate | PendingCertificate:
-        """Return an enclave's request.
+        """Return the certificate of a request, or what its order waits for.
 
         Parameters
         ----------
         enclave
-            Who asks, from `holder`.
+            The enclave, from `holder`.
         csr
             Its certificate signing request.
         request_id
@@ -125,38 +125,38 @@ class Certificates:
         Raises
         ------
         ApiError
-            400 when the request is not in order, 403 when it names another's host, 409 when the
-            authority refused it, 429 when the enclave asks too often, 503 when nobody signs here
-            at present.
+            400 when the request is invalid, 403 when it names a host of another one, 409 when the
+            authority refused it, 429 when the enclave requests too often, 503 when no issuer can
+            sign at present.
         """
         if self._settings is None:
             raise unavailable(
-                "nobody signs certificates here: the administrator has to set `certificates` in "
-                "the settings of the API",
+                "no issuer signs certificates here: the administrator has to set `certificates` "
+                "in the settings of the API",
                 retry_after=LATEST,
             )
         try:
-            request = read_request(csr)
+            checked = read_request(csr)
         except RequestError as error:
             raise bad_request("csr", str(error)) from error
-        foreign = [name for name in request.names if name not in enclave.hostnames]
+        foreign = [name for name in checked.names if name not in enclave.hostnames]
         if foreign:
             raise forbidden(
-                f"{', '.join(foreign)}: not a host name of this enclave; it may ask for "
+                f"{', '.join(foreign)}: not a host name of this enclave; it may request "
                 f"{', '.join(enclave.hostnames) or 'none'}"
             )
-        order = await self._orders.find(enclave.uid, request.digest)
+        order = await self._orders.find(enclave.uid, checked.digest)
         if order is None:
-            order = await self._new_order(enclave, request, request_id)
-        return self._answer(order)
+            order = await self._new_order(enclave, checked, request_id)
+        return self._outcome(order)
 
     def holder(self, authorization: str | None) -> CachedEnclave:
-        """Return the live Enclave that an Authorization header is of.
+        """Return the live Enclave that an Authorization header belongs to.
 
         Raises
         ------
         ApiError
-            401 when there is none; 503 until the copy has been filled.
+            401 when there is none; 503 until the cache has been filled.
         """
         if not self._cache.enclaves.ready:
             raise unavailable("the facade has not read the cluster yet; try again")
@@ -165,7 +165,7 @@ class Certificates:
         holder = token_holder(token) if scheme.lower() == "bearer" else None
         entry = self._cache.enclaves.get(holder[1], holder[0]) if holder else None
         wanted = entry.value.token_digest if entry else ""
-        # One comparison in one time, whatever was found.
+        # Compared in constant time, whatever was found.
         same = hmac.compare_digest(wanted.encode(), token_digest(token).encode())
         if entry is None or not same or not entry.value.live:
             raise UNKNOWN
@@ -179,7 +179,7 @@ class Certificates:
         Raises
         ------
         ApiError
-            429 when the enclave asks too often, 503 when the authority cannot sign.
+            429 when the enclave requests too often, 503 when the authority cannot sign.
         """
         assert self._settings is not None
         now = self._clock()
@@ -191,7 +191,7 @@ class Certificates:
             try:
                 signed = self._authority.sign(request, lifetime, now)
             except AuthorityError as error:
-                logger.error("no certificate can be signed: %s", error)  # noqa: TRY400 - its words
+                logger.error("no certificate can be signed: %s", error)  # noqa: TRY400 - has its reason
                 raise unavailable(str(error), retry_after=LATEST) from error
             certificate, not_after = signed.chain, signed.not_after
         order = await self._orders.add(
@@ -204,7 +204,7 @@ class Certificates:
             certificate=certificate,
             not_after=not_after,
         )
-        await self._note(enclave, order, request_id, now)
+        await self._record(enclave, order, request_id, now)
         if order.state is OrderState.QUEUED:
             self._trigger()
         return order
@@ -229,8 +229,8 @@ class Certificates:
             retry_after=max(SOONEST, seconds),
         )
 
-    def _answer(self, order: CertificateOrder) -> IssuedCertificate | PendingCertificate:
-        """Return what an order has become.
+    def _outcome(self, order: CertificateOrder) -> IssuedCertificate | PendingCertificate:
+        """Return the outcome of an order so far.
 
         Raises
         ------
@@ -247,7 +247,7 @@ class Certificates:
             )
         return IssuedCertificate(order.certificate, order.not_after)
 
-    async def _note(
+    async def _record(
         self, enclave: CachedEnclave, order: CertificateOrder, request_id: str, now: datetime
     ) -> None:
         """Write the audit row of a new order."""

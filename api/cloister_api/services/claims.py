@@ -1,7 +1,7 @@
-"""Claims of host names: how a new Container gets its name, or learns who has it.
+"""Claims of host names, which make each name unique in the cluster.
 
-A claim is an object named after the host, so that two cannot exist. The facade only makes claims
-and takes over its own; the operator alone releases them.
+A claim is an object named after the host, so that two cannot exist. The facade only creates claims
+and adopts its own; only the operator releases them.
 """
 
 from cloister_api.errors import ApiError, conflict
@@ -15,8 +15,8 @@ from cloister_crds.kinds.meta import GROUP, ObjectMeta
 __all__ = ["HostnameClaims"]
 
 ADOPTED_ANNOTATION = f"{GROUP}/adopted-at"
-"""When a create took its own earlier claim over; a new version keeps the operator from releasing
-what it had judged abandoned a moment before."""
+"""When a create adopted its own earlier claim: the new resourceVersion keeps the operator from
+releasing a claim that it had found orphaned a moment before."""
 
 
 class HostnameClaims:
@@ -27,7 +27,7 @@ class HostnameClaims:
         self._clock = clock
 
     async def holder(self, hostname: str) -> ClaimHolder | None:
-        """Return who holds a host name; None = nobody.
+        """Return the holder of a host name; None = it is free.
 
         Raises
         ------
@@ -41,7 +41,7 @@ class HostnameClaims:
         return HostnameClaim.read(found).spec.holder
 
     async def claim(self, hostname: str, holder: ClaimHolder) -> None:
-        """Claim a host name for a Container, or take over the claim that it holds already.
+        """Claim a host name for a Container, or adopt the claim that it already holds.
 
         Parameters
         ----------
@@ -53,7 +53,7 @@ class HostnameClaims:
         Raises
         ------
         ApiError
-            409 when another one holds it.
+            409 when another Container holds it.
         KubeError
             When the cluster refuses or does not respond.
         """
@@ -64,13 +64,13 @@ class HostnameClaims:
             try:
                 await self._client.create(of(HostnameClaim), claim.manifest())
             except AlreadyExists:
-                if await self._take_over(hostname, holder):
+                if await self._adopt(hostname, holder):
                     return
             else:
                 return
         raise taken(hostname)
 
-    async def _take_over(self, hostname: str, holder: ClaimHolder) -> bool:
+    async def _adopt(self, hostname: str, holder: ClaimHolder) -> bool:
         present = await self.holder(hostname)
         if present is None:
             return False

@@ -1,7 +1,7 @@
 """Relaunch, stop, start, delete and cancel: merge patches of a Container's spec.
 
-Each patch carries the resourceVersion that it was decided on and is decided anew on a conflict.
-Which action a state allows is the table of the client contract, section 1.
+Each patch has the resourceVersion that it was decided on as its precondition, and is decided again
+on a conflict. The actions that a state allows are the table of the client contract, section 1.
 """
 
 import secrets
@@ -17,7 +17,7 @@ from cloister_api.schemas.containers import RelaunchRequest
 from cloister_api.services.claims import HostnameClaims
 from cloister_api.services.container_reader import ContainerReader
 from cloister_api.services.resolution import ReleaseResolver, ResolvedRelease, admitted_problems
-from cloister_api.services.specs import changed_keys, changed_spec, restored
+from cloister_api.services.specs import changed_keys, changed_spec, restored, spec_patch
 from cloister_clients.kube import Conflict, Invalid, KubeClient, NotFound
 from cloister_clients.kube.errors import BadRequest
 from cloister_clients.kube.kinds import of
@@ -35,11 +35,11 @@ __all__ = ["ContainerUpdater"]
 SWITCH_WAIT = 5.0
 """Seconds that an accept waits until the update serves (client contract, section 1)."""
 ATTEMPTS = 8
-"""How often a patch is decided anew when somebody else writes at the same time."""
+"""How often a patch is decided again after a conflict with a concurrent write."""
 
 
 Decide = Callable[[CachedContainer], dict[str, Any]]
-"""Answers the changed keys of spec; empty = nothing to change. May raise ApiError."""
+"""Returns the changed keys of spec; empty = nothing to change. May raise ApiError."""
 
 
 class ContainerUpdater:
@@ -74,7 +74,7 @@ class ContainerUpdater:
         Raises
         ------
         ApiError
-            409 while it is stopping or stopped; 402, 403, 400, 503 as the checks say.
+            409 while it is stopping or stopped; 402, 403, 400, 503 as the checks find.
         KubeError
             When the cluster refuses or does not respond.
         """
@@ -85,12 +85,12 @@ class ContainerUpdater:
     async def start(
         self, principal: Principal, held: CachedContainer, body: RelaunchRequest
     ) -> CachedContainer:
-        """Deploy a stopped container with what it was, or what the body changes.
+        """Deploy a stopped container as it was, or with what the body changes.
 
         Raises
         ------
         ApiError
-            409 unless it is stopped; 402, 403, 400, 503 as the checks say.
+            409 unless it is stopped; 402, 403, 400, 503 as the checks find.
         KubeError
             When the cluster refuses or does not respond.
         """
@@ -99,7 +99,7 @@ class ContainerUpdater:
         return await self._patch(held, self._deploying(body, found, ApiAction.START))
 
     async def stop(self, held: CachedContainer) -> CachedContainer:
-        """End what runs and keep the Container; nothing changes when that was asked for before.
+        """Terminate the enclaves and keep the Container; idempotent.
 
         Raises
         ------
@@ -127,7 +127,7 @@ class ContainerUpdater:
             When the cluster refuses or does not respond.
         """
         meta = held.container.metadata
-        # Gone already, or another one of that name stands there by now: done as well.
+        # Gone already, or replaced by another one of that name: also done.
         with suppress(NotFound):
             try:
                 await self._client.delete(
@@ -165,7 +165,7 @@ class ContainerUpdater:
         return await self._reader.switched(changed, within=SWITCH_WAIT)
 
     async def cancel(self, held: CachedContainer) -> CachedContainer:
-        """Write the request that served before the update back; the candidate then ends.
+        """Restore the request that served before the update, which terminates the candidate.
 
         Raises
         ------
@@ -179,7 +179,7 @@ class ContainerUpdater:
 
         def decide(present: CachedContainer) -> dict[str, Any]:
             patch = restored(earlier, present.container.spec)
-            # Else the release that is cancelled would come back at once.
+            # Otherwise the cancelled release would be deployed again at once.
             automatic = is_automatic(present.container, earlier)
             return {**patch, "autoUpdate": False} if automatic else patch
 
@@ -221,8 +221,8 @@ class ContainerUpdater:
             402, 403, 400, 409 or 503.
         """
         container = held.container
-        self._leave_gitops_alone(held, changed_keys(container.spec, body))
         spec = changed_spec(container.spec, body)
+        self._refuse_gitops_managed(held, spec_patch(container.spec, spec))
         question = RequestFacts(
             name=container.display_name,
             spec=spec,
@@ -286,7 +286,7 @@ class ContainerUpdater:
                 patch["commit"] = found.release.commit
             latest = present.container.status.latest_release
             if spec.auto_update and latest and found.release.published < latest.published_at:
-                # Else the later release would come back at once (client contract, section 1).
+                # Else the later release would be deployed at once (client contract, section 1).
                 patch["autoUpdate"] = False
             if spec.state is not DesiredState.RUNNING:
                 patch["state"] = DesiredState.RUNNING.value
@@ -327,15 +327,15 @@ class ContainerUpdater:
         ------
         ApiError
             409 when a container that follows releases is to be disconnected, 400 when the
-            installation takes no webhooks.
+            installation accepts no webhooks.
         KubeError
             When the cluster refuses or does not respond.
         """
         if wanted and not self._webhooks:
             raise bad_request(
                 "connected",
-                "the installation takes no release webhooks, so nothing can be connected; ask the "
-                "administrator for the setting webhooks.releaseSecretFile",
+                "the installation accepts no release webhooks, so nothing can be connected; ask "
+                "the administrator for the setting webhooks.releaseSecretFile",
             )
 
         def decide(present: CachedContainer) -> dict[str, Any]:
@@ -347,13 +347,13 @@ class ContainerUpdater:
         return await self._patch(held, decide)
 
     async def _patch(self, held: CachedContainer, decide: Decide) -> CachedContainer:
-        """Write what is decided, deciding anew as long as others write at the same time.
+        """Write what is decided; decide again after each conflict with a concurrent write.
 
         Raises
         ------
         ApiError
-            404 when it was deleted meanwhile, 409 when others do not cease to write or a GitOps
-            manager owns a changed key, 400 when the server refuses the result.
+            404 when it was deleted meanwhile, 409 when others keep writing or a GitOps manager owns
+            a changed key, 400 when the server refuses the result.
         """
         meta = held.container.metadata
         assert meta.namespace is not None
@@ -363,7 +363,7 @@ class ContainerUpdater:
             patch = decide(held)
             if not patch:
                 return held
-            self._leave_gitops_alone(held, patch)
+            self._refuse_gitops_managed(held, patch)
             version = held.container.metadata.resource_version
             body = {"metadata": {"resourceVersion": version, "uid": meta.uid}, "spec": patch}
             try:
@@ -392,8 +392,8 @@ class ContainerUpdater:
             raise not_found("container")
         return held
 
-    def _leave_gitops_alone(self, held: CachedContainer, patch: dict[str, Any]) -> None:
-        """Refuse to change what a GitOps manager would only change back.
+    def _refuse_gitops_managed(self, held: CachedContainer, patch: dict[str, Any]) -> None:
+        """Refuse to change fields that a GitOps manager would revert.
 
         Raises
         ------
@@ -410,7 +410,7 @@ class ContainerUpdater:
 
 
 def is_automatic(container: Container, earlier: RequestRecord) -> bool:
-    """Return whether the update that is on its way was made because a later release is followed."""
+    """Return whether the pending update was made because the container follows releases."""
     status = container.status
     update, latest = status.update, status.latest_release
     return (

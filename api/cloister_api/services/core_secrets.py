@@ -1,10 +1,10 @@
-"""Core Secrets that the facade makes for values it was given: beside the object that names them.
+"""Core Secrets that the facade creates for values, beside the object that references them.
 
 Values go from the request into a core Secret and nowhere else: no log, event, error or audit row.
-The value is written first, into a core Secret that nobody owns yet; then the object that names it
-is made, which is the moment at which anybody can see it, and never without its value; then the core
-Secret is made to go with it. What an interrupted try leaves is a core Secret that nobody names: the
-operator deletes it (`cloister_operator.reconcile.orphaned_secrets`).
+The value is written first, into a core Secret without an owner; then the object that references it
+is created, so that it is never visible without its value; then it becomes the owner of the core
+Secret, which is garbage-collected with it. An interrupted create leaves an orphaned core Secret,
+which the operator deletes (`cloister_operator.reconcile.orphaned_secrets`).
 """
 
 from base64 import b64decode, b64encode
@@ -33,9 +33,9 @@ __all__ = ["CoreSecretType", "CoreSecrets"]
 T = TypeVar("T", Secret, RegistryCredential)
 
 OPAQUE = "Opaque"
-"""Type of a core Secret without a form of its own."""
+"""Type of a core Secret without a format of its own."""
 ATTEMPTS = 3
-"""How often a write is decided anew when somebody else writes at the same time."""
+"""How often a write is retried after a conflict with a concurrent one."""
 
 
 class CoreSecretType:
@@ -55,8 +55,10 @@ class CoreSecrets:
         self._client = client
         self._gitops = frozenset(gitops_managers)
 
-    async def show(self, owner: T, values: Mapping[str, bytes], form: CoreSecretType) -> T | None:
-        """Write a value, then the object that names it, and then let the two go together.
+    async def create_with_owner(
+        self, owner: T, values: Mapping[str, bytes], form: CoreSecretType
+    ) -> T | None:
+        """Create a core Secret, then the object that references it, then make that its owner.
 
         Parameters
         ----------
@@ -70,23 +72,23 @@ class CoreSecrets:
         Returns
         -------
         Secret | RegistryCredential | None
-            The object, or the one of its name that was made at the same moment and names this very
-            value; None when the name or the value is another one's, and then nothing is left.
+            The object, or the one of its name that was created concurrently and references this
+            very value; None when the name or the value is another one's, and then nothing is left.
 
         Raises
         ------
         ApiError
-            409 when another program's core Secret has the name, or others write all the time.
+            409 when another program's core Secret has the name, or others keep writing.
         KubeError
-            When the cluster refuses or does not respond. If the object may exist all the same, the
-            value stays, and the operator deletes it where nobody names it.
+            When the cluster refuses or does not respond. If the object may exist nevertheless, the
+            value stays, and the operator deletes it if it is an orphan.
         """
         namespace, name = owner.metadata.namespace or "", owner.spec.secret_ref.name
-        uid = await self.lay(namespace, name, values, form)
+        uid = await self.create_ownerless(namespace, name, values, form)
         if uid is None:
             return None
         try:
-            made = await self._made(owner)
+            made = await self._create_owner(owner)
         except Unavailable:
             raise
         except KubeError:
@@ -98,8 +100,8 @@ class CoreSecrets:
         await self.adopt(made, name, uid)
         return made
 
-    async def _made(self, owner: T) -> T | None:
-        """Make an object, or answer the one that names the same value."""
+    async def _create_owner(self, owner: T) -> T | None:
+        """Create an object, or return the existing one that references the same value."""
         kind = type(owner)
         try:
             return kind.read(await self._client.create(of(kind), owner.manifest()))
@@ -111,13 +113,13 @@ class CoreSecrets:
                 return None
             return found if found.spec.secret_ref == owner.spec.secret_ref else None
 
-    async def lay(
+    async def create_ownerless(
         self, namespace: str, name: str, values: Mapping[str, bytes], form: CoreSecretType
     ) -> str | None:
         """Create the core Secret of an object that does not exist yet.
 
-        What an earlier try left under the name is replaced by a new object, so that whoever judged
-        the old one abandoned cannot delete the new one.
+        An orphan of an earlier attempt is replaced by a new object, so that an operator that is
+        about to delete the orphan cannot delete the new one.
 
         Parameters
         ----------
@@ -133,12 +135,12 @@ class CoreSecrets:
         Returns
         -------
         str | None
-            Its uid; None when one stands there that belongs to an object.
+            Its uid; None when there is one that belongs to an object.
 
         Raises
         ------
         ApiError
-            409 when another program's core Secret has the name, or others write all the time.
+            409 when another program's core Secret has the name, or others keep writing.
         KubeError
             When the cluster refuses or does not respond.
         """
@@ -158,7 +160,7 @@ class CoreSecrets:
         raise conflict("the value is being changed by others; try again")
 
     async def adopt(self, owner: Resource, name: str, uid: str) -> None:
-        """Let a core Secret that was laid go with the object that names it.
+        """Make an object the owner of the core Secret that it references.
 
         Raises
         ------
@@ -166,14 +168,14 @@ class CoreSecrets:
             When the cluster refuses or does not respond.
         """
         meta = {"uid": uid, "ownerReferences": [owner.owner_reference()]}
-        # Gone or replaced: another write of the same value has been faster.
+        # Gone or replaced: a concurrent write of the same value was faster.
         with suppress(NotFound, Conflict):
             await self._client.merge_patch(
                 SECRET, name, {"metadata": meta}, owner.metadata.namespace
             )
 
     async def adopt_equal(self, owner: Resource, name: str, values: Mapping[str, bytes]) -> bool:
-        """Finish what an interrupted try has begun; answer whether it had these very values.
+        """Complete an interrupted create; return whether it had these very values.
 
         Raises
         ------
@@ -194,7 +196,7 @@ class CoreSecrets:
     async def write(
         self, owner: Resource, name: str, values: Mapping[str, bytes], form: CoreSecretType
     ) -> None:
-        """Write values into the core Secret of an object, which is made where it is missing.
+        """Write values into the core Secret of an object, which is created if it is missing.
 
         Raises
         ------
@@ -220,7 +222,7 @@ class CoreSecrets:
                 )
             meta: dict[str, Any] = {"uid": present["metadata"]["uid"]}
             if VALUE_LABEL in labels_of(present) and not owned_by(present["metadata"]):
-                # Laid by a try that was interrupted before it could be adopted.
+                # The create was interrupted before it made the object its owner.
                 meta["ownerReferences"] = [owner.owner_reference()]
             patch: dict[str, Any] = {"metadata": meta, "data": encoded(values)}
             with suppress(NotFound, Conflict):
@@ -228,8 +230,8 @@ class CoreSecrets:
                 return
         raise conflict("the value is being changed by others; try again")
 
-    async def clear(self, namespace: str, name: str) -> None:
-        """Delete what an object that is gone left under a name.
+    async def delete_orphan(self, namespace: str, name: str) -> None:
+        """Delete the core Secret that a deleted object left behind.
 
         Raises
         ------
@@ -243,13 +245,13 @@ class CoreSecrets:
             refuse_foreign(present)
             await self._delete(present)
 
-    async def drop(self, owner: Resource, name: str) -> None:
-        """Delete the core Secret of an object that was deleted, where it was the object's own.
+    async def delete_owned(self, owner: Resource, name: str) -> None:
+        """Delete the core Secret of a deleted object, if that owned it.
 
         Raises
         ------
         KubeError
-            When the cluster refuses or does not answer; the garbage collector then does it.
+            When the cluster refuses or does not respond; the garbage collector does it then.
         """
         present = await self._present(owner.metadata.namespace, name)
         if present is None:
@@ -275,7 +277,7 @@ class CoreSecrets:
 
 
 def body_of(name: str, values: Mapping[str, bytes], form: CoreSecretType) -> dict[str, Any]:
-    """Return a core Secret as it is sent to the server."""
+    """Build a core Secret as it is sent to the server."""
     labels = {MANAGED_BY_LABEL: MANAGED_BY, VALUE_LABEL: form.purpose}
     return {
         "metadata": {"name": name, "labels": labels},
@@ -285,7 +287,7 @@ def body_of(name: str, values: Mapping[str, bytes], form: CoreSecretType) -> dic
 
 
 def refuse_foreign(present: Mapping[str, Any]) -> None:
-    """Refuse to touch what another program made.
+    """Refuse to change what another program created.
 
     Raises
     ------
@@ -305,7 +307,7 @@ def labels_of(present: Mapping[str, Any]) -> Mapping[str, str]:
 
 
 def encoded(values: Mapping[str, bytes]) -> dict[str, str]:
-    """Write values as the API server takes them."""
+    """Encode values as the API server expects them."""
     return {key: b64encode(value).decode() for key, value in values.items()}
 
 
@@ -316,6 +318,6 @@ def owned_by(meta: Mapping[str, Any]) -> str:
 
 
 def managers_of(present: Mapping[str, Any], keys: Iterable[str]) -> frozenset[str]:
-    """Return who manages values of a core Secret, in either of the two ways to write them."""
+    """Return the field managers of values of a core Secret, in ``data`` or ``stringData``."""
     owners = [owners_of(present, part) for part in ("data", "stringData")]
     return frozenset().union(*(each.get(key, ()) for each in owners for key in keys))

@@ -1,8 +1,8 @@
-"""Creates that are sent again: whether an object is what an earlier try of the same request made.
+"""Idempotent creates: whether an object was created by an earlier attempt of the same request.
 
-The digest of the request stands in an annotation of the object, or in the row of an API key. A
-client that got no answer, or one that says so with an Idempotency-Key, is answered what it made;
-anybody else that the name is taken.
+The digest of the request is in an annotation of the object, or in the row of an API key. A client
+that got no response, or that sends an Idempotency-Key, gets the object of its earlier attempt; any
+other client is told that the name is taken.
 """
 
 import hashlib
@@ -23,27 +23,27 @@ __all__ = ["CREATED", "CreateRequest", "IdempotentRequests", "is_repeatable"]
 T = TypeVar("T", bound=Resource)
 
 REQUEST_ANNOTATION = f"{GROUP}/create-request"
-"""Digest of the request that made an object; a repetition of it finds its own work."""
+"""Digest of the request that created an object, by which a retry finds it."""
 CREATED = "201"
-"""Result in the audit trail of a create that was answered."""
+"""Result in the audit trail of a create that was acknowledged."""
 
 
 @dataclass(frozen=True, slots=True)
 class CreateRequest:
-    """A request for a create, as far as repetitions of it are the same."""
+    """Identity of a request for a create."""
 
     digest: str
-    """What a repetition of the same request has in common with it, and no other has."""
+    """Digest that retries of the request share, and no other request has."""
     retry_key: str | None
     """Idempotency-Key of the client; None = none was sent."""
     action: str
-    """Word of the audit trail for the create, such as ``secret.create``."""
+    """Action of the create in the audit trail, such as ``secret.create``."""
 
     @classmethod
     def of(
         cls, principal: Principal, body: Mapping[str, Any], retry_key: str | None, action: str
     ) -> "CreateRequest":
-        """Tell a request from all others.
+        """Compute the identity of a request.
 
         Parameters
         ----------
@@ -54,7 +54,7 @@ class CreateRequest:
         retry_key
             Idempotency-Key of the client; None = none was sent.
         action
-            Word of the audit trail for the create.
+            Action of the create in the audit trail.
         """
         content = msgspec.json.encode(body, order="deterministic")
         text = "\n".join((principal.key_id, retry_key or "")).encode()
@@ -62,19 +62,19 @@ class CreateRequest:
 
     @property
     def annotations(self) -> dict[str, str]:
-        """What the object carries that this request makes."""
+        """Annotations of the object that this request creates."""
         return {REQUEST_ANNOTATION: self.digest}
 
 
 class IdempotentRequests:
-    """Tells creates that are sent again from others."""
+    """Recognizes retries of creates."""
 
     def __init__(self, client: KubeClient, audit: AuditTrail) -> None:
         self._client = client
         self._audit = audit
 
     async def made(self, meta: ObjectMeta, request: CreateRequest) -> bool:
-        """Return whether an object is what an earlier try of a request made.
+        """Return whether an object was created by an earlier attempt of a request.
 
         Parameters
         ----------
@@ -90,7 +90,7 @@ class IdempotentRequests:
     async def earlier(
         self, kind: type[T], name: str, namespace: str, request: CreateRequest
     ) -> T | None:
-        """Return the object of a name if an earlier try of a request made it; None = it is not so.
+        """Return the object of a name if an earlier attempt of a request created it; else None.
 
         Raises
         ------
@@ -108,16 +108,16 @@ class IdempotentRequests:
 
 
 async def is_repeatable(audit: AuditTrail, request: CreateRequest, target: str) -> bool:
-    """Return whether a request may be answered what an earlier try of the same one made.
+    """Return whether a request may get the object of an earlier attempt.
 
     Parameters
     ----------
     audit
-        Knows which tries were answered.
+        Records which attempts were acknowledged.
     request
-        The request. With an Idempotency-Key it may always, without one while none was answered.
+        The request: with an Idempotency-Key always, without one until one was acknowledged.
     target
-        Identifier of what was made.
+        Identifier of the created object.
     """
     if request.retry_key is not None:
         return True

@@ -1,4 +1,4 @@
-"""From the problems that the contract's rules find to the answer of the API. Pure."""
+"""From the problems that the contract's rules find to the error of the API. Pure."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -39,12 +39,12 @@ def to_wire(problem: Problem) -> Problem:
 
 
 def denial(problems: Iterable[Problem]) -> ApiError | None:
-    """Return why an organization may not do at all what it asks for; None = it may.
+    """Return why an organization may not make a request at all; None = it may.
 
     Parameters
     ----------
     problems
-        What the rules found, warnings included.
+        Problems that the rules found, warnings included.
 
     Returns
     -------
@@ -66,15 +66,15 @@ def refusal(problems: Iterable[Problem], images: Iterable[Failed] = ()) -> ApiEr
     Parameters
     ----------
     problems
-        What the rules found, warnings included.
+        Problems that the rules found, warnings included.
     images
-        What is wrong with images.
+        Images that cannot be pulled.
 
     Returns
     -------
     ApiError or None
-        A denial before 400; an image whose registry does not answer now is 503, unless something
-        else is wrong as well.
+        A denial before 400; an image whose registry does not respond now is 503, unless there are
+        other problems.
     """
     problems = tuple(problems)
     denied = denial(problems)
@@ -84,7 +84,7 @@ def refusal(problems: Iterable[Problem], images: Iterable[Failed] = ()) -> ApiEr
     if not errors:
         return None
     codes = {each.code for each in errors}
-    passing = {each.reason for each in images if each.transient}
-    if codes <= passing:
+    transient = {each.reason for each in images if each.transient}
+    if codes <= transient:
         return unavailable(f"{errors[0].field}: {errors[0].message}")
     return problems_of_file(errors)

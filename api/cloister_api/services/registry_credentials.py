@@ -135,12 +135,13 @@ class RegistryCredentials:
                 return await self._replaced(present, values, match)
             if match is not None:
                 raise changed_since(WHAT)
-            made = await self._core.show(self._new(namespace, registry, secret), values, FORM)
+            new = self._new(namespace, registry, secret)
+            made = await self._core.create_with_owner(new, values, FORM)
             if made is not None:
                 return made
             # Of credentials that were deleted, unless another request has just made some.
             if await self._live(principal, registry) is None:
-                await self._core.clear(namespace, secret)
+                await self._core.delete_orphan(namespace, secret)
         raise conflict("the credentials are being changed by others; try again")
 
     async def _replaced(
@@ -211,7 +212,7 @@ class RegistryCredentials:
             raise not_found(what)
         present = await agreed(self._client, found, match, what)
         await delete_agreed(self._client, present, match, what)
-        await self._core.drop(present, present.spec.secret_ref.name)
+        await self._core.delete_owned(present, present.spec.secret_ref.name)
         uid = present.metadata.uid
         await self._cache.registry_credentials.until(
             lambda: self._cache.registry_credentials.by_uid(uid) is None, within=self._write_wait

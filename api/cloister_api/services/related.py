@@ -1,4 +1,4 @@
-"""The services beside containers, put together."""
+"""Builds the services beside containers."""
 
 from dataclasses import dataclass
 
@@ -19,8 +19,8 @@ from cloister_clients.kube import KubeClient
 
 __all__ = ["RelatedServices", "related_services"]
 
-LOOK_SECONDS = 10.0
-"""Longest wait for the operator's look at DNS, in seconds."""
+DNS_WAIT_SECONDS = 10.0
+"""Longest wait until the operator has queried DNS, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,27 +49,7 @@ def related_services(
     updater: ContainerUpdater,
     idempotency: IdempotentRequests,
 ) -> RelatedServices:
-    """Put the services together.
-
-    Parameters
-    ----------
-    settings
-        The administrator's settings.
-    clock
-        The clock.
-    client
-        Writes to the cluster.
-    cache
-        Custom resources in memory.
-    reader
-        Reads of containers.
-    resolver
-        Releases and images.
-    updater
-        Changes containers.
-    idempotency
-        Tells creates that are sent again.
-    """
+    """Build the services."""
     core = CoreSecrets(client, settings.gitops_managers)
     wait = settings.write_wait_seconds
     return RelatedServices(
@@ -105,7 +85,7 @@ def related_services(
             idempotency=idempotency,
             clock=clock,
             write_wait=wait,
-            look_wait=LOOK_SECONDS,
+            look_wait=DNS_WAIT_SECONDS,
         ),
         registry_credentials=RegistryCredentials(
             client=client, cache=cache, core=core, clock=clock, write_wait=wait

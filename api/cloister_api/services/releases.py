@@ -1,6 +1,6 @@
-"""Release webhooks: a forge tells of a release, and those who follow the repository look at once.
+"""Release webhooks: a forge notifies of a release, and followers of the repository check at once.
 
-The webhook only hastens: whatever it says is looked up at the source.
+The webhook is only a trigger: whatever it contains, the release is looked up at the source.
 """
 
 import hashlib
@@ -28,13 +28,13 @@ LEAST_SECRET = 16
 NOT_SET_UP = ApiError(
     404,
     "NOT_FOUND",
-    "this installation takes no release webhooks; the setting webhooks.releaseSecretFile turns "
-    "them on",
+    "this installation accepts no release webhooks; the setting webhooks.releaseSecretFile "
+    "enables them",
 )
 BAD_SIGNATURE = ApiError(
     401,
     "UNAUTHORIZED",
-    "the signature is missing or wrong; give the webhook the secret of this installation",
+    "the signature is missing or wrong; configure the webhook with this installation's secret",
 )
 
 
@@ -48,7 +48,7 @@ def read_webhook_secret(path: Path | None) -> bytes | None:
     Raises
     ------
     WebhookError
-        When the file cannot be read or holds too little.
+        When the file cannot be read or its secret is too short.
     """
     if path is None:
         return None
@@ -65,7 +65,7 @@ def read_webhook_secret(path: Path | None) -> bytes | None:
 
 
 class ReleaseWebhooks:
-    """Takes release webhooks of GitHub, Gitea and Forgejo."""
+    """Handles release webhooks of GitHub, Gitea and Forgejo."""
 
     def __init__(
         self, client: KubeClient, cache: ClusterCache, secret: bytes | None, clock: Clock
@@ -75,15 +75,15 @@ class ReleaseWebhooks:
         self._secret = secret
         self._clock = clock
 
-    async def take(self, body: bytes, event: str, signature: str) -> int:
-        """Let those who follow a repository look now.
+    async def accept(self, body: bytes, event: str, signature: str) -> int:
+        """Trigger the check of all deployments that follow a repository.
 
         Parameters
         ----------
         body
-            The body as it was sent; it is what is signed.
+            The body as received; it is what is signed.
         event
-            Name of the event, such as ``release``; others are answered and do nothing.
+            Name of the event, such as ``release``; others are acknowledged and ignored.
         signature
             Hexadecimal HMAC-SHA256 of the body, with or without ``sha256=`` before it (GitHub,
             "Validating webhook deliveries"; Gitea, "Webhooks").
@@ -91,7 +91,7 @@ class ReleaseWebhooks:
         Returns
         -------
         int
-            How many deployments look now.
+            How many deployments were triggered.
 
         Raises
         ------
@@ -109,7 +109,7 @@ class ReleaseWebhooks:
         if event != "release":
             return 0
         repo = repository_of(body)
-        looking = 0
+        triggered = 0
         for namespace, name in self._followers(repo):
             at = self._clock().isoformat(timespec="microseconds")
             patch = {"metadata": {"annotations": {REQUESTED_AT_ANNOTATION: at}}}
@@ -117,16 +117,16 @@ class ReleaseWebhooks:
                 await self._client.merge_patch(of(Deployment), name, patch, namespace)
             except NotFound:
                 continue
-            looking += 1
-        logger.info("a release of %s was told; %d deployments look now", repo, looking)
-        return looking
+            triggered += 1
+        logger.info("a release of %s was announced; %d deployments triggered", repo, triggered)
+        return triggered
 
     def _followers(self, repo: str) -> list[tuple[str, str]]:
-        """Return the Deployments of a repository of which a connected container follows."""
+        """Return the Deployments of a repository that a connected container follows."""
         found = []
         for entry in self._cache.deployments.all():
             deployment = entry.value.value
-            # Forges take names of repositories in any case; what they send is the one they keep.
+            # Names of repositories are case-insensitive at forges; they send the canonical one.
             if deployment.spec.repo.lower() != repo.lower():
                 continue
             specs = (held.container.spec for held in self._cache.containers_of(entry.namespace))

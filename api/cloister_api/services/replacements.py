@@ -1,8 +1,8 @@
-"""Creates that take over from another container (``replace_container_id``): which, and its end.
+"""Creates that replace another container (``replace_container_id``), and its deletion.
 
-The operator lets the new one take over and ends what the old one ran. The old one is deleted here,
-where it was asked for over REST: what was written with kubectl or from a repository is deleted
-there.
+The operator lets the new one take over and terminates the enclaves of the old one. The old one is
+deleted here, as the replacement was requested over REST: what was written with kubectl or from a
+repository is deleted there.
 """
 
 import asyncio
@@ -26,11 +26,11 @@ __all__ = ["REPLACES_ANNOTATION", "Replacements"]
 logger = logging.getLogger(__name__)
 
 REPLACES_ANNOTATION = f"{GROUP}/replaces-uid"
-"""uid of the Container that the create was told to replace; no other one is ever deleted."""
+"""uid of the Container that the create replaces; no other one is ever deleted."""
 PAUSE_SECONDS = 1.0
-"""Shortest time between two looks at all containers."""
-LOOK_SECONDS = 30.0
-"""Longest time between two looks: a deletion that failed is tried again then."""
+"""Shortest time between two checks of all containers."""
+RETRY_SECONDS = 30.0
+"""Longest time between two checks: a failed deletion is retried then."""
 
 
 class Replacements:
@@ -58,15 +58,15 @@ class Replacements:
         principal
             Who sends the request.
         given
-            Its identifier; None = none is to be replaced.
+            Its identifier; None = none is replaced.
         others
             Containers of the organization.
 
         Raises
         ------
         ApiError
-            404 when it is none of the organization; 409 when another one replaces it already, or a
-            GitOps manager would bring it back.
+            404 when the organization has no such container; 409 when another one already replaces
+            it, or a GitOps manager would bring it back.
         KubeError
             When the cluster does not respond.
         """
@@ -89,14 +89,14 @@ class Replacements:
         return held
 
     async def run(self) -> None:
-        """Delete what was replaced, until cancelled; what fails is tried again."""
+        """Delete replaced containers until cancelled; failed deletions are retried."""
         while True:
             version = self._cache.containers.version
             for held in self._due():
                 await self._delete(held)
             await asyncio.sleep(PAUSE_SECONDS)
             changed = partial(self._changed_since, version)
-            await self._cache.containers.until(changed, within=LOOK_SECONDS)
+            await self._cache.containers.until(changed, within=RETRY_SECONDS)
 
     def _changed_since(self, version: int) -> bool:
         return self._cache.containers.version != version

@@ -116,7 +116,7 @@ class Secrets:
         )
         values = {VALUE_KEY: body.value.encode()}
         if not await self._stands(name, principal.namespace):
-            made = await self._core.show(secret, values, FORM)
+            made = await self._core.create_with_owner(secret, values, FORM)
             if made is not None:
                 return await self._seen(principal, made)
         # A try that was interrupted may have left its value untied; one with another is no repeat.
@@ -197,7 +197,7 @@ class Secrets:
         if users:
             raise in_use(f"secret {name}", users)
         await delete_agreed(self._client, secret, match, "secret")
-        await self._core.drop(secret, secret.spec.secret_ref.name)
+        await self._core.delete_owned(secret, secret.spec.secret_ref.name)
         uid = secret.metadata.uid
         await self._cache.secrets.until(
             lambda: self._cache.secrets.by_uid(uid) is None, within=self._write_wait

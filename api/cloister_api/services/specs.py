@@ -1,4 +1,4 @@
-"""From a body to the spec of a Container, and what the contract says of it. Pure."""
+"""From a request body to the spec of a Container, checked by the contract's rules. Pure."""
 
 from typing import Any
 
@@ -11,18 +11,18 @@ from cloister_crds.kinds.container import ContainerSpec
 from cloister_crds.kinds.request import RequestRecord
 from cloister_crds.problems import Problem
 
-__all__ = ["changed_keys", "changed_spec", "restored", "spec_of"]
+__all__ = ["changed_keys", "changed_spec", "restored", "spec_of", "spec_patch"]
 
 
 def spec_of(body: CreateContainerRequest, *, replaces: str | None = None) -> ContainerSpec:
-    """Return the spec that a body asks for.
+    """Build the spec that a body requests.
 
     Parameters
     ----------
     body
         The body.
     replaces
-        Object name of the container that the body wants replaced; None = it wants none.
+        Object name of the container that it replaces; None = none.
 
     Raises
     ------
@@ -57,16 +57,19 @@ def changed_keys(spec: ContainerSpec, body: RelaunchRequest) -> dict[str, Any]:
     ApiError
         400 when the result breaks a rule of the kind.
     """
-    before, after = spec.wire(), changed_spec(spec, body).wire()
+    return spec_patch(spec, changed_spec(spec, body))
+
+
+def spec_patch(before: ContainerSpec, after: ContainerSpec) -> dict[str, Any]:
+    """Return the merge patch from one spec to another."""
+    old, new = before.wire(), after.wire()
     return {
-        key: after.get(key)
-        for key in sorted(before.keys() | after.keys())
-        if before.get(key) != after.get(key)
+        key: new.get(key) for key in sorted(old.keys() | new.keys()) if old.get(key) != new.get(key)
     }
 
 
 def restored(request: RequestRecord, spec: ContainerSpec) -> dict[str, Any]:
-    """Return the merge patch that makes a spec ask for an earlier request again."""
+    """Return the merge patch that restores an earlier request in a spec."""
     names = set(RequestRecord.model_fields) - {"repo"}
     earlier = request.model_dump(mode="json", by_alias=True, include=names)
     present = spec.model_dump(mode="json", by_alias=True, include=names)
@@ -79,7 +82,7 @@ def variables_of(values: dict[str, str]) -> list[dict[str, str]]:
 
 
 def checked(data: dict[str, Any]) -> ContainerSpec:
-    """Make the spec.
+    """Build the spec.
 
     Raises
     ------
@@ -93,7 +96,7 @@ def checked(data: dict[str, Any]) -> ContainerSpec:
 
 
 def refused(error: ValidationError) -> ApiError:
-    """Translate what the contract says of a spec."""
+    """Translate the errors of the contract's model."""
     problems = []
     for found in error.errors(include_url=False, include_input=False):
         path = ".".join(str(part) for part in found["loc"][:1])

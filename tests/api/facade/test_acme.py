@@ -342,4 +342,4 @@ def test_a_missing_key_is_told_before_the_start(internet: Internet) -> None:
     (settings.parent / "account.key").unlink()
     started = run_command("api", "--config", str(settings), check=False)
     assert started.returncode == 1
-    assert "account.key does not exist; `cloister ca` makes it" in started.stderr
+    assert "account.key does not exist; `cloister ca` creates it" in started.stderr

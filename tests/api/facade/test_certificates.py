@@ -187,4 +187,4 @@ def test_the_command_says_what_is_missing(
     shutil.copy(settings, copy)
     missing = run_command("api", "--config", str(copy), check=False)
     assert missing.returncode == 1
-    assert "`cloister ca` makes it" in missing.stderr
+    assert "`cloister ca` creates it" in missing.stderr

@@ -60,7 +60,7 @@ async def test_figures_have_a_port_of_their_own_and_the_log_names_requests(
     world: FacadeInstallation,
 ) -> None:
     with start_facade(changed(world, "figures", metrics={"port": 0})) as facade:
-        found = re.search(r"figures are at (http://\S+)", facade.log.read_text())
+        found = re.search(r"metrics are at (http://\S+)", facade.log.read_text())
         assert found
         async with facade.client(world.key) as client:
             headers = {"X-Request-Id": "a-request-of-mine"}
