@@ -68,7 +68,7 @@ def _judging(command: Callable[..., None]) -> Callable[..., None]:
 @_judging
 @click.option("--json", "as_json", is_flag=True, help="Print the verdict as JSON.")
 def validate(file: str, *, as_json: bool, **settings: Any) -> None:
-    """Judge FILE (- for standard input) by all rules of the format.
+    """Validate FILE (- for standard input) by all rules of the format.
 
     Whether images, secrets and models exist, and whether the organization may use as much, is
     checked when a container is created.
@@ -127,7 +127,7 @@ def _pairs(settings: dict[str, Any]) -> dict[str, str]:
 
 
 def _as_json(parsed: ParsedConfig) -> dict[str, Any]:
-    """Give the verdict as a program reads it; a file too long to be read has no digest."""
+    """Return the verdict as JSON; a file too long to be read has no digest."""
     return {
         "valid": parsed.valid,
         "digest": parsed.digest if len(parsed.raw) <= Rules().max_bytes else None,

@@ -52,7 +52,7 @@ def _print(console: Console, title: str, rows: Iterator[tuple[str, str]]) -> Non
 
 
 def printable_lines(text: str) -> str:
-    """Give text of several lines that does nothing to a terminal but to be seen."""
+    """Return text of several lines that does nothing to a terminal but to be seen."""
     return "\n".join(printable(line) for line in text.split("\n"))
 
 
@@ -206,7 +206,7 @@ def _words(words: tuple[str, ...]) -> str:
 
 
 def _size(amount: int) -> str:
-    """Give bytes in the largest unit that fits without a rest, at least in MiB with one."""
+    """Return bytes in the largest unit that fits without a rest, at least in MiB with one."""
     for unit, power in (("GiB", 3), ("MiB", 2), ("KiB", 1)):
         if amount % 1024**power == 0:
             return f"{amount // 1024**power} {unit}"

@@ -54,7 +54,7 @@ def _load(entry: EntryPoint) -> object:
 
 
 def _missing(entry: EntryPoint, error: ImportError | AttributeError) -> click.Command:
-    """Make a command that says why the real one cannot be used."""
+    """Build a command that says why the real one cannot be used."""
     extra = EXTRAS.get(entry.module.partition(".")[0])
     what = error.name or str(error)
     broken = extra is None or what.partition(".")[0].startswith("cloister_")

@@ -200,7 +200,7 @@ def _yaml(path: str) -> Any:
 
 
 def _sentences(error: ValidationError | OSError) -> str:
-    """Say what is wrong, field by field."""
+    """Describe what is wrong, field by field."""
     if isinstance(error, OSError):
         return error.strerror or str(error)
     return "; ".join(

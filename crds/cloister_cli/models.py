@@ -13,7 +13,7 @@ __all__ = ["models"]
 
 @click.group()
 def models() -> None:
-    """Make and list a store of model weights (`models` of the configuration file)."""
+    """Build and list a store of model weights (`models` of the configuration file)."""
 
 
 @models.command("pack")
@@ -68,5 +68,5 @@ def index_command(store: Path, *, as_json: bool, patch: bool) -> None:
 
 
 def _entry(entry: ModelImage) -> dict[str, str | None]:
-    """Answer an image as configuration files name it; what no note says is None."""
+    """Return an image as configuration files name it; what no note says is None."""
     return {"name": entry.name, "repo": entry.repo, "mpk": entry.mpk}

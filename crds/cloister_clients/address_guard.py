@@ -74,7 +74,7 @@ class HostUnknown(Exception):
 
 
 def host_port(url: httpx.URL) -> tuple[str, int]:
-    """Answer where an address leads to.
+    """Return where an address leads to.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ def host_port(url: httpx.URL) -> tuple[str, int]:
 
 
 def named(host: str, port: int, names: Iterable[str]) -> bool:
-    """Answer whether a setting names this host.
+    """Return whether a setting names this host.
 
     Parameters
     ----------
@@ -110,7 +110,7 @@ def named(host: str, port: int, names: Iterable[str]) -> bool:
 
 
 def _embedded(address: Address) -> Address:
-    """Answer the IPv4 address that an IPv6 address leads to, else the address itself."""
+    """Return the IPv4 address that an IPv6 address leads to, else the address itself."""
     if isinstance(address, ipaddress.IPv4Address):
         return address
     if address.ipv4_mapped is not None:
@@ -125,7 +125,7 @@ def _embedded(address: Address) -> Address:
 
 
 def is_public(address: Address) -> bool:
-    """Answer whether an address belongs to the public internet.
+    """Return whether an address belongs to the public internet.
 
     Not public are the ranges of the special-purpose registries (RFC 6890) that are not globally
     reachable (private, loopback, link-local with the metadata services, shared CGNAT space,
@@ -206,7 +206,7 @@ class Guard:
         return found
 
     async def _resolve(self, host: str) -> tuple[str, ...]:
-        """Answer an address literal as it is, a name through the resolver."""
+        """Return an address literal as it is, a name through the resolver."""
         try:
             return (str(ipaddress.ip_address(host)),)
         except ValueError:

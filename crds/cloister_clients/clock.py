@@ -13,7 +13,7 @@ Clock = Callable[[], datetime]
 
 
 def utc_now() -> datetime:
-    """Answer the present time in UTC."""
+    """Return the present time in UTC."""
     return datetime.now(UTC)  # noqa: TID251 - this is the place that the ban names
 
 

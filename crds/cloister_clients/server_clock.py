@@ -38,7 +38,7 @@ class ServerClock:
         self._told = timedelta(0)
 
     def __call__(self) -> datetime:
-        """Answer the present time in UTC, by the server's clock."""
+        """Return the present time in UTC, by the server's clock."""
         return self.local() + self.offset
 
     def heard(self, date: str | None, *, sent: datetime) -> None:

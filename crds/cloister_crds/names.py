@@ -103,7 +103,7 @@ def _fit(name: str, *, limit: int, keep: re.Pattern[str], prefix: str) -> str:
 
 
 def host_label(name: str) -> str:
-    """Answer the label of a host name for a container or an organization.
+    """Return the label of a host name for a container or an organization.
 
     Parameters
     ----------
@@ -119,7 +119,7 @@ def host_label(name: str) -> str:
 
 
 def generated_hostname(name: str, *, organization: str, debug: bool, containers_domain: str) -> str:
-    """Answer the host name that a container has without a custom domain.
+    """Return the host name that a container has without a custom domain.
 
     The form is that of the specification ("Container"): debug containers have a level of their
     own, so that a production and a debug container may share a name.
@@ -145,7 +145,7 @@ def generated_hostname(name: str, *, organization: str, debug: bool, containers_
 
 
 def preview_hostname(name: str, *, organization: str, debug: bool, containers_domain: str) -> str:
-    """Answer the host name at which a staged update can be tried before it is promoted.
+    """Return the host name at which a staged update can be tried before it is promoted.
 
     It stands below a level of its own, where no container name leads: they hold no dots.
 
@@ -165,7 +165,7 @@ def preview_hostname(name: str, *, organization: str, debug: bool, containers_do
 
 
 def service_name(container: str) -> str:
-    """Answer the name of a Container's Service; it is also the value of `CONTAINER_LABEL`.
+    """Return the name of a Container's Service; it is also the value of `CONTAINER_LABEL`.
 
     Parameters
     ----------
@@ -181,7 +181,7 @@ def service_name(container: str) -> str:
 
 
 def preview_service_name(container: str) -> str:
-    """Answer the name of the Service of a Container's staged update.
+    """Return the name of the Service of a Container's staged update.
 
     Parameters
     ----------
@@ -197,7 +197,7 @@ def preview_service_name(container: str) -> str:
 
 
 def shells_service_name(container: str) -> str:
-    """Answer the name of the Service by which people log in to a Container's debug enclave.
+    """Return the name of the Service by which people log in to a Container's debug enclave.
 
     Parameters
     ----------
@@ -213,7 +213,7 @@ def shells_service_name(container: str) -> str:
 
 
 def enclave_name(container: str, revision: str, attempt: int) -> str:
-    """Answer the name of an Enclave, which is also the name of its Pod.
+    """Return the name of an Enclave, which is also the name of its Pod.
 
     Parameters
     ----------
@@ -234,7 +234,7 @@ def enclave_name(container: str, revision: str, attempt: int) -> str:
 
 
 def config_map_name(enclave: str) -> str:
-    """Answer the name of the ConfigMap with the file of an Enclave.
+    """Return the name of the ConfigMap with the file of an Enclave.
 
     Parameters
     ----------
@@ -245,7 +245,7 @@ def config_map_name(enclave: str) -> str:
 
 
 def snapshot_name(enclave: str) -> str:
-    """Answer the name of the core Secret with the secret values of an Enclave.
+    """Return the name of the core Secret with the secret values of an Enclave.
 
     Parameters
     ----------
@@ -269,7 +269,7 @@ def challenge_name(hostname: str) -> str:
 
 
 def object_names(name: str, *, debug: bool) -> Iterator[str]:
-    """Answer the metadata names that the facade may give a container, in the order it tries them.
+    """Return the metadata names that the facade may give a container, in the order it tries them.
 
     Container names hold no dots, so that these never meet those of another container.
 
@@ -287,7 +287,7 @@ def object_names(name: str, *, debug: bool) -> Iterator[str]:
 
 
 def object_name(name: str, *, debug: bool, taken: Collection[str] = ()) -> str:
-    """Answer the metadata name that the facade gives a container.
+    """Return the metadata name that the facade gives a container.
 
     Parameters
     ----------
@@ -307,7 +307,7 @@ def object_name(name: str, *, debug: bool, taken: Collection[str] = ()) -> str:
 
 
 def deployment_name(repo: str) -> str:
-    """Answer the name of the Deployment of a repository.
+    """Return the name of the Deployment of a repository.
 
     Parameters
     ----------
@@ -325,7 +325,7 @@ def deployment_name(repo: str) -> str:
 
 
 def secret_object_name(name: str) -> str:
-    """Answer the name of the Secret (csec) of a name in configuration files.
+    """Return the name of the Secret (csec) of a name in configuration files.
 
     ``OPENAI_API_KEY`` and ``openai-api-key`` are two secrets: the first becomes
     ``openai-api-key.env``, and kebab-case names, which hold no dot, stay as they are.
@@ -350,7 +350,7 @@ def secret_object_name(name: str) -> str:
 
 
 def secret_value_name(secret: str, attempt: str) -> str:
-    """Answer the name of the core Secret that the facade makes for the value of a Secret (csec).
+    """Return the name of the core Secret that the facade makes for the value of a Secret (csec).
 
     Parameters
     ----------
@@ -364,7 +364,7 @@ def secret_value_name(secret: str, attempt: str) -> str:
 
 
 def registry_secret_name(registry: str) -> str:
-    """Answer the name of the core Secret that the facade makes for a registry's credentials.
+    """Return the name of the core Secret that the facade makes for a registry's credentials.
 
     Parameters
     ----------

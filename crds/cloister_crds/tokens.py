@@ -34,11 +34,11 @@ def token_of(namespace: str, name: str, secret: str) -> str:
 
 
 def token_holder(token: str) -> tuple[str, str] | None:
-    """Answer namespace and name of the Enclave that a token says it is of; None = no token."""
+    """Return namespace and name of the Enclave that a token says it is of; None = no token."""
     found = _FORM.fullmatch(token)
     return (found[1], found[2]) if found else None
 
 
 def token_digest(token: str) -> str:
-    """Answer what of a token stands in the Enclave: its SHA-256 in hexadecimal."""
+    """Return what of a token stands in the Enclave: its SHA-256 in hexadecimal."""
     return hashlib.sha256(token.encode()).hexdigest()

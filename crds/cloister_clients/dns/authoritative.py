@@ -52,7 +52,7 @@ class AuthoritativeDns:
         self._allowed = frozenset(settings.allow_private)
 
     async def texts(self, name: str) -> tuple[str, ...]:
-        """Answer the values of the TXT records of a name, each joined to one text.
+        """Return the values of the TXT records of a name, each joined to one text.
 
         Parameters
         ----------
@@ -81,7 +81,7 @@ class AuthoritativeDns:
         )
 
     async def alias(self, name: str) -> tuple[str, ...]:
-        """Answer the targets of the CNAME record of a name, in lower case without the last dot.
+        """Return the targets of the CNAME record of a name, in lower case without the last dot.
 
         Parameters
         ----------
@@ -103,7 +103,7 @@ class AuthoritativeDns:
         return tuple(sorted({each.to_text(omit_final_dot=True).lower() for each in targets}))
 
     async def _ask(self, name: str, kind: dns.rdatatype.RdataType) -> list[object]:
-        """Answer the records that any server of the zone has: a secondary may lag behind."""
+        """Return the records that any server of the zone has: a secondary may lag behind."""
         servers = await self._servers(name)
         answers = await asyncio.gather(
             *(self._question(each, name, kind) for each in servers[:MOST_SERVERS])
@@ -117,7 +117,7 @@ class AuthoritativeDns:
     async def _question(
         self, server: str, name: str, kind: dns.rdatatype.RdataType
     ) -> list[object] | None:
-        """Ask one server; None = it gave no authoritative answer."""
+        """Query one server; None = it gave no authoritative answer."""
         query = dns.message.make_query(name, kind, use_edns=0, payload=PAYLOAD)
         query.flags &= ~dns.flags.RD
         try:
@@ -173,7 +173,7 @@ class AuthoritativeDns:
         return address in self._allowed or is_public(ip_address(address))
 
     def _resolver(self) -> dns.asyncresolver.Resolver:
-        """Make the recursive resolver, without a cache."""
+        """Build the recursive resolver, without a cache."""
         own = self._settings.resolvers
         resolver = dns.asyncresolver.Resolver(configure=not own)
         if own:

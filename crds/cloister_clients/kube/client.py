@@ -497,11 +497,11 @@ class KubeClient:
 
 
 def selectors(label_selector: str | None, field_selector: str | None) -> dict[str, str]:
-    """Answer the query parameters of the selectors that are given."""
+    """Return the query parameters of the selectors that are given."""
     query = {"labelSelector": label_selector, "fieldSelector": field_selector}
     return {key: value for key, value in query.items() if value}
 
 
 def complete(ref: KindRef, body: Object) -> Object:
-    """Answer the body with apiVersion and kind."""
+    """Return the body with apiVersion and kind."""
     return {"apiVersion": ref.api_version, "kind": ref.kind, **body}

@@ -157,7 +157,7 @@ class KubeConfig:
 
 
 def first_existing(named: str) -> Path:
-    """Answer the first existing file of a $KUBECONFIG list.
+    """Return the first existing file of a $KUBECONFIG list.
 
     Raises
     ------
@@ -172,7 +172,7 @@ def first_existing(named: str) -> Path:
 
 
 def read_file(path: Path) -> bytes:
-    """Answer the bytes of a file.
+    """Return the bytes of a file.
 
     Raises
     ------
@@ -188,7 +188,7 @@ def read_file(path: Path) -> bytes:
 def entry(
     document: dict[str, Any], section: str, key: str, name: object, path: Path
 ) -> dict[str, Any]:
-    """Answer the named entry of a section.
+    """Return the named entry of a section.
 
     Raises
     ------
@@ -222,7 +222,7 @@ def refuse_unsafe(cluster: dict[str, Any], user: dict[str, Any], path: Path) -> 
 
 
 def inline_or_file(section: dict[str, Any], key: str, path: Path) -> bytes | None:
-    """Answer ``<key>-data`` decoded, else the content of the file ``<key>``; None = neither.
+    """Return ``<key>-data`` decoded, else the content of the file ``<key>``; None = neither.
 
     Raises
     ------
@@ -240,7 +240,7 @@ def inline_or_file(section: dict[str, Any], key: str, path: Path) -> bytes | Non
 
 
 def context_of(cluster: dict[str, Any], user: dict[str, Any], path: Path) -> ssl.SSLContext:
-    """Make the TLS context of a cluster and a user entry.
+    """Build the TLS context of a cluster and a user entry.
 
     Raises
     ------
@@ -258,7 +258,7 @@ def context_of(cluster: dict[str, Any], user: dict[str, Any], path: Path) -> ssl
 def tls_context(
     authority: bytes | None, certificate: bytes | None, key: bytes | None, *, where: str
 ) -> ssl.SSLContext:
-    """Make a TLS context that verifies the server.
+    """Build a TLS context that verifies the server.
 
     Parameters
     ----------
@@ -299,7 +299,7 @@ def load_pair(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
 
 
 def credentials_of(user: dict[str, Any], path: Path) -> TokenSource:
-    """Answer the source of the token of a user entry.
+    """Return the source of the token of a user entry.
 
     Raises
     ------
@@ -332,7 +332,7 @@ def credentials_of(user: dict[str, Any], path: Path) -> TokenSource:
 
 
 def impersonation_of(user: dict[str, Any]) -> dict[str, tuple[str, ...]]:
-    """Answer the impersonation headers of a user entry (Kubernetes, "User impersonation")."""
+    """Return the impersonation headers of a user entry (Kubernetes, "User impersonation")."""
     headers: dict[str, tuple[str, ...]] = {}
     if user.get("as"):
         headers["Impersonate-User"] = (str(user["as"]),)

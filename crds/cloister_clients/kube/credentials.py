@@ -42,7 +42,7 @@ class TokenSource(Protocol):
     """Source of the Authorization header."""
 
     async def token(self) -> str | None:
-        """Answer the bearer token to send; None = none."""
+        """Return the bearer token to send; None = none."""
 
     def forget(self) -> None:
         """Drop what is remembered: the server answered 401."""
@@ -52,7 +52,7 @@ class Anonymous:
     """No token: a client certificate, or nobody."""
 
     async def token(self) -> str | None:
-        """Answer None."""
+        """Return None."""
         return None
 
     def forget(self) -> None:
@@ -67,7 +67,7 @@ class StaticToken:
     """The token."""
 
     async def token(self) -> str | None:
-        """Answer the token."""
+        """Return the token."""
         return self.value
 
     def forget(self) -> None:
@@ -86,7 +86,7 @@ class TokenFile:
     _read_at: datetime | None = None
 
     async def token(self) -> str | None:
-        """Answer the token, read anew once a minute.
+        """Return the token, read anew once a minute.
 
         Raises
         ------
@@ -130,7 +130,7 @@ class ExecPlugin:
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock, repr=False)
 
     async def token(self) -> str | None:
-        """Answer the plugin's token, asked for anew shortly before it expires.
+        """Return the plugin's token, asked for anew shortly before it expires.
 
         Raises
         ------
@@ -144,7 +144,7 @@ class ExecPlugin:
             return self._value
 
     def forget(self) -> None:
-        """Ask the plugin again for the next request."""
+        """Run the plugin again for the next request."""
         self._value = ""
 
     async def _run(self) -> bytes:

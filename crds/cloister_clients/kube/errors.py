@@ -104,7 +104,7 @@ BY_STATUS: dict[int, type[KubeError]] = {
 
 
 def error_from_status(body: dict[str, Any], *, retry_after: float | None = None) -> KubeError:
-    """Make the exception of a Status object.
+    """Build the exception of a Status object.
 
     Parameters
     ----------
@@ -130,7 +130,7 @@ def error_from_status(body: dict[str, Any], *, retry_after: float | None = None)
 def error_from_response(
     status: int, content: bytes, *, retry_after: float | None = None
 ) -> KubeError:
-    """Make the exception of a response that is no success.
+    """Build the exception of a response that is no success.
 
     Parameters
     ----------

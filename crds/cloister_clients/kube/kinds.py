@@ -50,7 +50,7 @@ class KindRef:
     def path(
         self, namespace: str | None = None, name: str | None = None, subresource: str | None = None
     ) -> str:
-        """Answer the path of an object, or of the list when there is no name.
+        """Return the path of an object, or of the list when there is no name.
 
         Parameters
         ----------
@@ -82,7 +82,7 @@ class KindRef:
 
 @cache
 def of(resource: type[Resource]) -> KindRef:
-    """Answer where a kind of the contract stands.
+    """Return where a kind of the contract stands.
 
     Parameters
     ----------

@@ -143,11 +143,11 @@ class Reflector(Generic[T]):
         return self._version
 
     def get(self, name: str, namespace: str | None = None) -> ReflectedObject[T] | None:
-        """Answer the object of that name; None = not in the copy."""
+        """Return the object of that name; None = not in the copy."""
         return self._copy.by_namespace.get(namespace or "", {}).get(name)
 
     def by_uid(self, uid: str) -> ReflectedObject[T] | None:
-        """Answer the object with that uid; None = not in the copy."""
+        """Return the object with that uid; None = not in the copy."""
         return self._copy.by_uid.get(uid)
 
     @property
@@ -161,11 +161,11 @@ class Reflector(Generic[T]):
         return len(self._copy.by_uid)
 
     def in_namespace(self, namespace: str) -> Mapping[str, ReflectedObject[T]]:
-        """Answer the objects of a namespace by name; the caller must not keep it over an await."""
+        """Return the objects of a namespace by name; the caller must not keep it over an await."""
         return self._copy.by_namespace.get(namespace, {})
 
     def all(self) -> Iterable[ReflectedObject[T]]:
-        """Answer all objects; the caller must not keep it over an await."""
+        """Return all objects; the caller must not keep it over an await."""
         return self._copy.by_uid.values()
 
     async def reached(self, resource_version: str, *, within: float) -> bool:
@@ -304,7 +304,7 @@ class Reflector(Generic[T]):
 
 
 def reduced(item: Object) -> Object:
-    """Answer the object with managedFields cut down to who set which fields, and when last."""
+    """Return the object with managedFields cut down to who set which fields, and when last."""
     meta = item.get("metadata", {})
     managed = meta.get("managedFields")
     if not managed:

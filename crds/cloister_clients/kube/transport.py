@@ -111,7 +111,7 @@ class Transport:
             await hang_up(self._sockets)
 
     def _socket(self, found: aiohttp.AddrInfoType) -> socket.socket:
-        """Make the socket of a connection."""
+        """Build the socket of a connection."""
         family, kind, protocol, _, _ = found
         made = socket.socket(family, kind, protocol)
         for option in KEEPALIVE:
@@ -244,7 +244,7 @@ class Broken(Unavailable):
 
 
 def may_repeat(error: KubeError, request: ApiRequest) -> bool:
-    """Answer whether a request may be sent again after an error."""
+    """Return whether a request may be sent again after an error."""
     if isinstance(error, Unsent):
         return True
     if isinstance(error, Broken):
@@ -256,7 +256,7 @@ def may_repeat(error: KubeError, request: ApiRequest) -> bool:
 
 
 def unreachable(config: KubeConfig, error: Exception) -> Unavailable:
-    """Make the error of a server that gave no answer."""
+    """Build the error for a server that gave no answer."""
     unsent = isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError)
     kind = Unsent if unsent else Broken
     text = str(error) or type(error).__name__
@@ -264,12 +264,12 @@ def unreachable(config: KubeConfig, error: Exception) -> Unavailable:
 
 
 def refused(response: aiohttp.ClientResponse, content: bytes) -> KubeError:
-    """Make the error of a response that is none of success."""
+    """Build the error for a response that is none of success."""
     return error_from_response(response.status, content, retry_after=retry_after(response))
 
 
 def retry_after(response: aiohttp.ClientResponse) -> float | None:
-    """Answer the Retry-After header in seconds; None = none, or a date (RFC 9110, 10.2.3)."""
+    """Return the Retry-After header in seconds; None = none, or a date (RFC 9110, 10.2.3)."""
     text = response.headers.get("Retry-After", "")
     return float(text) if text.isdigit() else None
 

@@ -63,7 +63,7 @@ class ModelImage:
 
 
 def derived_salt(repo: str) -> bytes:
-    """Answer the salt of the hash tree of a model.
+    """Return the salt of the hash tree of a model.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ def derived_salt(repo: str) -> bytes:
 
 
 def derived_uuid(repo: str) -> uuid.UUID:
-    """Answer the UUID of the image of a model, by the rule of the format's public tools.
+    """Return the UUID of the image of a model, by the rule of the format's public tools.
 
     Parameters
     ----------
@@ -135,7 +135,7 @@ def read_entry(path: Path) -> ModelImage:
 
 
 def _identity(file: BinaryIO, path: Path, root: str) -> tuple[str, bytes]:
-    """Answer what an image is: its mpk and its salt."""
+    """Return what an image is: its mpk and its salt."""
     size = file.seek(0, 2)
     data = _data_blocks(size)
     if data is None:
@@ -161,7 +161,7 @@ def _identity(file: BinaryIO, path: Path, root: str) -> tuple[str, bytes]:
 
 
 def _data_blocks(size: int) -> int | None:
-    """Answer how many blocks of data an image of a size has; None = there is no such number."""
+    """Return how many blocks of data an image of a size has; None = there is no such number."""
     low, high = 1, size // BLOCK
     while low < high:
         middle = (low + high) // 2
@@ -173,7 +173,7 @@ def _data_blocks(size: int) -> int | None:
 
 
 def _image_size(data: int) -> int:
-    """Answer the bytes of an image with so many blocks of data."""
+    """Return the bytes of an image with so many blocks of data."""
     per_block = BLOCK // _DIGEST
     blocks, level = data + 1, data
     while level > 1:

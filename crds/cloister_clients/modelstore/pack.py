@@ -30,7 +30,7 @@ _PACKAGES = {"mkfs.erofs": "erofs-utils", "veritysetup": "cryptsetup-bin"}
 
 
 def pack(repo: str, directory: Path, store: Path, *, name: str | None = None) -> ModelImage:
-    """Make an image and put it into a store.
+    """Build an image and put it into a store.
 
     Parameters
     ----------

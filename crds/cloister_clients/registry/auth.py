@@ -68,7 +68,7 @@ class Audience:
 
 
 def parse_challenges(values: Iterable[str]) -> list[Challenge]:
-    """Take the headers WWW-Authenticate apart.
+    """Parse the headers WWW-Authenticate.
 
     Parameters
     ----------
@@ -144,7 +144,7 @@ class RegistryAuthenticator:
         return value
 
     async def _token(self, audience: Audience, parameters: dict[str, str]) -> tuple[str, float]:
-        """Ask a token server; answer the header's value and its life in seconds."""
+        """Query a token server; answer the header's value and its life in seconds."""
         try:
             realm = httpx.URL(parameters["realm"])
         except httpx.InvalidURL as error:

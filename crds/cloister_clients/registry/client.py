@@ -260,7 +260,7 @@ class RegistryClient:
         self, server: _RegistryServer, image: ImageReference, method: str, kind: str, target: str,
         *, limit: int,
     ) -> HttpResponse:  # fmt: skip
-        """Ask a server, once more when it says how it wants to be told who asks."""
+        """Query a server, once more when it says how it wants to be told who asks."""
         audience = Audience(server.address, image.repository, server.credentials)
         url = f"{server.address}/v2/{image.repository}/{kind}/{target}{server.query}"
         headers = {"Accept": ", ".join(MANIFEST_TYPES) if kind == "manifests" else "*/*"}

@@ -66,7 +66,7 @@ class Credentials:
     """Token or key."""
 
     def fit(self, registry: str) -> bool:
-        """Answer whether these may be sent to a registry."""
+        """Return whether these may be sent to a registry."""
         return any(_matches(registry, pattern) for pattern in self.hosts)
 
 
@@ -77,7 +77,7 @@ def _matches(registry: str, pattern: str) -> bool:
 
 
 def registry_of(reference: ImageReference) -> PrivateRegistry | None:
-    """Answer which credentials an image could need; None: an organization can have none for it."""
+    """Return which credentials an image could need; None: an organization can have none for it."""
     for registry, hosts in _HOSTS.items():
         if any(_matches(reference.registry, host) for host in hosts):
             return registry
@@ -225,7 +225,7 @@ def credentials_in(
 
 
 def _host_of(key: str) -> str:
-    """Answer the host of an entry: some tools write an address."""
+    """Return the host of an entry: some tools write an address."""
     return key.partition("://")[2].partition("/")[0] if "://" in key else key.partition("/")[0]
 
 

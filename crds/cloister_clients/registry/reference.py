@@ -65,12 +65,12 @@ class ImageReference:
 
 
 def is_digest(text: str) -> bool:
-    """Answer whether a text is a digest that can be checked: sha256 or sha512."""
+    """Return whether a text is a digest that can be checked: sha256 or sha512."""
     return _DIGEST.fullmatch(text) is not None
 
 
 def parse_reference(text: str) -> ImageReference:
-    """Take a reference apart.
+    """Parse a reference.
 
     Parameters
     ----------

@@ -62,7 +62,7 @@ class GiteaProvider:
             )
 
     async def latest(self, repo: str) -> PublishedTag | None:
-        """Answer the newest published release, see `SourceProvider.latest`."""
+        """Return the newest published release, see `SourceProvider.latest`."""
         check_repository(repo)
         async with self._forge.question(repo):
             query = "draft=false&limit=30"
@@ -95,17 +95,17 @@ class GiteaProvider:
         await self._forge.aclose()
 
     async def _get(self, repo: str, path: str, *, limit: int = 0) -> ForgeResponse | None:
-        """Ask for something of a repository."""
+        """Request something of a repository."""
         return await self._forge.get(repo, f"/repos/{repo}{path}", accept=JSON, limit=limit)
 
     async def _tag(self, repo: str, tag: str) -> ForgeResponse | None:
-        """Ask for a tag; its slashes stay, since it ends the path."""
+        """Request a tag; its slashes stay, since it ends the path."""
         return await self._get(repo, f"/tags/{quote(tag, safe='/')}")
 
     async def _why_no_release(
         self, repo: str, tag: str
     ) -> RepositoryNotFound | TagNotFound | ReleaseNotPublished:
-        """Say whether the repository, the tag or only its release is missing."""
+        """Describe whether the repository, the tag or only its release is missing."""
         if await self._get(repo, "") is None:
             return RepositoryNotFound(repo)
         if await self._tag(repo, tag) is None:
@@ -113,7 +113,7 @@ class GiteaProvider:
         return ReleaseNotPublished(repo, tag)
 
     async def _commit_of(self, repo: str, tag: str) -> str:
-        """Answer the commit behind a tag; the forge has followed annotated tags."""
+        """Return the commit behind a tag; the forge has followed annotated tags."""
         answer = await self._tag(repo, tag)
         if answer is None:
             raise TagNotFound(repo, tag)

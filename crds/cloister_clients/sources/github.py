@@ -70,7 +70,7 @@ class GitHubProvider:
             )
 
     async def latest(self, repo: str) -> PublishedTag | None:
-        """Answer the newest published release, see `SourceProvider.latest`.
+        """Return the newest published release, see `SourceProvider.latest`.
 
         Without pre-releases it is the one that GitHub itself calls the latest.
         """
@@ -105,7 +105,7 @@ class GitHubProvider:
     async def _get(
         self, repo: str, path: str, *, accept: str = JSON, limit: int = 0
     ) -> ForgeResponse | None:
-        """Ask for something of a repository."""
+        """Request something of a repository."""
         return await self._forge.get(repo, f"/repos/{repo}{path}", accept=accept, limit=limit)
 
     async def _check_repository(self, repo: str) -> None:
@@ -114,14 +114,14 @@ class GitHubProvider:
             raise RepositoryNotFound(repo)
 
     async def _why_no_release(self, repo: str, tag: str) -> TagNotFound | ReleaseNotPublished:
-        """Say whether the tag is missing or only its release."""
+        """Describe whether the tag is missing or only its release."""
         await self._check_repository(repo)
         if await self._reference(repo, tag) is None:
             return TagNotFound(repo, tag)
         return ReleaseNotPublished(repo, tag)
 
     async def _reference(self, repo: str, tag: str) -> ForgeResponse | None:
-        """Ask for a tag's reference."""
+        """Request a tag's reference."""
         return await self._get(repo, f"/git/ref/{quote(f'tags/{tag}', safe='')}")
 
     async def _commit_of(self, repo: str, tag: str) -> str:

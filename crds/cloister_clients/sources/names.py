@@ -13,7 +13,7 @@ _MAX_TAG_BYTES = 200
 
 
 def check_repository(repo: str) -> tuple[str, str]:
-    """Take a repository's name apart.
+    """Parse a repository's name.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ def check_tag(tag: str) -> str:
 
 
 def is_commit(text: str) -> bool:
-    """Answer whether a text is a full commit id: 40 lower-case hexadecimal digits."""
+    """Return whether a text is a full commit id: 40 lower-case hexadecimal digits."""
     return _COMMIT.fullmatch(text) is not None
 
 

@@ -65,7 +65,7 @@ class SourceProvider(Protocol):
         ...
 
     async def latest(self, repo: str) -> PublishedTag | None:
-        """Answer the newest published release; None when the repository has none.
+        """Return the newest published release; None when the repository has none.
 
         Raises
         ------

@@ -135,7 +135,7 @@ class Forge:
     async def get(
         self, repo: str, path: str, *, accept: str, limit: int = 0
     ) -> ForgeResponse | None:
-        """Ask for something.
+        """Request something.
 
         Parameters
         ----------

@@ -21,7 +21,7 @@ __all__ = ["json_schema", "json_schema_text"]
 
 
 def json_schema() -> dict[str, Any]:
-    """Make the schema.
+    """Build the schema.
 
     Returns
     -------
@@ -46,12 +46,12 @@ def json_schema() -> dict[str, Any]:
 
 
 def json_schema_text() -> str:
-    """Give the schema as the published file has it."""
+    """Return the schema as the published file has it."""
     return json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n"
 
 
 def _object(table: Table) -> dict[str, Any]:
-    """Make the schema of a map."""
+    """Build the schema of a map."""
     inert = {
         key: {"deprecated": True, "description": message} for key, message in table.ignored.items()
     }

@@ -46,12 +46,12 @@ class Mount:
 
 
 def shared_namespace(config: ServiceConfig) -> bool:
-    """Tell whether all containers share one network namespace: in files older than 0.10."""
+    """Return whether all containers share one network namespace: in files older than 0.10."""
     return config.version < NETWORKS_SINCE
 
 
 def egress_of(config: ServiceConfig, container: ContainerConfig) -> tuple[Egress, tuple[str, ...]]:
-    """Give where a container may go.
+    """Return where a container may go.
 
     Parameters
     ----------
@@ -76,19 +76,19 @@ def egress_of(config: ServiceConfig, container: ContainerConfig) -> tuple[Egress
 
 
 def memory_limit(config: ServiceConfig, container: ContainerConfig) -> int:
-    """Give the bytes that a container can use at most: its limit, else the enclave's memory."""
+    """Return the bytes that a container can use at most: its limit, else the enclave's memory."""
     return container.memory or config.memory * MEGABYTE
 
 
 def shared_memory(config: ServiceConfig, container: ContainerConfig) -> int:
-    """Give the bytes of ``/dev/shm``: 0 for ``ipc: none``, by default half of the memory."""
+    """Return the bytes of ``/dev/shm``: 0 for ``ipc: none``, by default half of the memory."""
     if container.ipc is Ipc.NONE:
         return 0
     return container.shm_size or memory_limit(config, container) // 2
 
 
 def grace_period(config: ServiceConfig) -> timedelta:
-    """Give the longest time that any container has to stop."""
+    """Return the longest time that any container has to stop."""
     stops = (container.stop_timeout for container in config.containers)
     longest = max(DEFAULT_STOP if stop is None else stop for stop in stops)
     return timedelta(seconds=longest)
@@ -97,7 +97,7 @@ def grace_period(config: ServiceConfig) -> timedelta:
 def container_mounts(
     config: ServiceConfig, container: ContainerConfig, *, service: str
 ) -> tuple[Mount, ...]:
-    """Give all mounts of a container.
+    """Return all mounts of a container.
 
     Parameters
     ----------
@@ -131,7 +131,7 @@ def container_mounts(
 def unset_variables(
     container: ContainerConfig, variables: Mapping[str, str] | None = None
 ) -> tuple[str, ...]:
-    """Give the bare names of a container that these deploy-time variables give no value."""
+    """Return the bare names of a container that these deploy-time variables give no value."""
     return tuple(
         entry.name
         for entry in container.env

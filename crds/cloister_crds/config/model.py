@@ -312,7 +312,7 @@ class ServiceConfig(Frozen):
         return self.cvm_version.partition("@")[2] or None
 
     def container(self, name: str) -> ContainerConfig:
-        """Give the container of that name.
+        """Return the container of that name.
 
         Raises
         ------

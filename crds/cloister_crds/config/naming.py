@@ -15,7 +15,7 @@ KEBAB_NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
 
 def object_name(name: str) -> str:
-    """Give the container's name in a Pod: a DNS label (RFC 1123).
+    """Return the container's name in a Pod: a DNS label (RFC 1123).
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ def object_name(name: str) -> str:
 
 
 def secret_is_file(name: str) -> bool:
-    """Tell whether a secret is delivered as a file instead of a variable.
+    """Return whether a secret is delivered as a file instead of a variable.
 
     Parameters
     ----------

@@ -343,7 +343,7 @@ class ContainerStatus(Status):
 
 
 def _is_named(container: "Container") -> bool:
-    """Answer whether spec.name is there or metadata.name can stand for it."""
+    """Return whether spec.name is there or metadata.name can stand for it."""
     name = container.metadata.name
     return container.spec.name is not None or (
         len(name) <= NAME_LENGTH and re.fullmatch(NAME_PATTERN, name) is not None

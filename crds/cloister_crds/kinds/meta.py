@@ -103,7 +103,7 @@ class Model(BaseModel):
         return result
 
     def wire(self) -> dict[str, Any]:
-        """Answer the object as JSON data with wire names, unset (None) fields left out."""
+        """Return the object as JSON data with wire names, unset (None) fields left out."""
         return self.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
@@ -239,7 +239,7 @@ class Resource(Model):
 
     @classmethod
     def read(cls, body: dict[str, Any]) -> Self:
-        """Make the model from an object of the API.
+        """Build the model from an object of the API.
 
         Raises
         ------
@@ -249,7 +249,7 @@ class Resource(Model):
         return cls.model_validate(body)
 
     def manifest(self) -> dict[str, Any]:
-        """Answer the object as it is sent to the API, with apiVersion and kind, without status."""
+        """Return the object as it is sent to the API, with apiVersion and kind, without status."""
         wire = self.wire()
         wire.pop("status", None)
         wire["metadata"] = self.metadata.model_dump(
@@ -258,7 +258,7 @@ class Resource(Model):
         return {"apiVersion": self.INFO.api_version, "kind": self.INFO.kind, **wire}
 
     def owner_reference(self, *, block: bool = True) -> dict[str, Any]:
-        """Answer the reference that makes this object the controller of another."""
+        """Return the reference that makes this object the controller of another."""
         return {
             "apiVersion": self.INFO.api_version,
             "kind": self.INFO.kind,

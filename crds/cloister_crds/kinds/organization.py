@@ -178,7 +178,7 @@ class OrganizationStatus(Status):
 
 
 def _is_slug(name: str) -> bool:
-    """Answer whether a name can be a label of a host name."""
+    """Return whether a name can be a label of a host name."""
     return len(name) <= 63 and re.fullmatch(LABEL_PATTERN, name) is not None  # noqa: PLR2004 - RFC 1123
 
 

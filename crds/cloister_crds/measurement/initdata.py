@@ -113,7 +113,7 @@ def digest_of(text: bytes, algorithm: str) -> bytes:
 
 
 def field_value(digest: bytes, tee: TEE) -> bytes:
-    """Answer what the hardware's field holds for a digest: cut at its end, or filled with zeros.
+    """Return what the hardware's field holds for a digest: cut at its end, or filled with zeros.
 
     Parameters
     ----------

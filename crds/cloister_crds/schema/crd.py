@@ -87,7 +87,7 @@ def manifests() -> dict[str, str]:
 
 
 def _schema(kind: type[Resource]) -> dict[str, Any]:
-    """Answer the schema of the object: metadata is the server's, status gets its default."""
+    """Return the schema of the object: metadata is the server's, status gets its default."""
     schema = structural_schema(kind)
     properties = schema["properties"]
     schema["description"] = kind.INFO.description

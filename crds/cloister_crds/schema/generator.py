@@ -122,7 +122,7 @@ class _Rewriter:
         self._open: list[str] = []
 
     def rewrite(self, schema: dict[str, Any], field: str) -> dict[str, Any]:
-        """Answer the structural form of one node."""
+        """Return the structural form of one node."""
         reference = schema.get("$ref")
         if reference is not None:
             return self._inline(str(reference).rsplit("/", 1)[-1], schema, field)
@@ -173,7 +173,7 @@ class _Rewriter:
                 self._models.pop()
 
     def _flatten(self, schema: dict[str, Any], field: str) -> dict[str, Any]:
-        """Take optional types apart: ``T | None`` is T that need not be there."""
+        """Unwrap optional types: ``T | None`` is T that need not be there."""
         if len(schema.get("allOf", ())) == 1:
             schema = {**schema["allOf"][0], **{k: v for k, v in schema.items() if k != "allOf"}}
         if "anyOf" not in schema:

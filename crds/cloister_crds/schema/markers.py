@@ -38,11 +38,11 @@ class Cel:
     """The same rule over the pydantic value; None only for rules about a change."""
 
     def error(self) -> PydanticCustomError:
-        """Answer what pydantic raises when the check fails."""
+        """Return what pydantic raises when the check fails."""
         return PydanticCustomError("rule", "{sentence}", {"sentence": self.message})
 
     def validation(self) -> dict[str, Any]:
-        """Answer the rule as it stands in the CustomResourceDefinition."""
+        """Return the rule as it stands in the CustomResourceDefinition."""
         entry: dict[str, Any] = {"rule": self.rule, "message": self.message}
         if self.field_path is not None:
             entry["fieldPath"] = self.field_path
@@ -87,7 +87,7 @@ class ListType:
     """Wire names of the key fields of a ``map``."""
 
     def identity(self, item: Any) -> Any:
-        """Answer what may not stand twice in the list."""
+        """Return what may not stand twice in the list."""
         if self.kind == "map":
             return tuple(getattr(item, key) for key in self.keys)
         return item
@@ -170,7 +170,7 @@ def matches(pattern: str, message: str) -> Cel:
 
 
 def immutable(what: str, remedy: str) -> Cel:
-    """Say that a field never changes.
+    """Mark a field that never changes.
 
     Parameters
     ----------

@@ -88,7 +88,7 @@ def cleaned(text: str) -> str:
 
 
 def explain(error: str, *, repo: str, tag: str | None, token_sent: bool) -> SourceError:
-    """Say what went wrong with a repository on a server.
+    """Describe what went wrong with a repository on a server.
 
     Parameters
     ----------

@@ -84,7 +84,7 @@ class Output:
 
 @contextmanager
 def workplace(*, safe_directory: Path | None = None, ca_file: Path | None = None) -> Iterator[Path]:
-    """Make the directory of one question; it is gone afterwards.
+    """Build the directory of one question; it is gone afterwards.
 
     Parameters
     ----------

@@ -82,7 +82,7 @@ class _Question:
             raise explain(output.error, repo=self.repo, tag=tag, token_sent=self.remote.token_sent)
 
     async def listing(self) -> dict[str, str]:
-        """Ask the server for its tags: name -> object id."""
+        """Query the server for its tags: name -> object id."""
         output = await self._call(
             "ls-remote", "--quiet", "--refs", "--tags", "--", REMOTE,
             limit=MAX_LISTING_BYTES,
@@ -128,7 +128,7 @@ class _Question:
         return commit
 
     async def dates(self, *references: str) -> dict[str, datetime]:
-        """Answer the date of each fetched tag: tagger's, else committer's."""
+        """Return the date of each fetched tag: tagger's, else committer's."""
         output = await self.git.run(
             "for-each-ref", "--format=%(creatordate:unix) %(refname)", *references, limit=1048576
         )
@@ -140,7 +140,7 @@ class _Question:
         return found
 
     async def committed(self, commit: str) -> datetime:
-        """Answer the date of a commit; the beginning of time when it has none."""
+        """Return the date of a commit; the beginning of time when it has none."""
         output = await self.git.run("log", "-1", "--format=%ct", commit, "--")
         text = output.out.decode("ascii", "replace").strip()
         return _date(int(text) if text.isdecimal() else 0)
@@ -180,7 +180,7 @@ class GitProvider:
             )
 
     async def latest(self, repo: str) -> PublishedTag | None:
-        """Answer the newest tag by its date, see `SourceProvider.latest`.
+        """Return the newest tag by its date, see `SourceProvider.latest`.
 
         Of more than 64 tags, the 64 whose names come last in the order of versions are looked
         at. While the list of tags is the same, nothing is fetched.
@@ -201,7 +201,7 @@ class GitProvider:
 
     @asynccontextmanager
     async def _question(self, repo: str) -> AsyncIterator[_Question]:
-        """Make place for one question, bounded in time and number."""
+        """Build place for one question, bounded in time and number."""
         settings = self._settings
         try:
             async with self._turn, asyncio.timeout(settings.timeout_seconds):
@@ -265,7 +265,7 @@ class GitProvider:
 
 
 def _is_tag(name: str) -> bool:
-    """Answer whether a listed name can be asked for."""
+    """Return whether a listed name can be asked for."""
     try:
         check_tag(name)
     except NameInvalid:

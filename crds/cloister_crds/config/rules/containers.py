@@ -38,7 +38,7 @@ def _read_name(spot: Spot) -> str | None:
 
 
 def _strings(most: int, **more: Any) -> dict[str, Any]:
-    """Give the schema of a list of texts."""
+    """Return the schema of a list of texts."""
     return {"type": "array", "items": {"type": "string", **more}, "maxItems": most}
 
 
@@ -317,7 +317,7 @@ def check_container(container: Section, top: Section) -> None:
 
 
 def container_values(container: Section) -> dict[str, Any]:
-    """Give what a `ContainerSpec` is made of."""
+    """Return what a `ContainerSpec` is made of."""
     values = dict(container.values)
     if "restart" in values:
         values["restart"], values["restart_limit"] = values["restart"]

@@ -48,7 +48,7 @@ def _read_version(spot: Spot) -> str | None:
 
 
 def _tiers(amounts: tuple[int, ...]) -> dict[str, object]:
-    """Give the schema of an amount: the usual ones to choose from, others by arrangement."""
+    """Return the schema of an amount: the usual ones to choose from, others by arrangement."""
     return {"anyOf": [{"enum": list(amounts)}, {"type": "integer", "minimum": 1}]}
 
 
@@ -145,7 +145,7 @@ FILE: Final = Table(
 
 
 def judge(root: Node, report: ProblemReport) -> ServiceConfig | None:
-    """Judge a document by all rules.
+    """Validate a document by all rules.
 
     Parameters
     ----------

@@ -63,7 +63,7 @@ POWERS: Final = {"": 0, "k": 1, "m": 2, "g": 3}
 
 
 def is_clean_path(path: str) -> bool:
-    """Tell whether a path is absolute and has no ``.``, ``..``, double slash or odd character."""
+    """Return whether a path is absolute and has no ``.``, ``..``, double slash or odd character."""
     if not path.startswith("/") or len(path) > MAX_PATH or not path.isprintable():
         return False
     return path == "/" or not {"", ".", ".."} & set(path[1:].split("/"))

@@ -140,7 +140,7 @@ def _read_network(spot: Spot) -> Network | None:
 
 
 def _has_entries(section: Section) -> bool:
-    """Tell whether hosts are listed, be they right or not."""
+    """Return whether hosts are listed, be they right or not."""
     allow = section.fields.get("allow")
     return allow is not None and getattr(allow.node, "items", None) != []
 
@@ -197,7 +197,7 @@ def _declared(top: Section) -> list[tuple[Spot, Spot]]:
 
 
 def check_network_use(top: Section, containers: tuple[Section, ...]) -> None:
-    """Tell of networks that no container is on."""
+    """Report networks that no container is on."""
     if not all(container.settled("networks") for container in containers):
         return
     used = {name for container in containers for name in container.get("networks", ())}

@@ -153,7 +153,7 @@ def check_shares(container: Section, top: Section) -> None:
 
 
 def check_gpu_use(top: Section, containers: tuple[Section, ...]) -> None:
-    """Tell of GPUs that no container uses."""
+    """Report GPUs that no container uses."""
     if top.get("gpus") and not any({"gpus", "runtime"} & set(one.fields) for one in containers):
         message = "no container uses them: write runtime: nvidia and gpus: all in one"
         top.at("gpus").warn("GpusUnused", message)

@@ -247,7 +247,7 @@ def check_shim(shim: Section, names: list[str | None]) -> dict[str, Any]:
 
 
 def _check_effects(shim: Section) -> None:
-    """Tell of keys that do nothing without another."""
+    """Report keys that do nothing without another."""
     if "rate-burst" in shim.fields and "rate-limit" not in shim.fields:
         shim.at("rate-burst").warn("NoEffect", "does nothing without rate-limit: write that too")
     if shim.get("authenticated-endpoints") and "authenticated" not in shim.fields:

@@ -241,7 +241,7 @@ class Builder:
         return Problem(self._path(), code, message, *_place(event))
 
     def _path(self) -> str:
-        """Give the path of the node that comes next."""
+        """Return the path of the node that comes next."""
         if not self._frames:
             return ""
         frame = self._frames[-1]
@@ -308,6 +308,6 @@ class Builder:
 
 
 def _place(event: yaml.Event) -> tuple[int, int]:
-    """Give line and column of an event, both from 1."""
+    """Return line and column of an event, both from 1."""
     mark: Any = event.start_mark
     return mark.line + 1, mark.column + 1

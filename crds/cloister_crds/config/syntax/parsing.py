@@ -47,7 +47,7 @@ class ParsedConfig:
 
 
 def parse(raw: bytes, *, rules: Rules = Rules()) -> ParsedConfig:  # noqa: B008 - frozen
-    """Judge a configuration file.
+    """Validate a configuration file.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ def parse(raw: bytes, *, rules: Rules = Rules()) -> ParsedConfig:  # noqa: B008 
 
 
 def _size_problems(raw: bytes, rules: Rules) -> list[Problem]:
-    """Judge the length of a file that is short enough to be read."""
+    """Validate the length of a file that is short enough to be read."""
     most = rules.deployable_bytes
     if not most < len(raw) <= rules.max_bytes:
         return []

@@ -82,7 +82,7 @@ class ProblemReport:
         return _near(word, words) if self.guesses <= MAX_GUESSES else None
 
     def since(self, version: tuple[int, int, int]) -> bool | None:
-        """Tell whether the file is of that version or newer; None when its own is unreadable."""
+        """Return whether the file is of that version or newer; None when its own is unreadable."""
         return None if self.version is None else self.version >= version
 
 
@@ -345,15 +345,15 @@ class Section:
     """The values of those that could be read, under names of Python."""
 
     def get(self, key: str, default: Any = None) -> Any:
-        """Give a value that could be read, else the default."""
+        """Return a value that could be read, else the default."""
         return self.values.get(key.replace("-", "_"), default)
 
     def settled(self, *keys: str) -> bool:
-        """Tell whether nothing is wrong with these keys: each is readable or not there."""
+        """Return whether nothing is wrong with these keys: each is readable or not there."""
         return all(key not in self.fields or key.replace("-", "_") in self.values for key in keys)
 
     def at(self, key: str) -> Spot:
-        """Give the place of a key, that of the map when the key is not there."""
+        """Return the place of a key, that of the map when the key is not there."""
         return self.fields.get(key, self.spot)
 
 
@@ -423,6 +423,6 @@ def _near(word: str, words: tuple[str, ...]) -> str | None:
 
 
 def show(text: str) -> str:
-    """Give a value for a message: quoted, in one line, cut when long."""
+    """Return a value for a message: quoted, in one line, cut when long."""
     cut = text if len(text) <= MAX_SHOWN else text[:MAX_SHOWN] + "…"
     return repr(cut)
