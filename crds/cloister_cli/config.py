@@ -1,4 +1,4 @@
-"""``cloister config``: judge a configuration file, tell what it gives, measure its enclave.
+"""``cloister config``: validate a configuration file, explain what it gives, measure its enclave.
 
 Exit codes: 0 the file is valid, 1 it is not, 2 it cannot be read (or the command is wrong).
 """
@@ -84,7 +84,7 @@ def validate(file: str, *, as_json: bool, **settings: Any) -> None:
 @config.command()
 @_judging
 def explain(file: str, **settings: Any) -> None:
-    """Tell what each container of FILE (- for standard input) will get."""
+    """Explain what each container of FILE (- for standard input) will get."""
     parsed = _parse(file, **settings)
     if parsed.config is None:
         print_verdict(parsed, file)

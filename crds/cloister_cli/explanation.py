@@ -176,7 +176,7 @@ def _restart(container: ContainerConfig) -> str:
 def _health(container: ContainerConfig) -> str:
     health = container.healthcheck
     if health is None or health.disabled:
-        return "not asked for"
+        return "not requested"
     times = (
         f"every {health.interval.total_seconds():g} s, {health.retries} failures in a row after "
         f"{health.start_period.total_seconds():g} s fail the deployment"

@@ -1,7 +1,7 @@
 """The command ``cloister``: finds its commands in the packages that are installed.
 
 The command line lies below the two programs in the layers. They bring their commands by entry
-points of the group ``cloister.commands``; a command is imported when it is asked for, so that
+points of the group ``cloister.commands``; a command is imported when it is requested, so that
 one whose extra is not installed says so and does no harm to the others.
 """
 
@@ -43,7 +43,7 @@ def _load(entry: EntryPoint) -> object:
     """Import a command without collecting garbage on the way.
 
     What modules make lives as long as the process. Looking it through again and again would take
-    a fifth of the start, and later collections need not look at it at all.
+    a fifth of the start, and later collections skip it.
     """
     gc.disable()
     try:

@@ -171,14 +171,14 @@ def _fetch(repo: str, tag: str, source: str | None) -> bytes:
     except (ValidationError, OSError) as error:
         _unreadable(f"{source}: {_sentences(error)}")
 
-    async def ask() -> bytes:
+    async def read() -> bytes:
         try:
             return (await provider.resolve(repo, tag)).file
         finally:
             await provider.aclose()
 
     try:
-        return asyncio.run(ask())
+        return asyncio.run(read())
     except SourceError as error:
         _unreadable(error.message)
 
@@ -188,7 +188,7 @@ def _host(path: str) -> Host:
     try:
         return Host.read(_yaml(path))
     except ValidationError as error:
-        _unreadable(f"{path} is no Host: {_sentences(error)}")
+        _unreadable(f"{path} is not a Host: {_sentences(error)}")
 
 
 def _yaml(path: str) -> Any:

@@ -2,7 +2,7 @@
 
 Repositories and registries are named by tenants, so whatever connects to them resolves the
 host itself, refuses addresses that are not public, and connects to the very address that was
-checked (a second look-up could answer another one). The providers of `sources` and the client of
+checked (a second lookup could return another one). The providers of `sources` and the client of
 `registry` use it; it knows neither of them.
 """
 
@@ -36,7 +36,7 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 """An address of either family."""
 
 Resolver = Callable[[str], Awaitable[tuple[str, ...]]]
-"""Answers the addresses of a host name, in order of preference; raises ``OSError``."""
+"""Returns the addresses of a host name, in order of preference; raises ``OSError``."""
 
 RESOLVE_SECONDS = 10.0
 """How long a look-up may take, in seconds."""
@@ -47,7 +47,7 @@ NEXT_SECONDS = 3.0
 CLOSED = tuple(
     ipaddress.ip_network(text)
     for text in (
-        "168.63.129.16/32",  # a public address behind which Azure answers to its own machines
+        "168.63.129.16/32",  # a public address behind which Azure serves its own machines
         "192.0.0.0/24",  # special-purpose; some releases of Python take it for global
         "192.88.99.0/24",  # the relays of 6to4, withdrawn by RFC 7526
         "3fff::/20",  # documentation, RFC 9637; newer than some releases of Python
@@ -101,7 +101,7 @@ def named(host: str, port: int, names: Iterable[str]) -> bool:
         Port.
     names
         Entries of the form ``host`` (each port) or ``host:port`` (this port alone); an IPv6
-        address with a port stands in brackets.
+        address with a port is in brackets.
     """
     lowered = host.lower()
     bracketed = f"[{lowered}]" if ":" in lowered else lowered
@@ -146,7 +146,7 @@ async def system_resolver(host: str) -> tuple[str, ...]:
     Raises
     ------
     OSError
-        When the name has no address or no name server answered.
+        When the name has no address or no name server responded.
     """
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(host, None, type=socket.SOCK_STREAM)
@@ -247,14 +247,14 @@ class GuardedBackend(httpcore.AsyncNetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
     ) -> httpcore.AsyncNetworkStream:
-        """Resolve, check, and connect to the first address that answers.
+        """Resolve, check, and connect to the first address that accepts.
 
         Raises
         ------
         AddressRefused
             When the guard refuses the host.
         httpcore.ConnectError
-            When the host has no address or no address answers.
+            When the host has no address or no address accepts.
         """
         try:
             addresses = await self._guard.addresses(host, port)
@@ -292,7 +292,7 @@ class GuardedBackend(httpcore.AsyncNetworkBackend):
 
     @override
     async def sleep(self, seconds: float) -> None:
-        """Wait, as httpcore asks between its own attempts."""
+        """Wait, as httpcore does between its own attempts."""
         await self._inner.sleep(seconds)
 
 

@@ -1,6 +1,6 @@
 """The one place that reads the time.
 
-Decisions take ``now`` as an argument; whoever calls them asks here. Tests hand in a fake clock.
+Decisions take ``now`` as an argument; whoever calls them reads it here. Tests hand in a fake clock.
 """
 
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 __all__ = ["Clock", "utc_now", "utc_text"]
 
 Clock = Callable[[], datetime]
-"""A function that answers the present time, with zone UTC."""
+"""A function that returns the present time, with zone UTC."""
 
 
 def utc_now() -> datetime:

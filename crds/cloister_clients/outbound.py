@@ -1,7 +1,7 @@
-"""HTTP requests to hosts that tenants name: guarded connections, bounded answers.
+"""HTTP requests to hosts that tenants name: guarded connections, bounded responses.
 
-The REST providers of `sources` and the client of `registry` ask through it; what an answer means
-is their matter.
+The REST providers of `sources` and the client of `registry` send through it and interpret the
+responses.
 """
 
 # ruff: noqa: N818 - the names say what is wrong; they are the words of conditions too
@@ -19,24 +19,24 @@ import httpx
 
 from cloister_clients.address_guard import Guard, GuardedTransport
 
-__all__ = ["AnswerTooLarge", "HttpResponse", "ask", "guarded_client", "retry_after", "trust"]
+__all__ = ["HttpResponse", "ResponseTooLarge", "fetch", "guarded_client", "retry_after", "trust"]
 
 LONGEST_WAIT = 86400.0
-"""Longest wait that a server can ask for, in seconds; more is taken for this."""
+"""Longest wait that a server can request, in seconds; longer ones are cut to it."""
 
 
-class AnswerTooLarge(Exception):
-    """A server sent more than is read of it."""
+class ResponseTooLarge(Exception):
+    """The body of a response is larger than the limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class HttpResponse:
-    """An answer with its whole body."""
+    """A response with its whole body."""
 
     status: int
     """Status of HTTP."""
     headers: httpx.Headers
-    """Headers of the last answer, after redirects."""
+    """Headers of the last response, after redirects."""
     body: bytes
     """Body, within the limit of the request."""
 
@@ -81,7 +81,7 @@ def guarded_client(
     context
         Trust for TLS, see `trust`.
     timeout_seconds
-        Longest wait for a connection and between two pieces of an answer.
+        Longest wait for a connection and between two pieces of a response.
     user_agent
         Name by which it introduces itself.
     """
@@ -97,7 +97,7 @@ def guarded_client(
     )
 
 
-async def ask(
+async def fetch(
     client: httpx.AsyncClient,
     method: str,
     url: str | httpx.URL,
@@ -105,7 +105,7 @@ async def ask(
     headers: Mapping[str, str],
     limit: int,
 ) -> HttpResponse:
-    """Send a request and read its answer.
+    """Send a request and read its response.
 
     Parameters
     ----------
@@ -122,19 +122,21 @@ async def ask(
 
     Raises
     ------
-    AnswerTooLarge
+    ResponseTooLarge
         When the body is larger.
     AddressRefused
         When the guard refuses the host or one of its redirects.
     httpx.HTTPError, httpx.InvalidURL
-        When there was no answer, or none in the form of HTTP.
+        When there was no response, or not one of HTTP.
     """
     async with client.stream(method, url, headers=dict(headers)) as response:
         body = bytearray()
         async for piece in response.aiter_bytes():
             body += piece
             if len(body) > limit:
-                raise AnswerTooLarge(f"the answer of {response.url.host} is beyond {limit} bytes")
+                raise ResponseTooLarge(
+                    f"the response of {response.url.host} is beyond {limit} bytes"
+                )
         return HttpResponse(response.status_code, response.headers, bytes(body))
 
 
@@ -144,7 +146,7 @@ def retry_after(headers: Mapping[str, str], now: datetime) -> float | None:
     Parameters
     ----------
     headers
-        Headers of its answer.
+        Headers of its response.
     now
         The present time, for the form that is a date.
 

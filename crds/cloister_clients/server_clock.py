@@ -18,15 +18,15 @@ logger = logging.getLogger(__name__)
 
 _SECOND: Final = timedelta(seconds=1)
 _WORTH_A_WARNING: Final = timedelta(seconds=10)
-"""How far the machine's clock is off before its administrator is told."""
+"""How far the machine's clock is off before its administrator is notified."""
 
 
 class ServerClock:
-    """A clock that answers the time of a server: this machine's, corrected by what was heard.
+    """A clock that returns the time of a server: this machine's, corrected by what was observed.
 
-    Each answer of the server says what its time was at some moment between the request and the
-    answer (RFC 9110, 6.6.1, "Date"). So the difference of the clocks lies between two bounds, and
-    it is changed only as far as it must be to lie there: an answer that was long on its way, or was
+    Each response of the server says what its time was at some moment between the request and the
+    response (RFC 9110, 6.6.1, "Date"). So the difference of the clocks lies between two bounds, and
+    it is changed only as far as it must be to lie there: a response that took long, or was
     read late, says little, and a right clock is never touched.
     """
 
@@ -42,12 +42,12 @@ class ServerClock:
         return self.local() + self.offset
 
     def heard(self, date: str | None, *, sent: datetime) -> None:
-        """Take in the time of an answer.
+        """Take in the time of a response.
 
         Parameters
         ----------
         date
-            Its header Date; None = it has none. What is no date says nothing.
+            Its header Date; None = it has none. Anything but a date is ignored.
         sent
             When the request was sent, by the clock of this machine.
         """
@@ -58,7 +58,7 @@ class ServerClock:
         # The header has whole seconds, rounded down.
         least, most = at - received, at + _SECOND - sent
         if least > most:
-            # The machine's clock was set back between the two; the next answer tells.
+            # The machine's clock was set back between the two; the next response shows.
             return
         self.offset = min(max(self.offset, least), most)
         if abs(self.offset - self._told) >= _WORTH_A_WARNING:
@@ -79,7 +79,7 @@ class ServerClock:
 
 
 def _read(date: str | None) -> datetime | None:
-    """Read a time in the format of HTTP; None = there is none (RFC 9110, 5.6.7)."""
+    """Parse a time in the format of HTTP; None = it is not one (RFC 9110, 5.6.7)."""
     if not date:
         return None
     try:

@@ -77,7 +77,7 @@ _LOWER_LABEL = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 
 
 def short_hash(text: str) -> str:
-    """Hash a text into characters that may stand anywhere in a DNS label.
+    """Hash a text into characters that may be anywhere in a DNS label.
 
     Parameters
     ----------
@@ -133,7 +133,7 @@ def generated_hostname(name: str, *, organization: str, debug: bool, containers_
     debug
         Whether it is a debug container.
     containers_domain
-        Domain under which the installation's containers stand.
+        Domain under which the installation's containers are.
 
     Returns
     -------
@@ -147,7 +147,7 @@ def generated_hostname(name: str, *, organization: str, debug: bool, containers_
 def preview_hostname(name: str, *, organization: str, debug: bool, containers_domain: str) -> str:
     """Return the host name at which a staged update can be tried before it is promoted.
 
-    It stands below a level of its own, where no container name leads: they hold no dots.
+    It is below a level of its own, where no container name leads: they hold no dots.
 
     Parameters
     ----------
@@ -158,7 +158,7 @@ def preview_hostname(name: str, *, organization: str, debug: bool, containers_do
     debug
         Whether it is a debug container.
     containers_domain
-        Domain under which the installation's containers stand.
+        Domain under which the installation's containers are.
     """
     level = "preview.debug" if debug else "preview"
     return f"{host_label(name)}.{level}.{host_label(organization)}.{containers_domain}"
@@ -191,7 +191,7 @@ def preview_service_name(container: str) -> str:
     Returns
     -------
     str
-        A DNS label that no Container's own Service has: ``!`` stands in no object's name.
+        A DNS label that no Container's own Service has: ``!`` is in no object's name.
     """
     return _fit(f"{container}!preview", limit=LABEL_LIMIT, keep=_LOWER_LABEL, prefix="c")
 
@@ -207,7 +207,7 @@ def shells_service_name(container: str) -> str:
     Returns
     -------
     str
-        A DNS label that no Container's own Service has: ``!`` stands in no object's name.
+        A DNS label that no Container's own Service has: ``!`` is in no object's name.
     """
     return _fit(f"{container}!ssh", limit=LABEL_LIMIT, keep=_LOWER_LABEL, prefix="c")
 
@@ -357,8 +357,8 @@ def secret_value_name(secret: str, attempt: str) -> str:
     secret
         metadata.name of the csec.
     attempt
-        What tells one try of making it from all others: the core Secret is there before the csec,
-        so that two tries must not meet in it.
+        What distinguishes one attempt to create it from all others: the core Secret is there
+        before the csec, so that two attempts must not meet in it.
     """
     return _fit(f"{secret}!value {attempt}", limit=SUBDOMAIN_LIMIT, keep=_LABEL, prefix="s")
 

@@ -1,6 +1,6 @@
 """A problem of something that a user wrote: which field, what is wrong, what to do.
 
-Shared by the configuration file and the organization-level checks; the facade answers them
+Shared by the configuration file and the organization-level checks; the facade returns them
 as ``errors``, the operator shows them in a condition, the command line prints them.
 """
 
@@ -16,7 +16,7 @@ class Severity(StrEnum):
     ERROR = "error"
     """It keeps the file from being deployed."""
     WARNING = "warning"
-    """It is told, and nothing is kept from happening."""
+    """It is reported, and nothing is refused."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The token of an enclave: how it is written, and what of it stands in the Enclave.
+"""The token of an enclave: how it is written, and what of it is in the Enclave.
 
 The operator makes one for each Enclave; the enclave shows it to the API as a bearer token. It says
 whose it is, so that the one digest to compare with is found without a search.
@@ -40,5 +40,5 @@ def token_holder(token: str) -> tuple[str, str] | None:
 
 
 def token_digest(token: str) -> str:
-    """Return what of a token stands in the Enclave: its SHA-256 in hexadecimal."""
+    """Return what of a token is in the Enclave: its SHA-256 in hexadecimal."""
     return hashlib.sha256(token.encode()).hexdigest()

@@ -1,6 +1,6 @@
-"""Asks the authoritative servers of a zone themselves, so that no cache delays or keeps an answer.
+"""Queries the authoritative servers of a zone, so that no cache delays or keeps a response.
 
-Tenants name the zones: a server of one is asked only at a public address, like everything else
+Tenants name the zones: a server of one is queried only at a public address, like everything else
 that a tenant makes Cloister call (`cloister_clients.address_guard`).
 """
 
@@ -25,13 +25,13 @@ from cloister_clients.dns.settings import DnsSettings
 __all__ = ["AuthoritativeDns", "DnsError"]
 
 MOST_SERVERS = 6
-"""How many servers of a zone are asked."""
+"""How many servers of a zone are queried."""
 PAYLOAD = 1232
-"""Largest answer by UDP in bytes (DNS flag day 2020); what is larger comes by TCP."""
+"""Largest response by UDP in bytes (DNS flag day 2020); larger ones use TCP."""
 
 
 class DnsError(Exception):
-    """Nobody told whether a record is there; a later look-up may."""
+    """Nobody told whether a record is there; a later lookup may."""
 
     reason = "DnsUnavailable"
     """Word of the reasons table."""
@@ -62,12 +62,12 @@ class AuthoritativeDns:
         Returns
         -------
         tuple[str, ...]
-            Ordered; empty when the zone's servers say that there is none.
+            Ordered; empty when the zone's servers report none.
 
         Raises
         ------
         DnsError
-            When no server of the zone answered.
+            When no server of the zone responded.
         """
         found = await self._ask(name, dns.rdatatype.TXT)
         return tuple(
@@ -96,7 +96,7 @@ class AuthoritativeDns:
         Raises
         ------
         DnsError
-            When no server of the zone answered.
+            When no server of the zone responded.
         """
         found = await self._ask(name, dns.rdatatype.CNAME)
         targets = (each.target for each in found if isinstance(each, CNAME))
@@ -108,16 +108,16 @@ class AuthoritativeDns:
         answers = await asyncio.gather(
             *(self._question(each, name, kind) for each in servers[:MOST_SERVERS])
         )
-        told = [each for each in answers if each is not None]
-        if not told:
+        responses = [each for each in answers if each is not None]
+        if not responses:
             listed = ", ".join(servers[:MOST_SERVERS])
-            raise DnsError(f"none of the servers of the zone of {name} answered: {listed}")
-        return [record for answer in told for record in answer]
+            raise DnsError(f"no server of the zone of {name} responded: {listed}")
+        return [record for response in responses for record in response]
 
     async def _question(
         self, server: str, name: str, kind: dns.rdatatype.RdataType
     ) -> list[object] | None:
-        """Query one server; None = it gave no authoritative answer."""
+        """Query one server; None = it gave no authoritative response."""
         query = dns.message.make_query(name, kind, use_edns=0, payload=PAYLOAD)
         query.flags &= ~dns.flags.RD
         try:

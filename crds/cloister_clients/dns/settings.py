@@ -16,7 +16,7 @@ def _is_address(text: str) -> str:
     Raises
     ------
     ValueError
-        When it is none.
+        When it is not an address.
     """
     return str(ip_address(text))
 
@@ -25,13 +25,13 @@ AddressText = Annotated[str, AfterValidator(_is_address)]
 
 
 class DnsSettings(SettingsSection):
-    """How the servers of a zone are found and asked."""
+    """How the servers of a zone are found and queried."""
 
     resolvers: tuple[AddressText, ...] = ()
-    """Addresses of recursive resolvers that find the servers of a zone, asked on port 53. Default:
-    those of the system."""
+    """Addresses of recursive resolvers that find the servers of a zone, queried on port 53.
+    Default: those of the system."""
     allow_private: tuple[AddressText, ...] = ()
     """Addresses of zones' servers that may be private; others have to be public, since tenants
     name the zones. Default none."""
     timeout_seconds: float = Field(default=5.0, gt=0, le=60)
-    """Longest wait for one answer, in seconds. Default 5."""
+    """Longest wait for one response, in seconds. Default 5."""

@@ -32,7 +32,7 @@ METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 MERGE_PATCH = "application/merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
 WATCH_GRACE = 30.0
-"""Seconds that a watch may outlive the time it was asked for before it counts as dead."""
+"""Seconds that a watch may outlive its requested time before it counts as dead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class ListPage:
     items: tuple[Object, ...]
     """Objects, with apiVersion and kind."""
     resource_version: str
-    """State that the whole list shows; a watch goes on from here."""
+    """State that the whole list shows; a watch continues from here."""
 
 
 class KubeClient:
@@ -62,7 +62,7 @@ class KubeClient:
         self.field_manager = field_manager
         """Name under which the server records who set a field."""
         self.clock = ServerClock()
-        """The time as the server has it; that of this machine until the first answer."""
+        """The time as the server has it; that of this machine until the first response."""
         self._transport = Transport(
             config, user_agent=user_agent, limits=limits, clock=self.clock, observe=observe
         )
@@ -109,7 +109,7 @@ class KubeClient:
         return await self._json(ApiRequest("GET", path, {}, repeatable=True))
 
     async def node_text(self, node: str, path: str) -> str:
-        """Ask a node's kubelet through the API server, and answer its text.
+        """Query a node's kubelet through the API server and return its text.
 
         Source: Kubernetes, "Node API", connect GET requests to proxy of Node.
 
@@ -155,16 +155,16 @@ class KubeClient:
         field_selector
             Selector of fields; None = all objects.
         limit
-            Objects of a chunk at most; 0 = no chunks, which the server may answer from its cache.
+            Objects of a chunk at most; 0 = no chunks, which the server may serve from its cache.
         metadata_only
-            Whether objects come without spec and status.
+            Whether objects are without spec and status.
         at
             resourceVersion of the state that is listed, kept for some minutes; None = the newest.
 
         Raises
         ------
         Gone
-            When the state is no longer kept, also since reading took so long: begin again.
+            When the state is no longer kept, also since reading took so long: list again.
         KubeError
             When the server refuses or cannot be reached.
         """
@@ -183,7 +183,7 @@ class KubeClient:
             items = tuple(body.get("items") or ())
             for item in items:
                 if not metadata_only:
-                    # Items of the built-in kinds come without; every reader may count on them.
+                    # Lists of built-in kinds omit both; every reader may rely on them.
                     item.setdefault("apiVersion", ref.api_version)
                     item.setdefault("kind", ref.kind)
             yield ListPage(items, str(meta.get("resourceVersion") or ""))
@@ -232,7 +232,7 @@ class KubeClient:
         *,
         dry_run: bool = False,
     ) -> Object:
-        """Create an object and answer it as the server keeps it.
+        """Create an object and return it as the server keeps it.
 
         Parameters
         ----------
@@ -339,7 +339,7 @@ class KubeClient:
         """
         path = ref.path(namespace, name, subresource)
         query = self._write_query(dry_run=dry_run)
-        # With a version the second sending would find its own work and answer Conflict.
+        # With a version the second sending would find its own work and return Conflict.
         repeatable = "resourceVersion" not in patch.get("metadata", {})
         request = ApiRequest(
             "PATCH", path, query, encode(patch), MERGE_PATCH, repeatable=repeatable
@@ -447,7 +447,7 @@ class KubeClient:
         seconds
             How long the server is to keep it open.
         metadata_only
-            Whether objects come without spec and status.
+            Whether objects are without spec and status.
 
         Raises
         ------
@@ -490,9 +490,11 @@ class KubeClient:
         try:
             body = msgspec.json.decode(content)
         except msgspec.DecodeError as error:
-            raise Unavailable(0, "BadAnswer", "the API server answered no JSON") from error
+            raise Unavailable(
+                0, "BadResponse", "the API server did not respond with JSON"
+            ) from error
         if not isinstance(body, dict):
-            raise Unavailable(0, "BadAnswer", "the API server answered no object")
+            raise Unavailable(0, "BadResponse", "the API server did not respond with an object")
         return body
 
 

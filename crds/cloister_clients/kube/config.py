@@ -1,4 +1,4 @@
-"""Where the API server is and who asks: kubeconfig files and the Pod's own service account.
+"""Address of the API server and credentials: kubeconfig files and the Pod's service account.
 
 Read once at start by both programs and the commands. TLS verification is always on: a kubeconfig
 that switches it off is refused. Rules of the file: Kubernetes, "Organizing Cluster Access Using
@@ -193,7 +193,7 @@ def entry(
     Raises
     ------
     ConfigError
-        When there is none of that name.
+        When there is no entry of that name.
     """
     for item in document.get(section) or []:
         if isinstance(item, dict) and item.get("name") == name:
@@ -274,7 +274,7 @@ def tls_context(
     Raises
     ------
     ConfigError
-        When the bytes are no certificates or the key does not fit.
+        When the bytes are not certificates or the key does not fit.
     """
     try:
         context = ssl.create_default_context(

@@ -1,4 +1,4 @@
-"""How the client says who it is: bearer token, token file, exec plugin.
+"""How the client authenticates: bearer token, token file, exec plugin.
 
 Used by `cloister_clients.kube.config`. Client certificates are part of the TLS context and stand
 there. No secret of these classes shows in their ``repr``.
@@ -31,7 +31,7 @@ EXEC_TIMEOUT = 60.0
 TOKEN_FILE_LIFE = timedelta(seconds=60)
 """How long a token file's content is used; kubelet replaces it well before it expires."""
 EXPIRY_MARGIN = timedelta(seconds=30)
-"""A plugin's token is asked for anew this long before it expires."""
+"""A plugin's token is requested again this long before it expires."""
 
 
 class CredentialError(Exception):
@@ -45,7 +45,7 @@ class TokenSource(Protocol):
         """Return the bearer token to send; None = none."""
 
     def forget(self) -> None:
-        """Drop what is remembered: the server answered 401."""
+        """Drop what is cached: the server responded with 401."""
 
 
 class Anonymous:
@@ -81,12 +81,12 @@ class TokenFile:
     path: Path
     """The file."""
     clock: Clock = utc_now
-    """Tells when to read it again."""
+    """Decides when to read it again."""
     _value: str = field(default="", repr=False)
     _read_at: datetime | None = None
 
     async def token(self) -> str | None:
-        """Return the token, read anew once a minute.
+        """Return the token, read again once a minute.
 
         Raises
         ------
@@ -124,13 +124,13 @@ class ExecPlugin:
     install_hint: str = ""
     """Sentence of the kubeconfig for users who do not have the program."""
     clock: Clock = utc_now
-    """Tells when a token has expired."""
+    """Decides whether a token has expired."""
     _value: str = field(default="", repr=False)
     _expires: datetime | None = None
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock, repr=False)
 
     async def token(self) -> str | None:
-        """Return the plugin's token, asked for anew shortly before it expires.
+        """Return the plugin's token, requested again shortly before it expires.
 
         Raises
         ------
@@ -173,13 +173,13 @@ class ExecPlugin:
             await process.wait()
             if isinstance(error, TimeoutError):
                 raise CredentialError(
-                    f"exec plugin {self.command!r} gave no answer within {EXEC_TIMEOUT:.0f} s"
+                    f"exec plugin {self.command!r} did not finish within {EXEC_TIMEOUT:.0f} s"
                 ) from error
             raise
         if process.returncode != 0:
             text = err.decode(errors="replace").strip()[-500:]
             raise CredentialError(
-                f"exec plugin {self.command!r} ended with {process.returncode}: {text}"
+                f"exec plugin {self.command!r} exited with {process.returncode}: {text}"
             )
         return out
 
@@ -192,7 +192,7 @@ def read_credential(output: bytes, api_version: str) -> tuple[str, datetime | No
     output
         What the plugin wrote to its standard output.
     api_version
-        The version that it was asked for.
+        The requested version.
 
     Returns
     -------
@@ -202,14 +202,16 @@ def read_credential(output: bytes, api_version: str) -> tuple[str, datetime | No
     Raises
     ------
     CredentialError
-        When the output is no ExecCredential with a token.
+        When the output is not an ExecCredential with a token.
     """
     try:
         body: Any = msgspec.json.decode(output)
     except msgspec.DecodeError as error:
-        raise CredentialError("exec plugin printed no JSON; expected an ExecCredential") from error
+        raise CredentialError(
+            "exec plugin did not print JSON; expected an ExecCredential"
+        ) from error
     if not isinstance(body, dict) or body.get("apiVersion") != api_version:
-        raise CredentialError(f"exec plugin printed no ExecCredential of {api_version}")
+        raise CredentialError(f"exec plugin did not print an ExecCredential of {api_version}")
     status = body.get("status") or {}
     if not status.get("token"):
         raise CredentialError(

@@ -1,4 +1,4 @@
-"""What the API server answers when it does not do as asked, as exceptions.
+"""Refusals of the API server, as exceptions.
 
 Made by `cloister_clients.kube.client` from the server's Status object (Kubernetes API conventions,
 "Response Status Kind"); callers catch the class they can handle.
@@ -48,7 +48,7 @@ class KubeError(Exception):
         self.details: dict[str, Any] = details or {}
         """Details of the server: name, kind, uid, causes; empty when it gave none."""
         self.retry_after = retry_after
-        """Seconds after which the server wants to be asked again; None when it did not say."""
+        """Seconds after which the server accepts the next attempt; None when it did not say."""
 
 
 class BadRequest(KubeError):  # noqa: N818 - the names of the API's reasons
@@ -56,11 +56,11 @@ class BadRequest(KubeError):  # noqa: N818 - the names of the API's reasons
 
 
 class Unauthorized(KubeError):  # noqa: N818 - as above
-    """401: the server does not know who asks."""
+    """401: the server does not know the client."""
 
 
 class Forbidden(KubeError):  # noqa: N818 - as above
-    """403: whoever asks may not, or an admission policy refuses."""
+    """403: the client is not authorized, or an admission policy refuses."""
 
 
 class NotFound(KubeError):  # noqa: N818 - as above
@@ -130,7 +130,7 @@ def error_from_status(body: dict[str, Any], *, retry_after: float | None = None)
 def error_from_response(
     status: int, content: bytes, *, retry_after: float | None = None
 ) -> KubeError:
-    """Build the exception of a response that is no success.
+    """Build the exception of a response that is not a success.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What a watch tells, line by line (Kubernetes, "API Concepts": efficient detection of changes).
+"""Events of a watch, line by line (Kubernetes, "API Concepts": efficient detection of changes).
 
 Read by `cloister_clients.kube.client`; the reflector acts upon it.
 """
@@ -18,7 +18,7 @@ Object = dict[str, Any]
 
 
 class WatchEventType(StrEnum):
-    """What a watch tells."""
+    """Type of an event."""
 
     ADDED = "ADDED"
     MODIFIED = "MODIFIED"
@@ -44,7 +44,7 @@ def read_event(line: bytes) -> WatchEvent:
     KubeError
         When it is an ERROR event, such as `Gone`.
     Unavailable
-        When the line is none of a watch.
+        When the line is not an event.
     """
     try:
         body = msgspec.json.decode(line)
@@ -53,4 +53,6 @@ def read_event(line: bytes) -> WatchEvent:
             raise error_from_status(item)
         return WatchEvent(WatchEventType(kind), item)
     except (msgspec.DecodeError, KeyError, TypeError, ValueError) as error:
-        raise Unavailable(0, "BadAnswer", "the watch sent something that is no event") from error
+        raise Unavailable(
+            0, "BadResponse", "the watch sent something that is not an event"
+        ) from error

@@ -1,4 +1,4 @@
-"""Where kinds stand in the API: group, version, path. Ours come from the contract's models."""
+"""Paths of kinds in the API: group, version, path. Ours come from the contract's models."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -50,7 +50,7 @@ class KindRef:
     def path(
         self, namespace: str | None = None, name: str | None = None, subresource: str | None = None
     ) -> str:
-        """Return the path of an object, or of the list when there is no name.
+        """Return the path of an object, or of the list without a name.
 
         Parameters
         ----------
@@ -65,7 +65,7 @@ class KindRef:
         ------
         ValueError
             When a namespaced object is named without its namespace, or a namespace is given for
-            a kind that has none: the server's answer would not say which call was wrong.
+            a kind that has none: the server's response would not name the wrong call.
         """
         if self.namespaced and name is not None and not namespace:
             raise ValueError(f"{self.kind} {name!r} needs a namespace")
@@ -82,7 +82,7 @@ class KindRef:
 
 @cache
 def of(resource: type[Resource]) -> KindRef:
-    """Return where a kind of the contract stands.
+    """Return the path of a kind of the contract.
 
     Parameters
     ----------

@@ -28,7 +28,7 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 FAILURES_TO_LIST = 6
-"""After so many failures of the watch the state is listed anew: a server that was restored from a
+"""After so many failures of the watch the state is listed again: a server that was restored from a
 backup knows nothing of the version that the copy has reached, and never says 410."""
 
 _BACKOFF = Backoff(first=0.2, longest=30.0, jitter=(0.5, 1.0))
@@ -174,7 +174,7 @@ class Reflector(Generic[T]):
         Parameters
         ----------
         resource_version
-            The state, from the server's answer to a write of this kind.
+            The state, from the server's response to a write of this kind.
         within
             Seconds to wait.
 
@@ -186,13 +186,13 @@ class Reflector(Generic[T]):
         wanted = int(resource_version)
         return await self.until(lambda: self._version >= wanted, within=within)
 
-    async def until(self, question: Callable[[], bool], *, within: float) -> bool:
-        """Wait until a question about the copy is answered with yes.
+    async def until(self, predicate: Callable[[], bool], *, within: float) -> bool:
+        """Wait until a predicate about the cache holds.
 
         Parameters
         ----------
-        question
-            Asked at once and after every change.
+        predicate
+            Called at once and after every change.
         within
             Seconds to wait.
 
@@ -203,10 +203,10 @@ class Reflector(Generic[T]):
         """
         try:
             async with asyncio.timeout(within):
-                while not question():
+                while not predicate():
                     await self._changed.wait()
         except TimeoutError:
-            return question()
+            return predicate()
         return True
 
     async def run(self) -> None:
@@ -223,7 +223,7 @@ class Reflector(Generic[T]):
             except KubeError as error:
                 self._failure = str(error)
                 logger.warning("%s: %s", self._ref.plural, error)
-            # Progress, however small, begins the back-off anew; a server that answers every
+            # Progress, however small, resets the backoff; a server that answers every
             # watch with 410 at once must not be listed without pause.
             failures = 1 if self._version > started else failures + 1
             await asyncio.sleep(self._backoff.jittered(failures))
@@ -257,7 +257,7 @@ class Reflector(Generic[T]):
                         failures = 0
                         self._failure = None
                         self._take(event)
-                # A server that ends every watch at once must not be asked without pause.
+                # A server that ends every watch at once must not be queried without pause.
                 await asyncio.sleep(self._backoff.jittered(1))
             except Gone:
                 raise

@@ -38,11 +38,11 @@ KEEPALIVE = (
 _READ_BUFFER = 2**18
 """Bytes that are read ahead of whoever takes them."""
 _HANG_UP = 1.0
-"""Seconds that closing waits for connections that were ended; it takes a few turns of the loop."""
+"""Seconds that closing waits for its connections; it takes a few iterations of the loop."""
 _BACKOFF = Backoff(first=0.1, longest=10.0, jitter=(0.9, 1.3))
 """Delays between attempts of one request."""
 _TROUBLE = (aiohttp.ClientError, OSError)
-"""What a request without an answer fails with; a time that is over (TimeoutError) is an OSError."""
+"""What a request without a response fails with; TimeoutError is an OSError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class ApiRequest:
     content_type: str = "application/json"
     """Media type of the body."""
     accept: str = "application/json"
-    """Media type of the answer."""
+    """Media type of the response."""
     repeatable: bool = False
     """Whether it may be sent again when it is unknown what became of it."""
 
@@ -139,7 +139,7 @@ class Transport:
         return self._opened
 
     async def send(self, request: ApiRequest) -> bytes:
-        """Send a request, again where that is safe, and answer the body.
+        """Send a request, again where that is safe, and return the body.
 
         429 and 503 with Retry-After were not acted upon, so every request is repeated after them;
         a connection that could not be made likewise. After a connection that broke only a
@@ -202,7 +202,7 @@ class Transport:
         raise refused(response, content)
 
     async def _open(self, request: ApiRequest) -> aiohttp.ClientResponse:
-        """Send a request and answer the response once its headers are there."""
+        """Send a request and return the response once its headers have arrived."""
         headers = {"Accept": request.accept}
         if request.body is not None:
             headers["Content-Type"] = request.content_type
@@ -228,10 +228,10 @@ class Transport:
         self._clock.heard(response.headers.get("Date"), sent=sent)
         return response
 
-    def _pause(self, attempt: int, asked: float | None) -> float:
+    def _pause(self, attempt: int, retry_after: float | None) -> float:
         backoff = self._limits.backoff
-        if asked is not None:
-            return replace(backoff, first=asked).jittered(1)
+        if retry_after is not None:
+            return replace(backoff, first=retry_after).jittered(1)
         return backoff.jittered(attempt)
 
 
@@ -256,7 +256,7 @@ def may_repeat(error: KubeError, request: ApiRequest) -> bool:
 
 
 def unreachable(config: KubeConfig, error: Exception) -> Unavailable:
-    """Build the error for a server that gave no answer."""
+    """Build the error for a server that did not respond."""
     unsent = isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError)
     kind = Unsent if unsent else Broken
     text = str(error) or type(error).__name__
@@ -264,7 +264,7 @@ def unreachable(config: KubeConfig, error: Exception) -> Unavailable:
 
 
 def refused(response: aiohttp.ClientResponse, content: bytes) -> KubeError:
-    """Build the error for a response that is none of success."""
+    """Build the error for a response that is not a success."""
     return error_from_response(response.status, content, retry_after=retry_after(response))
 
 
@@ -316,7 +316,7 @@ async def hang_up(sockets: Iterable[socket.socket]) -> None:
             each.shutdown(socket.SHUT_RDWR)
     with suppress(TimeoutError):
         async with asyncio.timeout(_HANG_UP):
-            while any(each.fileno() >= 0 for each in left):  # noqa: ASYNC110 - sockets tell nobody
+            while any(each.fileno() >= 0 for each in left):  # noqa: ASYNC110 - sockets notify nobody
                 await asyncio.sleep(0)
 
 

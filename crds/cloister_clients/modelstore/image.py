@@ -3,7 +3,7 @@
 Layout of an image (the format's public tools): a read-only file system, then the superblock and the
 hash tree of dm-verity with SHA-256 and blocks of 4096 bytes. The salt is the SHA-256 of
 ``owner/model@commit``. The guest verifies every byte when an enclave starts; here only the top of
-the tree is looked at, which tells whether a file has the right name.
+the tree is read, which shows whether a file has the right name.
 """
 
 import hashlib
@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 SUFFIX = ".mpk"
-"""Suffix of an image; before it stands the root hash."""
+"""Suffix of an image; before it is the root hash."""
 NOTE = ".yml"
 """Suffix of the note beside an image: the entry for configuration files."""
 _DIGEST = 32
@@ -139,7 +139,9 @@ def _identity(file: BinaryIO, path: Path, root: str) -> tuple[str, bytes]:
     size = file.seek(0, 2)
     data = _data_blocks(size)
     if data is None:
-        raise StoreError(f"{path.name}: {size} bytes are no image with its hash tree; pack it anew")
+        raise StoreError(
+            f"{path.name}: {size} bytes are not an image with its hash tree; pack it again"
+        )
     file.seek(data * BLOCK)
     header = file.read(_SUPERBLOCK.size)
     signature, version, kind, identity, algorithm, *sizes, salted, salt = _SUPERBLOCK.unpack(header)
@@ -147,7 +149,7 @@ def _identity(file: BinaryIO, path: Path, root: str) -> tuple[str, bytes]:
     if (signature, version, kind, algorithm.rstrip(b"\0"), sizes) != expected:
         raise StoreError(
             f"{path.name}: there is no hash tree of dm-verity with SHA-256 and blocks of {BLOCK} "
-            "bytes behind its data; pack it anew"
+            "bytes behind its data; pack it again"
         )
     salt = salt[:salted]
     file.seek(0 if data == 1 else (data + 1) * BLOCK)
@@ -155,7 +157,7 @@ def _identity(file: BinaryIO, path: Path, root: str) -> tuple[str, bytes]:
     if top != root:
         raise StoreError(
             f"{path.name}: its root hash is {top}; rename it if that is what configuration files "
-            "name, or pack it anew"
+            "name, or pack it again"
         )
     return f"{root}_{data * BLOCK}_{uuid.UUID(bytes=identity)}", salt
 

@@ -37,7 +37,7 @@ def pack(repo: str, directory: Path, store: Path, *, name: str | None = None) ->
     repo
         owner/model@commit that the weights come from.
     directory
-        The weights: everything in it goes into the image.
+        The weights: all of it is packed into the image.
     store
         Directory of the store; it has to exist.
     name
@@ -60,7 +60,7 @@ def pack(repo: str, directory: Path, store: Path, *, name: str | None = None) ->
         raise StoreError(f"{name!r} cannot be the name of a model: use letters, digits, . _ and -")
     for place, what in ((directory, "weights"), (store, "store")):
         if not place.is_dir():
-            raise StoreError(f"{place} (the {what}) is no directory")
+            raise StoreError(f"{place} (the {what}) is not a directory")
     try:
         with tempfile.TemporaryDirectory(dir=store, prefix=".pack-") as scratch:
             image = Path(scratch) / "image"
@@ -78,13 +78,13 @@ def pack(repo: str, directory: Path, store: Path, *, name: str | None = None) ->
 
 
 def _make(repo: str, directory: Path, image: Path) -> str:
-    """Write the file system and its hash tree; answer ROOTHASH_OFFSET_UUID."""
+    """Write the file system and its hash tree; return ROOTHASH_OFFSET_UUID."""
     uuid = derived_uuid(repo)
     _run("mkfs.erofs", "--all-root", "-T0", f"-U{uuid}", str(image), str(directory))
     size = image.stat().st_size
     if size % BLOCK:
         raise StoreError(f"mkfs.erofs wrote {size} bytes, no multiple of {BLOCK}: use another one")
-    told = _run(
+    output = _run(
         "veritysetup",
         "format",
         "--format=1",
@@ -98,14 +98,14 @@ def _make(repo: str, directory: Path, image: Path) -> str:
         str(image),
         str(image),
     )
-    found = re.search(r"^Root hash:\s+([0-9a-f]{64})$", told, re.MULTILINE)
+    found = re.search(r"^Root hash:\s+([0-9a-f]{64})$", output, re.MULTILINE)
     if found is None:
-        raise StoreError("veritysetup did not tell the root hash; use release 2.4 or newer")
+        raise StoreError("veritysetup did not print the root hash; use release 2.4 or newer")
     return f"{found[1]}_{size}_{uuid}"
 
 
 def _run(program: str, *arguments: str) -> str:
-    """Run a program of the system and answer what it wrote."""
+    """Run a program of the system and return what it wrote."""
     # /usr/sbin is not on everybody's PATH.
     found = shutil.which(program, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
     if found is None:

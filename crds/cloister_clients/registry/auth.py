@@ -1,4 +1,4 @@
-"""How a registry is told who asks: challenges, tokens, basic authentication.
+"""Authentication at a registry: challenges, tokens, basic authentication.
 
 Follows RFC 9110 (section 11) for challenges and the distribution project's "Token Authentication
 Specification" for tokens. `RegistryClient` alone uses it.
@@ -16,7 +16,7 @@ import httpx
 from cachetools import TLRUCache
 
 from cloister_clients.clock import Clock, utc_now
-from cloister_clients.outbound import HttpResponse, ask, retry_after
+from cloister_clients.outbound import HttpResponse, fetch, retry_after
 from cloister_clients.registry.credentials import Credentials
 from cloister_clients.registry.errors import (
     RegistryRateLimited,
@@ -27,7 +27,7 @@ from cloister_clients.registry.errors import (
 __all__ = ["Audience", "Challenge", "RegistryAuthenticator", "parse_challenges"]
 
 MAX_TOKEN_BYTES = 262144
-"""Largest answer of a token server, in bytes."""
+"""Largest response of a token server, in bytes."""
 
 MAX_KEPT = 1024
 """How many tokens are kept."""
@@ -36,7 +36,7 @@ DEFAULT_LIFE = 60.0
 """Life of a token whose server does not say it, in seconds (token specification)."""
 
 MARGIN = 10.0
-"""How much before its end a token is no longer used, in seconds."""
+"""How long before it expires a token is no longer used, in seconds."""
 
 _PIECE = re.compile(
     r"[\s,]*([A-Za-z0-9!#$%&'*+.^_`|~-]+)"
@@ -47,7 +47,7 @@ _ESCAPE = re.compile(r"\\(.)")
 
 @dataclass(frozen=True, slots=True)
 class Challenge:
-    """One way in which a server wants to be told who asks."""
+    """One way in which a server wants the client to authenticate."""
 
     scheme: str
     """Scheme in lower case: ``bearer``, ``basic``."""
@@ -57,14 +57,14 @@ class Challenge:
 
 @dataclass(frozen=True, slots=True)
 class Audience:
-    """For whom an authorization is good: one repository of one server, for one asker."""
+    """For whom an authorization is good: one repository of one server, for one client."""
 
     server: str
     """Address of the server."""
     repository: str
     """Repository."""
     credentials: Credentials | None
-    """Who asks; None: nobody in particular."""
+    """Credentials of the client; None: anonymous."""
 
 
 def parse_challenges(values: Iterable[str]) -> list[Challenge]:
@@ -101,7 +101,7 @@ class RegistryAuthenticator:
         kept = self._kept.get(audience)
         return None if kept is None else kept[0]
 
-    async def answer(self, audience: Audience, challenges: list[Challenge]) -> str:
+    async def authorize(self, audience: Audience, challenges: list[Challenge]) -> str:
         """Get an authorization that meets a challenge, and keep it.
 
         Parameters
@@ -121,7 +121,7 @@ class RegistryAuthenticator:
         RegistryUnauthorized
             When there are no credentials that the server wants, or its token server refuses them.
         RegistryUnavailable
-            When the token server does not answer as it should.
+            When the token server does not respond as it should.
         AddressRefused
             When the guard refuses the token server.
         """
@@ -144,7 +144,7 @@ class RegistryAuthenticator:
         return value
 
     async def _token(self, audience: Audience, parameters: dict[str, str]) -> tuple[str, float]:
-        """Query a token server; answer the header's value and its life in seconds."""
+        """Query a token server; return the header's value and its life in seconds."""
         try:
             realm = httpx.URL(parameters["realm"])
         except httpx.InvalidURL as error:
@@ -155,15 +155,15 @@ class RegistryAuthenticator:
         headers = {"Accept": "application/json"}
         if audience.credentials is not None:
             headers["Authorization"] = _basic(audience.credentials)
-        answer = await ask(
+        response = await fetch(
             self._client,
             "GET",
             realm.copy_merge_params(query),
             headers=headers,
             limit=MAX_TOKEN_BYTES,
         )
-        self._check(audience, answer)
-        data = _object(answer.body)
+        self._check(audience, response)
+        data = _object(response.body)
         token = data.get("token") or data.get("access_token")
         if not isinstance(token, str) or not token.isascii() or not token.isprintable():
             raise RegistryUnavailable(f"the token server of {_named(audience)} sent no token")
@@ -172,23 +172,23 @@ class RegistryAuthenticator:
             life = DEFAULT_LIFE
         return f"Bearer {token}", float(life)
 
-    def _check(self, audience: Audience, answer: HttpResponse) -> None:
-        """Raise what an answer without a token means."""
-        if answer.status in {400, 401, 403, 404}:
+    def _check(self, audience: Audience, response: HttpResponse) -> None:
+        """Raise what a response without a token means."""
+        if response.status in {400, 401, 403, 404}:
             state = "refused the credentials" if audience.credentials else "gave no anonymous token"
             raise RegistryUnauthorized(
                 f"the token server of {_named(audience)} {state}; check that the image exists, and "
                 "make it public or enter credentials that may read it"
             )
-        if answer.status == 429:  # noqa: PLR2004 - the status Too Many Requests
+        if response.status == 429:  # noqa: PLR2004 - the status Too Many Requests
             raise RegistryRateLimited(
                 f"the token server of {_named(audience)} wants fewer requests",
-                retry_after=retry_after(answer.headers, self._clock()),
+                retry_after=retry_after(response.headers, self._clock()),
             )
-        if answer.status != 200:  # noqa: PLR2004 - the status OK
+        if response.status != 200:  # noqa: PLR2004 - the status OK
             raise RegistryUnavailable(
-                f"the token server of {_named(audience)} answered with status {answer.status}",
-                retry_after=retry_after(answer.headers, self._clock()),
+                f"the token server of {_named(audience)} responded with status {response.status}",
+                retry_after=retry_after(response.headers, self._clock()),
             )
 
 
@@ -204,7 +204,7 @@ def _named(audience: Audience) -> str:
 
 
 def _object(body: bytes) -> dict[str, Any]:
-    """Read a JSON object; an empty one when it is none."""
+    """Parse a JSON object; anything else counts as an empty one."""
     try:
         data = json.loads(body)
     except (ValueError, RecursionError):

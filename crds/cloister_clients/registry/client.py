@@ -15,9 +15,9 @@ import httpx
 from cloister_clients.address_guard import AddressRefused, Guard, named
 from cloister_clients.clock import Clock, utc_now
 from cloister_clients.outbound import (
-    AnswerTooLarge,
     HttpResponse,
-    ask,
+    ResponseTooLarge,
+    fetch,
     guarded_client,
     retry_after,
     trust,
@@ -95,7 +95,7 @@ class _RegistryServer:
 
 
 class RegistryClient:
-    """Asks registries about images."""
+    """Queries registries for images."""
 
     def __init__(
         self, settings: RegistrySettings, *, guard: Guard | None = None, clock: Clock = utc_now
@@ -172,7 +172,7 @@ class RegistryClient:
         Raises
         ------
         RegistryError
-            When that cannot be told.
+            When that cannot be determined.
         """
         image = parse_reference(reference)
         async with self._bounded(image):
@@ -199,13 +199,13 @@ class RegistryClient:
     async def _look_up(
         self, image: ImageReference, credentials: Credentials | None
     ) -> ImageReference:
-        """Find the digest of a tag; mirrors are not asked, they could be behind."""
+        """Find the digest of a tag; mirrors are not queried, they may be behind."""
         tag = image.tag or "latest"
-        answer = await self._request(
+        response = await self._request(
             self._origin(image, credentials), image, "GET", "manifests", tag,
             limit=self._settings.max_manifest_bytes,
         )  # fmt: skip
-        digest = digest_of(answer.body, "sha256:")
+        digest = digest_of(response.body, "sha256:")
         return ImageReference(image.registry, image.repository, image.tag, digest)
 
     async def _document(
@@ -239,14 +239,14 @@ class RegistryClient:
         self, server: _RegistryServer, image: ImageReference, kind: str, digest: str, *, limit: int
     ) -> bytes:
         """Read content from a server and compare it with its digest."""
-        answer = await self._request(server, image, "GET", kind, digest, limit=limit)
-        if digest_of(answer.body, digest) != digest:
-            # Not the image is at fault but what stands between: a proxy's page, a broken mirror.
+        response = await self._request(server, image, "GET", kind, digest, limit=limit)
+        if digest_of(response.body, digest) != digest:
+            # The fault is not in the image but in between: a proxy's page, a broken mirror.
             raise RegistryUnavailable(
                 f"{image.registry} sent content for {image} whose digest is not {digest}; it is "
-                "asked again later, and if it stays so, tell whoever runs the registry"
+                "retried later; if it stays so, notify whoever runs the registry"
             )
-        return answer.body
+        return response.body
 
     def _origin(self, image: ImageReference, credentials: Credentials | None) -> _RegistryServer:
         """Return the registry itself."""
@@ -260,7 +260,7 @@ class RegistryClient:
         self, server: _RegistryServer, image: ImageReference, method: str, kind: str, target: str,
         *, limit: int,
     ) -> HttpResponse:  # fmt: skip
-        """Query a server, once more when it says how it wants to be told who asks."""
+        """Query a server, again with credentials after a challenge."""
         audience = Audience(server.address, image.repository, server.credentials)
         url = f"{server.address}/v2/{image.repository}/{kind}/{target}{server.query}"
         headers = {"Accept": ", ".join(MANIFEST_TYPES) if kind == "manifests" else "*/*"}
@@ -268,19 +268,19 @@ class RegistryClient:
             authorization = self._authenticator.authorization(audience)
             if authorization is not None:
                 headers["Authorization"] = authorization
-            answer = await ask(self._client, method, url, headers=headers, limit=limit)
-            if answer.status == 401:  # noqa: PLR2004 - the status Unauthorized
-                challenges = parse_challenges(answer.headers.get_list("www-authenticate"))
-                headers["Authorization"] = await self._authenticator.answer(audience, challenges)
-                answer = await ask(self._client, method, url, headers=headers, limit=limit)
-        if answer.status != 200:  # noqa: PLR2004 - the status OK
-            raise self._failure(image, answer)
-        return answer
+            response = await fetch(self._client, method, url, headers=headers, limit=limit)
+            if response.status == 401:  # noqa: PLR2004 - the status Unauthorized
+                challenges = parse_challenges(response.headers.get_list("www-authenticate"))
+                headers["Authorization"] = await self._authenticator.authorize(audience, challenges)
+                response = await fetch(self._client, method, url, headers=headers, limit=limit)
+        if response.status != 200:  # noqa: PLR2004 - the status OK
+            raise self._failure(image, response)
+        return response
 
-    def _failure(self, image: ImageReference, answer: HttpResponse) -> RegistryError:
-        """Say what an answer means that is none."""
-        wait = retry_after(answer.headers, self._clock())
-        match answer.status:
+    def _failure(self, image: ImageReference, response: HttpResponse) -> RegistryError:
+        """Build the error for a response other than 200."""
+        wait = retry_after(response.headers, self._clock())
+        match response.status:
             case 404:
                 return ImageNotFound(
                     f"{image.registry} has no image {image}; check repository and digest, and that "
@@ -293,12 +293,12 @@ class RegistryClient:
                 )
             case 429:
                 return RegistryRateLimited(
-                    f"{image.registry} wants fewer requests; it is asked again later",
+                    f"{image.registry} wants fewer requests; it is retried later",
                     retry_after=wait,
                 )
             case status:
                 return RegistryUnavailable(
-                    f"{image.registry} answered with status {status} for {image}", retry_after=wait
+                    f"{image.registry} responded with status {status} for {image}", retry_after=wait
                 )
 
 
@@ -309,11 +309,11 @@ def _translated(image: ImageReference) -> Iterator[None]:
         yield
     except AddressRefused as error:
         raise RegistryRefused(f"the registry of {image} is not called: {error}") from error
-    except AnswerTooLarge as error:
+    except ResponseTooLarge as error:
         raise ManifestInvalid(f"{image} is not read: {error}") from error
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         raise RegistryUnavailable(
-            f"{image.registry} did not answer for {image}: {str(error) or type(error).__name__}"
+            f"{image.registry} did not respond for {image}: {str(error) or type(error).__name__}"
         ) from error
 
 

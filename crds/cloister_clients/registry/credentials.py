@@ -59,7 +59,7 @@ class Credentials:
     """User name and password for a registry, and the hosts that may see them."""
 
     hosts: tuple[str, ...]
-    """Registries, as references write them; ``*`` stands for one label of the host name."""
+    """Registries, as references write them; ``*`` matches one label of the host name."""
     username: str
     """User name."""
     password: str = field(repr=False)
@@ -109,7 +109,7 @@ def credentials_from(registry: PrivateRegistry, data: Mapping[str, Any]) -> Cred
     """
     wanted = {"key"} if registry is PrivateRegistry.GCR else {"username", "token"}
     problems = [
-        (name, f"{name} is no field of {registry} credentials; send {_listed(wanted)}")
+        (name, f"{name} is not a field of {registry} credentials; send {_listed(wanted)}")
         for name in sorted(set(data) - wanted)
     ]
     values: dict[str, str] = {}
@@ -160,7 +160,7 @@ def _service_account(_: PrivateRegistry, key: Any) -> str:
             value = json.loads(key)
         except (ValueError, RecursionError) as error:
             raise CredentialsInvalid(
-                "key is no JSON; send the file of the service account's key as it is"
+                "key is not JSON; send the file of the service account's key as it is"
             ) from error
     if not isinstance(value, dict):
         raise CredentialsInvalid("key is missing; send the JSON of a service account's key")
@@ -203,14 +203,14 @@ def credentials_in(
     Raises
     ------
     CredentialsInvalid
-        When it is no docker configuration, or has no entry that can be used.
+        When it is not a docker configuration, or has no entry that can be used.
     """
     allowed = (*_HOSTS[registry], *further)
     try:
         entries = json.loads(document)["auths"].items()
     except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
         raise CredentialsInvalid(
-            'it is no docker configuration; write {"auths": {…}} as docker login does'
+            'it is not a docker configuration; write {"auths": {…}} as docker login does'
         ) from error
     found = []
     for key, entry in entries:

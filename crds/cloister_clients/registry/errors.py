@@ -7,10 +7,10 @@
     ├── ManifestInvalid          terminal   not a container image, or of a form that is not read
     ├── RegistryUnauthorized     terminal   private, or the credentials are not good for it
     ├── RegistryRefused          terminal   the guard keeps the registry from being called
-    └── RegistryUnavailable      transient  no answer, or not the content of the digest
+    └── RegistryUnavailable      transient  no response, or not the content of the digest
         └── RegistryRateLimited  transient  too many requests; retry_after says until when
 
-Every message is for the user who asked and holds no credentials.
+Every message is for the user who made the request and holds no credentials.
 """
 
 # ruff: noqa: N818 - the names say what is wrong; they are the words of conditions too
@@ -47,7 +47,7 @@ class RegistryError(Exception):
 
 
 class ReferenceInvalid(RegistryError):
-    """A text is no reference of an image."""
+    """A text is not a reference of an image."""
 
     reason = "ReferenceInvalid"
 
@@ -59,13 +59,13 @@ class ImageNotFound(RegistryError):
 
 
 class PlatformMissing(RegistryError):
-    """The image has nothing for the platform that is asked for."""
+    """The image has nothing for the platform that is requested."""
 
     reason = "PlatformMissing"
 
 
 class ManifestInvalid(RegistryError):
-    """What the registry has there is no container image, or of a form that is not read."""
+    """The content is not a container image, or in a form that is not supported."""
 
     reason = "ManifestInvalid"
 
@@ -83,7 +83,7 @@ class RegistryRefused(RegistryError):
 
 
 class RegistryUnavailable(RegistryError):
-    """The registry did not answer, or not as it should; asking later may help."""
+    """The registry did not respond, or not as it should; a later attempt may succeed."""
 
     reason = "RegistryUnavailable"
     transient = True
@@ -91,7 +91,7 @@ class RegistryUnavailable(RegistryError):
     def __init__(self, message: str, *, retry_after: float | None = None) -> None:
         super().__init__(message)
         self.retry_after = retry_after
-        """Seconds to wait as the registry asked; None when it said nothing."""
+        """Seconds to wait as the registry requested; None when it did not."""
 
 
 class RegistryRateLimited(RegistryUnavailable):

@@ -33,7 +33,7 @@ MANIFEST_TYPES = (
     "application/vnd.docker.distribution.manifest.list.v2+json",
     "application/vnd.docker.distribution.manifest.v2+json",
 )
-"""Media types that are asked for."""
+"""Media types that are requested."""
 
 _CONFIG_TYPES = (
     "",
@@ -94,7 +94,7 @@ class Descriptor(_Part):
 
     @property
     def runs_on(self) -> Platform | None:
-        """The platform of an image; None for what is no image, such as an attestation."""
+        """The platform of an image; None for what is not an image, such as an attestation."""
         part = self.platform
         if part is None or part.os in {"", "unknown"} or part.architecture in {"", "unknown"}:
             return None
@@ -198,18 +198,18 @@ def parse_document(content: bytes, name: str) -> ManifestDocument:
     if document.schema_version != 2:  # noqa: PLR2004 - the version is the figure
         raise ManifestInvalid(
             f"{name} is an image of Docker's schema 1, which is no longer used; "
-            "build and push it anew"
+            "build and push it again"
         )
     is_index, is_manifest = document.manifests is not None, document.config is not None
     if is_index == is_manifest or (is_index and document.layers is not None):
         # A document that can be read in two ways means two things to two readers.
-        raise ManifestInvalid(f"{name} is neither an image nor an index of images; push it anew")
+        raise ManifestInvalid(f"{name} is neither an image nor an index of images; push it again")
     for part in (*(document.manifests or ()), *((document.config,) if document.config else ())):
         if not is_digest(part.digest):
             raise ManifestInvalid(f"{name} names content with a digest that cannot be checked")
     if document.config is not None and document.config.media_type not in _CONFIG_TYPES:
         raise ManifestInvalid(
-            f"{name} is no container image: its content is of the type "
+            f"{name} is not a container image: its content is of the type "
             f"{document.config.media_type[:100]}; use the reference of an image"
         )
     return document
@@ -218,7 +218,7 @@ def parse_document(content: bytes, name: str) -> ManifestDocument:
 def choose(document: ManifestDocument, platform: Platform, name: str) -> Descriptor:
     """Choose the manifest of a platform from an index.
 
-    The plain variant of the architecture is preferred where none is asked for.
+    The plain variant of the architecture is preferred where none is requested.
 
     Raises
     ------
@@ -256,7 +256,7 @@ def parse_config(content: bytes, name: str) -> ImageConfig:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(map(str, first["loc"])) or "the document"
         raise ManifestInvalid(
-            f"the configuration of {name} is invalid: {where}: {first['msg']}; build it anew"
+            f"the configuration of {name} is invalid: {where}: {first['msg']}; build it again"
         ) from error
 
 

@@ -92,14 +92,14 @@ def parse_reference(text: str) -> ImageReference:
     rest, at, digest = text.partition("@")
     if at and not is_digest(digest):
         raise ReferenceInvalid(
-            f"the digest of the image {text!r} is none; write @sha256: and 64 lower-case "
+            f"the digest of the image {text!r} is invalid; write @sha256: and 64 lower-case "
             "hexadecimal digits"
         )
     rest, tag = _split_tag(rest)
     if tag is not None and not _TAG.fullmatch(tag):
         raise ReferenceInvalid(
-            f"the tag of the image {text!r} is none; a tag has letters, digits, '_', '.' and '-', "
-            "at most 128"
+            f"the tag of the image {text!r} is invalid; a tag has letters, digits, '_', '.' and "
+            "'-', at most 128"
         )
     registry, repository = _split_registry(rest)
     _check_registry(text, registry)
@@ -109,7 +109,7 @@ def parse_reference(text: str) -> ImageReference:
         _COMPONENT.fullmatch(part) for part in repository.split("/")
     ):
         raise ReferenceInvalid(
-            f"the name of the image {text!r} is none; its parts have lower-case letters and "
+            f"the name of the image {text!r} is invalid; its parts have lower-case letters and "
             "digits, with '.', '_' or '-' between them"
         )
     return ImageReference(registry, repository, tag, digest if at else None)
@@ -120,7 +120,8 @@ def _check_registry(text: str, registry: str) -> None:
     port = registry.rpartition(":")[2] if re.search(r":\d+$", registry) else "0"
     if not _REGISTRY.fullmatch(registry) or int(port) > _MAX_PORT:
         raise ReferenceInvalid(
-            f"the registry of the image {text!r} is none; write a host name, and a port after ':'"
+            f"the registry of the image {text!r} is invalid; write a host name, and a port "
+            "after ':'"
         )
 
 

@@ -21,7 +21,7 @@ class RegistrySettings(SettingsSection):
     plain_http: tuple[str, ...] = ()
     """Hosts, ``host`` or ``host:port``, that are called without TLS."""
     mirrors: dict[str, tuple[str, ...]] = Field(default_factory=dict)
-    """Registry, as references write it -> addresses (``https://host[:port][/path]``) that are asked
+    """Registry, as references write it -> addresses (``https://host[:port][/path]``) that are tried
     before it, in order, for images with a digest. They get no credentials of an organization."""
     private_hosts: dict[PrivateRegistry, tuple[str, ...]] = Field(default_factory=dict)
     """Registry (ghcr, gcr, dockerhub) -> further hosts that an organization's credentials for it
@@ -29,7 +29,7 @@ class RegistrySettings(SettingsSection):
     ca_file: Path | None = None
     """PEM file with the only certificate authorities to trust. None: the public ones."""
     timeout_seconds: float = Field(default=15.0, gt=0, le=300)
-    """Longest wait for a connection and between two pieces of an answer, in seconds."""
+    """Longest wait for a connection and between two pieces of a response, in seconds."""
     total_seconds: float = Field(default=60.0, gt=0, le=600)
     """Longest time for one image with all requests that it needs, in seconds."""
     max_manifest_bytes: int = Field(default=4194304, ge=1024)
@@ -45,10 +45,12 @@ class RegistrySettings(SettingsSection):
                 try:
                     url = httpx.URL(address)
                 except httpx.InvalidURL as error:
-                    raise ValueError(f"mirrors.{registry}: {address!r} is no address") from error
+                    raise ValueError(
+                        f"mirrors.{registry}: {address!r} is not an address"
+                    ) from error
                 if url.scheme not in {"http", "https"} or not url.host or url.userinfo or url.query:
                     raise ValueError(
-                        f"mirrors.{registry}: {address!r} is no address; write https://host, "
+                        f"mirrors.{registry}: {address!r} is not an address; write https://host, "
                         "without credentials"
                     )
         return self

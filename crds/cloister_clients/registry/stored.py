@@ -48,13 +48,13 @@ async def stored_credentials(
     Returns
     -------
     tuple[StoredCredentials, ...]
-        Those that can be used; what is wrong with the others stands in the conditions of their
+        Those that can be used; what is wrong with the others is in the conditions of their
         RegistryCredential.
 
     Raises
     ------
     KubeError
-        When the cluster does not answer.
+        When the cluster does not respond.
     """
     found: list[StoredCredentials] = []
     for place in places:
@@ -85,7 +85,7 @@ def fitting_credentials(
     Raises
     ------
     ReferenceInvalid
-        When the text is no reference.
+        When the text is not a reference.
     """
     registry = parse_reference(image).registry
     return next((each for each in stored if each.credentials.fit(registry)), None)

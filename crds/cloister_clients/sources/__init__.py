@@ -1,6 +1,6 @@
 """Releases: from a repository's name and a tag to the bytes of its configuration file.
 
-The rest of Cloister uses the names below; which provider answers is a setting.
+The rest of Cloister uses the names below; which provider is used is a setting.
 """
 
 from cloister_clients.sources.errors import (

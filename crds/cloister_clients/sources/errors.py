@@ -10,12 +10,12 @@
     ├── TagMoved                 terminal   the tag left the commit that was pinned
     ├── NameInvalid              terminal   no owner/name, or no name of a tag
     ├── SourceRefused            terminal   the guard, or a protocol that is not spoken
-    └── SourceUnavailable        transient  the server did not answer as it should
+    └── SourceUnavailable        transient  the server did not respond as it should
         ├── RateLimited          transient  too many requests; retry_after says until when
         └── SourceUnauthorized   transient  the installation's own credentials were refused
 
-Every message is for the user who asked; it holds no token and no output of a server beyond one
-cleaned line.
+Every message is for the user who made the request; it holds no token and no output of a server
+beyond one cleaned line.
 """
 
 # ruff: noqa: N818 - the names say what is wrong; they are the words of conditions too
@@ -136,7 +136,7 @@ class TagMoved(SourceError):
             "did not, check who moved it, then pin the new commit or use another release"
         )
         self.pinned = pinned
-        """Commit that was asked for."""
+        """Commit that was requested."""
         self.actual = actual
         """Commit that the tag points to now."""
 
@@ -154,7 +154,7 @@ class SourceRefused(SourceError):
 
 
 class SourceUnavailable(SourceError):
-    """The source did not answer, or not as it should; asking later may help."""
+    """The source did not respond, or not as it should; a later attempt may succeed."""
 
     reason = "SourceUnavailable"
     transient = True
@@ -162,7 +162,7 @@ class SourceUnavailable(SourceError):
     def __init__(self, message: str, *, retry_after: float | None = None) -> None:
         super().__init__(message)
         self.retry_after = retry_after
-        """Seconds to wait as the source asked; None when it said nothing."""
+        """Seconds to wait as the source requested; None when it did not."""
 
 
 class RateLimited(SourceUnavailable):

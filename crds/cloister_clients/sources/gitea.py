@@ -68,10 +68,10 @@ class GiteaProvider:
             query = "draft=false&limit=30"
             if not self._settings.prereleases:
                 query += "&pre-release=false"
-            answer = await self._get(repo, f"/releases?{query}")
-            if answer is None:
+            response = await self._get(repo, f"/releases?{query}")
+            if response is None:
                 raise RepositoryNotFound(repo)
-            listed = answer.json()
+            listed = response.json()
             releases = [
                 each
                 for each in (listed if isinstance(listed, list) else [])
@@ -114,23 +114,23 @@ class GiteaProvider:
 
     async def _commit_of(self, repo: str, tag: str) -> str:
         """Return the commit behind a tag; the forge has followed annotated tags."""
-        answer = await self._tag(repo, tag)
-        if answer is None:
+        response = await self._tag(repo, tag)
+        if response is None:
             raise TagNotFound(repo, tag)
-        commit = text(answer.object(), "commit", "sha")
+        commit = text(response.object(), "commit", "sha")
         if not is_commit(commit):
-            raise SourceUnavailable(f"the forge's answer for the tag {tag} has no commit")
+            raise SourceUnavailable(f"the forge's response for the tag {tag} has no commit")
         return commit
 
     async def _file(self, repo: str, tag: str, commit: str) -> tuple[str, bytes]:
         """Read the first of the possible files that the commit has."""
         limit = self._settings.max_file_bytes
         for name in self._settings.file_names:
-            answer = await self._get(repo, f"/contents/{quote(name, safe='')}?ref={commit}")
-            if answer is None:
+            response = await self._get(repo, f"/contents/{quote(name, safe='')}?ref={commit}")
+            if response is None:
                 continue
-            facts = answer.json()
-            # A directory is answered as the list of its entries.
+            facts = response.json()
+            # The response for a directory is the list of its entries.
             kind = "dir" if isinstance(facts, list) else text(facts, "type")
             if kind != "file":
                 raise ConfigFileNotRegular(repo, tag, name, _KINDS.get(kind, "special file"))

@@ -30,7 +30,7 @@ JSON = "application/vnd.github+json"
 RAW = "application/vnd.github.raw+json"
 
 VERSION = {"X-GitHub-Api-Version": "2022-11-28"}
-"""Version of the interface that answers are read by."""
+"""Version of the interface that is used."""
 
 MAX_DEPTH = 5
 """How many annotated tags may point to one another before the commit."""
@@ -77,11 +77,11 @@ class GitHubProvider:
         check_repository(repo)
         async with self._forge.question(repo):
             path = "/releases?per_page=30" if self._settings.prereleases else "/releases/latest"
-            answer = await self._get(repo, path)
-            if answer is None:
+            response = await self._get(repo, path)
+            if response is None:
                 await self._check_repository(repo)
                 return None
-            listed = answer.json()
+            listed = response.json()
             releases = [
                 each
                 for each in (listed if isinstance(listed, list) else [listed])
@@ -126,19 +126,19 @@ class GitHubProvider:
 
     async def _commit_of(self, repo: str, tag: str) -> str:
         """Follow a tag, annotated or not, to its commit."""
-        answer = await self._reference(repo, tag)
+        response = await self._reference(repo, tag)
         for _ in range(MAX_DEPTH):
-            if answer is None:
+            if response is None:
                 raise TagNotFound(repo, tag)
-            target = answer.object()
+            target = response.object()
             kind, identity = text(target, "object", "type"), text(target, "object", "sha")
             if not is_commit(identity):
-                raise SourceUnavailable(f"the forge's answer for the tag {tag} has no object id")
+                raise SourceUnavailable(f"the forge's response for the tag {tag} has no object id")
             if kind == "commit":
                 return identity
             if kind != "tag":
                 break
-            answer = await self._get(repo, f"/git/tags/{identity}")
+            response = await self._get(repo, f"/git/tags/{identity}")
         raise TagNotFound(
             repo, tag, detail=f"the tag {tag} of {repo} points to no commit; tag a commit"
         )

@@ -34,11 +34,11 @@ def check_repository(repo: str) -> tuple[str, str]:
     owner, slash, name = repo.partition("/")
     if not slash or not _PART.fullmatch(owner) or not _PART.fullmatch(name):
         raise NameInvalid(
-            f"{repo[:200]!r} is no repository; write owner/name with letters, digits, '.', '_' "
+            f"{repo[:200]!r} is not a repository; write owner/name with letters, digits, '.', '_' "
             "and '-' only"
         )
     if name.endswith((".git", ".lock")):
-        raise NameInvalid(f"{repo!r} is no repository; write owner/name without the ending .git")
+        raise NameInvalid(f"{repo!r} is not a repository; write owner/name without the ending .git")
     return owner, name
 
 
@@ -66,7 +66,7 @@ def check_tag(tag: str) -> str:
     )
     if wrong:
         raise NameInvalid(
-            f"{tag[:_MAX_TAG_BYTES]!r} is no name of a tag; write the tag as the repository lists "
+            f"{tag[:_MAX_TAG_BYTES]!r} is not a tag name; write the tag as the repository lists "
             "it, such as v1.2.3"
         )
     return tag
@@ -87,13 +87,13 @@ def check_commit(commit: str) -> str:
     """
     if not is_commit(commit):
         raise NameInvalid(
-            f"{commit[:80]!r} is no commit; write its 40 hexadecimal digits in lower case"
+            f"{commit[:80]!r} is not a commit; write its 40 hexadecimal digits in lower case"
         )
     return commit
 
 
 def check_question(repo: str, tag: str, commit: str | None) -> None:
-    """Check all that a release is asked for by.
+    """Check all that identifies a release.
 
     Raises
     ------

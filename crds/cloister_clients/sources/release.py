@@ -1,6 +1,6 @@
 """A release, and what each provider of releases can do.
 
-The facade and the operator know this protocol only; which provider answers is a setting.
+The facade and the operator know this protocol only; which provider is used is a setting.
 """
 
 from dataclasses import dataclass, field
@@ -17,9 +17,9 @@ class PublishedRelease:
     """The configuration file at a published tag, as bytes."""
 
     repo: str
-    """Repository, ``owner/name``, as it was asked for."""
+    """Repository, ``owner/name``, as it was requested."""
     tag: str
-    """Tag, as it was asked for."""
+    """Tag, as it was requested."""
     commit: str
     """Commit that the tag points to: 40 hexadecimal digits."""
     published: datetime

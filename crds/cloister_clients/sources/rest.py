@@ -1,7 +1,7 @@
-"""Questions to the REST interface of a forge: conditional, bounded, patient.
+"""Requests to the REST interface of a forge: conditional, bounded, patient.
 
-`GitHubProvider` and `GiteaProvider` ask through `Forge`; what the answers say is their matter.
-Each answer with an ETag is kept, and asked for again only "if it changed" (RFC 9110, section
+`GitHubProvider` and `GiteaProvider` send through `Forge` and interpret the responses.
+Each response with an ETag is cached, and requested again only "if it changed" (RFC 9110, section
 13.1.2), which GitHub does not count. While a forge wants to be left alone, nothing is sent.
 """
 
@@ -21,9 +21,9 @@ from cloister_clients.address_guard import AddressRefused, Guard
 from cloister_clients.clock import Clock, utc_now
 from cloister_clients.outbound import (
     LONGEST_WAIT,
-    AnswerTooLarge,
     HttpResponse,
-    ask,
+    ResponseTooLarge,
+    fetch,
     guarded_client,
     retry_after,
     trust,
@@ -40,11 +40,11 @@ from cloister_clients.sources.settings import SourceSettings
 
 __all__ = ["Forge", "ForgeResponse", "integer", "moment", "text"]
 
-MAX_ANSWER_BYTES = 8 * 1024**2
-"""Largest answer that is read, in bytes; a list of the files in a large directory."""
+MAX_RESPONSE_BYTES = 8 * 1024**2
+"""Largest response that is read, in bytes; a list of the files in a large directory."""
 
 MAX_KEPT_BYTES = 32 * 1024**2
-"""How much is kept of answers for conditional requests, in bytes."""
+"""Size of the cache of responses for conditional requests, in bytes."""
 
 SECONDARY_WAIT = 60.0
 """Wait after a secondary limit that names no time, in seconds (GitHub's advice)."""
@@ -52,7 +52,7 @@ SECONDARY_WAIT = 60.0
 
 @dataclass(frozen=True, slots=True)
 class ForgeResponse:
-    """An answer that is there."""
+    """A successful response."""
 
     body: bytes
     """Its body."""
@@ -63,12 +63,14 @@ class ForgeResponse:
         Raises
         ------
         SourceUnavailable
-            When it is none.
+            When it is not that.
         """
         try:
             return json.loads(self.body)
         except (ValueError, RecursionError) as error:
-            raise SourceUnavailable("the forge answered with something that is no JSON") from error
+            raise SourceUnavailable(
+                "the forge responded with something that is not JSON"
+            ) from error
 
     def object(self) -> dict[str, Any]:
         """Read the body as a JSON object.
@@ -76,11 +78,11 @@ class ForgeResponse:
         Raises
         ------
         SourceUnavailable
-            When it is none.
+            When it is not that.
         """
         data = self.json()
         if not isinstance(data, dict):
-            raise SourceUnavailable("the forge answered with something else than an object")
+            raise SourceUnavailable("the forge responded with something else than an object")
         return data
 
 
@@ -146,12 +148,12 @@ class Forge:
         accept
             Media type that is wanted.
         limit
-            Largest answer, in bytes; 0: the usual limit.
+            Largest response, in bytes; 0: the usual limit.
 
         Returns
         -------
         ForgeResponse or None
-            None when the forge says that there is no such thing.
+            None when the forge reports 404.
 
         Raises
         ------
@@ -163,27 +165,27 @@ class Forge:
         token = self._token()
         if token is not None:
             headers["Authorization"] = f"Bearer {token}"
-        # Who asks belongs to the key: another token may see other things.
+        # The token is part of the key: another one may see other things.
         key = hashlib.sha256(f"{token}\n{accept}\n{path}".encode()).hexdigest()
         kept = self._kept.get(key)
         if kept is not None:
             headers["If-None-Match"] = kept[0]
-        answer = await self._ask(repo, path, headers, limit or MAX_ANSWER_BYTES)
-        if answer.status == 304 and kept is not None:  # noqa: PLR2004 - Not Modified
+        response = await self._fetch(repo, path, headers, limit or MAX_RESPONSE_BYTES)
+        if response.status == 304 and kept is not None:  # noqa: PLR2004 - Not Modified
             return ForgeResponse(kept[1])
-        if answer.status == 200:  # noqa: PLR2004 - OK
-            self._keep(key, answer)
-            return ForgeResponse(answer.body)
-        if answer.status == 404:  # noqa: PLR2004 - Not Found
+        if response.status == 200:  # noqa: PLR2004 - OK
+            self._keep(key, response)
+            return ForgeResponse(response.body)
+        if response.status == 404:  # noqa: PLR2004 - Not Found
             return None
-        raise self._failure(repo, answer)
+        raise self._failure(repo, response)
 
     def _check_silence(self) -> None:
         """Raise while the forge wants to be left alone."""
         now = self._clock()
         if self._silent_until is not None and now < self._silent_until:
             raise RateLimited(
-                "the forge wants fewer requests; it is asked again later",
+                "the forge wants fewer requests; it is retried later",
                 retry_after=(self._silent_until - now).total_seconds(),
             )
 
@@ -199,39 +201,41 @@ class Forge:
             raise SourceUnauthorized("the token in tokenFile holds characters that no token has")
         return token
 
-    async def _ask(self, repo: str, path: str, headers: dict[str, str], limit: int) -> HttpResponse:
-        """Send one request and translate what keeps it from being answered."""
+    async def _fetch(
+        self, repo: str, path: str, headers: dict[str, str], limit: int
+    ) -> HttpResponse:
+        """Send one request and translate its failures."""
         url = f"{self._base}{path}"
         try:
-            return await ask(self._client, "GET", url, headers=headers, limit=limit)
+            return await fetch(self._client, "GET", url, headers=headers, limit=limit)
         except AddressRefused as error:
             raise SourceRefused(str(error)) from error
-        except AnswerTooLarge as error:
+        except ResponseTooLarge as error:
             raise SourceRefused(f"{repo} is not read: {error}") from error
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise SourceUnavailable(
-                f"the forge did not answer for {repo}: {str(error) or type(error).__name__}"
+                f"the forge did not respond for {repo}: {str(error) or type(error).__name__}"
             ) from error
 
-    def _keep(self, key: str, answer: HttpResponse) -> None:
-        """Keep an answer that can be asked for conditionally."""
-        etag = answer.headers.get("etag", "")
-        if not etag or len(answer.body) > MAX_KEPT_BYTES // 8:
+    def _keep(self, key: str, response: HttpResponse) -> None:
+        """Cache a response that can be requested conditionally."""
+        etag = response.headers.get("etag", "")
+        if not etag or len(response.body) > MAX_KEPT_BYTES // 8:
             return
-        self._kept[key] = (etag, answer.body)
+        self._kept[key] = (etag, response.body)
 
-    def _failure(self, repo: str, answer: HttpResponse) -> SourceError:
-        """Say what an answer means that is neither there nor missing."""
-        wait = self._wait(answer)
+    def _failure(self, repo: str, response: HttpResponse) -> SourceError:
+        """Build the error for a response other than 200, 304 and 404."""
+        wait = self._wait(response)
         if wait is not None:
             self._silent_until = self._clock() + timedelta(seconds=wait)
             return RateLimited(
-                "the forge wants fewer requests; it is asked again later", retry_after=wait
+                "the forge wants fewer requests; it is retried later", retry_after=wait
             )
-        match answer.status:
+        match response.status:
             case 401 if self._settings.token_file is None:
                 return SourceUnauthorized(
-                    "the forge wants to know who asks; an administrator has to set tokenFile"
+                    "the forge wants credentials; an administrator has to set tokenFile"
                 )
             case 401:
                 return SourceUnauthorized(
@@ -242,27 +246,27 @@ class Forge:
                 return RepositoryNotFound(repo)
             case status:
                 return SourceUnavailable(
-                    f"the forge answered with status {status} for {repo}",
-                    retry_after=retry_after(answer.headers, self._clock()),
+                    f"the forge responded with status {status} for {repo}",
+                    retry_after=retry_after(response.headers, self._clock()),
                 )
 
-    def _wait(self, answer: HttpResponse) -> float | None:
+    def _wait(self, response: HttpResponse) -> float | None:
         """Return how long a rate limit lasts, in seconds; None when there is none.
 
         GitHub, "Rate limits for the REST API": status 403 or 429, with ``retry-after``, or with
         ``x-ratelimit-remaining: 0`` and the time in ``x-ratelimit-reset``, or with a message
         about a secondary limit alone.
         """
-        if answer.status not in {403, 429}:
+        if response.status not in {403, 429}:
             return None
-        wait = retry_after(answer.headers, self._clock())
+        wait = retry_after(response.headers, self._clock())
         if wait is not None:
             return wait
-        reset = answer.headers.get("x-ratelimit-reset", "")
-        if answer.headers.get("x-ratelimit-remaining") == "0" and reset.isdecimal():
+        reset = response.headers.get("x-ratelimit-reset", "")
+        if response.headers.get("x-ratelimit-remaining") == "0" and reset.isdecimal():
             seconds = float(reset[:12]) - self._clock().timestamp()
             return min(max(seconds, 1.0), LONGEST_WAIT)
-        if answer.status == 429 or b"rate limit" in answer.body.lower():  # noqa: PLR2004 - Too Many
+        if response.status == 429 or b"rate limit" in response.body.lower():  # noqa: PLR2004 - Too Many
             return SECONDARY_WAIT
         return None
 
@@ -279,7 +283,7 @@ def text(data: dict[str, Any], *path: str) -> str:
     for key in path:
         value = value.get(key) if isinstance(value, dict) else None
     if not isinstance(value, str):
-        raise SourceUnavailable(f"the forge's answer has no {'.'.join(path)}")
+        raise SourceUnavailable(f"the forge's response has no {'.'.join(path)}")
     return value
 
 
@@ -293,7 +297,7 @@ def integer(data: dict[str, Any], key: str) -> int:
     """
     value = data.get(key)
     if not isinstance(value, int) or isinstance(value, bool):
-        raise SourceUnavailable(f"the forge's answer has no {key}")
+        raise SourceUnavailable(f"the forge's response has no {key}")
     return value
 
 
@@ -309,5 +313,5 @@ def moment(data: dict[str, Any], key: str) -> datetime:
     try:
         found = datetime.fromisoformat(value)
     except ValueError as error:
-        raise SourceUnavailable(f"the forge's answer has no time in {key}") from error
+        raise SourceUnavailable(f"the forge's response has no time in {key}") from error
     return found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)

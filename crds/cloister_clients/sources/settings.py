@@ -42,12 +42,12 @@ class SourceSettings(SettingsSection):
     url_suffix: str = Field(default=".git", pattern=r"^(|\.git)$")
     """git over a network: what follows ``owner/name`` in an address, ``.git`` or nothing."""
     token_file: Path | None = None
-    """File with the token, read anew for each request so that it may be replaced. None: no token.
+    """File with the token, read again for each request so that it may be replaced. None: no token.
     git over https sends it as the password of `username`."""
     username: str = Field(default="x-access-token", min_length=1, pattern=r"^[^:\x00-\x1f]*$")
-    """git over https: user name that goes with the token."""
+    """git over https: user name that belongs to the token."""
     ssh_key_file: Path | None = None
-    """git over ssh: private key. None: only servers that ask for none."""
+    """git over ssh: private key. None: only servers that require none."""
     known_hosts_file: Path | None = None
     """git over ssh: the server's public keys in OpenSSH's form; required for ssh."""
     ca_file: Path | None = None
@@ -76,7 +76,7 @@ class SourceSettings(SettingsSection):
         try:
             url = httpx.URL(self.address)
         except httpx.InvalidURL as error:
-            raise ValueError(f"base {self.base!r} is no address: {error}") from error
+            raise ValueError(f"base {self.base!r} is not an address: {error}") from error
         if self.kind is SourceKind.GIT and self.base.startswith("/"):
             return self
         schemes = {"https", "http", "ssh"} if self.kind is SourceKind.GIT else {"https", "http"}

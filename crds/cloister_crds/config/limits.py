@@ -66,7 +66,7 @@ class Rules:
     gpu_counts: Sequence[int] = GPU_COUNTS
     """Values that `gpus` may have when it is there."""
     max_bytes: int = 1024 * 1024
-    """Most bytes of a file that is looked at."""
+    """Most bytes of a file that is read."""
     deployable_bytes: int = 256 * 1024
     """Most bytes of a file that can be deployed; above it a warning, an error of a release."""
     strict_from: str | None = None
@@ -84,7 +84,7 @@ class Rules:
         Raises
         ------
         ValueError
-            When `strict_from` is no version.
+            When `strict_from` is not a version.
         """
         if self.strict_from is not None and not VERSION.fullmatch(self.strict_from):
             raise ValueError(f"strict_from is {self.strict_from!r}: write X.Y.Z")

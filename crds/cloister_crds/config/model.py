@@ -1,8 +1,8 @@
-"""The configuration file in its normalised form: what the rest of the house reads.
+"""The configuration file in its normalised form: what the rest of the code reads.
 
 `parse` makes it out of a file without errors; nobody else does, but tests. Sizes are bytes,
 durations are timedeltas, names are resolved, defaults of the format are filled in. A None says
-that the file leaves the choice to the image or to the platform, as each field tells.
+that the file leaves the choice to the image or to the platform, as each field documents.
 Source of the fields: the specification, "Container configuration file".
 """
 
@@ -59,20 +59,20 @@ class Ipc(StrEnum):
 
 
 class Restart(StrEnum):
-    """What follows when the process of a container ends."""
+    """What follows when the process of a container exits."""
 
     NO = "no"
     """Nothing."""
     ALWAYS = "always"
     """It is started again."""
     ON_FAILURE = "on-failure"
-    """It is started again unless it ended with exit code 0."""
+    """It is started again unless it exited with code 0."""
     UNLESS_STOPPED = "unless-stopped"
     """As `ALWAYS`: an enclave's containers are never stopped one by one."""
 
 
 class TlsMode(StrEnum):
-    """How the file asks for its certificate; only `SELF_SIGNED` acts."""
+    """How the file requests its certificate; only `SELF_SIGNED` acts."""
 
     SELF_SIGNED = "self-signed"
     """The shim makes its own."""
@@ -116,7 +116,7 @@ class EnvEntry(Frozen):
     name: str
     """Name of the variable."""
     value: str | None = None
-    """Its value; None when it comes from the deploy-time variables, and else stays unset."""
+    """Its value; None when the deploy-time variables set it, if any does."""
 
 
 class User(Frozen):
@@ -162,7 +162,7 @@ class Tmpfs(Frozen):
 
 
 class Healthcheck(Frozen):
-    """How the health of a container is asked for, as in Docker."""
+    """How the health of a container is checked, as in Docker."""
 
     test: tuple[str, ...]
     """Words: ``CMD`` and a command, ``CMD-SHELL`` and one line, or ``NONE`` alone (no check)."""
@@ -199,7 +199,7 @@ class ContainerConfig(Frozen):
     env: tuple[EnvEntry, ...] = ()
     """Variables in the order of the file."""
     secrets: tuple[str, ...] = ()
-    """Names of secrets; `secret_is_file` tells how each is delivered."""
+    """Names of secrets; `secret_is_file` defines how each is delivered."""
     runtime: Literal["nvidia"] | None = None
     """``nvidia`` where `gpus` is set, else None."""
     gpus: Literal["all"] | int | tuple[int, ...] | None = None
@@ -232,9 +232,9 @@ class ContainerConfig(Frozen):
     pids_limit: int = 65536
     """Most processes at a time; -1 sets no limit."""
     healthcheck: Healthcheck | None = None
-    """None asks nothing (the image's HEALTHCHECK is not used either)."""
+    """None = no check (the image's HEALTHCHECK is not used either)."""
     restart: Restart = Restart.NO
-    """What follows when its process ends."""
+    """What follows when its process exits."""
     restart_limit: int | None = None
     """Most restarts of ``on-failure:N``; None sets no limit."""
     stop_signal: str | None = None
@@ -244,11 +244,11 @@ class ContainerConfig(Frozen):
 
 
 DEFAULT_ENDPOINTS = ("/v1/chat/completions",)
-"""What needs a key where the file asks for keys and does not say for what."""
+"""Paths that need a key where the file requires keys and does not list paths."""
 
 
 class Shim(Frozen):
-    """The way in from the internet."""
+    """The entry from the internet."""
 
     upstream_port: int
     """Port of the upstream container, 1 to 65535."""
@@ -272,7 +272,7 @@ class Shim(Frozen):
 
     @property
     def keyed_endpoints(self) -> tuple[str, ...]:
-        """The path rules that need a key; none where the file asks for no keys."""
+        """The path rules that need a key; none where the file requires no keys."""
         if not self.authenticated:
             return ()
         if self.authenticated_endpoints is None:
@@ -298,7 +298,7 @@ class ServiceConfig(Frozen):
     containers: tuple[ContainerConfig, ...]
     """At least one."""
     shim: Shim
-    """The way in."""
+    """The entry from the internet."""
 
     @property
     def version(self) -> tuple[int, int, int]:
@@ -317,7 +317,7 @@ class ServiceConfig(Frozen):
         Raises
         ------
         KeyError
-            When the file has none of that name.
+            When the file has no container of that name.
         """
         for container in self.containers:
             if container.name == name:

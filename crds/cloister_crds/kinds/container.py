@@ -1,4 +1,4 @@
-"""Container: what a user asks for. One repository's configuration file, at one tag, running."""
+"""Container: what a user requests. One repository's configuration file, at one tag, running."""
 
 import re
 from enum import StrEnum
@@ -109,7 +109,7 @@ class Variable(Model):
             "name of a variable is of letters, digits and underscores and begins with no digit",
         ),
     ]
-    """name as it stands in the file's env."""
+    """name as it is in the file's env."""
     value: Annotated[str, Field(max_length=32768)] = ""
     """value of the variable; not secret: it can be read by all who read the Container. Default
     empty."""
@@ -128,7 +128,7 @@ SecretName = Annotated[
 
 
 class ContainerSpec(Model):
-    """What the user asks for."""
+    """What the user requests."""
 
     CEL: ClassVar[tuple[Cel, ...]] = (
         immutable_optional("name", "make another Container"),
@@ -183,7 +183,7 @@ class ContainerSpec(Model):
         ]
         | None
     ) = None
-    """name stands in the host name. Immutable. Default metadata.name (which must then be a valid
+    """name is part of the host name. Immutable. Default metadata.name (which must then be a valid
     name of at most 64 characters)."""
     repo: Annotated[Repo, immutable("repo", "make another Container")]
     """repo is ``owner/name`` at the installation's source of repositories. Immutable."""
@@ -224,7 +224,7 @@ class ContainerSpec(Model):
     """disableConfidential runs without the TEE of the Host; debug only. Default false."""
     relaunch: Annotated[str, Field(min_length=1, max_length=64)] | None = None
     """relaunch is any text; a new value makes a new attempt of the same request. Unset = none
-    asked for."""
+    requested."""
     promote: Annotated[str, Field(min_length=1, max_length=64)] | None = None
     """promote names the staged revision (status.update.revision) that takes over; a stale name
     promotes nothing. Unset = none."""
@@ -247,7 +247,7 @@ class LatestRelease(Model):
     followed: Flag = False
     """followed is whether it is later than that tag, and wanted instead."""
     request: Word = ""
-    """request is the value of cloister.dev/requested-at of the Deployment that it answers."""
+    """request is the value of cloister.dev/requested-at of the Deployment that it acknowledges."""
 
 
 class ContainerResources(Model):
@@ -343,7 +343,7 @@ class ContainerStatus(Status):
 
 
 def _is_named(container: "Container") -> bool:
-    """Return whether spec.name is there or metadata.name can stand for it."""
+    """Return whether spec.name is there or metadata.name can be its default."""
     name = container.metadata.name
     return container.spec.name is not None or (
         len(name) <= NAME_LENGTH and re.fullmatch(NAME_PATTERN, name) is not None

@@ -12,7 +12,7 @@ __all__ = ["Deployment", "DeploymentCounts", "DeploymentSpec", "DeploymentStatus
 
 
 class DeploymentSpec(Model):
-    """What the user asks for."""
+    """What the user requests."""
 
     repo: Annotated[Repo, immutable("repo", "make another Deployment")]
     """repo, ``owner/name``. Immutable."""
@@ -41,7 +41,7 @@ class DeploymentStatus(Status):
     counts: DeploymentCounts = Field(default_factory=DeploymentCounts)
     """counts of the repository's Containers."""
     last_handled_request: Word = ""
-    """lastHandledRequest is the value of cloister.dev/requested-at that was answered last."""
+    """lastHandledRequest is the value of cloister.dev/requested-at that was handled last."""
 
 
 class Deployment(Resource):
@@ -54,7 +54,7 @@ class Deployment(Resource):
         short_names=("cdep",),
         namespaced=True,
         description="The Containers of one repository in one organization. Made by whoever needs "
-        "it first; it goes with its last Container when Cloister made it.",
+        "it first; it is deleted with its last Container when Cloister made it.",
     )
     COLUMNS: ClassVar[tuple[Column, ...]] = (
         Column("Repo", ".spec.repo"),

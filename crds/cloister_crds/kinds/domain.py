@@ -41,13 +41,13 @@ class DomainStatus(Status):
     lost_at: Timestamp | None = None
     """lostAt is when it lost its verification, in UTC; unset = it did not, or is verified again."""
     checked_at: Timestamp | None = None
-    """checkedAt is when DNS was last looked at, in UTC; unset = never."""
+    """checkedAt is when DNS was last checked, in UTC; unset = never."""
     cname_configured: Flag | None = None
     """cnameConfigured: the CNAME was right in the last check; unset = never checked."""
     used_by: Annotated[tuple[Word, ...], Field(max_length=1000), ListType("atomic")] = ()
     """usedBy are the names of the Containers that use it."""
     last_handled_request: Word = ""
-    """lastHandledRequest is the value of cloister.dev/requested-at that was answered last."""
+    """lastHandledRequest is the value of cloister.dev/requested-at that was handled last."""
 
 
 class Domain(Resource):

@@ -36,7 +36,7 @@ class EnclavePhase(StrEnum):
     FAILED = "Failed"
     """It failed for good, or was lost; it has no Pod or soon has none."""
     ENDED = "Ended"
-    """It was told to end."""
+    """It was terminated."""
 
 
 class OwningContainer(Model):
@@ -98,7 +98,7 @@ class EnclaveSummary(Model):
     upstream: Word = ""
     """upstream is the container that the shim routes to."""
     checks_keys: Flag = False
-    """checksKeys tells whether some paths of the file want an API key. Default false."""
+    """checksKeys is whether some paths of the file require an API key. Default false."""
     unenforced: Annotated[tuple[Word, ...], Field(max_length=64), ListType("atomic")] = ()
     """unenforced lists fields of the file that the Host cannot enforce. Default none."""
 
@@ -158,11 +158,11 @@ class EnclaveSpec(Model):
     same GPUs; its Pod waits for them ahead of others. Default false."""
     token_digest: Word = ""
     """tokenDigest is the SHA-256 of the enclave's token in hexadecimal; with the token the enclave
-    asks the API for its certificate. Empty = it has none."""
+    requests its certificate from the API. Empty = it has none."""
 
     @property
     def served_names(self) -> tuple[str, ...]:
-        """Every host name that it answers to, the public one first."""
+        """Every host name that it serves, the public one first."""
         return (*self.hostnames, self.preview) if self.preview else self.hostnames
 
 
@@ -199,7 +199,7 @@ class ContainerState(Model):
     restart_count: Count = 0
     """restartCount since the Pod started."""
     exit_code: Annotated[int, Whole(-2_147_483_648, 2_147_483_647)] | None = None
-    """exitCode of its last end; unset = it never ended."""
+    """exitCode of its last termination; unset = it never terminated."""
     message: Annotated[str, Field(max_length=4096)] = ""
     """message: reason and text of a wait or an end."""
 

@@ -151,7 +151,7 @@ class Gpu(Model):
 
 
 class Device(Model):
-    """A device path of configuration files and the resource that stands for it."""
+    """A device path of configuration files and the resource that represents it."""
 
     path: Annotated[
         str,
@@ -228,7 +228,7 @@ class Sizing(Model):
 
 
 class Overcommit(Model):
-    """How far requests lie below what the file asks for; limits stay. tee None only."""
+    """How far requests lie below what the file requests; limits stay. tee None only."""
 
     cpu_percent: Annotated[int, Whole(1, 100)] = 100
     """cpuPercent of the file's cpus that the Pod requests. Default 100."""
@@ -392,7 +392,7 @@ class HostSpec(Model):
     sizing: Sizing = Field(default_factory=Sizing)
     """sizing is what the platform takes beside the containers of the file."""
     overcommit: Overcommit | None = None
-    """overcommit requests less than the file asks for; tee None only. Unset = no overcommit."""
+    """overcommit requests less than the file requests; tee None only. Unset = no overcommit."""
     network_isolation: NetworkIsolation = NetworkIsolation.CONTAINER
     """networkIsolation is Container or Pod. Default Container."""
     allow_privileged_launcher: Flag = False

@@ -1,6 +1,6 @@
 """What all kinds share: metadata, conditions, and how a model finds its place in the API.
 
-Unknown fields are dropped, as the API server prunes them; ``kubectl`` asks the server to refuse
+Unknown fields are dropped, as the API server prunes them; ``kubectl`` tells the server to refuse
 them (field validation).
 """
 
@@ -47,7 +47,8 @@ VERSION = "v1alpha1"
 PAUSED_ANNOTATION = f"{GROUP}/paused"
 """On any object: value ``true`` makes the operator leave it alone."""
 REQUESTED_AT_ANNOTATION = f"{GROUP}/requested-at"
-"""On a Domain or Deployment: "look now"; status.lastHandledRequest answers with the same value."""
+"""On a Domain or Deployment: "check now"; status.lastHandledRequest acknowledges with the same
+value."""
 
 
 class Model(BaseModel):
@@ -63,19 +64,19 @@ class Model(BaseModel):
     )
 
     CEL: ClassVar[tuple[Cel, ...]] = ()
-    """Rules over the whole object, asked by the API server and here."""
+    """Rules over the whole object, checked by the API server and here."""
 
     @model_validator(mode="before")
     @classmethod
     def _null_is_unset(cls, data: Any) -> Any:
-        """Take null for "not there", as the API server does with fields that are not nullable."""
+        """Treat null as absent, as the API server does with fields that are not nullable."""
         if isinstance(data, dict) and None in data.values():
             return {key: value for key, value in data.items() if value is not None}
         return data
 
     @model_validator(mode="after")
     def _keep_the_rules(self) -> Self:
-        """Ask every rule of the class that is not about a change; tell all that are broken."""
+        """Check every rule of the class that is not about a change; report all that are broken."""
         broken = [rule for rule in self.CEL if rule.check is not None and not rule.check(self)]
         if broken:
             raise ValidationError.from_exception_data(
@@ -108,7 +109,7 @@ class Model(BaseModel):
 
 
 class OwnerReference(Model):
-    """An object that this one goes with (Kubernetes, "Owners and Dependents")."""
+    """An object that this one is deleted with (Kubernetes, "Owners and Dependents")."""
 
     api_version: str
     kind: str
@@ -183,7 +184,7 @@ class Condition(Model):
     ]
     """reason is a stable CamelCase word for programs; the manual lists all of them."""
     message: Text = ""
-    """message tells a person what is so and what to do."""
+    """message describes the state and what to do, for people."""
 
 
 Conditions = Annotated[tuple[Condition, ...], Field(max_length=16), ListType("map", keys=("type",))]
@@ -201,7 +202,7 @@ class Status(Model):
 
 
 class KindInfo(Model):
-    """Where a kind stands in the API."""
+    """Where a kind is in the API."""
 
     kind: str
     """Kind, such as ``Container``."""
@@ -218,7 +219,7 @@ class KindInfo(Model):
 
     @property
     def api_version(self) -> str:
-        """``group/version`` as it stands in manifests."""
+        """``group/version`` as it is in manifests."""
         return f"{GROUP}/{VERSION}"
 
     @property
@@ -231,7 +232,7 @@ class Resource(Model):
     """Base of every kind: ``metadata``, ``spec`` and ``status`` are added by each."""
 
     INFO: ClassVar[KindInfo]
-    """Where the kind stands in the API."""
+    """Where the kind is in the API."""
     COLUMNS: ClassVar[tuple[Column, ...]] = ()
     """Columns of ``kubectl get``."""
 

@@ -49,10 +49,10 @@ class Member(Model):
 
 
 Tier = Annotated[int, Strict(), Field(ge=1, le=2_147_483_647)]
-"""A value that a configuration file may ask for; stricter than `Whole`, as the server is in sets of
+"""A value that a configuration file may request; stricter than `Whole`, as the server is in sets of
 numbers: 2.0 is refused there."""
 SYSTEM_NAMESPACES = ("default", "cloister-system")
-"""Namespaces that are no organization's, beside all that begin with ``kube-``."""
+"""Namespaces that are not an organization's, beside all that begin with ``kube-``."""
 
 
 class Limits(Model):
@@ -61,7 +61,7 @@ class Limits(Model):
     containers: Annotated[int, Whole(0, 100_000)] = 10
     """containers is how many Containers may exist, stopped ones counted. Default 10."""
     cpus: Annotated[tuple[Tier, ...], Field(max_length=16), ListType("set")] = (2, 4, 8, 16, 32)
-    """cpus are the values that a configuration file may ask for. Default 2, 4, 8, 16, 32."""
+    """cpus are the values that a configuration file may request. Default 2, 4, 8, 16, 32."""
     memory: Annotated[tuple[Tier, ...], Field(max_length=16), ListType("set")] = (
         8192,
         16384,
@@ -71,9 +71,9 @@ class Limits(Model):
         262144,
         524288,
     )
-    """memory are the values in MB that a configuration file may ask for."""
+    """memory are the values in MB that a configuration file may request."""
     gpus: Annotated[tuple[Tier, ...], Field(max_length=16), ListType("set")] = (1, 8)
-    """gpus are the GPU counts that may be asked for, with the entitlement gpu. Default 1, 8."""
+    """gpus are the GPU counts that may be requested, with the entitlement gpu. Default 1, 8."""
 
 
 class Entitlements(Model):
@@ -117,12 +117,12 @@ class Billing(Model):
     customer_id: Annotated[str, Field(min_length=1, max_length=253)] | None = Field(
         default=None, alias="customerID"
     )
-    """customerID is the payment processor's customer. In spec: once the processor has told of this
-    customer, status.billing wins. In status: the customer it was told of. Unset = no processor."""
+    """customerID is the payment processor's customer. In spec: once the processor has reported this
+    customer, status.billing wins. In status: the customer it reported. Unset = no processor."""
 
 
 class OrganizationSpec(Model):
-    """What the administrator asks for."""
+    """What the administrator wants."""
 
     namespace: Annotated[
         str,
@@ -153,7 +153,7 @@ class OrganizationSpec(Model):
     entitlements: Entitlements = Field(default_factory=Entitlements)
     """entitlements say what is switched on."""
     billing: Billing = Field(default_factory=Billing)
-    """billing says whether the organization pays; once the payment processor has told of its
+    """billing says whether the organization pays; once the payment processor has reported its
     customerID, status.billing wins."""
 
 
@@ -174,7 +174,7 @@ class OrganizationStatus(Status):
     counts: OrganizationCounts = Field(default_factory=OrganizationCounts)
     """counts of the organization's Containers."""
     billing: Billing | None = None
-    """billing as the payment processor tells it; unset without a processor."""
+    """billing as the payment processor reports it; unset without a processor."""
 
 
 def _is_slug(name: str) -> bool:
@@ -192,13 +192,13 @@ class Organization(Resource):
         short_names=("org",),
         namespaced=False,
         description="A customer: members, limits, entitlements, and a namespace for all it has. "
-        "metadata.name is its slug and stands in the host names of its Containers.",
+        "metadata.name is its slug and is part of the host names of its Containers.",
     )
     CEL: ClassVar[tuple[Cel, ...]] = (
         Cel(
             rule="size(self.metadata.name) <= 63 && "
             f"self.metadata.name.matches(r'{LABEL_PATTERN}')",
-            message="metadata.name is the organization's slug and stands in host names: lowercase "
+            message="metadata.name is the organization's slug and is part of host names: lowercase "
             "letters, digits and hyphens, no hyphen at the ends, at most 63 characters",
             check=lambda organization: _is_slug(organization.metadata.name),
         ),

@@ -92,7 +92,7 @@ class Whole:
 
 
 def _whole(value: Any) -> Any:
-    """Take a float without fraction for the number that it is."""
+    """Treat a float without a fraction as the integer that it is."""
     if isinstance(value, float) and value.is_integer():
         return int(value)
     return value

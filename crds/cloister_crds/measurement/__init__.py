@@ -1,7 +1,7 @@
 """What identifies an enclave: its measurement document, and the initdata that hardware measures.
 
 Pure: the operator, the facade and ``cloister config measure`` get the same bytes from the same
-inputs. `docs/measurement.md` tells an auditor how to recompute them.
+inputs. `docs/measurement.md` documents for an auditor how to recompute them.
 """
 
 from cloister_crds.measurement.document import (

@@ -72,7 +72,7 @@ class MeasurementDocument(Model):
     debug: Flag
     """debug: whether people may log in. A debug enclave never has the identity of another."""
     gpus: Count
-    """gpus of the enclave: what the request asked for, else the file's."""
+    """gpus of the enclave: what the request names, else the file's."""
     host: MeasuredHost
     """host: what of the Host counts."""
 

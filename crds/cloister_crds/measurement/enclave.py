@@ -16,7 +16,7 @@ from cloister_crds.measurement.initdata import Initdata, initdata_text
 __all__ = ["POLICY_FILE", "POLICY_NAME", "Measurement", "PlatformImages", "measure"]
 
 POLICY_FILE = "policy.rego"
-"""Initdata file with the rules by which the guest judges what the host asks it to do."""
+"""Initdata file with the rules by which the guest validates what the host requests of it."""
 POLICY_NAME = "cloister_measurement"
 """Name under which those rules find the measurement document."""
 
@@ -79,7 +79,7 @@ def measure(
     debug
         Whether it is a debug enclave.
     gpus
-        GPUs that the request asks for; None = the file's.
+        GPUs that the request names; None = the file's.
     """
     wanted = config.gpus if gpus is None else gpus
     document = MeasurementDocument(

@@ -23,7 +23,7 @@ PUBLISHED = frozenset({DOCUMENT_FILE, INITDATA_FILE})
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """A measurement as it was published; nothing in it is computed anew but the digests."""
+    """A measurement as it was published; nothing in it is recomputed but the digests."""
 
     text: str
     """The document's canonical form."""

@@ -1,6 +1,6 @@
 """From a kind to its whole CustomResourceDefinition, and from all kinds to files.
 
-``cloister crds print`` and ``python -m dev.house generate`` write what `manifests` answers; the
+``cloister crds print`` and ``python -m dev.house generate`` write what `manifests` returns; the
 same models always make the same bytes.
 """
 
@@ -18,7 +18,7 @@ __all__ = ["custom_resource_definition", "manifests"]
 HEADER = "# Generated from crds/cloister_crds/kinds by `make crds`; do not edit.\n"
 """First line of each file."""
 STATUS_DEFAULT = {"observedGeneration": -1}
-"""Status of an object that nobody has looked at: tools that compare generations wait for it."""
+"""Status of an object that nobody has checked: tools that compare generations wait for it."""
 
 
 def custom_resource_definition(kind: type[Resource]) -> dict[str, Any]:

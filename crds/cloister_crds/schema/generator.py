@@ -46,7 +46,7 @@ FORMATS = ("date-time", "date", "byte", "int32", "int64", "float", "double")
 """Formats that the API server checks; it ignores all others without a word."""
 NO_NUMBER_TWICE = {
     "rule": "self.all(one, self.exists_one(other, one == other))",
-    "message": "a number stands twice in the list; remove one of the two",
+    "message": "a number is listed twice; remove one of the two",
 }
 """Asked of sets of numbers: the server takes 2 and 2.0 for two values, and stores 2 twice."""
 REFUSED = {
@@ -153,7 +153,7 @@ class _Rewriter:
         return SchemaError(self._models[-1], field, problem)
 
     def _inline(self, name: str, schema: dict[str, Any], field: str) -> dict[str, Any]:
-        """Put a definition where it is referred to; what stands beside the reference wins."""
+        """Put a definition where it is referred to; what is beside the reference wins."""
         if name in self._open:
             raise self._error(field, f"{name} holds itself; structural schemas have no recursion")
         target = dict(self._definitions[name])
@@ -241,7 +241,7 @@ class _Rewriter:
             }
             if schema.get("required"):
                 result["required"] = list(schema["required"])
-            # additionalProperties: false stands beside properties in no structural schema; the
+            # additionalProperties: false is beside properties in no structural schema; the
             # server prunes unknown fields, and refuses them where the client asks it to.
             return
         values = schema.get("additionalProperties")

@@ -1,6 +1,6 @@
 """What a model says beyond its types: rules, list types, columns.
 
-Markers stand in ``Annotated[...]`` metadata or, for rules over a whole object, in a model's class
+Markers are in ``Annotated[...]`` metadata or, for rules over a whole object, in a model's class
 variable ``CEL``. One marker serves both verdicts: the generator writes its CEL into the
 CustomResourceDefinition, pydantic runs its ``check``. Rules about a change (``oldSelf``) have no
 ``check``: only the API server sees both sides of a change.
@@ -29,11 +29,11 @@ class Cel:
     message: str
     """Sentence for the user: what is wrong and what to do."""
     field_path: str | None = None
-    """Path of the field to blame, such as ``.customDomain``; None = where the rule stands."""
+    """Path of the field to blame, such as ``.customDomain``; None = where the rule is."""
     reason: Literal["FieldValueInvalid", "FieldValueForbidden", "FieldValueRequired"] | None = None
     """Machine-readable reason; None = FieldValueInvalid."""
     optional_old_self: bool = False
-    """Whether the rule is also asked at creation, with ``oldSelf`` an optional value."""
+    """Whether the rule is also checked at creation, with ``oldSelf`` an optional value."""
     check: Callable[[Any], bool] | None = None
     """The same rule over the pydantic value; None only for rules about a change."""
 
@@ -42,7 +42,7 @@ class Cel:
         return PydanticCustomError("rule", "{sentence}", {"sentence": self.message})
 
     def validation(self) -> dict[str, Any]:
-        """Return the rule as it stands in the CustomResourceDefinition."""
+        """Return the rule as it is in the CustomResourceDefinition."""
         entry: dict[str, Any] = {"rule": self.rule, "message": self.message}
         if self.field_path is not None:
             entry["fieldPath"] = self.field_path
@@ -61,12 +61,12 @@ class Cel:
         if check is None:
             return inner
 
-        def ask(value: Any) -> Any:
+        def validate(value: Any) -> Any:
             if not check(value):
                 raise self.error()
             return value
 
-        return core_schema.no_info_after_validator_function(ask, inner)
+        return core_schema.no_info_after_validator_function(validate, inner)
 
     def __get_pydantic_json_schema__(
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
@@ -87,7 +87,7 @@ class ListType:
     """Wire names of the key fields of a ``map``."""
 
     def identity(self, item: Any) -> Any:
-        """Return what may not stand twice in the list."""
+        """Return what must be unique in the list."""
         if self.kind == "map":
             return tuple(getattr(item, key) for key in self.keys)
         return item
@@ -95,25 +95,25 @@ class ListType:
     def __get_pydantic_core_schema__(
         self, source: Any, handler: GetCoreSchemaHandler
     ) -> CoreSchema:
-        """Refuse what stands twice, as the API server does."""
+        """Refuse duplicates, as the API server does."""
         inner = handler(source)
         if self.kind == "atomic":
             return inner
 
-        def ask(value: Any) -> Any:
+        def validate(value: Any) -> Any:
             seen = set()
             for item in value:
                 identity = self.identity(item)
                 if identity in seen:
                     raise PydanticCustomError(
                         "duplicate",
-                        "{value} stands twice in the list; remove one of the two",
+                        "{value} is listed twice; remove one of the two",
                         {"value": str(identity[0] if self.kind == "map" else identity)},
                     )
                 seen.add(identity)
             return value
 
-        return core_schema.no_info_after_validator_function(ask, inner)
+        return core_schema.no_info_after_validator_function(validate, inner)
 
     def __get_pydantic_json_schema__(
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
@@ -143,7 +143,7 @@ class Column:
 
 
 def matches(pattern: str, message: str) -> Cel:
-    """Say what a string looks like, with a sentence of our own where the server's is a regex.
+    """Describe the form of a string, with a message of our own where the server's is a regex.
 
     Parameters
     ----------
@@ -170,7 +170,7 @@ def matches(pattern: str, message: str) -> Cel:
 
 
 def immutable(what: str, remedy: str) -> Cel:
-    """Mark a field that never changes.
+    """Forbid changes of a field.
 
     Parameters
     ----------
@@ -183,10 +183,10 @@ def immutable(what: str, remedy: str) -> Cel:
 
 
 def immutable_optional(what: str, remedy: str) -> Cel:
-    """Say that an optional field never changes, is never added and never removed.
+    """Forbid that an optional field is changed, added or removed.
 
     Stands among the rules of the object that has the field: a rule at the field itself is not
-    asked when the field comes or goes.
+    checked when the field is added or removed.
 
     Parameters
     ----------

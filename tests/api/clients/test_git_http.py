@@ -108,7 +108,7 @@ async def test_a_name_that_is_no_repository_asks_nobody(server: GitServer, repo:
 
 async def test_names_of_tags_and_commits_are_checked_first(server: GitServer) -> None:
     provider = GitProvider(over_http(server))
-    with pytest.raises(NameInvalid, match="no name of a tag"):
+    with pytest.raises(NameInvalid, match="not a tag name"):
         await provider.resolve(REPO, "--upload-pack=x")
     with pytest.raises(NameInvalid, match="40 hexadecimal digits"):
         await provider.resolve(REPO, "v1", commit="HEAD")
@@ -236,7 +236,7 @@ async def test_a_server_that_is_not_there_is_transient(tmp_path: Path) -> None:
         allow_private=("127.0.0.1",),
         plain_http=("127.0.0.1",),
     )
-    with pytest.raises(SourceUnavailable, match="did not answer for acme/app") as caught:
+    with pytest.raises(SourceUnavailable, match="did not respond for acme/app") as caught:
         await GitProvider(settings).resolve(REPO, "v1")
     assert caught.value.transient
 

@@ -136,7 +136,7 @@ async def test_what_is_no_container_image_is_refused(opened: Registry) -> None:
     inner = opened.manifest("acme/chart", image_index({"linux/amd64": pushed}))
     outer = opened.manifest("acme/chart", image_index({"linux/amd64": inner}))
     async with client_for(opened.host) as client:
-        with pytest.raises(ManifestInvalid, match=r"no container image: .*helm"):
+        with pytest.raises(ManifestInvalid, match=r"not a container image: .*helm"):
             await client.resolve(f"{opened.host}/acme/chart@{pushed.digest}")
         with pytest.raises(ManifestInvalid, match="index of indexes"):
             await client.resolve(f"{opened.host}/acme/chart@{outer.digest}")
@@ -150,7 +150,7 @@ async def test_the_guard_keeps_the_client_from_private_addresses(opened: Registr
             await client.resolve(reference)
     # Without its name in plain_http the registry is called by TLS, which it does not speak.
     async with client_for(opened.host, plain_http=()) as client:
-        with pytest.raises(RegistryUnavailable, match="did not answer"):
+        with pytest.raises(RegistryUnavailable, match="did not respond"):
             await client.resolve(reference)
 
 

@@ -112,7 +112,7 @@ WRONG = {
             "apiVersion: cloister.dev/v1alpha1\nkind: Organization\nmetadata:\n  name: acme.inc\n"
             "spec:\n  namespace: org-acme\n"
         ),
-        "metadata.name is the organization's slug and stands in host names",
+        "metadata.name is the organization's slug and is part of host names",
     ),
     "overcommit on a confidential host": (
         (

@@ -323,7 +323,7 @@ async def test_exec_stays_open_where_no_organization_lives(people: People) -> No
     await people.admin.post("/api/v1/namespaces/default/pods", pod("open"))
     path = "/api/v1/namespaces/default/pods/open"
     verdict = await people.admin.post(f"{path}/exec", None, command="true", stdout="true")
-    # There is no node to connect to; what counts is that nobody refused.
+    # There is not a node to connect to; what counts is that nobody refused.
     assert verdict.status != FORBIDDEN
     assert "closed" not in verdict.message
     await people.admin.delete(path, gracePeriodSeconds="0")

@@ -177,7 +177,7 @@ def test_nothing_is_left_of_watches_when_their_loop_ends(
 
 
 async def leave_unanswered(client: KubeClient, namespace: str) -> None:
-    """Cancel a watch that was asked for and of which the server has not told anything yet."""
+    """Cancel a watch that was requested and of which the server has not told anything yet."""
     version = (await client.list(CONFIG_MAP, namespace)).resource_version
     watching = asyncio.ensure_future(
         anext(client.watch(CONFIG_MAP, namespace, resource_version=version))

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from cloister_clients.address_guard import Guard
-from cloister_clients.outbound import AnswerTooLarge, ask, guarded_client, retry_after, trust
+from cloister_clients.outbound import ResponseTooLarge, fetch, guarded_client, retry_after, trust
 from tests.support.stand_ins.http_server import HttpServer, Reply, Request, serve
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
@@ -24,10 +24,10 @@ def client_for(*servers: HttpServer) -> httpx.AsyncClient:
 async def test_a_body_is_read_up_to_its_limit() -> None:
     with serve(lambda request: Reply(200, b"x" * 100)) as server:
         async with client_for(server) as client:
-            answer = await ask(client, "GET", server.base, headers={"A": "b"}, limit=100)
+            answer = await fetch(client, "GET", server.base, headers={"A": "b"}, limit=100)
             assert (answer.status, len(answer.body)) == (200, 100)
-            with pytest.raises(AnswerTooLarge, match="beyond 99 bytes"):
-                await ask(client, "GET", server.base, headers={}, limit=99)
+            with pytest.raises(ResponseTooLarge, match="beyond 99 bytes"):
+                await fetch(client, "GET", server.base, headers={}, limit=99)
         first = server.requests[0].headers
         assert (first["a"], first["user-agent"]) == ("b", "cloister")
         assert first["accept-encoding"] == "identity"
@@ -46,7 +46,7 @@ async def test_credentials_do_not_follow_a_redirect_to_another_server() -> None:
             async with client_for(server, other) as client:
                 for path in ("/same", "/other"):
                     headers = {"Authorization": "Bearer x"}
-                    await ask(client, "GET", server.base + path, headers=headers, limit=0)
+                    await fetch(client, "GET", server.base + path, headers=headers, limit=0)
             assert [request.headers.get("authorization") for request in server.requests] == [
                 "Bearer x"
             ] * 3
@@ -59,7 +59,7 @@ async def test_cookies_and_proxies_are_left_out(monkeypatch: pytest.MonkeyPatch)
     with serve(lambda request: Reply(200, headers={"Set-Cookie": "a=b"})) as server:
         async with client_for(server) as client:
             for _ in range(2):
-                await ask(client, "GET", server.base, headers={}, limit=0)
+                await fetch(client, "GET", server.base, headers={}, limit=0)
         assert all("cookie" not in request.headers for request in server.requests)
 
 

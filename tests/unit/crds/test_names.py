@@ -23,7 +23,7 @@ from cloister_crds.names import (
 )
 
 UNHURRIED = settings(deadline=None, derandomize=True)
-"""Slow machines are no failure, and a test answers the same twice."""
+"""Slow machines are not a failure, and a test answers the same twice."""
 
 LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 LETTER_LABEL = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")

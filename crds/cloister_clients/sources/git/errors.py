@@ -42,7 +42,7 @@ _MEANINGS: tuple[tuple[re.Pattern[str], type[SourceRefused | SourceUnavailable],
     (
         re.compile(r"returned error: 429"),
         RateLimited,
-        "the git server wants fewer requests; it is asked again later",
+        "the git server wants fewer requests; it is retried later",
     ),
     (
         re.compile(r"mismatched algorithms|unknown object format|hash algorithm"),
@@ -75,7 +75,7 @@ _FATAL = re.compile(r"^(?:fatal|error|remote): ?(.*)$", re.MULTILINE)
 
 
 def cleaned(text: str) -> str:
-    """Reduce error output to one line that can stand in a message.
+    """Reduce error output to one line that fits into a message.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ def explain(error: str, *, repo: str, tag: str | None, token_sent: bool) -> Sour
     repo
         Repository, ``owner/name``.
     tag
-        Tag that was asked for; None when all were.
+        Tag that was requested; None when all were.
     token_sent
         Whether credentials of the installation went along.
     """
@@ -110,4 +110,4 @@ def explain(error: str, *, repo: str, tag: str | None, token_sent: bool) -> Sour
     for pattern, kind, message in _MEANINGS:
         if pattern.search(error):
             return kind(message.format(repo=repo, said=cleaned(error)))
-    return SourceUnavailable(f"the git server did not answer for {repo}: {cleaned(error)}")
+    return SourceUnavailable(f"the git server did not respond for {repo}: {cleaned(error)}")

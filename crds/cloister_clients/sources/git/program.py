@@ -25,7 +25,7 @@ OLDEST = (2, 37)
 """The first git that knows ``http.curloptResolve``."""
 
 MAX_MEMORY_BYTES = 2 * 1024**3
-"""Address space of one git process, in bytes; a pack can ask for more than it sends."""
+"""Address space of one git process, in bytes; a pack can request more than it sends."""
 
 MAX_ERROR_BYTES = 64 * 1024
 """How much of the error output is kept, in bytes; a server can send any amount."""
@@ -70,16 +70,16 @@ The unpack limit puts every fetch into one pack file, so that the limit on files
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """What git answered."""
+    """Result of a git process."""
 
     code: int
-    """Exit code; negative: ended by that signal."""
+    """Exit code; negative: killed by that signal."""
     out: bytes
     """Standard output."""
     error: str
     """Standard error, its beginning."""
     overflow: bool
-    """Whether there was more standard output than allowed; git was ended then."""
+    """Whether there was more standard output than allowed; git was killed then."""
 
 
 @contextmanager
@@ -148,7 +148,7 @@ class Git:
         return environment
 
     async def check_version(self) -> None:
-        """Check that git can be told which address to call.
+        """Check that git can be given the address to connect to.
 
         Raises
         ------

@@ -182,8 +182,8 @@ class GitProvider:
     async def latest(self, repo: str) -> PublishedTag | None:
         """Return the newest tag by its date, see `SourceProvider.latest`.
 
-        Of more than 64 tags, the 64 whose names come last in the order of versions are looked
-        at. While the list of tags is the same, nothing is fetched.
+        Of more than 64 tags, only the 64 that are last in the order of versions are
+        considered. While the list of tags is the same, nothing is fetched.
         """
         check_repository(repo)
         async with self._question(repo) as question:
@@ -196,7 +196,7 @@ class GitProvider:
             return newest
 
     async def aclose(self) -> None:
-        """Forget what was remembered; there are no connections to close."""
+        """Drop the cache; there are no connections to close."""
         self._newest.clear()
 
     @asynccontextmanager
@@ -243,7 +243,7 @@ class GitProvider:
         return name, blob.out
 
     async def _newest_of(self, question: _Question, tags: dict[str, str]) -> PublishedTag | None:
-        """Fetch the likeliest tags and answer the one with the latest date."""
+        """Fetch the likeliest tags and return the one with the latest date."""
         candidates = sorted(tags, key=_version_order, reverse=True)[:MAX_CANDIDATES]
         if not candidates:
             return None
@@ -265,7 +265,7 @@ class GitProvider:
 
 
 def _is_tag(name: str) -> bool:
-    """Return whether a listed name can be asked for."""
+    """Return whether a listed name can be requested."""
     try:
         check_tag(name)
     except NameInvalid:
@@ -274,7 +274,7 @@ def _is_tag(name: str) -> bool:
 
 
 def _version_order(name: str) -> tuple[tuple[int, int, str], ...]:
-    """Order names of tags so that v1.10 comes after v1.9."""
+    """Order names of tags so that v1.10 follows v1.9."""
     return tuple(
         (1, int(part), "") if part.isdecimal() and part.isascii() else (0, 0, part)
         for part in _NUMBERS.split(name)

@@ -55,7 +55,7 @@ async def remote_of(repo: str, settings: SourceSettings, guard: Guard) -> Remote
     Raises
     ------
     NameInvalid
-        When the repository's name is none.
+        When the repository's name is invalid.
     RepositoryNotFound
         When the base is a directory without this repository.
     SourceRefused
@@ -79,7 +79,7 @@ async def remote_of(repo: str, settings: SourceSettings, guard: Guard) -> Remote
     address = f"{settings.address}/{owner}/{name}{settings.url_suffix}"
     if url.scheme == "ssh":
         return Remote(address, "ssh", ssh=_ssh(settings, host, port, addresses[0]))
-    # git hands this to its HTTP library, which then asks no name server: the address that was
+    # git hands this to its HTTP library, which then queries no name server: the address that was
     # checked is the one that is called.
     pinned = ",".join(f"[{item}]" if ":" in item else item for item in addresses)
     bare = f"[{host}]" if ":" in host else host

@@ -32,7 +32,7 @@ def _read_name(spot: Spot) -> str | None:
     text = spot.text("a name")
     if text is not None and not re.fullmatch(NAME_PATTERN, text):
         message = "write 1 to 63 letters, digits, dots, hyphens and underscores"
-        spot.error("InvalidName", f"{show(text)} is no name of a container: {message}")
+        spot.error("InvalidName", f"{show(text)} is not a container name: {message}")
         return None
     return text
 
@@ -217,7 +217,7 @@ CONTAINER: Final = Table(
             "healthcheck",
             healthcheck.read_healthcheck,
             {"$ref": "#/$defs/healthcheck"},
-            "How its health is asked for.",
+            "How its health is checked.",
         ),
         Field(
             "restart",
@@ -238,7 +238,7 @@ CONTAINER: Final = Table(
                     {"type": "integer", "minimum": 1, "maximum": 64},
                 ]
             },
-            "Signal that asks the process to end; the image's by default.",
+            "Signal that asks the process to terminate; the image's by default.",
         ),
         Field(
             "stop_timeout",

@@ -1,4 +1,4 @@
-"""What a container is told: variables and secrets.
+"""What a container receives: variables and secrets.
 
 Sources: the specification, container ``env`` and ``secrets``, Limits (secret names); POSIX for
 the names of variables.
@@ -83,7 +83,7 @@ def _check_name(spot: Spot, name: str) -> bool:
         spot.error("NameTooLong", f"the name has more than {MAX_NAME_BYTES} bytes: shorten it")
     elif not VARIABLE_NAME.fullmatch(name):
         message = "write letters, digits and underscores, not beginning with a digit"
-        spot.error("InvalidName", f"{show(name)} is no name of a variable: {message}")
+        spot.error("InvalidName", f"{show(name)} is not a variable name: {message}")
     else:
         return True
     return False
@@ -92,7 +92,7 @@ def _check_name(spot: Spot, name: str) -> bool:
 def _read_value(spot: Spot) -> str | None:
     """Read a value: text, or a number or truth value that is the same as its text."""
     if spot.kind is None:
-        spot.error("WrongType", "is no single value: write text, in quotes if it is JSON")
+        spot.error("WrongType", "is not a single value: write text, in quotes if it is JSON")
     elif spot.kind is ScalarKind.AMBIGUOUS:
         message = f'write "{spot.raw}" in quotes to hand over just that'
         spot.error("AmbiguousScalar", f"{show(spot.raw)} has more than one reading: {message}")
@@ -126,7 +126,7 @@ def _check_secret(spot: Spot, name: str) -> bool:
         spot.error("NameTooLong", f"the name has more than {MAX_NAME_BYTES} bytes: shorten it")
     elif not VARIABLE_NAME.fullmatch(name) and not KEBAB_NAME.fullmatch(name):
         message = "write UPPER_SNAKE_CASE or kebab-case"
-        spot.error("InvalidName", f"{show(name)} is no name of a secret: {message}")
+        spot.error("InvalidName", f"{show(name)} is not a secret name: {message}")
     else:
         return True
     return False
@@ -154,7 +154,7 @@ def variable_problems(config: ServiceConfig, variables: MappingOf[str, str]) -> 
     Returns
     -------
     tuple[Problem, ...]
-        Warnings: a bare name that stays unset, a variable that nobody asks for. The field of the
+        Warnings: a bare name that stays unset, a variable that no container uses. The field of the
         latter is ``variables.<name>``.
     """
     problems = []

@@ -42,7 +42,7 @@ def _read_version(spot: Spot) -> str | None:
     text = spot.raw if number else spot.text("a version such as 0.14.8")
     if text is not None and not re.fullmatch(VERSION_PATTERN, text):
         message = "write X.Y.Z, or X.Y.Z@sha256: and 64 hex digits"
-        spot.error("InvalidVersion", f"{show(text)} is no version: {message}")
+        spot.error("InvalidVersion", f"{show(text)} is not a version: {message}")
         return None
     return text
 
@@ -157,7 +157,7 @@ def judge(root: Node, report: ProblemReport) -> ServiceConfig | None:
     Returns
     -------
     ServiceConfig | None
-        The normalised form; None where the report has to say why there is none. It is to be
+        The normalised form; None where the report has to say why. It is to be
         used only when the report has no error.
     """
     spot = Spot(root, "", report)

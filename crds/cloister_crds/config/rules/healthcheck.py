@@ -49,7 +49,7 @@ def _read_duration(spot: Spot) -> timedelta | None:
     duration = read_duration(text)
     if duration is None:
         message = "write numbers with units, such as 30s, 1h30m or 500ms"
-        spot.error("InvalidDuration", f"{show(text)} is no duration: {message}")
+        spot.error("InvalidDuration", f"{show(text)} is not a duration: {message}")
     return duration
 
 
@@ -101,7 +101,7 @@ HEALTHCHECK: Final = Table(
     refused={
         "start_interval": (
             "NotSupported",
-            "start_interval is not supported here: while booting, health is asked every 5 seconds",
+            "start_interval is not supported here: health is checked every 5 seconds while booting",
         ),
         "disable": ("NotSupported", 'disable is not supported here: write test: ["NONE"]'),
     },

@@ -32,7 +32,7 @@ def read_image(spot: Spot) -> str | None:
     Parameters
     ----------
     spot
-        Where it stands.
+        Where it is.
     """
     text = spot.text("an image with its digest, such as ghcr.io/me/app:v1@sha256:<64 hex>")
     if text is None:
@@ -59,11 +59,11 @@ def read_image(spot: Spot) -> str | None:
 
 
 def _check_name(spot: Spot, name: str) -> bool:
-    """Check what stands before the digest."""
+    """Check what is before the digest."""
     found = NAME_AND_TAG.fullmatch(name) if len(name) <= 2 * MAX_NAME else None
     if found is not None and len(found[1]) <= MAX_NAME:
         return True
-    message = f"{show(name)} is no image name: write registry/path:tag in lower case, such as "
+    message = f"{show(name)} is not an image name: write registry/path:tag in lower case, such as "
     spot.error("InvalidImage", message + "ghcr.io/me/app:v1")
     return False
 

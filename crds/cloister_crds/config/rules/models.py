@@ -25,7 +25,7 @@ def _read_name(spot: Spot) -> str | None:
     text = spot.text("a name")
     if text is not None and not re.fullmatch(NAME_PATTERN, text):
         message = "write 1 to 128 letters, digits, dots, hyphens and underscores"
-        spot.error("InvalidName", f"{show(text)} is no name of a model: {message}")
+        spot.error("InvalidName", f"{show(text)} is not a model name: {message}")
         return None
     return text
 
@@ -45,11 +45,11 @@ def _read_mpk(spot: Spot) -> str | None:
         return None
     if not re.fullmatch(MPK_PATTERN, text):
         message = "keep ROOTHASH_OFFSET_UUID (64 hex digits, bytes, a UUID) as it was generated"
-        spot.error("InvalidMpk", f"{show(text)} is no generated metadata: {message}")
+        spot.error("InvalidMpk", f"{show(text)} is not generated metadata: {message}")
         return None
     offset = int(text.split("_")[1])
     if offset % BLOCK:
-        message = f"the offset {offset} is no multiple of {BLOCK}: keep the value as generated"
+        message = f"the offset {offset} is not a multiple of {BLOCK}: keep the value as generated"
         spot.error("InvalidMpk", message)
         return None
     return text
@@ -101,7 +101,7 @@ def read_models(spot: Spot) -> tuple[Section, ...] | None:
 
 
 def check_models(sections: tuple[Section, ...]) -> list[dict[str, Any]]:
-    """Refuse weights that stand twice, and give what a `ModelSpec` is made of."""
+    """Refuse weights that are listed twice, and give what a `ModelSpec` is made of."""
     names: set[str] = set()
     hashes: set[str] = set()
     models = []

@@ -78,7 +78,7 @@ def _check_target(spot: Spot, path: str) -> bool:
     service = f"/{spot.report.rules.service}"
     if not is_clean_path(path):
         message = "write an absolute path without `.`, `..`, `//` or a `/` at the end"
-        spot.error("InvalidPath", f"{show(path)} is no clean path: {message}")
+        spot.error("InvalidPath", f"{show(path)} is not a clean path: {message}")
     elif path == SHARED_MEMORY:
         spot.error("ReservedPath", f"{path} is always there: set its size with shm_size")
     elif path == "/" or _lies_in(path, *KERNEL):
@@ -116,7 +116,9 @@ def _read_volume(spot: Spot) -> Volume | None:
         return None
     right = _check_source(spot, source)
     if second and option != "ro":
-        message = f"{show(option)} is no option of a volume: write ro, or nothing to allow writing"
+        message = (
+            f"{show(option)} is not an option of a volume: write ro, or nothing to allow writing"
+        )
         spot.error("InvalidVolume", message)
         right = False
     if not _check_target(spot, path) or not right:
@@ -132,12 +134,12 @@ def _check_source(spot: Spot, source: str) -> bool:
         message = "write a name of letters, digits, dots, hyphens and underscores"
         spot.error("InvalidVolume", f"{show(source)} names no space: {message}")
     elif not is_clean_path(source):
-        spot.error("InvalidPath", f"{show(source)} is no clean path: write a name instead")
+        spot.error("InvalidPath", f"{show(source)} is not a clean path: write a name instead")
     elif source == "/" or source.endswith(".sock") or _lies_in(source, *NODE):
         message = f"{show(source)} is of the node, which no container ever sees: remove it"
         spot.error("NodePathNotAllowed", message)
     else:
-        message = f"{show(source)} is no directory of the node: it names scratch space of the "
+        message = f"{show(source)} is not a directory of the node: it names scratch space of the "
         spot.warn("ScratchSpace", message + "enclave, which is empty at the start")
         return True
     return False
@@ -150,7 +152,7 @@ def read_devices(spot: Spot) -> tuple[str, ...] | None:
         return None
     devices = [_read_device(item) for item in items]
     if items:
-        spot.strict("asks for devices of the Host")
+        spot.strict("requests devices of the Host")
     return tuple(device for device in devices if device is not None)
 
 
@@ -165,7 +167,7 @@ def _read_device(spot: Spot) -> str | None:
     if paths_right and rights and DEVICE_RIGHTS.fullmatch(rights) and len(more) <= len("ab"):
         return text
     message = "write a path below /dev that the Host offers, such as /dev/fuse"
-    spot.error("InvalidDevice", f"{show(text)} is no device: {message}")
+    spot.error("InvalidDevice", f"{show(text)} is not a device: {message}")
     return None
 
 
@@ -207,7 +209,7 @@ def _read_options(spot: Spot) -> dict[str, Any] | None:
             spot.warn("NoEffect", message)
         else:
             message = "write size=, mode=, uid=, gid=, nr_inodes=, exec, noexec, ro or rw"
-            spot.error("InvalidTmpfs", f"{show(option)} is no option of a tmpfs: {message}")
+            spot.error("InvalidTmpfs", f"{show(option)} is not an option of a tmpfs: {message}")
             right = False
     return read if right else None
 
@@ -220,23 +222,23 @@ def _read_valued(spot: Spot, word: str, value: str, read: dict[str, Any]) -> boo
         if size is not None:
             read["size"] = size
             return True
-        message = f"size={value[:20]} is no size: write bytes, or a number with k, m, g or %"
+        message = f"size={value[:20]} is not a size: write bytes, or a number with k, m, g or %"
     elif word == "mode":
         if re.fullmatch(r"[0-7]{3,5}", value) and int(value, 8) <= 0o7777:  # noqa: PLR2004 - all bits of a mode
             read["mode"] = int(value, 8)
             return True
-        message = f"mode={value[:20]} is no mode: write octal digits such as 1777"
+        message = f"mode={value[:20]} is not a mode: write octal digits such as 1777"
     elif word in {"uid", "gid"}:
         if number is not None and number < 2**31:
             read[word] = number
             return True
-        message = f"{word}={value[:20]} is no id: write a number from 0 to {2**31 - 1}"
+        message = f"{word}={value[:20]} is not an id: write a number from 0 to {2**31 - 1}"
     elif word == "nr_inodes":
         if TMPFS_SIZE.fullmatch(value) and not value.endswith("%"):
             return True
-        message = f"nr_inodes={value[:20]} is no number: write one, with k, m or g if need be"
+        message = f"nr_inodes={value[:20]} is not a number: write one, with k, m or g if need be"
     else:
-        message = f"{show(word)} is no option of a tmpfs: write size=, mode=, uid=, gid="
+        message = f"{show(word)} is not an option of a tmpfs: write size=, mode=, uid=, gid="
     spot.error("InvalidTmpfs", message)
     return False
 

@@ -64,13 +64,13 @@ def _read_host(spot: Spot) -> str | None:
     elif len(text) > MAX_HOST or not HOST.fullmatch(text):
         message = "write letters, digits and hyphens between dots"
     if message is not None:
-        spot.error("InvalidHost", f"{show(text)} is no host name: {message}")
+        spot.error("InvalidHost", f"{show(text)} is not a host name: {message}")
         return None
     return text.lower()
 
 
 def _is_address(text: str) -> bool:
-    """Tell addresses, in the forms that resolvers take for some as well (``127.1``, ``0x7f.1``)."""
+    """Return whether resolvers take it for an address, such as ``127.1`` and ``0x7f.1``."""
     try:
         ipaddress.ip_address(text.strip("[]"))
     except ValueError:
@@ -116,7 +116,7 @@ def read_networks(spot: Spot) -> dict[str, Network] | None:
             key.error("ReservedName", message)
         elif not re.fullmatch(NETWORK_NAME, name):
             message = "write 1 to 15 lower-case letters, digits and inner hyphens"
-            key.error("InvalidName", f"{show(name)} is no name of a network: {message}")
+            key.error("InvalidName", f"{show(name)} is not a network name: {message}")
         elif network is not None:
             networks[name] = network
     return networks

@@ -41,7 +41,7 @@ def read_working_dir(spot: Spot) -> str | None:
     text = spot.text("an absolute path such as /app")
     if text is not None and not is_clean_path(text if text == "/" else text.removesuffix("/")):
         message = "write an absolute path without `.`, `..` or `//`"
-        spot.error("InvalidPath", f"{show(text)} is no clean path: {message}")
+        spot.error("InvalidPath", f"{show(text)} is not a clean path: {message}")
         return None
     return text
 
@@ -64,14 +64,14 @@ def read_restart(spot: Spot) -> tuple[Restart, int | None] | None:
 
 
 def read_stop_signal(spot: Spot) -> str | None:
-    """Read the signal that asks the process to end."""
+    """Read the signal that asks the process to terminate."""
     text = spot.raw if spot.kind is ScalarKind.INTEGER else spot.text("a signal such as SIGTERM")
     if text is None:
         return None
     signal = read_signal(text)
     if signal is None:
         message = "write a name such as SIGTERM or SIGRTMIN+3, or a number from 1 to 64"
-        spot.error("InvalidSignal", f"{show(text)} is no signal: {message}")
+        spot.error("InvalidSignal", f"{show(text)} is not a signal: {message}")
     return signal
 
 

@@ -76,7 +76,7 @@ def read_bytes(spot: Spot) -> int | None:
         return None
     size = read_size(text)
     if size is None:
-        spot.error("InvalidSize", f"{show(text)} is no amount of memory: write b, k, m or g")
+        spot.error("InvalidSize", f"{show(text)} is not an amount of memory: write b, k, m or g")
     elif size == 0:
         spot.error("OutOfRange", f"is nothing: write {wanted}")
         return None

@@ -111,7 +111,7 @@ def read_user(spot: Spot) -> User | None:
     if text is None:
         return None
     if not re.fullmatch(USER_PATTERN, text):
-        message = f"{show(text)} is no {wanted}; names are known to the image alone"
+        message = f"{show(text)} is not a {wanted}; names are known to the image alone"
         spot.error("InvalidUser", message)
         return None
     uid, _, gid = text.partition(":")
@@ -135,7 +135,7 @@ def read_pid(spot: Spot) -> str | None:
     if word is not None:
         message = "is accepted, but the container sees its own processes only: remove it"
         spot.warn("NoEffect", message)
-        spot.strict("asks for the processes of the enclave")
+        spot.strict("requests the processes of the enclave")
     return word
 
 

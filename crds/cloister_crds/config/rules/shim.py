@@ -46,7 +46,7 @@ def _read_path_list(items: list[Spot]) -> tuple[str, ...]:
             message = "has characters that no path of a request has: write them percent-encoded"
             item.warn("PathNeverMatches", f"{show(path)} {message}, without a query")
         elif "*" in path[:-1]:
-            message = "a * before the end is no wildcard: requests must have that very character"
+            message = "a * before the end is not a wildcard: requests must have that very character"
             item.warn("LiteralWildcard", f"in {show(path)}, {message}")
         paths[path] = None
     return tuple(paths)
@@ -84,7 +84,7 @@ def _read_origin(spot: Spot, *, alone: bool) -> str | None:
         return None
     if not re.fullmatch(ORIGIN_PATTERN, text):
         message = "write scheme://host or scheme://host:port, without a path or wildcard"
-        spot.error("InvalidOrigin", f"{show(text)} is no origin: {message}")
+        spot.error("InvalidOrigin", f"{show(text)} is not an origin: {message}")
         return None
     if text != text.lower():
         message = f"browsers send origins in lower case: write {text.lower()}"
@@ -145,7 +145,7 @@ SHIM: Final = Table(
             "paths",
             _read_paths,
             {"type": "array", "items": PATH_SCHEMA, "minItems": 1},
-            "Paths that can be reached; a * at the end is a wildcard, all others answer 404.",
+            "Paths that can be reached; a * at the end is a wildcard, all others return 404.",
             required=True,
             missing="list the paths that can be reached, or /*",
         ),

@@ -44,7 +44,7 @@ class Scalar:
 
     text: str
     plain: bool
-    """Whether it stands without quotes and is no block, so that its text decides its type."""
+    """Whether it is without quotes and not a block, so that its text decides its type."""
     line: int
     column: int
 
@@ -60,7 +60,7 @@ class Sequence:
 
 @dataclass(frozen=True, slots=True)
 class Mapping:
-    """A map; each key is a scalar and stands once."""
+    """A map; each key is a scalar and is unique."""
 
     entries: "list[tuple[Scalar, Node]]"
     line: int
@@ -109,7 +109,7 @@ def read_document(raw: bytes, *, max_bytes: int) -> Document:
     raw
         The bytes of the file, whatever they are.
     max_bytes
-        Most bytes that are looked at.
+        Most bytes that are read.
 
     Returns
     -------
@@ -140,7 +140,7 @@ def join(path: str, key: str) -> str:
     path
         The path of the map, empty for the document.
     key
-        The key; one that is no plain word is quoted, a long one cut.
+        The key; one that is not a plain word is quoted, a long one cut.
 
     Returns
     -------
@@ -259,7 +259,7 @@ class Builder:
 
     def _open(self, node: Sequence | Mapping, event: yaml.Event) -> None:
         if len(self._frames) >= MAX_DEPTH:
-            message = f"more than {MAX_DEPTH} collections stand within each other: flatten them"
+            message = f"more than {MAX_DEPTH} collections are nested: flatten them"
             raise Unreadable(self._problem(event, "TooDeep", message))
         path = self._path()
         self._place(node, event)
@@ -285,7 +285,7 @@ class Builder:
             frame.key = None
 
     def _take_key(self, frame: Frame, node: Node) -> None:
-        """Remember a key until its value comes."""
+        """Remember a key until its value arrives."""
         frame.dropped = True
         if not isinstance(node, Scalar):
             frame.key = Scalar("?", plain=True, line=node.line, column=node.column)
@@ -300,7 +300,9 @@ class Builder:
             problem = Problem(where, "MergeKeyNotAllowed", message, node.line, node.column)
             self.problems.append(problem)
         elif node.text in frame.seen:
-            message = f"this key stands in line {frame.seen[node.text]} already: keep one of them"
+            message = (
+                f"duplicate key, first defined on line {frame.seen[node.text]}: keep one of them"
+            )
             self.problems.append(Problem(where, "DuplicateKey", message, node.line, node.column))
         else:
             frame.seen[node.text] = node.line

@@ -42,7 +42,7 @@ class ParsedConfig:
 
     @property
     def warnings(self) -> tuple[Problem, ...]:
-        """The problems that are only told."""
+        """The problems that are only reported."""
         return tuple(one for one in self.problems if one.severity is Severity.WARNING)
 
 

@@ -1,8 +1,8 @@
-"""The one way in which rules look at nodes: a place, what stands there, and what is wrong.
+"""The one way in which rules look at nodes: a place, what is there, and what is wrong.
 
-A `Spot` is a node with its path. Its methods read a value of a type or report why it is none;
+A `Spot` is a node with its path. Its methods read a value of a type or report why it is not one;
 None then means "nothing to go on with", so that one mistake is reported once. A `Table` lists
-the keys of one map, each with how it is read and what editors are told about it.
+the keys of one map, each with how it is read and what editors show about it.
 """
 
 import difflib
@@ -23,15 +23,15 @@ __all__ = ["Field", "ProblemReport", "Section", "Spot", "Table", "read_section",
 MAX_SHOWN: Final = 60
 """Characters of a value that a message shows."""
 MAX_GUESSED: Final = 40
-"""Characters of an unknown key for which a likely one is looked for."""
+"""Characters of an unknown key for which a likely one is searched."""
 MAX_GUESSES: Final = 100
-"""Unknown words of one file for which likely ones are looked for."""
+"""Unknown words of one file for which likely ones are searched."""
 PREDICATES: Final = (
     "is ",
     "has ",
     "needs ",
     "names ",
-    "asks ",
+    "requests ",
     "shares ",
     "adds ",
     "begins ",
@@ -44,7 +44,7 @@ INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")
 
 
 class ProblemReport:
-    """Gathers the problems of one file, and knows what it is judged by."""
+    """Collects the problems of one file; holds the rules that it is validated by."""
 
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
@@ -54,9 +54,9 @@ class ProblemReport:
         self.memory: int | None = None
         """Memory of the enclave in bytes; None while or when it cannot be read."""
         self.guesses = 0
-        """Unknown words for which a likely one was looked for; each takes its time."""
+        """Unknown words for which a likely one was searched; each takes its time."""
         self.spots: dict[str, tuple[int, int]] = {}
-        """Places of all paths that were looked at, for problems that are found later."""
+        """Places of all paths that were read, for problems that are found later."""
 
     def add(self, spot: "Spot", code: str, message: str, severity: Severity) -> None:
         """Add a problem; after the last that fits, nothing.
@@ -104,12 +104,12 @@ class Spot:
 
     @property
     def kind(self) -> ScalarKind | None:
-        """What kind of scalar stands here; None for a list or map."""
+        """What kind of scalar is here; None for a list or map."""
         return kind_of(self.node) if isinstance(self.node, Scalar) else None
 
     @property
     def raw(self) -> str:
-        """The text of a scalar as it stands; empty for a list or map."""
+        """The text of a scalar as written; empty for a list or map."""
         return self.node.text if isinstance(self.node, Scalar) else ""
 
     def error(self, code: str, message: str) -> None:
@@ -117,7 +117,7 @@ class Spot:
         self.report.add(self, code, message, Severity.ERROR)
 
     def warn(self, code: str, message: str) -> None:
-        """Report what is only told."""
+        """Report a warning."""
         self.report.add(self, code, message, Severity.WARNING)
 
     def strict(self, message: str) -> None:
@@ -131,7 +131,7 @@ class Spot:
             self.warn("RefusedByStrictRules", f"{message}; strict rules refuse it")
 
     def child(self, key: Scalar, node: Node) -> "Spot":
-        """Go to the value of a key."""
+        """Return the value of a key."""
         return Spot(node, join(self.path, key.text), self.report)
 
     def _wrong(self, wanted: str) -> None:
@@ -258,7 +258,7 @@ class Spot:
         Parameters
         ----------
         most
-            Most entries; the rest is not looked at.
+            Most entries; the rest is not read.
         what
             What is to be written, for the message.
         """
@@ -273,7 +273,7 @@ class Spot:
         return [Spot(item, f"{self.path}[{n}]", self.report) for n, item in enumerate(shown)]
 
     def texts(self, most: int | None, wanted: str = "a list of texts") -> tuple[str, ...] | None:
-        """Read a list of texts; entries that are none are reported and left out."""
+        """Read a list of texts; other entries are reported and left out."""
         items = self.items(most, wanted)
         if items is None:
             return None
@@ -302,7 +302,7 @@ class Field:
 
     key: str
     read: Callable[[Spot], Any]
-    """Gives the normalised value; None when there is nothing to go on with."""
+    """Returns the normalised value; None when there is nothing to go on with."""
     schema: MappingOf[str, Any]
     """What JSON Schema says about its value."""
     about: str
@@ -340,7 +340,7 @@ class Section:
 
     spot: Spot
     fields: dict[str, Spot]
-    """All known keys that stand in the file."""
+    """All known keys that are in the file."""
     values: dict[str, Any]
     """The values of those that could be read, under names of Python."""
 
@@ -370,7 +370,7 @@ def read_section(spot: Spot, table: Table) -> Section | None:
     Returns
     -------
     Section | None
-        What could be read; None when it is no map.
+        What could be read; None when it is not a map.
     """
     pairs = spot.entries(None, f"a map with the keys of {table.noun}")
     if pairs is None:

@@ -50,7 +50,7 @@ class ScalarKind(StrEnum):
 
 
 def kind_of(scalar: Scalar) -> ScalarKind:
-    """Tell what a scalar is.
+    """Return what a scalar is.
 
     Parameters
     ----------

@@ -60,7 +60,7 @@ def read_signal(text: str) -> str | None:
     Returns
     -------
     str | None
-        Its name with ``SIG``; None when there is none such.
+        Its name with ``SIG``; None when there is no such signal.
     """
     if text.isascii() and text.isdigit() and len(text) <= len("64"):
         return _by_number(int(text))

@@ -73,7 +73,7 @@ async def test_files_are_relative_to_the_kubeconfig(tmp_path: Path, made: Certif
     assert KubeConfig.load(path, "other").namespace == "two"
 
 
-def test_data_stands_in_the_file(tmp_path: Path, made: Certificate) -> None:
+def test_data_is_in_the_file(tmp_path: Path, made: Certificate) -> None:
     path = write(
         tmp_path / "config",
         cluster={"certificate-authority-data": base64.b64encode(made.file.read_bytes()).decode()},
@@ -149,7 +149,7 @@ async def test_a_pod_uses_its_service_account(tmp_path: Path, made: Certificate)
     assert await config.credentials.token() == "t1"
 
 
-async def test_a_token_file_is_read_anew(tmp_path: Path) -> None:
+async def test_a_token_file_is_read_again(tmp_path: Path) -> None:
     path, now = tmp_path / "token", [NOW]
     path.write_text("one")
     source = TokenFile(path, clock=lambda: now[0])
@@ -218,9 +218,9 @@ async def test_an_exec_plugin_is_asked_until_its_token_expires(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("script", "words"),
     [
-        ("echo wrong >&2; exit 3", "ended with 3: wrong"),
-        ("echo no json", "printed no JSON"),
-        ("echo '{}'", "printed no ExecCredential"),
+        ("echo wrong >&2; exit 3", "exited with 3: wrong"),
+        ("echo no json", "did not print JSON"),
+        ("echo '{}'", "did not print an ExecCredential"),
     ],
 )
 async def test_a_plugin_that_fails_is_named(tmp_path: Path, script: str, words: str) -> None:

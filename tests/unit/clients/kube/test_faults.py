@@ -128,11 +128,11 @@ async def test_an_answer_that_is_no_json_is_an_error(script: Script, client: Kub
         await connection.reply(200, ["no object"])
 
     script.steps = [page]
-    with pytest.raises(Unavailable, match="answered no object"):
+    with pytest.raises(Unavailable, match="did not respond with an object"):
         await client.get(CONFIG_MAP, "a", "ns")
 
 
-async def test_credentials_are_asked_for_anew_once_when_refused(script: Script) -> None:
+async def test_credentials_are_asked_for_again_once_when_refused(script: Script) -> None:
     tokens = ["old", "new"]
 
     class Source:

@@ -108,7 +108,7 @@ async def test_it_lists_again_when_its_state_is_gone(
         assert reflector.by_uid("uid-a") is None
 
 
-async def test_a_server_restored_from_a_backup_is_listed_anew(
+async def test_a_server_restored_from_a_backup_is_listed_again(
     script: Script, reflector: Reflector[Object]
 ) -> None:
     """Such a server knows no such version and answers 504, never 410."""

@@ -87,7 +87,7 @@ def test_the_name_is_the_root_hash(store: Path) -> None:
 def test_a_file_that_is_cut_off_is_refused(store: Path) -> None:
     path = store / f"{ROOT}.mpk"
     path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(StoreError, match="24575 bytes are no image"):
+    with pytest.raises(StoreError, match="24575 bytes are not an image"):
         read_store(store)
 
 

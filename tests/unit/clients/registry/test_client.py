@@ -183,7 +183,7 @@ async def test_a_registry_that_does_not_end_is_left_in_time() -> None:
             with pytest.raises(RegistryUnavailable, match=r"longer than 0\.2 seconds"):
                 await client.resolve(f"{server.host}/a/b@{DIGEST}")
         async with client_for(server, timeout_seconds=0.2) as client:
-            with pytest.raises(RegistryUnavailable, match="did not answer"):
+            with pytest.raises(RegistryUnavailable, match="did not respond"):
                 await client.exists(f"{server.host}/a/b@{DIGEST}")
         end.set()
 
@@ -191,7 +191,7 @@ async def test_a_registry_that_does_not_end_is_left_in_time() -> None:
 async def test_a_registry_that_is_not_there_is_transient() -> None:
     settings = {"allow_private": ["127.0.0.1"], "plain_http": ["127.0.0.1"]}
     client = RegistryClient(RegistrySettings.model_validate(settings))
-    with pytest.raises(RegistryUnavailable, match=r"127\.0\.0\.1:1 did not answer") as caught:
+    with pytest.raises(RegistryUnavailable, match=r"127\.0\.0\.1:1 did not respond") as caught:
         await client.resolve(f"127.0.0.1:1/a/b@{DIGEST}")
     assert caught.value.transient
     await client.aclose()
@@ -215,9 +215,9 @@ async def test_docker_hub_is_served_by_another_host() -> None:
 @pytest.mark.parametrize(
     ("data", "problem"),
     [
-        ({"mirrors": {"docker.io": ["mirror.test"]}}, "is no address; write https://host"),
+        ({"mirrors": {"docker.io": ["mirror.test"]}}, "is not an address; write https://host"),
         ({"mirrors": {"docker.io": ["https://u:p@mirror.test"]}}, "without credentials"),
-        ({"mirrors": {"docker.io": ["https://a:b"]}}, "is no address"),
+        ({"mirrors": {"docker.io": ["https://a:b"]}}, "is not an address"),
         ({"timeout_seconds": 0}, "timeout_seconds"),
         ({"colour": "red"}, "colour"),
     ],

@@ -91,7 +91,7 @@ def test_the_size_is_that_of_layers_and_configuration() -> None:
         ({**MANIFEST, "config": {**PART, "digest": "md5:1"}}, "digest that cannot be checked"),
         ({**MANIFEST, "config": {**PART, "size": -1}}, "config.size"),
         ({**MANIFEST, "config": {**PART, "size": "2"}}, "config.size"),
-        ({**MANIFEST, "config": {**PART, "mediaType": "application/x"}}, "no container image"),
+        ({**MANIFEST, "config": {**PART, "mediaType": "application/x"}}, "not a container image"),
         ({**MANIFEST, "layers": {}}, "layers"),
         ([], "the document"),
     ],

@@ -36,7 +36,7 @@ NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 
 
 class FakeClock:
-    """A clock that stands until it is moved."""
+    """A clock that is until it is moved."""
 
     def __init__(self) -> None:
         self.now = NOW
@@ -204,7 +204,7 @@ async def test_the_second_time_is_asked_conditionally(
     assert all("if-none-match" not in request.headers for request in server.requests[:asked])
 
 
-async def test_the_token_is_sent_and_read_anew(
+async def test_the_token_is_sent_and_read_again(
     server: ForgeStandIn, repository: Repository, clock: FakeClock, tmp_path: Path
 ) -> None:
     repository.release("v1", FILE)
@@ -330,7 +330,7 @@ async def test_a_forge_that_is_not_there_is_transient() -> None:
     local = ("127.0.0.1",)
     data = {"base": "http://127.0.0.1:1", "allow_private": local, "plain_http": local}
     provider = GitHubProvider(SourceSettings.model_validate({"kind": "github", **data}))
-    with pytest.raises(SourceUnavailable, match="did not answer for acme/app") as caught:
+    with pytest.raises(SourceUnavailable, match="did not respond for acme/app") as caught:
         await provider.resolve(REPO, "v1")
     assert caught.value.transient
     await provider.aclose()

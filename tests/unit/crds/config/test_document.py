@@ -79,7 +79,7 @@ def test_depth_is_bounded() -> None:
 
 
 def test_nodes_are_bounded() -> None:
-    # The list itself and what stands before it have 23 nodes.
+    # The list itself and what is before it have 23 nodes.
     count = MAX_NODES - 23
     assert parse(VALID + b"cvm-network: [" + b"a," * count + b"]").valid
     more = VALID + b"cvm-network: [" + b"a," * (count + 1) + b"]"

@@ -73,7 +73,7 @@ def test_a_map_gets_advice(judged: Callable[..., ParsedConfig]) -> None:
     assert "- NAME: value" in problem.message
 
 
-def test_a_name_stands_once(verdict: Verdict) -> None:
+def test_a_name_is_once(verdict: Verdict) -> None:
     assert verdict("env: [A, {A: b}]") == ["containers[0].env[1] DuplicateName"]
     assert verdict("secrets: [A, A]") == ["containers[0].secrets[1] DuplicateEntry?"]
     assert verdict("env: [{A: b}]\nsecrets: [A]") == ["containers[0].env DuplicateName"]

@@ -1,6 +1,6 @@
 """Whole files and their exact verdicts: our own everywhere, public ones where they are at hand.
 
-``CLOISTER_UPDATE_TEST_DATA=1`` writes the verdicts anew; each change is to be read against the
+``CLOISTER_UPDATE_TEST_DATA=1`` writes the verdicts again; each change is to be read against the
 file before it is committed.
 """
 
@@ -35,7 +35,7 @@ def verdict_of(path: Path) -> dict[str, Any]:
 
 
 def pinned(name: str, files: dict[str, Path]) -> dict[str, Any]:
-    """Give the pinned verdicts of these files, after writing them when that is asked for."""
+    """Give the pinned verdicts of these files, after writing them when that is requested."""
     path = DATA / name
     if UPDATE:
         verdicts = {key: verdict_of(file) for key, file in files.items()}

@@ -70,8 +70,8 @@ def test_gaps_are_found(checkout: Path) -> None:
         "rules: gpus-top: there is no test tests/test_b.py::test_one",
         "rules: gone: has no test",
         "rules: cap_drop-new: is in the texts and has no entry; add one",
-        "top-level: speed: stands in the texts and has no entry; add one",
-        "rules: gone: stands in no table of the texts any more",
+        "top-level: speed: is in the texts and has no entry; add one",
+        "rules: gone: is in no table of the texts any more",
     ]
 
 

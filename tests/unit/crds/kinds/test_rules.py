@@ -77,12 +77,12 @@ WRONG: dict[str, tuple[dict[str, Any], str, str]] = {
     "a secret twice": (
         {"secrets": ["A", "A"]},
         "spec.secrets",
-        "A stands twice in the list; remove one of the two",
+        "A is listed twice; remove one of the two",
     ),
     "a variable twice": (
         {"variables": [{"name": "A"}, {"name": "A"}]},
         "spec.variables",
-        "A stands twice in the list; remove one of the two",
+        "A is listed twice; remove one of the two",
     ),
     "a commit cut short": (
         {"commit": "abc"},
@@ -157,7 +157,7 @@ def test_a_slug_is_a_label_of_a_host_name(slug: str, *, right: bool) -> None:
     if right:
         assert Organization.read(body).metadata.name == slug
     else:
-        with pytest.raises(ValidationError, match="stands in host names"):
+        with pytest.raises(ValidationError, match="is part of host names"):
             Organization.read(body)
 
 

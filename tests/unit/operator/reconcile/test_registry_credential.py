@@ -44,7 +44,7 @@ def core(document: bytes = GOOD, *, kind: str = CONFIG_TYPE, key: str = CONFIG_K
         (None, "SecretValueMissing", "no core Secret pull"),
         (core(key="other"), "SecretValueMissing", CONFIG_KEY),
         (core(kind="Opaque"), "CredentialsInvalid", CONFIG_TYPE),
-        (core(b"no json"), "CredentialsInvalid", "no docker configuration"),
+        (core(b"no json"), "CredentialsInvalid", "not a docker configuration"),
         (core(b'{"auths": {"gcr.io": {"auth": "YTpi"}}}'), "CredentialsInvalid", "ghcr.io"),
         (core(), "CredentialsUsable", "as me"),
     ],
