@@ -12,24 +12,6 @@ from cloister_clients.kube import AlreadyExists, Conflict, NotFound
 from cloister_clients.kube.kinds import CONFIG_MAP, SECRET, SERVICE
 from cloister_crds.kinds import Deployment, Enclave, HostnameClaim
 from cloister_crds.lifecycle.metering import FINALIZER
-from cloister_crds.lifecycle.state.decision import (
-    Action,
-    ClaimHostname,
-    CreateEnclave,
-    DeleteEnclave,
-    DeletePreview,
-    DeleteRoute,
-    DeleteShells,
-    EnsureDeployment,
-    RecordDemoted,
-    RecordServing,
-    ReleaseHostname,
-    RouteHostname,
-    RoutePreview,
-    RouteShells,
-    RouteTo,
-    TransferHostname,
-)
 from cloister_crds.lifecycle.state.observed import Observed, SecretRefKey
 from cloister_crds.names import (
     CONTAINER_LABEL,
@@ -60,6 +42,24 @@ from cloister_operator.reconcile.children import (
     plan_of,
 )
 from cloister_operator.reconcile.metering import record_demoted
+from cloister_operator.rollout.decision import (
+    Action,
+    ClaimHostname,
+    CreateEnclave,
+    DeleteEnclave,
+    DeletePreview,
+    DeleteRoute,
+    DeleteShells,
+    EnsureDeployment,
+    RecordDemoted,
+    RecordServing,
+    ReleaseHostname,
+    RouteHostname,
+    RoutePreview,
+    RouteShells,
+    RouteTo,
+    TransferHostname,
+)
 from cloister_operator.workqueue.keys import Key
 
 __all__ = ["apply_action"]

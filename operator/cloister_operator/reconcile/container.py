@@ -5,7 +5,6 @@ from datetime import datetime
 
 from cloister_crds.kinds import Container, Enclave
 from cloister_crds.kinds.meta import PAUSED_ANNOTATION
-from cloister_crds.lifecycle.state.decision import ClaimHostname, Decision
 from cloister_crds.lifecycle.state.observed import Observed
 from cloister_operator.cache.projections import CONTAINER, ENCLAVE
 from cloister_operator.context import ProcessContext
@@ -14,6 +13,7 @@ from cloister_operator.reconcile.children import ApiUnresolved
 from cloister_operator.reconcile.gather import observe
 from cloister_operator.reconcile.result import DONE, Result
 from cloister_operator.rollout.decide import decide
+from cloister_operator.rollout.decision import ClaimHostname, Decision
 from cloister_operator.workqueue.keys import Key
 from cloister_operator.writer.merge_patch import merge_patch
 

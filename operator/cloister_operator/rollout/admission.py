@@ -20,7 +20,6 @@ from cloister_crds.lifecycle.admission.validation import (
     spec_problems,
 )
 from cloister_crds.lifecycle.backoff import SHORTEST_BACKOFF
-from cloister_crds.lifecycle.rollout_state import RolloutState
 from cloister_crds.lifecycle.state.conditions import condition, holds
 from cloister_crds.lifecycle.state.observed import (
     Answer,
@@ -38,6 +37,7 @@ from cloister_crds.lifecycle.state.observed import (
 )
 from cloister_crds.lifecycle.state.reasons import is_final, is_transient, reason_for
 from cloister_crds.problems import Problem
+from cloister_operator.rollout.rollout_state import RolloutState
 
 __all__ = [
     "Admission",

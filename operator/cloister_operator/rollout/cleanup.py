@@ -5,14 +5,16 @@ that no longer serve (the old half of a blue-green update, after it has drained)
 names that nothing needs.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
 
+from cloister_crds.kinds.container import Container
 from cloister_crds.kinds.enclave import Enclave
-from cloister_crds.lifecycle.names.hostnames import unneeded_claims
-from cloister_crds.lifecycle.rollout_state import RolloutState, has_failed
-from cloister_crds.lifecycle.state.decision import (
+from cloister_crds.kinds.hostnameclaim import HostnameClaim
+from cloister_crds.lifecycle.names.hostnames import is_held_by
+from cloister_crds.lifecycle.state.observed import Need
+from cloister_operator.rollout.decision import (
     Action,
     ClaimHostname,
     CreateEnclave,
@@ -22,14 +24,15 @@ from cloister_crds.lifecycle.state.decision import (
     EnsureDeployment,
     RecordDemoted,
     RecordServing,
+    ReleaseHostname,
     RoutePreview,
     RouteShells,
     RouteTo,
 )
-from cloister_crds.lifecycle.state.observed import Need
-from cloister_crds.lifecycle.state.rollout_plan import RolloutPlan
 from cloister_operator.rollout.gateway_routes import changed_routes, wanted_routes
 from cloister_operator.rollout.new_attempt import completed_attempt
+from cloister_operator.rollout.rollout_plan import RolloutPlan
+from cloister_operator.rollout.rollout_state import RolloutState, has_failed
 
 __all__ = [
     "HISTORY_LIMIT",
@@ -38,6 +41,7 @@ __all__ = [
     "routed_hostnames",
     "serving_records",
     "ssh_enclave",
+    "unneeded_claims",
 ]
 
 HISTORY_LIMIT = 10
@@ -221,3 +225,35 @@ def _needed_hostnames(state: RolloutState, plan: RolloutPlan) -> frozenset[str]:
         # Without its Organization the names of spec are unknown: nothing is released blindly.
         needed.update(state.observed.claims)
     return frozenset(needed)
+
+
+def unneeded_claims(
+    container: Container, claims: Mapping[str, HostnameClaim], needed: Iterable[str]
+) -> tuple[ReleaseHostname, ...]:
+    """Return which claims of a Container are to be released.
+
+    Parameters
+    ----------
+    container
+        The Container.
+    claims
+        Claims by host name, those of others included.
+    needed
+        Host names of spec and of every Enclave that has a Pod or will have one.
+    """
+    kept = frozenset(needed)
+    return tuple(
+        _release(claim)
+        for hostname, claim in sorted(claims.items())
+        if hostname not in kept
+        and is_held_by(claim, container)
+        and claim.metadata.deletion_timestamp is None
+    )
+
+
+def _release(claim: HostnameClaim) -> ReleaseHostname:
+    return ReleaseHostname(
+        hostname=claim.metadata.name,
+        uid=claim.metadata.uid,
+        resource_version=claim.metadata.resource_version,
+    )

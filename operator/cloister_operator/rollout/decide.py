@@ -9,13 +9,13 @@ only when the Service routes to what spec asks for.
 from datetime import datetime, timedelta
 
 from cloister_crds.kinds.container import ContainerPhase
-from cloister_crds.lifecycle.rollout_state import RolloutState, enclave_names
-from cloister_crds.lifecycle.state.decision import Decision
 from cloister_crds.lifecycle.state.observed import Observed
-from cloister_crds.lifecycle.state.rollout_plan import RolloutPlan, earliest
 from cloister_operator.rollout.admission import admit
 from cloister_operator.rollout.cleanup import clean_up, serving_records
+from cloister_operator.rollout.decision import Decision
 from cloister_operator.rollout.rollback import roll_back
+from cloister_operator.rollout.rollout_plan import RolloutPlan, earliest
+from cloister_operator.rollout.rollout_state import RolloutState, enclave_names
 from cloister_operator.rollout.rules import ADMISSION_RULES, RULES
 from cloister_operator.rollout.status import next_status
 

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping
 
 from cloister_crds.kinds.enclave import Enclave
 from cloister_crds.lifecycle.names.hostnames import is_held_by
-from cloister_crds.lifecycle.rollout_state import RolloutState
 from cloister_crds.lifecycle.state.conditions import ConditionUpdate
-from cloister_crds.lifecycle.state.decision import DeleteRoute, RouteHostname
 from cloister_crds.lifecycle.state.observed import Gateway, RouteFacts, RouteState
 from cloister_crds.names import preview_service_name, service_name
+from cloister_operator.rollout.decision import DeleteRoute, RouteHostname
+from cloister_operator.rollout.rollout_state import RolloutState
 
 __all__ = ["changed_routes", "routed_condition", "wanted_routes"]
 

@@ -11,12 +11,12 @@ from cloister_crds.lifecycle.admission.gpus import gpu_count
 from cloister_crds.lifecycle.admission.host_selection import unenforced_fields
 from cloister_crds.lifecycle.admission.secret_bindings import bind, named_secrets
 from cloister_crds.lifecycle.admission.ssh_keys import keys_of
-from cloister_crds.lifecycle.rollout_state import RevisionAttempts, RolloutState
-from cloister_crds.lifecycle.state.decision import CreateEnclave
 from cloister_crds.lifecycle.state.observed import Known, NeedRelease, ReleaseFacts, Tiers
 from cloister_crds.names import enclave_name
 from cloister_operator.rollout.admission import AdmissionGranted
+from cloister_operator.rollout.decision import CreateEnclave
 from cloister_operator.rollout.recreate_strategy import needs_recreate
+from cloister_operator.rollout.rollout_state import RevisionAttempts, RolloutState
 
 __all__ = ["completed_attempt", "first_attempt", "next_attempt"]
 

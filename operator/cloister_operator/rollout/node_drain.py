@@ -8,10 +8,10 @@ from dataclasses import replace
 
 from cloister_crds.kinds.container import ContainerPhase
 from cloister_crds.kinds.enclave import Enclave
-from cloister_crds.lifecycle.rollout_state import RevisionAttempts, RolloutState, enclave_names
 from cloister_crds.lifecycle.state.reasons import is_transient
-from cloister_crds.lifecycle.state.rollout_plan import RolloutPlan
 from cloister_operator.rollout.new_attempt import next_attempt
+from cloister_operator.rollout.rollout_plan import RolloutPlan
+from cloister_operator.rollout.rollout_state import RevisionAttempts, RolloutState, enclave_names
 
 __all__ = ["serving_enclave_moves_off_a_cordoned_node"]
 

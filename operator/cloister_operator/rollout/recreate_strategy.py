@@ -6,9 +6,9 @@ Both need the same GPUs. The new Pod is created before that, so that it is first
 from cloister_crds.kinds.container import ContainerPhase
 from cloister_crds.kinds.enclave import Enclave
 from cloister_crds.lifecycle.admission.gpus import gpu_count
-from cloister_crds.lifecycle.rollout_state import RolloutState, enclave_names
-from cloister_crds.lifecycle.state.rollout_plan import RolloutPlan
 from cloister_operator.rollout.admission import AdmissionGranted
+from cloister_operator.rollout.rollout_plan import RolloutPlan
+from cloister_operator.rollout.rollout_state import RolloutState, enclave_names
 
 __all__ = ["most_gpus", "needs_recreate", "recreate_deletes_the_present_release"]
 

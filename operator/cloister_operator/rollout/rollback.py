@@ -6,9 +6,9 @@ Pod, so that a failed or slow update never costs the release that worked.
 
 from dataclasses import replace
 
-from cloister_crds.lifecycle.rollout_state import RevisionAttempts, RolloutState, enclave_names
-from cloister_crds.lifecycle.state.rollout_plan import RolloutPlan
 from cloister_operator.rollout.new_attempt import next_attempt
+from cloister_operator.rollout.rollout_plan import RolloutPlan
+from cloister_operator.rollout.rollout_state import RevisionAttempts, RolloutState, enclave_names
 from cloister_operator.rollout.rules import is_lost
 
 __all__ = ["roll_back"]

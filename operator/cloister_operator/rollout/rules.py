@@ -17,16 +17,9 @@ from cloister_crds.kinds.enclave import Enclave, EnclavePhase
 from cloister_crds.kinds.meta import ConditionStatus
 from cloister_crds.lifecycle.admission.host_selection import find_host
 from cloister_crds.lifecycle.names.hostnames import is_held_by
-from cloister_crds.lifecycle.replacement import (
-    hostnames_transfer_to_the_ready_replacement,
-    replaced_container_deletes_its_enclaves,
-)
-from cloister_crds.lifecycle.rollout_state import RevisionAttempts, RolloutState, enclave_names
 from cloister_crds.lifecycle.state.conditions import condition, holds
-from cloister_crds.lifecycle.state.decision import ClaimHostname
 from cloister_crds.lifecycle.state.observed import Need
 from cloister_crds.lifecycle.state.reasons import REASONS, is_transient, reason_for
-from cloister_crds.lifecycle.state.rollout_plan import RolloutPlan
 from cloister_operator.rollout.admission import (
     Admission,
     AdmissionDelayed,
@@ -34,6 +27,7 @@ from cloister_operator.rollout.admission import (
     AdmissionRefused,
     AdmissionUnresolved,
 )
+from cloister_operator.rollout.decision import ClaimHostname
 from cloister_operator.rollout.new_attempt import first_attempt, next_attempt
 from cloister_operator.rollout.node_drain import serving_enclave_moves_off_a_cordoned_node
 from cloister_operator.rollout.phases import may_move
@@ -42,6 +36,12 @@ from cloister_operator.rollout.recreate_strategy import (
     needs_recreate,
     recreate_deletes_the_present_release,
 )
+from cloister_operator.rollout.replacement import (
+    hostnames_transfer_to_the_ready_replacement,
+    replaced_container_deletes_its_enclaves,
+)
+from cloister_operator.rollout.rollout_plan import RolloutPlan
+from cloister_operator.rollout.rollout_state import RevisionAttempts, RolloutState, enclave_names
 
 __all__ = ["ADMISSION_RULES", "RULES", "AdmissionRule", "Rule", "is_lost"]
 

@@ -19,19 +19,19 @@ from cloister_crds.lifecycle.admission.confidentiality import confidentiality_co
 from cloister_crds.lifecycle.admission.host_selection import find_host, host_conditions
 from cloister_crds.lifecycle.admission.key_check import keys_checked_condition
 from cloister_crds.lifecycle.names.domains import find_domain
-from cloister_crds.lifecycle.rollout_state import RolloutState, has_failed
 from cloister_crds.lifecycle.state.conditions import ConditionUpdate, condition, merge
-from cloister_crds.lifecycle.state.decision import CreateEnclave
 from cloister_crds.lifecycle.state.reasons import is_transient
-from cloister_crds.lifecycle.state.rollout_plan import RolloutPlan
 from cloister_operator.rollout.cleanup import (
     HISTORY_LIMIT,
     enclaves_to_delete,
     routed_hostnames,
     ssh_enclave,
 )
+from cloister_operator.rollout.decision import CreateEnclave
 from cloister_operator.rollout.gateway_routes import routed_condition
 from cloister_operator.rollout.phases import move
+from cloister_operator.rollout.rollout_plan import RolloutPlan
+from cloister_operator.rollout.rollout_state import RolloutState, has_failed
 
 __all__ = ["next_status"]
 

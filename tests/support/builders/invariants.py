@@ -11,8 +11,8 @@ from cloister_crds.kinds.container import ContainerPhase, ContainerStatus, Desir
 from cloister_crds.kinds.enclave import Enclave, EnclavePhase
 from cloister_crds.lifecycle import request as requests
 from cloister_crds.lifecycle.state.conditions import condition, holds
-from cloister_crds.lifecycle.state.decision import Action, CreateEnclave, Decision, DeleteEnclave
 from cloister_crds.lifecycle.state.observed import Observed
+from cloister_operator.rollout.decision import Action, CreateEnclave, Decision, DeleteEnclave
 
 if TYPE_CHECKING:
     from tests.support.builders.world import World

@@ -24,9 +24,25 @@ from cloister_crds.kinds.container import (
 from cloister_crds.kinds.enclave import ContainerStateName
 from cloister_crds.kinds.host import Host
 from cloister_crds.kinds.meta import ObjectMeta
-from cloister_crds.lifecycle.rollout_state import RolloutState
 from cloister_crds.lifecycle.state.conditions import condition
-from cloister_crds.lifecycle.state.decision import (
+from cloister_crds.lifecycle.state.observed import (
+    Answer,
+    DecisionSettings,
+    Failed,
+    Known,
+    Need,
+    NeedImage,
+    NeedLatest,
+    NeedRelease,
+    NewestRelease,
+    Observed,
+    RouteFacts,
+    RouteState,
+    SecretValues,
+    ServiceFacts,
+)
+from cloister_operator.rollout.decide import decide
+from cloister_operator.rollout.decision import (
     Action,
     ClaimHostname,
     CreateEnclave,
@@ -45,23 +61,6 @@ from cloister_crds.lifecycle.state.decision import (
     RouteTo,
     TransferHostname,
 )
-from cloister_crds.lifecycle.state.observed import (
-    Answer,
-    DecisionSettings,
-    Failed,
-    Known,
-    Need,
-    NeedImage,
-    NeedLatest,
-    NeedRelease,
-    NewestRelease,
-    Observed,
-    RouteFacts,
-    RouteState,
-    SecretValues,
-    ServiceFacts,
-)
-from cloister_operator.rollout.decide import decide
 from cloister_operator.rollout.enclave_status import (
     PodAction,
     evaluate_enclave,
@@ -69,6 +68,7 @@ from cloister_operator.rollout.enclave_status import (
     reevaluate_after,
 )
 from cloister_operator.rollout.pod_facts import PodContainer, PodFacts, PodPhase
+from cloister_operator.rollout.rollout_state import RolloutState
 from tests.support.builders.invariants import check
 from tests.support.builders.resources import (
     NOW,

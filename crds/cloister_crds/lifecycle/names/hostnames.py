@@ -1,17 +1,13 @@
 """The host names of a Container, who holds them, and which claims it no longer needs."""
 
-from collections.abc import Iterable, Mapping
-
 from cloister_crds.kinds.container import Container
 from cloister_crds.kinds.hostnameclaim import HostnameClaim
 from cloister_crds.kinds.organization import Organization
-from cloister_crds.lifecycle.state.decision import ReleaseHostname
 from cloister_crds.names import generated_hostname
 
 __all__ = [
     "internal_hostname",
     "is_held_by",
-    "unneeded_claims",
     "wanted_hostnames",
 ]
 
@@ -65,36 +61,4 @@ def is_held_by(claim: HostnameClaim, container: Container) -> bool:
     return (holder.namespace, holder.name) == (
         container.metadata.namespace,
         container.metadata.name,
-    )
-
-
-def unneeded_claims(
-    container: Container, claims: Mapping[str, HostnameClaim], needed: Iterable[str]
-) -> tuple[ReleaseHostname, ...]:
-    """Return which claims of a Container are to be released.
-
-    Parameters
-    ----------
-    container
-        The Container.
-    claims
-        Claims by host name, those of others included.
-    needed
-        Host names of spec and of every Enclave that has a Pod or will have one.
-    """
-    kept = frozenset(needed)
-    return tuple(
-        _release(claim)
-        for hostname, claim in sorted(claims.items())
-        if hostname not in kept
-        and is_held_by(claim, container)
-        and claim.metadata.deletion_timestamp is None
-    )
-
-
-def _release(claim: HostnameClaim) -> ReleaseHostname:
-    return ReleaseHostname(
-        hostname=claim.metadata.name,
-        uid=claim.metadata.uid,
-        resource_version=claim.metadata.resource_version,
     )

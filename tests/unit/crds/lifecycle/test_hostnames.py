@@ -1,11 +1,9 @@
-"""Host names of a Container, and the claims that nobody needs any more."""
+"""Host names of a Container."""
 
 from cloister_crds.lifecycle.names.hostnames import (
     is_held_by,
-    unneeded_claims,
     wanted_hostnames,
 )
-from cloister_crds.lifecycle.state.decision import ReleaseHostname
 from tests.support.builders.resources import DOMAIN, claim_of, container_of, organization_of
 
 ORGANIZATION = organization_of()
@@ -34,14 +32,3 @@ def test_without_an_organization_there_are_none() -> None:
 def test_claims_are_held_by_namespace_and_name() -> None:
     assert is_held_by(claim_of("a.b"), container_of("web", uid="another"))
     assert not is_held_by(claim_of("a.b"), container_of("web.2"))
-
-
-def test_only_own_claims_that_nobody_needs_are_released() -> None:
-    claims = {
-        "needed.example.test": claim_of("needed.example.test"),
-        "old.example.test": claim_of("old.example.test"),
-        "leaving.example.test": claim_of("leaving.example.test", deleting=True),
-        "other.example.test": claim_of("other.example.test", holder="other"),
-    }
-    released = unneeded_claims(container_of(), claims, ["needed.example.test"])
-    assert released == (ReleaseHostname("old.example.test", "claim-old.example.test", "3"),)

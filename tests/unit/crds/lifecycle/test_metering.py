@@ -13,7 +13,7 @@ from cloister_crds.lifecycle.metering import (
     has_departed,
     served_until,
 )
-from cloister_crds.lifecycle.rollout_state import RolloutState
+from cloister_operator.rollout.rollout_state import RolloutState
 from tests.support.builders.resources import container_of, enclave_of, observed_of
 
 NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)

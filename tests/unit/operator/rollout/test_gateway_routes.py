@@ -8,8 +8,8 @@ import pytest
 from cloister_crds.kinds.container import ContainerPhase, DesiredState
 from cloister_crds.kinds.organization import Entitlements
 from cloister_crds.lifecycle.state.conditions import condition, holds
-from cloister_crds.lifecycle.state.decision import DeleteRoute, RouteHostname
 from cloister_crds.lifecycle.state.observed import Gateway, RouteState
+from cloister_operator.rollout.decision import DeleteRoute, RouteHostname
 from tests.support.builders.resources import DOMAIN, SETTINGS, claim_of, domain_of, organization_of
 from tests.support.builders.world import World
 

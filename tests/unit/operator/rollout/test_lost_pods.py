@@ -3,16 +3,16 @@
 from cloister_crds.kinds.container import ContainerPhase, UpdatePhase, UpdateType
 from cloister_crds.kinds.meta import PAUSED_ANNOTATION
 from cloister_crds.lifecycle.state.conditions import holds
-from cloister_crds.lifecycle.state.decision import (
+from cloister_crds.lifecycle.state.observed import (
+    Observed,
+)
+from cloister_operator.rollout.decide import decide
+from cloister_operator.rollout.decision import (
     ClaimHostname,
     EnsureDeployment,
     RecordDemoted,
     ReleaseHostname,
 )
-from cloister_crds.lifecycle.state.observed import (
-    Observed,
-)
-from cloister_operator.rollout.decide import decide
 from tests.support.builders.resources import (
     DOMAIN,
     NOW,

@@ -2,7 +2,7 @@
 
 from cloister_crds.kinds.container import ContainerPhase
 from cloister_crds.lifecycle.state.conditions import holds
-from cloister_crds.lifecycle.state.decision import DeleteEnclave
+from cloister_operator.rollout.decision import DeleteEnclave
 from tests.support.builders.world import World
 
 

@@ -12,13 +12,7 @@ from cloister_crds.kinds.container import (
     DesiredState,
 )
 from cloister_crds.kinds.enclave import Enclave, EnclavePhase
-from cloister_crds.lifecycle.replacement import (
-    hostnames_transfer_to_the_ready_replacement,
-    replaced_container_deletes_its_enclaves,
-)
-from cloister_crds.lifecycle.rollout_state import RolloutState
 from cloister_crds.lifecycle.state.conditions import ConditionUpdate, merge
-from cloister_crds.lifecycle.state.decision import ClaimHostname, CreateEnclave
 from cloister_crds.lifecycle.state.observed import NeedRelease, Observed, ServiceFacts
 from cloister_operator.rollout.admission import (
     Admission,
@@ -27,8 +21,14 @@ from cloister_operator.rollout.admission import (
     AdmissionRefused,
     AdmissionUnresolved,
 )
+from cloister_operator.rollout.decision import ClaimHostname, CreateEnclave
 from cloister_operator.rollout.node_drain import serving_enclave_moves_off_a_cordoned_node
 from cloister_operator.rollout.recreate_strategy import recreate_deletes_the_present_release
+from cloister_operator.rollout.replacement import (
+    hostnames_transfer_to_the_ready_replacement,
+    replaced_container_deletes_its_enclaves,
+)
+from cloister_operator.rollout.rollout_state import RolloutState
 from cloister_operator.rollout.rules import (
     ADMISSION_RULES,
     RULES,

@@ -13,8 +13,8 @@ from cloister_crds.kinds.host import Gpu
 from cloister_crds.kinds.organization import Entitlements, Limits, Organization
 from cloister_crds.lifecycle import request as requests
 from cloister_crds.lifecycle.state.conditions import holds
-from cloister_crds.lifecycle.state.decision import ReleaseHostname
 from cloister_crds.lifecycle.state.observed import DecisionSettings, Gateway, RouteState
+from cloister_operator.rollout.decision import ReleaseHostname
 from tests.support.builders.resources import DOMAIN, SETTINGS, claim_of, host_of, organization_of
 from tests.support.builders.world import World
 

@@ -4,7 +4,7 @@ import pytest
 
 from cloister_crds.kinds.container import ContainerPhase, DesiredState, UpdatePhase, UpdateType
 from cloister_crds.lifecycle.state.conditions import holds
-from cloister_crds.lifecycle.state.decision import DeletePreview, RoutePreview
+from cloister_operator.rollout.decision import DeletePreview, RoutePreview
 from tests.support.builders.resources import DOMAIN, deployment_of
 from tests.support.builders.world import World
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from cloister_crds.kinds.container import ContainerPhase
-from cloister_crds.lifecycle.state.decision import Action
 from cloister_crds.lifecycle.state.observed import Need
+from cloister_operator.rollout.decision import Action
 
 __all__ = ["RolloutPlan", "earliest"]
 

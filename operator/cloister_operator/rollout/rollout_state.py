@@ -14,15 +14,15 @@ from cloister_crds.kinds.enclave import Enclave, EnclavePhase
 from cloister_crds.kinds.meta import PAUSED_ANNOTATION
 from cloister_crds.kinds.request import RequestRecord
 from cloister_crds.lifecycle import request as requests
-from cloister_crds.lifecycle.auto_update import FollowedRelease, follow
 from cloister_crds.lifecycle.backoff import backoff_delay
 from cloister_crds.lifecycle.names.domains import find_domain, may_serve
 from cloister_crds.lifecycle.names.hostnames import wanted_hostnames
 from cloister_crds.lifecycle.state.conditions import condition
 from cloister_crds.lifecycle.state.observed import DecisionSettings, Observed
 from cloister_crds.lifecycle.state.reasons import is_transient
-from cloister_crds.lifecycle.state.rollout_plan import RolloutPlan
 from cloister_crds.names import preview_hostname
+from cloister_operator.rollout.auto_update import FollowedRelease, follow
+from cloister_operator.rollout.rollout_plan import RolloutPlan
 
 __all__ = [
     "RevisionAttempts",
