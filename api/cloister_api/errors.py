@@ -1,22 +1,21 @@
-"""What the facade answers when it does not do as asked: one exception, one body.
+"""Errors of the facade: one exception, one body.
 
-``{error, code, request_id, details?}`` (spec, "Errors"; client contract: clients read ``error``).
-Services raise `ApiError`; routes and middleware never build an error answer by themselves.
+``{error, code, request_id, used_by?, details?}`` (spec, "Errors"; clients read ``error``). Services
+raise `ApiError`; routes and middleware never build the response of an error by themselves.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
 from http import HTTPStatus
 from typing import Any
 
-import msgspec
 from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 
+from cloister_api.http.json_response import JsonResponse
 from cloister_api.schemas.containers import PATTERN_WORDS
-from cloister_api.schemas.envelope import Detail
+from cloister_api.schemas.errors import Detail, ErrorCode, ErrorResponse
 from cloister_api.schemas.keys import KEY_PATTERN_WORDS
 from cloister_api.schemas.resources import KEBAB_PATTERN
 from cloister_clients.kube import KubeError, NotFound, Unavailable
@@ -52,12 +51,12 @@ WORDS_OF_PATTERNS = {
 
 
 class ApiError(Exception):
-    """An answer that is not success."""
+    """A response that is not a success."""
 
     def __init__(
         self,
         status: int,
-        code: str,
+        code: ErrorCode,
         message: str,
         details: Sequence[Detail] = (),
         *,
@@ -107,14 +106,14 @@ def forbidden(message: str) -> ApiError:
 
 
 def broken_rule(field: str, error: ValidationError) -> ApiError:
-    """400: a field of a body breaks a rule that the contract has for what it becomes.
+    """400: a field of a body breaks a rule of the custom resource that it becomes.
 
     Parameters
     ----------
     field
         The field.
     error
-        What the contract's form says of it; its input may be secret and is left out.
+        What the contract's model reports; its input may be secret and is left out.
     """
     problem = error.errors(include_url=False, include_input=False)[0]["msg"]
     return bad_request(field, f"{field}: {problem}")
@@ -131,7 +130,7 @@ def conflict(message: str) -> ApiError:
 
 
 def changed_since(what: str = "container") -> ApiError:
-    """412: what the client has read is no longer what is there."""
+    """412: the record is no longer the one that the client has read."""
     return ApiError(
         412,
         "PRECONDITION_FAILED",
@@ -164,7 +163,7 @@ def problems_of_file(problems: Iterable[Problem]) -> ApiError:
 
 
 def from_kube(error: KubeError) -> ApiError:
-    """Translate what the API server refused and no service expected."""
+    """Translate a refusal of the API server that no service expected."""
     if isinstance(error, Unavailable):
         return unavailable(
             "the cluster does not answer at present; try again", retry_after=error.retry_after
@@ -174,17 +173,17 @@ def from_kube(error: KubeError) -> ApiError:
             "the namespace of the organization does not exist yet; try again when the "
             "Organization is Ready"
         )
-    # What the server said may name objects of the platform; it stands in the log.
+    # The server's message may name objects of the platform; it is in the log alone.
     return ApiError(500, "INTERNAL_ERROR", "the cluster refused a request of the facade")
 
 
 def from_validation(error: RequestValidationError) -> ApiError:
-    """Translate what the framework found wrong with a request into 400 with details."""
+    """Translate the problems that the framework found in a request into 400 with details."""
     return refused_fields([detail_of(problem) for problem in error.errors()])
 
 
 def refused_fields(details: list[Detail]) -> ApiError:
-    """400 that names everything which is wrong with the fields of a request."""
+    """400 that names every problem of the fields of a request."""
     first = details[0]
     more = f" (and {len(details) - 1} more, see details)" if len(details) > 1 else ""
     message = f"{first.field}: {first.message}{more}" if first.field else first.message
@@ -192,7 +191,7 @@ def refused_fields(details: list[Detail]) -> ApiError:
 
 
 def detail_of(problem: dict[str, Any]) -> Detail:
-    """Translate one finding of the framework."""
+    """Translate one problem that the framework found."""
     kind = problem["type"]
     if kind == "json_invalid":
         reason = problem.get("ctx", {}).get("error", "")
@@ -212,7 +211,7 @@ def detail_of(problem: dict[str, Any]) -> Detail:
     return Detail(field, "Invalid", str(problem["msg"]))
 
 
-WORDS = {
+WORDS: dict[HTTPStatus, tuple[ErrorCode, str]] = {
     HTTPStatus.NOT_FOUND: ("NOT_FOUND", "no such path; the manual lists all of them"),
     HTTPStatus.METHOD_NOT_ALLOWED: (
         "METHOD_NOT_ALLOWED",
@@ -229,26 +228,23 @@ def wrong_method(methods: Iterable[str]) -> ApiError:
 
 def from_framework(error: HTTPException) -> ApiError:
     """Translate an exception of the framework: no such path, no such method, unreadable body."""
-    code, message = WORDS.get(HTTPStatus(error.status_code), ("BAD_REQUEST", str(error.detail)))
+    found: tuple[ErrorCode, str] = ("BAD_REQUEST", str(error.detail))
+    code, message = WORDS.get(HTTPStatus(error.status_code), found)
     return ApiError(error.status_code, code, message)
 
 
 def error_response(
     error: ApiError, request_id: str, headers: dict[str, str] | None = None
 ) -> Response:
-    """Build the answer of an error."""
-    body: dict[str, Any] = {
-        "error": error.message,
-        "code": error.code,
-        "request_id": request_id,
-    }
-    if error.used_by:
-        body["used_by"] = list(error.used_by)
-    if error.details:
-        body["details"] = [asdict(detail) for detail in error.details]
-    response = Response(
-        msgspec.json.encode(body), error.status, headers=headers, media_type="application/json"
+    """Build the response of an error."""
+    body = ErrorResponse(
+        error=error.message,
+        code=error.code,
+        request_id=request_id,
+        used_by=list(error.used_by) or None,
+        details=list(error.details) or None,
     )
+    response = JsonResponse(body, error.status, headers)
     for name, value in error.headers:
         response.headers[name] = value
     if error.retry_after is not None:
@@ -259,5 +255,5 @@ def error_response(
 
 
 def request_id_of(request: Request) -> str:
-    """Answer the identifier that the middleware gave a request."""
+    """Return the identifier that the middleware gave a request."""
     return str(request.scope["state"]["request_id"])

@@ -20,7 +20,6 @@ from cloister_api.auth.authenticator import Principal
 from cloister_api.errors import ApiError, error_response, wrong_method
 from cloister_api.http.access_log import CURRENT, note, route_of
 from cloister_api.http.metrics import Figures
-from cloister_api.routes.dependencies import TOKEN
 
 __all__ = ["REPORT_PATH", "Ending", "Gate", "needs_key"]
 
@@ -37,7 +36,7 @@ MAX_BODY = 1024 * 1024
 MAX_REPORT = 4 * MAX_BODY
 """Largest report of usage in bytes: a thousand events with all their attributes."""
 REPORT_PATH = "/api/internal/usage-reports"
-CONSISTENCY = TOKEN.encode()
+CONSISTENCY_TOKEN = b"x-consistency-token"
 OPEN_PATHS = (
     "/api/config/models",
     "/api/shim/",
@@ -214,7 +213,7 @@ class Gate:
 
 def names_version(scope: Scope) -> bool:
     """Tell whether a request names a version that its answer must have seen."""
-    return any(name == CONSISTENCY for name, _ in scope["headers"])
+    return any(name == CONSISTENCY_TOKEN for name, _ in scope["headers"])
 
 
 def needs_key(path: str) -> bool:

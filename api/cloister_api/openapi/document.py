@@ -1,4 +1,4 @@
-"""The OpenAPI document of the facade: what the routes say of themselves, and what holds for all.
+"""The OpenAPI document of the facade: what its routes declare, and what holds for all of them.
 
 Pure: it follows from the routes alone, so that the committed file can be compared with it.
 """
@@ -10,49 +10,41 @@ from typing import Any
 import msgspec
 from fastapi import APIRouter, FastAPI
 
-from cloister_api.http.middleware import REPORT_PATH, needs_key
+from cloister_api.http.middleware import needs_key
 from cloister_api.openapi.errors import component
 from cloister_api.openapi.examples import EXAMPLES
-from cloister_api.routes.shim import CHECK_PATH, CheckKeyRequest
-from cloister_api.schemas.account_answers import Valid
-from cloister_api.schemas.answers import Error
+from cloister_api.routes.responses import (
+    RATE_LIMIT,
+    RATE_LIMIT_POLICY,
+    REQUEST_ID,
+    RESPONSE_HEADERS,
+    headers_of,
+)
+from cloister_api.routes.shim import CheckKeyRequest
+from cloister_api.schemas.errors import ErrorResponse
 from cloister_api.usage.events import Attributes, UsageEvent
 
-__all__ = ["document", "operations"]
+__all__ = ["METHODS", "document", "operations"]
 
-REQUIRED = frozenset({("/api/billing/time-series", "time")})
-"""Parameters that must be there although the framework does not know it."""
-METHODS = frozenset({"get", "put", "post", "delete", "patch"})
+METHODS = ("get", "post", "put", "patch", "delete")
 ADMIN_KEY = "adminKey"
-VERSIONED = frozenset(
-    {
-        "/api/deployments/{deployment_id}",
-        "/api/deployments/{deployment_id}/update",
-        "/api/domains/{domain}",
-        "/api/domains/{domain}/verify",
-        "/api/registry-credentials/{registry}",
-        "/api/secrets/{name}",
-        "/api/ssh-keys/{name}",
-    }
-)
-"""Paths of records beside containers whose changes read If-Match."""
-REPEATABLE = frozenset(
-    {"/api/containers", "/api/domains", "/api/keys", "/api/secrets", "/api/ssh-keys"}
-)
-"""Paths of creates that read Idempotency-Key."""
-RECORDS: tuple[dict[str, str], ...] = tuple(
-    {"$ref": f"#/components/schemas/{name}"}
-    for name in ("Container", "Deployment", "Domain", "RegistryStatus", "Secret", "SshKey")
-)
-"""Forms of records that have an ETag."""
-TOKEN_HEADER = "X-Consistency-Token"  # noqa: S105 - the name of a header
-OPEN_SECURITY = {
-    "/api/shim/cert": "enclaveToken",
-    REPORT_PATH: "reporterSignature",
-    "/api/webhooks/releases": "webhookSignature",
-    "/api/webhooks/stripe": "stripeSignature",
+REF = "#/components/schemas/{name}"
+TAGS = {
+    "containers": "Containers, the releases they may run, and the hosts they run on.",
+    "deployments": "All containers of one repository.",
+    "secrets": "Secrets that configuration files name.",
+    "domains": "Custom domains of containers.",
+    "SSH keys": "Keys that may log in to debug containers.",
+    "registry credentials": "Credentials for images of private registries.",
+    "keys": "API keys for inference.",
+    "usage": "Reports of usage.",
+    "billing": "Usage and payments of the organization.",
+    "catalog": "Hosted models; needs no key.",
+    "enclaves": "What the shim of an enclave asks.",
+    "webhooks": "Signed events of others.",
+    "health": "Liveness and readiness.",
 }
-"""Schemes of the paths that need no admin key but something else."""
+"""Groups of operations, in the order of the reference."""
 SCHEMES: dict[str, Any] = {
     ADMIN_KEY: {
         "type": "http",
@@ -86,61 +78,6 @@ SCHEMES: dict[str, Any] = {
         "description": "Signature of the payment processor.",
     },
 }
-HEADERS: dict[str, Any] = {
-    "RequestId": {
-        "description": "Identifier of the request: yours, if you sent one of letters, digits, "
-        "`.`, `_` and `-`.",
-        "required": True,
-        "schema": {"type": "string"},
-    },
-    "RetryAfter": {
-        "description": "Seconds until it is worth trying again.",
-        "schema": {"type": "integer", "minimum": 1},
-    },
-    "ETag": {
-        "description": "Version of the record, for If-Match.",
-        "schema": {"type": "string"},
-    },
-    "RateLimitPolicy": {
-        "description": "Requests `q` that may be made in `w` seconds; only where there is a limit.",
-        "schema": {"type": "string"},
-    },
-    "RateLimit": {
-        "description": "Requests `r` that are left, and seconds `t` until all are there again.",
-        "schema": {"type": "string"},
-    },
-    "Link": {
-        "description": 'The next piece of the list, with `rel="next"`; only where there is one.',
-        "schema": {"type": "string"},
-    },
-    "Location": {"description": "Where the record is.", "schema": {"type": "string"}},
-    "ConsistencyToken": {
-        "description": "Version of what was written; a read that sends it back, at any replica, "
-        "sees at least that.",
-        "schema": {"type": "string"},
-    },
-}
-PARAMETERS: dict[str, Any] = {
-    "ConsistencyToken": {
-        "name": TOKEN_HEADER,
-        "in": "header",
-        "description": "Version that the read must have seen, from the answer of a write.",
-        "schema": {"type": "string", "pattern": "^[0-9]{1,18}$"},
-    },
-    "IfMatch": {
-        "name": "If-Match",
-        "in": "header",
-        "description": "ETag that the record must have; else 412, and nothing is changed.",
-        "schema": {"type": "string"},
-    },
-    "IdempotencyKey": {
-        "name": "Idempotency-Key",
-        "in": "header",
-        "description": "Text of your own: the same request with the same text answers what "
-        "it made.",
-        "schema": {"type": "string", "minLength": 1, "maxLength": 255},
-    },
-}
 TEXT = """\
 Confidential containers for organizations. Every path under `/api` needs an admin key, except \
 where an operation says otherwise. Errors have one form and name the field, the problem and the \
@@ -149,7 +86,7 @@ remedy. A null in a body counts as left out; unknown fields are refused.
 
 
 def document(routers: Iterable[APIRouter]) -> dict[str, Any]:
-    """Answer the document.
+    """Build the document.
 
     Parameters
     ----------
@@ -162,6 +99,7 @@ def document(routers: Iterable[APIRouter]) -> dict[str, Any]:
         summary="Containers, keys and usage of an organization",
         description=TEXT,
         generate_unique_id_function=lambda route: route.name,
+        openapi_tags=[{"name": name, "description": words} for name, words in TAGS.items()],
         separate_input_output_schemas=False,
     )
     for router in routers:
@@ -170,24 +108,27 @@ def document(routers: Iterable[APIRouter]) -> dict[str, Any]:
     schemas = made["components"]["schemas"]
     for name in ("HTTPValidationError", "ValidationError"):
         schemas.pop(name, None)
-    add_plain_paths(made)
-    for path, method, operation in operations(made):
-        complete(path, method, operation)
+    schemas.update(parsed_by_msgspec())
+    schemas.update(error_schemas())
+    parameters: dict[str, Any] = {}
+    for path, _, operation in operations(made):
+        share_header_parameters(operation, parameters)
+        complete(path, operation)
+    for name, example in EXAMPLES.items():
+        schemas[name]["examples"] = [example]
     made["paths"] = dict(sorted(made["paths"].items()))
     made["components"] = {
-        "schemas": dict(sorted({**schemas, **described_errors()}.items())),
-        "responses": dict(component(int(status)) for status in used_errors(made)),
-        "headers": HEADERS,
-        "parameters": PARAMETERS,
+        "schemas": dict(sorted(schemas.items())),
+        "responses": dict(component(int(status)) for status in shared_errors(made)),
+        "headers": {header.component: header.described for header in RESPONSE_HEADERS},
+        "parameters": dict(sorted(parameters.items())),
         "securitySchemes": SCHEMES,
     }
-    for name, example in EXAMPLES.items():
-        made["components"]["schemas"][name]["examples"] = [example]
     return made
 
 
 def operations(described: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Answer path, method and description of every operation of a document.
+    """Yield path, method and description of every operation of a document.
 
     Parameters
     ----------
@@ -195,19 +136,15 @@ def operations(described: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, 
         The document.
     """
     for path, item in described["paths"].items():
-        for method in sorted(item.keys() & METHODS):
-            yield path, method, item[method]
+        for method in METHODS:
+            if method in item:
+                yield path, method, item[method]
 
 
-def add_plain_paths(made: dict[str, Any]) -> None:
-    """Describe what is no route of the framework: the key check, and bodies read as bytes."""
-    _, forms = msgspec.json.schema_components(
-        [CheckKeyRequest, event_form()], ref_template="#/components/schemas/{name}"
-    )
-    schemas = made["components"]["schemas"]
-    for name, form in forms.items():
-        schemas[name] = without_null_defaults(form)
-    schemas["Report"] = {
+def parsed_by_msgspec() -> dict[str, Any]:
+    """Return the schemas of bodies that routes parse by themselves, by name."""
+    _, schemas = msgspec.json.schema_components([CheckKeyRequest, event_schema()], ref_template=REF)
+    report = {
         "type": "object",
         "description": "Events that are sent together.",
         "properties": {
@@ -215,43 +152,20 @@ def add_plain_paths(made: dict[str, Any]) -> None:
             "events": {
                 "type": "array",
                 "maxItems": 1000,
-                "items": {"$ref": "#/components/schemas/Event"},
+                "items": {"$ref": REF.format(name="Event")},
             },
         },
         "required": ["delivery_id", "events"],
         "additionalProperties": False,
     }
-    schemas["Valid"] = Valid.model_json_schema()
-    schemas["Valid"].pop("title", None)
-    made["paths"][CHECK_PATH] = {
-        "post": {
-            "tags": ["enclaves"],
-            "summary": "Check Key",
-            "description": "Answer whether a regular key may be used; only the status counts.",
-            "operationId": "check_key",
-            "requestBody": json_body("CheckKeyRequest"),
-            "responses": {
-                "200": {
-                    "description": "The key may be used.",
-                    "content": {
-                        "application/json": {"schema": {"$ref": "#/components/schemas/Valid"}}
-                    },
-                },
-                **{str(status): {} for status in (400, 401, 402, 403, 429, 503)},
-            },
-        }
+    return {
+        **{name: without_null_defaults(each) for name, each in schemas.items()},
+        "Report": report,
     }
-    made["paths"][REPORT_PATH]["post"]["requestBody"] = json_body("Report")
-    for who in ("releases", "stripe"):
-        made["paths"][f"/api/webhooks/{who}"]["post"]["requestBody"] = {
-            "description": "The event as it is sent.",
-            "required": True,
-            "content": {"application/json": {"schema": {"type": "object"}}},
-        }
 
 
-def event_form() -> type[msgspec.Struct]:
-    """Answer the form of an event with its attributes, which are read apart from the rest."""
+def event_schema() -> type[msgspec.Struct]:
+    """Return the type of an event with its attributes, which are parsed apart from the rest."""
     rest = [each for each in msgspec.structs.fields(UsageEvent) if each.name != "attributes"]
     return msgspec.defstruct(
         "Event",
@@ -265,29 +179,42 @@ def event_form() -> type[msgspec.Struct]:
     )
 
 
-def without_null_defaults(form: dict[str, Any]) -> dict[str, Any]:
+def without_null_defaults(schema: dict[str, Any]) -> dict[str, Any]:
     """Leave out defaults that only say that something may be left out."""
-    for field in form.get("properties", {}).values():
+    for field in schema.get("properties", {}).values():
         if field.get("default", 0) is None:
             del field["default"]
-    return form
+    return schema
 
 
-def json_body(name: str) -> dict[str, Any]:
-    """Describe a body of a form."""
-    form = {"$ref": f"#/components/schemas/{name}"}
-    return {"required": True, "content": {"application/json": {"schema": form}}}
+def share_header_parameters(operation: dict[str, Any], shared: dict[str, Any]) -> None:
+    """Replace header parameters by references to the shared ones, and simplify all others."""
+    listed: list[dict[str, Any]] = []
+    for parameter in map(simplified, operation.get("parameters", ())):
+        if parameter["in"] != "header":
+            listed.append(parameter)
+            continue
+        name = parameter["name"].removeprefix("X-").replace("-", "")
+        assert shared.setdefault(name, parameter) == parameter
+        listed.append({"$ref": f"#/components/parameters/{name}"})
+    if listed:
+        operation["parameters"] = listed
 
 
-def complete(path: str, method: str, operation: dict[str, Any]) -> None:
+def simplified(parameter: dict[str, Any]) -> dict[str, Any]:
+    """Return a parameter without null, which none can be, and with one description."""
+    schema = dict(parameter["schema"])
+    forms = [each for each in schema.pop("anyOf", ()) if each != {"type": "null"}]
+    for each in forms:
+        schema = {**each, **schema}
+    schema.pop("description", None)
+    return {**parameter, "schema": schema}
+
+
+def complete(path: str, operation: dict[str, Any]) -> None:
     """Add to an operation what holds for all of its kind."""
-    for each in operation.get("parameters", ()):
-        # The route takes its absence, to name the windows in the error.
-        each["required"] = each.get("required", False) or (path, each["name"]) in REQUIRED
-    for name in headers_of(path, method):
-        operation.setdefault("parameters", []).append({"$ref": f"#/components/parameters/{name}"})
-    said = operation["responses"]
-    said.pop("422", None)
+    described = operation["responses"]
+    described.pop("422", None)
     # What follows in the docstring is for those who read the code.
     operation["description"] = operation["description"].split("\n\nRaises\n")[0]
     errors = {413, 415, 500}
@@ -298,83 +225,50 @@ def complete(path: str, method: str, operation: dict[str, Any]) -> None:
         operation["security"] = [{ADMIN_KEY: []}]
         # 400: parameters of the query that nobody reads are refused everywhere.
         errors |= {400, 401, 403, 429, 503}
-    elif path in OPEN_SECURITY:
-        operation["security"] = [{OPEN_SECURITY[path]: []}]
+    elif operation.setdefault("security", []):
         errors |= {429, 503}
-    else:
-        operation["security"] = []
     for error in errors:
-        said.setdefault(str(error), {})
-    for status, answer in said.items():
+        described.setdefault(str(error), {})
+    for status, response in described.items():
         if int(status) < HTTPStatus.BAD_REQUEST:
-            describe_success(path, method, int(status), answer, operation.get("parameters", []))
-        elif not is_own(answer):
+            complete_success(path, int(status), response)
+        elif not has_own_body(response):
             name, _ = component(int(status))
-            said[status] = {"$ref": f"#/components/responses/{name}"}
-    operation["responses"] = dict(sorted(said.items()))
+            described[status] = {"$ref": f"#/components/responses/{name}"}
+    operation["responses"] = dict(sorted(described.items()))
 
 
-def headers_of(path: str, method: str) -> Iterator[str]:
-    """Answer the headers that an operation reads."""
-    if path.startswith("/api/containers/{container_id}") or (path, method) == (
-        "/api/containers",
-        "get",
-    ):
-        yield "ConsistencyToken"
-    if method != "get" and (path.startswith("/api/containers/{container_id}") or path in VERSIONED):
-        yield "IfMatch"
-    if method == "post" and path in REPEATABLE:
-        yield "IdempotencyKey"
+def complete_success(path: str, status: int, response: dict[str, Any]) -> None:
+    """Add to a success what the middleware adds."""
+    if response.get("description") in {None, "Successful Response"}:
+        response["description"] = HTTPStatus(status).phrase
+    limits = (RATE_LIMIT_POLICY, RATE_LIMIT) if needs_key(path) else ()
+    response["headers"] = {
+        **headers_of(REQUEST_ID),
+        **response.get("headers", {}),
+        **headers_of(*limits),
+    }
 
 
-def is_own(answer: dict[str, Any]) -> bool:
-    """Tell whether an answer has a form of its own rather than that of all errors."""
-    form = answer.get("content", {}).get("application/json", {}).get("schema", {})
-    return bool(form) and form != {"$ref": "#/components/schemas/Error"}
+def has_own_body(response: dict[str, Any]) -> bool:
+    """Return whether a response has a body of its own rather than that of all errors."""
+    schema = response.get("content", {}).get("application/json", {}).get("schema", {})
+    return bool(schema) and schema != {"$ref": REF.format(name="ErrorResponse")}
 
 
-def describe_success(
-    path: str,
-    method: str,
-    status: int,
-    answer: dict[str, Any],
-    parameters: list[dict[str, Any]],
-) -> None:
-    """Add the headers of a success."""
-    if answer.get("description") in {None, "Successful Response"}:
-        answer["description"] = HTTPStatus(status).phrase
-    headers = {"X-Request-Id": {"$ref": "#/components/headers/RequestId"}}
-    # The value of a key is a secret, so no path leads to it.
-    if status == HTTPStatus.CREATED and path != "/api/keys":
-        headers["Location"] = {"$ref": "#/components/headers/Location"}
-    if path.startswith("/api/containers") and method != "get" and "validate" not in path:
-        headers[TOKEN_HEADER] = {"$ref": "#/components/headers/ConsistencyToken"}
-    form = answer.get("content", {}).get("application/json", {}).get("schema", {})
-    if form in RECORDS:
-        headers["ETag"] = {"$ref": "#/components/headers/ETag"}
-    if any(each.get("name") == "cursor" for each in parameters):
-        headers["Link"] = {"$ref": "#/components/headers/Link"}
-    if needs_key(path):
-        headers["RateLimit-Policy"] = {"$ref": "#/components/headers/RateLimitPolicy"}
-        headers["RateLimit"] = {"$ref": "#/components/headers/RateLimit"}
-    if status == HTTPStatus.ACCEPTED and path == "/api/shim/cert":
-        headers["Retry-After"] = {"$ref": "#/components/headers/RetryAfter"}
-    answer["headers"] = headers
-
-
-def used_errors(made: dict[str, Any]) -> list[str]:
-    """Answer the statuses of all errors that operations name."""
+def shared_errors(made: dict[str, Any]) -> list[str]:
+    """Return the statuses of all errors that operations refer to."""
     return sorted(
         {
             status
             for _, _, operation in operations(made)
-            for status, answer in operation["responses"].items()
-            if "$ref" in answer
+            for status, response in operation["responses"].items()
+            if "$ref" in response
         }
     )
 
 
-def described_errors() -> dict[str, Any]:
-    """Answer the forms of errors."""
-    form = Error.model_json_schema(ref_template="#/components/schemas/{model}")
-    return {**form.pop("$defs"), "Error": form}
+def error_schemas() -> dict[str, Any]:
+    """Return the schemas of errors, by name."""
+    schema = ErrorResponse.model_json_schema(ref_template=REF.replace("{name}", "{model}"))
+    return {**schema.pop("$defs"), "ErrorResponse": schema}

@@ -1,12 +1,14 @@
-"""Every error that the API answers, for its description."""
+"""Every error of the API, for its description."""
 
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
+from cloister_api.routes.responses import REQUEST_ID, RETRY_AFTER, WWW_AUTHENTICATE, headers_of
+
 __all__ = ["KINDS", "ErrorKind", "component"]
 
-REQUEST_ID = "0f0c6a3e-5b0e-4c79-9d1c-2f5f6f0f7a11"
+EXAMPLE_ID = "0f0c6a3e-5b0e-4c79-9d1c-2f5f6f0f7a11"
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +18,7 @@ class ErrorKind:
     code: str
     """Word for programs."""
     meaning: str
-    """When it is answered."""
+    """When it occurs."""
     example: str
     """A message."""
     more: dict[str, Any] | None = None
@@ -24,8 +26,8 @@ class ErrorKind:
 
     @property
     def body(self) -> dict[str, Any]:
-        """The example as it is answered."""
-        head = {"error": self.example, "code": self.code, "request_id": REQUEST_ID}
+        """The example as it is sent."""
+        head = {"error": self.example, "code": self.code, "request_id": EXAMPLE_ID}
         return {**head, **(self.more or {})}
 
 
@@ -56,7 +58,7 @@ KINDS: dict[int, ErrorKind] = {
     ),
     404: ErrorKind(
         "NOT_FOUND",
-        "There is none; what another organization has is answered as what nobody has.",
+        "It does not exist; what another organization has is not told apart from what nobody has.",
         "container not found",
     ),
     405: ErrorKind(
@@ -98,7 +100,7 @@ KINDS: dict[int, ErrorKind] = {
     ),
     502: ErrorKind(
         "BAD_GATEWAY",
-        "The payment processor refuses, or answers what is not understood.",
+        "The payment processor refuses, or its response is not understood.",
         "the payment processor refuses to tell; the administrator finds the reason in the log",
     ),
     503: ErrorKind(
@@ -108,10 +110,12 @@ KINDS: dict[int, ErrorKind] = {
     ),
 }
 """By status."""
+HEADERS = {401: (WWW_AUTHENTICATE,), 429: (RETRY_AFTER,), 503: (RETRY_AFTER,)}
+"""Headers of errors, by status."""
 
 
 def component(status: int) -> tuple[str, dict[str, Any]]:
-    """Answer the name of an error among the shared responses, and its description.
+    """Return the name of an error among the shared responses, and its description.
 
     Parameters
     ----------
@@ -119,17 +123,14 @@ def component(status: int) -> tuple[str, dict[str, Any]]:
         Its HTTP status.
     """
     kind = KINDS[status]
-    headers = {"X-Request-Id": {"$ref": "#/components/headers/RequestId"}}
-    if status in {429, 503}:
-        headers["Retry-After"] = {"$ref": "#/components/headers/RetryAfter"}
-    said = {
+    response = {
         "description": kind.meaning,
-        "headers": headers,
+        "headers": headers_of(REQUEST_ID, *HEADERS.get(status, ())),
         "content": {
             "application/json": {
-                "schema": {"$ref": "#/components/schemas/Error"},
+                "schema": {"$ref": "#/components/schemas/ErrorResponse"},
                 "example": kind.body,
             }
         },
     }
-    return HTTPStatus(status).phrase.title().replace(" ", ""), said
+    return HTTPStatus(status).phrase.title().replace(" ", ""), response

@@ -57,24 +57,24 @@ MODEL: dict[str, Any] = {
 }
 COUNTS = {"tokens": 330, "input_tokens": 300, "output_tokens": 30, "requests": 3}
 RECORDS: dict[str, Any] = {
-    "Container": CONTAINER,
-    "ContainerUpdate": {
+    "ContainerResponse": CONTAINER,
+    "ContainerUpdateResponse": {
         "has_update": True,
         "update_deployment_id": OTHER_ID,
         "update_tag": "v1.1.0",
         "update_status": "deploying",
     },
-    "ContainerMetrics": {
+    "ContainerMetricsResponse": {
         "interval": "15m0s",
         "data_points": [
             {"time": AT, "cpu_util": 12.5, "cpu_mem_util": 40.0, "cpu_mem_total": 8.0},
             {"time": AT, "cpu_util": None, "cpu_mem_util": None, "cpu_mem_total": None},
         ],
     },
-    "Host": {"name": "small", "is_default": True, "available_gpu_values": [1, 8]},
-    "Verdict": {"valid": True, "errors": [], "warnings": [], "config": {"cpus": 2}},
-    "NameVerdict": {"available": True, "name": "web"},
-    "Measurement": {
+    "HostResponse": {"name": "small", "is_default": True, "available_gpu_values": [1, 8]},
+    "ReleaseVerdictResponse": {"valid": True, "errors": [], "warnings": [], "config": {"cpus": 2}},
+    "NameVerdictResponse": {"available": True, "name": "web"},
+    "MeasurementResponse": {
         "repo": "acme/web",
         "tag": "v1.0.0",
         "commit": "9fceb02d0ae598e95dc970b74767f19372d61af8",
@@ -82,7 +82,7 @@ RECORDS: dict[str, Any] = {
         "digest": f"sha256:{'ab' * 32}",
         "document": {"version": 1},
     },
-    "Deployment": {
+    "DeploymentResponse": {
         "id": OTHER_ID,
         "repo": "acme/web",
         "default_staging": False,
@@ -94,7 +94,7 @@ RECORDS: dict[str, Any] = {
         "stopped_count": 0,
         "deploying_count": 0,
     },
-    "DeploymentResults": {
+    "DeploymentResultsResponse": {
         "results": [
             {
                 "container_id": ID,
@@ -104,21 +104,21 @@ RECORDS: dict[str, Any] = {
             }
         ]
     },
-    "Secret": {
+    "SecretResponse": {
         "id": ID,
         "name": "OPENAI_API_KEY",
         "created_at": AT,
         "updated_at": AT,
         "used_by": ["web"],
     },
-    "SshKey": {
+    "SshKeyResponse": {
         "id": ID,
         "name": "laptop",
         "key_type": "ssh-ed25519",
         "created_at": AT,
         "used_by": [],
     },
-    "Domain": {
+    "DomainResponse": {
         "id": ID,
         "domain": "api.example.com",
         "verification_nonce": "7f3a",
@@ -132,24 +132,28 @@ RECORDS: dict[str, Any] = {
         "cname_target": "5d41402abc4b2a76b9719d911017c592.targets.example.org",
         "cname_configured": None,
     },
-    "RegistryStatus": {
+    "RegistryStatusResponse": {
         "has_credentials": True,
         "username": "ada",
         "updated_at": AT,
         "expired": False,
     },
-    "RegistryCredentials": {
+    "RegistryCredentialsResponse": {
         "ghcr": {"has_credentials": True, "username": "ada", "updated_at": AT, "expired": False},
         "gcr": {"has_credentials": False, "expired": False},
         "dockerhub": {"has_credentials": False, "expired": False},
     },
-    "Certificate": {"certificate": PEM.replace(" REQUEST", ""), "not_after": AT},
-    "Queued": {"status": "queued", "message": "the order waits for its turn", "retry_after": 5},
-    "PaymentEvent": {"organizations": 1},
-    "ReleaseEvent": {"deployments": 1},
-    "Health": {"status": "ok"},
-    "Readiness": {"status": "waiting", "for": ["not listed yet"]},
-    "ApiKey": {
+    "CertificateResponse": {"certificate": PEM.replace(" REQUEST", ""), "not_after": AT},
+    "QueuedCertificateResponse": {
+        "status": "queued",
+        "message": "the order waits for its turn",
+        "retry_after": 5,
+    },
+    "PaymentEventResponse": {"organizations": 1},
+    "ReleaseEventResponse": {"deployments": 1},
+    "HealthResponse": {"status": "ok"},
+    "ReadinessResponse": {"status": "waiting", "for": ["not listed yet"]},
+    "ApiKeyResponse": {
         "key": KEY,
         "name": "build bot",
         "disabled": False,
@@ -164,16 +168,21 @@ RECORDS: dict[str, Any] = {
         "created_at": AT,
         "last_used_at": None,
     },
-    "Message": {"message": "API key updated"},
-    "Usage": {**COUNTS, "cost": 0.0018, "keys": {}},
-    "KeyUsage": {"prompt_tokens": 300, "completion_tokens": 30, "requests": 3, "cost": 0.0018},
-    "TimeSeries": {
+    "MessageResponse": {"message": "API key updated"},
+    "UsageResponse": {**COUNTS, "cost": 0.0018, "keys": {}},
+    "KeyUsageResponse": {
+        "prompt_tokens": 300,
+        "completion_tokens": 30,
+        "requests": 3,
+        "cost": 0.0018,
+    },
+    "TimeSeriesResponse": {
         "data_points": [{"time": AT, **COUNTS, "models": {"north": COUNTS}}],
         "interval": "15m0s",
     },
-    "Transactions": {"transactions": []},
+    "TransactionsResponse": {"transactions": []},
     "ModelRecord": MODEL,
-    "ModelList": {
+    "ModelListResponse": {
         "object": "list",
         "data": [
             {
@@ -190,8 +199,8 @@ RECORDS: dict[str, Any] = {
             }
         ],
     },
-    "ReportTaken": {"accepted": 1, "duplicates": 0, "rejected": []},
-    "Valid": {"valid": True},
+    "UsageReportResponse": {"accepted": 1, "duplicates": 0, "rejected": []},
+    "KeyCheckResponse": {"valid": True},
 }
 BODIES: dict[str, Any] = {
     "CreateContainerRequest": {

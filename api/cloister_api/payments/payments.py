@@ -10,13 +10,14 @@ import logging
 import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from cloister_api.errors import ApiError, unavailable
 from cloister_api.ledger.audit import AuditRow, AuditTrail
 from cloister_api.payments.settings import StripeSecrets, StripeSettings, read_secrets
 from cloister_api.payments.subscriptions import billing_by
 from cloister_api.payments.transactions import transactions
+from cloister_api.schemas.account_responses import Transaction
 from cloister_clients.clock import Clock
 from cloister_clients.kube import KubeClient, KubeError, NotFound, Reflector
 from cloister_clients.kube.kinds import of
@@ -112,7 +113,7 @@ class Payments:
         """Whether there is a payment processor."""
         return self._stripe is not None
 
-    async def transactions(self, organization: Organization) -> list[dict[str, Any]]:
+    async def transactions(self, organization: Organization) -> list[Transaction]:
         """Return the invoices and charges of an organization, newest first.
 
         Raises

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
 
 from cloister_api.payments.records import Charge, Invoice, InvoicePayment
+from cloister_api.schemas.account_responses import Transaction
 
 __all__ = ["major_units", "transactions"]
 
@@ -42,7 +42,7 @@ def transactions(
     invoices: Iterable[Invoice],
     charges: Iterable[Charge],
     payments: Mapping[str, Sequence[InvoicePayment]],
-) -> list[dict[str, Any]]:
+) -> list[Transaction]:
     """Merge invoices and charges.
 
     A charge that pays an invoice, or tried to, is part of it and not listed by itself. Drafts of
@@ -78,38 +78,38 @@ def transactions(
             refunded = sum(charge.amount_refunded for charge in paying.values())
             listed.append((invoice.created, invoice_record(invoice, refunded)))
     listed += [(charge.created, charge_record(charge)) for charge in alone.values()]
-    listed.sort(key=lambda each: (each[0], each[1]["id"]), reverse=True)
+    listed.sort(key=lambda each: (each[0], each[1].id), reverse=True)
     return [record for _, record in listed]
 
 
-def invoice_record(invoice: Invoice, refunded: int) -> dict[str, Any]:
+def invoice_record(invoice: Invoice, refunded: int) -> Transaction:
     """Return an invoice as a transaction."""
     status = WORDS.get(invoice.status, invoice.status)
     numbered = f"Invoice {invoice.number}" if invoice.number else "Invoice"
-    return {
-        "id": invoice.id,
-        "date": timestamp(invoice.created),
-        "type": "Invoice",
-        "description": invoice.description or numbered,
-        "amount": major_units(invoice.total, invoice.currency),
-        "status": after_refunds(status, invoice.amount_paid, refunded),
-        "invoice_url": invoice.hosted_invoice_url or invoice.invoice_pdf or "",
-    }
+    return Transaction(
+        id=invoice.id,
+        date=timestamp(invoice.created),
+        type="Invoice",
+        description=invoice.description or numbered,
+        amount=major_units(invoice.total, invoice.currency),
+        status=after_refunds(status, invoice.amount_paid, refunded),
+        invoice_url=invoice.hosted_invoice_url or invoice.invoice_pdf or "",
+    )
 
 
-def charge_record(charge: Charge) -> dict[str, Any]:
+def charge_record(charge: Charge) -> Transaction:
     """Return a charge as a transaction."""
     status = WORDS.get(charge.status, charge.status)
     if status == COMPLETED and not charge.captured:
         status = "pending"
-    return {
-        "id": charge.id,
-        "date": timestamp(charge.created),
-        "type": "Charge",
-        "description": charge.description or "Charge",
-        "amount": major_units(charge.amount, charge.currency),
-        "status": after_refunds(status, charge.amount, charge.amount_refunded),
-    }
+    return Transaction(
+        id=charge.id,
+        date=timestamp(charge.created),
+        type="Charge",
+        description=charge.description or "Charge",
+        amount=major_units(charge.amount, charge.currency),
+        status=after_refunds(status, charge.amount, charge.amount_refunded),
+    )
 
 
 def after_refunds(status: str, paid: int, refunded: int) -> str:

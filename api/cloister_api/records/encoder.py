@@ -1,26 +1,25 @@
-"""Records as bytes, kept as long as nothing they follow from has changed; lists are joined of them.
+"""A cache of encoded records: each is kept while the objects it follows from are the same.
 
-Used by the list of containers, the request that clients poll. Objects of the copies are replaced
-and never changed, so that "the same object" means "the same record".
+Used by the list of containers, the request that clients poll. Objects in the cluster cache are
+replaced and never changed, so that "the same object" means "the same record".
 """
 
 from dataclasses import dataclass
 
-import msgspec
-
 from cloister_api.cache import CachedContainer
-from cloister_api.records.container import record
+from cloister_api.http.json_response import encode
+from cloister_api.records.container import container_record
 from cloister_crds.kinds import Deployment, Organization
 
 __all__ = ["Encoder"]
 
 KEPT = 50_000
-"""Records that are kept at most; beyond that all are made anew."""
+"""Most records that are kept; beyond that the cache starts from scratch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """A record as bytes, and what it was made of."""
+    """An encoded record and the objects it follows from."""
 
     held: CachedContainer
     """The container."""
@@ -33,7 +32,7 @@ class Encoded:
 
 
 class Encoder:
-    """Makes records as bytes."""
+    """Encodes records and keeps them."""
 
     def __init__(self, containers_domain: str) -> None:
         self._domain = containers_domain
@@ -42,7 +41,7 @@ class Encoder:
     def record(
         self, held: CachedContainer, organization: Organization, deployment: Deployment | None
     ) -> bytes:
-        """Answer the record of a container as JSON.
+        """Return the record of a container as JSON.
 
         Parameters
         ----------
@@ -62,8 +61,8 @@ class Encoder:
             and kept.deployment is deployment
         ):
             return kept.content
-        content = msgspec.json.encode(
-            record(held, organization, deployment, containers_domain=self._domain)
+        content = encode(
+            container_record(held, organization, deployment, containers_domain=self._domain)
         )
         if len(self._kept) >= KEPT:
             self._kept.clear()
@@ -73,5 +72,5 @@ class Encoder:
     def records(
         self, parts: list[tuple[CachedContainer, Organization, Deployment | None]]
     ) -> bytes:
-        """Answer records as a JSON array."""
+        """Return records as a JSON array."""
         return b"[" + b",".join(self.record(*part) for part in parts) + b"]"

@@ -1,14 +1,20 @@
 """/api/billing (spec, "Billing and usage"; client contract, section 4)."""
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Request
 
-from cloister_api.errors import bad_request
-from cloister_api.routes.dependencies import answer, context_of, principal_of, window_of
-from cloister_api.routes.responses import OptionalTime, says
-from cloister_api.routes.strict import StrictRoute
-from cloister_api.schemas.account_answers import KeyUsage, TimeSeries, Transactions, Usage
+from cloister_api.http.json_response import JsonResponse
+from cloister_api.routes.dependencies import context_of, principal_of
+from cloister_api.routes.parameters import OptionalTime, Time, window_of
+from cloister_api.routes.responses import responses
+from cloister_api.routes.route_classes import StrictRoute
+from cloister_api.schemas.account_responses import (
+    KeyUsageResponse,
+    TimeSeriesResponse,
+    TransactionsResponse,
+    UsageResponse,
+)
 from cloister_api.schemas.keys import KeyUsageRequest
-from cloister_api.usage.windows import WINDOWS, Window
+from cloister_api.usage.windows import Window
 
 __all__ = ["router"]
 
@@ -16,7 +22,7 @@ router = APIRouter(prefix="/api/billing", tags=["billing"], route_class=StrictRo
 
 
 def optional_window(time: str | None) -> Window | None:
-    """Answer the window that is asked for; None = all time.
+    """Return the window that a query names; None = all time.
 
     Raises
     ------
@@ -26,45 +32,43 @@ def optional_window(time: str | None) -> Window | None:
     return None if time is None else window_of(time)
 
 
-@router.get("/usage", responses=says(Usage, 400))
-async def get_usage(request: Request, time: OptionalTime = None) -> Response:
-    """Answer what the organization used, by key and model."""
+@router.get("/usage", responses=responses(400))
+async def get_usage(request: Request, time: OptionalTime = None) -> JsonResponse[UsageResponse]:
+    """Return what the organization used, by key and model."""
     context, principal = context_of(request), principal_of(request)
-    organization = principal.organization_id
-    found = await context.accounts.usage.aggregated(
-        organization, optional_window(time), context.clock()
+    usage = await context.accounts.usage.aggregated(
+        principal.organization_id, optional_window(time), context.clock()
     )
-    return answer(found)
+    return JsonResponse(usage)
 
 
-@router.post("/usage/key", responses=says(KeyUsage, 404))
+@router.post("/usage/key", responses=responses(404))
 async def get_key_usage(
     request: Request, body: KeyUsageRequest, time: OptionalTime = None
-) -> Response:
-    """Answer what one key used."""
+) -> JsonResponse[KeyUsageResponse]:
+    """Return what one key used."""
     context, principal = context_of(request), principal_of(request)
     window = optional_window(time)
     key = await context.accounts.keys.find(principal, body.key)
-    organization = principal.organization_id
-    return answer(
-        await context.accounts.usage.of_key(organization, key.id, window, context.clock())
+    usage = await context.accounts.usage.of_key(
+        principal.organization_id, key.id, window, context.clock()
     )
+    return JsonResponse(usage)
 
 
-@router.get("/time-series", responses=says(TimeSeries, 400))
-async def get_time_series(request: Request, time: OptionalTime = None) -> Response:
-    """Answer what the organization used over time, by model."""
+@router.get("/time-series", responses=responses(400))
+async def get_time_series(request: Request, time: Time) -> JsonResponse[TimeSeriesResponse]:
+    """Return what the organization used over time, by model."""
     context, principal = context_of(request), principal_of(request)
-    if time is None:
-        raise bad_request(
-            "time", f"time is missing; name one of {', '.join(WINDOWS)}", code="Missing"
-        )
-    window, organization = window_of(time), principal.organization_id
-    return answer(await context.accounts.usage.series(organization, window, context.clock()))
+    series = await context.accounts.usage.series(
+        principal.organization_id, window_of(time), context.clock()
+    )
+    return JsonResponse(series)
 
 
-@router.get("/transactions", responses=says(Transactions, 502))
-async def list_transactions(request: Request) -> Response:
-    """Answer the organization's invoices and charges, newest first."""
+@router.get("/transactions", responses=responses(502))
+async def list_transactions(request: Request) -> JsonResponse[TransactionsResponse]:
+    """Return the organization's invoices and charges, newest first."""
     organization = principal_of(request).organization
-    return answer({"transactions": await context_of(request).payments.transactions(organization)})
+    transactions = await context_of(request).payments.transactions(organization)
+    return JsonResponse(TransactionsResponse(transactions=transactions))

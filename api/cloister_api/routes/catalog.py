@@ -2,28 +2,32 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Query, Request
 
-from cloister_api.routes.dependencies import answer, context_of
-from cloister_api.routes.responses import says
-from cloister_api.schemas.account_answers import ModelList
+from cloister_api.http.json_response import JsonResponse
+from cloister_api.routes.dependencies import context_of
+from cloister_api.routes.responses import responses
+from cloister_api.routes.route_classes import TypedRoute
+from cloister_api.schemas.account_responses import ModelListResponse
 from cloister_api.schemas.catalog import ModelRecord
 
 __all__ = ["router"]
 
-router = APIRouter(tags=["catalog"])
+router = APIRouter(tags=["catalog"], route_class=TypedRoute)
 
 Paid = Annotated[bool | None, Query(description="Only those that cost, or that do not.")]
 Chat = Annotated[bool | None, Query(description="Only those for chats, or the others.")]
 
 
-@router.get("/api/config/models", responses=says(list[ModelRecord], 400))
-async def list_catalog(request: Request, paid: Paid = None, chat: Chat = None) -> Response:
+@router.get("/api/config/models", responses=responses(400))
+async def list_catalog(
+    request: Request, paid: Paid = None, chat: Chat = None
+) -> JsonResponse[list[ModelRecord]]:
     """List the records of the catalog."""
-    return answer(context_of(request).accounts.catalog.records(paid=paid, chat=chat))
+    return JsonResponse.encoded(context_of(request).accounts.catalog.records(paid=paid, chat=chat))
 
 
-@router.get("/v1/models", responses=says(ModelList))
-async def list_models(request: Request) -> Response:
+@router.get("/v1/models", responses=responses())
+async def list_models(request: Request) -> JsonResponse[ModelListResponse]:
     """List the models as clients of inference know it."""
-    return answer(context_of(request).accounts.catalog.models)
+    return JsonResponse.encoded(context_of(request).accounts.catalog.models)

@@ -1,22 +1,25 @@
 """POST /api/shim/cert, and the certificate of an own authority (client contract, section 4)."""
 
-from datetime import datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request, Response
 
 from cloister_api.cache import CachedEnclave
 from cloister_api.errors import request_id_of
-from cloister_api.routes.dependencies import answer, context_of
-from cloister_api.routes.responses import says
-from cloister_api.schemas.answers import Certificate
-from cloister_api.schemas.answers import Queued as QueuedAnswer
+from cloister_api.http.json_response import JsonResponse
+from cloister_api.records.timestamps import timestamp
+from cloister_api.routes.dependencies import context_of
+from cloister_api.routes.responses import RETRY_AFTER, headers_of, responses
+from cloister_api.routes.route_classes import TypedRoute
 from cloister_api.schemas.certificates import SignCertificateRequest
+from cloister_api.schemas.platform_responses import CertificateResponse, QueuedCertificateResponse
 from cloister_api.services.certificates import PendingCertificate
 
 __all__ = ["router"]
 
-router = APIRouter(prefix="/api/shim", tags=["enclaves"])
+router = APIRouter(prefix="/api/shim", tags=["enclaves"], route_class=TypedRoute)
+
+QUEUED = {"model": QueuedCertificateResponse, "headers": headers_of(RETRY_AFTER)}
 
 
 class PemResponse(Response):
@@ -25,35 +28,35 @@ class PemResponse(Response):
     media_type = "application/x-pem-file"
 
 
-def holder(request: Request) -> CachedEnclave:
-    """Answer which enclave asks; refused before the fields of the body are looked at."""
+async def enclave_of(request: Request) -> CachedEnclave:
+    """Return the enclave that a token is of; refused before the fields of the body are read."""
     return context_of(request).certificates.holder(request.headers.get("authorization"))
 
 
 @router.post(
-    "/cert", responses={**says(Certificate, 401, 403, 404, 409), 202: {"model": QueuedAnswer}}
+    "/cert",
+    responses={**responses(401, 403, 404, 409), 202: QUEUED},
+    openapi_extra={"security": [{"enclaveToken": []}]},
 )
 async def sign_certificate(
     request: Request,
     body: SignCertificateRequest,
-    enclave: Annotated[CachedEnclave, Depends(holder)],
-) -> Response:
+    enclave: Annotated[CachedEnclave, Depends(enclave_of)],
+) -> JsonResponse[CertificateResponse] | JsonResponse[QueuedCertificateResponse]:
     """Sign an enclave's request: 200 with the chain, or 202 while the order is queued."""
     service = context_of(request).certificates
-    said = await service.request(enclave, body.csr, request_id_of(request))
-    if isinstance(said, PendingCertificate):
-        content = {"status": "queued", "message": said.message, "retry_after": said.retry_after}
-        return answer(content, 202, {"retry-after": str(said.retry_after)})
-    return answer({"certificate": said.certificate, "not_after": stamp(said.not_after)})
+    result = await service.request(enclave, body.csr, request_id_of(request))
+    if isinstance(result, PendingCertificate):
+        queued = QueuedCertificateResponse(
+            status="queued", message=result.message, retry_after=result.retry_after
+        )
+        return JsonResponse(queued, 202, {"retry-after": str(result.retry_after)})
+    return JsonResponse(
+        CertificateResponse(certificate=result.certificate, not_after=timestamp(result.not_after))
+    )
 
 
-@router.get("/ca", response_class=PemResponse, responses=says(None, 404))
+@router.get("/ca", response_class=PemResponse, responses=responses(404))
 async def get_authority(request: Request) -> Response:
-    """Answer the certificate that clients of enclaves are to trust, where an own one signs."""
-    pem = context_of(request).certificates.authority_pem()
-    return PemResponse(pem)
-
-
-def stamp(moment: datetime) -> str:
-    """Write a time as the API does."""
-    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+    """Return the certificate that clients of enclaves are to trust, where an own one signs."""
+    return PemResponse(context_of(request).certificates.authority_pem())

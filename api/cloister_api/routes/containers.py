@@ -1,7 +1,5 @@
 """/api/containers (spec, "Containers"; client contract, section 1)."""
 
-from typing import Any
-
 from fastapi import APIRouter, Request, Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
@@ -9,30 +7,33 @@ from starlette.types import Receive, Scope, Send
 from cloister_api.auth.authenticator import Principal
 from cloister_api.cache import CachedContainer
 from cloister_api.context import Context
-from cloister_api.records.container import record, update_record
-from cloister_api.routes.dependencies import (
-    NO_FIELDS,
-    TOKEN,
-    Act,
-    answer,
-    context_of,
-    match_of,
-    principal_of,
-    retry_key_of,
-    token_of,
+from cloister_api.http.json_response import JsonResponse
+from cloister_api.records.container import container_record, update_record
+from cloister_api.routes.audit import AuditedAction
+from cloister_api.routes.dependencies import NO_FIELDS, context_of, principal_of
+from cloister_api.routes.pagination import paginate
+from cloister_api.routes.parameters import (
+    ConsistencyToken,
+    ContainerId,
+    Cursor,
+    IdempotencyKey,
+    Limit,
+    Time,
+    VersionHeaders,
+    Versions,
+    checked_idempotency_key,
     window_of,
 )
-from cloister_api.routes.pagination import Cursor, Limit, piece
-from cloister_api.routes.responses import ContainerId, Time, says
-from cloister_api.routes.strict import StrictRoute
-from cloister_api.schemas.answers import (
-    Container,
-    ContainerMetrics,
-    ContainerUpdate,
-    Host,
-    Measurement,
-    NameVerdict,
-    Verdict,
+from cloister_api.routes.responses import CONSISTENCY_TOKEN, ETAG, LINK, LOCATION, responses
+from cloister_api.routes.route_classes import StrictRoute
+from cloister_api.schemas.container_responses import (
+    ContainerMetricsResponse,
+    ContainerResponse,
+    ContainerUpdateResponse,
+    HostResponse,
+    MeasurementResponse,
+    NameVerdictResponse,
+    ReleaseVerdictResponse,
 )
 from cloister_api.schemas.containers import (
     AutoUpdateRequest,
@@ -51,57 +52,65 @@ NO_CHANGES = RelaunchRequest()
 """An absent body changes nothing."""
 
 
-def record_of(request: Request, held: CachedContainer) -> dict[str, Any]:
-    """Answer the record of a container of the principal's organization."""
+CHANGED = (CONSISTENCY_TOKEN, ETAG)
+"""Headers of a container after a change."""
+
+
+def record_of(request: Request, cached: CachedContainer) -> ContainerResponse:
+    """Return the record of a container of the principal's organization."""
     context, principal = context_of(request), principal_of(request)
-    return record(
-        held,
+    return container_record(
+        cached,
         principal.organization,
-        context.cache.deployment_of(principal.namespace, held.container.spec.repo),
+        context.cache.deployment_of(principal.namespace, cached.container.spec.repo),
         containers_domain=context.settings.containers_domain,
     )
 
 
-def changed_answer(request: Request, changed: CachedContainer) -> Response:
-    """Answer the record of a container after a change."""
-    headers = {TOKEN: changed.version, "etag": f'"{changed.version}"'}
-    return answer(record_of(request, changed), headers=headers)
+def changed_response(request: Request, changed: CachedContainer) -> JsonResponse[ContainerResponse]:
+    """Build the response of a container after a change."""
+    headers = {CONSISTENCY_TOKEN.name: changed.version, "etag": f'"{changed.version}"'}
+    return JsonResponse(record_of(request, changed), headers=headers)
 
 
-async def to_change(request: Request, container_id: str) -> CachedContainer:
-    """Answer the container that a request is to change, in a version that the client agrees to."""
+async def container_to_change(
+    request: Request, container_id: str, versions: VersionHeaders
+) -> CachedContainer:
+    """Return the container to change, in a version that the client agrees to change."""
     return await context_of(request).reader.get(
-        principal_of(request), container_id, token_of(request), match_of(request)
+        principal_of(request), container_id, versions.token, versions.match
     )
 
 
-def order_of(held: CachedContainer) -> tuple[str, ...]:
-    """Answer what orders containers: creation, then uid."""
-    meta = held.container.metadata
+def sort_key(cached: CachedContainer) -> tuple[str, ...]:
+    """Return what orders containers: creation, then uid."""
+    meta = cached.container.metadata
     return (meta.creation_timestamp.isoformat() if meta.creation_timestamp else "", meta.uid)
 
 
-@router.get("", responses=says(list[Container], 400))
-async def list_containers(request: Request, limit: Limit = None, cursor: Cursor = None) -> Response:
+@router.get("", responses=responses(400, headers=(LINK,)))
+async def list_containers(
+    request: Request, limit: Limit = None, cursor: Cursor = None, token: ConsistencyToken = None
+) -> JsonResponse[list[ContainerResponse]]:
     """List the containers of the organization, oldest first."""
     context, principal = context_of(request), principal_of(request)
-    held, headers = piece(
-        request, await context.reader.all(principal, token_of(request)), order_of, limit, cursor
+    page, headers = paginate(
+        request, await context.reader.all(principal, token), sort_key, limit, cursor
     )
-    return answer(encoded(context, principal, held), headers=headers)
+    return JsonResponse.encoded(encoded(context, principal, page), headers)
 
 
-def encoded(context: Context, principal: Principal, held: list[CachedContainer]) -> bytes:
-    """Answer the records of containers as JSON."""
+def encoded(context: Context, principal: Principal, page: list[CachedContainer]) -> bytes:
+    """Return the records of containers as JSON."""
     deployments = context.cache.deployments_of(principal.namespace)
     parts = [
-        (one, principal.organization, deployments.get(one.container.spec.repo)) for one in held
+        (each, principal.organization, deployments.get(each.container.spec.repo)) for each in page
     ]
     return context.encoder.records(parts)
 
 
 class ContainerList:
-    """The same list, whole and from memory, in plain ASGI: clients poll it."""
+    """The same list, whole and from the cache, in plain ASGI: clients poll it."""
 
     async def __call__(
         self,
@@ -109,7 +118,7 @@ class ContainerList:
         receive: Receive,  # noqa: ARG002 - part of the protocol
         send: Send,
     ) -> None:
-        """Answer the containers of the organization, oldest first."""
+        """Send the containers of the organization, oldest first."""
         context, principal = scope["app"].state.context, scope["state"]["principal"]
         content = encoded(context, principal, context.reader.known(principal))
         headers = [
@@ -121,173 +130,211 @@ class ContainerList:
 
 
 LIST = Route("/api/containers", ContainerList(), methods=["GET"])
-"""It, for where the framework's own way to it is too long."""
+"""Its route, for the guard, which takes it past the framework."""
 
 
-@router.post("", status_code=201, responses=says(Container, 402, 404, 409, status=201))
-async def create_container(request: Request, body: CreateContainerRequest) -> Response:
-    """Create a container; the same request sent again after no answer finds its own work."""
+@router.post(
+    "",
+    status_code=201,
+    responses=responses(402, 404, 409, status=201, headers=(LOCATION, *CHANGED)),
+)
+async def create_container(
+    request: Request, body: CreateContainerRequest, key: IdempotencyKey = None
+) -> JsonResponse[ContainerResponse]:
+    """Create a container; the same request sent again after a lost response finds its own work."""
     context, principal = context_of(request), principal_of(request)
-    retry_key = retry_key_of(request)
-    async with Act(request, "container.create", body.name, success=201) as act:
+    retry_key = checked_idempotency_key(key)
+    async with AuditedAction(request, "container.create", body.name, success=201) as action:
         made = await context.creator.create(principal, body, retry_key)
-        act.target = made.id
-        shown = record_of(request, made)
+        action.target = made.id
+        record = record_of(request, made)
     headers = {
         "location": f"/api/containers/{made.id}",
         "etag": f'"{made.version}"',
-        TOKEN: made.version,
+        CONSISTENCY_TOKEN.name: made.version,
     }
-    return answer(shown, 201, headers)
+    return JsonResponse(record, 201, headers)
 
 
-@router.get("/hosts", responses=says(list[Host]))
-async def list_hosts(request: Request) -> Response:
+@router.get("/hosts", responses=responses())
+async def list_hosts(request: Request) -> JsonResponse[list[HostResponse]]:
     """List the Hosts; clients use it as their log-in check."""
-    return answer(context_of(request).validation.hosts())
+    return JsonResponse(context_of(request).validation.hosts())
 
 
-@router.post("/validate", responses=says(Verdict, 404))
-async def validate_release(request: Request, body: ValidateReleaseRequest) -> Response:
+@router.post("/validate", responses=responses(404))
+async def validate_release(
+    request: Request, body: ValidateReleaseRequest
+) -> JsonResponse[ReleaseVerdictResponse]:
     """Judge a release without creating anything."""
-    return answer(await context_of(request).validation.release(principal_of(request), body))
+    return JsonResponse(await context_of(request).validation.release(principal_of(request), body))
 
 
-@router.post("/validate-name", responses=says(NameVerdict, 404))
-async def validate_name(request: Request, body: ValidateNameRequest) -> Response:
-    """Answer whether a name can be had."""
-    return answer(await context_of(request).validation.name(principal_of(request), body))
+@router.post("/validate-name", responses=responses(404))
+async def validate_name(
+    request: Request, body: ValidateNameRequest
+) -> JsonResponse[NameVerdictResponse]:
+    """Return whether a name can be had."""
+    return JsonResponse(await context_of(request).validation.name(principal_of(request), body))
 
 
-@router.get("/{container_id}", responses=says(Container, 400, 404))
-async def get_container(request: Request, container_id: ContainerId) -> Response:
-    """Answer one container."""
-    held = await context_of(request).reader.get(
-        principal_of(request), container_id, token_of(request)
-    )
-    return answer(record_of(request, held), headers={"etag": f'"{held.version}"'})
+@router.get("/{container_id}", responses=responses(400, 404, headers=(ETAG,)))
+async def get_container(
+    request: Request, container_id: ContainerId, token: ConsistencyToken = None
+) -> JsonResponse[ContainerResponse]:
+    """Return one container."""
+    held = await context_of(request).reader.get(principal_of(request), container_id, token)
+    return JsonResponse(record_of(request, held), headers={"etag": f'"{held.version}"'})
 
 
-@router.delete("/{container_id}", status_code=204, responses=says(None, 400, 404, 412, status=204))
-async def delete_container(request: Request, container_id: ContainerId) -> Response:
-    """Delete a container: gone for readers at once, its name when the teardown ends."""
+@router.delete("/{container_id}", status_code=204, responses=responses(400, 404, 412, status=204))
+async def delete_container(
+    request: Request, container_id: ContainerId, versions: Versions
+) -> Response:
+    """Delete a container: readers miss it at once, its name is free after the teardown."""
     context, principal = context_of(request), principal_of(request)
-    async with Act(request, "container.delete", container_id, success=204):
-        held = await to_change(request, container_id)
+    async with AuditedAction(request, "container.delete", container_id, success=204):
+        held = await container_to_change(request, container_id, versions)
         await context.updater.delete(principal, held)
     return Response(status_code=204)
 
 
-@router.post("/{container_id}/relaunch", responses=says(Container, 402, 404, 409, 412))
+@router.post("/{container_id}/relaunch", responses=responses(402, 404, 409, 412, headers=CHANGED))
 async def relaunch_container(
-    request: Request, container_id: ContainerId, body: RelaunchRequest = NO_CHANGES
-) -> Response:
+    request: Request,
+    container_id: ContainerId,
+    versions: Versions,
+    body: RelaunchRequest = NO_CHANGES,
+) -> JsonResponse[ContainerResponse]:
     """Make a new attempt, with what the body changes."""
     context, principal = context_of(request), principal_of(request)
-    async with Act(request, "container.relaunch", container_id):
-        held = await to_change(request, container_id)
+    async with AuditedAction(request, "container.relaunch", container_id):
+        held = await container_to_change(request, container_id, versions)
         changed = await context.updater.relaunch(principal, held, body)
-    return changed_answer(request, changed)
+    return changed_response(request, changed)
 
 
-@router.post("/{container_id}/start", responses=says(Container, 402, 404, 409, 412))
+@router.post("/{container_id}/start", responses=responses(402, 404, 409, 412, headers=CHANGED))
 async def start_container(
-    request: Request, container_id: ContainerId, body: RelaunchRequest = NO_CHANGES
-) -> Response:
+    request: Request,
+    container_id: ContainerId,
+    versions: Versions,
+    body: RelaunchRequest = NO_CHANGES,
+) -> JsonResponse[ContainerResponse]:
     """Deploy a stopped container again."""
     context, principal = context_of(request), principal_of(request)
-    async with Act(request, "container.start", container_id):
-        held = await to_change(request, container_id)
+    async with AuditedAction(request, "container.start", container_id):
+        held = await container_to_change(request, container_id, versions)
         changed = await context.updater.start(principal, held, body)
-    return changed_answer(request, changed)
+    return changed_response(request, changed)
 
 
 @router.post(
-    "/{container_id}/stop", dependencies=NO_FIELDS, responses=says(Container, 404, 409, 412)
+    "/{container_id}/stop",
+    dependencies=NO_FIELDS,
+    responses=responses(404, 409, 412, headers=CHANGED),
 )
-async def stop_container(request: Request, container_id: ContainerId) -> Response:
-    """End what runs and keep the container."""
+async def stop_container(
+    request: Request, container_id: ContainerId, versions: Versions
+) -> JsonResponse[ContainerResponse]:
+    """Stop what runs and keep the container."""
     context = context_of(request)
-    async with Act(request, "container.stop", container_id):
-        held = await to_change(request, container_id)
+    async with AuditedAction(request, "container.stop", container_id):
+        held = await container_to_change(request, container_id, versions)
         changed = await context.updater.stop(held)
-    return changed_answer(request, changed)
+    return changed_response(request, changed)
 
 
-@router.post("/{container_id}/auto-update", responses=says(Container, 404, 409, 412))
+@router.post("/{container_id}/auto-update", responses=responses(404, 409, 412, headers=CHANGED))
 async def follow_releases(
-    request: Request, container_id: ContainerId, body: AutoUpdateRequest
-) -> Response:
+    request: Request, container_id: ContainerId, versions: Versions, body: AutoUpdateRequest
+) -> JsonResponse[ContainerResponse]:
     """Switch automatic updates on or off."""
     context = context_of(request)
-    async with Act(request, "container.auto-update", container_id):
-        held = await to_change(request, container_id)
+    async with AuditedAction(request, "container.auto-update", container_id):
+        held = await container_to_change(request, container_id, versions)
         changed = await context.updater.follow(held, wanted=body.auto_update)
-    return changed_answer(request, changed)
+    return changed_response(request, changed)
 
 
-@router.post("/{container_id}/github-connection", responses=says(Container, 404, 409, 412))
+@router.post(
+    "/{container_id}/github-connection", responses=responses(404, 409, 412, headers=CHANGED)
+)
 async def connect_repository(
-    request: Request, container_id: ContainerId, body: GithubConnectionRequest
-) -> Response:
+    request: Request,
+    container_id: ContainerId,
+    versions: Versions,
+    body: GithubConnectionRequest,
+) -> JsonResponse[ContainerResponse]:
     """Let the webhooks of the repository act on the container, or not."""
     context = context_of(request)
-    async with Act(request, "container.github-connection", container_id):
-        held = await to_change(request, container_id)
+    async with AuditedAction(request, "container.github-connection", container_id):
+        held = await container_to_change(request, container_id, versions)
         changed = await context.updater.connect(held, wanted=body.wanted)
-    return changed_answer(request, changed)
+    return changed_response(request, changed)
 
 
-@router.get("/{container_id}/update", responses=says(ContainerUpdate, 400, 404))
-async def get_update(request: Request, container_id: ContainerId) -> Response:
-    """Answer the update of a container."""
-    held = await context_of(request).reader.get(
-        principal_of(request), container_id, token_of(request)
-    )
-    return answer(update_record(held.container))
+@router.get("/{container_id}/update", responses=responses(400, 404))
+async def get_update(
+    request: Request, container_id: ContainerId, token: ConsistencyToken = None
+) -> JsonResponse[ContainerUpdateResponse]:
+    """Return the update of a container."""
+    held = await context_of(request).reader.get(principal_of(request), container_id, token)
+    return JsonResponse(update_record(held.container))
 
 
-@router.get("/{container_id}/measurement", responses=says(Measurement, 400, 404))
-async def get_measurement(request: Request, container_id: ContainerId) -> Response:
-    """Answer what identifies the enclave that serves."""
+@router.get("/{container_id}/measurement", responses=responses(400, 404))
+async def get_measurement(
+    request: Request, container_id: ContainerId, token: ConsistencyToken = None
+) -> JsonResponse[MeasurementResponse]:
+    """Return what identifies the enclave that serves."""
     context = context_of(request)
-    held = await context.reader.get(principal_of(request), container_id, token_of(request))
-    return answer(await context.measurements.of(held))
+    held = await context.reader.get(principal_of(request), container_id, token)
+    return JsonResponse(await context.measurements.of(held))
 
 
-@router.get("/{container_id}/metrics", responses=says(ContainerMetrics, 400, 404))
-async def get_metrics(request: Request, container_id: ContainerId, time: Time = "24h") -> Response:
-    """Answer the utilization of what serves over time."""
+@router.get("/{container_id}/metrics", responses=responses(400, 404))
+async def get_metrics(
+    request: Request,
+    container_id: ContainerId,
+    time: Time = "24h",
+    token: ConsistencyToken = None,
+) -> JsonResponse[ContainerMetricsResponse]:
+    """Return the utilization of what serves over time."""
     context = context_of(request)
     window = window_of(time)
-    held = await context.reader.get(principal_of(request), container_id, token_of(request))
-    return answer(await context.utilization.of(held.id, window, context.clock()))
+    held = await context.reader.get(principal_of(request), container_id, token)
+    return JsonResponse(await context.utilization.of(held.id, window, context.clock()))
 
 
 @router.post(
     "/{container_id}/update/accept",
     dependencies=NO_FIELDS,
-    responses=says(Container, 404, 409, 412),
+    responses=responses(404, 409, 412, headers=CHANGED),
 )
-async def accept_update(request: Request, container_id: ContainerId) -> Response:
+async def accept_update(
+    request: Request, container_id: ContainerId, versions: Versions
+) -> JsonResponse[ContainerResponse]:
     """Let the staged update take over."""
     context = context_of(request)
-    async with Act(request, "container.update.accept", container_id):
-        held = await to_change(request, container_id)
+    async with AuditedAction(request, "container.update.accept", container_id):
+        held = await container_to_change(request, container_id, versions)
         changed = await context.updater.accept(held)
-    return changed_answer(request, changed)
+    return changed_response(request, changed)
 
 
 @router.post(
     "/{container_id}/update/cancel",
     status_code=204,
     dependencies=NO_FIELDS,
-    responses=says(None, 404, 409, 412, status=204),
+    responses=responses(404, 409, 412, status=204, headers=(CONSISTENCY_TOKEN,)),
 )
-async def cancel_update(request: Request, container_id: ContainerId) -> Response:
+async def cancel_update(
+    request: Request, container_id: ContainerId, versions: Versions
+) -> Response:
     """Go back to what served before the update."""
     context = context_of(request)
-    async with Act(request, "container.update.cancel", container_id, success=204):
-        held = await to_change(request, container_id)
+    async with AuditedAction(request, "container.update.cancel", container_id, success=204):
+        held = await container_to_change(request, container_id, versions)
         changed = await context.updater.cancel(held)
-    return Response(status_code=204, headers={TOKEN: changed.version})
+    return Response(status_code=204, headers={CONSISTENCY_TOKEN.name: changed.version})

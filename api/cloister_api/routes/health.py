@@ -1,27 +1,30 @@
-"""Whether the process lives and whether it can answer; without a key, outside of /api."""
+"""Liveness and readiness of the process; without a key, outside of /api."""
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Request
 
-from cloister_api.routes.dependencies import answer
-from cloister_api.routes.responses import says
-from cloister_api.schemas.answers import Health, Readiness
+from cloister_api.http.json_response import JsonResponse
+from cloister_api.routes.responses import responses
+from cloister_api.routes.route_classes import TypedRoute
+from cloister_api.schemas.platform_responses import HealthResponse, ReadinessResponse
 
 __all__ = ["router"]
 
-router = APIRouter(tags=["health"])
+router = APIRouter(tags=["health"], route_class=TypedRoute)
 
 
-@router.get("/healthz", responses=says(Health))
-async def get_health() -> Response:
-    """Answer that the process lives."""
-    return answer({"status": "ok"})
+@router.get("/healthz", responses=responses())
+async def get_health() -> JsonResponse[HealthResponse]:
+    """Report that the process lives."""
+    return JsonResponse(HealthResponse(status="ok"))
 
 
-@router.get("/readyz", responses={**says(Health), 503: {"model": Readiness}})
-async def get_readiness(request: Request) -> Response:
-    """Answer whether requests may be sent here."""
+@router.get("/readyz", responses={**responses(), 503: {"model": ReadinessResponse}})
+async def get_readiness(
+    request: Request,
+) -> JsonResponse[HealthResponse] | JsonResponse[ReadinessResponse]:
+    """Report whether requests may be sent here."""
     if request.app.state.ending.begun:
-        return answer({"status": "ending"}, 503)
+        return JsonResponse(ReadinessResponse(status="ending"), 503)
     context = request.app.state.context
     missing = [
         str(reflector.failure or "not listed yet")
@@ -29,5 +32,5 @@ async def get_readiness(request: Request) -> Response:
         if not reflector.ready
     ]
     if missing:
-        return answer({"status": "waiting", "for": missing}, 503)
-    return answer({"status": "ok"})
+        return JsonResponse(ReadinessResponse(status="waiting", for_=missing), 503)
+    return JsonResponse(HealthResponse(status="ok"))

@@ -2,13 +2,21 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Request, Response
+from fastapi import APIRouter, Path, Request
 
-from cloister_api.routes.dependencies import Act, answer, context_of, principal_of, retry_key_of
-from cloister_api.routes.pagination import Cursor, Limit, piece
-from cloister_api.routes.responses import says
-from cloister_api.routes.strict import StrictRoute
-from cloister_api.schemas.account_answers import ApiKey, Message
+from cloister_api.http.json_response import JsonResponse
+from cloister_api.routes.audit import AuditedAction
+from cloister_api.routes.dependencies import context_of, principal_of
+from cloister_api.routes.pagination import paginate
+from cloister_api.routes.parameters import (
+    Cursor,
+    IdempotencyKey,
+    Limit,
+    checked_idempotency_key,
+)
+from cloister_api.routes.responses import CACHE_CONTROL, LINK, responses
+from cloister_api.routes.route_classes import StrictRoute
+from cloister_api.schemas.account_responses import ApiKeyResponse, MessageResponse
 from cloister_api.schemas.keys import CreateApiKeyRequest, UpdateApiKeyRequest
 
 __all__ = ["router"]
@@ -16,54 +24,61 @@ __all__ = ["router"]
 router = APIRouter(prefix="/api/keys", tags=["keys"], route_class=StrictRoute)
 
 UNSTORED = {"cache-control": "no-store"}
-"""Header of answers that hold values of keys."""
+"""Header of responses that hold values of keys."""
 UNKNOWN = "-"
 """Target in the audit trail while it is not known which key is meant."""
 
 
-@router.get("", responses=says(list[ApiKey], 400))
-async def list_keys(request: Request, limit: Limit = None, cursor: Cursor = None) -> Response:
+@router.get("", responses=responses(400, headers=(CACHE_CONTROL, LINK)))
+async def list_keys(
+    request: Request, limit: Limit = None, cursor: Cursor = None
+) -> JsonResponse[list[ApiKeyResponse]]:
     """List the regular keys of the organization, oldest first."""
     records = await context_of(request).accounts.keys.all(principal_of(request))
-    shown, headers = piece(
-        request, records, lambda each: (each["created_at"], each["name"]), limit, cursor
+    page, headers = paginate(
+        request, records, lambda each: (each.created_at, each.name), limit, cursor
     )
-    return answer(shown, headers={**UNSTORED, **headers})
+    return JsonResponse(page, headers={**UNSTORED, **headers})
 
 
-@router.post("", status_code=201, responses=says(ApiKey, 402, 409, status=201))
-async def create_key(request: Request, body: CreateApiKeyRequest) -> Response:
+# The value of a key is secret, so that there is no path to it and no Location.
+@router.post(
+    "", status_code=201, responses=responses(402, 409, status=201, headers=(CACHE_CONTROL,))
+)
+async def create_key(
+    request: Request, body: CreateApiKeyRequest, key: IdempotencyKey = None
+) -> JsonResponse[ApiKeyResponse]:
     """Create a regular key."""
     context, principal = context_of(request), principal_of(request)
-    retry_key = retry_key_of(request)
-    async with Act(request, "api_key.create", body.name, success=201) as act:
+    retry_key = checked_idempotency_key(key)
+    async with AuditedAction(request, "api_key.create", body.name, success=201) as action:
         number, record = await context.accounts.keys.create(principal, body, retry_key)
-        act.target = str(number)
+        action.target = str(number)
     await context.accounts.key_cache.refresh()
-    return answer(record, 201, UNSTORED)
+    return JsonResponse(record, 201, UNSTORED)
 
 
-@router.post("/update", responses=says(Message, 404, 409))
-async def update_key(request: Request, body: UpdateApiKeyRequest) -> Response:
+@router.post("/update", responses=responses(404, 409))
+async def update_key(request: Request, body: UpdateApiKeyRequest) -> JsonResponse[MessageResponse]:
     """Change name or cap of a key that is named by its full value."""
     context, principal = context_of(request), principal_of(request)
-    async with Act(request, "api_key.update", UNKNOWN) as act:
+    async with AuditedAction(request, "api_key.update", UNKNOWN) as action:
         key = await context.accounts.keys.find(principal, body.key)
-        act.target = str(key.id)
+        action.target = str(key.id)
         await context.accounts.keys.update(key, body)
     await context.accounts.key_cache.refresh()
-    return answer({"message": "API key updated"})
+    return JsonResponse(MessageResponse(message="API key updated"))
 
 
-@router.delete("/{key}", responses=says(Message, 404))
+@router.delete("/{key}", responses=responses(404))
 async def delete_key(
     request: Request, key: Annotated[str, Path(description="Its full value.", min_length=1)]
-) -> Response:
+) -> JsonResponse[MessageResponse]:
     """Delete the key with a full value."""
     context, principal = context_of(request), principal_of(request)
-    async with Act(request, "api_key.delete", UNKNOWN) as act:
+    async with AuditedAction(request, "api_key.delete", UNKNOWN) as action:
         found = await context.accounts.keys.find(principal, key)
-        act.target = str(found.id)
+        action.target = str(found.id)
         await context.accounts.keys.delete(found)
     await context.accounts.key_cache.refresh()
-    return answer({"message": "API key deleted"})
+    return JsonResponse(MessageResponse(message="API key deleted"))

@@ -4,17 +4,16 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Request, Response
 
-from cloister_api.routes.dependencies import (
-    Act,
-    answer,
-    context_of,
-    match_of,
-    principal_of,
-    recorded_answer,
+from cloister_api.http.json_response import JsonResponse
+from cloister_api.routes.audit import AuditedAction
+from cloister_api.routes.dependencies import context_of, principal_of, record_response
+from cloister_api.routes.parameters import IfMatch
+from cloister_api.routes.responses import ETAG, responses
+from cloister_api.routes.route_classes import StrictRoute
+from cloister_api.schemas.resource_responses import (
+    RegistryCredentialsResponse,
+    RegistryStatusResponse,
 )
-from cloister_api.routes.responses import says
-from cloister_api.routes.strict import StrictRoute
-from cloister_api.schemas.answers import RegistryCredentials, RegistryStatus
 from cloister_api.schemas.resources import PutRegistryCredentialsRequest
 
 __all__ = ["router"]
@@ -23,35 +22,41 @@ router = APIRouter(
     prefix="/api/registry-credentials", tags=["registry credentials"], route_class=StrictRoute
 )
 
-RegistryName = Annotated[
+Registry = Annotated[
     str,
     Path(description="Which one.", json_schema_extra={"enum": ["ghcr", "gcr", "dockerhub"]}),
 ]
 
 
-@router.get("", responses=says(RegistryCredentials))
-async def list_credentials(request: Request) -> Response:
-    """Answer the status of each registry; an object, not a list."""
-    return answer(context_of(request).related.registry_credentials.all(principal_of(request)))
+@router.get("", responses=responses())
+async def list_credentials(request: Request) -> JsonResponse[RegistryCredentialsResponse]:
+    """Return the status of each registry; an object, not a list."""
+    credentials = context_of(request).related.registry_credentials
+    return JsonResponse(credentials.all(principal_of(request)))
 
 
-@router.put("/{registry}", responses=says(RegistryStatus, 404, 409, 412))
+@router.put("/{registry}", responses=responses(404, 409, 412, headers=(ETAG,)))
 async def put_credentials(
-    request: Request, registry: RegistryName, body: PutRegistryCredentialsRequest
-) -> Response:
+    request: Request,
+    registry: Registry,
+    body: PutRegistryCredentialsRequest,
+    match: IfMatch = None,
+) -> JsonResponse[RegistryStatusResponse]:
     """Create or replace the credentials of a registry."""
-    async with Act(request, "registry-credential.put", registry):
+    async with AuditedAction(request, "registry-credential.put", registry):
         put = await context_of(request).related.registry_credentials.put(
-            principal_of(request), registry, body, match_of(request)
+            principal_of(request), registry, body, match
         )
-    return recorded_answer(put)
+    return record_response(put)
 
 
-@router.delete("/{registry}", status_code=204, responses=says(None, 404, 409, 412, status=204))
-async def delete_credentials(request: Request, registry: RegistryName) -> Response:
+@router.delete("/{registry}", status_code=204, responses=responses(404, 409, 412, status=204))
+async def delete_credentials(
+    request: Request, registry: Registry, match: IfMatch = None
+) -> Response:
     """Delete the credentials of a registry."""
-    async with Act(request, "registry-credential.delete", registry, success=204):
+    async with AuditedAction(request, "registry-credential.delete", registry, success=204):
         await context_of(request).related.registry_credentials.delete(
-            principal_of(request), registry, match_of(request)
+            principal_of(request), registry, match
         )
     return Response(status_code=204)

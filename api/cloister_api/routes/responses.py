@@ -1,50 +1,134 @@
-"""What routes say of themselves for the description of the API (`cloister_api.openapi`).
+"""What routes declare of their responses, for the OpenAPI document (`cloister_api.openapi`).
 
-A route names the form of its success and those errors that are its own. What every operation can
-answer, because of the gate in front of it or because it has a body, is added to all of them by
-`cloister_api.openapi.document`.
+The body of a success is the return annotation of a route (`JsonResponse`). Beside it a route names
+the headers of its success and the errors of its own; the errors that every operation may have,
+because of the guard in front of it or because it has a body, are added by `cloister_api.openapi`.
 """
 
-from typing import Annotated, Any
+from dataclasses import dataclass
+from typing import Any
 
-from fastapi import Path, Query
+from cloister_api.schemas.errors import ErrorResponse
 
-from cloister_api.schemas.answers import Error
-from cloister_api.usage.windows import WINDOWS
-
-__all__ = ["ContainerId", "DeploymentId", "Named", "OptionalTime", "Time", "says"]
-
-ContainerId = Annotated[
-    str, Path(description="Identifier of the container.", json_schema_extra={"format": "uuid"})
+__all__ = [
+    "CACHE_CONTROL",
+    "CONSISTENCY_TOKEN",
+    "ETAG",
+    "LINK",
+    "LOCATION",
+    "RATE_LIMIT",
+    "RATE_LIMIT_POLICY",
+    "REQUEST_ID",
+    "RESPONSE_HEADERS",
+    "RETRY_AFTER",
+    "WWW_AUTHENTICATE",
+    "ResponseHeader",
+    "headers_of",
+    "json_body",
+    "responses",
 ]
-DeploymentId = Annotated[
-    str, Path(description="Identifier of the deployment.", json_schema_extra={"format": "uuid"})
-]
-Named = Annotated[str, Path(description="Its name.", min_length=1)]
-_WINDOW = "Window that ends now."
-Time = Annotated[str, Query(description=_WINDOW, json_schema_extra={"enum": list(WINDOWS)})]
-"""A window; judged by the route, so that the error names the windows."""
-OptionalTime = Annotated[
-    str | None,
-    Query(
-        description=_WINDOW,
-        json_schema_extra={"type": "string", "enum": list(WINDOWS), "anyOf": None},
-    ),
-]
-"""A window, or nothing."""
 
 
-def says(model: Any, *errors: int, status: int = 200) -> dict[int | str, dict[str, Any]]:
-    """Describe what a route answers.
+@dataclass(frozen=True, slots=True)
+class ResponseHeader:
+    """A header of responses."""
+
+    name: str
+    """Name on the wire."""
+    description: str
+    """What it says."""
+    minimum: int | None = None
+    """Least value of a number; None = it is a text."""
+    required: bool = False
+    """Whether every response has it."""
+
+    @property
+    def component(self) -> str:
+        """Name among the components of the document."""
+        return self.name.removeprefix("X-").replace("-", "")
+
+    @property
+    def described(self) -> dict[str, Any]:
+        """Description in the document."""
+        number = {"type": "integer", "minimum": self.minimum}
+        schema = {"type": "string"} if self.minimum is None else number
+        required = {"required": True} if self.required else {}
+        return {"description": self.description, **required, "schema": schema}
+
+
+REQUEST_ID = ResponseHeader(
+    "X-Request-Id",
+    "Identifier of the request: yours, if you sent one of letters, digits, `.`, `_` and `-`.",
+    required=True,
+)
+RETRY_AFTER = ResponseHeader(
+    "Retry-After", "Seconds after which the request may be tried again.", minimum=1
+)
+ETAG = ResponseHeader("ETag", "Version of the record, for If-Match.")
+RATE_LIMIT_POLICY = ResponseHeader(
+    "RateLimit-Policy",
+    "Requests `q` that may be made in `w` seconds; only where there is a limit.",
+)
+RATE_LIMIT = ResponseHeader(
+    "RateLimit", "Requests `r` that are left, and seconds `t` until all are there again."
+)
+LINK = ResponseHeader(
+    "Link", 'The next page of the list, with `rel="next"`; only where there is one.'
+)
+LOCATION = ResponseHeader("Location", "Path of the record.")
+CONSISTENCY_TOKEN = ResponseHeader(
+    "X-Consistency-Token",
+    "Version of what was written; a read that sends it back, at any replica, sees at least that.",
+)
+CACHE_CONTROL = ResponseHeader("Cache-Control", "`no-store`: the body holds values of keys.")
+WWW_AUTHENTICATE = ResponseHeader("WWW-Authenticate", "`Bearer`.")
+RESPONSE_HEADERS = (
+    REQUEST_ID,
+    RETRY_AFTER,
+    ETAG,
+    RATE_LIMIT_POLICY,
+    RATE_LIMIT,
+    LINK,
+    LOCATION,
+    CONSISTENCY_TOKEN,
+    CACHE_CONTROL,
+    WWW_AUTHENTICATE,
+)
+
+
+def headers_of(*headers: ResponseHeader) -> dict[str, Any]:
+    """Return the headers of a response in the document."""
+    return {header.name: {"$ref": f"#/components/headers/{header.component}"} for header in headers}
+
+
+def responses(
+    *errors: int, status: int = 200, headers: tuple[ResponseHeader, ...] = ()
+) -> dict[int | str, dict[str, Any]]:
+    """Declare the responses of a route.
 
     Parameters
     ----------
-    model
-        Form of its success; None = no body.
     errors
         Statuses of errors that are its own.
     status
         Status of its success.
+    headers
+        Headers of its success.
     """
-    success: dict[str, Any] = {} if model is None else {"model": model}
-    return {status: success, **{error: {"model": Error} for error in errors}}
+    declared: dict[int | str, dict[str, Any]] = {status: {"headers": headers_of(*headers)}}
+    return declared | {error: {"model": ErrorResponse} for error in errors}
+
+
+def json_body(schema: str, description: str) -> dict[str, Any]:
+    """Declare a body that a route parses by itself.
+
+    Parameters
+    ----------
+    schema
+        Name of its schema among the components of the document.
+    description
+        What it is.
+    """
+    form = {"$ref": f"#/components/schemas/{schema}"}
+    content = {"application/json": {"schema": form}}
+    return {"requestBody": {"description": description, "required": True, "content": content}}

@@ -1,27 +1,36 @@
 """/api/internal/usage-reports: usage as reporters sign it (client contract, section 4)."""
 
-import msgspec
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Request
 
-from cloister_api.routes.dependencies import answer, context_of
-from cloister_api.routes.responses import says
-from cloister_api.schemas.account_answers import ReportTaken
+from cloister_api.http.json_response import JsonResponse
+from cloister_api.routes.dependencies import context_of
+from cloister_api.routes.responses import json_body, responses
+from cloister_api.routes.route_classes import TypedRoute
+from cloister_api.schemas.account_responses import RejectedUsageEvent, UsageReportResponse
 from cloister_api.usage.ingest import PATH
 
 __all__ = ["router"]
 
-router = APIRouter(tags=["usage"])
+router = APIRouter(tags=["usage"], route_class=TypedRoute)
 
 
-@router.post(PATH, responses=says(ReportTaken, 400, 401))
-async def report_usage(request: Request) -> Response:
-    """Take a report; the answer names the events that were not taken."""
+@router.post(
+    PATH,
+    responses=responses(400, 401),
+    openapi_extra={
+        "security": [{"reporterSignature": []}],
+        **json_body("Report", "Events that are sent together."),
+    },
+)
+async def report_usage(request: Request) -> JsonResponse[UsageReportResponse]:
+    """Take a report; the response names the events that were not taken."""
     body = await request.body()
-    taken = await context_of(request).accounts.ingest.accept(request.headers, body)
-    return answer(
-        {
-            "accepted": taken.accepted,
-            "duplicates": taken.duplicates,
-            "rejected": [msgspec.structs.asdict(one) for one in taken.rejected],
-        }
+    receipt = await context_of(request).accounts.ingest.accept(request.headers, body)
+    rejected = [
+        RejectedUsageEvent(index=each.index, reason=each.reason) for each in receipt.rejected
+    ]
+    return JsonResponse(
+        UsageReportResponse(
+            accepted=receipt.accepted, duplicates=receipt.duplicates, rejected=rejected
+        )
     )

@@ -1,33 +1,80 @@
-"""/api/webhooks: what others tell the facade, signed (client contract, section 1)."""
+"""/api/webhooks: signed events of others (client contract, section 1)."""
 
-from fastapi import APIRouter, Request, Response
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Request
 
 from cloister_api.errors import request_id_of
-from cloister_api.routes.dependencies import answer, context_of
-from cloister_api.routes.responses import says
-from cloister_api.schemas.answers import PaymentEvent, ReleaseEvent
+from cloister_api.http.json_response import JsonResponse
+from cloister_api.routes.dependencies import context_of
+from cloister_api.routes.responses import responses
+from cloister_api.routes.route_classes import TypedRoute
+from cloister_api.schemas.platform_responses import PaymentEventResponse, ReleaseEventResponse
 
 __all__ = ["router"]
 
-router = APIRouter(prefix="/api/webhooks", tags=["webhooks"])
+router = APIRouter(prefix="/api/webhooks", tags=["webhooks"], route_class=TypedRoute)
+
+GithubEvent = Annotated[
+    str | None, Header(alias="X-GitHub-Event", description="Kind of an event of GitHub.")
+]
+GiteaEvent = Annotated[
+    str | None, Header(alias="X-Gitea-Event", description="Kind of an event of Gitea or Forgejo.")
+]
+GithubSignature = Annotated[
+    str | None, Header(alias="X-Hub-Signature-256", include_in_schema=False)
+]
+"""Documented as the security scheme."""
+GiteaSignature = Annotated[
+    str | None,
+    Header(
+        alias="X-Gitea-Signature",
+        description="HMAC-SHA256 of the body, in hexadecimal, in place of X-Hub-Signature-256.",
+    ),
+]
+StripeSignature = Annotated[str, Header(alias="Stripe-Signature", include_in_schema=False)]
+"""Documented as the security scheme."""
 
 
-@router.post("/releases", status_code=202, responses=says(ReleaseEvent, 400, 401, 404, status=202))
-async def report_release(request: Request) -> Response:
+def signed_event(scheme: str) -> dict[str, Any]:
+    """Declare a body whose signature is checked before it is parsed."""
+    content = {"application/json": {"schema": {"type": "object"}}}
+    body = {"description": "The event as it is sent.", "required": True, "content": content}
+    return {"security": [{scheme: []}], "requestBody": body}
+
+
+@router.post(
+    "/releases",
+    status_code=202,
+    responses=responses(400, 401, 404, status=202),
+    openapi_extra=signed_event("webhookSignature"),
+)
+async def report_release(
+    request: Request,
+    github_event: GithubEvent = None,
+    gitea_event: GiteaEvent = None,
+    github_signature: GithubSignature = None,
+    gitea_signature: GiteaSignature = None,
+) -> JsonResponse[ReleaseEventResponse]:
     """Take a release event of GitHub, Gitea or Forgejo."""
-    headers = request.headers
-    event = headers.get("x-github-event") or headers.get("x-gitea-event") or ""
-    signature = headers.get("x-hub-signature-256") or headers.get("x-gitea-signature") or ""
-    looking = await context_of(request).release_webhooks.accept(
-        await request.body(), event, signature
+    checked = await context_of(request).release_webhooks.accept(
+        await request.body(),
+        github_event or gitea_event or "",
+        github_signature or gitea_signature or "",
     )
-    return answer({"deployments": looking}, 202)
+    return JsonResponse(ReleaseEventResponse(deployments=checked), 202)
 
 
-@router.post("/stripe", responses=says(PaymentEvent, 400, 401, 404, 502))
-async def report_payment(request: Request) -> Response:
+@router.post(
+    "/stripe",
+    responses=responses(400, 401, 404, 502),
+    openapi_extra=signed_event("stripeSignature"),
+)
+async def report_payment(
+    request: Request, signature: StripeSignature = ""
+) -> JsonResponse[PaymentEventResponse]:
     """Take an event of Stripe."""
-    looked = await context_of(request).payments.accept_webhook(
-        await request.body(), request.headers.get("stripe-signature", ""), request_id_of(request)
+    checked = await context_of(request).payments.accept_webhook(
+        await request.body(), signature, request_id_of(request)
     )
-    return answer({"organizations": looked})
+    return JsonResponse(PaymentEventResponse(organizations=checked))

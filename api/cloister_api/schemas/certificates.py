@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import StringConstraints
 
-from cloister_api.schemas.envelope import RequestBody
+from cloister_api.schemas.request import RequestBody
 
 __all__ = ["SignCertificateRequest"]
 

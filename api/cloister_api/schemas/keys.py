@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints
 from pydantic_core import PydanticCustomError
 
-from cloister_api.schemas.envelope import RequestBody
+from cloister_api.schemas.request import RequestBody
 
 __all__ = [
     "KEY_PATTERN_WORDS",

@@ -6,7 +6,7 @@ from pydantic import BeforeValidator, Field, StringConstraints, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from cloister_api.schemas.containers import Domain, Id, Repo, Tag
-from cloister_api.schemas.envelope import RequestBody
+from cloister_api.schemas.request import RequestBody
 from cloister_crds.kinds.secret import SECRET_NAME_PATTERN
 
 __all__ = [

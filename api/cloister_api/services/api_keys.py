@@ -14,6 +14,7 @@ from cloister_api.ledger.audit import AuditTrail
 from cloister_api.ledger.keys.api_keys import ApiKey, ApiKeys, NameTakenError
 from cloister_api.ledger.keys.key_format import REGULAR_PREFIX, masked, well_formed
 from cloister_api.ledger.keys.key_material import KeySealer
+from cloister_api.schemas.account_responses import ApiKeyResponse
 from cloister_api.schemas.keys import CreateApiKeyRequest, UpdateApiKeyRequest, compact
 from cloister_api.services.idempotency import CreateRequest, is_repeatable
 from cloister_clients.clock import Clock, utc_text
@@ -31,7 +32,7 @@ class ApiKeyService:
         self._audit = audit
         self._clock = clock
 
-    async def all(self, principal: Principal) -> list[dict[str, Any]]:
+    async def all(self, principal: Principal) -> list[ApiKeyResponse]:
         """Return the records of all keys of the organization, oldest first.
 
         Raises
@@ -46,7 +47,7 @@ class ApiKeyService:
 
     async def create(
         self, principal: Principal, body: CreateApiKeyRequest, retry_key: str | None
-    ) -> tuple[int, dict[str, Any]]:
+    ) -> tuple[int, ApiKeyResponse]:
         """Make a key; the same request sent again finds its own work.
 
         Parameters
@@ -105,7 +106,7 @@ class ApiKeyService:
 
     async def _earlier(
         self, principal: Principal, request: CreateRequest
-    ) -> tuple[int, dict[str, Any]] | None:
+    ) -> tuple[int, ApiKeyResponse] | None:
         """Return the key that an earlier try of the same create made; None = there is none."""
         found = await self._keys.made_by(request.digest, principal.organization_id)
         if found is None or not await is_repeatable(self._audit, request, str(found[0].id)):
@@ -169,7 +170,7 @@ def taken(name: str) -> ApiError:
     return conflict(f"name: the organization has a key {name!r}; choose another name")
 
 
-def key_record(key: ApiKey, value: str | None) -> dict[str, Any]:
+def key_record(key: ApiKey, value: str | None) -> ApiKeyResponse:
     """Return the record of a key (spec, "Regular API key").
 
     Parameters
@@ -179,21 +180,21 @@ def key_record(key: ApiKey, value: str | None) -> dict[str, Any]:
     value
         Its value for its creator; None = for anybody else.
     """
-    return {
-        "key": masked(key.shown) if value is None else value,
-        "name": key.name,
-        "disabled": key.disabled,
-        "expires_at": moment_text(key.expires_at),
-        "max_tokens": key.max_tokens,
-        "metadata": key.metadata,
-        "tokens_used": key.input_tokens + key.output_tokens,
-        "input_tokens_used": key.input_tokens,
-        "output_tokens_used": key.output_tokens,
-        "request_count": key.requests,
-        "is_owner": value is not None,
-        "created_at": moment_text(key.created_at),
-        "last_used_at": moment_text(key.last_used_at),
-    }
+    return ApiKeyResponse(
+        key=masked(key.shown) if value is None else value,
+        name=key.name,
+        disabled=key.disabled,
+        expires_at=moment_text(key.expires_at),
+        max_tokens=key.max_tokens,
+        metadata=key.metadata,
+        tokens_used=key.input_tokens + key.output_tokens,
+        input_tokens_used=key.input_tokens,
+        output_tokens_used=key.output_tokens,
+        request_count=key.requests,
+        is_owner=value is not None,
+        created_at=utc_text(key.created_at),
+        last_used_at=moment_text(key.last_used_at),
+    )
 
 
 def moment_text(time: datetime | None) -> str | None:

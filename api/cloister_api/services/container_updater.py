@@ -12,7 +12,7 @@ from typing import Any
 from cloister_api.auth.authenticator import Principal
 from cloister_api.cache import CachedContainer, ClusterCache, project_container
 from cloister_api.errors import ApiError, bad_request, changed_since, conflict, not_found
-from cloister_api.records.container import standing
+from cloister_api.records.container import shown_state
 from cloister_api.schemas.containers import RelaunchRequest
 from cloister_api.services.claims import HostnameClaims
 from cloister_api.services.container_reader import ContainerReader
@@ -429,7 +429,7 @@ def forbid(held: CachedContainer, action: ApiAction) -> None:
     ApiError
         409 that names action and state.
     """
-    where = standing(held.container)
+    where = shown_state(held.container)
     resources = held.container.status.resources
     message = refusal(
         action,

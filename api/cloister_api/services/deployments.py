@@ -1,7 +1,7 @@
 """Deployments: the containers of one repository, their default of staging, updates of all."""
 
 import asyncio
-from typing import Any
+from typing import Literal
 
 from cloister_api.auth.authenticator import Principal
 from cloister_api.cache import CachedContainer, CachedResource, ClusterCache
@@ -13,9 +13,10 @@ from cloister_api.errors import (
     not_found,
     payment_required,
 )
-from cloister_api.records.container import record, standing
+from cloister_api.records.container import container_record, shown_state
 from cloister_api.records.resources import deployment_record
 from cloister_api.schemas.containers import RelaunchRequest
+from cloister_api.schemas.resource_responses import DeploymentResponse, DeploymentResult
 from cloister_api.schemas.resources import UpdateDeploymentRequest
 from cloister_api.services.container_updater import ContainerUpdater
 from cloister_api.services.preconditions import VersionedRecord, agreed, patch_agreed, precondition
@@ -54,7 +55,7 @@ class Deployments:
         self._gitops = frozenset(gitops_managers)
         self._write_wait = write_wait
 
-    def all(self, principal: Principal) -> list[dict[str, Any]]:
+    def all(self, principal: Principal) -> list[DeploymentResponse]:
         """Return the records of all deployments, by repository."""
         held = self._shown(principal)
         return [self._record(principal, held[repo]) for repo in sorted(held)]
@@ -75,7 +76,7 @@ class Deployments:
 
     async def change(
         self, principal: Principal, given: str, *, default_staging: bool, match: str | None
-    ) -> VersionedRecord:
+    ) -> VersionedRecord[DeploymentResponse]:
         """Change the default of staging.
 
         Parameters
@@ -115,7 +116,7 @@ class Deployments:
 
     async def update(
         self, principal: Principal, given: str, body: UpdateDeploymentRequest, match: str | None
-    ) -> list[dict[str, Any]]:
+    ) -> list[DeploymentResult]:
         """Bring a tag to containers of a deployment, each for itself.
 
         Parameters
@@ -132,7 +133,7 @@ class Deployments:
 
         Returns
         -------
-        list[dict[str, Any]]
+        list[DeploymentResult]
             One result for each container that was targeted, in the order of their creation.
 
         Raises
@@ -162,11 +163,13 @@ class Deployments:
         tries = (self._tried(principal, deployment, one, changes) for one in targets)
         results = list(await asyncio.gather(*tries))
         refused = [each for each in results if isinstance(each, KubeError)]
-        if refused and all(isinstance(each, KubeError) or "error" in each for each in results):
+        if refused and all(
+            isinstance(each, KubeError) or each.error is not None for each in results
+        ):
             # Nothing is known to be done, so that the whole may be tried again.
             raise refused[0]
         return [
-            {**target_of(one), "status": "failed", "error": from_kube(each).message}
+            result_of(one, "failed", from_kube(each).message)
             if isinstance(each, KubeError)
             else each
             for one, each in zip(targets, results, strict=True)
@@ -208,7 +211,7 @@ class Deployments:
         deployment: Deployment,
         held: CachedContainer,
         changes: RelaunchRequest,
-    ) -> dict[str, Any] | KubeError:
+    ) -> DeploymentResult | KubeError:
         """Update one container, and answer what the cluster refused instead of raising it."""
         try:
             return await self._update_one(principal, deployment, held, changes)
@@ -221,7 +224,7 @@ class Deployments:
         deployment: Deployment,
         held: CachedContainer,
         changes: RelaunchRequest,
-    ) -> dict[str, Any]:
+    ) -> DeploymentResult:
         """Update one container, or say why not.
 
         Raises
@@ -229,18 +232,19 @@ class Deployments:
         KubeError
             When the cluster refuses or does not respond.
         """
-        where = standing(held.container)
-        result = target_of(held)
-        if where.updating:
-            return {**result, "status": "skipped", "error": "update already in progress"}
-        if where.phase not in _SETTLED:
-            return {**result, "status": "skipped", "error": "instance is not running"}
+        state = shown_state(held.container)
+        if state.updating:
+            return result_of(held, "skipped", "update already in progress")
+        if state.phase not in _SETTLED:
+            return result_of(held, "skipped", "instance is not running")
         try:
             changed = await self._updater.relaunch(principal, held, changes)
         except ApiError as error:
-            return {**result, "status": "failed", "error": error.message}
-        shown = record(changed, principal.organization, deployment, containers_domain=self._domain)
-        return {**result, "status": "updating", "container": shown}
+            return result_of(held, "failed", error.message)
+        record = container_record(
+            changed, principal.organization, deployment, containers_domain=self._domain
+        )
+        return result_of(held, "updating").model_copy(update={"container": record})
 
     def _with_id(self, principal: Principal, given: str) -> CachedResource[Deployment]:
         """Return the deployment of an identifier.
@@ -255,11 +259,27 @@ class Deployments:
                 return held
         raise not_found("deployment")
 
-    def _record(self, principal: Principal, held: CachedResource[Deployment]) -> dict[str, Any]:
+    def _record(self, principal: Principal, held: CachedResource[Deployment]) -> DeploymentResponse:
         containers = self._cache.containers_of(principal.namespace)
         return deployment_record(held, (one.container for one in containers))
 
 
-def target_of(held: CachedContainer) -> dict[str, Any]:
-    """Return how a result of an update names its container."""
-    return {"container_id": held.id, "name": held.container.display_name}
+def result_of(
+    held: CachedContainer,
+    status: Literal["updating", "skipped", "failed"],
+    error: str | None = None,
+) -> DeploymentResult:
+    """Return the result of the update of one container.
+
+    Parameters
+    ----------
+    held
+        The container.
+    status
+        What was done.
+    error
+        Why it was skipped or failed; None = it is updating.
+    """
+    return DeploymentResult(
+        container_id=held.id, name=held.container.display_name, status=status, error=error
+    )

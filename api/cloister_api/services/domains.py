@@ -1,13 +1,12 @@
 """Custom domains of an organization: registered and looked at here, verified by the operator."""
 
-from typing import Any
-
 from pydantic import ValidationError
 
 from cloister_api.auth.authenticator import Principal
 from cloister_api.cache import ClusterCache
 from cloister_api.errors import ApiError, bad_request, broken_rule, conflict, in_use, not_found
 from cloister_api.records.resources import domain_record
+from cloister_api.schemas.resource_responses import DomainResponse
 from cloister_api.schemas.resources import CreateDomainRequest
 from cloister_api.services.container_reader import ContainerReader
 from cloister_api.services.idempotency import CreateRequest, IdempotentRequests
@@ -51,7 +50,7 @@ class Domains:
         self._write_wait = write_wait
         self._look_wait = look_wait
 
-    def all(self, principal: Principal) -> list[dict[str, Any]]:
+    def all(self, principal: Principal) -> list[DomainResponse]:
         """Return the records of all domains, by name."""
         present = (
             each
@@ -63,7 +62,7 @@ class Domains:
 
     async def create(
         self, principal: Principal, body: CreateDomainRequest, retry_key: str | None
-    ) -> VersionedRecord:
+    ) -> VersionedRecord[DomainResponse]:
         """Register a domain and answer the records that its owner has to create.
 
         Parameters
@@ -114,7 +113,7 @@ class Domains:
             raise bad_request("domain", error.message) from error
         return await self._told(principal, Domain.read(item))
 
-    async def _told(self, principal: Principal, made: Domain) -> VersionedRecord:
+    async def _told(self, principal: Principal, made: Domain) -> VersionedRecord[DomainResponse]:
         """Wait until the operator has told the records of a domain, and answer it."""
         host = made.spec.domain
         await self._cache.domains.until(
@@ -124,7 +123,7 @@ class Domains:
 
     async def _earlier(
         self, principal: Principal, name: str, host: str, request: CreateRequest
-    ) -> VersionedRecord:
+    ) -> VersionedRecord[DomainResponse]:
         """Return what an earlier try of the same create made.
 
         Raises
@@ -137,7 +136,9 @@ class Domains:
             raise conflict(f"domain: the organization has {host} already")
         return await self._told(principal, made)
 
-    async def verify(self, principal: Principal, host: str, match: str | None) -> VersionedRecord:
+    async def verify(
+        self, principal: Principal, host: str, match: str | None
+    ) -> VersionedRecord[DomainResponse]:
         """Have DNS looked at now, and answer what was seen.
 
         Parameters
@@ -220,10 +221,10 @@ class Domains:
         found = self._find(principal, host)
         return found is not None and found.status.records is not None
 
-    def _recorded(self, principal: Principal, domain: Domain) -> VersionedRecord:
+    def _recorded(self, principal: Principal, domain: Domain) -> VersionedRecord[DomainResponse]:
         return VersionedRecord(self._record(principal, domain), domain.metadata.resource_version)
 
-    def _record(self, principal: Principal, domain: Domain) -> dict[str, Any]:
+    def _record(self, principal: Principal, domain: Domain) -> DomainResponse:
         held = self._cache.containers_of(principal.namespace)
         users = used_by(domain.spec.domain, (one.container for one in held))
         return domain_record(domain, users)

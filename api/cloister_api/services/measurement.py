@@ -1,9 +1,8 @@
 """What identifies the enclave that serves a container, as it was published when it was made."""
 
-from typing import Any
-
 from cloister_api.cache import CachedContainer
 from cloister_api.errors import ApiError
+from cloister_api.schemas.container_responses import MeasuredInitdata, MeasurementResponse
 from cloister_clients.kube import KubeClient, NotFound
 from cloister_clients.kube.kinds import CONFIG_MAP, of
 from cloister_crds.kinds import Enclave
@@ -19,7 +18,7 @@ class MeasurementReader:
     def __init__(self, client: KubeClient) -> None:
         self._client = client
 
-    async def of(self, held: CachedContainer) -> dict[str, Any]:
+    async def of(self, held: CachedContainer) -> MeasurementResponse:
         """Return the measurement of the enclave that serves a container.
 
         The two objects are read from the server: both are immutable and too rarely asked for to be
@@ -51,7 +50,7 @@ class MeasurementReader:
         ours = enclave.spec.container.uid == container.metadata.uid
         if publication is None or not ours or enclave.metadata.uid not in owners:
             raise absent("what serves was made before measurements were published; relaunch it")
-        return shown(enclave, publication)
+        return measurement_record(enclave, publication)
 
 
 def absent(reason: str) -> ApiError:
@@ -59,18 +58,18 @@ def absent(reason: str) -> ApiError:
     return ApiError(404, "NOT_FOUND", f"measurement not found: {reason}")
 
 
-def shown(enclave: Enclave, publication: Publication) -> dict[str, Any]:
+def measurement_record(enclave: Enclave, publication: Publication) -> MeasurementResponse:
     """Return a measurement, and what a client needs to recompute it (docs/measurement.md)."""
-    spec = enclave.spec
-    answer: dict[str, Any] = {
-        "repo": spec.repo,
-        "tag": spec.tag,
-        "commit": spec.commit,
-        "config_file": spec.config_file,
-        "digest": publication.digest,
-        "document": publication.document,
-    }
-    if publication.initdata is not None:
-        initdata = publication.initdata
-        answer["initdata"] = {"digest": initdata.digest, "toml": initdata.text.decode()}
-    return answer
+    spec, initdata = enclave.spec, publication.initdata
+    measured = None
+    if initdata is not None:
+        measured = MeasuredInitdata(digest=initdata.digest, toml=initdata.text.decode())
+    return MeasurementResponse(
+        repo=spec.repo,
+        tag=spec.tag,
+        commit=spec.commit,
+        config_file=spec.config_file,
+        digest=publication.digest,
+        document=publication.document,
+        initdata=measured,
+    )

@@ -6,9 +6,10 @@ resourceVersion to the server, so that of two clients with the same ETag one get
 
 import secrets
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from cloister_api.errors import changed_since, not_found
+from cloister_api.schemas.response import ResponseBody
 from cloister_clients.kube import Conflict, KubeClient, NotFound
 from cloister_clients.kube.kinds import of
 from cloister_crds.kinds.meta import GROUP, Resource
@@ -24,16 +25,17 @@ __all__ = [
 ]
 
 T = TypeVar("T", bound=Resource)
+Body = TypeVar("Body", bound=ResponseBody)
 
 CHANGE_ANNOTATION = f"{GROUP}/last-change"
 """Token of the last change that named a version and is made of several writes."""
 
 
 @dataclass(frozen=True, slots=True)
-class VersionedRecord:
+class VersionedRecord(Generic[Body]):
     """A record and its version."""
 
-    record: dict[str, Any]
+    record: Body
     """The record."""
     version: str
     """resourceVersion of its object: the ETag."""

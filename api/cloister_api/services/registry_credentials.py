@@ -1,12 +1,14 @@
 """Credentials of an organization for private registries; they lie in core Secrets alone."""
 
-from typing import Any
-
 from cloister_api.auth.authenticator import Principal
 from cloister_api.cache import ClusterCache
 from cloister_api.errors import ApiError, changed_since, conflict, forbidden, not_found
 from cloister_api.records.resources import VALUE_ANNOTATION, registry_record
-from cloister_api.schemas.envelope import Detail
+from cloister_api.schemas.errors import Detail
+from cloister_api.schemas.resource_responses import (
+    RegistryCredentialsResponse,
+    RegistryStatusResponse,
+)
 from cloister_api.schemas.resources import PutRegistryCredentialsRequest
 from cloister_api.services.core_secrets import CoreSecrets, CoreSecretType
 from cloister_api.services.preconditions import (
@@ -61,7 +63,7 @@ class RegistryCredentials:
         self._clock = clock
         self._write_wait = write_wait
 
-    def all(self, principal: Principal) -> dict[str, Any]:
+    def all(self, principal: Principal) -> RegistryCredentialsResponse:
         """Return the status of each registry.
 
         Raises
@@ -70,10 +72,12 @@ class RegistryCredentials:
             403 without the entitlement.
         """
         entitled(principal)
-        return {
-            registry.value: registry_record(self._present(principal, registry))
-            for registry in RegistryName
-        }
+        return RegistryCredentialsResponse(
+            **{
+                registry.value: registry_record(self._present(principal, registry))
+                for registry in RegistryName
+            }
+        )
 
     async def put(
         self,
@@ -81,7 +85,7 @@ class RegistryCredentials:
         name: str,
         body: PutRegistryCredentialsRequest,
         match: str | None,
-    ) -> VersionedRecord:
+    ) -> VersionedRecord[RegistryStatusResponse]:
         """Create credentials, or replace those that are there.
 
         Parameters
@@ -115,10 +119,8 @@ class RegistryCredentials:
         written = await self._put(principal, registry, values, match)
         version = written.metadata.resource_version
         await self._cache.registry_credentials.reached(version, within=self._write_wait)
-        record = registry_record(written)
-        return VersionedRecord(
-            {**record, "username": credentials.username, "expired": False}, version
-        )
+        known = {"username": credentials.username or None, "expired": False}
+        return VersionedRecord(registry_record(written).model_copy(update=known), version)
 
     async def _put(
         self,

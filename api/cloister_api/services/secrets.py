@@ -1,12 +1,12 @@
 """Secrets of an organization: names in custom resources, values in core Secrets alone."""
 
 from secrets import token_hex
-from typing import Any
 
 from cloister_api.auth.authenticator import Principal
 from cloister_api.cache import ClusterCache
 from cloister_api.errors import ApiError, bad_request, conflict, in_use, not_found
 from cloister_api.records.resources import VALUE_ANNOTATION, secret_record
+from cloister_api.schemas.resource_responses import SecretResponse
 from cloister_api.schemas.resources import CreateSecretRequest
 from cloister_api.services.container_reader import ContainerReader
 from cloister_api.services.core_secrets import CoreSecrets, CoreSecretType
@@ -58,7 +58,7 @@ class Secrets:
         self._clock = clock
         self._write_wait = write_wait
 
-    def all(self, principal: Principal) -> list[dict[str, Any]]:
+    def all(self, principal: Principal) -> list[SecretResponse]:
         """Return the records of all secrets, by name."""
         held = sorted(
             self._cache.secrets_of(principal.namespace),
@@ -66,7 +66,7 @@ class Secrets:
         )
         return [self._record(principal, one) for one in held if not going(one)]
 
-    def one(self, principal: Principal, name: str) -> VersionedRecord:
+    def one(self, principal: Principal, name: str) -> VersionedRecord[SecretResponse]:
         """Return the record of a secret.
 
         Raises
@@ -78,7 +78,7 @@ class Secrets:
 
     async def create(
         self, principal: Principal, body: CreateSecretRequest, retry_key: str | None
-    ) -> VersionedRecord:
+    ) -> VersionedRecord[SecretResponse]:
         """Create a secret with its value; the same request sent again finds its own work.
 
         Parameters
@@ -139,7 +139,7 @@ class Secrets:
 
     async def update(
         self, principal: Principal, name: str, value: str, match: str | None
-    ) -> VersionedRecord:
+    ) -> VersionedRecord[SecretResponse]:
         """Write a new value; containers get it at their next deploy.
 
         Parameters
@@ -223,14 +223,14 @@ class Secrets:
             raise conflict(f"several secrets have the name {name} ({repos}); use kubectl get csec")
         return found[0]
 
-    def _record(self, principal: Principal, secret: Secret) -> dict[str, Any]:
+    def _record(self, principal: Principal, secret: Secret) -> SecretResponse:
         held = self._cache.containers_of(principal.namespace)
         return secret_record(secret, bound_by(secret, (one.container for one in held)))
 
-    def _recorded(self, principal: Principal, secret: Secret) -> VersionedRecord:
+    def _recorded(self, principal: Principal, secret: Secret) -> VersionedRecord[SecretResponse]:
         return VersionedRecord(self._record(principal, secret), secret.metadata.resource_version)
 
-    async def _seen(self, principal: Principal, written: Secret) -> VersionedRecord:
+    async def _seen(self, principal: Principal, written: Secret) -> VersionedRecord[SecretResponse]:
         """Wait until the copy shows a write, and answer what the server made of it."""
         version = written.metadata.resource_version
         await self._cache.secrets.reached(version, within=self._write_wait)

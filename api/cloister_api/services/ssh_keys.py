@@ -1,13 +1,12 @@
 """SSH keys of an organization, for its debug containers."""
 
-from typing import Any
-
 from pydantic import ValidationError
 
 from cloister_api.auth.authenticator import Principal
 from cloister_api.cache import CachedContainer, ClusterCache
 from cloister_api.errors import bad_request, broken_rule, conflict, in_use, not_found
 from cloister_api.records.resources import key_record
+from cloister_api.schemas.resource_responses import SshKeyResponse
 from cloister_api.schemas.resources import CreateSshKeyRequest
 from cloister_api.services.container_reader import ContainerReader
 from cloister_api.services.idempotency import CreateRequest, IdempotentRequests
@@ -39,7 +38,7 @@ class SSHKeys:
         self._idempotency = idempotency
         self._write_wait = write_wait
 
-    def all(self, principal: Principal) -> list[dict[str, Any]]:
+    def all(self, principal: Principal) -> list[SshKeyResponse]:
         """Return the records of all keys, by name."""
         entries = self._cache.ssh_keys.in_namespace(principal.namespace)
         keys = (entries[name].value for name in sorted(entries))
@@ -52,7 +51,7 @@ class SSHKeys:
 
     async def create(
         self, principal: Principal, body: CreateSshKeyRequest, retry_key: str | None
-    ) -> VersionedRecord:
+    ) -> VersionedRecord[SshKeyResponse]:
         """Register a key; the same request sent again finds its own work.
 
         Parameters

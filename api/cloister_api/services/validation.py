@@ -7,6 +7,12 @@ from typing import Any
 from cloister_api.auth.authenticator import Principal
 from cloister_api.cache import CachedContainer, ClusterCache
 from cloister_api.records.container import host_record
+from cloister_api.schemas.container_responses import (
+    HostResponse,
+    NameVerdictResponse,
+    ReleaseProblem,
+    ReleaseVerdictResponse,
+)
 from cloister_api.schemas.containers import ValidateNameRequest, ValidateReleaseRequest
 from cloister_api.services.claims import HostnameClaims
 from cloister_api.services.container_reader import ContainerReader
@@ -48,13 +54,15 @@ class Validation:
         self._claims = claims
         self._domain = containers_domain
 
-    def hosts(self) -> list[dict[str, Any]]:
+    def hosts(self) -> list[HostResponse]:
         """Return the Hosts by name."""
         hosts = self._cache.host_list()
         default = pick_host(None, hosts)
         return [host_record(host, default=host is default) for host in hosts]
 
-    async def release(self, principal: Principal, body: ValidateReleaseRequest) -> dict[str, Any]:
+    async def release(
+        self, principal: Principal, body: ValidateReleaseRequest
+    ) -> ReleaseVerdictResponse:
         """Judge a release as a create would, and show its parsed file.
 
         Parameters
@@ -112,7 +120,7 @@ class Validation:
             rank=None if held is not None else len(counted(one.container for one in others)),
         )
 
-    async def name(self, principal: Principal, body: ValidateNameRequest) -> dict[str, Any]:
+    async def name(self, principal: Principal, body: ValidateNameRequest) -> NameVerdictResponse:
         """Return whether a name can be had.
 
         Raises
@@ -128,10 +136,7 @@ class Validation:
         reason = await self._reason_against(principal, body, keeper.metadata.uid if keeper else "")
         if reason is None and body.custom_domain:
             reason = await self._reason_against_domain(principal, body.custom_domain, keeper)
-        answer: dict[str, Any] = {"available": reason is None, "name": body.name}
-        if reason is not None:
-            answer["reason"] = reason
-        return answer
+        return NameVerdictResponse(available=reason is None, name=body.name, reason=reason)
 
     async def _reason_against(
         self, principal: Principal, body: ValidateNameRequest, keeper: str
@@ -174,17 +179,18 @@ class Validation:
         return None
 
 
-def verdict(problems: tuple[Problem, ...], config: dict[str, Any] | None) -> dict[str, Any]:
-    """Return a verdict; warnings are shown apart, they do not make a release invalid."""
-    shown: dict[Severity, list[dict[str, Any]]] = {Severity.ERROR: [], Severity.WARNING: []}
+def verdict(problems: tuple[Problem, ...], config: dict[str, Any] | None) -> ReleaseVerdictResponse:
+    """Return a verdict; warnings are listed apart, they do not make a release invalid."""
+    listed: dict[Severity, list[ReleaseProblem]] = {Severity.ERROR: [], Severity.WARNING: []}
     for problem in map(to_wire, problems):
-        entry: dict[str, Any] = {
-            "field": problem.field,
-            "code": problem.code,
-            "message": problem.message,
-        }
-        if problem.line is not None:
-            entry.update(line=problem.line, column=problem.column)
-        shown[problem.severity].append(entry)
-    errors, warnings = shown[Severity.ERROR], shown[Severity.WARNING]
-    return {"valid": not errors, "errors": errors, "warnings": warnings, "config": config}
+        listed[problem.severity].append(
+            ReleaseProblem(
+                field=problem.field,
+                code=problem.code,
+                message=problem.message,
+                line=problem.line,
+                column=problem.column,
+            )
+        )
+    errors, warnings = listed[Severity.ERROR], listed[Severity.WARNING]
+    return ReleaseVerdictResponse(valid=not errors, errors=errors, warnings=warnings, config=config)

@@ -13,6 +13,15 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from cloister_api.ledger.tables.core import API_KEYS
 from cloister_api.ledger.tables.usage import NAMES, POINTS, ROLLUPS
+from cloister_api.schemas.account_responses import (
+    KeyUsageResponse,
+    ModelUsage,
+    NamedKeyUsage,
+    PaidModelUsage,
+    TimeSeriesResponse,
+    UsagePoint,
+    UsageResponse,
+)
 from cloister_api.usage.levels import EVER
 from cloister_api.usage.windows import BucketRun, Span, Window, cover, duration_text, span_of
 
@@ -45,13 +54,13 @@ class UsageSum:
         self.requests += requests
         self.cost += cost
 
-    def counts(self, prefix: str = "") -> dict[str, Any]:
+    def counts(self) -> dict[str, int]:
         """Return the counts under names of the API."""
         return {
-            f"{prefix}tokens": self.input + self.output,
-            f"{prefix}input_tokens": self.input,
-            f"{prefix}output_tokens": self.output,
-            f"{prefix}requests": self.requests,
+            "tokens": self.input + self.output,
+            "input_tokens": self.input,
+            "output_tokens": self.output,
+            "requests": self.requests,
         }
 
     @property
@@ -68,7 +77,7 @@ class UsageQueries:
 
     async def aggregated(
         self, organization_id: str, window: Window | None, now: datetime
-    ) -> dict[str, Any]:
+    ) -> UsageResponse:
         """Return what an organization used, by key and model.
 
         Parameters
@@ -90,7 +99,7 @@ class UsageQueries:
 
     async def of_key(
         self, organization_id: str, key_id: int, window: Window | None, now: datetime
-    ) -> dict[str, Any]:
+    ) -> KeyUsageResponse:
         """Return what one key used.
 
         Parameters
@@ -111,14 +120,16 @@ class UsageQueries:
                 query = summed(number, runs_of(window, now), key_id)
                 for _, *values in (await connection.execute(query)).all():
                     found.add(*values)
-        return {
-            "prompt_tokens": found.input,
-            "completion_tokens": found.output,
-            "requests": found.requests,
-            "cost": found.dollars,
-        }
+        return KeyUsageResponse(
+            prompt_tokens=found.input,
+            completion_tokens=found.output,
+            requests=found.requests,
+            cost=found.dollars,
+        )
 
-    async def series(self, organization_id: str, window: Window, now: datetime) -> dict[str, Any]:
+    async def series(
+        self, organization_id: str, window: Window, now: datetime
+    ) -> TimeSeriesResponse:
         """Return what an organization used over time, by model.
 
         Parameters
@@ -141,17 +152,20 @@ class UsageQueries:
         for begin, model, *values in rows:
             totals[begin].add(*values)
             models[begin].setdefault(names[model], UsageSum()).add(*values)
-        return {
-            "data_points": [
-                {
-                    "time": datetime.fromtimestamp(begin, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        return TimeSeriesResponse(
+            data_points=[
+                UsagePoint(
+                    time=datetime.fromtimestamp(begin, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
                     **totals[begin].counts(),
-                    "models": {name: one.counts() for name, one in sorted(models[begin].items())},
-                }
+                    models={
+                        name: ModelUsage(**one.counts())
+                        for name, one in sorted(models[begin].items())
+                    },
+                )
                 for begin in span.points
             ],
-            "interval": duration_text(window.interval),
-        }
+            interval=duration_text(window.interval),
+        )
 
 
 def by_name(
@@ -182,25 +196,32 @@ def by_name(
     return found
 
 
-def by_key(found: Mapping[str, Mapping[str, Counts]]) -> dict[str, Any]:
+def by_key(found: Mapping[str, Mapping[str, Counts]]) -> UsageResponse:
     """Return the record of aggregated usage (spec, "Aggregated usage")."""
     total = UsageSum()
-    keys: dict[str, Any] = {}
+    keys: dict[str, NamedKeyUsage] = {}
     for name, parts in sorted(found.items()):
         one = UsageSum()
-        models: dict[str, Any] = {}
+        models: dict[str, PaidModelUsage] = {}
         for model, (given, made, requests, cost) in sorted(parts.items()):
             one.add(given, made, requests, cost)
-            models[model] = {
-                "tokens": given + made,
-                "input_tokens": given,
-                "output_tokens": made,
-                "requests": requests,
-                "cost": cost / NANO,
-            }
+            models[model] = PaidModelUsage(
+                tokens=given + made,
+                input_tokens=given,
+                output_tokens=made,
+                requests=requests,
+                cost=cost / NANO,
+            )
         total.add(one.input, one.output, one.requests, one.cost)
-        keys[name] = {**one.counts("total_"), "cost": one.dollars, "models": models}
-    return {**total.counts(), "cost": total.dollars, "keys": keys}
+        keys[name] = NamedKeyUsage(
+            total_tokens=one.input + one.output,
+            total_input_tokens=one.input,
+            total_output_tokens=one.output,
+            total_requests=one.requests,
+            cost=one.dollars,
+            models=models,
+        )
+    return UsageResponse(**total.counts(), cost=total.dollars, keys=keys)
 
 
 def runs_of(window: Window | None, now: datetime) -> list[BucketRun]:

@@ -15,6 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from cloister_api.ledger.bulk import add_to_sums
 from cloister_api.ledger.tables.usage import NAMES
 from cloister_api.ledger.tables.utilization import AMOUNTS, UTILIZATION
+from cloister_api.schemas.container_responses import ContainerMetricsResponse, UtilizationPoint
 from cloister_api.usage.windows import Span, Window, duration_text, span_of
 from cloister_api.utilization.buckets import LEVELS
 
@@ -65,7 +66,7 @@ class UtilizationStore:
         add_to_sums(connection, UTILIZATION, KEYS, AMOUNTS, rows)
         return made
 
-    async def of(self, container: str, window: Window, now: datetime) -> dict[str, Any]:
+    async def of(self, container: str, window: Window, now: datetime) -> ContainerMetricsResponse:
         """Return the series of a container.
 
         Parameters
@@ -79,7 +80,7 @@ class UtilizationStore:
 
         Returns
         -------
-        dict[str, Any]
+        ContainerMetricsResponse
             Interval and points (client contract, section 1): utilization in percent, memory in GB
             of 2^30 bytes; a point of which nothing is known has null.
         """
@@ -87,16 +88,16 @@ class UtilizationStore:
         async with self._engine.connect() as connection:
             rows = (await connection.execute(points_of(container, window, span))).all()
         found = {begin: point(*amounts) for begin, *amounts in rows}
-        return {
-            "interval": duration_text(window.interval),
-            "data_points": [
-                {
-                    "time": datetime.fromtimestamp(begin, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        return ContainerMetricsResponse(
+            interval=duration_text(window.interval),
+            data_points=[
+                UtilizationPoint(
+                    time=datetime.fromtimestamp(begin, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
                     **found.get(begin, NOTHING),
-                }
+                )
                 for begin in span.points
             ],
-        }
+        )
 
     async def prune(self, now: datetime) -> None:
         """Delete buckets that no window shows any more.

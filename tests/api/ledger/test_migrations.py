@@ -138,7 +138,7 @@ async def test_sums_of_the_form_before_long_ones_are_brought_up(empty: Place) ->
         found = await UsageQueries(opened).aggregated(
             "id-acme", WINDOWS[window] if window else None, NOW
         )
-        assert (found["requests"], found["tokens"]) == (count, 110 * count), window
+        assert (found.requests, found.tokens) == (count, 110 * count), window
     await opened.dispose()
 
 

@@ -33,7 +33,7 @@ async def test_a_series_shows_what_was_added_and_null_elsewhere(
     await other.add(stretches("two", NOW - timedelta(minutes=1), 4, cpu=2))
     for name, window in WINDOWS.items():
         found = await series.of("one", window, NOW)
-        points = found["data_points"]
+        points = found.model_dump()["data_points"]
         assert len(points) == window.seconds // window.interval
         known = [point for point in points if point["cpu_util"] is not None]
         assert known, name
@@ -42,18 +42,18 @@ async def test_a_series_shows_what_was_added_and_null_elsewhere(
             assert (point["cpu_mem_util"], point["cpu_mem_total"]) == (50, 8)
         silent = (set(one.items()) - {("time", one["time"])} for one in points if one not in known)
         assert all(one == set(NOTHING.items()) for one in silent)
-    finest = (await series.of("one", WINDOWS["5m"], NOW))["data_points"]
+    finest = (await series.of("one", WINDOWS["5m"], NOW)).model_dump()["data_points"]
     assert [point["cpu_util"] for point in finest] == [None] * 23 + [50.0] * 24 + [35.0] + [
         25.0
     ] * 12
     assert finest[-1]["time"] == "2026-11-22T04:30:00Z"
     (day,) = [
-        point for point in (await series.of("one", WINDOWS["90d"], NOW))["data_points"]
-        if point["cpu_util"] is not None
+        point for point in (await series.of("one", WINDOWS["90d"], NOW)).data_points
+        if point.cpu_util is not None
     ]  # fmt: skip
-    assert day["cpu_util"] == 41.67
-    nobody = (await series.of("nobody", WINDOWS["1h"], NOW))["data_points"]
-    assert all(point["cpu_util"] is None for point in nobody)
+    assert day.cpu_util == 41.67
+    nobody = (await series.of("nobody", WINDOWS["1h"], NOW)).data_points
+    assert all(point.cpu_util is None for point in nobody)
 
 
 async def test_buckets_go_when_no_window_shows_them(engine: AsyncEngine) -> None:

@@ -60,7 +60,7 @@ def test_amounts_are_written_as_people_write_them(amount: int, currency: str, wa
 
 def test_what_came_at_one_time_has_a_fixed_order() -> None:
     found = transactions([invoice("in_a", 5), invoice("in_b", 5)], [charge("ch_z", 4)], {})
-    assert [each["id"] for each in found] == ["in_b", "in_a", "ch_z"]
+    assert [each.id for each in found] == ["in_b", "in_a", "ch_z"]
 
 
 def test_a_charge_belongs_to_its_invoice_by_intent_or_by_itself() -> None:
@@ -75,12 +75,12 @@ def test_a_charge_belongs_to_its_invoice_by_intent_or_by_itself() -> None:
         "in_3": [paid_with(charge="ch_3"), paid_with(payment_intent=None)],
     }
     found = transactions([invoice("in_1", 9), invoice("in_3", 8)], charges, payments)
-    assert [(each["id"], each["status"]) for each in found] == [
+    assert [(each.id, each.status) for each in found] == [
         ("in_1", "partially_refunded"),
         ("in_3", "completed"),
         ("ch_4", "completed"),
     ]
-    assert [list(each) for each in found[1:]] == [
+    assert [list(each.model_dump()) for each in found[1:]] == [
         [*("id", "date", "type", "description", "amount", "status", "invoice_url")],
         [*("id", "date", "type", "description", "amount", "status")],
     ]
@@ -88,7 +88,7 @@ def test_a_charge_belongs_to_its_invoice_by_intent_or_by_itself() -> None:
 
 def test_an_invoice_of_nothing_is_no_refund() -> None:
     (found,) = transactions([invoice("in_1", 1, total=0, amount_paid=0)], [], {})
-    assert (found["amount"], found["status"], found["invoice_url"]) == (0, "completed", "")
+    assert (found.amount, found.status, found.invoice_url) == (0, "completed", "")
 
 
 @pytest.mark.parametrize(

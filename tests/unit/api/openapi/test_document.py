@@ -65,11 +65,11 @@ def test_every_form_of_a_body_or_an_answer_has_an_example() -> None:
 
 
 def test_every_code_of_an_error_has_an_example() -> None:
-    form = described()["components"]["schemas"]["Error"]
+    form = described()["components"]["schemas"]["ErrorResponse"]
     codes = {kind.code for kind in KINDS.values()} | {"NotSupportedYet"}
     assert codes == set(form["properties"]["code"]["enum"])
     for status, kind in KINDS.items():
-        check_form({"$ref": "#/components/schemas/Error"}, kind.body, str(status))
+        check_form({"$ref": "#/components/schemas/ErrorResponse"}, kind.body, str(status))
 
 
 class Links(HTMLParser):

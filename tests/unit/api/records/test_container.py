@@ -6,8 +6,10 @@ import msgspec
 import pytest
 
 from cloister_api.cache import CachedContainer, project_container
-from cloister_api.records.container import host_record, record, standing, update_record
+from cloister_api.http.json_response import encode
+from cloister_api.records.container import container_record, host_record, shown_state, update_record
 from cloister_api.records.encoder import Encoder
+from cloister_api.schemas.response import ResponseBody
 from cloister_crds.kinds import Deployment, Host, Organization
 
 ORGANIZATION = Organization.read({"metadata": {"name": "acme"}, "spec": {"namespace": "org-acme"}})
@@ -50,8 +52,14 @@ def held(
     )
 
 
+def fields_of(body: ResponseBody) -> dict[str, Any]:
+    """Return the fields of a response as clients read them."""
+    fields: dict[str, Any] = msgspec.json.decode(encode(body))
+    return fields
+
+
 def shown(one: CachedContainer, deployment: Deployment | None = None) -> dict[str, Any]:
-    return record(one, ORGANIZATION, deployment, containers_domain="c.test")
+    return fields_of(container_record(one, ORGANIZATION, deployment, containers_domain="c.test"))
 
 
 def test_metadata_is_read_for_what_the_record_needs() -> None:
@@ -126,11 +134,11 @@ def test_a_change_shows_before_the_operator_has_looked(
 ) -> None:
     status = {"phase": phase} if phase else {}
     one = held({"state": state}, status, generation=2)
-    where = standing(one.container)
+    where = shown_state(one.container)
     assert where.phase.value == word
     assert (where.update.status.value if where.update else None) == update
     settled = held({"state": state}, {**status, "observedGeneration": 2}, generation=2)
-    assert standing(settled.container).phase.value == (phase or "deploying")
+    assert shown_state(settled.container).phase.value == (phase or "deploying")
 
 
 def test_a_failed_update_is_remembered_and_not_in_progress() -> None:
@@ -144,17 +152,17 @@ def test_a_failed_update_is_remembered_and_not_in_progress() -> None:
         "message": "unhealthy: exit 1",
     }
     one = held(status={"phase": "ready", "update": update})
-    assert not standing(one.container).updating
+    assert not shown_state(one.container).updating
     fields = shown(one)
     assert fields["error_message"] == "unhealthy: exit 1"
     assert fields["update_type"] == "blue_green"
-    assert update_record(one.container) == {
+    assert fields_of(update_record(one.container)) == {
         "has_update": True,
         "update_deployment_id": "e1",
         "update_tag": "v2",
         "update_status": "failed",
     }
-    assert update_record(held().container) == {"has_update": False}
+    assert fields_of(update_record(held().container)) == {"has_update": False}
 
 
 def test_hosts_show_their_gpu_counts() -> None:
@@ -164,7 +172,7 @@ def test_hosts_show_their_gpu_counts() -> None:
             "spec": {"gpu": {"resource": "nvidia.com/gpu", "counts": [8, 1]}},
         }
     )
-    assert host_record(host, default=True) == {
+    assert fields_of(host_record(host, default=True)) == {
         "name": "h",
         "is_default": True,
         "available_gpu_values": [1, 8],
@@ -200,7 +208,7 @@ def test_with_several_gpus_an_update_stops_what_serves_first(
 ) -> None:
     resources = {"cpus": 2, "memoryMB": 8192, "gpus": gpus}
     status = {"phase": "ready", "resources": resources}
-    asked = standing(held({"tag": "v2"}, status, generation=2).container).update
+    asked = shown_state(held({"tag": "v2"}, status, generation=2).container).update
     assert asked is not None
     assert (asked.status.value, asked.type.value) == update
 

@@ -16,11 +16,12 @@ from cloister_api.records.resources import (
     secret_record,
 )
 from cloister_api.schemas.containers import RelaunchRequest
+from cloister_api.schemas.resource_responses import DeploymentResult
 from cloister_api.services.container_updater import ContainerUpdater
 from cloister_api.services.deployments import Deployments
 from cloister_api.services.validation import Validation
 from cloister_crds.kinds import Deployment, Domain, Organization, RegistryCredential, Secret, SSHKey
-from tests.unit.api.records.test_container import held
+from tests.unit.api.records.test_container import fields_of, held
 
 META = {"namespace": "org-acme", "uid": "u1", "creationTimestamp": "2026-11-22T04:00:00Z"}
 DEPLOYMENT = Deployment.read(
@@ -53,7 +54,7 @@ UPDATE = {
 def test_each_status_has_its_count(phase: str | None, count: str) -> None:
     one = held(status={"phase": phase} if phase else {}).container
     other = held({"repo": "team/other"}, {"phase": "ready"}).container
-    record = deployment_record(HELD, [one, other])
+    record = fields_of(deployment_record(HELD, [one, other]))
     counts = {key: value for key, value in record.items() if key.endswith("_count")}
     assert counts == {
         "ready_count": 0,
@@ -72,7 +73,7 @@ def test_a_secret_shows_everything_but_its_value() -> None:
     spec = {"name": "API_KEY", "secretRef": {"name": "core"}}
     status = {"valueUpdatedAt": "2026-11-22T05:00:00Z"}
     secret = Secret.read({"metadata": {**META, "name": "s"}, "spec": spec, "status": status})
-    assert secret_record(secret, ("web",)) == {
+    assert fields_of(secret_record(secret, ("web",))) == {
         "id": "u1",
         "name": "API_KEY",
         "created_at": "2026-11-22T04:00:00Z",
@@ -84,7 +85,7 @@ def test_a_secret_shows_everything_but_its_value() -> None:
 def test_an_ssh_key_shows_its_type() -> None:
     spec = {"publicKey": "ssh-ed25519 AAAA ada"}
     key = SSHKey.read({"metadata": {**META, "name": "ada"}, "spec": spec})
-    assert key_record(key, ()) == {
+    assert fields_of(key_record(key, ())) == {
         "id": "u1",
         "name": "ada",
         "key_type": "ssh-ed25519",
@@ -108,7 +109,7 @@ def test_a_domain_shows_its_records_and_null_where_nothing_is_known(
         "spec": {"domain": "api.example.test"},
         "status": status,
     }
-    assert domain_record(Domain.read(body), ()) == {
+    assert fields_of(domain_record(Domain.read(body), ())) == {
         "id": "u1",
         "domain": "api.example.test",
         "verification_nonce": "abc",
@@ -126,7 +127,7 @@ def test_a_domain_shows_its_records_and_null_where_nothing_is_known(
 
 @pytest.mark.parametrize("expired", [False, True])
 def test_credentials_tell_whether_they_are_there_and_expired(expired: object) -> None:
-    assert registry_record(None) == {"has_credentials": False, "expired": False}
+    assert fields_of(registry_record(None)) == {"has_credentials": False, "expired": False}
     spec = {"registry": "ghcr", "secretRef": {"name": "core", "key": ".dockerconfigjson"}}
     status = {
         "expired": expired,
@@ -134,7 +135,7 @@ def test_credentials_tell_whether_they_are_there_and_expired(expired: object) ->
         "valueUpdatedAt": "2026-11-22T05:00:00Z",
     }
     body = {"metadata": {**META, "name": "ghcr"}, "spec": spec, "status": status}
-    assert registry_record(RegistryCredential.read(body)) == {
+    assert fields_of(registry_record(RegistryCredential.read(body))) == {
         "has_credentials": True,
         "username": "ada",
         "updated_at": "2026-11-22T05:00:00Z",
@@ -159,7 +160,7 @@ class Relaunching:
         return one
 
 
-async def updated(one: CachedContainer, updater: Relaunching) -> dict[str, Any]:
+async def updated(one: CachedContainer, updater: Relaunching) -> DeploymentResult:
     service = Deployments(
         client=cast("Any", None),
         cache=cast("Any", None),
@@ -203,17 +204,17 @@ async def test_an_update_of_all_takes_those_that_are_ready_or_failed(
 ) -> None:
     updater = Relaunching()
     result = await updated(held(status=status), updater)
-    assert (result["container_id"], result["name"]) == ("u1", "web")
-    assert (result["status"], result.get("error")) == (word, error)
-    assert ("container" in result) is (word == "updating")
+    assert (result.container_id, result.name) == ("u1", "web")
+    assert (result.status, result.error) == (word, error)
+    assert (result.container is not None) is (word == "updating")
     assert len(updater.changes) == (word == "updating")
 
 
 async def test_an_instance_that_is_refused_has_failed_with_the_reason() -> None:
     refusing = Relaunching(ApiError(409, "CONFLICT", "flux manages tag"))
     result = await updated(held(status={"phase": "ready"}), refusing)
-    assert (result["status"], result["error"]) == ("failed", "flux manages tag")
-    assert "container" not in result
+    assert (result.status, result.error) == ("failed", "flux manages tag")
+    assert result.container is None
 
 
 def test_without_hosts_the_list_is_empty() -> None:

@@ -6,13 +6,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
-import msgspec
 import pytest
 
+from cloister_api.http.json_response import encode
 from cloister_api.ledger.keys.api_keys import ApiKey
 from cloister_api.payments.records import Charge, Invoice
 from cloister_api.payments.transactions import charge_record, invoice_record
-from cloister_api.records.container import host_record, record, update_record
+from cloister_api.records.container import container_record, host_record, update_record
 from cloister_api.records.resources import (
     deployment_record,
     domain_record,
@@ -21,8 +21,8 @@ from cloister_api.records.resources import (
     secret_record,
 )
 from cloister_api.services.api_keys import key_record as api_key_record
-from cloister_api.services.deployments import target_of
-from cloister_api.services.measurement import shown
+from cloister_api.services.deployments import result_of
+from cloister_api.services.measurement import measurement_record
 from cloister_api.services.validation import verdict
 from cloister_api.usage.queries import by_key
 from cloister_crds.kinds import Domain, Enclave, Host, RegistryCredential, Secret, SSHKey
@@ -95,7 +95,7 @@ KEY = ApiKey(
 
 
 def container(one: Any) -> Any:
-    return record(one, ORGANIZATION, DEPLOYMENT, containers_domain="c.test")
+    return container_record(one, ORGANIZATION, DEPLOYMENT, containers_domain="c.test")
 
 
 def secret(spec: dict[str, Any]) -> Any:
@@ -128,7 +128,7 @@ def measurement(initdata: Initdata | None) -> Any:
         repo="acme/web", tag="v1", commit="9f" * 20, config_file="service-config.yml"
     )
     enclave = cast("Enclave", SimpleNamespace(spec=spec))
-    return shown(enclave, Publication('{"a": [null], "b": 1.5}', initdata))
+    return measurement_record(enclave, Publication('{"a": [null], "b": 1.5}', initdata))
 
 
 INVOICE = {
@@ -196,14 +196,10 @@ RECORDS: dict[str, Callable[[], Any]] = {
         Invoice.model_validate({**INVOICE, "status": "open", "amount_paid": 0}), 0
     ),
     "charge": lambda: charge_record(Charge.model_validate(CHARGE)),
-    "updated container": lambda: {**target_of(held()), "status": "updating"},
+    "updated container": lambda: result_of(held(), "updating"),
     "usage": lambda: by_key({"bot": {"north": (1, 2, 3, 4_500_000), "south": (0, 0, 1, 0)}}),
     "no usage": lambda: by_key({}),
 }
-
-
-def encoded(value: Any) -> bytes:
-    return msgspec.json.encode(value)
 
 
 def golden() -> dict[str, str]:
@@ -213,4 +209,4 @@ def golden() -> dict[str, str]:
 
 @pytest.mark.parametrize("name", sorted(RECORDS))
 def test_the_encoded_bytes_of_a_record_stay_the_same(name: str) -> None:
-    assert encoded(RECORDS[name]()).decode() == golden()[name]
+    assert encode(RECORDS[name]()).decode() == golden()[name]

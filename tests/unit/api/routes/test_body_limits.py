@@ -14,13 +14,13 @@ from cloister_api.schemas.containers import (
     ValidateNameRequest,
     ValidateReleaseRequest,
 )
-from cloister_api.schemas.envelope import EmptyRequest, RequestBody
 from cloister_api.schemas.keys import (
     METADATA_BYTES,
     CreateApiKeyRequest,
     KeyUsageRequest,
     UpdateApiKeyRequest,
 )
+from cloister_api.schemas.request import EmptyRequest, RequestBody
 from cloister_api.schemas.resources import (
     CreateDomainRequest,
     CreateSecretRequest,

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cloister_api.errors import ApiError
-from cloister_api.routes.pagination import piece
+from cloister_api.routes.pagination import paginate
 
 REQUEST = Request(
     {
@@ -36,7 +36,7 @@ def following(headers: dict[str, str]) -> str | None:
 
 
 def test_without_limit_and_cursor_the_list_is_whole_and_in_its_order() -> None:
-    assert piece(REQUEST, ["b", "a"], key, None, None) == (["b", "a"], {})
+    assert paginate(REQUEST, ["b", "a"], key, None, None) == (["b", "a"], {})
 
 
 @given(st.sets(st.text(max_size=8), max_size=30), st.integers(1, 7))
@@ -44,7 +44,7 @@ def test_pieces_together_are_the_list(entries: set[str], limit: int) -> None:
     got: list[str] = []
     cursor = None
     while True:
-        shown, headers = piece(REQUEST, entries, key, limit, cursor)
+        shown, headers = paginate(REQUEST, entries, key, limit, cursor)
         assert len(shown) <= limit
         got += shown
         cursor = following(headers)
@@ -54,14 +54,14 @@ def test_pieces_together_are_the_list(entries: set[str], limit: int) -> None:
 
 
 def test_what_comes_and_goes_between_two_pieces_disturbs_no_other() -> None:
-    shown, headers = piece(REQUEST, ["a", "b", "c", "d"], key, 2, None)
+    shown, headers = paginate(REQUEST, ["a", "b", "c", "d"], key, 2, None)
     assert shown == ["a", "b"]
-    rest, headers = piece(REQUEST, ["a", "aa", "c", "d"], key, 2, following(headers))
+    rest, headers = paginate(REQUEST, ["a", "aa", "c", "d"], key, 2, following(headers))
     assert (rest, headers) == (["c", "d"], {})
 
 
 @pytest.mark.parametrize("cursor", ["", "x", "!!", "bnVsbA", "WzFd", "é", "IiI"])
 def test_a_cursor_of_somebody_else_is_refused(cursor: str) -> None:
     with pytest.raises(ApiError) as refused:
-        piece(REQUEST, ["a"], key, None, cursor)
+        paginate(REQUEST, ["a"], key, None, cursor)
     assert (refused.value.status, refused.value.details[0].field) == (400, "cursor")

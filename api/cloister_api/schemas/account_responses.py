@@ -1,28 +1,38 @@
-"""Answers about keys, usage and models, for the description of the API."""
+"""Responses about keys, usage and models."""
 
-from datetime import date, datetime
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict
+from pydantic import ConfigDict, Field, WithJsonSchema
 from pydantic.alias_generators import to_camel
 
-from cloister_api.schemas.answers import MISSING, Count, Record
 from cloister_api.schemas.catalog import ModelType, Pricing, UsageMetric
+from cloister_api.schemas.response import Count, Omittable, ResponseBody, Timestamp
 
 __all__ = [
-    "ApiKey",
-    "KeyUsage",
-    "Message",
-    "ModelList",
-    "ReportTaken",
-    "TimeSeries",
-    "Transactions",
-    "Usage",
-    "Valid",
+    "ApiKeyResponse",
+    "KeyCheckResponse",
+    "KeyUsageResponse",
+    "ListedModel",
+    "MessageResponse",
+    "ModelListResponse",
+    "ModelUsage",
+    "NamedKeyUsage",
+    "PaidModelUsage",
+    "RejectedUsageEvent",
+    "TimeSeriesResponse",
+    "Transaction",
+    "TransactionsResponse",
+    "UsagePoint",
+    "UsageReportResponse",
+    "UsageResponse",
 ]
 
+Number = Annotated[int | float, WithJsonSchema({"type": "number"})]
+"""A number that keeps the form in which it was computed: whole or with a fraction."""
+CalendarDate = Annotated[str, Field(json_schema_extra={"format": "date"})]
 
-class ApiKey(Record):
+
+class ApiKeyResponse(ResponseBody):
     """A regular API key."""
 
     key: str
@@ -31,7 +41,7 @@ class ApiKey(Record):
     """Name that usage is reported under."""
     disabled: bool
     """Whether it was switched off."""
-    expires_at: datetime | None
+    expires_at: Timestamp | None
     """When it ceases to be valid; null = never."""
     max_tokens: int | None
     """How many tokens it may use in all; null = no cap."""
@@ -47,20 +57,20 @@ class ApiKey(Record):
     """Requests that it made."""
     is_owner: bool
     """Whether the caller created it."""
-    created_at: datetime
+    created_at: Timestamp
     """When it was created."""
-    last_used_at: datetime | None
+    last_used_at: Timestamp | None
     """When it was last used; null = never."""
 
 
-class Message(Record):
+class MessageResponse(ResponseBody):
     """A confirmation."""
 
     message: str
     """What was done."""
 
 
-class ModelUsage(Record):
+class ModelUsage(ResponseBody):
     """Use of one model."""
 
     tokens: Count
@@ -80,7 +90,7 @@ class PaidModelUsage(ModelUsage):
     """Cost in dollars."""
 
 
-class NamedKeyUsage(Record):
+class NamedKeyUsage(ResponseBody):
     """Use of the keys of one name."""
 
     total_tokens: Count
@@ -97,7 +107,7 @@ class NamedKeyUsage(Record):
     """Use by model."""
 
 
-class Usage(Record):
+class UsageResponse(ResponseBody):
     """Use of an organization."""
 
     tokens: Count
@@ -114,7 +124,7 @@ class Usage(Record):
     """Use by name of the key."""
 
 
-class KeyUsage(Record):
+class KeyUsageResponse(ResponseBody):
     """Use of one key."""
 
     prompt_tokens: Count
@@ -127,51 +137,51 @@ class KeyUsage(Record):
     """Cost in dollars."""
 
 
-class DataPoint(ModelUsage):
+class UsagePoint(ModelUsage):
     """Use in one interval."""
 
-    time: datetime
+    time: Timestamp
     """When it begins."""
     models: dict[str, ModelUsage]
     """Use by model."""
 
 
-class TimeSeries(Record):
+class TimeSeriesResponse(ResponseBody):
     """Use over time."""
 
-    data_points: list[DataPoint]
+    data_points: list[UsagePoint]
     """Ordered by time; the last one holds now."""
     interval: str
     """Size of a point, such as `15m0s`."""
 
 
-class Transaction(Record):
+class Transaction(ResponseBody):
     """An invoice or a charge."""
 
     id: str
     """Identifier."""
-    date: datetime
+    date: Timestamp
     """When it was made."""
     type: Literal["Invoice", "Charge"]
     """Which of the two."""
     description: str
     """What for."""
-    amount: float
+    amount: Number
     """Amount in the currency's major unit."""
     status: str
     """Such as `completed`."""
-    invoice_url: str = MISSING
+    invoice_url: Omittable[str] = None
     """Where the invoice can be seen; on invoices alone."""
 
 
-class Transactions(Record):
+class TransactionsResponse(ResponseBody):
     """The payments of an organization."""
 
     transactions: list[Transaction]
     """Newest first."""
 
 
-class ListedModel(Record):
+class ListedModel(ResponseBody):
     """A model as clients of inference know it."""
 
     model_config = ConfigDict(
@@ -198,17 +208,17 @@ class ListedModel(Record):
     """All its paths."""
     usage_metric: UsageMetric
     """What it is paid by."""
-    context_window_tokens: Count = MISSING
+    context_window_tokens: Omittable[Count] = None
     """Tokens that fit."""
-    experimental: bool = MISSING
+    experimental: Omittable[bool] = None
     """Whether it may go without notice."""
-    deprecated: bool = MISSING
+    deprecated: Omittable[bool] = None
     """Whether it goes."""
-    deprecation_date: date = MISSING
+    deprecation_date: Omittable[CalendarDate] = None
     """When it goes."""
 
 
-class ModelList(Record):
+class ModelListResponse(ResponseBody):
     """The models."""
 
     object: Literal["list"]
@@ -217,7 +227,7 @@ class ModelList(Record):
     """The models."""
 
 
-class RejectedEvent(Record):
+class RejectedUsageEvent(ResponseBody):
     """An event that was not taken."""
 
     index: Count
@@ -226,18 +236,18 @@ class RejectedEvent(Record):
     """What is wrong."""
 
 
-class ReportTaken(Record):
-    """What came of a report."""
+class UsageReportResponse(ResponseBody):
+    """Result of a report."""
 
     accepted: Count
     """Events that count."""
     duplicates: Count
     """Events that counted before."""
-    rejected: list[RejectedEvent]
+    rejected: list[RejectedUsageEvent]
     """Events that were not taken."""
 
 
-class Valid(Record):
+class KeyCheckResponse(ResponseBody):
     """A key may be used."""
 
     valid: Literal[True]

@@ -1,6 +1,5 @@
-"""Parts that bodies share: the details of an error, the base of request bodies."""
+"""The base of request bodies."""
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, model_validator
@@ -8,22 +7,10 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 from typing_extensions import override
 
-__all__ = ["Detail", "EmptyRequest", "RequestBody"]
+__all__ = ["EmptyRequest", "RequestBody"]
 
 LEGACY = frozenset({"group_name", "group_order", "display_order"})
 """Fields that old clients send and nothing reads (client contract, general rules)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Detail:
-    """One thing that is wrong with a request."""
-
-    field: str
-    """Field of the body or of the configuration file; empty for the whole."""
-    code: str
-    """CamelCase word for programs."""
-    message: str
-    """Sentence for people."""
 
 
 class RequestBody(BaseModel):

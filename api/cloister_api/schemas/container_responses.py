@@ -1,0 +1,202 @@
+"""Responses about containers, hosts and releases."""
+
+from typing import Any
+
+from pydantic import ConfigDict
+
+from cloister_api.schemas.containers import api_name
+from cloister_api.schemas.response import Count, Omittable, ResponseBody, Timestamp, Uuid
+from cloister_crds.kinds.container import ContainerPhase, UpdatePhase, UpdateType
+
+__all__ = [
+    "ContainerMetricsResponse",
+    "ContainerResponse",
+    "ContainerUpdateResponse",
+    "HostResponse",
+    "MeasuredInitdata",
+    "MeasurementResponse",
+    "NameVerdictResponse",
+    "ReleaseProblem",
+    "ReleaseVerdictResponse",
+    "UtilizationPoint",
+]
+
+
+class ContainerResponse(ResponseBody):
+    """A container: one configuration file's containers, run as one enclave."""
+
+    model_config = ConfigDict(alias_generator=api_name)
+
+    id: Uuid
+    """Identifier."""
+    deployment_id: str
+    """Deployment of its repository; empty until it is seen."""
+    name: str
+    """Name in the host name."""
+    repo: str
+    """Repository, `owner/name`."""
+    status: ContainerPhase
+    """Status word."""
+    domain: str
+    """Public host name, without scheme: the custom domain where there is one."""
+    internal_domain: str
+    """Generated host name, which is always served."""
+    current_tag: str
+    """Tag that serves; before the first is ready, the tag that was asked for."""
+    cpus: Count
+    """Processors of the enclave."""
+    gpus: Count
+    """GPUs of the enclave."""
+    memory_mb: Count
+    """Memory of the enclave in MB."""
+    debug: bool
+    """Whether it is a debug container."""
+    variables: dict[str, str]
+    """Values of bare names in the file's env."""
+    secrets: list[str]
+    """Organization secrets that the file may use."""
+    ssh_keys: list[str]
+    """SSH keys that may log in."""
+    staging: bool
+    """Whether updates wait for accept."""
+    disable_confidential: bool
+    """Whether it runs without the TEE of its host."""
+    github_connected: bool
+    """Whether webhooks of the repository act on it."""
+    auto_update: bool
+    """Whether it follows releases."""
+    created_at: Timestamp
+    """When it was created."""
+    updated_at: Timestamp
+    """When its record last changed."""
+    ssh_port: Omittable[int] = None
+    """Port for SSH, of debug containers."""
+    host_name: Omittable[str] = None
+    """Host that it runs on."""
+    host_gpu_type: Omittable[str] = None
+    """GPU model of the host."""
+    host_cpu_type: Omittable[str] = None
+    """Processor model of the host."""
+    update_tag: Omittable[str] = None
+    """Tag of the update in progress or failed."""
+    update_status: Omittable[UpdatePhase] = None
+    """How far the update is."""
+    update_type: Omittable[UpdateType] = None
+    """How the update takes over."""
+    preview_domain: Omittable[str] = None
+    """Host name at which a staged update can be tried."""
+    error_message: Omittable[str] = None
+    """What went wrong."""
+
+
+class ContainerUpdateResponse(ResponseBody):
+    """The update of a container; without one only `has_update` is there."""
+
+    has_update: bool
+    """Whether there is one."""
+    update_deployment_id: Omittable[str] = None
+    """Identifier of the candidate; empty until it is made."""
+    update_tag: Omittable[str] = None
+    """Tag that it brings."""
+    update_status: Omittable[UpdatePhase] = None
+    """How far it is."""
+
+
+class UtilizationPoint(ResponseBody):
+    """Utilization in one interval; null where nothing is known of it."""
+
+    time: Timestamp
+    """When it begins."""
+    cpu_util: float | None
+    """Processors in use, in percent."""
+    cpu_mem_util: float | None
+    """Memory in use, in percent."""
+    cpu_mem_total: float | None
+    """Memory in GB of 2^30 bytes."""
+
+
+class ContainerMetricsResponse(ResponseBody):
+    """Utilization over time."""
+
+    interval: str
+    """Size of a point, such as `15m0s`."""
+    data_points: list[UtilizationPoint]
+    """Ordered by time; the last one holds now."""
+
+
+class HostResponse(ResponseBody):
+    """A kind of machine that containers run on."""
+
+    name: str
+    """Name, for `host_name`."""
+    is_default: bool
+    """Whether containers that name none run on it."""
+    available_gpu_values: list[Count]
+    """GPU counts that can be asked for."""
+
+
+class ReleaseProblem(ResponseBody):
+    """What is wrong, or noteworthy, with a release."""
+
+    field: str
+    """Field of the body or of the configuration file; empty for the whole."""
+    code: str
+    """CamelCase word for programs, such as `UnknownField` or `TagNotFound`."""
+    message: str
+    """Sentence for people: what is wrong and what to do."""
+    line: Omittable[int] = None
+    """Line in the file."""
+    column: Omittable[int] = None
+    """Column in the file."""
+
+
+class ReleaseVerdictResponse(ResponseBody):
+    """Whether a create would take a release."""
+
+    valid: bool
+    """Whether there is no error."""
+    errors: list[ReleaseProblem]
+    """What is wrong."""
+    warnings: list[ReleaseProblem]
+    """What is noteworthy."""
+    config: dict[str, Any] | None
+    """The parsed configuration file; null when it could not be read."""
+
+
+class NameVerdictResponse(ResponseBody):
+    """Whether a name can be had."""
+
+    available: bool
+    """Whether it can."""
+    name: str
+    """The name."""
+    reason: Omittable[str] = None
+    """Why it cannot."""
+
+
+class MeasuredInitdata(ResponseBody):
+    """What a confidential machine is started with."""
+
+    digest: str
+    """Digest that the machine's attestation carries."""
+    toml: str
+    """The text."""
+
+
+class MeasurementResponse(ResponseBody):
+    """What identifies the enclave that serves."""
+
+    repo: str
+    """Repository."""
+    tag: str
+    """Tag."""
+    commit: str
+    """Commit of the tag."""
+    config_file: str
+    """Name of the configuration file."""
+    digest: str
+    """Digest of the document."""
+    document: Any
+    """The measurement document."""
+    initdata: Omittable[MeasuredInitdata] = None
+    """Initdata, where the TEE is the Pod's."""

@@ -1,0 +1,58 @@
+"""The one form of every error (spec, "Errors")."""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from pydantic import ConfigDict
+
+from cloister_api.schemas.response import Omittable, ResponseBody
+
+__all__ = ["Detail", "ErrorCode", "ErrorResponse"]
+
+ErrorCode = Literal[
+    "BAD_REQUEST",
+    "UNAUTHORIZED",
+    "PAYMENT_REQUIRED",
+    "FORBIDDEN",
+    "NOT_FOUND",
+    "METHOD_NOT_ALLOWED",
+    "CONFLICT",
+    "PRECONDITION_FAILED",
+    "PAYLOAD_TOO_LARGE",
+    "UNSUPPORTED_MEDIA_TYPE",
+    "RATE_LIMITED",
+    "INTERNAL_ERROR",
+    "BAD_GATEWAY",
+    "NotSupportedYet",
+    "UNAVAILABLE",
+]
+"""Words for programs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Detail:
+    """One thing that is wrong with a request."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(use_attribute_docstrings=True)
+
+    field: str
+    """Field of the body or of the configuration file; empty for the whole."""
+    code: str
+    """CamelCase word for programs, such as `UnknownField` or `TagNotFound`."""
+    message: str
+    """Sentence for people: what is wrong and what to do."""
+
+
+class ErrorResponse(ResponseBody):
+    """Why something was not done."""
+
+    error: str
+    """Sentence for people."""
+    code: ErrorCode
+    """Word for programs."""
+    request_id: str
+    """Identifier of the request, also in the header X-Request-Id, the log and the audit trail."""
+    used_by: Omittable[list[str]] = None
+    """Names of the containers that keep something from being deleted."""
+    details: Omittable[list[Detail]] = None
+    """One entry for each thing that is wrong."""
