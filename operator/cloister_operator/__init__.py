@@ -1,1 +1,1 @@
-"""The operator: watches the custom resources and makes the cluster look like them."""
+"""The operator: watches the custom resources and brings the cluster to the desired state."""

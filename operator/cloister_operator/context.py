@@ -1,4 +1,4 @@
-"""Everything that one leading process works with; made once, closed once."""
+"""The parts of one process, wired together once and closed once."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -38,16 +38,12 @@ from cloister_operator.writer.writer import ClusterWriter
 __all__ = ["USER_AGENT", "ProcessContext", "file_rules"]
 
 USER_AGENT = "cloister-operator"
-"""How the operator names itself to servers."""
+"""User-Agent of the operator's requests."""
 
 
 def file_rules(settings: OperatorSettings) -> Rules:
-    """Answer the rules that files of releases are judged by; each question brings its tiers."""
-    return Rules(
-        strict_from=settings.strict_from,
-        service=settings.service,
-        release=True,
-    )
+    """Return the rules that files of releases must meet; each lookup adds the tiers of its Host."""
+    return Rules(strict_from=settings.strict_from, service=settings.service, release=True)
 
 
 def _observe(
@@ -66,7 +62,7 @@ def _observe(
 
 @dataclass(frozen=True)
 class ProcessContext:
-    """The parts of one leading process."""
+    """The parts of one process."""
 
     settings: OperatorSettings
     """What the administrator set."""
@@ -75,15 +71,15 @@ class ProcessContext:
     client: KubeClient
     """For reads; writes go through `writer`."""
     store: Store
-    """What is known of the cluster."""
+    """The informer cache."""
     queue: WorkQueue[Key]
-    """What is to be looked at."""
+    """Keys of the objects to reconcile."""
     writer: ClusterWriter
     """For writes."""
     resolver: LookupResolver
-    """Questions to the outside."""
+    """Lookups outside the cache."""
     relister: Relister
-    """Comparison of the store with the server."""
+    """Comparison of the informer cache with the server."""
     memory: ReconcileMemory
     """What reconciles remember between one another."""
     models: ModelCache
@@ -91,25 +87,25 @@ class ProcessContext:
     configs: ConfigCache
     """Parsed files."""
     source: SourceProvider
-    """Where repositories live."""
+    """Source provider of repositories."""
     registry: RegistryClient
     """Image registries."""
     image_lookup: ImageLookup
-    """Look-ups of images with the credentials of organizations."""
+    """Lookups of images with the credentials of organizations."""
     cluster_network: ClusterNetworkReader
-    """What the networks of enclaves know of the cluster."""
+    """The cluster's network, as the networks of enclaves need it."""
     metrics: OperatorMetrics
-    """Figures."""
+    """Metrics."""
     liveness: Liveness
-    """Signs of life."""
+    """Heartbeats."""
     watched: tuple[WatchedKind, ...]
     """Kinds that are watched."""
     gateway: GatewayKinds | None = None
-    """Kinds that lead requests to containers; None = no Gateway is named in the settings."""
+    """Kinds that route requests to containers; None = no Gateway is named in the settings."""
     domains: DomainSettings | None = None
-    """What custom domains are proved by; None = there are none."""
+    """How custom domains are verified; None = there are no custom domains."""
     clock: Clock = utc_now
-    """The time by the API server's clock, which wrote what the decisions compare it with."""
+    """The time by the API server's clock, whose timestamps the decisions compare it with."""
     status_throttle: StatusThrottle = field(default_factory=StatusThrottle)
     """When the status of an object that counts others may be written, by the monotonic clock."""
 
@@ -124,7 +120,7 @@ class ProcessContext:
         leads: Callable[[], bool],
         gateway: GatewayKinds | None = None,
     ) -> Self:
-        """Make all parts; must be called inside the event loop that uses them.
+        """Make all parts, inside the event loop that uses them.
 
         Parameters
         ----------
@@ -133,13 +129,13 @@ class ProcessContext:
         kube
             How the API server is reached.
         metrics
-            Figures of the process.
+            Metrics of the process.
         liveness
-            Signs of life of the process.
+            Heartbeats of the process.
         leads
-            Whether this process holds the Lease; asked before each write.
+            Returns whether this process holds the Lease; called before each write.
         gateway
-            Kinds that lead requests to containers; None = no Gateway is named in the settings.
+            Kinds that route requests to containers; None = no Gateway is named in the settings.
 
         Raises
         ------
@@ -157,11 +153,11 @@ class ProcessContext:
         rules = file_rules(settings)
         source, registry = provider_from(settings.sources), RegistryClient(settings.registry)
         image_lookup = ImageLookup(
-            client, registry, further=settings.registry.private_hosts, wake=queue.add
+            client, registry, further=settings.registry.private_hosts, enqueue=queue.add
         )
-        asker = ExternalLookup(
+        lookup = ExternalLookup(
             source=source,
-            pulls=image_lookup,
+            images=image_lookup,
             client=client,
             dns=AuthoritativeDns(settings.domains.dns if settings.domains else DnsSettings()),
             rules=rules,
@@ -176,7 +172,11 @@ class ProcessContext:
             queue=queue,
             writer=ClusterWriter(client, store, metrics, leads=leads, clock=client.clock),
             resolver=LookupResolver(
-                asker, wake=queue.add, metrics=metrics, limit=settings.resolvers, clock=client.clock
+                lookup,
+                enqueue=queue.add,
+                metrics=metrics,
+                limit=settings.resolvers,
+                clock=client.clock,
             ),
             relister=Relister(
                 client, store, metrics, liveness, every=settings.relist_seconds, watched=watched
@@ -204,16 +204,16 @@ class ProcessContext:
 
     @cached_property
     def decision(self) -> DecisionSettings:
-        """What decisions depend on."""
+        """The settings that decisions depend on."""
         return self.settings.decision()
 
     @cached_property
     def build(self) -> BuildSettings:
-        """What the builders read."""
+        """The settings that the builders depend on."""
         return self.settings.build()
 
     def now(self) -> datetime:
-        """Answer the time in whole seconds, as Kubernetes writes it."""
+        """Return the time in whole seconds, as Kubernetes writes it."""
         return self.clock().replace(microsecond=0)
 
     async def aclose(self) -> None:

@@ -22,7 +22,7 @@ __all__ = ["operator"]
     help=f"File with the settings. Default: the file that ${CONFIG_VARIABLE} names.",
 )
 def operator(path: Path | None) -> None:
-    """Run the operator: it makes the cluster look like the custom resources say."""
+    """Run the operator: it brings the cluster to the state that the custom resources describe."""
     try:
         settings = read_settings(path)
         kube = KubeConfig.load(settings.kubeconfig, settings.context)

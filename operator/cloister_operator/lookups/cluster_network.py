@@ -1,7 +1,7 @@
-"""Reads what the networks of enclaves must know of the cluster: its addresses and name servers.
+"""Reads the cluster's network for the networks of enclaves: its address ranges and name servers.
 
-Nodes come from the store. The rest is read from the API server and kept for a minute: it changes
-with the cluster's set-up alone.
+Nodes are in the informer cache. The rest is read from the API server and cached for a minute: it
+changes only with the cluster's configuration.
 """
 
 import logging
@@ -21,7 +21,7 @@ __all__ = ["ClusterNetworkReader"]
 
 logger = logging.getLogger(__name__)
 
-_KEPT = timedelta(minutes=1)
+_CACHED_FOR = timedelta(minutes=1)
 _DNS = ("kube-dns", "kube-system")
 """Service of the cluster's DNS: its name is fixed for compatibility (Kubernetes, "DNS for Services
 and Pods")."""
@@ -30,7 +30,7 @@ _DEFAULT_NAMESPACE = "default"
 
 
 class ClusterNetworkReader:
-    """What is known of the cluster around enclaves."""
+    """Reads the cluster's network, most of it at most once a minute."""
 
     def __init__(
         self,
@@ -46,10 +46,10 @@ class ClusterNetworkReader:
         self._settings = settings
         self._clock = clock
         self._read_at: datetime | None = None
-        self._told: tuple[frozenset[str], tuple[DnsResolver, ...]] = (frozenset(), ())
+        self._cached: tuple[frozenset[str], tuple[DnsResolver, ...]] = (frozenset(), ())
 
     async def read(self) -> ClusterNetwork:
-        """Answer what is around.
+        """Return the cluster's network.
 
         Raises
         ------
@@ -57,11 +57,11 @@ class ClusterNetworkReader:
             When the server refuses or cannot be reached.
         """
         now = self._clock()
-        if self._read_at is None or now - self._read_at > _KEPT:
-            self._told = (frozenset(await self._ranges()), await self._resolvers())
+        if self._read_at is None or now - self._read_at > _CACHED_FOR:
+            self._cached = (frozenset(await self._ranges()), await self._resolvers())
             self._read_at = now
-        ranges, resolvers = self._told
-        denied = {*ranges, *self._of_nodes(), *map(str, self._settings.denied)}
+        ranges, resolvers = self._cached
+        denied = {*ranges, *self._node_ranges(), *map(str, self._settings.denied)}
         return ClusterNetwork(
             denied=tuple(sorted(denied)),
             resolvers=resolvers,
@@ -70,22 +70,22 @@ class ClusterNetworkReader:
         )
 
     async def api(self) -> tuple[str | None, str]:
-        """Answer the setting ``apiAddress`` (None = not set) and why nobody answers there."""
+        """Return the setting ``apiAddress`` (None = not set) and why the API cannot be reached."""
         return (
             (None, "")
             if self._api is None
             else (self._api.url, await self._api.unreachable_reason())
         )
 
-    def _of_nodes(self) -> Iterator[str]:
-        """Go through the addresses of nodes and their Pods."""
+    def _node_ranges(self) -> Iterator[str]:
+        """Return the addresses of nodes and their Pods as ranges."""
         for entry in self._store.entries(NODE):
             node = entry.decode()
             for text in (*node["status"]["addresses"], *node["spec"]["podCIDRs"]):
                 yield from _range(text)
 
     async def _ranges(self) -> list[str]:
-        """Read where Services and the API server are."""
+        """Read the address ranges of Services and the API server."""
         found: list[str] = []
         for each in (await self._client.list(SERVICE_CIDR)).items:
             for text in each["spec"]["cidrs"]:
@@ -100,7 +100,7 @@ class ClusterNetworkReader:
         return found
 
     async def _resolvers(self) -> tuple[DnsResolver, ...]:
-        """Answer the name servers: those of the settings, else the cluster's own."""
+        """Return the name servers: those of the settings, else the cluster's own."""
         named = self._settings.named_resolvers()
         if named:
             return named
@@ -113,15 +113,15 @@ class ClusterNetworkReader:
 
 
 def _range(text: str) -> Iterator[str]:
-    """Go through the IPv4 range of a text, none for anything else: IPv6 passes nowhere."""
+    """Yield the IPv4 range of a text, nothing for another one: enclaves have no IPv6."""
     try:
         yield str(IPv4Network(text, strict=False))
     except (AddressValueError, NetmaskValueError):
-        logger.debug("%s is no IPv4 range", text)
+        logger.debug("%s is not an IPv4 range", text)
 
 
 def _is_address(text: str) -> bool:
-    """Tell whether a text is an IPv4 address; that of a headless Service is ``None``."""
+    """Return whether a text is an IPv4 address; that of a headless Service is ``None``."""
     try:
         IPv4Address(text)
     except AddressValueError:

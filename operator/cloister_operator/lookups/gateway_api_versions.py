@@ -1,4 +1,4 @@
-"""Which versions of the Gateway API's kinds the cluster serves; asked once, before all work."""
+"""Finds the versions of the Gateway API's kinds that the cluster serves, once at the start."""
 
 import asyncio
 import logging
@@ -16,11 +16,11 @@ __all__ = ["GatewayKinds", "GatewayKindsMissing", "find_gateway_kinds"]
 logger = logging.getLogger(__name__)
 
 _RETRY = 2.0
-"""Seconds until a server that did not answer is asked again."""
+"""Seconds until a server that did not respond is tried again."""
 
 
-class GatewayKindsMissing(Exception):  # noqa: N818 - it says what is so
-    """The settings name a Gateway, and the cluster lacks a kind that leads requests to it."""
+class GatewayKindsMissing(Exception):  # noqa: N818 - it names the state
+    """The settings name a Gateway, and the cluster lacks a kind that routes requests to it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,17 +34,12 @@ class GatewayKinds:
 
 
 async def find_gateway_kinds(client: KubeClient) -> GatewayKinds:
-    """Find the kinds; a server that does not answer is asked again.
-
-    Parameters
-    ----------
-    client
-        For reads.
+    """Find the kinds; a server that does not respond is tried again.
 
     Raises
     ------
     GatewayKindsMissing
-        When the cluster has not got a kind, or none of its versions that we know.
+        When the cluster lacks a kind, or serves only versions that are not supported.
     KubeError
         When the server refuses.
     """
@@ -54,7 +49,7 @@ async def find_gateway_kinds(client: KubeClient) -> GatewayKinds:
 
 
 async def _served(client: KubeClient, versions: tuple[KindRef, ...]) -> KindRef:
-    """Answer the best version that is served."""
+    """Return the best version that is served."""
     crd = f"{versions[0].plural}.{versions[0].group}"
     known = ", ".join(each.version for each in versions)
     try:

@@ -1,7 +1,7 @@
-"""Credentials for image look-ups, and what registries said of them.
+"""Lookups of images with an organization's credentials, and which of these a registry refused.
 
-What a registry said is kept by the version of the core Secret, in memory: `reconcile.credential`
-writes it into the status, which outlives the process.
+A refusal is remembered by the version of the core Secret; `reconcile.registry_credential` writes it
+into the status, which outlives the process.
 """
 
 from collections.abc import Callable, Mapping
@@ -26,7 +26,7 @@ __all__ = ["ImageLookup"]
 
 
 class ImageLookup:
-    """Looks images up with an organization's credentials."""
+    """Looks images up, with an organization's credentials where they fit."""
 
     def __init__(
         self,
@@ -34,26 +34,27 @@ class ImageLookup:
         registry: RegistryClient,
         *,
         further: Mapping[PrivateRegistry, tuple[str, ...]],
-        wake: Callable[[Key], None],
+        enqueue: Callable[[Key], None],
     ) -> None:
         self._client = client
         self._registry = registry
         self._further = further
-        self._wake = wake
+        self._enqueue = enqueue
         self._refused: dict[tuple[str, str], tuple[str, bool]] = {}
 
     async def resolve(self, need: NeedImage, platform: Platform) -> ResolvedImage:
-        """Find an image.
+        """Resolve an image.
 
         Raises
         ------
         RegistryError
-            When it cannot be had.
+            When the registry does not have it, refuses, or cannot be reached.
         KubeError
             When the credentials cannot be read.
         """
-        places = need.credentials
-        stored = await stored_credentials(self._client, need.namespace, places, self._further)
+        stored = await stored_credentials(
+            self._client, need.namespace, need.credentials, self._further
+        )
         chosen = fitting_credentials(need.image, stored)
         credentials = chosen.credentials if chosen is not None else None
         try:
@@ -61,36 +62,24 @@ class ImageLookup:
                 need.image, platform=platform, credentials=credentials
             )
         except RegistryUnauthorized:
-            self._note(need.namespace, chosen, refused=True)
+            self._remember(need.namespace, chosen, refused=True)
             raise
-        self._note(need.namespace, chosen, refused=False)
+        self._remember(need.namespace, chosen, refused=False)
         return found
 
     def refused(self, namespace: str, secret: str, version: str) -> bool | None:
-        """Tell whether a registry refused the credentials of a core Secret.
+        """Return whether a registry refused the credentials in a version of a core Secret.
 
-        Parameters
-        ----------
-        namespace
-            Its namespace.
-        secret
-            Its name.
-        version
-            Its resourceVersion.
-
-        Returns
-        -------
-        bool | None
-            None when that version was not used yet by this process.
+        None = this process has not used that version yet.
         """
         known = self._refused.get((namespace, secret))
         return known[1] if known is not None and known[0] == version else None
 
-    def _note(self, namespace: str, chosen: StoredCredentials | None, *, refused: bool) -> None:
-        """Remember what a registry said, and have the status written when that is new."""
+    def _remember(self, namespace: str, chosen: StoredCredentials | None, *, refused: bool) -> None:
+        """Remember whether a registry refused, and have the status written when that changed."""
         if chosen is None:
             return
-        place, said = (namespace, chosen.place.secret), (chosen.version, refused)
-        if self._refused.get(place) != said:
-            self._refused[place] = said
-            self._wake(Key("RegistryCredential", namespace, chosen.place.name))
+        place, outcome = (namespace, chosen.place.secret), (chosen.version, refused)
+        if self._refused.get(place) != outcome:
+            self._refused[place] = outcome
+            self._enqueue(Key("RegistryCredential", namespace, chosen.place.name))

@@ -1,7 +1,7 @@
-"""Asks what decisions need from outside the cluster: releases, images, whether secrets are there.
+"""Looks up what decisions need from outside the cache: releases, images, DNS, values of secrets.
 
-Questions run outside of the queue, a bounded number at once, each at most once at a time; the
-answer goes into a cache and wakes the keys that wait for it. Passes read the cache through
+Lookups run beside the work queue, a bounded number at once, equal ones as one (single flight). The
+answer is cached and enqueues the keys that wait for it. Reconciles read the cache through
 `answers`; they never wait.
 """
 
@@ -50,27 +50,27 @@ __all__ = ["ExternalLookup", "Lookup", "LookupResolver"]
 
 logger = logging.getLogger(__name__)
 
-_FRESH = timedelta(seconds=5)
-"""How long an answer serves for another request that asks the same."""
-_KEPT = 20_000
-"""Answers in the cache at most; the ones unused for longest go first."""
+_SHARED_FOR = timedelta(seconds=5)
+"""How long an answer is reused for an equal lookup of another object."""
+_CACHED = 20_000
+"""Answers in the cache at most; the least recently used are dropped first."""
 
 
 class Lookup(Protocol):
-    """Answers one question; never raises for what a user or a server did wrong."""
+    """Performs one lookup; never raises for what a user or a server did wrong."""
 
     async def __call__(self, need: Need) -> Answer:
-        """Answer it."""
+        """Return the answer."""
 
 
 class ExternalLookup:
-    """The real `Asker`: source provider, registries, core Secrets."""
+    """The real `Lookup`: source provider, registries, DNS, core Secrets."""
 
     def __init__(
         self,
         *,
         source: SourceProvider,
-        pulls: ImageLookup,
+        images: ImageLookup,
         client: KubeClient,
         dns: AuthoritativeDns,
         rules: Rules,
@@ -78,13 +78,13 @@ class ExternalLookup:
     ) -> None:
         self._source = source
         self._dns = dns
-        self._pulls = pulls
+        self._images = images
         self._client = client
         self._rules = rules
         self._clock = clock
 
     async def __call__(self, need: Need) -> Answer:
-        """Answer a question."""
+        """Return the answer, or why there is none."""
         answer: Answer
         try:
             match need:
@@ -101,15 +101,17 @@ class ExternalLookup:
         except (SourceError, RegistryError, DnsError) as error:
             return self._failed(error.reason, error.message, error, transient=error.transient)
         except KubeError as error:
-            message = f"the API server did not tell whether the secrets are there: {error.message}"
+            message = (
+                f"the API server did not report whether the secrets are there: {error.message}"
+            )
             return self._failed("ClusterUnavailable", message, error, transient=True)
         else:
             return answer
 
     async def _release(self, need: NeedRelease) -> ReleaseFacts:
-        """Read a release and judge its file."""
+        """Read a release and validate its file."""
         release = await self._source.resolve(need.repo, need.tag, commit=need.commit)
-        # Judging a large file takes milliseconds that other passes need not wait for.
+        # Validation of a large file takes milliseconds that other reconciles need not wait for.
         rules = replace(
             self._rules,
             cpu_tiers=need.tiers.cpus,
@@ -134,7 +136,7 @@ class ExternalLookup:
         """Read an image's description."""
         system, _, rest = need.platform.partition("/")
         architecture, _, variant = rest.partition("/")
-        found = await self._pulls.resolve(need, Platform(system, architecture, variant))
+        found = await self._images.resolve(need, Platform(system, architecture, variant))
         return RegistryImage(
             image=need.image,
             entrypoint=found.entrypoint,
@@ -146,7 +148,7 @@ class ExternalLookup:
         )
 
     async def _newest(self, need: NeedLatest) -> NewestRelease:
-        """Ask for the newest release, and where it is another one for the time of the present."""
+        """Find the newest release, and when it differs, the publication time of the present one."""
         newest = await self._source.latest(need.repo)
         if newest is None:
             return NewestRelease(newest=None)
@@ -157,7 +159,7 @@ class ExternalLookup:
         return NewestRelease(newest=found, than_published=present.published)
 
     async def _secrets(self, need: NeedSecretValues) -> SecretValues:
-        """Look which values are there; the values are dropped at once."""
+        """Read which values exist; the values are dropped at once."""
         present: dict[str, frozenset[str]] = {}
         for name in sorted({ref.secret for ref in need.refs}):
             try:
@@ -170,14 +172,14 @@ class ExternalLookup:
         )
 
     async def _records(self, need: NeedDns) -> DnsFacts:
-        """Look at the records of a custom domain; both in one look."""
+        """Look up both records of a custom domain."""
         texts, aliases = await asyncio.gather(
             self._dns.texts(need.txt_name), self._dns.alias(need.domain)
         )
         return DnsFacts(texts, aliases)
 
     def _failed(self, reason: str, message: str, error: Exception, *, transient: bool) -> Failed:
-        """Say why there is no answer, and when the other side wants to be asked again."""
+        """Return why there is no answer, and when the other side wants to be queried again."""
         now = self._clock()
         wait = getattr(error, "retry_after", None)
         retry_at = now + timedelta(seconds=wait) if transient and wait else None
@@ -185,110 +187,100 @@ class ExternalLookup:
 
 
 class LookupResolver:
-    """Cache and bounded, single-flight asking of questions."""
+    """Cache of answers, and bounded, single-flight lookups."""
 
     def __init__(
         self,
-        asker: Lookup,
+        lookup: Lookup,
         *,
-        wake: Callable[[Key], None],
+        enqueue: Callable[[Key], None],
         metrics: OperatorMetrics,
         limit: int = 8,
         clock: Clock = utc_now,
     ) -> None:
-        self._asker = asker
-        self._wake = wake
+        self._lookup = lookup
+        self._enqueue = enqueue
         self._metrics = metrics
         self._clock = clock
-        self._room = asyncio.Semaphore(limit)
-        self._answers: LRUCache[Need, Answer] = LRUCache(_KEPT)
+        self._slots = asyncio.Semaphore(limit)
+        self._answers: LRUCache[Need, Answer] = LRUCache(_CACHED)
         self._recent: dict[Hashable, Answer] = {}
-        self._failures: LRUCache[Need, int] = LRUCache(_KEPT)
+        self._failures: LRUCache[Need, int] = LRUCache(_CACHED)
         self._waiting: defaultdict[Need, set[Key]] = defaultdict(set)
         self._flights: dict[Hashable, asyncio.Task[Answer]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
     def answers(self) -> Mapping[Need, Answer]:
-        """What has been answered."""
+        """The cached answers."""
         return self._answers
 
-    def ask(self, need: Need, key: Key) -> None:
-        """Ask a question for a key, unless it is answered or being asked.
+    def request(self, need: Need, key: Key) -> None:
+        """Start a lookup, unless it is answered or under way; the answer enqueues the key.
 
-        Parameters
-        ----------
-        need
-            The question. A failed one is asked again when it is transient and its time has come.
-        key
-            Who is woken by the answer.
+        One that failed transiently is repeated once its backoff is over.
         """
         answer = self._answers.get(need)
         if isinstance(answer, Known):
             return
         if isinstance(answer, Failed) and not self._due(answer):
             return
-        asked = need in self._waiting
+        under_way = need in self._waiting
         self._waiting[need].add(key)
-        if not asked:
+        if not under_way:
             task = asyncio.create_task(self._resolve(need), name=f"resolve {need}")
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    def share(self, need: Need) -> bool:
-        """Take over what somebody else was answered seconds ago to the same question.
-
-        Parameters
-        ----------
-        need
-            The question.
+    def reuse_recent(self, need: Need) -> bool:
+        """Reuse the answer to an equal lookup of another object that is seconds old.
 
         Returns
         -------
         bool
-            True when it was not answered before and now is, without a request and a wake.
+            True when it was not answered before and now is, without a request and a reconcile.
         """
         if need in self._answers or need in self._waiting:
             return False
-        recent = self._fresh(_question(need))
+        recent = self._recent_answer(_question(need))
         if recent is not None:
-            self._keep(need, recent)
+            self._cache(need, recent)
         return recent is not None
 
-    def forget(self, need: Need) -> None:
-        """Drop an answer, so that the question is asked anew."""
+    def invalidate(self, need: Need) -> None:
+        """Drop an answer, so that it is looked up again."""
         self._answers.pop(need, None)
 
     async def aclose(self) -> None:
-        """Give up what is being asked."""
+        """Cancel the lookups under way."""
         for task in (*self._tasks, *self._flights.values()):
             task.cancel()
         await asyncio.gather(*self._tasks, *self._flights.values(), return_exceptions=True)
 
     def _due(self, failed: Failed) -> bool:
-        """Tell whether a failed question may be asked again."""
+        """Return whether a failed lookup may be repeated."""
         return failed.transient and (failed.retry_at is None or failed.retry_at <= self._clock())
 
     async def _resolve(self, need: Need) -> None:
-        """Get one answer, keep it, wake who waits."""
-        answer = await self._shared(need)
+        """Get one answer, cache it, enqueue the keys that wait for it."""
+        answer = await self._single_flight(need)
         result = "known" if isinstance(answer, Known) else answer.reason
         self._metrics.looked_up(type(need).__name__, result)
         if isinstance(answer, Failed):
-            answer = self._with_pause(need, answer)
+            answer = self._with_backoff(need, answer)
             logger.info("%s: %s", answer.reason, answer.message)
-        self._keep(need, answer)
+        self._cache(need, answer)
         for key in self._waiting.pop(need, ()):
-            self._wake(key)
+            self._enqueue(key)
 
-    def _keep(self, need: Need, answer: Answer) -> None:
-        """Keep an answer; the ones unused for longest go."""
+    def _cache(self, need: Need, answer: Answer) -> None:
+        """Cache an answer."""
         if isinstance(answer, Known):
             self._failures.pop(need, None)
         self._answers[need] = answer
 
-    def _with_pause(self, need: Need, failed: Failed) -> Failed:
-        """Add when to ask again: what the other side wanted, or our own back-off."""
+    def _with_backoff(self, need: Need, failed: Failed) -> Failed:
+        """Add when to repeat: what the other side wanted, or our own backoff when that is later."""
         self._failures[need] = self._failures.get(need, 0) + 1
         if not failed.transient:
             return failed
@@ -297,33 +289,33 @@ class LookupResolver:
             failed.reason, failed.message, True, failed.at, max(own, failed.retry_at or own)
         )
 
-    def _fresh(self, question: Hashable) -> Answer | None:
-        """Answer what was answered seconds ago; None = nothing good."""
+    def _recent_answer(self, question: Hashable) -> Answer | None:
+        """Return an answer that is seconds old; None = there is none, or it failed."""
         recent = self._recent.get(question)
-        if isinstance(recent, Known) and abs(self._clock() - recent.at) < _FRESH:
+        if isinstance(recent, Known) and abs(self._clock() - recent.at) < _SHARED_FOR:
             return recent
         return None
 
-    async def _shared(self, need: Need) -> Answer:
-        """Share a flight, or an answer that is seconds old, with others that ask the same."""
+    async def _single_flight(self, need: Need) -> Answer:
+        """Share a lookup, or an answer that is seconds old, with equal lookups of other objects."""
         question = _question(need)
-        recent = self._fresh(question)
+        recent = self._recent_answer(question)
         if recent is not None:
             return recent
         flight = self._flights.get(question)
         if flight is None:
-            flight = asyncio.create_task(self._fly(need), name=f"ask {question}")
+            flight = asyncio.create_task(self._perform(need), name=f"lookup {question}")
             self._flights[question] = flight
             flight.add_done_callback(lambda _: self._flights.pop(question, None))
         return await asyncio.shield(flight)
 
-    async def _fly(self, need: Need) -> Answer:
-        """Ask, when there is room."""
-        async with self._room:
+    async def _perform(self, need: Need) -> Answer:
+        """Perform a lookup once a slot is free."""
+        async with self._slots:
             try:
-                answer = await self._asker(need)
+                answer = await self._lookup(need)
             except Exception as error:
-                logger.exception("a question failed unexpectedly: %s", _question(need))
+                logger.exception("a lookup failed unexpectedly: %s", _question(need))
                 message = f"an internal error ({type(error).__name__}); the operator's log has more"
                 answer = Failed("InternalError", message, True, self._clock())
         self._prune()
@@ -331,14 +323,16 @@ class LookupResolver:
         return answer
 
     def _prune(self) -> None:
-        """Drop what is no longer fresh."""
+        """Drop answers that are too old to be reused."""
         now: datetime = self._clock()
-        for question in [q for q, answer in self._recent.items() if abs(now - answer.at) >= _FRESH]:
+        for question in [
+            q for q, answer in self._recent.items() if abs(now - answer.at) >= _SHARED_FOR
+        ]:
             del self._recent[question]
 
 
 def _question(need: Need) -> Hashable:
-    """Answer what is really asked, whoever asks."""
+    """Return the identity of a lookup: equal for equal lookups of different objects."""
     match need:
         case NeedRelease():
             return ("release", need.repo, need.tag, need.commit, need.tiers)
@@ -348,7 +342,7 @@ def _question(need: Need) -> Hashable:
             refs: tuple[SecretRefKey, ...] = need.refs
             return ("secrets", need.namespace, refs)
         case NeedDns():
-            # One look for each request: who corrected a record asks again within seconds.
+            # One lookup for each request: who corrected a record checks again within seconds.
             return ("dns", need.domain, need.request)
         case NeedLatest():
             return ("latest", need.repo, need.than, need.request)

@@ -1,5 +1,5 @@
-"""One pass over one object: gather, decide, apply, report.
+"""Reconcilers: gather what is known of an object, decide, apply the actions, report the status.
 
-Each module holds the pass of one kind; `cloister_operator.process.dispatcher` calls them by the
-key's kind.
+Each module holds the reconciler of one kind; `cloister_operator.process.dispatcher` calls it by the
+key's kind. All are level-triggered: they act on the observed state, never on the event.
 """

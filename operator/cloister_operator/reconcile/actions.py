@@ -1,4 +1,4 @@
-"""Carries out the actions of a decision; each is safe to repeat."""
+"""Applies the actions of a decision; each is idempotent."""
 
 import logging
 import secrets
@@ -36,10 +36,10 @@ from cloister_operator.enclave.network.tls_route import build_tls_route
 from cloister_operator.reconcile.children import (
     ApiUnresolved,
     TokenLost,
+    build_plan,
     ensure_config_map,
     ensure_snapshot,
     needs_snapshot,
-    plan_of,
 )
 from cloister_operator.reconcile.metering import record_demoted
 from cloister_operator.rollout.decision import (
@@ -70,25 +70,19 @@ logger = logging.getLogger(__name__)
 async def apply_action(
     context: ProcessContext, key: Key, observed: Observed, action: Action
 ) -> None:
-    """Do what a decision wants.
+    """Apply one action of the decision about a Container.
 
     Parameters
     ----------
-    context
-        The process.
-    key
-        The Container that was decided about.
     observed
-        What was known.
-    action
-        What to do.
+        The state that was decided on.
 
     Raises
     ------
     KubeError
-        When the server refuses or cannot be reached; the pass is then repeated.
+        When the server refuses or cannot be reached; the key is then retried.
     """
-    logger.info("%s: %s", key.text, _told(action))
+    logger.info("%s: %s", key.text, _describe(action))
     match action:
         case CreateEnclave():
             await _create_enclave(context, key, observed, action)
@@ -103,11 +97,11 @@ async def apply_action(
                 propagation="Foreground",
             )
         case ClaimHostname() | TransferHostname() | ReleaseHostname():
-            await _hold(context, key, action)
+            await _apply_to_claim(context, key, action)
         case RouteTo() | RoutePreview() | DeletePreview() | RouteShells() | DeleteShells():
-            await _route(context, key, observed, action)
+            await _apply_to_service(context, key, observed, action)
         case RouteHostname() | DeleteRoute():
-            await _route_hostname(context, key, observed, action)
+            await _apply_to_route(context, key, observed, action)
         case EnsureDeployment():
             await _ensure_deployment(context, key, observed, action.repo)
         case RecordServing():
@@ -119,13 +113,13 @@ async def apply_action(
             assert_never(action)
 
 
-async def _route(
+async def _apply_to_service(
     context: ProcessContext,
     key: Key,
     observed: Observed,
     action: RouteTo | RoutePreview | DeletePreview | RouteShells | DeleteShells,
 ) -> None:
-    """Drive the Services: of what serves, of a staged update, and for people who log in."""
+    """Point the Services of a Container: of what serves, of a staged update, of SSH."""
     match action:
         case RouteTo():
             body = build_service(observed.container, _slug(observed), action.enclave)
@@ -134,18 +128,18 @@ async def _route(
             body = build_preview(observed.container, _slug(observed), action.enclave)
             await context.writer.apply(key, SERVICE, body)
         case DeletePreview():
-            await _end_service(context, key, preview_service_name(key.name), action.uid)
+            await _delete_service(context, key, preview_service_name(key.name), action.uid)
         case RouteShells():
             body = build_shells_service(observed.container, _slug(observed), action.enclave)
             await context.writer.apply(key, SERVICE, body)
         case DeleteShells():
-            await _end_service(context, key, shells_service_name(key.name), action.uid)
+            await _delete_service(context, key, shells_service_name(key.name), action.uid)
 
 
-async def _route_hostname(
+async def _apply_to_route(
     context: ProcessContext, key: Key, observed: Observed, action: RouteHostname | DeleteRoute
 ) -> None:
-    """Drive the routes of the gateway."""
+    """Create or delete a TLSRoute of the gateway."""
     kinds, gateway = context.gateway, observed.settings.gateway
     assert kinds is not None
     assert gateway is not None
@@ -173,8 +167,8 @@ async def _route_hostname(
             )
 
 
-async def _end_service(context: ProcessContext, key: Key, name: str, uid: str) -> None:
-    """Delete a Service as it is known: one that another process has led elsewhere stays."""
+async def _delete_service(context: ProcessContext, key: Key, name: str, uid: str) -> None:
+    """Delete a Service in its cached version: one that was pointed elsewhere since stays."""
     entry = context.store.get(SERVICE, key.namespace, name)
     version = None if entry is None else str(entry.version)
     await context.writer.delete(
@@ -182,37 +176,37 @@ async def _end_service(context: ProcessContext, key: Key, name: str, uid: str) -
     )
 
 
-def _told(action: Action) -> str:
-    """Write an action for the log: its kind and what it is about, never contents."""
-    about = ("name", "enclave", "hostname", "repo")
-    what = next((str(getattr(action, name)) for name in about if hasattr(action, name)), "")
-    return f"{type(action).__name__} {what}"
+def _describe(action: Action) -> str:
+    """Describe an action for the log: its kind and its subject, never contents."""
+    subjects = ("name", "enclave", "hostname", "repo")
+    subject = next((str(getattr(action, name)) for name in subjects if hasattr(action, name)), "")
+    return f"{type(action).__name__} {subject}"
 
 
 def _slug(observed: Observed) -> str:
-    """Answer the slug of the organization."""
+    """Return the slug of the organization; empty = there is none."""
     return observed.organization.metadata.name if observed.organization else ""
 
 
 async def _create_enclave(
     context: ProcessContext, key: Key, observed: Observed, action: CreateEnclave
 ) -> None:
-    """Create an Enclave with its file and snapshot, or add what an interrupted pass left out."""
+    """Create an Enclave with its ConfigMap and snapshot, or whichever of them is missing."""
     token = _new_token(context, key, action)
-    enclave = await _enclave(context, key, observed, action, token)
+    enclave = await _ensure_enclave(context, key, observed, action, token)
     known = _known_token(context, enclave, token)
     file = action.file
     if file is None:
-        file = await _copied_file(context, key, action)
-    plan = await plan_of(context, enclave, file)
+        file = await _copy_file(context, key, action)
+    plan = await build_plan(context, enclave, file)
     if needs_snapshot(plan):
         values = await _secret_values(context, key, action, plan.secrets)
         try:
             await ensure_snapshot(context, key, plan, values, known)
         except TokenLost as lost:
             # It has no Pod yet: another attempt takes its place.
-            logger.warning("%s; the Enclave is made anew", lost)
-            await _delete_unborn(context, key, enclave)
+            logger.warning("%s; the Enclave is created again", lost)
+            await _delete_without_pod(context, key, enclave)
             return
         context.memory.drop_token(enclave)
     state = context.memory.attempt(enclave)
@@ -227,26 +221,27 @@ async def _create_enclave(
 
 
 def _new_token(context: ProcessContext, key: Key, action: CreateEnclave) -> str | None:
-    """Make the token of a new Enclave; None = it needs none."""
+    """Make the token of a new Enclave; None = it does not need one."""
     if not context.settings.signed_certificates:
         return None
     return token_of(key.namespace, action.name, secrets.token_urlsafe(32))
 
 
 def _known_token(context: ProcessContext, enclave: Enclave, token: str | None) -> str | None:
-    """Answer the token of an Enclave that was just made, or that a failed pass left without parts.
+    """Return the token of an Enclave that this process created, now or before a failure.
 
-    None = it has none, or it was made by another process.
+    None = it has no token, or another process created it.
     """
     if token is None:
         return None
+    # The Enclave existed already: its digest is of an earlier token.
     if token_digest(token) != enclave.spec.token_digest:
         return context.memory.pending_token(enclave)
     context.memory.keep_token(enclave, token)
     return token
 
 
-async def _delete_unborn(context: ProcessContext, key: Key, enclave: Enclave) -> None:
+async def _delete_without_pod(context: ProcessContext, key: Key, enclave: Enclave) -> None:
     """Delete an Enclave that never had a Pod."""
     await context.writer.delete(
         key,
@@ -259,7 +254,7 @@ async def _delete_unborn(context: ProcessContext, key: Key, enclave: Enclave) ->
     )
 
 
-async def _enclave(
+async def _ensure_enclave(
     context: ProcessContext,
     key: Key,
     observed: Observed,
@@ -297,13 +292,13 @@ async def _enclave(
         return enclave
 
 
-async def _copied_file(context: ProcessContext, key: Key, action: CreateEnclave) -> bytes:
-    """Read the file of the Enclave that is copied from."""
+async def _copy_file(context: ProcessContext, key: Key, action: CreateEnclave) -> bytes:
+    """Read the file from the ConfigMap of the Enclave that is copied."""
     source = action.copy_from or action.name
     try:
         found = await context.client.get(CONFIG_MAP, config_map_name(source), key.namespace)
     except NotFound:
-        _cannot_be_copied(context, key, source)
+        _mark_incomplete(context, key, source)
         raise
     return b64decode(found["binaryData"][CONFIG_KEY])
 
@@ -313,7 +308,7 @@ async def _secret_values(
 ) -> Mapping[str, bytes]:
     """Read the values of secrets: from the snapshot that is copied, else from core Secrets.
 
-    They live as long as the pass and are never logged.
+    They are dropped after the reconcile and never logged.
     """
     if not wanted:
         return {}
@@ -321,20 +316,22 @@ async def _secret_values(
         try:
             found = await context.client.get(SECRET, snapshot_name(action.copy_from), key.namespace)
         except NotFound:
-            _cannot_be_copied(context, key, action.copy_from)
+            _mark_incomplete(context, key, action.copy_from)
             raise
         return {name: b64decode(value) for name, value in (found.get("data") or {}).items()}
     return await _core_values(context, key.namespace, action.secrets)
 
 
-def _cannot_be_copied(context: ProcessContext, key: Key, source: str) -> None:
-    """Remember that an Enclave lost its file or its snapshot.
+def _mark_incomplete(context: ProcessContext, key: Key, source: str) -> None:
+    """Remember that an Enclave lost its ConfigMap or its snapshot.
 
-    The next pass makes its successor whole from the source and the core Secrets.
+    The next reconcile builds its successor from the repository and the core Secrets instead.
     """
     entry = context.store.get(ENCLAVE, key.namespace, source)
     if entry is not None:
-        logger.info("%s/%s cannot be copied: its parts are gone", key.namespace, source)
+        logger.info(
+            "%s/%s cannot be copied: its ConfigMap or snapshot is gone", key.namespace, source
+        )
         context.memory.attempt(context.models.read(Enclave, entry)).children_complete = False
 
 
@@ -354,21 +351,21 @@ async def _core_values(
     return values
 
 
-async def _hold(
+async def _apply_to_claim(
     context: ProcessContext, key: Key, action: ClaimHostname | TransferHostname | ReleaseHostname
 ) -> None:
-    """Claim a host name, take it over from the one that is replaced, or give it back."""
+    """Claim a host name, transfer it from the Container that is replaced, or release it."""
     match action:
         case ClaimHostname():
             await _claim(context, key, action.hostname)
         case TransferHostname():
-            await _pass(context, key, action)
+            await _transfer(context, key, action)
         case ReleaseHostname():
             await _release(context, key, action)
 
 
 async def _claim(context: ProcessContext, key: Key, hostname: str) -> None:
-    """Claim a host name; who holds it already is seen by the next pass."""
+    """Claim a host name; one that is taken is read into the cache, for the next decision."""
     claim = HostnameClaim.read(
         {
             "metadata": {"name": hostname},
@@ -381,8 +378,8 @@ async def _claim(context: ProcessContext, key: Key, hostname: str) -> None:
         await context.writer.refresh(CLAIM, "", hostname)
 
 
-async def _pass(context: ProcessContext, key: Key, action: TransferHostname) -> None:
-    """Become the holder of a claim, on the version that was decided about."""
+async def _transfer(context: ProcessContext, key: Key, action: TransferHostname) -> None:
+    """Become the holder of a claim, in the version that was decided on."""
     patch = {
         "metadata": {"resourceVersion": action.resource_version},
         "spec": {"holder": {"name": key.name}},
@@ -391,7 +388,7 @@ async def _pass(context: ProcessContext, key: Key, action: TransferHostname) -> 
 
 
 async def _release(context: ProcessContext, key: Key, action: ReleaseHostname) -> None:
-    """Release a claim that is old enough, after a live look; a young one waits."""
+    """Release a claim after its grace period, and after a live read."""
     found = await context.writer.refresh(CLAIM, "", action.hostname)
     if found is None or found["metadata"]["uid"] != action.uid:
         return
@@ -413,7 +410,7 @@ async def _release(context: ProcessContext, key: Key, action: ReleaseHostname) -
 async def _ensure_deployment(
     context: ProcessContext, key: Key, observed: Observed, repo: str
 ) -> None:
-    """Create the Deployment of a repository, marked as ours; one that exists is left alone."""
+    """Create the Deployment of a repository with our label; one that exists is left alone."""
     deployment = Deployment.read(
         {
             "metadata": {
@@ -434,7 +431,7 @@ async def _ensure_deployment(
 
 
 async def _record_promoted(context: ProcessContext, key: Key, enclave: str, at: datetime) -> None:
-    """Write when an Enclave began to serve; one that is gone needs none."""
+    """Record when an Enclave began to serve; one that is gone needs no record."""
     patch = {"status": {"promotedAt": utc_text(at)}}
     try:
         await context.writer.patch_status(key, ENCLAVE, key.namespace, enclave, patch)

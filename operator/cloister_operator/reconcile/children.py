@@ -1,4 +1,4 @@
-"""The children of an Enclave: made once, by POST, under deterministic names; ours are adopted."""
+"""The children of an Enclave: created once, under deterministic names; ours are adopted."""
 
 from base64 import b64decode
 from collections.abc import Mapping
@@ -28,48 +28,44 @@ __all__ = [
     "ApiUnresolved",
     "ChildrenMissing",
     "TokenLost",
+    "build_plan",
     "ensure_config_map",
     "ensure_pod",
     "ensure_snapshot",
     "load_plan",
     "needs_snapshot",
-    "plan_of",
 ]
 
 
-class ChildrenMissing(Exception):  # noqa: N818 - it says what is so
-    """The Enclave lacks its ConfigMap, its snapshot, or what they are made from."""
+class ChildrenMissing(Exception):  # noqa: N818 - it names the state
+    """The Enclave lacks its ConfigMap, its snapshot, or what they are built from."""
 
 
 class ApiUnresolved(ChildrenMissing):
-    """The Enclave needs the API, and its address is not known at present."""
+    """The Enclave needs the API, and the API's address is not known at present."""
 
 
 class TokenLost(Exception):  # noqa: N818 - as above
-    """The operator ended between making the Enclave and keeping its token; it needs a new one."""
+    """The operator exited after it created the Enclave and before the snapshot held its token."""
 
 
-async def plan_of(context: ProcessContext, enclave: Enclave, file: bytes) -> EnclavePlan:
-    """Make the plan that the children are built from.
+async def build_plan(context: ProcessContext, enclave: Enclave, file: bytes) -> EnclavePlan:
+    """Build the plan that the children are built from.
 
     Parameters
     ----------
-    context
-        The process.
-    enclave
-        The Enclave.
     file
-        Bytes of its file.
+        Bytes of the Enclave's file.
 
     Raises
     ------
     ChildrenMissing
-        When its organization or Host is gone, or the file is not the one that was decided about.
+        When its organization or Host is gone, or the file is not the one that was decided on.
     """
     parsed = await context.configs.parse(file)
     if parsed.config is None or parsed.digest != enclave.spec.config_digest:
         raise ChildrenMissing(
-            f"the stored file of {enclave.metadata.name} is not the one it was made from"
+            f"the stored file of {enclave.metadata.name} is not the one it was created from"
         )
     organization = organization_of(context, enclave.metadata.namespace or "")
     host = context.store.get(HOST, "", enclave.spec.host)
@@ -88,10 +84,10 @@ async def plan_of(context: ProcessContext, enclave: Enclave, file: bytes) -> Enc
 
 
 async def load_plan(context: ProcessContext, key: Key, enclave: Enclave) -> EnclavePlan:
-    """Make the plan of an Enclave from its own ConfigMap, and look whether all is there.
+    """Build the plan of an Enclave from its own ConfigMap, before its Pod is created.
 
-    It is asked before the Pod is made. What was published must be what the Pod is made from: when
-    the Host or the platform changed since, the ConfigMap is made anew.
+    What was published must be what the Pod is created from: when the Host or the platform changed
+    since, the ConfigMap is created again.
 
     Raises
     ------
@@ -108,8 +104,8 @@ async def load_plan(context: ProcessContext, key: Key, enclave: Enclave) -> Encl
         except NotFound as missing:
             raise ChildrenMissing(f"{name} has no ConfigMap") from missing
         _check_owner(found, enclave, CONFIG_MAP)
-    plan = await plan_of(context, enclave, b64decode(found["binaryData"][CONFIG_KEY]))
-    if not _tells_of(found, plan, context):
+    plan = await build_plan(context, enclave, b64decode(found["binaryData"][CONFIG_KEY]))
+    if not _publishes(found, plan, context):
         uid = found["metadata"]["uid"]
         await context.writer.delete(key, CONFIG_MAP, namespace or "", plan.config_map, uid=uid)
         await ensure_config_map(context, key, plan)
@@ -122,8 +118,8 @@ async def load_plan(context: ProcessContext, key: Key, enclave: Enclave) -> Encl
     return plan
 
 
-def _tells_of(found: Mapping[str, Any], plan: EnclavePlan, context: ProcessContext) -> bool:
-    """Tell whether a ConfigMap publishes what a plan measures now."""
+def _publishes(found: Mapping[str, Any], plan: EnclavePlan, context: ProcessContext) -> bool:
+    """Return whether a ConfigMap publishes the present measurement of a plan."""
     wanted = entries(measure_enclave(plan, context.build))
     told = {name: text for name, text in (found.get("data") or {}).items() if name in PUBLISHED}
     return told == wanted
@@ -135,7 +131,7 @@ async def ensure_config_map(context: ProcessContext, key: Key, plan: EnclavePlan
     Raises
     ------
     ApiUnresolved
-        When it needs the API and that has no address.
+        When the Enclave needs the API and that has no address.
     Conflict
         When another owner's object has the name.
     KubeError
@@ -151,12 +147,12 @@ async def ensure_config_map(context: ProcessContext, key: Key, plan: EnclavePlan
 
 
 def needs_api(plan: EnclavePlan) -> bool:
-    """Tell whether an Enclave asks the API: for its certificate or about keys."""
+    """Return whether an Enclave sends requests to the API: for its certificate or about keys."""
     return is_signed(plan) or bool(plan.config.shim.keyed_endpoints)
 
 
 def needs_snapshot(plan: EnclavePlan) -> bool:
-    """Tell whether an Enclave has anything secret."""
+    """Return whether an Enclave has secrets or a token."""
     return bool(plan.secrets or plan.enclave.spec.token_digest)
 
 
@@ -171,22 +167,16 @@ async def ensure_snapshot(
 
     Parameters
     ----------
-    context
-        The process.
-    key
-        The Container it is done for.
-    plan
-        The Enclave and its file.
     values
         Value of each secret that the file names.
     token
-        The enclave's token; None = it has none, or this process does not know it: then only a
-        snapshot that exists will do.
+        The enclave's token; None = it has none, or this process does not know it: then a snapshot
+        must exist already.
 
     Raises
     ------
     ChildrenMissing
-        When a value vanished since it was looked for.
+        When a value was deleted since it was checked.
     TokenLost
         When there is no snapshot and the token is not known.
     Conflict
@@ -196,19 +186,19 @@ async def ensure_snapshot(
     """
     missing = [name for name in plan.secrets if name not in values]
     if missing:
-        raise ChildrenMissing(f"no value of the secrets {', '.join(missing)} any more")
+        raise ChildrenMissing(f"the secrets {', '.join(missing)} no longer have a value")
     if plan.enclave.spec.token_digest and token is None:
         namespace = plan.enclave.metadata.namespace or ""
         found = await context.writer.refresh(SECRET, namespace, plan.snapshot)
         if found is None:
-            raise TokenLost(f"the token of {plan.name} was lost before it was kept")
+            raise TokenLost(f"the token of {plan.name} was lost before its snapshot held it")
         _check_owner(found, plan.enclave, SECRET)
         return
     await _ensure(context, key, plan, SECRET, build_snapshot(plan, values, token))
 
 
 async def ensure_pod(context: ProcessContext, key: Key, plan: EnclavePlan) -> None:
-    """Create the Pod of an Enclave, behind the fence of its organization.
+    """Create the Pod of an Enclave, after the network policies of its namespace.
 
     Raises
     ------
@@ -235,7 +225,7 @@ async def _ensure(
     ref: KindRef,
     body: dict[str, Any],
 ) -> Mapping[str, Any]:
-    """Create a child; one of that name that belongs to the Enclave is adopted as it is."""
+    """Create a child; one of that name that belongs to the Enclave is adopted unchanged."""
     try:
         return await context.writer.create(key, ref, body)
     except AlreadyExists:

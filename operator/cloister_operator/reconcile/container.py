@@ -1,4 +1,4 @@
-"""The pass over a Container: gather, decide, apply, report."""
+"""The reconciler of a Container: gather, decide, apply, report."""
 
 import logging
 from datetime import datetime
@@ -23,21 +23,14 @@ logger = logging.getLogger(__name__)
 
 
 async def reconcile_container(context: ProcessContext, key: Key) -> Result:
-    """Look at a Container and bring it one step on.
-
-    Parameters
-    ----------
-    context
-        The process.
-    key
-        The Container.
+    """Bring a Container one step closer to its spec.
 
     Raises
     ------
     ApiUnresolved
-        When an Enclave needs the API and its address is not known; the pass is then repeated.
+        When an Enclave needs the API and the API's address is not known; the key is then retried.
     KubeError
-        When a write or a confirming read fails; the pass is then repeated.
+        When a write or a confirming read fails; the key is then retried.
     """
     entry = context.store.get(CONTAINER, key.namespace, key.name)
     if entry is None:
@@ -46,26 +39,28 @@ async def reconcile_container(context: ProcessContext, key: Key) -> Result:
     if container.metadata.annotations.get(PAUSED_ANNOTATION) == "true":
         return DONE
     await _confirm_active(context, container)
-    observed, decision = _look(context, key, container)
+    observed, decision = _gather_and_decide(context, key, container)
     if await _claim_first(context, key, observed, decision):
-        # Nobody waits for the claims but this pass: it goes on with them.
-        observed, decision = _look(context, key, container)
+        # Only this reconcile waits for the claims: it need not be triggered by them.
+        observed, decision = _gather_and_decide(context, key, container)
     try:
         for action in decision.actions:
             await apply_action(context, key, observed, action)
     except ApiUnresolved:
-        # The next decision says so in the status: it comes before the action fails again.
+        # The next decision reports the missing address, before the action fails again.
         await _report(context, key, observed, decision)
         raise
     wrote = await _report(context, key, observed, decision)
     return Result(decision.requeue_after, wrote=wrote or bool(decision.actions))
 
 
-def _look(context: ProcessContext, key: Key, container: Container) -> tuple[Observed, Decision]:
-    """Gather what is known, and decide."""
+def _gather_and_decide(
+    context: ProcessContext, key: Key, container: Container
+) -> tuple[Observed, Decision]:
+    """Gather the observed state, and decide."""
     now = context.now()
     observed = observe(context, container, now)
-    _wake_changed(context, key, observed)
+    _enqueue_changed(context, key, observed)
     decision = _decide(context, key, observed, now)
     logger.debug("%s: %s", key.text, decision.rule)
     return observed, decision
@@ -74,7 +69,7 @@ def _look(context: ProcessContext, key: Key, container: Container) -> tuple[Obse
 async def _claim_first(
     context: ProcessContext, key: Key, observed: Observed, decision: Decision
 ) -> bool:
-    """Claim host names where a decision wants nothing else; answer whether it did."""
+    """Claim host names where that is all that was decided; return whether it was."""
     claims = [each for each in decision.actions if isinstance(each, ClaimHostname)]
     if not claims or len(claims) < len(decision.actions):
         return False
@@ -84,27 +79,27 @@ async def _claim_first(
 
 
 def _decide(context: ProcessContext, key: Key, observed: Observed, now: datetime) -> Decision:
-    """Decide, and ask what the decision needs; again with answers that others just had.
+    """Decide, and request the lookups that the decision needs; again with recent answers of others.
 
-    So many Containers of one release neither write nor wake for each question of theirs.
+    So of many Containers of one release each needs neither a lookup nor a reconcile of its own.
     """
     decision = decide(observed, now)
-    while sum(context.resolver.share(need) for need in decision.needs):
+    while sum(context.resolver.reuse_recent(need) for need in decision.needs):
         decision = decide(observed, now)
     for need in decision.needs:
-        context.resolver.ask(need, key)
+        context.resolver.request(need, key)
     return decision
 
 
 async def _confirm_active(context: ProcessContext, container: Container) -> None:
-    """Read the Enclave that serves live when the store lacks it, before it counts as lost."""
+    """Read the Enclave that serves live when the cache lacks it, before it counts as lost."""
     active, namespace = container.status.active_enclave, container.metadata.namespace or ""
     if active and context.store.get(ENCLAVE, namespace, active) is None:
         await context.writer.refresh(ENCLAVE, namespace, active)
 
 
-def _wake_changed(context: ProcessContext, key: Key, observed: Observed) -> None:
-    """Wake the Enclaves whose newest judgement is not written yet."""
+def _enqueue_changed(context: ProcessContext, key: Key, observed: Observed) -> None:
+    """Enqueue the Enclaves whose newest status is not written yet."""
     for enclave in observed.enclaves:
         entry = context.store.get(ENCLAVE, key.namespace, enclave.metadata.name)
         if entry is None:
@@ -116,7 +111,7 @@ def _wake_changed(context: ProcessContext, key: Key, observed: Observed) -> None
 async def _report(
     context: ProcessContext, key: Key, observed: Observed, decision: Decision
 ) -> bool:
-    """Write the status when it differs, on the version that was decided about."""
+    """Write the status when it differs, in the version that was decided on."""
     container = observed.container
     if decision.status == container.status:
         return False

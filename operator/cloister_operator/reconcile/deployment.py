@@ -1,4 +1,4 @@
-"""The pass over a Deployment: its counts; one that Cloister made goes with its last Container."""
+"""The reconciler of a Deployment: counts, and garbage collection of one that Cloister created."""
 
 import logging
 from collections import Counter
@@ -24,19 +24,12 @@ _STOPPED = (ContainerPhase.STOPPED, ContainerPhase.STOPPING)
 
 
 async def reconcile_deployment(context: ProcessContext, key: Key) -> Result:
-    """Look at a Deployment: count its Containers, or sweep it.
-
-    Parameters
-    ----------
-    context
-        The process.
-    key
-        The Deployment.
+    """Count the Containers of a Deployment, or delete it with its last one.
 
     Raises
     ------
     KubeError
-        When a write or a confirming read fails; the pass is then repeated.
+        When a write or a confirming read fails; the key is then retried.
     """
     entry = context.store.get(DEPLOYMENT, key.namespace, key.name)
     if entry is None:
@@ -47,7 +40,7 @@ async def reconcile_deployment(context: ProcessContext, key: Key) -> Result:
         return DONE
     phases = _phases(context, key, deployment)
     if not phases and deployment.metadata.labels.get(MANAGED_BY_LABEL) == MANAGED_BY:
-        return await _sweep(context, key, deployment)
+        return await _collect_garbage(context, key, deployment)
     generation = deployment.metadata.generation
     status = deployment.status.model_copy(
         update={
@@ -76,19 +69,19 @@ def _phases(
 
 
 def _handled(context: ProcessContext, key: Key, deployment: Deployment) -> str:
-    """Answer the request to look now that every Container which follows releases has answered."""
-    asked = deployment.metadata.annotations.get(REQUESTED_AT_ANNOTATION, "")
+    """Return the last requested check that every Container with auto-update has handled."""
+    requested = deployment.metadata.annotations.get(REQUESTED_AT_ANNOTATION, "")
     entries = context.store.by_index(CONTAINER, "repo", f"{key.namespace}/{deployment.spec.repo}")
     for container in (context.models.read(Container, each) for each in entries):
         spec, latest = container.spec, container.status.latest_release
         follows = spec.auto_update and spec.state is DesiredState.RUNNING
-        if follows and (latest is None or latest.request != asked):
+        if follows and (latest is None or latest.request != requested):
             return deployment.status.last_handled_request
-    return asked
+    return requested
 
 
 def _counts(phases: Counter[ContainerPhase | None]) -> DeploymentCounts:
-    """Sort the phases into the five counts (spec, "Deployment")."""
+    """Sum the phases up to the five counts (spec, "Deployment")."""
     instances = sum(phases.values())
     ready, failed = phases[ContainerPhase.READY], phases[ContainerPhase.FAILED]
     stopped = sum(phases[each] for each in _STOPPED)
@@ -101,10 +94,10 @@ def _counts(phases: Counter[ContainerPhase | None]) -> DeploymentCounts:
     )
 
 
-async def _sweep(context: ProcessContext, key: Key, deployment: Deployment) -> Result:
-    """Delete a Deployment without Containers, once it is old enough and that is confirmed live.
+async def _collect_garbage(context: ProcessContext, key: Key, deployment: Deployment) -> Result:
+    """Delete a Deployment without Containers after its grace period, confirmed by a live list.
 
-    Whoever creates a Container makes its Deployment first; a young one may still get its first.
+    A Deployment is created before its first Container, so a young one may still get one.
     """
     created = deployment.metadata.creation_timestamp
     wait = wait_for_age(created, context.settings.claim_age_seconds, context.clock())

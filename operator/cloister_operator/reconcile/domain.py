@@ -1,4 +1,4 @@
-"""The pass over a Domain: its records, what DNS says of them, who uses it."""
+"""The reconciler of a Domain: the records it needs, their state in DNS, who uses it."""
 
 from collections.abc import Mapping
 
@@ -22,19 +22,12 @@ _UNSET = (
 
 
 async def reconcile_domain(context: ProcessContext, key: Key) -> Result:
-    """Look at a Domain, ask DNS when it is time, and say how it is.
-
-    Parameters
-    ----------
-    context
-        The process.
-    key
-        The Domain.
+    """Look the records of a Domain up when that is due, and report its status.
 
     Raises
     ------
     KubeError
-        When the write fails; the pass is then repeated.
+        When the write fails; the key is then retried.
     """
     entry = context.store.get(DOMAIN, key.namespace, key.name)
     if entry is None:
@@ -44,17 +37,17 @@ async def reconcile_domain(context: ProcessContext, key: Key) -> Result:
         return DONE
     decision = _decide(context, domain)
     if decision.need is not None:
-        context.resolver.ask(decision.need, key)
+        context.resolver.request(decision.need, key)
     patch: Mapping[str, object] = merge_patch(domain.status.wire(), decision.status.wire())
     if patch:
         await context.writer.patch_status(key, DOMAIN, key.namespace, key.name, {"status": patch})
     if decision.forget is not None:
-        context.resolver.forget(decision.forget)
+        context.resolver.invalidate(decision.forget)
     return Result(decision.requeue_after, wrote=bool(patch))
 
 
 def _decide(context: ProcessContext, domain: Domain) -> DomainDecision:
-    """Decide about a Domain; without settings nothing is looked at."""
+    """Decide about a Domain; without settings nothing is looked up."""
     namespace, now = domain.metadata.namespace or "", context.now()
     if context.domains is None:
         findings = [

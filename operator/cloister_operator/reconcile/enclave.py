@@ -1,4 +1,4 @@
-"""The pass over an Enclave: its Pod is made once, judged, and deleted when the Enclave is over."""
+"""The reconciler of an Enclave: its Pod is created once, watched, and deleted at the end."""
 
 import logging
 from datetime import timedelta
@@ -9,7 +9,7 @@ from cloister_crds.kinds.meta import PAUSED_ANNOTATION
 from cloister_operator.cache.projections import ENCLAVE
 from cloister_operator.context import ProcessContext
 from cloister_operator.reconcile.children import ChildrenMissing, ensure_pod, load_plan
-from cloister_operator.reconcile.gather import judged, pod_facts
+from cloister_operator.reconcile.gather import pod_facts, with_newest_status
 from cloister_operator.reconcile.metering import record_demoted, remove_finalizer
 from cloister_operator.reconcile.result import DONE, Result
 from cloister_operator.rollout.enclave_status import (
@@ -30,19 +30,12 @@ STATUS_DELAY = timedelta(seconds=1)
 
 
 async def reconcile_enclave(context: ProcessContext, key: Key) -> Result:
-    """Look at an Enclave and bring its Pod where it should be.
-
-    Parameters
-    ----------
-    context
-        The process.
-    key
-        The Enclave.
+    """Create or delete the Pod of an Enclave, and report its status.
 
     Raises
     ------
     KubeError
-        When a write or a confirming read fails; the pass is then repeated.
+        When a write or a confirming read fails; the key is then retried.
     """
     entry = context.store.get(ENCLAVE, key.namespace, key.name)
     if entry is None:
@@ -52,15 +45,19 @@ async def reconcile_enclave(context: ProcessContext, key: Key) -> Result:
         return DONE
     await _confirm_pod(context, key, enclave)
     now = context.now()
-    newest, pod = judged(context, enclave, now), pod_facts(context, enclave)
+    newest, pod = with_newest_status(context, enclave, now), pod_facts(context, enclave)
     wrote = False
     try:
         if pod_action(newest, pod) is PodAction.CREATE and await _create_pod(context, key, newest):
             # The status is written once, with the Pod that is there now.
-            wrote, newest, pod = True, judged(context, enclave, now), pod_facts(context, enclave)
+            wrote, newest, pod = (
+                True,
+                with_newest_status(context, enclave, now),
+                pod_facts(context, enclave),
+            )
     finally:
-        held = _defer_status(context, enclave, newest)
-        if held is None:
+        deferred = _defer_status(context, enclave, newest)
+        if deferred is None:
             wrote = await _report(context, key, enclave, newest) or wrote
     if pod is not None and pod_action(newest, pod) is PodAction.DELETE:
         await context.writer.delete(key, POD, key.namespace, key.name, uid=pod.uid)
@@ -68,13 +65,13 @@ async def reconcile_enclave(context: ProcessContext, key: Key) -> Result:
     if enclave.metadata.deletion_timestamp is not None:
         wrote = await _demote(context, key, enclave) or wrote
     metered = await remove_finalizer(context, key, enclave)
-    waits = (reevaluate_after(newest, pod, now, context.decision), metered.requeue_after, held)
-    again = min((each for each in waits if each is not None), default=None)
-    return Result(again, wrote=wrote or metered.wrote)
+    waits = (reevaluate_after(newest, pod, now, context.decision), metered.requeue_after, deferred)
+    requeue_after = min((each for each in waits if each is not None), default=None)
+    return Result(requeue_after, wrote=wrote or metered.wrote)
 
 
 async def _confirm_pod(context: ProcessContext, key: Key, enclave: Enclave) -> None:
-    """Read the Pod live when it is known to have been there and the store lacks it."""
+    """Read the Pod live when it existed and the cache lacks it, before it counts as lost."""
     known = enclave.status.pod_uid and enclave.metadata.deletion_timestamp is None
     if known and context.store.get(POD, key.namespace, key.name) is None:
         await context.writer.refresh(POD, key.namespace, key.name)
@@ -107,7 +104,7 @@ async def _report(context: ProcessContext, key: Key, enclave: Enclave, newest: E
 
 
 async def _create_pod(context: ProcessContext, key: Key, enclave: Enclave) -> bool:
-    """Create the Pod, or tell the Container that something is missing to make it from."""
+    """Create the Pod, or trigger the Container when something is missing to build it from."""
     state = context.memory.attempt(enclave)
     try:
         await ensure_pod(context, key, await load_plan(context, key, enclave))
@@ -124,7 +121,7 @@ async def _create_pod(context: ProcessContext, key: Key, enclave: Enclave) -> bo
 
 
 async def _demote(context: ProcessContext, key: Key, enclave: Enclave) -> bool:
-    """Write when an Enclave that served ceased to, now that it is ending."""
+    """Record when an Enclave that served ceased to, now that it is being deleted."""
     status = enclave.status
     if status.promoted_at is None or status.demoted_at is not None:
         return False

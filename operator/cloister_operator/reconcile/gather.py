@@ -1,4 +1,4 @@
-"""Gathers what decisions depend on from the store: no request but for what must be confirmed."""
+"""Gathers what decisions depend on, from the informer cache alone."""
 
 from datetime import datetime
 
@@ -46,21 +46,11 @@ from cloister_operator.context import ProcessContext
 from cloister_operator.rollout.enclave_status import evaluate_enclave
 from cloister_operator.rollout.pod_facts import PodFacts
 
-__all__ = ["judged", "observe", "organization_of", "pod_facts"]
+__all__ = ["observe", "organization_of", "pod_facts", "with_newest_status"]
 
 
 def observe(context: ProcessContext, container: Container, now: datetime) -> Observed:
-    """Gather everything that a decision about a Container depends on.
-
-    Parameters
-    ----------
-    context
-        The process.
-    container
-        The Container, as the store has it.
-    now
-        The time.
-    """
+    """Gather everything that a decision about a Container depends on."""
     store, models = context.store, context.models
     namespace, name = container.metadata.namespace or "", container.metadata.name
     organization = organization_of(context, namespace)
@@ -79,7 +69,7 @@ def observe(context: ProcessContext, container: Container, now: datetime) -> Obs
         settings=context.decision,
         organization=organization,
         hosts=tuple(models.read(Host, entry) for entry in store.entries(HOST)),
-        enclaves=tuple(judged(context, each, now) for each in enclaves),
+        enclaves=tuple(with_newest_status(context, each, now) for each in enclaves),
         departed=departed,
         pods=frozenset(
             each.metadata.name
@@ -115,9 +105,9 @@ def observe(context: ProcessContext, container: Container, now: datetime) -> Obs
 
 
 def _related(context: ProcessContext, container: Container) -> tuple[Container, ...]:
-    """Gather a Container and all of its namespace that take over from another one or give way.
+    """Gather a Container and all of its namespace that replace another one or are replaced.
 
-    Nobody else matters for that, and few take over: so a large namespace is not read as a whole.
+    Only these matter for a replacement, and they are few: a large namespace is not read as a whole.
     """
     store, namespace = context.store, container.metadata.namespace or ""
     heirs = store.by_index(CONTAINER, "replaces", namespace)
@@ -131,20 +121,10 @@ def _related(context: ProcessContext, container: Container) -> tuple[Container, 
 
 
 def organization_of(context: ProcessContext, namespace: str) -> Organization | None:
-    """Answer the Organization that owns a namespace.
+    """Return the Organization that owns a namespace.
 
-    Parameters
-    ----------
-    context
-        The process.
-    namespace
-        The namespace.
-
-    Returns
-    -------
-    Organization | None
-        None when no Organization names it, or it does not carry the label of the one that does:
-        naming somebody else's namespace gives no right to it.
+    None = no Organization names it, or it does not carry the label of the one that does: naming
+    somebody else's namespace gives no right to it.
     """
     entry = context.store.get(NAMESPACE, "", namespace)
     if entry is None:
@@ -157,7 +137,7 @@ def organization_of(context: ProcessContext, namespace: str) -> Organization | N
 
 
 def pod_facts(context: ProcessContext, enclave: Enclave) -> PodFacts | None:
-    """Read the Pod of an Enclave; None = it is not known, or is another's of the same name."""
+    """Read the Pod of an Enclave; None = the cache lacks it, or it has another owner."""
     namespace = enclave.metadata.namespace or ""
     entry = context.store.get(POD, namespace, enclave.metadata.name)
     if entry is None:
@@ -172,20 +152,20 @@ def pod_facts(context: ProcessContext, enclave: Enclave) -> PodFacts | None:
 
 
 def _has_departed(context: ProcessContext, enclave: Enclave) -> bool:
-    """Tell whether nothing is left of an Enclave but the finalizer of metering."""
+    """Return whether only the finalizer of metering is left of an Enclave."""
     pod = context.store.get(POD, enclave.metadata.namespace or "", enclave.metadata.name)
     return has_departed(enclave, has_pod=pod is not None)
 
 
 def _is_cordoned(context: ProcessContext, enclave: Enclave) -> bool:
-    """Tell whether the Pod of an Enclave is on a node that takes no new Pods."""
+    """Return whether the Pod of an Enclave is on a node that is cordoned."""
     pod = context.store.get(POD, enclave.metadata.namespace or "", enclave.metadata.name)
     node = context.store.get(NODE, "", pod.decode()["spec"]["nodeName"]) if pod else None
     return node is not None and bool(node.decode()["spec"]["unschedulable"])
 
 
-def judged(context: ProcessContext, enclave: Enclave, now: datetime) -> Enclave:
-    """Answer an Enclave with what its Pod says now as its status."""
+def with_newest_status(context: ProcessContext, enclave: Enclave, now: datetime) -> Enclave:
+    """Return an Enclave with the status that follows from its Pod now."""
     lacks = context.memory.attempt(enclave).missing_api
     status = evaluate_enclave(
         enclave, pod_facts(context, enclave), now, context.decision, missing=lacks
@@ -196,7 +176,7 @@ def judged(context: ProcessContext, enclave: Enclave, now: datetime) -> Enclave:
 def _claims(
     context: ProcessContext, container: Container, organization: Organization | None
 ) -> dict[str, HostnameClaim]:
-    """Gather the claims of the host names that are wanted, and those that are held."""
+    """Gather the claims of the desired host names, and those that the Container holds."""
     store = context.store
     namespace, name = container.metadata.namespace, container.metadata.name
     wanted = wanted_hostnames(container, organization, context.decision.containers_domain)
@@ -224,7 +204,7 @@ def _routes(context: ProcessContext, namespace: str, name: str) -> dict[str, Rou
 
 
 def _service(context: ProcessContext, namespace: str, name: str) -> ServiceFacts | None:
-    """Gather where a Service of a Container routes to; None = there is none."""
+    """Gather which Enclave a Service selects, and its endpoints; None = it does not exist."""
     entry = context.store.get(SERVICE, namespace, name)
     if entry is None:
         return None

@@ -1,4 +1,4 @@
-"""How long to wait until an object has reached an age; what is made in steps needs that time."""
+"""The grace period of objects that may yet get an owner: what is created in steps needs it."""
 
 from datetime import datetime, timedelta
 
@@ -6,7 +6,7 @@ __all__ = ["wait_for_age"]
 
 
 def wait_for_age(created: datetime | None, seconds: float, now: datetime) -> timedelta | None:
-    """Answer the time until an object is that old.
+    """Return the time until an object has reached an age.
 
     Parameters
     ----------

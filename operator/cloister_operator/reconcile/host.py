@@ -1,4 +1,4 @@
-"""The pass over a Host: what it has, and whether enclaves can run there."""
+"""The reconciler of a Host: its capacity, and whether enclaves can run there."""
 
 from datetime import timedelta
 
@@ -19,25 +19,18 @@ from cloister_operator.workqueue.keys import Key
 
 __all__ = ["reconcile_host"]
 
-_AGAIN = timedelta(minutes=1)
-"""Nothing tells of a name server or a RuntimeClass that is made later, nor of an API that goes."""
+_RECHECK = timedelta(minutes=1)
+"""No watch reports a name server or a RuntimeClass that is created later, nor the API's state."""
 _RUNTIME_CLASS = KindRef("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", namespaced=False)
 
 
 async def reconcile_host(context: ProcessContext, key: Key) -> Result:
-    """Look at a Host and say how it is.
-
-    Parameters
-    ----------
-    context
-        The process.
-    key
-        The Host.
+    """Report the capacity of a Host, and whether enclaves can run there.
 
     Raises
     ------
     KubeError
-        When the write fails; the pass is then repeated.
+        When the write fails; the key is then retried.
     """
     entry = context.store.get(HOST, "", key.name)
     if entry is None:
@@ -68,12 +61,12 @@ async def reconcile_host(context: ProcessContext, key: Key) -> Result:
     written = await write_status_throttled(context, key, HOST, host.status.wire(), status.wire())
     waits = finding.reason in {"NoResolver", "RuntimeClassMissing"}
     if waits or context.settings.api_address is not None:
-        return Result(min(written.requeue_after or _AGAIN, _AGAIN), wrote=written.wrote)
+        return Result(min(written.requeue_after or _RECHECK, _RECHECK), wrote=written.wrote)
     return written
 
 
 async def _missing_class(context: ProcessContext, host: Host) -> ConditionUpdate | None:
-    """Say that the runtime class of a Host does not exist: the API server would refuse its Pods."""
+    """Report a RuntimeClass that does not exist: the API server would refuse the Host's Pods."""
     name = host.spec.runtime_class_name
     if name is None:
         return None
@@ -89,7 +82,7 @@ async def _missing_class(context: ProcessContext, host: Host) -> ConditionUpdate
 
 
 def _unbound(host: Host, *, signed: bool) -> ConditionUpdate | None:
-    """Say that evidence would bind no key: a Host with a TEE needs keys that are made inside."""
+    """Report that evidence would not bind a key: a TEE needs keys that are generated inside."""
     if host.spec.tee is TEE.NONE or signed:
         return None
     message = (
@@ -101,10 +94,10 @@ def _unbound(host: Host, *, signed: bool) -> ConditionUpdate | None:
 
 
 def _finding(host: Host, nodes: int, surroundings: ClusterNetwork) -> ConditionUpdate:
-    """Say whether enclaves can run on a Host.
+    """Report whether enclaves can run on a Host.
 
-    Without a node that fits they wait, which the condition tells; it does not refuse them, since
-    a node may be made for them.
+    Without a node that fits they wait, which the condition reports; it does not refuse them, since
+    a node may be added for them.
     """
     if isolates_containers(host) and not surroundings.resolvers:
         message = (
@@ -121,7 +114,7 @@ def _finding(host: Host, nodes: int, surroundings: ClusterNetwork) -> ConditionU
 
 
 def _fits(host: Host, node: dict[str, object]) -> bool:
-    """Tell whether a node is ready, may take Pods and has the labels."""
+    """Return whether a node is ready, schedulable and has the labels of a Host."""
     labels, status, spec = node["nodeLabels"], node["status"], node["spec"]
     assert isinstance(labels, dict)
     assert isinstance(status, dict)

@@ -1,6 +1,6 @@
-"""The pass over a HostnameClaim: one whose holder is gone is released; the operator alone does so.
+"""The reconciler of a HostnameClaim: garbage collection of orphans, whose holder is gone.
 
-Claims of a Container that exists are released by the decision about it.
+Only the operator releases claims; those of a Container that exists by the decision about it.
 """
 
 import logging
@@ -18,26 +18,19 @@ from cloister_operator.workqueue.keys import Key
 
 __all__ = ["reconcile_claim"]
 
-_SERVED_PAUSE = timedelta(seconds=5)
-"""Pause until another look at a claim whose last Pod is ending."""
+_POD_RECHECK = timedelta(seconds=5)
+"""Time until a claim whose last Pod is terminating is checked again."""
 
 logger = logging.getLogger(__name__)
 
 
 async def reconcile_claim(context: ProcessContext, key: Key) -> Result:
-    """Look at a claim and release it when nobody holds it any more.
-
-    Parameters
-    ----------
-    context
-        The process.
-    key
-        The claim.
+    """Release a claim when its holder is gone.
 
     Raises
     ------
     KubeError
-        When a write or a confirming read fails; the pass is then repeated.
+        When a write or a confirming read fails; the key is then retried.
     """
     entry = context.store.get(CLAIM, "", key.name)
     claim = context.models.read(HostnameClaim, entry) if entry else None
@@ -49,7 +42,7 @@ async def reconcile_claim(context: ProcessContext, key: Key) -> Result:
     if wait is not None:
         return Result(wait)
     if _served(context, claim):
-        return Result(_SERVED_PAUSE)
+        return Result(_POD_RECHECK)
     if not await _holder_is_gone(context, claim):
         return DONE
     live = await context.writer.refresh(CLAIM, "", key.name)
@@ -68,14 +61,14 @@ async def reconcile_claim(context: ProcessContext, key: Key) -> Result:
 
 
 def _is_held(context: ProcessContext, claim: HostnameClaim) -> bool:
-    """Tell whether the holder exists, or somebody asked to leave the claim alone."""
+    """Return whether the holder exists, or the claim is paused."""
     holder = claim.spec.holder
     paused = claim.metadata.annotations.get(PAUSED_ANNOTATION) == "true"
     return paused or context.store.get(CONTAINER, holder.namespace, holder.name) is not None
 
 
 def _served(context: ProcessContext, claim: HostnameClaim) -> bool:
-    """Tell whether an Enclave of the former holder still has a Pod under the host name."""
+    """Return whether an Enclave of the former holder still has a Pod under the host name."""
     holder = f"{claim.spec.holder.namespace}/{claim.spec.holder.name}"
     enclaves = (
         context.models.read(Enclave, entry)
@@ -89,7 +82,7 @@ def _served(context: ProcessContext, claim: HostnameClaim) -> bool:
 
 
 async def _holder_is_gone(context: ProcessContext, claim: HostnameClaim) -> bool:
-    """Ask live whether the holder is gone; one that is there comes into the store."""
+    """Read the holder live; return whether it is gone. One that exists is added to the cache."""
     holder = claim.spec.holder
     try:
         body = await context.client.get(CONTAINER, holder.name, holder.namespace)

@@ -1,4 +1,4 @@
-"""What passes do for metering: when an Enclave ceased to serve, and its finalizer."""
+"""Metering in reconciles: when an Enclave ceased to serve, and its finalizer."""
 
 import logging
 from datetime import datetime, timedelta
@@ -33,18 +33,14 @@ CONDITION = "Metered"
 async def record_demoted(
     context: ProcessContext, key: Key, enclave: Enclave, noticed: datetime
 ) -> None:
-    """Write when an Enclave that served ceased to; one that is gone needs none.
+    """Record when an Enclave that served ceased to; one that is gone needs no record.
 
     Parameters
     ----------
-    context
-        The process.
-    key
-        Whose pass it is.
     enclave
-        The Enclave with its newest judgement.
+        The Enclave with its newest status.
     noticed
-        When that was seen, in UTC.
+        When that was noticed, in UTC.
 
     Raises
     ------
@@ -63,7 +59,7 @@ async def record_demoted(
 
 
 async def _last_heartbeat(context: ProcessContext, node: str) -> datetime | None:
-    """Answer when a node was last heard of; None = its Lease went with it."""
+    """Return when a node last renewed its Lease; None = the Lease is gone as well."""
     try:
         lease = await context.client.get(LEASE, node, NODE_LEASES)
     except NotFound:
@@ -76,16 +72,7 @@ async def _last_heartbeat(context: ProcessContext, node: str) -> datetime | None
 
 
 async def remove_finalizer(context: ProcessContext, key: Key, enclave: Enclave) -> Result:
-    """Take the finalizer off an Enclave when its time is over, and tell why it waits before.
-
-    Parameters
-    ----------
-    context
-        The process.
-    key
-        The Enclave.
-    enclave
-        The Enclave as the store has it.
+    """Remove the finalizer of an Enclave when it need not wait, else report what it waits for.
 
     Raises
     ------
@@ -97,17 +84,17 @@ async def remove_finalizer(context: ProcessContext, key: Key, enclave: Enclave) 
     decided = decide_finalizer(enclave, context.now(), metering=settings.metering, wait=wait)
     wrote = False
     if decided.remove:
-        await _take_off(context, key, enclave, decided)
+        await _remove(context, key, enclave, decided)
         wrote = True
     elif decided.report:
-        wrote = await _tell(context, key, enclave, decided)
+        wrote = await _report_wait(context, key, enclave, decided)
     return Result(decided.requeue_after, wrote=wrote)
 
 
-async def _take_off(
+async def _remove(
     context: ProcessContext, key: Key, enclave: Enclave, decided: FinalizerDecision
 ) -> None:
-    """Remove the finalizer; when something was lost by that, a Warning stays."""
+    """Remove the finalizer; when run time was lost by that, post a Warning."""
     if decided.report:
         message = (
             f"The API has not metered the run time of Enclave {key.name} in time, and it goes "
@@ -123,10 +110,10 @@ async def _take_off(
     await context.writer.patch(key, ENCLAVE, key.namespace, key.name, patch)
 
 
-async def _tell(
+async def _report_wait(
     context: ProcessContext, key: Key, enclave: Enclave, decided: FinalizerDecision
 ) -> bool:
-    """Say in a condition what an Enclave waits for."""
+    """Report in a condition what an Enclave waits for."""
     conditions = enclave.status.conditions
     if condition(conditions, CONDITION) is not None or decided.gives_up_at is None:
         return False
@@ -145,7 +132,7 @@ async def _tell(
 
 
 async def _warn(context: ProcessContext, enclave: Enclave, message: str) -> None:
-    """Write a Warning event about an Enclave; without it nothing else changes."""
+    """Post a Warning event about an Enclave; a failure to do so is only logged."""
     meta, now = enclave.metadata, context.clock()
     body: dict[str, Any] = {
         "metadata": {"generateName": "cloister-", "namespace": meta.namespace},

@@ -1,4 +1,4 @@
-"""The pass over an Organization: its namespace, the fence around its enclaves, its counts."""
+"""The reconciler of an Organization: its namespace, the isolation of its enclaves, its counts."""
 
 import logging
 from datetime import datetime, timedelta
@@ -30,19 +30,12 @@ _RECHECK = timedelta(minutes=1)
 
 
 async def reconcile_organization(context: ProcessContext, key: Key) -> Result:
-    """Look at an Organization and give it what it needs.
-
-    Parameters
-    ----------
-    context
-        The process.
-    key
-        The Organization.
+    """Create the namespace of an Organization with its guards, and report its status.
 
     Raises
     ------
     KubeError
-        When a write fails; the pass is then repeated.
+        When a write fails; the key is then retried.
     """
     entry = context.store.get(ORGANIZATION, "", key.name)
     if entry is None:
@@ -65,11 +58,13 @@ async def reconcile_organization(context: ProcessContext, key: Key) -> Result:
 async def _namespace(
     context: ProcessContext, key: Key, organization: Organization
 ) -> ConditionUpdate:
-    """Create the namespace, or adopt one with our label; never another's and never the system's."""
+    """Create the namespace, or adopt one with our label; never another's nor the system's."""
     name = organization.spec.namespace
     reserved = (*_RESERVED, context.settings.operator_namespace)
     if name.startswith(_SYSTEM) or name in reserved:
-        message = f"Namespace {name} belongs to the cluster; make an Organization with another one."
+        message = (
+            f"Namespace {name} belongs to the cluster; create an Organization with another one."
+        )
         return ConditionUpdate("Ready", status=False, reason="NamespaceRefused", message=message)
     entry = context.store.get(NAMESPACE, "", name)
     if entry is None:
@@ -89,7 +84,8 @@ async def _namespace(
     if metadata.get("labels", {}).get(ORGANIZATION_LABEL) != wanted:
         message = (
             f"Namespace {name} exists and is not this organization's; label it "
-            f"{ORGANIZATION_LABEL}={wanted} if it is to be, or make an Organization with another."
+            f"{ORGANIZATION_LABEL}={wanted} if it should be, or create an Organization with "
+            "another."
         )
         return ConditionUpdate("Ready", status=False, reason="NamespaceNotOurs", message=message)
     if "deletionTimestamp" in metadata:
@@ -102,7 +98,7 @@ async def _namespace(
 def _status(
     context: ProcessContext, organization: Organization, finding: ConditionUpdate, now: datetime
 ) -> OrganizationStatus:
-    """Write the status anew; what the payment processor told stays."""
+    """Build the status; what was reported by the payment processor is kept."""
     containers = counted(
         context.models.read(Container, entry)
         for entry in context.store.entries(CONTAINER, organization.spec.namespace)

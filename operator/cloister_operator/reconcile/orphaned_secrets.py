@@ -1,8 +1,8 @@
-"""Values that nobody names: core Secrets that an interrupted request of the facade left.
+"""Garbage collection of orphaned core Secrets, which an interrupted request of the facade left.
 
-The facade writes a value before the object that shows it, so that nobody sees one without its
-value (`cloister_api.services.core_secrets`). Where the API server died in between, the core Secret
-has neither an owner nor anybody who names it, and is deleted here once no request can still be
+The facade writes a value before the object that names it, so that no object is without its value
+(`cloister_api.services.core_secrets`). Where the API server died in between, the core Secret has
+neither an owner nor an object that names it, and is deleted here once the request cannot still be
 under way.
 """
 
@@ -21,29 +21,29 @@ from cloister_operator.reconcile.grace_period import wait_for_age
 from cloister_operator.workqueue.keys import Key
 from cloister_operator.writer.writer import LeadershipLost
 
-__all__ = ["abandoned", "collect_garbage", "delete_orphaned_secrets"]
+__all__ = ["collect_garbage", "delete_orphaned_secrets", "ownerless"]
 
 logger = logging.getLogger(__name__)
 
-AGES = 5
-"""How many times the age of an unused claim a value must have: a request that hangs may still want
-it, and values cannot be made again."""
-SHORTEST_PAUSE = 1.0
-"""Seconds between two looks at least."""
+GRACE_FACTOR = 5
+"""The grace period in those of an unused claim: a request that hangs may still need its value, and
+values cannot be created again."""
+SHORTEST_INTERVAL = 1.0
+"""Seconds between two collections at least."""
 
 
 async def collect_garbage(context: ProcessContext) -> None:
-    """Look for abandoned values from time to time, until cancelled."""
+    """Delete orphaned core Secrets at intervals, until cancelled."""
     while True:
         try:
             await delete_orphaned_secrets(context)
         except (KubeError, LeadershipLost) as error:
-            logger.warning("abandoned values were not looked for: %s", error)
-        await asyncio.sleep(max(SHORTEST_PAUSE, context.settings.claim_age_seconds))
+            logger.warning("orphaned core Secrets were not collected: %s", error)
+        await asyncio.sleep(max(SHORTEST_INTERVAL, context.settings.claim_age_seconds))
 
 
 async def delete_orphaned_secrets(context: ProcessContext) -> None:
-    """Delete every abandoned value.
+    """Delete every orphaned core Secret.
 
     Raises
     ------
@@ -52,26 +52,26 @@ async def delete_orphaned_secrets(context: ProcessContext) -> None:
     LeadershipLost
         When this process no longer leads.
     """
-    age = AGES * context.settings.claim_age_seconds
+    age = GRACE_FACTOR * context.settings.claim_age_seconds
     page = await context.client.list(SECRET, label_selector=VALUE_LABEL, metadata_only=True)
-    left = abandoned(page.items, age, context.now())
-    for namespace in sorted({each["metadata"]["namespace"] for each in left}):
+    candidates = ownerless(page.items, age, context.now())
+    for namespace in sorted({each["metadata"]["namespace"] for each in candidates}):
         named = await _named(context, namespace)
-        for each in left:
+        for each in candidates:
             metadata = each["metadata"]
             if metadata["namespace"] == namespace and metadata["name"] not in named:
                 await _delete(context, metadata)
 
 
-def abandoned(items: Iterable[Body], age: float, now: datetime) -> list[Body]:
-    """Answer the core Secrets without an owner that have an age; somebody may still name them.
+def ownerless(items: Iterable[Body], age: float, now: datetime) -> list[Body]:
+    """Return the core Secrets without an owner that have an age; an object may still name them.
 
     Parameters
     ----------
     items
         Core Secrets of the facade, with their metadata.
     age
-        Age to have, in seconds.
+        The least age, in seconds.
     now
         The present, in UTC.
     """
@@ -85,7 +85,7 @@ def abandoned(items: Iterable[Body], age: float, now: datetime) -> list[Body]:
 
 
 async def _named(context: ProcessContext, namespace: str) -> set[str]:
-    """Ask live which core Secrets a namespace's objects name."""
+    """Return which core Secrets a namespace's objects name, read live."""
     named = set()
     for kind in (SECRET_KIND, REGISTRY_CREDENTIAL):
         page = await context.client.list(kind, namespace)
@@ -95,7 +95,7 @@ async def _named(context: ProcessContext, namespace: str) -> set[str]:
 
 async def _delete(context: ProcessContext, metadata: Mapping[str, Any]) -> None:
     namespace, name = metadata["namespace"], metadata["name"]
-    logger.info("core Secret %s/%s: nobody names it", namespace, name)
+    logger.info("core Secret %s/%s: no object names it", namespace, name)
     try:
         await context.writer.delete(
             Key("core Secret", namespace, name),

@@ -1,4 +1,4 @@
-"""The pass over a RegistryCredential: whether it can be used, and whether it was refused."""
+"""The reconciler of a RegistryCredential: whether it is usable, and whether it was refused."""
 
 from base64 import b64decode
 from collections.abc import Mapping
@@ -27,33 +27,26 @@ CONFIG_KEY = ".dockerconfigjson"
 CONFIG_TYPE = "kubernetes.io/dockerconfigjson"
 """Type that the core Secret must have for it."""
 _RECHECK = timedelta(minutes=1)
-"""Time until another look at what is not usable: nothing tells of core Secrets."""
+"""Time until credentials that are not usable are checked again: core Secrets are not watched."""
 
 
 @dataclass(frozen=True, slots=True)
 class CredentialCheck:
-    """What is so about credentials."""
+    """The result of a check of credentials."""
 
     finding: ConditionUpdate
     """The condition Ready."""
     username: str = ""
-    """User name; empty = none was seen."""
+    """User name; empty = it could not be read."""
 
 
 async def reconcile_credential(context: ProcessContext, key: Key) -> Result:
-    """Look at a RegistryCredential and say how it is. The value is read and dropped at once.
-
-    Parameters
-    ----------
-    context
-        The process.
-    key
-        The RegistryCredential.
+    """Check a RegistryCredential and report its status; the value is dropped after the check.
 
     Raises
     ------
     KubeError
-        When a read or the write fails; the pass is then repeated.
+        When a read or the write fails; the key is then retried.
     """
     entry = context.store.get(REGISTRY_CREDENTIAL, key.namespace, key.name)
     if entry is None:
@@ -67,20 +60,20 @@ async def reconcile_credential(context: ProcessContext, key: Key) -> Result:
     except NotFound:
         core = None
     expired = _is_expired(context, credential, core)
-    judged = check_credential(
+    check = check_credential(
         credential,
         organization_of(context, key.namespace),
         core,
         expired=expired,
         further=context.settings.registry.private_hosts,
     )
-    status = _status(context, credential, core, judged, expired=expired)
+    status = _status(context, credential, core, check, expired=expired)
     patch = merge_patch(credential.status.wire(), status.wire())
     if patch:
         await context.writer.patch_status(
             key, REGISTRY_CREDENTIAL, key.namespace, key.name, {"status": patch}
         )
-    return Result(None if judged.finding.status else _RECHECK, wrote=bool(patch))
+    return Result(None if check.finding.status else _RECHECK, wrote=bool(patch))
 
 
 def check_credential(
@@ -91,16 +84,14 @@ def check_credential(
     expired: bool,
     further: Mapping[PrivateRegistry, tuple[str, ...]],
 ) -> CredentialCheck:
-    """Say whether credentials can be used.
+    """Return whether credentials can be used.
 
     Parameters
     ----------
-    credential
-        The RegistryCredential.
     organization
-        Its Organization; None = nobody owns the namespace.
+        Organization of the namespace; None = there is none.
     core
-        The core Secret; None = there is none.
+        The core Secret; None = it does not exist.
     expired
         Whether the registry refused them.
     further
@@ -148,7 +139,7 @@ def _wrong(reason: str, message: str, username: str = "") -> CredentialCheck:
 
 
 def _is_expired(context: ProcessContext, credential: RegistryCredential, core: Body | None) -> bool:
-    """Tell whether the registry refused the present value: as heard now, else as status says."""
+    """Return whether the registry refused the present value: seen by us, else from the status."""
     if core is None:
         return False
     metadata, before = core["metadata"], credential.status
@@ -164,20 +155,20 @@ def _status(
     context: ProcessContext,
     credential: RegistryCredential,
     core: Body | None,
-    judged: CredentialCheck,
+    check: CredentialCheck,
     *,
     expired: bool,
 ) -> RegistryCredentialStatus:
     """Make the next status."""
     generation = credential.metadata.generation
-    findings = [judged.finding]
-    if not judged.finding.status:
-        stalled = judged.finding
+    findings = [check.finding]
+    if not check.finding.status:
+        stalled = check.finding
         findings.append(ConditionUpdate("Stalled", True, stalled.reason, stalled.message))
     return credential.status.model_copy(
         update={
             "observed_generation": generation,
-            "username": judged.username,
+            "username": check.username,
             "expired": expired,
             "value_updated_at": written_at(core) if core is not None else None,
             "conditions": merge(

@@ -1,4 +1,4 @@
-"""What a pass leaves to do."""
+"""The result of a reconcile."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -8,13 +8,13 @@ __all__ = ["DONE", "Result"]
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The end of a pass."""
+    """The result of a reconcile that did not fail."""
 
     requeue_after: timedelta | None = None
-    """When to look again although nothing was seen to change; None = on changes alone."""
+    """When to reconcile again although nothing changes; None = on changes only."""
     wrote: bool = False
     """Whether anything was written."""
 
 
 DONE = Result()
-"""Nothing is left."""
+"""Nothing was written, and nothing is left to do."""

@@ -1,7 +1,7 @@
-"""The pass over a TLSRoute: one whose Container is gone is deleted.
+"""The reconciler of a TLSRoute: garbage collection of orphans, whose Container is gone.
 
-Routes of a Container that exists are made and ended by the decision about it. Owner references do
-not reach into another namespace, so nobody else collects these.
+Routes of a Container that exists are created and deleted by the decision about it. Owner references
+do not reach into another namespace, so Kubernetes does not collect these.
 """
 
 import logging
@@ -20,19 +20,12 @@ logger = logging.getLogger(__name__)
 
 
 async def reconcile_route(context: ProcessContext, key: Key) -> Result:
-    """Look at a route and delete it when its Container is gone.
-
-    Parameters
-    ----------
-    context
-        The process.
-    key
-        The route.
+    """Delete a route when its Container is gone.
 
     Raises
     ------
     KubeError
-        When a write or a confirming read fails; the pass is then repeated.
+        When a write or a confirming read fails; the key is then retried.
     """
     if context.gateway is None or key.namespace != context.settings.operator_namespace:
         return DONE

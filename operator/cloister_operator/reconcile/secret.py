@@ -1,4 +1,4 @@
-"""The pass over a Secret: whether its value is there, and which Containers bind it."""
+"""The reconciler of a Secret: whether it has a value, and which Containers bind it."""
 
 from datetime import datetime
 
@@ -17,23 +17,16 @@ from cloister_operator.workqueue.keys import Key
 __all__ = ["reconcile_secret", "value_finding", "written_at"]
 
 USED_BY_LIMIT = 1000
-"""How many names status.usedBy holds; the schema's bound."""
+"""Names in status.usedBy at most; the schema's bound."""
 
 
 async def reconcile_secret(context: ProcessContext, key: Key) -> Result:
-    """Look at a Secret and say how it is. The value is looked for and dropped at once.
-
-    Parameters
-    ----------
-    context
-        The process.
-    key
-        The Secret.
+    """Report whether a Secret has a value, and who uses it; the value is dropped after the check.
 
     Raises
     ------
     KubeError
-        When a read or the write fails; the pass is then repeated.
+        When a read or the write fails; the key is then retried.
     """
     entry = context.store.get(SECRET_KIND, key.namespace, key.name)
     if entry is None:
@@ -69,7 +62,7 @@ async def reconcile_secret(context: ProcessContext, key: Key) -> Result:
 
 
 def value_finding(secret: Secret, core: Body | None) -> ConditionUpdate:
-    """Say whether the value of a Secret can be read."""
+    """Return whether a Secret has a value, as its condition Ready."""
     reference = secret.spec.secret_ref
     if core is None:
         message = f"There is no core Secret {reference.name}; create it with key {reference.key}."
@@ -81,7 +74,7 @@ def value_finding(secret: Secret, core: Body | None) -> ConditionUpdate:
 
 
 def written_at(core: Body) -> datetime | None:
-    """Answer when a core Secret was last written, as its managed fields tell; None = unknown."""
+    """Return when a core Secret was last written, by its managed fields; None = not known."""
     metadata = core["metadata"]
     times = [each["time"] for each in metadata.get("managedFields") or () if each.get("time")]
     last = max(times, default=metadata.get("creationTimestamp"))

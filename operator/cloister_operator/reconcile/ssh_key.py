@@ -1,4 +1,4 @@
-"""The pass over an SSHKey: its type, whether it can be used, which Containers name it."""
+"""The reconciler of an SSHKey: its type, whether it is usable, which Containers name it."""
 
 from cloister_crds.kinds import Container, SSHKey
 from cloister_crds.kinds.meta import PAUSED_ANNOTATION
@@ -13,19 +13,12 @@ __all__ = ["reconcile_ssh_key"]
 
 
 async def reconcile_ssh_key(context: ProcessContext, key: Key) -> Result:
-    """Look at an SSHKey and say how it is.
-
-    Parameters
-    ----------
-    context
-        The process.
-    key
-        The SSHKey.
+    """Check an SSHKey and report its status.
 
     Raises
     ------
     KubeError
-        When the write fails; the pass is then repeated.
+        When the write fails; the key is then retried.
     """
     entry = context.store.get(SSH_KEY, key.namespace, key.name)
     if entry is None:

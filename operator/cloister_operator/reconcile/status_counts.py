@@ -1,8 +1,8 @@
-"""Writes a status that counts over many objects: at most once in two seconds for each object.
+"""Throttled writes of a status that counts other objects: once in two seconds at most for each.
 
-A burst of changes makes one write, and where many objects count, each is written more rarely. What
-a user is told of a new spec, of another state (a condition that turns), of the first or of the end
-of the last that was counted does not wait: whether an Organization may be deleted hangs on it.
+A burst of changes makes one write, and where many objects count, each is written less often. Not
+throttled are the response to a new spec, a condition that changes, and counts that leave or reach
+zero: whether an Organization may be deleted depends on them.
 """
 
 import time
@@ -24,30 +24,24 @@ Object = dict[str, Any]
 async def write_status_throttled(
     context: ProcessContext, key: Key, ref: KindRef, before: Object, after: Object
 ) -> Result:
-    """Write the status of an object that counts others, when it differs and its time has come.
+    """Write the status of an object that counts others, when it differs and need not wait.
 
     Parameters
     ----------
-    context
-        The process.
-    key
-        The object.
-    ref
-        Its kind.
     before
-        Its status as it is.
+        The present status.
     after
-        Its status as it is to be.
+        The desired status.
 
     Returns
     -------
     Result
-        With the time of another look when the write has to wait.
+        With `requeue_after` when the write has to wait.
 
     Raises
     ------
     KubeError
-        When the write fails; the pass is then repeated.
+        When the write fails; the key is then retried.
     """
     patch = merge_patch(before, after)
     if not patch:
@@ -61,20 +55,12 @@ async def write_status_throttled(
 
 
 def is_urgent(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
-    """Tell whether a change of a status is more than another number.
-
-    Parameters
-    ----------
-    before
-        The status as it is.
-    after
-        The status as it is to be.
-    """
-    return _told(before) != _told(after) or _counts_any(before) != _counts_any(after)
+    """Return whether a change of a status is more than a different number."""
+    return _unthrottled(before) != _unthrottled(after) or _counts_any(before) != _counts_any(after)
 
 
-def _told(status: Mapping[str, Any]) -> Object:
-    """Answer what does not wait: what was asked for and seen, and which conditions hold."""
+def _unthrottled(status: Mapping[str, Any]) -> Object:
+    """Return the part that is not throttled: what was handled, and which conditions hold."""
     conditions = status.get("conditions", ())
     seen = {name: status.get(name) for name in ("observedGeneration", "lastHandledRequest")}
     holds = {each["type"]: (each["status"], each["reason"]) for each in conditions}

@@ -1,4 +1,4 @@
-"""What guards the Pods of an organization's namespace: it stands before the first of them does."""
+"""Tenant isolation: NetworkPolicies and the PodDisruptionBudget of an organization's namespace."""
 
 import json
 from typing import Any
@@ -20,18 +20,16 @@ __all__ = ["ensure_isolation"]
 
 
 async def ensure_isolation(context: ProcessContext, key: Key, organization: Organization) -> None:
-    """Apply what guards the namespace's Pods when it is not known to be so.
+    """Apply the guards of a namespace, unless this process applied the same ones already.
 
-    The pass over the Organization asks for it, and whoever makes a Pod: which of them comes first
-    is chance, and a Pod that runs before its network policy is reachable by everyone. The fence of
-    a paused Organization is left as it is.
+    Called by the reconciler of the Organization and before a Pod is created: which of them is first
+    is chance, and a Pod that runs before its network policy is reachable by everyone. The guards of
+    a paused Organization are left alone.
 
     Parameters
     ----------
-    context
-        The process.
     key
-        What it is done for.
+        The object that is reconciled.
     organization
         The Organization; its namespace exists.
 

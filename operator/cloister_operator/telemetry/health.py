@@ -1,6 +1,6 @@
-"""Health, readiness and metrics over HTTP, from a thread of its own.
+"""Liveness, readiness and metrics over HTTP, from a thread of its own.
 
-A server in the event loop could not tell that the loop hangs.
+A server in the event loop could not report that the loop hangs.
 """
 
 import threading
@@ -20,7 +20,7 @@ _OK, _NOT_FOUND, _UNAVAILABLE = 200, 404, 503
 
 
 class HealthServer:
-    """Answers ``/healthz``, ``/readyz`` and ``/metrics``."""
+    """Serves ``/healthz``, ``/readyz`` and ``/metrics``."""
 
     def __init__(
         self,
@@ -33,38 +33,30 @@ class HealthServer:
         self._liveness = liveness
         self._metrics = metrics
         self._checks = (liveness.unhealthy_reason, *checks)
-        self._server = _Server((settings.host, settings.port), _handler(self.answer))
+        self._server = _Server((settings.host, settings.port), _make_handler(self.respond))
         self._thread = threading.Thread(
             target=self._server.serve_forever, name="health", daemon=True
         )
 
     @property
     def port(self) -> int:
-        """The port that it listens on."""
+        """The port that the server listens on."""
         return int(self._server.server_address[1])
 
     def start(self) -> None:
-        """Begin to answer."""
+        """Start to serve."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop answering."""
+        """Stop serving."""
         self._server.shutdown()
         self._server.server_close()
 
-    def answer(self, path: str) -> tuple[int, str]:
-        """Answer a request.
+    def respond(self, path: str) -> tuple[int, str]:
+        """Return the status and the text of a response.
 
-        Parameters
-        ----------
-        path
-            Path of the request.
-
-        Returns
-        -------
-        tuple[int, str]
-            Status and text. ``/healthz`` fails when a sign of life is too old; ``/readyz`` also
-            while the cluster is not known yet; a process that waits for the Lease is ready.
+        ``/healthz`` fails when a heartbeat is too old; ``/readyz`` also before the informer cache
+        has synced. A process that waits for the Lease is ready.
         """
         match path.partition("?")[0]:
             case "/healthz":
@@ -77,31 +69,31 @@ class HealthServer:
             case "/metrics":
                 return _OK, self._metrics.text()
             case _:
-                return _NOT_FOUND, "ask for /healthz, /readyz or /metrics\n"
+                return _NOT_FOUND, "not found; the paths are /healthz, /readyz and /metrics\n"
 
     def _health(self) -> tuple[int, str]:
-        """Answer whether every sign of life is fresh."""
-        complaints = [text for check in self._checks if (text := check())]
-        if complaints:
-            return _UNAVAILABLE, "; ".join(complaints) + "\n"
+        """Return whether every heartbeat is recent."""
+        reasons = [text for check in self._checks if (text := check())]
+        if reasons:
+            return _UNAVAILABLE, "; ".join(reasons) + "\n"
         return _OK, f"{self._liveness.stage}\n"
 
 
 class _Server(ThreadingHTTPServer):
-    """A server whose threads end with the process."""
+    """A server whose threads do not keep the process alive."""
 
     daemon_threads = True
 
 
-def _handler(answer: Callable[[str], tuple[int, str]]) -> type[BaseHTTPRequestHandler]:
-    """Make the class that the standard library's server wants."""
+def _make_handler(respond: Callable[[str], tuple[int, str]]) -> type[BaseHTTPRequestHandler]:
+    """Make the handler class that the standard library's server takes."""
 
     class Handler(BaseHTTPRequestHandler):
-        """Answers GET."""
+        """Responds to GET."""
 
         def do_GET(self) -> None:
-            """Answer."""
-            status, text = answer(self.path)
+            """Respond."""
+            status, text = respond(self.path)
             body = text.encode()
             self.send_response(status)
             self.send_header("Content-Type", "text/plain; charset=utf-8")
@@ -111,6 +103,6 @@ def _handler(answer: Callable[[str], tuple[int, str]]) -> type[BaseHTTPRequestHa
 
         @override
         def log_message(self, format: str, *args: Any) -> None:
-            """Log nothing: probes come every few seconds."""
+            """Log nothing: probes are sent every few seconds."""
 
     return Handler

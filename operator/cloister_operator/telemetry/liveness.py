@@ -1,7 +1,7 @@
-"""Signs of life: when the loop, the watches and the passes last did something.
+"""Liveness: heartbeats of the event loop, the watches and the workers.
 
 Written in the event loop, read by the health thread. Health means progress, not an open port: an
-operator whose watches are dead must not look well.
+operator whose watches are dead must not look healthy.
 """
 
 import time
@@ -18,47 +18,47 @@ class Stage(StrEnum):
     STANDBY = "standby"
     """It waits for the Lease."""
     SYNCING = "syncing"
-    """It leads and reads the cluster."""
+    """It leads, and its informer cache has not synced yet."""
     WORKING = "working"
-    """It leads, and knows the cluster."""
+    """It leads and reconciles."""
     STOPPING = "stopping"
-    """It was told to end."""
+    """It was told to stop."""
 
 
 @dataclass(slots=True)
 class Liveness:
-    """The signs of one process."""
+    """The heartbeats of one process."""
 
     stale: float
-    """Seconds after which a sign is too old."""
+    """Seconds after which a heartbeat is too old."""
     clock: Callable[[], float] = time.monotonic
-    """Clock of the signs, in seconds."""
+    """Clock of the heartbeats, in seconds."""
     stage: Stage = Stage.STANDBY
     """How far the process is."""
     _heartbeats: dict[str, tuple[float, float]] = field(default_factory=dict)
     _problems: dict[str, str] = field(default_factory=dict)
 
     def heartbeat(self, what: str, *, stale: float | None = None) -> None:
-        """Note that something happened just now.
+        """Record that a part of the process made progress just now.
 
         Parameters
         ----------
         what
-            What happened, in words for a complaint.
+            The part, as `unhealthy_reason` names it.
         stale
-            Seconds after which the sign is too old; None = as for all.
+            Seconds after which the heartbeat is too old; None = as for all.
         """
         self._heartbeats[what] = (self.clock(), self.stale if stale is None else stale)
 
     def report_problem(self, what: str, text: str) -> None:
-        """Note what is wrong with something; an empty text takes it back."""
+        """Record a problem of a part; an empty text clears it."""
         if text:
             self._problems[what] = text
         else:
             self._problems.pop(what, None)
 
     def unhealthy_reason(self) -> str:
-        """Answer what is wrong or has been silent for too long; empty when all is well."""
+        """Return what has a problem or was silent for too long; empty = the process is healthy."""
         now = self.clock()
         silent = [
             f"{what} silent for {now - seen:.0f} s"

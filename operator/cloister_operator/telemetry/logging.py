@@ -1,4 +1,4 @@
-"""How log lines look: for people, or one JSON object a line. They never hold secret values."""
+"""Log format: text for people, or one JSON object a line. Secret values are never logged."""
 
 import json
 import logging
@@ -13,7 +13,7 @@ __all__ = ["JsonFormatter", "configure_logging"]
 
 _TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _QUIET = ("kopf.objects", "httpx", "httpcore", "asyncio", "aiohttp")
-"""Loggers of libraries that tell of each request; only their warnings are written."""
+"""Loggers of libraries that log each request; only their warnings are written."""
 
 
 class JsonFormatter(logging.Formatter):
@@ -21,7 +21,7 @@ class JsonFormatter(logging.Formatter):
 
     @override
     def format(self, record: logging.LogRecord) -> str:
-        """Write a record."""
+        """Format a record."""
         line: dict[str, object] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
@@ -37,7 +37,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def configure_logging(settings: LogSettings) -> None:
-    """Send all log records to standard error in the wanted form."""
+    """Write all log records to standard error in the format of the settings."""
     handler = logging.StreamHandler(sys.stderr)
     json_lines = settings.format is LogFormat.JSON
     handler.setFormatter(JsonFormatter() if json_lines else logging.Formatter(_TEXT))

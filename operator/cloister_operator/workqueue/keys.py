@@ -1,4 +1,4 @@
-"""What work is about: the key of one object that a pass looks at."""
+"""The key of one object in the work queue."""
 
 from typing import NamedTuple
 
@@ -17,6 +17,6 @@ class Key(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The key as logs show it."""
+        """The key as it is logged."""
         place = f"{self.namespace}/" if self.namespace else ""
         return f"{self.kind} {place}{self.name}"

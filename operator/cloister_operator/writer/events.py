@@ -1,4 +1,4 @@
-"""The Event of an object whose conditions changed: what ``kubectl describe`` shows of it."""
+"""The Event of an object whose conditions changed, as ``kubectl describe`` shows it."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -16,7 +16,7 @@ __all__ = ["build_event"]
 
 _CONDITIONS = TypeAdapter(tuple[Condition, ...])
 _SILENT = (Enclave.INFO.kind,)
-"""Kinds whose owner tells the same."""
+"""Kinds whose owner reports the same."""
 _CONTROLLER = "cloister.dev/operator"
 _NOTE_LIMIT = 1024
 """Longest note that the server takes, in bytes."""
@@ -27,24 +27,24 @@ _NOWHERE = "default"
 def build_event(
     ref: KindRef, before: Mapping[str, Any] | None, after: Mapping[str, Any], now: datetime
 ) -> dict[str, Any] | None:
-    """Build the Event that tells of a written status.
+    """Build the Event that reports a written status.
 
     Parameters
     ----------
     ref
         Kind of the object.
     before
-        The object before the write; None = it was not known.
+        The object before the write; None = the cache lacked it.
     after
-        The server's answer to the write.
+        The server's response to the write.
     now
         The time, in UTC.
 
     Returns
     -------
     dict[str, Any] | None
-        Manifest for one create, whose name follows from the written version; None = there is
-        nothing to tell.
+        Manifest to create, whose name follows from the written version; None = there is nothing
+        to report.
     """
     if ref.kind in _SILENT:
         return None

@@ -8,19 +8,19 @@ Object = dict[str, Any]
 
 
 def merge_patch(before: Object, after: Object) -> Object:
-    """Write what turns one object into another (RFC 7396, "JSON Merge Patch").
+    """Return the patch that turns one object into another (RFC 7396, "JSON Merge Patch").
 
     Parameters
     ----------
     before
-        The object as it is.
+        The present object.
     after
-        The object as it is to be.
+        The desired object.
 
     Returns
     -------
     dict[str, Any]
-        The changed keys; null for those that go. Empty when the two are equal. Lists are replaced
+        The changed keys; null for removed ones. Empty when the two are equal. Lists are replaced
         as a whole.
     """
     patch: Object = {name: None for name in before if name not in after}

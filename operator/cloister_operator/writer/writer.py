@@ -1,12 +1,12 @@
-"""Every write of the operator: counted, fenced by the Lease, and seen by the store at once.
+"""Every write of the operator: counted, fenced by the Lease, and in the informer cache at once.
 
-The server's answer to a write goes straight into the store, so that the next pass of a key builds
-on its own last writes; an older event cannot undo that. Where no answer came, or another version
-was met, the object is read live before the key is looked at again.
+The server's response to a write updates the cache, so that the next reconcile of a key builds on
+its own last writes; an older event cannot undo that. Without a response, or after a conflict, the
+object is read live before the key is reconciled again.
 
-A leader that was frozen between its look at the Lease and a write sends that write when it wakes
-up. So each write of an object names the version that this process knows: what a successor wrote
-meanwhile is not undone. An object of a kind that is not watched is read just before.
+A leader that was suspended between its check of the Lease and a write sends that write when it
+resumes. So each write of an object names the version that this process knows (a precondition): what
+a successor wrote meanwhile is not undone. An object that is not watched is read just before.
 """
 
 import logging
@@ -37,14 +37,16 @@ logger = logging.getLogger(__name__)
 Object = dict[str, Any]
 
 
-class LeadershipLost(Exception):  # noqa: N818 - it says what happened
+class LeadershipLost(Exception):  # noqa: N818 - it names the event
     """The process no longer leads: another one may be writing already."""
 
 
 class ClusterWriter:
-    """Writes for one process.
+    """The writes of one process.
 
-    Each method names the key whose pass writes, so that a lost answer can be made up for.
+    Each method takes the key that is reconciled: a write without a response is uncertain, and is
+    read before that key is reconciled again. All raise `KubeError` when the server refuses or
+    cannot be reached, and `LeadershipLost` when this process no longer leads.
     """
 
     def __init__(
@@ -70,51 +72,48 @@ class ClusterWriter:
         ------
         AlreadyExists
             When the name is taken; the object that has it is not read.
-        KubeError
-            When the server refuses or cannot be reached.
-        LeadershipLost
-            When this process no longer leads.
         """
         metadata = body["metadata"]
         place = (ref, metadata.get("namespace") or "", metadata["name"])
-        self._begin("create", ref)
+        self._check_and_count("create", ref)
         try:
-            answer = await self._client.create(ref, body)
+            response = await self._client.create(ref, body)
         except Unavailable:
             self._uncertain[key].add(place)
             raise
-        return self._seen(ref, answer)
+        return self._to_cache(ref, response)
 
     async def apply(self, key: Key, ref: KindRef, body: Object) -> Object:
         """Apply an object server-side, taking over fields of other managers.
 
-        It is created by POST when none is known, else only the version that is known is changed.
-        What is not watched is read live first.
+        It is created by POST when it is not known, else only the known version is changed. An
+        object that is not watched is read live first.
 
         Raises
         ------
         Conflict
-            When it is no longer that version, or exists already; it is read before the next pass.
-        KubeError
-            When the server refuses or cannot be reached.
-        LeadershipLost
-            When this process no longer leads.
+            When it is no longer that version, or exists already; it is read before the next
+            reconcile.
         """
         metadata = body["metadata"]
         place = (ref, metadata.get("namespace") or "", metadata["name"])
-        version = self._version(place) if ref in self._store.kinds else await self._read(place)
+        version = (
+            self._cached_version(place)
+            if ref in self._store.kinds
+            else await self._live_version(place)
+        )
         # The Lease may have been lost during the read.
-        self._begin("apply", ref)
+        self._check_and_count("apply", ref)
         try:
             if version is None:
-                answer = await self._client.create(ref, body)
+                response = await self._client.create(ref, body)
             else:
                 metadata = {**metadata, "resourceVersion": version}
-                answer = await self._client.apply(ref, {**body, "metadata": metadata})
+                response = await self._client.apply(ref, {**body, "metadata": metadata})
         except (Conflict, Unavailable):
             self._uncertain[key].add(place)
             raise
-        return self._seen(ref, answer)
+        return self._to_cache(ref, response)
 
     async def patch_status(
         self, key: Key, ref: KindRef, namespace: str, name: str, patch: Object
@@ -125,27 +124,23 @@ class ClusterWriter:
         ------
         Conflict
             When it is no longer that version, or the one that the patch names; it is read before
-            the next pass.
-        KubeError
-            When the server refuses or cannot be reached.
-        LeadershipLost
-            When this process no longer leads.
+            the next reconcile.
         """
         place = (ref, namespace, name)
-        self._begin("status", ref)
+        self._check_and_count("status", ref)
         before = self._store.get(ref, namespace, name)
-        version = self._version(place)
+        version = self._cached_version(place)
         if version is not None and "metadata" not in patch:
             patch = {"metadata": {"resourceVersion": version}, **patch}
         try:
-            answer = await self._client.merge_patch(
+            response = await self._client.merge_patch(
                 ref, name, patch, namespace or None, subresource="status"
             )
         except (Conflict, Unavailable):
             self._uncertain[key].add(place)
             raise
-        await self._tell(ref, before, answer)
-        return self._seen(ref, answer)
+        await self._post_event(ref, before, response)
+        return self._to_cache(ref, response)
 
     async def patch(
         self, key: Key, ref: KindRef, namespace: str, name: str, patch: Object
@@ -156,18 +151,14 @@ class ClusterWriter:
         ------
         Conflict
             When the patch carries a resourceVersion and the object is no longer that one.
-        KubeError
-            When the server refuses or cannot be reached.
-        LeadershipLost
-            When this process no longer leads.
         """
-        self._begin("patch", ref)
+        self._check_and_count("patch", ref)
         try:
-            answer = await self._client.merge_patch(ref, name, patch, namespace or None)
+            response = await self._client.merge_patch(ref, name, patch, namespace or None)
         except (Conflict, Unavailable):
             self._uncertain[key].add((ref, namespace, name))
             raise
-        return self._seen(ref, answer)
+        return self._to_cache(ref, response)
 
     async def delete(
         self,
@@ -180,20 +171,16 @@ class ClusterWriter:
         resource_version: str | None = None,
         propagation: str | None = None,
     ) -> None:
-        """Delete one certain object; that it is gone already is no error.
+        """Delete the object with a uid; one that is gone already is not an error.
 
         Raises
         ------
         Conflict
             When another object has the name, or it is no longer that version.
-        KubeError
-            When the server refuses or cannot be reached.
-        LeadershipLost
-            When this process no longer leads.
         """
-        self._begin("delete", ref)
+        self._check_and_count("delete", ref)
         try:
-            answer = await self._client.delete(
+            response = await self._client.delete(
                 ref,
                 name,
                 namespace or None,
@@ -202,19 +189,19 @@ class ClusterWriter:
                 propagation=propagation,
             )
         except NotFound:
-            answer = {"kind": "Status"}
+            response = {"kind": "Status"}
         except (Conflict, Unavailable):
             self._uncertain[key].add((ref, namespace, name))
             raise
         if ref not in self._store.kinds:
             return
-        if answer.get("kind") == ref.kind:
-            self._seen(ref, answer)
+        if response.get("kind") == ref.kind:
+            self._to_cache(ref, response)
         else:
-            self._forget(ref, namespace, name, uid)
+            self._remove_from_cache(ref, namespace, name, uid)
 
     async def read_uncertain(self, key: Key) -> None:
-        """Read live what a write of this key left uncertain.
+        """Read live what an earlier write for this key left uncertain.
 
         Raises
         ------
@@ -238,28 +225,33 @@ class ClusterWriter:
             body = await self._client.get(ref, name, namespace or None)
         except NotFound:
             if ref in self._store.kinds:
-                self._forget(ref, namespace, name, None)
+                self._remove_from_cache(ref, namespace, name, None)
             return None
-        return self._seen(ref, body)
+        return self._to_cache(ref, body)
 
-    async def _tell(self, ref: KindRef, before: CachedObject | None, after: Object) -> None:
-        """Post an Event of what a status says anew; one that is lost is no failure of a pass."""
+    async def _post_event(self, ref: KindRef, before: CachedObject | None, after: Object) -> None:
+        """Post an Event about a changed status; a failure to do so is only logged."""
         event = build_event(ref, before.decode() if before else None, after, self._clock())
         if event is None:
             return
-        self._begin("create", EVENT)
+        self._check_and_count("create", EVENT)
         try:
             await self._client.create(EVENT, event)
         except KubeError as error:
-            logger.info("an Event of %s %s is lost: %s", ref.kind, after["metadata"]["name"], error)
+            logger.info(
+                "an Event of %s %s could not be posted: %s",
+                ref.kind,
+                after["metadata"]["name"],
+                error,
+            )
 
-    def _version(self, place: tuple[KindRef, str, str]) -> str | None:
-        """Answer the version of an object that is known; None = none is, or it is not watched."""
+    def _cached_version(self, place: tuple[KindRef, str, str]) -> str | None:
+        """Return the cached version of an object; None = it is not cached, or not watched."""
         entry = self._store.get(*place) if place[0] in self._store.kinds else None
         return None if entry is None else str(entry.version)
 
-    async def _read(self, place: tuple[KindRef, str, str]) -> str | None:
-        """Read the present version of an object; None = there is none."""
+    async def _live_version(self, place: tuple[KindRef, str, str]) -> str | None:
+        """Read the version of an object live; None = it does not exist."""
         ref, namespace, name = place
         try:
             body = await self._client.get(ref, name, namespace or None)
@@ -267,20 +259,20 @@ class ClusterWriter:
             return None
         return str(body["metadata"]["resourceVersion"])
 
-    def _begin(self, verb: str, ref: KindRef) -> None:
-        """Count a write, and refuse it when another process may lead."""
+    def _check_and_count(self, verb: str, ref: KindRef) -> None:
+        """Count a write, or refuse it when another process may lead (fencing)."""
         if not self._leads():
-            raise LeadershipLost("the Lease is no longer ours; nothing is written")
+            raise LeadershipLost("this process no longer holds the Lease and writes nothing")
         self._metrics.written(verb, ref.kind)
 
-    def _seen(self, ref: KindRef, body: Object) -> Object:
-        """Put the server's answer into the store, if it keeps that kind."""
+    def _to_cache(self, ref: KindRef, body: Object) -> Object:
+        """Update the cache with the server's response, if the kind is watched."""
         if ref in self._store.kinds:
             self._store.put(ref, body)
         return body
 
-    def _forget(self, ref: KindRef, namespace: str, name: str, uid: str | None) -> None:
-        """Take out what the server says is gone."""
+    def _remove_from_cache(self, ref: KindRef, namespace: str, name: str, uid: str | None) -> None:
+        """Remove an object that the server reports as gone."""
         entry = self._store.get(ref, namespace, name)
         if entry is not None and uid in (None, entry.uid):
             self._store.remove(ref, namespace, name, entry.version)

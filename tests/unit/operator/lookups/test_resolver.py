@@ -30,14 +30,14 @@ class World:
     def __init__(self) -> None:
         self.now = datetime(2026, 1, 1, tzinfo=UTC)
         self.asked: list[Need] = []
-        self.woken: list[Key] = []
+        self.enqueued: list[Key] = []
         self.answer: Answer | Exception = Known(SecretValues(), self.now)
         self.gate = asyncio.Event()
         self.gate.set()
         self.busy = self.most = 0
         self.resolver = LookupResolver(
             self.ask,
-            wake=self.woken.append,
+            enqueue=self.enqueued.append,
             metrics=OperatorMetrics(),
             limit=2,
             clock=lambda: self.now,
@@ -74,47 +74,47 @@ async def test_many_keys_ask_once_and_all_are_woken(world: World) -> None:
     world.gate.clear()
     keys = [KEY._replace(name=f"c{number}") for number in range(5)]
     for key in keys:
-        world.resolver.ask(NEED, key)
+        world.resolver.request(NEED, key)
     world.gate.set()
     await world.answered(NEED)
     assert len(world.asked) == 1
-    assert sorted(world.woken) == keys
+    assert sorted(world.enqueued) == keys
 
 
 @pytest.mark.parametrize("later", [timedelta(seconds=6), timedelta(hours=-1)])
 async def test_a_fresh_answer_to_somebody_else_is_there_at_once(
     world: World, later: timedelta
 ) -> None:
-    world.resolver.ask(NEED, KEY)
+    world.resolver.request(NEED, KEY)
     await world.answered(NEED)
     second, third = replace(NEED, request="r2"), replace(NEED, request="r3")
-    assert world.resolver.share(second)
+    assert world.resolver.reuse_recent(second)
     assert world.resolver.answers[second] == world.resolver.answers[NEED]
-    assert not world.resolver.share(second)
+    assert not world.resolver.reuse_recent(second)
     world.now += later
-    assert not world.resolver.share(third)
+    assert not world.resolver.reuse_recent(third)
     assert third not in world.resolver.answers
     assert len(world.asked) == 1
 
 
 async def test_another_request_shares_a_fresh_answer_and_not_an_old_one(world: World) -> None:
-    world.resolver.ask(NEED, KEY)
+    world.resolver.request(NEED, KEY)
     await world.answered(NEED)
     second, third = replace(NEED, request="r2"), replace(NEED, request="r3")
-    world.resolver.ask(second, KEY)
+    world.resolver.request(second, KEY)
     await world.answered(second)
     assert len(world.asked) == 1
     world.now += timedelta(seconds=6)
-    world.resolver.ask(third, KEY)
+    world.resolver.request(third, KEY)
     await world.answered(third)
     assert len(world.asked) == 2
 
 
 async def test_a_known_answer_is_not_asked_again(world: World) -> None:
-    world.resolver.ask(NEED, KEY)
+    world.resolver.request(NEED, KEY)
     await world.answered(NEED)
     world.now += timedelta(hours=1)
-    world.resolver.ask(NEED, KEY)
+    world.resolver.request(NEED, KEY)
     await asyncio.sleep(0)
     assert len(world.asked) == 1
 
@@ -123,14 +123,14 @@ async def test_a_transient_failure_is_asked_again_later_and_later(world: World) 
     world.answer = Failed("SourceUnavailable", "no answer", transient=True, at=world.now)
     waits = []
     for _ in range(3):
-        world.resolver.forget(NEED)
-        world.resolver.ask(NEED, KEY)
+        world.resolver.invalidate(NEED)
+        world.resolver.request(NEED, KEY)
         answer = await world.answered(NEED)
         assert isinstance(answer, Failed)
         assert answer.retry_at is not None
         waits.append((answer.retry_at - world.now).total_seconds())
         count = len(world.asked)
-        world.resolver.ask(NEED, KEY)
+        world.resolver.request(NEED, KEY)
         await asyncio.sleep(0)
         assert len(world.asked) == count
         world.now = answer.retry_at
@@ -139,10 +139,10 @@ async def test_a_transient_failure_is_asked_again_later_and_later(world: World) 
 
 async def test_a_terminal_failure_is_not_asked_again(world: World) -> None:
     world.answer = Failed("TagNotFound", "no tag", transient=False, at=world.now)
-    world.resolver.ask(NEED, KEY)
+    world.resolver.request(NEED, KEY)
     await world.answered(NEED)
     world.now += timedelta(days=1)
-    world.resolver.ask(NEED, KEY)
+    world.resolver.request(NEED, KEY)
     await asyncio.sleep(0)
     assert len(world.asked) == 1
 
@@ -151,7 +151,7 @@ async def test_only_so_many_questions_at_once(world: World) -> None:
     world.gate.clear()
     needs = [replace(NEED, tag=f"v{number}") for number in range(6)]
     for need in needs:
-        world.resolver.ask(need, KEY)
+        world.resolver.request(need, KEY)
 
     async def full() -> bool:
         return world.busy == 2
@@ -166,7 +166,7 @@ async def test_only_so_many_questions_at_once(world: World) -> None:
 async def test_a_bug_of_an_asker_is_a_transient_failure(world: World) -> None:
     world.answer = RuntimeError("hidden detail")
     need = NeedSecretValues(namespace="ns", refs=(), request="r")
-    world.resolver.ask(need, KEY)
+    world.resolver.request(need, KEY)
     answer = await world.answered(need)
     assert isinstance(answer, Failed)
     assert answer.transient
