@@ -60,11 +60,11 @@ def described(error: ValidationError) -> str:
     parts = []
     for problem in error.errors(include_url=False, include_input=False):
         field = ".".join(str(part) for part in problem["loc"]) or "the document"
-        words = {
+        problem_text = {
             "extra_forbidden": "is not a field of a record; check the spelling",
             "missing": "is missing",
         }.get(problem["type"], problem["msg"])
-        parts.append(f"{field}: {words}")
+        parts.append(f"{field}: {problem_text}")
     return "; ".join(parts)
 
 

@@ -191,7 +191,7 @@ async def running(
     settings
         The administrator's settings.
     on_failure
-        Called when a background task has ended by itself; the process is to exit then.
+        Called when a background task has ended by itself; the process must exit then.
     clock
         The clock.
 
@@ -269,7 +269,7 @@ def build(
     utilization: UtilizationStore,
     payments: Payments,
 ) -> Context:
-    """Build the services of containers, and put all services together."""
+    """Build the services of containers, and combine all services."""
     settings, clock, client, cache = base.settings, base.clock, base.client, base.cache
     domain = settings.containers_domain
     reader = ContainerReader(client, cache, write_wait=settings.write_wait_seconds)
@@ -325,7 +325,7 @@ def build(
 
 
 def resolver_of(base: Infrastructure) -> ReleaseResolver:
-    """Build what looks releases and images up."""
+    """Build the resolver of releases and images."""
     settings = base.settings
     return ReleaseResolver(
         provider_from(settings.sources),
@@ -378,14 +378,14 @@ def certificates_of(
 
 
 def collector_of(base: Infrastructure, store: UtilizationStore) -> UtilizationCollector:
-    """Build what collects utilization."""
+    """Build the collector of utilization."""
     every = base.settings.utilization.every_seconds
     lease = Lease(base.engine, LEASE, str(uuid.uuid4()), PERIODS * every)
     return UtilizationCollector(base.client, base.cache, store, lease, base.clock, every=every)
 
 
 def metering_of(base: Infrastructure) -> Metering:
-    """Build what meters run time."""
+    """Build the metering of run time."""
     lease = Lease(base.engine, METERING_LEASE, str(uuid.uuid4()), METERING_SECONDS)
     store = MeteringStore(base.engine)
     return Metering(base.client, base.cache, store, lease, base.clock)

@@ -1,7 +1,7 @@
 """Organizations as the facade sees them; revokes the keys of creators who lost the Admin role.
 
 Read by `cloister_api.auth.authenticator` for every request; the guard runs in the background and
-revokes keys as soon as a membership is seen to be gone, so that a later re-promotion does not
+revokes keys as soon as a membership is found to be gone, so that a later re-promotion does not
 bring them back (spec, "Authentication", rule 4).
 """
 

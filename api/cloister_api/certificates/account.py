@@ -236,16 +236,16 @@ class AcmeAccount:
         except errors.ValidationError as error:
             raise AcmeError(failed_proofs(error), resumes=False) from error
         except errors.IssuanceError as error:
-            words = f"the authority did not sign: {error.error.detail}"
-            raise AcmeError(words, resumes=False) from error
+            reason = f"the authority did not sign: {error.error.detail}"
+            raise AcmeError(reason, resumes=False) from error
         except errors.TimeoutError as error:
             raise AcmeError("the authority did not finish in time") from error
         except (errors.Error, JoseError, requests.RequestException, ValueError) as error:
             self._client = None
-            words = str(error).partition("\n")[0] or type(error).__name__
+            reason = str(error).partition("\n")[0] or type(error).__name__
             where = f"the authority at {self._settings.directory}"
             raise AcmeError(
-                f"{where} sent an unexpected response: {words}", resumes=not forgotten(error)
+                f"{where} sent an unexpected response: {reason}", resumes=not forgotten(error)
             ) from error
 
 
@@ -286,12 +286,12 @@ def dns_challenge(authorization: messages.AuthorizationResource) -> messages.Cha
 
 def failed_proofs(error: errors.ValidationError) -> str:
     """Describe which names were not proven, with the authority's reasons."""
-    said = []
+    reasons = []
     for authorization in error.failed_authzrs:
         name = authorization.body.identifier.value
-        said += [
+        reasons += [
             f"{name}: {challenge.error.detail}"
             for challenge in authorization.body.challenges
             if challenge.error is not None
         ]
-    return f"the authority saw no proof: {'; '.join(said)}"
+    return f"the authority saw no proof: {'; '.join(reasons)}"

@@ -1,4 +1,4 @@
-"""TXT records that answer DNS-01 (RFC 8555, 8.4), written by dynamic updates (RFC 2136) with TSIG.
+"""TXT records for DNS-01 (RFC 8555, 8.4), written by dynamic updates (RFC 2136) with TSIG.
 
 Only the zones of the settings are written. The records of a name in one of them are in that zone;
 for any other name its owner points `_acme-challenge.<name>` by a CNAME at a name in the first zone,
@@ -126,10 +126,10 @@ class ChallengeRecords:
         target = dns.name.from_text(challenge_name(proof.name), self._zones[0])
         found = await self._alias(owner)
         if found != target:
-            seen = f"it points to {found}" if found else "there is none"
+            actual = f"it points to {found}" if found else "there is none"
             raise ChallengeError(
                 f"{proof.name}: its owner has to add the record "
-                f"{owner.to_text(omit_final_dot=True)} CNAME {target.to_text()} ({seen})"
+                f"{owner.to_text(omit_final_dot=True)} CNAME {target.to_text()} ({actual})"
             )
         return TxtRecord(self._zones[0], target, proof.value)
 
@@ -176,19 +176,19 @@ class ChallengeRecords:
         Raises
         ------
         ChallengeError
-            When the server refuses or does not answer.
+            When the server refuses or does not respond.
         """
         address, port = split(self._settings.server)
         where = f"the update of {record.zone} at {self._settings.server}"
         try:
             response = await dns.asyncquery.tcp(update, address, timeout=TIMEOUT, port=port)
         except (OSError, EOFError, dns.exception.DNSException) as error:
-            words = str(error) or type(error).__name__
-            raise ChallengeError(f"{where} failed: {words}") from error
+            reason = str(error) or type(error).__name__
+            raise ChallengeError(f"{where} failed: {reason}") from error
         if response.rcode() != dns.rcode.NOERROR:
-            word = dns.rcode.to_text(response.rcode())
+            code = dns.rcode.to_text(response.rcode())
             raise ChallengeError(
-                f"{where} was refused ({word}); check zone, key and permission of the update"
+                f"{where} was refused ({code}); check zone, key and permission of the update"
             )
 
     async def _served(self, record: TxtRecord, server: str) -> None:

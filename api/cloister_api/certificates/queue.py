@@ -95,7 +95,7 @@ class CertificateQueue:
                     continue
                 pause = await self._pause()
             except Exception:  # the ledger may be locked or unreachable for a while
-                logger.exception("the queue of certificates failed; it tries again")
+                logger.exception("the queue of certificates failed; it retries")
                 pause = POLL_SECONDS
             self._triggered.clear()
             with contextlib.suppress(TimeoutError):

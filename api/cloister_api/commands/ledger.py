@@ -23,7 +23,7 @@ from cloister_crds.kinds import Organization
 __all__ = ["ledger"]
 
 AGENT = "cloister-admin"
-"""Name under which this command asks the API server."""
+"""User agent and field manager of this command."""
 DAY = click.DateTime(["%Y-%m-%d"])
 """A day on the command line."""
 

@@ -25,7 +25,7 @@ class Lease:
         engine
             The ledger.
         name
-            Name of the task; a migration has made its row.
+            Name of the task; a migration has created its row.
         holder
             Identifier of this facade.
         seconds

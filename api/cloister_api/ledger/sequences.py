@@ -2,7 +2,7 @@
 
 A writer counts up first in its transaction and marks the rows it writes with the number. The
 counter's row stays locked until the transaction ends, so that numbers become visible in order and
-a reader that asks for "all above the last I saw" misses nothing.
+a reader that queries all rows above the last number it saw misses nothing.
 """
 
 from typing import Literal

@@ -147,7 +147,7 @@ class StripeReader:
             raise translated(error, customer) from error
         except ValidationError as error:
             problems = error.errors(include_url=False, include_input=False, include_context=False)
-            logger.error("an object of Stripe has another form: %s", problems)  # noqa: TRY400 - said
+            logger.error("an object of Stripe has another form: %s", problems)  # noqa: TRY400 - complete
             raise NOT_UNDERSTOOD from error
 
 

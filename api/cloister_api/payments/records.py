@@ -21,10 +21,10 @@ Reference = Annotated[str, BeforeValidator(identifier)]
 
 
 class Payment(BaseModel):
-    """What a payment of an invoice was made with."""
+    """The payment intent or charge behind a payment of an invoice."""
 
     payment_intent: Reference | None = None
-    """Payment intent; None = it was made without one."""
+    """Payment intent; None = there is none."""
     charge: Reference | None = None
     """Charge, where it has no payment intent; None = it has one."""
 
@@ -37,7 +37,7 @@ class InvoicePayment(BaseModel):
 
 
 class PaymentList(BaseModel):
-    """The payments that come with an invoice."""
+    """The payments that are included in an invoice."""
 
     data: tuple[InvoicePayment, ...] = ()
     """The first of them."""
@@ -53,7 +53,7 @@ class Invoice(BaseModel):
     customer: Reference
     """Whose it is."""
     created: int
-    """When it was made, in seconds since 1970."""
+    """When it was created, in seconds since 1970."""
     status: str
     """draft, open, paid, uncollectible or void."""
     total: int
@@ -82,7 +82,7 @@ class Charge(BaseModel):
     customer: Reference
     """Who was charged."""
     created: int
-    """When it was made, in seconds since 1970."""
+    """When it was created, in seconds since 1970."""
     status: str
     """succeeded, pending or failed."""
     amount: int
@@ -96,7 +96,7 @@ class Charge(BaseModel):
     description: str | None = None
     """Text that the seller wrote."""
     payment_intent: Reference | None = None
-    """Payment intent; None = it was made without one."""
+    """Payment intent; None = there is none."""
 
 
 class StripePrice(BaseModel):
@@ -114,7 +114,7 @@ class Item(BaseModel):
 
 
 class ItemList(BaseModel):
-    """The parts of a subscription; Stripe allows no more than come with it (20)."""
+    """The items of a subscription; Stripe allows no more than it includes (20)."""
 
     data: tuple[Item, ...]
     """All of them."""

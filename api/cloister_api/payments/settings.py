@@ -11,9 +11,9 @@ from cloister_clients.settings import SettingsSection
 __all__ = ["PaymentsError", "StripeSecrets", "StripeSettings", "read_secrets"]
 
 KEY_PREFIXES = ("sk_", "rk_")
-"""What secret and restricted keys begin with (Stripe, "API keys")."""
+"""Prefixes of secret and restricted keys (Stripe, "API keys")."""
 WEBHOOK_PREFIX = "whsec_"
-"""What secrets of webhook endpoints begin with (Stripe, "Webhooks")."""
+"""Prefix of secrets of webhook endpoints (Stripe, "Webhooks")."""
 
 
 def distinct(products: tuple[str, ...]) -> tuple[str, ...]:

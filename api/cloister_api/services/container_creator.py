@@ -66,7 +66,7 @@ class ContainerCreator:
         self._claims = claims
         self._idempotency = idempotency
         self.replacements = replacements
-        """What creates replace, and its end."""
+        """Finds and deletes replaced containers."""
         self._domain = containers_domain
 
     async def create(

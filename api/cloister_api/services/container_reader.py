@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 UUID = re.compile(r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 TOKEN_WAIT = 0.5
-"""Seconds that a read waits for the version that the client has seen at another replica."""
+"""Seconds that a read waits for the version of a write at another replica."""
 
 
 class ContainerReader:
@@ -98,7 +98,7 @@ class ContainerReader:
             404 when there is none, or it is of another organization; 412 when it has none of the
             versions.
         KubeError
-            When the cache lacks it and the cluster does not answer.
+            When the cache lacks it and the cluster does not respond.
         """
         if not UUID.match(given):
             raise not_found("container")

@@ -69,7 +69,7 @@ class ContainerUpdater:
     async def relaunch(
         self, principal: Principal, held: CachedContainer, body: RelaunchRequest
     ) -> CachedContainer:
-        """Make a new attempt, with what the body changes.
+        """Deploy again, with what the body changes.
 
         Raises
         ------

@@ -241,7 +241,7 @@ def nano(where: str, value: Any) -> int:
     except InvalidOperation as error:
         raise PriceFileError(f"{where}: the price is a number of dollars, such as 0.15") from error
     if not dollars.is_finite() or not 0 <= dollars <= DEAREST:
-        raise PriceFileError(f"{where}: the price lies between 0 and {DEAREST} dollars")
+        raise PriceFileError(f"{where}: the price must be between 0 and {DEAREST} dollars")
     exact = dollars * NANO
     if exact != exact.to_integral_value():
         raise PriceFileError(f"{where}: the price has at most nine digits after the point")

@@ -31,7 +31,7 @@ NANO = 1_000_000_000
 COUNTED = ("input_tokens", "output_tokens", "requests", "cost")
 """Columns that queries return."""
 PAIR = 2**32
-"""What the number of a key is multiplied by, so that one number stands for key and model: SQLite
+"""Factor of the number of a key, so that one number represents key and model: SQLite
 sorts sums by one number in less time than by two."""
 UNNAMED = "unknown"
 """Name of the model of events that report none."""

@@ -1,6 +1,6 @@
 """The signature of a report of usage (client contract, section 4). Pure.
 
-It is HMAC-SHA256 in hex over six lines without a last line end: method, path, reporter, timestamp,
+It is HMAC-SHA256 in hex over six lines without a final newline: method, path, reporter, timestamp,
 nonce, and the SHA-256 of the body in hex.
 """
 

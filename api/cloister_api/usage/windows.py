@@ -93,9 +93,9 @@ class BucketRun:
 def cover(begin: int, end: int, levels: tuple[Level, ...] = KEY_LEVELS) -> list[BucketRun]:
     """Return the buckets by key that make up a span which ends with the present.
 
-    The inside of a long span is read in long buckets. At its begin either shorter ones are added,
-    or a longer one reaches back and what is too much of it is taken off. At its end the longer one
-    is always taken: what is too much of it lies in the future, where next to nothing is.
+    The inside of a long span is read in long buckets. At its begin either shorter ones are added, or
+    a longer one reaches back and its excess is subtracted. At its end the longer one is always
+    used: its excess is in the future, where there is next to nothing.
 
     Parameters
     ----------

@@ -154,7 +154,7 @@ def points_of(container: str, window: Window, span: Span) -> Select[Any]:
 def point(
     observed: int, cpu_used: int, cpu_given: int, memory_used: int, memory_given: int
 ) -> dict[str, float | None]:
-    """Return the figures of a point from its sums."""
+    """Return the values of a point from its sums."""
     return {
         "cpu_util": share(cpu_used, cpu_given),
         "cpu_mem_util": share(memory_used, memory_given),

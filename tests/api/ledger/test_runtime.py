@@ -125,7 +125,7 @@ async def test_what_cannot_be_is_found(engine: AsyncEngine, place: Place) -> Non
     assert problems(place) == []
     async with engine.begin() as connection:
         await connection.execute(update(RUNTIME_SLICES).values(microseconds=WIDTH + 1))
-    assert any("no true sum" in one for one in problems(place))
+    assert any("an impossible sum" in one for one in problems(place))
     async with engine.begin() as connection:
         await connection.execute(update(RUNTIME_SLICES).values(microseconds=1))
         late = {"id": b"x", "enclave": "e", "begin": START // 1_000_000 + 9 * SECONDS}

@@ -1,6 +1,6 @@
 """A cache of all regular keys that are not deleted, kept current by the ledger's change counters.
 
-A change by another replica is seen within half a second, one by this process at once, a new key
+A change by another replica is noticed within half a second, one by this process at once, a new key
 at its first use. While the ledger is unreachable, cached keys stay in use.
 """
 

@@ -10,9 +10,9 @@ import zlib
 __all__ = ["ADMIN_PREFIX", "MASK_SHOWN", "REGULAR_PREFIX", "generate", "masked", "well_formed"]
 
 ADMIN_PREFIX = "admin_"
-"""What admin keys begin with (spec, "Authentication")."""
+"""Prefix of admin keys (spec, "Authentication")."""
 REGULAR_PREFIX = "tk_"
-"""What regular keys begin with (client contract, section 4)."""
+"""Prefix of regular keys (client contract, section 4)."""
 ALPHABET = string.digits + string.ascii_uppercase + string.ascii_lowercase
 RANDOM_LENGTH = 30
 CHECKSUM_LENGTH = 6
@@ -42,9 +42,9 @@ def well_formed(key: str, prefix: str = ADMIN_PREFIX) -> bool:
     Parameters
     ----------
     key
-        Whatever stood in the request.
+        Any text from a request.
     prefix
-        What keys of its sort begin with.
+        Prefix of its kind of keys.
     """
     if len(key) != len(prefix) + RANDOM_LENGTH + CHECKSUM_LENGTH or not key.isascii():
         return False

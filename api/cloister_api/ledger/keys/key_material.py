@@ -55,11 +55,11 @@ class KeyMaterial:
     sealing_key: bytes = field(repr=False)
     """Key that wraps the data keys; losing it makes sealed values unreadable."""
     previous_key: bytes | None = field(default=None, repr=False)
-    """Sealing key before the present one; None = no change is going on."""
+    """Sealing key before the present one; None = no rotation is in progress."""
 
     @classmethod
     def create(cls, path: Path) -> Self:
-        """Make a new file with two random keys.
+        """Create a new file with two random keys.
 
         Raises
         ------
@@ -138,7 +138,7 @@ class KeyMaterial:
             keys = [base64.b64decode(document[name], validate=True) for name in names]
         except (ValueError, KeyError, TypeError, binascii.Error) as error:
             raise MaterialError(
-                f"{path} holds no keys as `cloister admin-key init` makes"
+                f"{path} holds no keys as `cloister admin-key init` creates"
             ) from error
         if any(len(key) != KEY_BYTES for key in keys):
             raise MaterialError(f"{path} holds keys of the wrong length")
@@ -197,7 +197,7 @@ class KeyMaterial:
         Returns
         -------
         str or None
-            The value sealed anew; None = the present key sealed it already.
+            The re-sealed value; None = the present key sealed it already.
 
         Raises
         ------

@@ -27,7 +27,7 @@ class Reporter:
     id: str
     """Its name."""
     created_at: datetime
-    """When it was made, in UTC."""
+    """When it was created, in UTC."""
     revoked_at: datetime | None
     """When it was revoked permanently, in UTC; None = it was not."""
     secret: bytes | None = field(default=None, repr=False)

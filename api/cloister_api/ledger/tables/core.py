@@ -200,7 +200,7 @@ API_KEYS = Table(
     ),
 )
 """Regular keys. A deleted one keeps its row without its value, so that its usage keeps a name.
-`request` is the digest of the create that made it, by which a retry finds it."""
+`request` is the digest of the create request, by which a retry finds it."""
 
 KEY_TOTALS = Table(
     "key_totals",
@@ -214,7 +214,7 @@ KEY_TOTALS = Table(
     Column("change", BigInteger, nullable=False),
     Index(None, "change"),
 )
-"""What each key has used since it was made; cost in nano-dollars."""
+"""Usage of each key since it was created; cost in nano-dollars."""
 
 REPLICAS = Table(
     "replicas",

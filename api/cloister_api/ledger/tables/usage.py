@@ -108,18 +108,18 @@ EVENTS = Table(
 
 
 def sums_of(name: str, *keys: Column[int]) -> Table:
-    """Make a table of sums; SQLite keeps its rows in the order of the key."""
+    """Build a table of sums; SQLite keeps its rows in the order of the key."""
     columns = [Column(column, BigInteger, nullable=False) for column in SUMS]
     return Table(name, METADATA, *keys, *columns, sqlite_with_rowid=False)
 
 
 def key_column(name: str) -> Column[int]:
-    """Make a column of the key of a table of sums."""
+    """Build a column of the key of a table of sums."""
     return Column(name, BigInteger, primary_key=True, autoincrement=False)
 
 
 def level_column() -> Column[int]:
-    """Make the column with the size of the bucket, in seconds."""
+    """Build the column with the size of the bucket, in seconds."""
     return Column("level", Integer, primary_key=True, autoincrement=False)
 
 
