@@ -1,4 +1,4 @@
-# Cloister: the commands of the house. `make help` lists them.
+# Cloister: the commands of this repository. `make help` lists them.
 # Each target sets up what it needs by itself and is quiet when there is nothing to do.
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -25,21 +25,21 @@ $(UV):
 	@touch $@
 
 .PHONY: venv
-venv: .venv/.ready ## Make the virtual environment from the locked versions
+venv: .venv/.ready ## Create the virtual environment from the locked versions
 
 .PHONY: demo
-demo: venv ## From nothing to a container serving HTTP (CHECK=1: check each step, then tear down)
+demo: venv ## From nothing to a container that serves HTTP (CHECK=1: check each step, then tear down)
 	@$(BIN)/python -m dev.demo up $(if $(CHECK),--check)
 
 .PHONY: down
-down: venv ## End what `make demo` left running
+down: venv ## Stop what `make demo` left running
 	@$(BIN)/python -m dev.demo down
 
 .PHONY: test
 test: lint verify unit test-guest test-api test-operator test-cluster test-chaos ## Everything: lint, types, unit, guest, API server, cluster and chaos tests
 
 .PHONY: unit
-unit: venv ## Tests that need no cluster; seconds
+unit: venv ## Tests without a cluster; under a minute
 	@$(BIN)/pytest tests/unit -q -n $(WORKERS)
 
 .PHONY: test-guest
@@ -63,12 +63,12 @@ test-cluster: venv ## Tests on a real node, where Pods really run (root, Linux)
 	@CLOISTER_OWN_CLUSTERS=1 $(BIN)/pytest tests/cluster -q -n $(WORKERS) --dist loadfile
 
 .PHONY: test-enclave
-test-enclave: venv ## The inside of enclaves in full: packets over 30 files and 40 plans, every door (root, Linux)
+test-enclave: venv ## The inside of enclaves in full: packets over 30 files and 40 plans, every escape (root, Linux)
 	@cd operator/guest && go test -count=1 . -plans 40
 	@CLOISTER_MATRIX_FILES=30 $(BIN)/pytest tests/cluster/test_guest_networks.py tests/cluster/test_guest_escapes.py tests/cluster/test_guest_containers.py tests/cluster/test_guest_restarts.py -q
 
 .PHONY: test-gateway
-test-gateway: venv ## Ten updates in a row through a real gateway, without a lost request (root, Linux)
+test-gateway: venv ## Ten updates in a row through a real gateway, without a failed request (root, Linux)
 	@CLOISTER_GATEWAY_UPDATES=10 $(BIN)/pytest tests/cluster/test_gateway.py -q -s --timeout=1800
 
 .PHONY: test-crashes
@@ -76,11 +76,11 @@ test-crashes: venv ## The operator killed after every single write of every step
 	@CLOISTER_CRASH_POINTS=100 $(BIN)/pytest tests/api/operator/test_crash_points.py -q
 
 .PHONY: test-chaos
-test-chaos: venv ## Ninety random actions and trouble, of one seed (root)
+test-chaos: venv ## Ninety random actions and faults, of one seed (root)
 	@$(BIN)/pytest tests/chaos -q
 
 .PHONY: chaos
-chaos: venv ## Random actions and trouble for 30 minutes (CLOISTER_CHAOS_SECONDS=…, CLOISTER_CHAOS_SEED=…)
+chaos: venv ## Random actions and faults for 30 minutes (CLOISTER_CHAOS_SECONDS=…, CLOISTER_CHAOS_SEED=…)
 	@CLOISTER_CHAOS_SECONDS=$${CLOISTER_CHAOS_SECONDS:-1800} $(BIN)/pytest tests/chaos -q -s
 
 .PHONY: lint
@@ -95,16 +95,16 @@ lint: venv ## Format, rules, types, layers, dependencies, the house's own checks
 	@$(BIN)/python -m dev.house check
 
 .PHONY: fmt
-fmt: venv ## Format the code and mend what can be mended
+fmt: venv ## Format the code and fix what can be fixed
 	@$(BIN)/ruff check --fix --quiet . || true
 	@$(BIN)/ruff format --quiet .
 
 .PHONY: crds
-crds: venv ## Write the generated manifests and the description of the API anew
+crds: venv ## Regenerate the manifests and the description of the API
 	@$(BIN)/python -m dev.house generate
 
 .PHONY: verify
-verify: venv ## Fail when generated files are not what the models say
+verify: venv ## Fail when a generated file is out of date
 	@$(BIN)/python -m dev.house verify
 
 .PHONY: cluster-up
@@ -116,9 +116,9 @@ cluster-down: venv ## Stop the local cluster (NAME=…)
 	@$(BIN)/python -m dev.cluster down $(if $(NAME),--name $(NAME))
 
 .PHONY: bench
-bench: venv ## Run the benchmarks; figures as ratios
+bench: venv ## Run the benchmarks; results as ratios
 	@$(BIN)/python -m dev.bench
 
 .PHONY: clean
-clean: ## Remove what the commands made in the checkout
+clean: ## Remove what the commands created in the checkout
 	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist
