@@ -39,15 +39,15 @@ CONFIG_VARIABLE = "CLOISTER_CONFIG"
 
 
 LABEL_NAME = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
-"""Names of namespaces."""
+"""Pattern of names of namespaces."""
 OBJECT_NAME = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
-"""Names of most objects."""
+"""Pattern of names of most objects."""
 SHORTEST_KEY = 32
-"""Least bytes of the installation key."""
+"""Bytes of the installation key at least."""
 
 
 class LogFormat(StrEnum):
-    """How a log line looks."""
+    """Format of log lines."""
 
     TEXT = "text"
     """For people."""
@@ -56,90 +56,90 @@ class LogFormat(StrEnum):
 
 
 class LogSettings(SettingsSection):
-    """What is logged."""
+    """Format and level of the log."""
 
     format: LogFormat = LogFormat.TEXT
     """text or json. Default text."""
     level: Annotated[str, Field(pattern=r"^(DEBUG|INFO|WARNING|ERROR)$")] = "INFO"
-    """Least important level that is written. Default INFO."""
+    """Lowest level that is logged. Default INFO."""
 
 
 class HealthSettings(SettingsSection):
-    """Where health and metrics are answered."""
+    """Where health and metrics are served."""
 
     host: str = "127.0.0.1"
     """Address to listen on; in a Pod ``0.0.0.0``. Default the loopback address."""
     port: Annotated[int, Field(ge=0, le=65535)] = 0
     """Port to listen on; 0 = a free one, which the log names. Default 0."""
     stale_seconds: Annotated[float, Field(gt=0)] = 180.0
-    """Seconds without any sign of a watch or of the event loop after which the process is no
+    """Seconds without a heartbeat of the event loop or the workers after which the process is no
     longer healthy. Default 180."""
 
 
 class LeaseSettings(SettingsSection):
-    """How replicas agree on who works (Kubernetes, "Leases")."""
+    """Leader election among replicas (Kubernetes, "Leases")."""
 
     name: str = "cloister-operator"
     """Name of the Lease in `operatorNamespace`."""
     duration_seconds: Annotated[float, Field(ge=1)] = 15.0
     """Seconds after which a silent leader is replaced. Default 15."""
     renew_seconds: Annotated[float, Field(gt=0)] = 10.0
-    """Seconds in which the leader must have renewed; else it ends. Default 10."""
+    """Seconds in which the leader must renew; else it exits. Default 10."""
     retry_seconds: Annotated[float, Field(gt=0)] = 2.0
     """Seconds between two attempts to take or renew the Lease. Default 2."""
 
 
 class EnclaveNetworkSettings(SettingsSection):
-    """What the networks of enclaves know of the cluster, beside what can be read from it."""
+    """What the networks of enclaves need to know and cannot be read from the cluster."""
 
     resolvers: tuple[IPv4Address, ...] = Field(default=(), max_length=8)
-    """Name servers that answer public names, asked on port 53 in this order. Default none: the
+    """Name servers that resolve public names, queried on port 53 in this order. Default none: the
     cluster's own, the Service kube-dns in kube-system."""
     denied: tuple[IPv4Network, ...] = Field(default=(), max_length=256)
-    """Further ranges that no enclave may reach, such as those of nodes that come later with public
-    addresses. Private and special ranges, and the nodes, API server, Pods and Services that the
-    cluster tells of, are denied without. Default none."""
+    """Further ranges that enclaves must not reach, such as those of nodes that are added later with
+    public addresses. Private and special ranges, and the nodes, API server, Pods and Services that
+    are read from the cluster, are always denied. Default none."""
     cluster_domains: tuple[Annotated[str, Field(min_length=1, max_length=253)], ...] = (
         "cluster.local",
     )
-    """Domains that are never asked for an enclave: the cluster's own. Default cluster.local."""
+    """Domains that are never resolved for an enclave: the cluster's own. Default cluster.local."""
 
     def named_resolvers(self) -> tuple[DnsResolver, ...]:
-        """Answer the name servers that are named here."""
+        """Return the name servers of the setting."""
         return tuple(DnsResolver(str(each)) for each in self.resolvers)
 
 
 class GatewaySettings(SettingsSection):
-    """The Gateway through which requests come in (Gateway API)."""
+    """The Gateway that receives requests (Gateway API)."""
 
     name: Annotated[str, Field(pattern=OBJECT_NAME, max_length=253)]
     """Name of the Gateway."""
     namespace: Annotated[str, Field(pattern=LABEL_NAME, max_length=63)] | None = None
     """Its namespace; unset = `operatorNamespace`."""
     listener: Annotated[str, Field(pattern=OBJECT_NAME, max_length=253)] | None = None
-    """Name of its listener, which must be of protocol TLS in mode Passthrough; unset = every one
-    that takes the route."""
+    """Name of its listener, which must be of protocol TLS in mode Passthrough; unset = every
+    one that accepts the route."""
 
 
 class CustomDomainSettings(SettingsSection):
-    """How custom domains of organizations are proved and kept."""
+    """How custom domains of organizations are verified and kept."""
 
     target: Annotated[str, Field(pattern=HOSTNAME_PATTERN, max_length=220)]
-    """Domain under which the targets of CNAME records stand, such as ``dns.example.com``; every
-    name under it has to lead to the installation's way in."""
+    """Domain of the targets of CNAME records, such as ``dns.example.com``; every name under it must
+    resolve to the installation's entry point."""
     installation_key_file: Path
     """File with at least 32 random bytes, the same for the life of the installation: the values of
-    the records are made from it, so that neither a restore nor a re-creation changes them."""
+    the records are derived from it, so that neither a restore nor a re-creation changes them."""
     check_seconds: Annotated[int, Field(ge=1)] = 300
-    """Seconds between two looks at the records of a domain. Default 300."""
+    """Seconds between two lookups of the records of a domain. Default 300."""
     grace_seconds: Annotated[int, Field(ge=0)] = 604_800
-    """Seconds for which a domain that lost its TXT record goes on to be served. Default 604800 (7
+    """Seconds for which a domain that lost its TXT record is still served. Default 604800 (7
     days)."""
     dns: DnsSettings = Field(default_factory=DnsSettings)
-    """How the servers of a zone are found and asked."""
+    """How the servers of a zone are found and queried."""
 
     def read(self, service: str) -> DomainSettings:
-        """Read the installation key and answer what decisions depend on.
+        """Read the installation key and return the settings that decisions depend on.
 
         Parameters
         ----------
@@ -172,13 +172,13 @@ class OperatorSettings(SettingsSection):
     """All settings of ``cloister operator``."""
 
     containers_domain: Annotated[str, Field(min_length=3, max_length=180)]
-    """Domain under which generated host names stand, such as ``containers.example.com``."""
+    """Domain of generated host names, such as ``containers.example.com``."""
     shim_image: Annotated[str, Field(pattern=r"^\S+@sha256:[0-9a-f]{64}$")]
-    """Image of Caddy for the way into enclaves, with its digest."""
+    """Image of Caddy for the shim of enclaves, with its digest."""
     guest_image: Annotated[str, Field(pattern=r"^\S+@sha256:[0-9a-f]{64}$")]
-    """Image of the guest, the program of ours inside every enclave, with its digest."""
+    """Image of the guest, our program inside every enclave, with its digest."""
     sources: SourceSettings
-    """Where repositories live."""
+    """The source provider of repositories."""
     registry: RegistrySettings = Field(default_factory=RegistrySettings)
     """How image registries are reached."""
     kubeconfig: Path | None = None
@@ -188,69 +188,69 @@ class OperatorSettings(SettingsSection):
     service: Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,30}$")] = "cloister"
     """Name of the mount in every container and of the well-known paths. Default cloister."""
     operator_namespace: str = "cloister-system"
-    """Namespace of the operator: its Lease lies there. Default cloister-system."""
+    """Namespace of the operator: it holds the Lease. Default cloister-system."""
     platform: Annotated[str, Field(pattern=r"^[a-z0-9]+/[a-z0-9]+(/[a-z0-9]+)?$")] = "linux/amd64"
     """Platform that images must have. Default linux/amd64."""
     follow_interval_seconds: Annotated[int, Field(ge=10)] = 300
-    """Time between two questions for the newest release of a repository that is followed, in
-    seconds. Default 300; a release webhook hastens it."""
+    """Seconds between two lookups of the newest release of a repository with auto-update. Default
+    300; a release webhook triggers one at once."""
     progress_deadline_seconds: Annotated[int, Field(ge=1)] = 1800
     """Seconds that an enclave may take from its creation until it is ready. Default 1800."""
     attempts: Annotated[int, Field(ge=1)] = 10
     """Attempts of a request that never served which may be lost in a row. Default 10."""
     api_address: Annotated[str, Field(pattern=r"^https?://[^/?#@\s]+/?$")] | None = None
     """Base address of the API as enclaves reach it, such as https://api.example.com; http only
-    where nobody can listen between. Unset = enclaves have no way to it."""
+    where nobody can listen in between. Unset = enclaves cannot reach it."""
     api_authorities: Path | None = None
-    """File with the certificates that the API's own must lead to, PEM; unset = the public ones."""
+    """PEM file with the certificate authorities of the API; unset = the public ones."""
     signed_certificates: bool = False
     """Whether the API has the certificates of enclaves signed; needs `apiAddress`. Default false:
     each enclave signs by an authority of its own, which no client knows."""
     key_cache_seconds: Annotated[float, Field(ge=0, le=60)] = 1.0
-    """Seconds for which an enclave does not ask again for an API key that was good. Default 1."""
+    """Seconds for which an enclave caches that an API key is valid. Default 1."""
     key_outage_seconds: Annotated[float, Field(ge=0, le=3600)] = 30.0
-    """Seconds after its last good answer for which a key goes on while the API cannot be reached
-    from an enclave. Default 30."""
+    """Seconds after its last successful check for which a key stays valid while the enclave cannot
+    reach the API. Default 30."""
     enclave_network: EnclaveNetworkSettings = Field(default_factory=EnclaveNetworkSettings)
-    """What the networks of enclaves know of the cluster."""
+    """What the networks of enclaves need to know about the cluster."""
     strict_from: Annotated[str, Field(pattern=r"^\d+\.\d+\.\d+$")] | None = None
     """First cvm-version from which strict rules of the file are errors; unset = never."""
     metering: bool = False
     """Whether the run time of containers is metered: Enclaves keep a finalizer until the API, which
-    needs the same setting, has written down how long they served. It holds for Enclaves that are
-    made from then on. Default false."""
+    needs the same setting, has recorded how long they served. It applies to Enclaves that are
+    created from then on. Default false."""
     metering_wait_seconds: Annotated[int, Field(ge=1)] = 86_400
-    """Seconds for which a deleted Enclave waits for that; then it goes without, with a Warning.
-    Default 86400 (a day)."""
+    """Seconds for which a deleted Enclave waits for that; then the finalizer is removed, with a
+    Warning. Default 86400 (a day)."""
     workers: Annotated[int, Field(ge=1, le=256)] = 16
-    """Objects that are looked at at once. Default 16."""
+    """Objects that are reconciled at once. Default 16."""
     resync_seconds: Annotated[float, Field(gt=0)] = 600.0
-    """Seconds after which every object is looked at again without a reason. Default 600."""
+    """Seconds after which every object is reconciled again without a change. Default 600."""
     relist_seconds: Annotated[float, Field(gt=0)] = 300.0
-    """Seconds between two comparisons of what is known with the server. Default 300."""
+    """Seconds between two comparisons of the informer cache with the server. Default 300."""
     claim_age_seconds: Annotated[float, Field(ge=0)] = 60.0
-    """Age from which an unused HostnameClaim is released, in seconds; the value of a secret that
-    nobody names is deleted at five times that age. Default 60."""
+    """Grace period in seconds after which an unused HostnameClaim is released; the value of a
+    secret that no object names is deleted after five times as long. Default 60."""
     resolvers: Annotated[int, Field(ge=1, le=64)] = 8
-    """Questions to sources and registries at once. Default 8."""
+    """Lookups at sources and registries at once. Default 8."""
     domains: CustomDomainSettings | None = None
-    """Custom domains; unset = there are none, and Domains say so."""
+    """Custom domains; unset = there are none, and Domains report that."""
     gateway: GatewaySettings | None = None
-    """The Gateway through which requests come in: a TLSRoute of it is made for every host name.
-    Unset = none are made, and requests reach containers by their Services."""
+    """The Gateway that receives requests: a TLSRoute of it is created for every host name. Unset =
+    none are created, and requests reach containers by their Services."""
     drain_seconds: Annotated[float, Field(ge=0, le=3600)] = 10.0
-    """Seconds that an enclave stays after its successor is reached, for gateways and nodes that
-    learn of it late. Default 10."""
+    """Seconds that an enclave stays after its successor has endpoints, for gateways and nodes that
+    observe that late. Default 10."""
     lease: LeaseSettings = Field(default_factory=LeaseSettings)
-    """How replicas agree on who works."""
+    """Leader election among replicas."""
     health: HealthSettings = Field(default_factory=HealthSettings)
-    """Where health and metrics are answered."""
+    """Where health and metrics are served."""
     log: LogSettings = Field(default_factory=LogSettings)
-    """What is logged."""
+    """Format and level of the log."""
 
     @model_validator(mode="after")
     def reachable(self) -> Self:
-        """Refuse settings of the API that nothing can use.
+        """Refuse settings of the API that have no effect without another one.
 
         Raises
         ------
@@ -258,14 +258,16 @@ class OperatorSettings(SettingsSection):
             When one lacks another.
         """
         if self.signed_certificates and self.api_address is None:
-            raise ValueError("signedCertificates needs apiAddress: enclaves ask the API")
+            raise ValueError(
+                "signedCertificates needs apiAddress: enclaves request certificates from the API"
+            )
         https = (self.api_address or "").startswith("https://")
         if self.api_authorities is not None and not https:
-            raise ValueError("apiAuthorities is of use with an apiAddress of https alone")
+            raise ValueError("apiAuthorities needs an apiAddress with https")
         return self
 
     def decision(self) -> DecisionSettings:
-        """Answer the part that decisions depend on."""
+        """Return the part that decisions depend on."""
         return DecisionSettings(
             containers_domain=self.containers_domain,
             service=self.service,
@@ -280,14 +282,14 @@ class OperatorSettings(SettingsSection):
         )
 
     def _gateway(self) -> Gateway | None:
-        """Answer what routes are attached to."""
+        """Return the Gateway that routes are attached to; None = there are no routes."""
         if self.gateway is None:
             return None
         named = self.gateway
         return Gateway(named.name, named.namespace or self.operator_namespace, named.listener or "")
 
     def build(self) -> BuildSettings:
-        """Answer the part that the builders read."""
+        """Return the part that the builders depend on."""
         return BuildSettings(
             shim_image=self.shim_image,
             guest_image=self.guest_image,

@@ -120,9 +120,9 @@ async def load_plan(context: ProcessContext, key: Key, enclave: Enclave) -> Encl
 
 def _publishes(found: Mapping[str, Any], plan: EnclavePlan, context: ProcessContext) -> bool:
     """Return whether a ConfigMap publishes the present measurement of a plan."""
-    wanted = entries(measure_enclave(plan, context.build))
-    told = {name: text for name, text in (found.get("data") or {}).items() if name in PUBLISHED}
-    return told == wanted
+    expected = entries(measure_enclave(plan, context.build))
+    data = found.get("data") or {}
+    return {name: text for name, text in data.items() if name in PUBLISHED} == expected
 
 
 async def ensure_config_map(context: ProcessContext, key: Key, plan: EnclavePlan) -> None:

@@ -65,7 +65,7 @@ async def _last_heartbeat(context: ProcessContext, node: str) -> datetime | None
     except NotFound:
         return None
     except Forbidden as error:
-        logger.warning("run time on node %s ends when its loss was noticed: %s", node, error)
+        logger.warning("run time on node %s is counted until its loss was noticed: %s", node, error)
         return None
     renewed = lease.get("spec", {}).get("renewTime")
     return datetime.fromisoformat(renewed) if renewed else None
@@ -124,8 +124,8 @@ async def _report_wait(
     )
     finding = ConditionUpdate(CONDITION, status=False, reason="AwaitingMetering", message=message)
     generation, now = enclave.metadata.generation, context.now()
-    told = (*conditions, *merge((), [finding], generation=generation, now=now))
-    patch = {"status": {"conditions": [each.wire() for each in told]}}
+    updated = (*conditions, *merge((), [finding], generation=generation, now=now))
+    patch = {"status": {"conditions": [each.wire() for each in updated]}}
     logger.warning("%s: %s", key.text, message)
     await context.writer.patch_status(key, ENCLAVE, key.namespace, key.name, patch)
     return True
