@@ -76,11 +76,6 @@ class HostUnknown(Exception):
 def host_port(url: httpx.URL) -> tuple[str, int]:
     """Return where an address leads to.
 
-    Parameters
-    ----------
-    url
-        Address with the scheme http, https or ssh.
-
     Returns
     -------
     tuple

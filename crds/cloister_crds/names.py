@@ -79,11 +79,6 @@ _LOWER_LABEL = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 def short_hash(text: str) -> str:
     """Hash a text into characters that may be anywhere in a DNS label.
 
-    Parameters
-    ----------
-    text
-        Any text.
-
     Returns
     -------
     str
@@ -167,11 +162,6 @@ def preview_hostname(name: str, *, organization: str, debug: bool, containers_do
 def service_name(container: str) -> str:
     """Return the name of a Container's Service; it is also the value of `CONTAINER_LABEL`.
 
-    Parameters
-    ----------
-    container
-        metadata.name of the Container.
-
     Returns
     -------
     str
@@ -183,11 +173,6 @@ def service_name(container: str) -> str:
 def preview_service_name(container: str) -> str:
     """Return the name of the Service of a Container's staged update.
 
-    Parameters
-    ----------
-    container
-        metadata.name of the Container.
-
     Returns
     -------
     str
@@ -198,11 +183,6 @@ def preview_service_name(container: str) -> str:
 
 def shells_service_name(container: str) -> str:
     """Return the name of the Service by which people log in to a Container's debug enclave.
-
-    Parameters
-    ----------
-    container
-        metadata.name of the Container.
 
     Returns
     -------
@@ -234,24 +214,12 @@ def enclave_name(container: str, revision: str, attempt: int) -> str:
 
 
 def config_map_name(enclave: str) -> str:
-    """Return the name of the ConfigMap with the file of an Enclave.
-
-    Parameters
-    ----------
-    enclave
-        Name of the Enclave.
-    """
+    """Return the name of the ConfigMap with the file of an Enclave."""
     return f"{enclave}-file"
 
 
 def snapshot_name(enclave: str) -> str:
-    """Return the name of the core Secret with the secret values of an Enclave.
-
-    Parameters
-    ----------
-    enclave
-        Name of the Enclave.
-    """
+    """Return the name of the core Secret with the secret values of an Enclave."""
     return f"{enclave}-secrets"
 
 
@@ -259,11 +227,6 @@ def challenge_name(hostname: str) -> str:
     """Name, relative to a zone of ours, at which control of a custom domain is proven.
 
     The owner of the domain points `_acme-challenge.<domain>` there, once.
-
-    Parameters
-    ----------
-    hostname
-        The custom domain.
     """
     return f"{sha256(hostname.encode()).hexdigest()[:32]}.challenges"
 
@@ -329,11 +292,6 @@ def secret_object_name(name: str) -> str:
 
     ``OPENAI_API_KEY`` and ``openai-api-key`` are two secrets: the first becomes
     ``openai-api-key.env``, and kebab-case names, which hold no dot, stay as they are.
-
-    Parameters
-    ----------
-    name
-        Name as configuration files write it.
 
     Returns
     -------

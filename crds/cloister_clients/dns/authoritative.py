@@ -54,11 +54,6 @@ class AuthoritativeDns:
     async def texts(self, name: str) -> tuple[str, ...]:
         """Return the values of the TXT records of a name, each joined to one text.
 
-        Parameters
-        ----------
-        name
-            Host name.
-
         Returns
         -------
         tuple[str, ...]
@@ -82,11 +77,6 @@ class AuthoritativeDns:
 
     async def alias(self, name: str) -> tuple[str, ...]:
         """Return the targets of the CNAME record of a name, in lower case without the last dot.
-
-        Parameters
-        ----------
-        name
-            Host name.
 
         Returns
         -------

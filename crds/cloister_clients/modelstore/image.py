@@ -63,34 +63,17 @@ class ModelImage:
 
 
 def derived_salt(repo: str) -> bytes:
-    """Return the salt of the hash tree of a model.
-
-    Parameters
-    ----------
-    repo
-        owner/model@commit.
-    """
+    """Return the salt of the hash tree of a model, named owner/model@commit."""
     return hashlib.sha256(repo.encode()).digest()
 
 
 def derived_uuid(repo: str) -> uuid.UUID:
-    """Return the UUID of the image of a model, by the rule of the format's public tools.
-
-    Parameters
-    ----------
-    repo
-        owner/model@commit.
-    """
+    """Return the UUID of the image of a model, by the rule of the format's public tools."""
     return uuid.uuid5(uuid.NAMESPACE_URL, f"{repo}-inner")
 
 
 def read_store(store: Path) -> tuple[ModelImage, ...]:
     """Read all images of a store.
-
-    Parameters
-    ----------
-    store
-        Its directory.
 
     Returns
     -------
@@ -111,11 +94,6 @@ def read_store(store: Path) -> tuple[ModelImage, ...]:
 
 def read_entry(path: Path) -> ModelImage:
     """Read one image.
-
-    Parameters
-    ----------
-    path
-        The file.
 
     Raises
     ------

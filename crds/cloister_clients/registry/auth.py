@@ -68,13 +68,7 @@ class Audience:
 
 
 def parse_challenges(values: Iterable[str]) -> list[Challenge]:
-    """Parse the headers WWW-Authenticate.
-
-    Parameters
-    ----------
-    values
-        Their values; one header can hold several challenges.
-    """
+    """Parse the headers WWW-Authenticate."""
     challenges: list[Challenge] = []
     for value in values:
         for name, quoted, plain in _PIECE.findall(value[:8192]):

@@ -75,13 +75,6 @@ def fitting_credentials(
 ) -> StoredCredentials | None:
     """Choose the credentials that may be sent for an image; None when none may.
 
-    Parameters
-    ----------
-    image
-        Reference of the image.
-    stored
-        What there is.
-
     Raises
     ------
     ReferenceInvalid

@@ -14,11 +14,6 @@ __all__ = ["provider_from"]
 def provider_from(settings: SourceSettings) -> SourceProvider:
     """Build the provider of these settings.
 
-    Parameters
-    ----------
-    settings
-        Where repositories live.
-
     Raises
     ------
     OSError

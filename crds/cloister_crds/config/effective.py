@@ -53,13 +53,6 @@ def shared_namespace(config: ServiceConfig) -> bool:
 def egress_of(config: ServiceConfig, container: ContainerConfig) -> tuple[Egress, tuple[str, ...]]:
     """Return where a container may go.
 
-    Parameters
-    ----------
-    config
-        The file.
-    container
-        One of its containers.
-
     Returns
     -------
     tuple[Egress, tuple[str, ...]]

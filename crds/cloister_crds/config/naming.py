@@ -35,11 +35,6 @@ def object_name(name: str) -> str:
 def secret_is_file(name: str) -> bool:
     """Return whether a secret is delivered as a file instead of a variable.
 
-    Parameters
-    ----------
-    name
-        Name of a secret that the rules accept.
-
     Returns
     -------
     bool

@@ -80,11 +80,6 @@ class MeasurementDocument(Model):
 def canonical(document: MeasurementDocument) -> bytes:
     """Write a document in the one form whose hash counts.
 
-    Parameters
-    ----------
-    document
-        The document.
-
     Returns
     -------
     bytes

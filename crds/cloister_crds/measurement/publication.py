@@ -43,13 +43,7 @@ class Publication:
 
 
 def entries(measurement: Measurement) -> dict[str, str]:
-    """Write a measurement as entries of a ConfigMap.
-
-    Parameters
-    ----------
-    measurement
-        The measurement.
-    """
+    """Write a measurement as entries of a ConfigMap."""
     kept = {DOCUMENT_FILE: measurement.text.decode()}
     if measurement.initdata is not None:
         kept[INITDATA_FILE] = measurement.initdata.text.decode()

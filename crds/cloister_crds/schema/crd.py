@@ -24,11 +24,6 @@ STATUS_DEFAULT = {"observedGeneration": -1}
 def custom_resource_definition(kind: type[Resource]) -> dict[str, Any]:
     """Write the CustomResourceDefinition of a kind.
 
-    Parameters
-    ----------
-    kind
-        One of `cloister_crds.kinds.KINDS`.
-
     Raises
     ------
     SchemaError

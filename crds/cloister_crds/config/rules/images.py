@@ -27,13 +27,7 @@ ZERO_DIGEST: Final = "sha256:" + "0" * 64
 
 
 def read_image(spot: Spot) -> str | None:
-    """Read the reference of an image; it stays as it is written.
-
-    Parameters
-    ----------
-    spot
-        Where it is.
-    """
+    """Read the reference of an image; it stays as it is written."""
     text = spot.text("an image with its digest, such as ghcr.io/me/app:v1@sha256:<64 hex>")
     if text is None:
         return None

@@ -148,13 +148,7 @@ class Spot:
         self.error("WrongType", f"{found}: write {wanted}")
 
     def text(self, wanted: str = "text") -> str | None:
-        """Read text, empty text included.
-
-        Parameters
-        ----------
-        wanted
-            What is to be written, for the message.
-        """
+        """Read text, empty text included."""
         node = self.node
         if not isinstance(node, Scalar):
             self._wrong(wanted)
@@ -359,13 +353,6 @@ class Section:
 
 def read_section(spot: Spot, table: Table) -> Section | None:
     """Read a map by its table.
-
-    Parameters
-    ----------
-    spot
-        Where the map is.
-    table
-        Its keys.
 
     Returns
     -------
