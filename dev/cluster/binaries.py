@@ -66,20 +66,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def key_of(module: Module, go: str) -> str:
-    """Compute the key of a module's builds: another key, another build.
-
-    Parameters
-    ----------
-    module
-        The module.
-    go
-        Version of Go.
-
-    Returns
-    -------
-    str
-        Twelve hexadecimal digits.
-    """
+    """Compute the key of a module's builds: another key, another build."""
     digest = hashlib.sha256()
     for path in sorted(module.folder.iterdir()):
         if path.name in {"go.mod", "go.sum"} or path.suffix == ".go":
@@ -106,11 +93,6 @@ def binary(name: str) -> Path:
     name
         Name of the program, such as ``kubelet``.
 
-    Returns
-    -------
-    Path
-        Its place.
-
     Raises
     ------
     LocalClusterError
@@ -133,11 +115,6 @@ def ensure(names: Iterable[str], progress: Progress | None = None) -> dict[str, 
         Names of the programs.
     progress
         Where the way is shown; None shows it on stderr.
-
-    Returns
-    -------
-    dict[str, Path]
-        The place of each program.
 
     Raises
     ------

@@ -38,18 +38,7 @@ def _rule(group: str, resources: list[str], verbs: list[str]) -> dict[str, Any]:
 
 
 def first_objects(record: Record) -> list[tuple[str, dict[str, Any]]]:
-    """Return what is applied to a new cluster.
-
-    Parameters
-    ----------
-    record
-        The cluster.
-
-    Returns
-    -------
-    list[tuple[str, dict]]
-        Path and object.
-    """
+    """Return what is applied to a new cluster."""
     read = ["get", "list", "watch"]
     objects = [
         # exec, logs and port-forward: the API server asks the kubelet as this user.

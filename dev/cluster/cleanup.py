@@ -49,11 +49,6 @@ def clear_node(layout: Layout, cgroup: str) -> None:
 def clear_files(layout: Layout) -> None:
     """Remove a cluster's folder.
 
-    Parameters
-    ----------
-    layout
-        Places of the cluster.
-
     Raises
     ------
     LocalClusterError
@@ -133,13 +128,7 @@ def _runs(pid: int) -> bool:
 
 
 def make_cgroups(cgroup: str) -> None:
-    """Make the control group that holds all Pods; the kubelet wants it to be there.
-
-    Parameters
-    ----------
-    cgroup
-        Its path below each hierarchy.
-    """
+    """Make the control group that holds all Pods; the kubelet wants it to be there."""
     for folder in _cgroup_folders(cgroup):
         parents = [folder, *folder.parents]
         for part in reversed(parents[: parents.index(CGROUPS)]):

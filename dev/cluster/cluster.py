@@ -121,11 +121,6 @@ class Cluster:
         name
             Such as ``kubectl`` or ``caddy``; ``versions.toml`` lists them.
 
-        Returns
-        -------
-        Path
-            Its place.
-
         Raises
         ------
         LocalClusterError

@@ -40,13 +40,6 @@ class Component:
 def start(processes: Processes, component: Component) -> bool:
     """Start a component that does not run, or runs with other settings; wait until it serves.
 
-    Parameters
-    ----------
-    processes
-        Processes of the cluster.
-    component
-        The component.
-
     Returns
     -------
     bool
@@ -79,18 +72,6 @@ def write_config(path: Path, text: str) -> Path:
     """Write a configuration file, unless it says that already.
 
     Some components end when their file is written, even with the same content.
-
-    Parameters
-    ----------
-    path
-        Where to.
-    text
-        The content.
-
-    Returns
-    -------
-    Path
-        ``path``.
     """
     if not path.exists() or path.read_text() != text:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -30,15 +30,7 @@ TLS = "--tls-min-version=VersionTLS12"
 
 
 class Identities:
-    """Certificates and kubeconfig files of one cluster; made where they are missing.
-
-    Parameters
-    ----------
-    layout
-        Places of the cluster.
-    record
-        The cluster.
-    """
+    """Certificates and kubeconfig files of one cluster; made where they are missing."""
 
     def __init__(self, layout: Layout, record: Record) -> None:
         self._layout = layout
@@ -57,22 +49,7 @@ class Identities:
         )
 
     def client(self, file: str, common: str, groups: tuple[str, ...] = ()) -> Path:
-        """Make the kubeconfig of a component.
-
-        Parameters
-        ----------
-        file
-            Name of the files.
-        common
-            The user's name.
-        groups
-            The user's groups.
-
-        Returns
-        -------
-        Path
-            The kubeconfig.
-        """
+        """Make the kubeconfig of a component."""
         pair = self.ca.issue(file, common, groups=groups)
         return kubeconfig(
             self._layout.config / f"{file}.kubeconfig",
@@ -298,11 +275,6 @@ def registry(layout: Layout, record: Record, programs: dict[str, Path]) -> list[
         The cluster.
     programs
         Name of a program -> its place.
-
-    Returns
-    -------
-    list[Component]
-        One or two processes.
     """
     port = record.ports["registry"]
     addresses = {"registry": "127.0.0.1"}

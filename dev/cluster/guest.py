@@ -33,11 +33,6 @@ def guest_binary(name: str = "guest", package: str = ".") -> Path:
     package
         Its Go package.
 
-    Returns
-    -------
-    Path
-        Its place in the cache.
-
     Raises
     ------
     LocalClusterError
@@ -64,11 +59,6 @@ def build(module: Path, target: Path, package: str = ".") -> Path:
         Where the program is to lie.
     package
         Go package of the program.
-
-    Returns
-    -------
-    Path
-        `target`.
 
     Raises
     ------

@@ -99,18 +99,7 @@ class Image:
         return wanted
 
     def config(self, layer_digest: str) -> bytes:
-        """Write the configuration.
-
-        Parameters
-        ----------
-        layer_digest
-            Digest of the unpacked layer.
-
-        Returns
-        -------
-        bytes
-            Its JSON.
-        """
+        """Write the configuration."""
         run: dict[str, Any] = {
             "Env": list(self.env),
             "WorkingDir": self.working_dir,
@@ -223,13 +212,6 @@ def _push_manifest(
 def folder_files(folder: Path, target: str) -> dict[str, bytes | Path]:
     """List the files below a folder for `Image.files`.
 
-    Parameters
-    ----------
-    folder
-        The folder.
-    target
-        Where they lie in the image.
-
     Returns
     -------
     dict[str, bytes | Path]
@@ -240,18 +222,7 @@ def folder_files(folder: Path, target: str) -> dict[str, bytes | Path]:
 
 
 def pause_image(pause: Path) -> Image:
-    """Describe the image that holds a Pod's namespaces.
-
-    Parameters
-    ----------
-    pause
-        The program.
-
-    Returns
-    -------
-    Image
-        The image.
-    """
+    """Describe the image that holds a Pod's namespaces."""
     return Image(files={"/pause": pause}, entrypoint=["/pause"], user=NOBODY)
 
 
@@ -262,11 +233,6 @@ def shim_image(certificates: Path = Path("/etc/ssl/certs/ca-certificates.crt")) 
     ----------
     certificates
         Authorities that it trusts; left out where this machine has none.
-
-    Returns
-    -------
-    Image
-        The image.
 
     Raises
     ------
@@ -298,11 +264,6 @@ def guest_image(guest: Path | None = None) -> Image:
     guest
         The program; None builds it.
 
-    Returns
-    -------
-    Image
-        The image.
-
     Raises
     ------
     LocalClusterError
@@ -319,11 +280,6 @@ def busybox_image(busybox: Path = Path("/bin/busybox")) -> Image:
     ----------
     busybox
         The program, linked statically (Debian package busybox-static).
-
-    Returns
-    -------
-    Image
-        The image.
 
     Raises
     ------

@@ -30,18 +30,7 @@ def _registry(name: str) -> str:
 
 
 def configuration(name: str) -> dict[str, Any]:
-    """Write kind's configuration.
-
-    Parameters
-    ----------
-    name
-        Name of the cluster.
-
-    Returns
-    -------
-    dict
-        The configuration.
-    """
+    """Write kind's configuration."""
     patch = f'[plugins."io.containerd.cri.v1.images".registry]\n  config_path = "{HOSTS}"\n'
     return {
         "kind": "Cluster",
@@ -54,20 +43,7 @@ def configuration(name: str) -> dict[str, Any]:
 
 
 def commands(places: Layout, record: Record) -> list[list[str]]:
-    """List the commands that bring the cluster up, in their order.
-
-    Parameters
-    ----------
-    places
-        Places of the cluster.
-    record
-        The cluster.
-
-    Returns
-    -------
-    list[list[str]]
-        The commands.
-    """
+    """List the commands that bring the cluster up, in their order."""
     name, port = record.name, record.ports["registry"]
     registry = _registry(name)
     folder = f"{HOSTS}/{record.registry}"
@@ -101,20 +77,6 @@ def runs(name: str) -> bool:
 
 def up(places: Layout, known: Record | None, progress: Progress) -> Record:
     """Bring the cluster up.
-
-    Parameters
-    ----------
-    places
-        Places of the cluster.
-    known
-        What is remembered of it.
-    progress
-        Where the way is shown.
-
-    Returns
-    -------
-    Record
-        The cluster.
 
     Raises
     ------

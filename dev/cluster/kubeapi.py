@@ -42,15 +42,7 @@ def serves(url: str, authority: Path, certificate: Path, key: Path) -> bool:
 
 
 class KubeAPI:
-    """Reads and applies objects as the cluster's administrator.
-
-    Parameters
-    ----------
-    server
-        URL of the API server.
-    pki
-        Folder of the cluster's certificates.
-    """
+    """Reads and applies objects as the cluster's administrator."""
 
     def __init__(self, server: str, pki: Path) -> None:
         self._client = httpx.Client(
@@ -91,13 +83,6 @@ class KubeAPI:
 
     def apply(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         """Apply an object as its field manager (server-side apply).
-
-        Parameters
-        ----------
-        path
-            Path of the object.
-        body
-            The object.
 
         Returns
         -------

@@ -179,11 +179,6 @@ class Record:
     def read(cls, path: Path) -> "Record | None":
         """Read it.
 
-        Parameters
-        ----------
-        path
-            Its file.
-
         Returns
         -------
         Record or None
@@ -213,16 +208,6 @@ def state_folder() -> Path:
 
 def layout(name: str) -> Layout:
     """Name the places of a cluster.
-
-    Parameters
-    ----------
-    name
-        Name of the cluster.
-
-    Returns
-    -------
-    Layout
-        Its places.
 
     Raises
     ------
@@ -280,16 +265,6 @@ def others(name: str) -> list[Record]:
 
 def free_port(taken: set[int]) -> int:
     """Choose a port that nobody listens on.
-
-    Parameters
-    ----------
-    taken
-        Ports that other clusters remember.
-
-    Returns
-    -------
-    int
-        The port.
 
     Raises
     ------

@@ -87,11 +87,6 @@ def programs_of(form: Form) -> tuple[str, ...]:
 def find(name: str = DEFAULT_NAME) -> Cluster | None:
     """Find a cluster that was brought up and not taken down.
 
-    Parameters
-    ----------
-    name
-        Its name.
-
     Returns
     -------
     Cluster or None
@@ -122,11 +117,6 @@ def up(
         Take a node that only pretends.
     progress
         Where the way is shown; None shows it on stderr.
-
-    Returns
-    -------
-    Cluster
-        The running cluster.
 
     Raises
     ------

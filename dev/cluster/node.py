@@ -45,11 +45,6 @@ def node(
         Name of a program -> its place.
     who
         Certificates of the components.
-
-    Returns
-    -------
-    list[Component]
-        DNS, containerd, kubelet, kube-proxy.
     """
     return [
         _dns(layout, record, programs, who),
@@ -145,11 +140,6 @@ def containerd_config(layout: Layout, record: Record, programs: dict[str, Path])
         The cluster.
     programs
         Name of a program -> its place.
-
-    Returns
-    -------
-    str
-        The TOML text.
     """
     # Without the capability a Pod fails with "can't get final child's PID from pipe".
     restrict = "false" if may_raise_limits() else "true"
@@ -227,22 +217,7 @@ def _cni_config(layout: Layout, record: Record) -> None:
 
 
 def kubelet_config(layout: Layout, record: Record, who: Identities) -> dict[str, object]:
-    """Write the kubelet's configuration (Kubernetes page "Kubelet Configuration (v1beta1)").
-
-    Parameters
-    ----------
-    layout
-        Places of the cluster.
-    record
-        The cluster.
-    who
-        Certificates of the components.
-
-    Returns
-    -------
-    dict
-        The configuration.
-    """
+    """Write the kubelet's configuration (Kubernetes page "Kubelet Configuration (v1beta1)")."""
     hosts = [record.node_address, record.name, "127.0.0.1", "localhost"]
     serving = who.ca.issue("kubelet-serving", f"system:node:{record.name}", hosts=hosts)
     return {

@@ -138,11 +138,6 @@ class Authority:
             Organizations: the groups for Kubernetes.
         hosts
             Host names and addresses that it may serve; empty for a client's alone.
-
-        Returns
-        -------
-        Pair
-            Its files.
         """
         pair = Pair(self._folder / f"{file}.crt", self._folder / f"{file}.key")
         if pair.certificate.exists():
@@ -177,11 +172,6 @@ def _general(host: str) -> x509.GeneralName:
 def service_account_keys(folder: Path) -> Pair:
     """Make the key pair that signs the tokens of service accounts.
 
-    Parameters
-    ----------
-    folder
-        Where its files lie.
-
     Returns
     -------
     Pair
@@ -213,11 +203,6 @@ def kubeconfig(path: Path, *, cluster: str, server: str, authority: Path, pair: 
         Certificate of its authority.
     pair
         Certificate and key of the user.
-
-    Returns
-    -------
-    Path
-        ``path``.
     """
 
     def data(file: Path) -> str:

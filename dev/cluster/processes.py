@@ -50,11 +50,6 @@ class Processes:
     def pid(self, name: str) -> int | None:
         """Find a running process.
 
-        Parameters
-        ----------
-        name
-            What it was started as.
-
         Returns
         -------
         int or None
@@ -144,20 +139,7 @@ class Processes:
         (self._folder / f"{name}.json").unlink(missing_ok=True)
 
     def last_words(self, name: str, lines: int = SHOWN) -> str:
-        """Read the end of a process's log.
-
-        Parameters
-        ----------
-        name
-            What it was started as.
-        lines
-            How many lines.
-
-        Returns
-        -------
-        str
-            The lines.
-        """
+        """Read the end of a process's log."""
         log = self.logs / f"{name}.log"
         if not log.exists():
             return "(no log)"
@@ -217,11 +199,6 @@ def fingerprint(command: Sequence[str], env: Mapping[str, str], files: Sequence[
         Variables of its own.
     files
         Files that it reads at its start.
-
-    Returns
-    -------
-    str
-        Sixteen hexadecimal digits.
     """
     digest = hashlib.sha256(repr((list(command), sorted(env.items()))).encode())
     for path in files:

@@ -60,11 +60,6 @@ def docker_answers() -> bool:
 def check_system(form: Form) -> None:
     """Check the operating system and the rights.
 
-    Parameters
-    ----------
-    form
-        What shall run.
-
     Raises
     ------
     LocalClusterError
@@ -135,11 +130,6 @@ def raise_limits(progress: Progress) -> None:
     The kubelet watches files and ends with "inotify_init: too many open files" where
     the machine allows too few watchers to one user (inotify(7)). Until the next start
     of the machine.
-
-    Parameters
-    ----------
-    progress
-        Where it is said.
     """
     for name, wanted in INOTIFY.items():
         file = Path("/proc/sys/fs/inotify", name)
@@ -149,18 +139,7 @@ def raise_limits(progress: Progress) -> None:
 
 
 def missing_packages(purposes: Iterable[str]) -> list[str]:
-    """List the Debian packages that are missing.
-
-    Parameters
-    ----------
-    purposes
-        Tables of ``[packages.…]`` in ``versions.toml``.
-
-    Returns
-    -------
-    list[str]
-        Their names, sorted.
-    """
+    """List the Debian packages that are missing."""
     # /usr/sbin is not on everybody's PATH.
     path = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
     lacking = []
@@ -174,13 +153,6 @@ def missing_packages(purposes: Iterable[str]) -> list[str]:
 
 def install_packages(purposes: Iterable[str], progress: Progress) -> None:
     """Install the Debian packages that are missing.
-
-    Parameters
-    ----------
-    purposes
-        Tables of ``[packages.…]`` in ``versions.toml``.
-    progress
-        Where it is said.
 
     Raises
     ------

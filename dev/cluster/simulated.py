@@ -29,11 +29,6 @@ def kwok(record: Record, programs: dict[str, Path], who: Identities) -> Componen
         Name of a program -> its place.
     who
         Certificates of the components.
-
-    Returns
-    -------
-    Component
-        The process.
     """
     port = record.ports["kwok"]
     argv = (

@@ -59,11 +59,6 @@ class Versions:
         binary
             Name of the program, such as ``kubelet``.
 
-        Returns
-        -------
-        Module
-            Its module.
-
         Raises
         ------
         KeyError
@@ -92,13 +87,7 @@ def _module(name: str, table: dict[str, Any]) -> Module:
 
 @cache
 def load() -> Versions:
-    """Read the list of versions.
-
-    Returns
-    -------
-    Versions
-        The content of ``versions.toml``.
-    """
+    """Read the list of versions."""
     table = tomllib.loads((FOLDER / "versions.toml").read_text())
     return Versions(
         go=table["go"],

@@ -102,11 +102,6 @@ def fetch_page(
 def forward_port(cluster: Cluster, namespace: str, service: str) -> Iterator[int]:
     """Forward a port of this machine to port 443 of a Service, as long as the context lasts.
 
-    Yields
-    ------
-    int
-        The port on the loopback.
-
     Raises
     ------
     ConnectionError

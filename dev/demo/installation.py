@@ -118,11 +118,6 @@ class DemoInstallation:
     def start(self) -> str:
         """Start operator and API unless they run.
 
-        Returns
-        -------
-        str
-            Base address of the API.
-
         Raises
         ------
         LocalClusterError

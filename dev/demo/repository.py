@@ -32,18 +32,6 @@ GIT_IDENTITY = {
 def build_program(version: str, target: Path) -> Path:
     """Build the service as one static program.
 
-    Parameters
-    ----------
-    version
-        What the service says it is.
-    target
-        Folder for the program.
-
-    Returns
-    -------
-    pathlib.Path
-        The program.
-
     Raises
     ------
     subprocess.CalledProcessError
@@ -84,11 +72,6 @@ def release(base: Path, *, tag: str, image: str) -> str:
         Tag of the release.
     image
         Image reference with digest.
-
-    Returns
-    -------
-    str
-        The commit.
 
     Raises
     ------

@@ -16,13 +16,7 @@ REMEDY = "run `make crds` (python -m dev.house generate) and commit what it writ
 
 
 def files(root: Path) -> dict[Path, str]:
-    """Return every generated file and what belongs into it.
-
-    Parameters
-    ----------
-    root
-        The checkout.
-    """
+    """Return every generated file and what belongs into it."""
     folder = root / "crds" / "manifests"
     kinds = {folder / "crds" / name: text for name, text in manifests().items()}
     described = document(ROUTERS)
@@ -36,13 +30,7 @@ def files(root: Path) -> dict[Path, str]:
 
 
 def write(root: Path) -> list[Path]:
-    """Write what differs, remove what nobody writes any more, and answer both.
-
-    Parameters
-    ----------
-    root
-        The checkout.
-    """
+    """Write what differs, remove what nobody writes any more, and answer both."""
     changed = []
     for path, text in files(root).items():
         if not path.exists() or path.read_text(encoding="utf-8") != text:
@@ -56,13 +44,7 @@ def write(root: Path) -> list[Path]:
 
 
 def differences(root: Path) -> list[Finding]:
-    """Return what `write` would change.
-
-    Parameters
-    ----------
-    root
-        The checkout.
-    """
+    """Return what `write` would change."""
     found = []
     for path, text in files(root).items():
         place = path.relative_to(root)

@@ -37,13 +37,7 @@ def modules(root: Path) -> Iterator[tuple[str, Path]]:
 
 
 def check(root: Path) -> list[Finding]:
-    """Import every module in an empty environment.
-
-    Parameters
-    ----------
-    root
-        The checkout.
-    """
+    """Import every module in an empty environment."""
     places = dict(modules(root))
     result = subprocess.run(
         [sys.executable, "-m", "dev.house.imports", *places],

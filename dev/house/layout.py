@@ -31,13 +31,7 @@ def python_files(root: Path) -> Iterator[Path]:
 
 
 def check(root: Path) -> list[Finding]:
-    """Check names and places.
-
-    Parameters
-    ----------
-    root
-        The checkout.
-    """
+    """Check names and places."""
     return sorted({*_source_roots(root), *_crowds(root), *_names(root), *_test_folders(root)})
 
 

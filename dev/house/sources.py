@@ -26,13 +26,7 @@ SHOUTED = re.compile(r"[A-Z][A-Z0-9_]*")
 
 
 def check(root: Path) -> list[Finding]:
-    """Check every Python file of the checkout.
-
-    Parameters
-    ----------
-    root
-        The checkout.
-    """
+    """Check every Python file of the checkout."""
     found: list[Finding] = []
     for path in python_files(root):
         found += check_text(path.relative_to(root), path.read_text(encoding="utf-8"))

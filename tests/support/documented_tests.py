@@ -39,13 +39,7 @@ def named_tests(text: str) -> list[tuple[str, str]]:
 
 
 def missing_tests(named: list[tuple[str, str]]) -> list[str]:
-    """Return the tests that do not exist.
-
-    Parameters
-    ----------
-    named
-        File and name of each.
-    """
+    """Return the tests that do not exist."""
     return [f"{path}::{name}" for path, name in named if name not in found_in(path)]
 
 

@@ -35,11 +35,6 @@ async def until(
     what
         What is waited for, for the message of the failure.
 
-    Returns
-    -------
-    T
-        The first true answer.
-
     Raises
     ------
     AssertionError

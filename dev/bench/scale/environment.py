@@ -76,13 +76,6 @@ class BenchEnvironment:
 async def create_all(client: KubeClient, objects: Iterator[tuple[KindRef, dict[str, Any]]]) -> None:
     """Create objects, many at once, in their order.
 
-    Parameters
-    ----------
-    client
-        Who creates them.
-    objects
-        Kinds and bodies.
-
     Raises
     ------
     KubeError
@@ -100,19 +93,7 @@ async def create_all(client: KubeClient, objects: Iterator[tuple[KindRef, dict[s
 async def open_environment(
     cluster: local.Cluster, folder: Path, *, count: int, per_organization: int
 ) -> AsyncIterator[BenchEnvironment]:
-    """Prepare everything but the Containers; at the end the operators are ended.
-
-    Parameters
-    ----------
-    cluster
-        A cluster with a simulated node.
-    folder
-        For settings, repositories and logs.
-    count
-        Containers that must fit.
-    per_organization
-        Containers of each Organization.
-    """
+    """Prepare everything but the Containers; at the end the operators are ended."""
     installation = Installation(cluster, folder)
     installation.prepare()
     image = push(Image(files={"/x": b"x"}, entrypoint=("/x",)), cluster.registry, "bench/web")
@@ -132,13 +113,7 @@ async def open_environment(
 
 
 async def clear(environment: BenchEnvironment) -> None:
-    """End the operators and delete what was made, for a cluster that is used again.
-
-    Parameters
-    ----------
-    stage
-        Where.
-    """
+    """End the operators and delete what was made, for a cluster that is used again."""
     for process in environment.installation.processes:
         process.end()
     client = environment.client

@@ -32,11 +32,6 @@ class ProcessUsage:
 def usage(pid: int) -> ProcessUsage:
     """Read what a process has used (proc(5), "/proc/PID/stat", "/proc/PID/status").
 
-    Parameters
-    ----------
-    pid
-        The process.
-
     Raises
     ------
     OSError
@@ -122,13 +117,7 @@ class AuditLog:
                     yield json.loads(line)
 
     def writes(self, since: int) -> Counter[Write]:
-        """Count the writes after a mark; refused ones have ``refused`` before their verb.
-
-        Parameters
-        ----------
-        since
-            The mark.
-        """
+        """Count the writes after a mark; refused ones have ``refused`` before their verb."""
         counted: Counter[Write] = Counter()
         for event in self.events(since):
             place = event.get("objectRef") or {}

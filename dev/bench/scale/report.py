@@ -64,13 +64,7 @@ def _controllers(side: SideResult) -> dict[tuple[str, str], int]:
 
 
 def as_json(report: Report) -> dict[str, Any]:
-    """Return the report as JSON data.
-
-    Parameters
-    ----------
-    report
-        What was found.
-    """
+    """Return the report as JSON data."""
     return {
         "count": report.count,
         "perOrganization": report.per_organization,
@@ -109,13 +103,7 @@ def _side(side: SideResult) -> dict[str, Any]:
 
 
 def table(report: Report) -> str:
-    """Write the figures as tables of Markdown.
-
-    Parameters
-    ----------
-    report
-        What was found.
-    """
+    """Write the figures as tables of Markdown."""
     sides = [_side(side) for side in report.sides]
     rows = [
         ("all ready after", [f"{each['allReadySeconds']:.1f} s" for each in sides]),
@@ -173,13 +161,7 @@ def _everybody(side: SideResult, count: int) -> str:
 
 
 def plot(report: Report) -> str:
-    """Draw how many objects of each side were ready when, as SVG.
-
-    Parameters
-    ----------
-    report
-        What was found.
-    """
+    """Draw how many objects of each side were ready when, as SVG."""
     end = max(side.readiness.total for side in report.sides)
     wide, high = _WIDTH - _LEFT - _RIGHT, _HEIGHT - _TOP - _BOTTOM
 

@@ -42,17 +42,7 @@ class OrganizationSnapshot:
     def read(
         cls, direct: DirectClient, installation: Installation, *, newest: Mapping[str, str]
     ) -> "OrganizationSnapshot":
-        """Read what is there now.
-
-        Parameters
-        ----------
-        direct
-            The server.
-        installation
-            The installation.
-        newest
-            Repository -> its newest release.
-        """
+        """Read what is there now."""
         namespace = installation.namespace
         claims = [HostnameClaim.read(each) for each in direct.listed(of(HostnameClaim))]
         organization = direct.get(of(Organization), installation.slug)
@@ -68,13 +58,7 @@ class OrganizationSnapshot:
         )
 
     def hostnames(self, container: Container) -> tuple[str, ...]:
-        """Return the host names that a Container asks for.
-
-        Parameters
-        ----------
-        container
-            The Container.
-        """
+        """Return the host names that a Container asks for."""
         return wanted_hostnames(container, self.organization, CONTAINERS_DOMAIN)
 
 
@@ -158,15 +142,7 @@ def _astray(container: Container, end: OrganizationSnapshot) -> str:
 
 
 def superfluous(direct: DirectClient, end: OrganizationSnapshot) -> list[str]:
-    """Name what is there although no Container asks for it.
-
-    Parameters
-    ----------
-    direct
-        The server.
-    end
-        What is there.
-    """
+    """Name what is there although no Container asks for it."""
     namespace, containers = end.namespace, end.containers
     known = {name for each in containers for name in _enclaves_of(each, end)}
     left = [

@@ -107,13 +107,7 @@ VERBS = frozenset(_WEIGHTS)
 
 
 def is_broken(tag: str) -> bool:
-    """Return whether the container of a release ends with an error at its start.
-
-    Parameters
-    ----------
-    tag
-        Tag of the release.
-    """
+    """Return whether the container of a release ends with an error at its start."""
     return tag.endswith(BROKEN)
 
 

@@ -43,15 +43,7 @@ class PollingClient:
 
 @contextlib.contextmanager
 def polling(address: str, host: str) -> Iterator[PollingClient]:
-    """Ask in the background until the block ends.
-
-    Parameters
-    ----------
-    address
-        Address of the Service.
-    host
-        Host name of the Container.
-    """
+    """Ask in the background until the block ends."""
     asker = PollingClient()
     thread = threading.Thread(target=asker.request, args=(address, host), daemon=True)
     thread.start()

@@ -155,17 +155,7 @@ def desired_part(state: dict[str, Any]) -> dict[str, Any]:
 
 
 def differences(found: Any, wanted: Any, place: str = "") -> list[str]:
-    """Name where two end states differ, with both values.
-
-    Parameters
-    ----------
-    found
-        What is.
-    wanted
-        What is to be.
-    place
-        Where both are.
-    """
+    """Name where two end states differ, with both values."""
     if isinstance(found, dict) and isinstance(wanted, dict):
         keys = sorted(found.keys() | wanted.keys())
         pairs = [(f"{place}.{key}", found.get(key), wanted.get(key)) for key in keys]

@@ -77,11 +77,6 @@ class EnclaveInspector:
 def kill(container: str) -> None:
     """Kill the first process of a container on this machine.
 
-    Parameters
-    ----------
-    container
-        The runtime's id of the container.
-
     Raises
     ------
     AssertionError

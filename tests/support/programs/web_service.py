@@ -21,19 +21,7 @@ HEALTHCHECK = {
 def page_file(
     image: str, text: str, *, shim: Mapping[str, Any] | None = None, **container: Any
 ) -> bytes:
-    """Write a configuration file whose one container serves a page.
-
-    Parameters
-    ----------
-    image
-        A busybox with httpd.
-    text
-        The page.
-    shim
-        Further keys of the shim.
-    container
-        Further keys of the container.
-    """
+    """Write a configuration file whose one container serves a page."""
     script = (
         f"mkdir -p /tmp/w && echo '{text}' > /tmp/w/index.html && exec httpd -f -p 8080 -h /tmp/w"
     )

@@ -31,13 +31,7 @@ class Target:
 
 
 class Envoy:
-    """One Envoy process.
-
-    Parameters
-    ----------
-    folder
-        Where its files go.
-    """
+    """One Envoy process."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -71,13 +65,7 @@ class Envoy:
             self._process.wait()
 
     def write(self, targets: Mapping[str, Target]) -> None:
-        """Route these host names, and no others.
-
-        Parameters
-        ----------
-        targets
-            Where each host name leads.
-        """
+        """Route these host names, and no others."""
         clusters = {each.name: each for each in targets.values()}
         for name, target in clusters.items():
             self._put(f"eds-{name}", _resources([_assignment(target)]))

@@ -134,15 +134,7 @@ def _program() -> str:
 
 @contextmanager
 def serve_zone(folder: Path, zone: str) -> Iterator[NameServer]:
-    """Serve an empty zone; needs root, for port 53.
-
-    Parameters
-    ----------
-    folder
-        Where its files go.
-    zone
-        Name of the zone.
-    """
+    """Serve an empty zone; needs root, for port 53."""
     # The loopback network is large, so that servers of several tests do not meet.
     address = (
         f"127.{100 + secrets.randbelow(100)}.{secrets.randbelow(256)}.{1 + secrets.randbelow(254)}"

@@ -20,13 +20,7 @@ MODULE = Path(__file__).with_name("device_plugin")
 
 
 def build_plugin(folder: Path) -> Path:
-    """Build the program.
-
-    Parameters
-    ----------
-    folder
-        Where it is to lie.
-    """
+    """Build the program."""
     program = folder / "device-plugin"
     command = ["go", "build", "-trimpath", "-buildvcs=false", "-o", str(program), "."]
     subprocess.run(command, cwd=MODULE, check=True, timeout=900)

@@ -26,15 +26,7 @@ _ACCEPTED = {
 
 
 class SimulatedGateway:
-    """Takes routes until `stop`.
-
-    Parameters
-    ----------
-    direct
-        The server.
-    namespace
-        Namespace of the routes.
-    """
+    """Takes routes until `stop`."""
 
     def __init__(self, direct: DirectClient, namespace: str) -> None:
         self._direct = direct

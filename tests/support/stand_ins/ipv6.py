@@ -48,20 +48,7 @@ def process_of(pod: dict[str, Any], *command: bytes) -> int:
 
 
 def run_in(process: int, *command: str) -> str:
-    """Run a command of this machine in the network namespace of a process.
-
-    Parameters
-    ----------
-    process
-        The process.
-    command
-        The command.
-
-    Returns
-    -------
-    str
-        What it wrote.
-    """
+    """Run a command of this machine in the network namespace of a process."""
     enter = ("nsenter", f"--target={process}", "--net", "--")
     done = subprocess.run([*enter, *command], capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{command}: {done.stderr}"
