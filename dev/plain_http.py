@@ -1,4 +1,4 @@
-"""Trust of clients that speak plain HTTP."""
+"""TLS trust of clients that use plain HTTP only."""
 
 import ssl
 from typing import Final
@@ -6,8 +6,8 @@ from typing import Final
 __all__ = ["NO_TRUST"]
 
 NO_TRUST: Final = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-"""Trusts no authority, as ``verify`` of clients that never speak TLS.
+"""An SSL context without authorities, as ``verify`` of clients that never use TLS.
 
-Without it httpx reads the authorities of the system for each client, which takes 40 ms of processor
-time: a wait that asks ten times a second would take half a core.
+Without it httpx reads the system's CA certificates for each client, which takes 40 ms of CPU
+time: polling ten times a second would take half a core.
 """

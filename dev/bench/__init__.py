@@ -1,1 +1,1 @@
-"""Benchmarks: what is measured, and against which other way of doing it."""
+"""Benchmarks of the API, the configuration file's parser and the operator."""

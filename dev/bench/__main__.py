@@ -12,7 +12,7 @@ __all__ = ["main"]
 
 
 def main(wanted: list[str]) -> int:
-    """Run benchmarks one after the other.
+    """Run benchmarks sequentially.
 
     Parameters
     ----------
@@ -22,7 +22,7 @@ def main(wanted: list[str]) -> int:
     Returns
     -------
     int
-        Exit code: 0, 1 when a benchmark missed its bound, 2 when a name is none of a benchmark.
+        Exit code: 0; 1 = a benchmark missed its target; 2 = there is no benchmark of a given name.
     """
     names = sorted(
         module.name
@@ -32,11 +32,11 @@ def main(wanted: list[str]) -> int:
     end = next((place for place, word in enumerate(wanted) if word.startswith("-")), len(wanted))
     wanted, options = wanted[:end], wanted[end:]
     if options and len(wanted) != 1:
-        print("options need the name of the one benchmark that they are for", file=sys.stderr)
+        print("options need the name of exactly one benchmark", file=sys.stderr)
         return 2
     unknown = sorted(set(wanted) - set(names))
     if unknown:
-        print(f"no benchmark {', '.join(unknown)}; there are {', '.join(names)}", file=sys.stderr)
+        print(f"no benchmark {', '.join(unknown)}; available: {', '.join(names)}", file=sys.stderr)
         return 2
     missed = 0
     for name in wanted or names:

@@ -1,7 +1,7 @@
-"""How long the parser takes for hostile files: ``python -m dev.bench.config_parse``.
+"""Time that the parser takes for hostile files: ``python -m dev.bench.config_parse``.
 
 Each line: milliseconds (best of three), how many times the time of an ordinary file of 2 KB,
-bytes, problems. Every hostile file of 1 MiB is to be judged well under a second.
+bytes, problems. Every hostile file of 1 MiB must be validated in well under a second.
 """
 
 import resource
@@ -17,7 +17,7 @@ __all__ = ["cases", "main", "measure"]
 
 MIB: Final = 1024 * 1024
 LIMIT: Final = 1000.0
-"""Milliseconds that no file may take."""
+"""Upper bound for each file, in milliseconds."""
 ORDINARY: Final = Path(__file__).parents[2] / "tests/data/config/valid/every-field.yml"
 HEAD: Final = "cvm-version: 0.14.0\ncpus: 2\nmemory: 8192\nshim: {upstream-port: 80, paths: [/]}\n"
 
@@ -60,7 +60,7 @@ def cases() -> Iterator[tuple[str, bytes]]:
 
 
 def measure(raw: bytes) -> tuple[float, int]:
-    """Judge a file three times: the best time in milliseconds, the count of problems."""
+    """Validate a file three times: best time in milliseconds, and number of problems."""
     best = float("inf")
     count = 0
     for _ in range(3):
@@ -71,7 +71,7 @@ def measure(raw: bytes) -> tuple[float, int]:
 
 
 def main() -> int:
-    """Print all times; 1 when a file takes too long."""
+    """Print all times; return 1 when a file takes too long."""
     ordinary = ORDINARY.read_bytes()
     base, _ = measure(ordinary)
     print(f"{base:9.1f} ms  x{1:<6} {len(ordinary):8} bytes  an ordinary file")
@@ -82,7 +82,7 @@ def main() -> int:
         ratio = f"x{best / base:<6.1f}"
         print(f"{best:9.1f} ms  {ratio} {len(raw[:MIB]):8} bytes  {count:4} problems  {name}")
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
-    print(f"worst {worst:.1f} ms, bound {LIMIT:.0f} ms; {peak} MiB at most")
+    print(f"worst {worst:.1f} ms, bound {LIMIT:.0f} ms; peak memory {peak} MiB")
     return 0 if worst < LIMIT else 1
 
 

@@ -1,9 +1,9 @@
-"""How fast the list of containers is: ``python -m dev.bench container_list [--others N]``.
+"""Throughput of the list of containers: ``python -m dev.bench container_list [--others N]``.
 
 A real API server, a real ledger and one ``cloister api`` process. An organization with 10
-Containers asks over kept connections, first while they are all that there is, then with those of
-other organizations beside them. The figure is requests for each second of the facade's processor
-time, so that what else runs on the machine does not change it.
+Containers sends requests over persistent connections: first with no other Containers, then with
+those of other organizations. The result is requests per second of the facade's CPU time, so that
+other load of the machine does not change it.
 """
 
 import asyncio
@@ -38,27 +38,27 @@ CONNECTIONS: Final = 8
 REQUESTS: Final = 20_000
 WARM_UP: Final = 1_000
 TARGET: Final = 5_000
-"""Requests for each second of processor time, at least."""
+"""Minimum of requests per second of CPU time."""
 TENTH: Final = 0.9
-"""Part of that rate that must be left with the others there."""
+"""Minimum fraction of that rate with the Number of Containers of other organizations."""
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
-    """What one run over all connections gave."""
+class Measurement:
+    """Result of one run over all connections."""
 
     per_processor_second: float
-    """Requests for each second of processor time of the facade."""
+    """Requests per second of the facade's CPU time."""
     per_second: float
-    """Requests a second, beside the asking process."""
+    """Requests per second, with the client on the same machine."""
     times: list[float]
-    """Seconds of each request, shortest first."""
+    """Latencies in seconds, ascending."""
     size: int
-    """Bytes of an answer's body."""
+    """Size of a response body, in bytes."""
 
 
 def main(options: Sequence[str] = ()) -> int:
-    """Run the benchmark with the options of its command line; 1 when a target is missed.
+    """Run the benchmark with command line options; return 1 when a target is missed.
 
     Parameters
     ----------
@@ -70,7 +70,12 @@ def main(options: Sequence[str] = ()) -> int:
 
 
 @click.command()
-@click.option("--others", default=10_000, show_default=True, help="Containers of others.")
+@click.option(
+    "--others",
+    default=10_000,
+    show_default=True,
+    help="Number of Containers of other organizations.",
+)
 @click.option("--name", default="bench-list", show_default=True, help="Name of the cluster.")
 def command(*, others: int, name: str) -> int:
     """Measure GET /api/containers."""
@@ -82,20 +87,22 @@ def command(*, others: int, name: str) -> int:
     finally:
         local.down(name)
     print(f"{OWN} containers, {alone.size} bytes, {REQUESTS} requests, {CONNECTIONS} connections")
-    for words, each in (("alone", alone), (f"with {others} of others", beside)):
+    for title, each in (("alone", alone), (f"with {others} of others", beside)):
         print(
-            f"{words}: {each.per_processor_second:.0f} for each second of processor time"
-            f" (target {TARGET}), {each.per_second:.0f} a second,"
+            f"{title}: {each.per_processor_second:.0f} requests per second of CPU time"
+            f" (target {TARGET}), {each.per_second:.0f} per second,"
             f" {statistics.median(each.times) * 1000:.2f} ms median,"
             f" {each.times[len(each.times) * 99 // 100] * 1000:.2f} ms p99"
         )
     part = beside.per_processor_second / alone.per_processor_second
-    print(f"{part:.2f} of the rate is left with others there (at least {TENTH})")
+    print(f"{part:.2f} of the rate with the containers of others (target {TENTH})")
     return int(beside.per_processor_second < TARGET or part < TENTH)
 
 
-async def measure(cluster: local.Cluster, folder: Path, others: int) -> tuple[Figures, Figures]:
-    """Return the figures of the organization alone, and of it beside the others."""
+async def measure(
+    cluster: local.Cluster, folder: Path, others: int
+) -> tuple[Measurement, Measurement]:
+    """Return the results without and with the Containers of other organizations."""
     Installation(cluster, folder).prepare()
     settings = write_settings(cluster, folder)
     config = KubeConfig.from_file(cluster.kubeconfig)
@@ -112,7 +119,7 @@ async def measure(cluster: local.Cluster, folder: Path, others: int) -> tuple[Fi
 
 
 def write_settings(cluster: local.Cluster, folder: Path) -> Path:
-    """Write the settings of a facade without a rate for admin keys, and make its ledger."""
+    """Write the settings of a facade without a rate limit for admin keys, and create its ledger."""
     settings = {
         "containersDomain": DOMAIN,
         "kubeconfig": str(cluster.kubeconfig),
@@ -128,7 +135,7 @@ def write_settings(cluster: local.Cluster, folder: Path) -> Path:
 
 
 def organization(slug: str) -> Iterator[tuple[KindRef, dict[str, Any]]]:
-    """Go through an Organization and its namespace."""
+    """Yield an Organization and its namespace."""
     yield NAMESPACE, {"metadata": {"name": f"org-{slug}"}}
     spec = {
         "namespace": f"org-{slug}",
@@ -139,7 +146,7 @@ def organization(slug: str) -> Iterator[tuple[KindRef, dict[str, Any]]]:
 
 
 def containers(slug: str, count: int) -> Iterator[tuple[KindRef, dict[str, Any]]]:
-    """Go through Containers as users have them: with variables, secrets' names and a digest."""
+    """Yield Containers as users have them: with variables, secrets' names and a digest."""
     for number in range(count):
         spec = {
             "repo": f"{slug}/web-{number}",
@@ -149,28 +156,28 @@ def containers(slug: str, count: int) -> Iterator[tuple[KindRef, dict[str, Any]]
         yield of(Container), manifest("Container", f"web-{number}", spec, f"org-{slug}")
 
 
-def one_run(settings: Path, key: str) -> Figures:
-    """Start a facade and ask it."""
+def one_run(settings: Path, key: str) -> Measurement:
+    """Start a facade and send the requests to it."""
     with start_facade(settings) as facade:
         host, port = facade.base.removeprefix("http://").split(":")
-        asyncio.run(ask(host, int(port), key, WARM_UP))
+        asyncio.run(send_requests(host, int(port), key, WARM_UP))
         before, begin = usage(facade.process.pid).processor, time.perf_counter()
-        times, size = asyncio.run(ask(host, int(port), key, REQUESTS))
+        times, size = asyncio.run(send_requests(host, int(port), key, REQUESTS))
         elapsed = time.perf_counter() - begin
         used = usage(facade.process.pid).processor - before
-    return Figures(REQUESTS / used, REQUESTS / elapsed, sorted(times), size)
+    return Measurement(REQUESTS / used, REQUESTS / elapsed, sorted(times), size)
 
 
-async def ask(host: str, port: int, key: str, count: int) -> tuple[list[float], int]:
-    """Ask over several connections; answer how long each request took, and an answer's size."""
+async def send_requests(host: str, port: int, key: str, count: int) -> tuple[list[float], int]:
+    """Send requests over several connections; return each latency, and a response's size."""
     times: list[float] = []
     each = count // CONNECTIONS
-    asking = (one_connection(host, port, key, each, times) for _ in range(CONNECTIONS))
-    return times, (await asyncio.gather(*asking))[0]
+    clients = (one_connection(host, port, key, each, times) for _ in range(CONNECTIONS))
+    return times, (await asyncio.gather(*clients))[0]
 
 
 async def one_connection(host: str, port: int, key: str, count: int, times: list[float]) -> int:
-    """Ask one after the other."""
+    """Send requests sequentially over one connection."""
     reader, writer = await asyncio.open_connection(host, port)
     request = (
         f"GET /api/containers HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer {key}\r\n\r\n"

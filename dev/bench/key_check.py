@@ -1,10 +1,10 @@
-"""How many key checks one core answers: ``python -m dev.bench key_check``.
+"""Throughput of the API key check: ``python -m dev.bench key_check``.
 
 The facade's own application behind its own server, with a real ledger of 10,000 keys in SQLite,
-then in PostgreSQL where it is installed; only the copies of Organizations are filled by hand, so
-that no cluster is needed. A second process asks over kept connections, each time with another key
-and a domain. The figure is requests for each second of the server's processor time: what else runs
-on the machine does not change it.
+then in PostgreSQL where it is installed; only the cache of Organizations is filled by hand, so that
+no cluster is needed. A second process sends requests over persistent connections, each with another
+key and a domain. The result is requests per second of the server's CPU time: other load of the
+machine does not change it.
 """
 
 import asyncio
@@ -55,8 +55,8 @@ ACME: Final = Organization.read(
 )
 
 
-class Copy:
-    """A copy of custom resources with one Organization, or with nothing."""
+class CacheStub:
+    """A cache of custom resources with one Organization, or empty."""
 
     version = 1
 
@@ -73,7 +73,7 @@ class Copy:
 
 
 async def fill(place: Place, folder: Path) -> tuple[ApiKeyCache, list[str]]:
-    """Put keys into a ledger, and make the key_cache that answers from it."""
+    """Put keys into a ledger, and build the key cache that reads them."""
     material = KeyMaterial.create(folder / "keys.json")
     engine = open_ledger(place)
     values = [generate(REGULAR_PREFIX) for _ in range(KEYS)]
@@ -97,7 +97,8 @@ async def fill(place: Place, folder: Path) -> tuple[ApiKeyCache, list[str]]:
     async with engine.begin() as connection:
         await connection.execute(insert(API_KEYS), rows)
     cache = cast(
-        "ClusterCache", SimpleNamespace(organizations=Copy(ACME), containers=Copy(), ready=True)
+        "ClusterCache",
+        SimpleNamespace(organizations=CacheStub(ACME), containers=CacheStub(), ready=True),
     )
     hosts = HostnameOwners(cache, DOMAIN)
     key_cache = ApiKeyCache(engine, material, hosts, utc_now, Replicas(engine, "bench"), None)
@@ -106,7 +107,7 @@ async def fill(place: Place, folder: Path) -> tuple[ApiKeyCache, list[str]]:
 
 
 def application(key_cache: ApiKeyCache, folder: Path) -> FastAPI:
-    """Build the facade's application around a key_cache."""
+    """Build the facade's application around a key cache."""
     settings = ApiSettings.model_validate(
         {
             "containersDomain": DOMAIN,
@@ -121,7 +122,7 @@ def application(key_cache: ApiKeyCache, folder: Path) -> FastAPI:
 
 
 def serve(listener: socket.socket, place: Place, folder: Path, pipe: Connection) -> None:
-    """Serve until the pipe says so, and tell the processor time that serving took."""
+    """Serve until told to stop over the pipe, then send back the CPU time used."""
     import uvloop  # noqa: PLC0415 - the server's process alone
 
     async def work() -> None:
@@ -152,13 +153,13 @@ def serve(listener: socket.socket, place: Place, folder: Path, pipe: Connection)
 
 
 def processor_time() -> float:
-    """Return the seconds of processor time of this process."""
+    """Return the CPU time of this process, in seconds."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime + used.ru_stime
 
 
 async def one_connection(port: int, bodies: list[bytes], times: list[float]) -> None:
-    """Ask one after the other."""
+    """Send requests sequentially over one connection."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     for body in bodies:
         begin = time.perf_counter()
@@ -175,7 +176,7 @@ async def one_connection(port: int, bodies: list[bytes], times: list[float]) -> 
 
 
 async def ask(port: int, values: list[str], count: int) -> list[float]:
-    """Ask over several connections, and answer how long each request took."""
+    """Send requests over several connections, and return each latency in seconds."""
     times: list[float] = []
     bodies = [
         b'{"api_key":"%s","domain":"web.acme.%s","path":"/v1/chat/completions"}'
@@ -188,7 +189,7 @@ async def ask(port: int, values: list[str], count: int) -> list[float]:
 
 
 def measure(name: str, place: Place) -> float:
-    """Print the figures of a ledger; answer the checks for each second of processor time."""
+    """Print the results for a ledger; return the checks per second of CPU time."""
     with tempfile.TemporaryDirectory() as folder, socket.create_server(("127.0.0.1", 0)) as bound:
         ours, theirs = multiprocessing.get_context("fork").Pipe()
         server = multiprocessing.get_context("fork").Process(
@@ -207,8 +208,8 @@ def measure(name: str, place: Place) -> float:
         used: float = ours.recv()
         server.join(30)
     print(
-        f"{name}: {REQUESTS / used:.0f} checks for each second of processor time, "
-        f"{REQUESTS / elapsed:.0f} a second beside the asking process, "
+        f"{name}: {REQUESTS / used:.0f} checks per second of CPU time, "
+        f"{REQUESTS / elapsed:.0f} per second with the client on the same machine, "
         f"{statistics.median(times) * 1000:.2f} ms median, "
         f"{times[len(times) * 99 // 100] * 1000:.2f} ms p99"
     )
@@ -216,7 +217,7 @@ def measure(name: str, place: Place) -> float:
 
 
 def main() -> int:
-    """Print the figures; 1 when the target is missed."""
+    """Print the results; return 1 when the target is missed."""
     print(
         f"{REQUESTS} checks of {KEYS} keys over {CONNECTIONS} connections, {os.cpu_count()} cores; "
         f"target {TARGET} for each second of processor time"

@@ -1,8 +1,8 @@
-"""How many events of usage are counted a second: ``python -m dev.bench usage_ingest``.
+"""Throughput of usage event ingestion: ``python -m dev.bench usage_ingest``.
 
 Signed reports of 1,000 events of 500 keys and 20 models, two seconds old at most, go through
-everything that a report goes through but HTTP: signature, judgement, prices, one transaction for
-many reports, sums of five sizes of buckets, the ledger written through to the disk. On SQLite, and
+everything that a report goes through but HTTP: signature, validation, prices, one transaction for
+many reports, sums of five sizes of buckets, the ledger synced to disk. On SQLite, and
 on PostgreSQL where it is installed. Each report is sent twice at the end: nothing may count again.
 """
 
@@ -48,7 +48,7 @@ PRICES: Final = tuple(
 
 
 def report(number: int, keys: list[str], now: datetime) -> bytes:
-    """Make a report."""
+    """Build a usage report."""
     chosen = random.Random(number)
     events = [
         {
@@ -92,7 +92,7 @@ def sign(secret: bytes, nonce: str, body: bytes, reporter: str = "bench") -> dic
 
 @contextlib.contextmanager
 def places() -> Iterator[dict[str, Place]]:
-    """Return the ledgers to measure with."""
+    """Yield the ledgers to measure."""
     from tests.support.servers.postgres import postgres  # noqa: PLC0415 - PostgreSQL may not be there
 
     with contextlib.ExitStack() as stack:
@@ -102,12 +102,12 @@ def places() -> Iterator[dict[str, Place]]:
         try:
             found["PostgreSQL"] = stack.enter_context(postgres()).ledger()
         except RuntimeError as error:
-            print(f"PostgreSQL is left out: {error}")
+            print(f"PostgreSQL is skipped: {error}")
         yield found
 
 
 async def measure(name: str, place: Place, folder: Path) -> float:
-    """Measure one ledger and answer the events a second."""
+    """Measure one ledger and return the events per second."""
     material = KeyMaterial.create(folder / f"{name}.json")
     engine = open_ledger(place)
     writing = open_writer(place)
@@ -163,25 +163,25 @@ async def measure(name: str, place: Place, folder: Path) -> float:
     if (counted, again, total) != (REPORTS * EVENTS, 0, REPORTS * EVENTS):
         raise RuntimeError(f"{counted} events counted, {again} again, {total} requests in sums")
     print(
-        f"{name}: {counted / elapsed:9.0f} events a second, "
-        f"{counted / used:9.0f} for each second of this process's processor time"
+        f"{name}: {counted / elapsed:9.0f} events per second, "
+        f"{counted / used:9.0f} per second of this process's CPU time"
     )
     return counted / elapsed
 
 
 def processor_time() -> float:
-    """Return the seconds of processor time of this process."""
+    """Return the CPU time of this process, in seconds."""
     found = resource.getrusage(resource.RUSAGE_SELF)
     return found.ru_utime + found.ru_stime
 
 
 def main() -> int:
-    """Print the figures; 1 when SQLite misses the target."""
+    """Print the results; return 1 when SQLite misses the target."""
     with places() as found, tempfile.TemporaryDirectory() as folder:
         rates = {
             name: asyncio.run(measure(name, place, Path(folder))) for name, place in found.items()
         }
-    print(f"target {TARGET} into SQLite")
+    print(f"target {TARGET} with SQLite")
     return 0 if rates["SQLite"] >= TARGET else 1
 
 

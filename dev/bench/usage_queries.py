@@ -1,9 +1,9 @@
-"""How long questions about usage take: ``python -m dev.bench usage_queries``.
+"""Latency of usage queries: ``python -m dev.bench usage_queries``.
 
 3 million events of 500 keys and 20 models, evenly over 30 days, are in the ledger, as their sums
-alone: they are drawn straight into the tables of sums, each event in its own buckets. Once the keys
-belong to 20 organizations, of which one asks; once all belong to one, whose answers have 10,000
-parts. Each question is asked seven times; the median counts. On SQLite, and on PostgreSQL where it
+alone: they are generated straight into the tables of sums, each event in its own buckets. Once the
+keys belong to 20 organizations, of which one is queried; once all belong to one, whose results have
+10,000 rows. Each query runs seven times; the median counts. On SQLite, and on PostgreSQL where it
 is installed. ``one key`` of a large organization is the worst case: no key has buckets apart.
 """
 
@@ -32,7 +32,7 @@ __all__ = ["main"]
 EVENTS: Final = 3_000_000
 KEYS: Final = 500
 ORGANIZATIONS: Final = (20, 1)
-"""How many organizations share the keys; the target is for the first."""
+"""Numbers of organizations that share the keys; the target holds for the first."""
 MODELS: Final = 20
 DAYS: Final = 30
 NOW: Final = datetime(2026, 11, 22, 13, 37, 11, tzinfo=UTC)
@@ -48,7 +48,7 @@ def organization_of(key: int, organizations: int) -> int:
 
 
 def drawn(organizations: int) -> dict[int, dict[Bucket, Sums]]:
-    """Draw events and answer their sums by size of bucket, as far as buckets are kept."""
+    """Generate events and return their sums by bucket size, as far as buckets are kept."""
     chosen = random.Random(1)
     sums: dict[int, dict[Bucket, Sums]] = {level.seconds: {} for level in LEVELS}
     now = int(NOW.timestamp())
@@ -116,7 +116,7 @@ async def fill(place: Place, sums: dict[int, dict[Bucket, Sums]], organizations:
 
 
 async def measure(name: str, place: Place) -> float:
-    """Ask, print how long each question took, and answer the longest median."""
+    """Run the queries, print each median, and return the longest one."""
     engine = open_ledger(place)
     usage = UsageQueries(engine)
     worst = 0.0
@@ -142,7 +142,7 @@ async def measure(name: str, place: Place) -> float:
 
 
 def main() -> int:
-    """Print the figures; 1 when a question takes longer than the target."""
+    """Print the results; return 1 when a query takes longer than the target."""
     worst = 0.0
     for organizations in ORGANIZATIONS:
         sums = drawn(organizations)

@@ -1,4 +1,4 @@
-"""A real Kubernetes on this machine, in one command: ``python -m dev.cluster up``."""
+"""A real Kubernetes cluster on this machine, in one command: ``python -m dev.cluster up``."""
 
 from dev.cluster.cluster import Cluster, KubectlError
 from dev.cluster.errors import LocalClusterError

@@ -17,32 +17,34 @@ name_option = click.option(
 )
 
 
-@click.group(help="A real Kubernetes on this machine.")
+@click.group(help="A real Kubernetes cluster on this machine.")
 def main() -> None:
-    """Group the commands."""
+    """Define the command group."""
 
 
-@main.command(name="up", help="Bring a cluster up, or heal what of it ended.")
+@main.command(name="up", help="Start a cluster, or restart its exited processes.")
 @name_option
-@click.option("--control-plane", is_flag=True, help="Only the API server and what it needs.")
-@click.option("--simulated", is_flag=True, help="A node that only pretends to run Pods.")
+@click.option("--control-plane", is_flag=True, help="Start no node.")
+@click.option(
+    "--simulated", is_flag=True, help="Simulate the node: Pods become ready, but run nothing."
+)
 def up_command(name: str, control_plane: bool, simulated: bool) -> None:  # noqa: FBT001 - flags of click
-    """Bring a cluster up."""
+    """Start a cluster."""
     if control_plane and simulated:
         raise click.UsageError("--control-plane and --simulated exclude each other")
     cluster = up(name, node=not control_plane, simulated=simulated)
     _show(cluster)
 
 
-@main.command(name="down", help="Take a cluster down and remove all that belongs to it.")
+@main.command(name="down", help="Stop a cluster and remove everything that belongs to it.")
 @name_option
 def down_command(name: str) -> None:
-    """Take a cluster down."""
+    """Stop a cluster."""
     if not down(name):
         click.echo(f"no cluster {name}")
 
 
-@main.command(help="Show the clusters and their processes; ends with 1 when one does not run.")
+@main.command(help="Show clusters and their processes; exits with 1 when one is not running.")
 @click.option("--name", default=None, help="Only this cluster.")
 def status(name: str | None) -> None:
     """Show clusters."""
@@ -51,17 +53,17 @@ def status(name: str | None) -> None:
     for cluster in found:
         _show(cluster)
         for component, pid in cluster.components.items():
-            click.echo(f"  {component:24} {pid or 'ended'}")
+            click.echo(f"  {component:24} {pid or 'not running'}")
     if not found:
         click.echo(f"no cluster {name}" if name else "no cluster")
     sys.exit(0 if found and all(cluster.running for cluster in found) else 1)
 
 
-@main.command(help="Show the end of the logs, of one component or of all.")
+@main.command(help="Show the last log lines of one component or of all.")
 @click.argument("component", required=False)
 @name_option
-@click.option("-f", "--follow", is_flag=True, help="Go on showing what is written.")
-@click.option("--lines", default=40, show_default=True, help="Lines of each log.")
+@click.option("-f", "--follow", is_flag=True, help="Follow the logs.")
+@click.option("--lines", default=40, show_default=True, help="Number of lines per log.")
 def logs(component: str | None, name: str, follow: bool, lines: int) -> None:  # noqa: FBT001 - a flag of click
     """Show logs."""
     cluster = find(name)
@@ -69,17 +71,17 @@ def logs(component: str | None, name: str, follow: bool, lines: int) -> None:  #
         raise LocalClusterError(f"no cluster {name}")
     there = {path.stem: path for path in sorted(cluster.logs_dir.glob("*.log"))}
     if component and component not in there:
-        raise LocalClusterError(f"no log of {component!r}; there are: {', '.join(there)}")
+        raise LocalClusterError(f"no log of {component!r}; available logs: {', '.join(there)}")
     chosen = {component: there[component]} if component else there
     if follow:
         subprocess.run(["tail", "-n", str(lines), "-F", *map(str, chosen.values())], check=False)
         return
     for title in chosen:
-        click.echo(f"==> {title}\n{cluster.processes.last_words(title, lines)}")
+        click.echo(f"==> {title}\n{cluster.processes.log_tail(title, lines)}")
 
 
 def _show(cluster: Cluster) -> None:
-    state = "running" if cluster.running else "not running (up heals it)"
+    state = "running" if cluster.running else "not running (`up` restarts it)"
     click.echo(
         f"{cluster.name}: {cluster.form}, {state}, registry {cluster.registry}\n"
         f"  KUBECONFIG={cluster.kubeconfig}"

@@ -1,7 +1,7 @@
-"""Builds the cluster's programs from their Go modules into a cache outside the checkout.
+"""Build the cluster's programs from their Go modules into a cache outside the checkout.
 
 A folder per module and key (a hash of go.mod, go.sum, our sources, flags and the
-version of Go); a program appears in it whole or not at all. A lock per module keeps
+version of Go); a program is put there atomically. A lock per module keeps
 two runs from building the same twice.
 """
 
@@ -31,28 +31,28 @@ SHOWN = 15
 
 
 def cache_folder() -> Path:
-    """Where built programs lie: ``$CLOISTER_CACHE`` or ``~/.cache/cloister``."""
+    """Return the folder of built programs: ``$CLOISTER_CACHE`` or ``~/.cache/cloister``."""
     return Path(os.environ.get("CLOISTER_CACHE") or Path.home() / ".cache" / "cloister")
 
 
 @cache
 def go_version() -> str:
-    """Ask which Go is here.
+    """Return the version of the installed Go.
 
     Returns
     -------
     str
-        Its version, such as ``1.26.8``.
+        Such as ``1.26.8``.
 
     Raises
     ------
     LocalClusterError
-        When there is none, or one older than the modules need.
+        When Go is missing, or older than the modules need.
     """
     wanted = load().go
     remedy = f"install Go {wanted} or newer (https://go.dev/dl) and put it on PATH"
     if shutil.which("go") is None:
-        raise LocalClusterError(f"no Go here, and the cluster is built from Go modules: {remedy}")
+        raise LocalClusterError(f"Go is not installed, but the cluster is built with it: {remedy}")
     answer = subprocess.run(["go", "version"], capture_output=True, text=True, check=True).stdout
     found = re.search(r"go(\d+(?:\.\d+)+)", answer)
     version = found[1] if found else ""
@@ -66,7 +66,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def key_of(module: Module, go: str) -> str:
-    """Compute the key of a module's builds: another key, another build."""
+    """Compute the cache key of a module's builds: 12 hexadecimal digits."""
     digest = hashlib.sha256()
     for path in sorted(module.folder.iterdir()):
         if path.name in {"go.mod", "go.sum"} or path.suffix == ".go":
@@ -86,7 +86,7 @@ def _place(name: str) -> Path:
 
 
 def binary(name: str) -> Path:
-    """Return the place of one program, built when it is missing.
+    """Return the path of one program; build it when it is missing.
 
     Parameters
     ----------
@@ -114,7 +114,7 @@ def ensure(names: Iterable[str], progress: Progress | None = None) -> dict[str, 
     names
         Names of the programs.
     progress
-        Where the way is shown; None shows it on stderr.
+        Where progress is shown; None = on stderr.
 
     Raises
     ------
@@ -125,7 +125,7 @@ def ensure(names: Iterable[str], progress: Progress | None = None) -> dict[str, 
     wanted = list(dict.fromkeys(names))
     todo = missing(wanted)
     if todo:
-        progress.say(f"building {len(todo)} programs once, kept in {cache_folder() / 'bin'}")
+        progress.say(f"building {len(todo)} programs once, into {cache_folder() / 'bin'}")
     modules: dict[str, list[str]] = {}
     for name in todo:
         modules.setdefault(load().module_of(name).name, []).append(name)
@@ -151,7 +151,7 @@ def _environment(module: Module) -> dict[str, str]:
     return {
         **os.environ,
         "CGO_ENABLED": "1" if module.cgo else "0",
-        # The machine's own flags must not leak into what the key promises.
+        # The machine's own flags are not part of the key, so they must not reach the build.
         "GOFLAGS": "-buildvcs=false -mod=readonly",
         "GOWORK": "off",
     }
@@ -193,7 +193,7 @@ def _follow(
     process: "subprocess.Popen[str]", title: str, total: int, since: float, progress: Progress
 ) -> list[str]:
     lines: list[str] = []
-    # `extend` takes each line as it comes, so that its length is how far the build is.
+    # `extend` appends each line as it arrives: the list's length is the progress.
     reader = threading.Thread(target=lines.extend, args=(process.stderr,), daemon=True)
     reader.start()
     while process.poll() is None:
@@ -204,7 +204,7 @@ def _follow(
 
 
 def _stale(module: Module, packages: list[str], environment: dict[str, str]) -> int:
-    """Count the packages that the build must compile, for the display."""
+    """Count the packages that the build must compile, for the progress display."""
     answer = subprocess.run(
         ["go", "list", *_flags(module), "-deps", "-f", "{{if .Stale}}x{{end}}", *packages],
         cwd=module.folder,

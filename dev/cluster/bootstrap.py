@@ -1,4 +1,4 @@
-"""The first objects of a cluster: rights of the kubelet's callers and of the DNS, its Service."""
+"""The first objects of a cluster: RBAC of the kubelet's callers and of the DNS, the DNS Service."""
 
 from typing import Any
 
@@ -38,7 +38,7 @@ def _rule(group: str, resources: list[str], verbs: list[str]) -> dict[str, Any]:
 
 
 def first_objects(record: Record) -> list[tuple[str, dict[str, Any]]]:
-    """Return what is applied to a new cluster."""
+    """Return path and body of each object that is applied to a new cluster."""
     read = ["get", "list", "watch"]
     objects = [
         # exec, logs and port-forward: the API server asks the kubelet as this user.

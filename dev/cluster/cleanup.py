@@ -1,7 +1,7 @@
-"""Removes what processes of a node leave behind: Pods, mounts, control groups, sockets.
+"""Remove what the processes of a node leave behind: Pods, mounts, control groups, sockets.
 
-Works on what is really there, not on what is remembered, so that it also clears up
-after a kill -9 of everything, a cut-off run or a restart of the machine. It touches
+It works on the observed state, not on records, so that it also cleans up
+after a kill -9 of everything, an interrupted run or a reboot. It touches
 only what carries the cluster's own folder or name.
 """
 
@@ -24,12 +24,12 @@ CGROUPS = Path("/sys/fs/cgroup")
 
 
 def clear_node(layout: Layout, cgroup: str) -> None:
-    """End all Pods of a cluster and unmount all that is mounted in its folder.
+    """Kill all Pods of a cluster and unmount everything below its folder.
 
     Parameters
     ----------
     layout
-        Places of the cluster; its own processes have ended.
+        Paths of the cluster; its own processes have exited.
     cgroup
         The control group of its Pods.
     """
@@ -52,7 +52,7 @@ def clear_files(layout: Layout) -> None:
     Raises
     ------
     LocalClusterError
-        When something is still mounted in it: removing would remove what is mounted.
+        When something is still mounted in it, whose content would be removed too.
     """
     still = mounts_below(layout.folder)
     if still:
@@ -61,7 +61,7 @@ def clear_files(layout: Layout) -> None:
 
 
 def mounts_below(folder: Path) -> list[str]:
-    """List what is mounted below a folder, in the order of mounting (proc_pid_mountinfo(5))."""
+    """List the mounts below a folder, in the order of mounting (proc_pid_mountinfo(5))."""
     found = []
     for line in Path("/proc/self/mountinfo").read_text().splitlines():
         place = line.split()[4].encode().decode("unicode_escape")
@@ -79,7 +79,7 @@ def _commands() -> Iterator[tuple[int, list[str]]]:
 
 
 def _shims(layout: Layout) -> list[int]:
-    """List the processes that containerd left to watch its containers."""
+    """List the shim processes of containerd, which outlive it."""
     address = str(layout.sockets / "containerd.sock")
     return [
         pid
@@ -96,7 +96,7 @@ def _shim_sockets(layout: Layout) -> Iterator[Path]:
 
 
 def _cgroup_folders(cgroup: str) -> list[Path]:
-    """List a control group's folder in each hierarchy; one with cgroup v2."""
+    """List a control group's folder in each hierarchy; a single one with cgroup v2."""
     roots = [CGROUPS] if (CGROUPS / "cgroup.controllers").exists() else list(CGROUPS.iterdir())
     return [root / cgroup.lstrip("/") for root in roots if root.is_dir() and not root.is_symlink()]
 
@@ -128,7 +128,7 @@ def _runs(pid: int) -> bool:
 
 
 def make_cgroups(cgroup: str) -> None:
-    """Make the control group that holds all Pods; the kubelet wants it to be there."""
+    """Create the control group that holds all Pods; the kubelet requires it."""
     for folder in _cgroup_folders(cgroup):
         parents = [folder, *folder.parents]
         for part in reversed(parents[: parents.index(CGROUPS)]):
@@ -136,7 +136,7 @@ def make_cgroups(cgroup: str) -> None:
                 continue
             part.mkdir()
             for name in ("cpuset.cpus", "cpuset.mems"):
-                # A new group of cgroup v1 has no cpus and lets nobody in.
+                # A new cpuset of cgroup v1 has no cpus and accepts no process.
                 source, target = part.parent / name, part / name
                 if source.exists() and target.exists() and not target.read_text().strip():
                     target.write_text(source.read_text())
@@ -156,13 +156,13 @@ def _remove_cgroups(cgroup: str, within: float = 5.0) -> None:
                 top.rmdir()
         time.sleep(0.05)
     for folder in _cgroup_folders(str(Path(cgroup).parent)):
-        # The folder of all clusters goes with the last of them.
+        # The folder of all clusters is removed with the last of them.
         with suppress(OSError):
             folder.rmdir()
 
 
 def _remove_links(layout: Layout) -> None:
-    """Remove the links that the kubelet puts into a folder which is the same for all."""
+    """Remove the links that the kubelet puts into a folder shared by all clusters."""
     folder = Path("/var/log/containers")
     if folder.is_dir():
         for link in folder.iterdir():

@@ -1,6 +1,6 @@
-"""A cluster that was brought up: what its users hold in their hands.
+"""A cluster that was started: the handle for its users.
 
-`dev.cluster.lifecycle` makes and finds it; nothing here starts or ends it.
+`dev.cluster.lifecycle` creates and finds it; nothing here starts or stops it.
 """
 
 import subprocess
@@ -20,11 +20,11 @@ COMPONENTS = (
     *("kwok", "kubelet", "kube-proxy", "containerd", "coredns", "kube-scheduler"),
     *("kube-controller-manager", "kube-apiserver", "etcd", "registry-node", "registry"),
 )
-"""In the order of their end."""
+"""In the order in which they are stopped."""
 
 
 class KubectlError(LocalClusterError, subprocess.CalledProcessError):
-    """A call of kubectl failed; `stderr` holds what it said, and so does the message."""
+    """A call of kubectl failed; `stderr` and the message hold its error output."""
 
     def __init__(self, done: "subprocess.CompletedProcess[str]") -> None:
         subprocess.CalledProcessError.__init__(
@@ -38,7 +38,7 @@ class KubectlError(LocalClusterError, subprocess.CalledProcessError):
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """A cluster that runs, or that ran before a part of it ended."""
+    """A cluster that is running, or was until some of its processes exited."""
 
     layout: Layout
     record: Record
@@ -50,7 +50,7 @@ class Cluster:
 
     @property
     def form(self) -> Form:
-        """What kind of cluster it is."""
+        """Its kind."""
         return self.record.form
 
     @property
@@ -60,14 +60,14 @@ class Cluster:
 
     @property
     def node_name(self) -> str | None:
-        """Name of its node, pretended or not; None where there is none."""
+        """Name of its node, real or simulated; None = it has none."""
         if self.form is Form.KIND:
             return f"cloister-{self.name}-control-plane"
         return None if self.form is Form.CONTROL_PLANE else self.name
 
     @property
     def kubeconfig(self) -> Path:
-        """Its administrator's kubeconfig, complete in one file."""
+        """Its administrator's kubeconfig, self-contained."""
         return self.layout.kubeconfig
 
     @property
@@ -77,7 +77,7 @@ class Cluster:
 
     @property
     def state_dir(self) -> Path:
-        """Folder of all that belongs to it."""
+        """Folder of all its files."""
         return self.layout.folder
 
     @property
@@ -87,12 +87,12 @@ class Cluster:
 
     @property
     def host_address(self) -> str:
-        """Address by which Pods reach programs on this machine; loopback without a node."""
+        """Address at which Pods reach programs on this machine; loopback without a node."""
         return self.record.host_address
 
     @property
     def resolvers(self) -> list[str]:
-        """Name servers that Pods may query and no Service represents; none on kind."""
+        """Name servers that Pods may query outside of any Service; none on kind."""
         return [] if self.form is Form.KIND else [self.record.host_address]
 
     @property
@@ -102,19 +102,19 @@ class Cluster:
 
     @property
     def components(self) -> dict[str, int | None]:
-        """Component -> its process id; None where it ended."""
+        """Component -> its process id; None = it is not running."""
         known = [name for name in COMPONENTS if (self.layout.logs / f"{name}.log").exists()]
         return {name: self.processes.pid(name) for name in known}
 
     @property
     def running(self) -> bool:
-        """Whether all its processes run."""
+        """Whether all its processes are running."""
         if self.form is Form.KIND:
             return kind.runs(self.name)
         return bool(self.components) and all(self.components.values())
 
     def bin(self, name: str) -> Path:
-        """Return the place of a program, built now if it never was.
+        """Return the path of a program; build it when it is missing.
 
         Parameters
         ----------
@@ -142,16 +142,16 @@ class Cluster:
         arguments
             Its arguments.
         stdin
-            What it reads.
+            Its standard input.
         check
             Whether a failure is an error.
         timeout
-            Seconds until it is ended; None = never.
+            Timeout in seconds; None = none.
 
         Returns
         -------
         str
-            What it wrote; without ``check`` also what it wrote to stderr.
+            Its output; without ``check`` including stderr.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""What a component of the cluster is: how it is started and when it serves."""
+"""A component of the cluster: how it is started and when it is ready."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -22,23 +22,23 @@ class Component:
     name: str
     argv: tuple[str, ...]
     ready: Callable[[], bool]
-    """Whether it serves; asked until it does."""
+    """Readiness probe; polled until it returns True."""
     within: float = 90.0
-    """Seconds that it may take until it serves."""
+    """Seconds that it may take to become ready."""
     environment: Mapping[str, str] = field(default_factory=dict)
     files: tuple[Path, ...] = ()
-    """Files that it reads at its start: other content, another process."""
+    """Files that it reads at start; when their content changes, the process is restarted."""
     ports: tuple[tuple[str, int], ...] = ()
     """Address and port pairs that must be free before it starts."""
 
     @property
     def mark(self) -> str:
-        """Hash of all that the process is started with."""
+        """Hash of everything that the process is started with."""
         return fingerprint(self.argv, self.environment, self.files)
 
 
 def start(processes: Processes, component: Component) -> bool:
-    """Start a component that does not run, or runs with other settings; wait until it serves.
+    """Start a component that does not run, or runs with other settings; wait until it is ready.
 
     Returns
     -------
@@ -48,17 +48,17 @@ def start(processes: Processes, component: Component) -> bool:
     Raises
     ------
     LocalClusterError
-        When its port is taken, it ends, or does not serve in time.
+        When its port is taken, it exits, or is not ready in time.
     """
     current = processes.is_current(component.name, component.mark)
     if not current:
         processes.stop(component.name)
         for address, port in component.ports:
-            # The threads of a process that was just stopped may hold on for a moment.
+            # The threads of a process that was just stopped may keep the port for a moment.
             if not wait_until(partial(port_is_free, address, port), within=PATIENCE):
                 raise LocalClusterError(
-                    f"{component.name} needs the port {port} of {address}, and another program "
-                    "listens on it: end that program, or take the cluster down and up again "
+                    f"{component.name} needs the port {port} of {address}, but another program "
+                    "listens on it: stop that program, or take the cluster down and up again "
                     "(it then chooses other ports)"
                 )
         processes.start(
@@ -69,9 +69,9 @@ def start(processes: Processes, component: Component) -> bool:
 
 
 def write_config(path: Path, text: str) -> Path:
-    """Write a configuration file, unless it says that already.
+    """Write a configuration file unless it already has this content, and return its path.
 
-    Some components end when their file is written, even with the same content.
+    Some components exit when their file is written, even with the same content.
     """
     if not path.exists() or path.read_text() != text:
         path.parent.mkdir(parents=True, exist_ok=True)

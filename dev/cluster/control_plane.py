@@ -1,6 +1,6 @@
 """The processes of the control plane: etcd, API server, controllers, scheduler, registry.
 
-Says how each is started and when it serves; `dev.cluster.lifecycle` starts them.
+Defines how each is started and when it is ready; `dev.cluster.lifecycle` starts them.
 """
 
 import os
@@ -16,21 +16,21 @@ from dev.cluster.layout import Form, Layout, Record
 from dev.cluster.pki import Authority, Pair, kubeconfig, service_account_keys
 from dev.plain_http import NO_TRUST
 
-__all__ = ["Identities", "answers", "control_plane", "registry"]
+__all__ = ["Identities", "control_plane", "registry", "responds"]
 
 RATE = ("--kube-api-qps=300", "--kube-api-burst=600")
 """Requests a second and burst that the controllers may make; with the defaults of the
 components (20 and 30) they, not the server, are what a test of scale measures."""
 
 AUDIT_POLICY = Path(__file__).parent / "audit-policy.yaml"
-"""Which requests the API server of a simulated cluster writes down."""
+"""Audit policy of the API server of a simulated cluster."""
 
 TLS = "--tls-min-version=VersionTLS12"
-"""TLS versions below are not spoken by anything of ours."""
+"""Lower TLS versions are used by none of the components."""
 
 
 class Identities:
-    """Certificates and kubeconfig files of one cluster; made where they are missing."""
+    """Certificates and kubeconfig files of one cluster; created where they are missing."""
 
     def __init__(self, layout: Layout, record: Record) -> None:
         self._layout = layout
@@ -49,7 +49,7 @@ class Identities:
         )
 
     def client(self, file: str, common: str, groups: tuple[str, ...] = ()) -> Path:
-        """Make the kubeconfig of a component."""
+        """Write the kubeconfig of a component and return its path."""
         pair = self.ca.issue(file, common, groups=groups)
         return kubeconfig(
             self._layout.config / f"{file}.kubeconfig",
@@ -60,15 +60,15 @@ class Identities:
         )
 
     def healthy(self, url: str, authority: Path | None = None) -> Callable[[], bool]:
-        """Make the question whether an address answers, asked as the administrator."""
+        """Return a probe of a health endpoint, requested as the administrator."""
         certificate = authority or self.ca.certificate
         return lambda: serves(url, certificate, self.admin.certificate, self.admin.key)
 
 
 def control_plane(
-    layout: Layout, record: Record, programs: dict[str, Path], who: Identities
+    layout: Layout, record: Record, programs: dict[str, Path], identities: Identities
 ) -> list[Component]:
-    """Return how the control plane is started, in its order.
+    """Return the components of the control plane, in start order.
 
     Parameters
     ----------
@@ -77,8 +77,8 @@ def control_plane(
     record
         The cluster.
     programs
-        Name of a program -> its place.
-    who
+        Name of a program -> its path.
+    identities
         Certificates of the components.
 
     Returns
@@ -87,19 +87,21 @@ def control_plane(
         etcd, the API server, the controllers; the scheduler where there is a node.
     """
     components = [
-        _etcd(layout, record, programs, who),
-        _apiserver(layout, record, programs, who),
-        _controllers(record, programs, who),
+        _etcd(layout, record, programs, identities),
+        _apiserver(layout, record, programs, identities),
+        _controllers(record, programs, identities),
     ]
     if record.form is not Form.CONTROL_PLANE:
-        components.append(_scheduler(record, programs, who))
+        components.append(_scheduler(record, programs, identities))
     return components
 
 
-def _etcd(layout: Layout, record: Record, programs: dict[str, Path], who: Identities) -> Component:
+def _etcd(
+    layout: Layout, record: Record, programs: dict[str, Path], identities: Identities
+) -> Component:
     client, peer = record.ports["etcd"], record.ports["etcd-peer"]
-    serving = who.etcd_ca.issue("etcd", "etcd", hosts=["127.0.0.1", "localhost"])
-    asking = who.etcd_ca.issue("etcd-client", "cloister-etcd-client")
+    serving = identities.etcd_ca.issue("etcd", "etcd", hosts=["127.0.0.1", "localhost"])
+    asking = identities.etcd_ca.issue("etcd-client", "cloister-etcd-client")
     files = (f"--cert-file={serving.certificate}", f"--key-file={serving.key}")
     peers = (f"--peer-cert-file={serving.certificate}", f"--peer-key-file={serving.key}")
     argv = (
@@ -113,16 +115,16 @@ def _etcd(layout: Layout, record: Record, programs: dict[str, Path], who: Identi
         f"--initial-cluster=cloister=https://127.0.0.1:{peer}",
         *files,
         *peers,
-        f"--trusted-ca-file={who.etcd_ca.certificate}",
-        f"--peer-trusted-ca-file={who.etcd_ca.certificate}",
+        f"--trusted-ca-file={identities.etcd_ca.certificate}",
+        f"--peer-trusted-ca-file={identities.etcd_ca.certificate}",
         "--client-cert-auth",
         "--peer-client-cert-auth",
-        # The data may be lost with the machine's power, not with a killed process.
+        # Data may be lost with the machine's power, but not with a killed process.
         "--unsafe-no-fsync",
         "--auto-compaction-retention=1h",
     )
     url = f"https://127.0.0.1:{client}/health"
-    authority = who.etcd_ca.certificate
+    authority = identities.etcd_ca.certificate
     return Component(
         name="etcd",
         argv=argv,
@@ -132,7 +134,7 @@ def _etcd(layout: Layout, record: Record, programs: dict[str, Path], who: Identi
 
 
 def _apiserver(
-    layout: Layout, record: Record, programs: dict[str, Path], who: Identities
+    layout: Layout, record: Record, programs: dict[str, Path], identities: Identities
 ) -> Component:
     address, port = record.host_address, record.ports["apiserver"]
     argv = (
@@ -141,7 +143,7 @@ def _apiserver(
         f"--advertise-address={address}",
         f"--secure-port={port}",
         f"--service-cluster-ip-range={record.service_range}",
-        *_apiserver_files(layout, record, who),
+        *_apiserver_files(layout, record, identities),
         "--service-account-issuer=https://kubernetes.default.svc.cluster.local",
         "--anonymous-auth=false",
         "--authorization-mode=Node,RBAC",
@@ -153,19 +155,19 @@ def _apiserver(
         "--requestheader-username-headers=X-Remote-User",
         "--requestheader-group-headers=X-Remote-Group",
         "--requestheader-extra-headers-prefix=X-Remote-Extra-",
-        # Where scale is measured the administrator may ask where its time goes (/debug/pprof).
+        # Where scale is measured the administrator may profile the server (/debug/pprof).
         f"--profiling={str(record.form is Form.SIMULATED).lower()}",
         TLS,
-        # Without a link the address is loopback, which no endpoint may be.
+        # Without a link the address is loopback, which is not valid for an endpoint.
         *(() if record.index >= 0 else ("--endpoint-reconciler-type=none",)),
-        # On a simulated node scale is measured: who writes how often.
+        # On a simulated node scale is measured: count writes per client.
         *(_audit(layout) if record.form is Form.SIMULATED else ()),
     )
     return Component(
         name="kube-apiserver",
         argv=argv,
         files=(AUDIT_POLICY,),
-        ready=who.healthy(f"{record.server}/readyz"),
+        ready=identities.healthy(f"{record.server}/readyz"),
         within=120,
         ports=((address, port),),
     )
@@ -179,69 +181,69 @@ def _audit(layout: Layout) -> list[str]:
     ]
 
 
-def _apiserver_files(layout: Layout, record: Record, who: Identities) -> list[str]:
+def _apiserver_files(layout: Layout, record: Record, identities: Identities) -> list[str]:
     names = ["kubernetes", "kubernetes.default", "kubernetes.default.svc", "localhost"]
     addresses = dict.fromkeys(["127.0.0.1", record.service_address, record.host_address])
-    serving = who.ca.issue(
+    serving = identities.ca.issue(
         "apiserver",
         "kube-apiserver",
         hosts=[*names, "kubernetes.default.svc.cluster.local", *addresses],
     )
-    kubelet = who.ca.issue("apiserver-kubelet-client", "cloister-kubelet-client")
-    front = who.front_ca.issue("front-proxy-client", "front-proxy-client")
+    kubelet = identities.ca.issue("apiserver-kubelet-client", "cloister-kubelet-client")
+    front = identities.front_ca.issue("front-proxy-client", "front-proxy-client")
     etcd = Pair(layout.pki / "etcd-client.crt", layout.pki / "etcd-client.key")
     return [
         f"--etcd-servers=https://127.0.0.1:{record.ports['etcd']}",
-        f"--etcd-cafile={who.etcd_ca.certificate}",
+        f"--etcd-cafile={identities.etcd_ca.certificate}",
         f"--etcd-certfile={etcd.certificate}",
         f"--etcd-keyfile={etcd.key}",
-        f"--client-ca-file={who.ca.certificate}",
+        f"--client-ca-file={identities.ca.certificate}",
         f"--tls-cert-file={serving.certificate}",
         f"--tls-private-key-file={serving.key}",
-        f"--kubelet-certificate-authority={who.ca.certificate}",
+        f"--kubelet-certificate-authority={identities.ca.certificate}",
         f"--kubelet-client-certificate={kubelet.certificate}",
         f"--kubelet-client-key={kubelet.key}",
-        f"--service-account-key-file={who.tokens.certificate}",
-        f"--service-account-signing-key-file={who.tokens.key}",
-        f"--requestheader-client-ca-file={who.front_ca.certificate}",
+        f"--service-account-key-file={identities.tokens.certificate}",
+        f"--service-account-signing-key-file={identities.tokens.key}",
+        f"--requestheader-client-ca-file={identities.front_ca.certificate}",
         f"--proxy-client-cert-file={front.certificate}",
         f"--proxy-client-key-file={front.key}",
     ]
 
 
-def _controllers(record: Record, programs: dict[str, Path], who: Identities) -> Component:
+def _controllers(record: Record, programs: dict[str, Path], identities: Identities) -> Component:
     port = record.ports["controller-manager"]
     name = "kube-controller-manager"
-    config = who.client("controller-manager", f"system:{name}")
+    config = identities.client("controller-manager", f"system:{name}")
     argv = (
         str(programs[name]),
-        *_served(name, config, port, who),
-        f"--service-account-private-key-file={who.tokens.key}",
-        f"--root-ca-file={who.ca.certificate}",
-        f"--cluster-signing-cert-file={who.ca.certificate}",
-        f"--cluster-signing-key-file={who.ca.key}",
-        f"--requestheader-client-ca-file={who.front_ca.certificate}",
+        *_serving_flags(name, config, port, identities),
+        f"--service-account-private-key-file={identities.tokens.key}",
+        f"--root-ca-file={identities.ca.certificate}",
+        f"--cluster-signing-cert-file={identities.ca.certificate}",
+        f"--cluster-signing-key-file={identities.ca.key}",
+        f"--requestheader-client-ca-file={identities.front_ca.certificate}",
         "--use-service-account-credentials=true",
         *RATE,
     )
-    return _asked(name, argv, port, who)
+    return _probed(name, argv, port, identities)
 
 
-def _scheduler(record: Record, programs: dict[str, Path], who: Identities) -> Component:
+def _scheduler(record: Record, programs: dict[str, Path], identities: Identities) -> Component:
     port = record.ports["scheduler"]
     name = "kube-scheduler"
-    config = who.client("scheduler", f"system:{name}")
-    argv = (str(programs[name]), *_served(name, config, port, who), *RATE)
-    return _asked(name, argv, port, who)
+    config = identities.client("scheduler", f"system:{name}")
+    argv = (str(programs[name]), *_serving_flags(name, config, port, identities), *RATE)
+    return _probed(name, argv, port, identities)
 
 
-def _served(name: str, config: Path, port: int, who: Identities) -> list[str]:
-    pair = who.ca.issue(f"{name}-serving", name, hosts=["127.0.0.1", "localhost"])
+def _serving_flags(name: str, config: Path, port: int, identities: Identities) -> list[str]:
+    pair = identities.ca.issue(f"{name}-serving", name, hosts=["127.0.0.1", "localhost"])
     return [
         f"--kubeconfig={config}",
         f"--authentication-kubeconfig={config}",
         f"--authorization-kubeconfig={config}",
-        f"--client-ca-file={who.ca.certificate}",
+        f"--client-ca-file={identities.ca.certificate}",
         f"--tls-cert-file={pair.certificate}",
         f"--tls-private-key-file={pair.key}",
         "--bind-address=127.0.0.1",
@@ -252,20 +254,20 @@ def _served(name: str, config: Path, port: int, who: Identities) -> list[str]:
     ]
 
 
-def _asked(name: str, argv: tuple[str, ...], port: int, who: Identities) -> Component:
+def _probed(name: str, argv: tuple[str, ...], port: int, identities: Identities) -> Component:
     return Component(
         name=name,
         argv=argv,
-        ready=who.healthy(f"https://127.0.0.1:{port}/healthz"),
+        ready=identities.healthy(f"https://127.0.0.1:{port}/healthz"),
         ports=(("127.0.0.1", port),),
     )
 
 
 def registry(layout: Layout, record: Record, programs: dict[str, Path]) -> list[Component]:
-    """Return how the registry is started.
+    """Return the processes of the registry.
 
-    It listens on loopback, which is how image references name it; where there is a
-    node, a second, reading process on the same storage serves the node.
+    It listens on loopback, which is how image references address it; where there is a
+    node, a second, read-only process on the same storage serves the node.
 
     Parameters
     ----------
@@ -274,7 +276,7 @@ def registry(layout: Layout, record: Record, programs: dict[str, Path]) -> list[
     record
         The cluster.
     programs
-        Name of a program -> its place.
+        Name of a program -> its path.
     """
     port = record.ports["registry"]
     addresses = {"registry": "127.0.0.1"}
@@ -294,7 +296,7 @@ def _registry(
             "readonly": {"enabled": name != "registry"},
         },
     }
-    # The secret signs the state of uploads; only this process reads it.
+    # The secret signs the state of uploads; no other process needs it.
     secret_file = layout.pki / "registry-secret"
     if not secret_file.exists():
         secret_file.write_text(os.urandom(24).hex())
@@ -310,15 +312,15 @@ def _registry(
     return Component(
         name=name,
         argv=(str(programs["registry"]), "serve", str(path)),
-        ready=lambda: answers(url),
+        ready=lambda: responds(url),
         files=(path,),
         environment={"OTEL_TRACES_EXPORTER": "none"},
         ports=((address, port),),
     )
 
 
-def answers(url: str) -> bool:
-    """Return whether a plain HTTP address answers with success."""
+def responds(url: str) -> bool:
+    """Return whether a plain HTTP address responds with success."""
     try:
         return httpx.get(url, timeout=5, trust_env=False, verify=NO_TRUST).is_success
     except httpx.HTTPError:

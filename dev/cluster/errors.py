@@ -1,7 +1,7 @@
-"""The one error of the local cluster: something that a person must do or know."""
+"""The one error of the local cluster."""
 
 __all__ = ["LocalClusterError"]
 
 
 class LocalClusterError(Exception):
-    """Why the local cluster cannot do what was asked, and what to do about it."""
+    """Why the local cluster cannot do what was requested, and the remedy."""

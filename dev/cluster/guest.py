@@ -1,6 +1,6 @@
-"""Builds the guest, the program of ours inside enclaves, from ``operator/guest`` into the cache.
+"""Build the guest, Cloister's program inside enclaves, from ``operator/guest`` into the cache.
 
-Its module is part of the product and not of the cluster; flags and sources alone decide its bytes.
+Its module is part of the product, not of the cluster. Its bytes depend on flags and sources alone.
 """
 
 import fcntl
@@ -18,18 +18,18 @@ __all__ = ["MODULE", "REPRODUCIBLE", "build", "guest_binary"]
 MODULE = Path(__file__).resolve().parents[2] / "operator" / "guest"
 """The Go module."""
 REPRODUCIBLE = ("-trimpath", "-buildvcs=false", "-ldflags=-s -w -buildid=")
-"""What makes a build depend on the sources and the version of Go alone."""
+"""Flags that make a build depend on the sources and the version of Go alone."""
 SHOWN = 3000
 """Characters of a failed build that the error shows."""
 
 
 def guest_binary(name: str = "guest", package: str = ".") -> Path:
-    """Return the place of the guest, built when these sources were not built before.
+    """Return the path of the guest; build it when these sources were not built before.
 
     Parameters
     ----------
     name
-        Name of the program; tests take another one of the module.
+        Name of the program; tests use another one of the module.
     package
         Its Go package.
 
@@ -56,14 +56,14 @@ def build(module: Path, target: Path, package: str = ".") -> Path:
     module
         Its Go module, or a copy of it.
     target
-        Where the program is to lie.
+        Path of the built program.
     package
         Go package of the program.
 
     Raises
     ------
     LocalClusterError
-        When the build fails; with the compiler's words.
+        When the build fails; with the compiler's messages.
     """
     go_version()
     done = subprocess.run(
@@ -80,7 +80,7 @@ def build(module: Path, target: Path, package: str = ".") -> Path:
 
 
 def _key() -> str:
-    """Hash what the build depends on."""
+    """Hash the inputs of the build."""
     digest = hashlib.sha256(repr((go_version(), REPRODUCIBLE)).encode())
     for path in sorted(MODULE.rglob("*")):
         named = path.suffix == ".go" or path.name in {"go.mod", "go.sum"}

@@ -1,4 +1,4 @@
-"""Writes container images without Docker and pushes them to a registry.
+"""Build container images without Docker and push them to a registry.
 
 Follows the OCI image format and distribution specifications. The same content gives
 the same digest. Called by the cluster (pause image), the demo and tests.
@@ -37,7 +37,7 @@ CONFIG = "application/vnd.oci.image.config.v1+json"
 LAYER = "application/vnd.oci.image.layer.v1.tar+gzip"
 
 NOBODY = "65532:65532"
-"""User and group of programs that need no rights."""
+"""User and group of programs that need no privileges."""
 
 BUSYBOX = (
     *("cat", "chmod", "cp", "date", "df", "echo", "env", "false", "grep", "head", "httpd", "id"),
@@ -45,12 +45,12 @@ BUSYBOX = (
     *("rm", "seq", "sh", "sleep", "stat", "sync", "tail", "test", "touch", "true", "unshare"),
     *("wget", "yes"),
 )
-"""Programs of busybox that have a link of their own in `busybox_image`."""
+"""Applets that have a link of their own in `busybox_image`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """What is in an image and how it is started."""
+    """Content of an image, and how it is started."""
 
     files: Mapping[str, bytes | Path]
     """Path in the image -> content: bytes, or a file whose mode is kept."""
@@ -63,12 +63,12 @@ class Image:
     links: Mapping[str, str] = field(default_factory=dict)
     """Path of a symbolic link -> its target."""
     folders: Sequence[str] = ("/tmp",)
-    """Folders that everybody may write to."""
+    """World-writable folders."""
     architecture: str = "amd64"
     labels: Mapping[str, str] = field(default_factory=dict)
 
     def layer(self) -> bytes:
-        """Write the one layer, a tar file; times and owners are zero so that digests repeat."""
+        """Build the one layer (tar); zero times and owners make its digest reproducible."""
         stream = io.BytesIO()
         with tarfile.open(fileobj=stream, mode="w", format=tarfile.PAX_FORMAT) as archive:
             for folder in sorted(self._folders()):
@@ -99,7 +99,7 @@ class Image:
         return wanted
 
     def config(self, layer_digest: str) -> bytes:
-        """Write the configuration."""
+        """Build the image configuration (JSON)."""
         run: dict[str, Any] = {
             "Env": list(self.env),
             "WorkingDir": self.working_dir,
@@ -134,7 +134,7 @@ def _descriptor(media_type: str, content: bytes) -> dict[str, Any]:
 def push(
     image: Image, registry: str, repository: str, tag: str = "latest", *, index: bool = False
 ) -> str:
-    """Push an image to a registry that speaks plain HTTP.
+    """Push an image to a plain HTTP registry.
 
     Parameters
     ----------
@@ -145,7 +145,7 @@ def push(
     repository
         Name of the repository.
     tag
-        Tag that shall name it; "" pushes by digest alone.
+        Tag to set; "" pushes by digest alone.
     index
         Wrap it in an image index, as images for several platforms are.
 
@@ -157,7 +157,7 @@ def push(
     Raises
     ------
     LocalClusterError
-        When the registry refuses or does not answer.
+        When the registry refuses or does not respond.
     """
     layer = image.layer()
     packed = gzip.compress(layer, compresslevel=1, mtime=0)
@@ -222,22 +222,22 @@ def folder_files(folder: Path, target: str) -> dict[str, bytes | Path]:
 
 
 def pause_image(pause: Path) -> Image:
-    """Describe the image that holds a Pod's namespaces."""
+    """Return the image of the pause container, which holds a Pod's namespaces."""
     return Image(files={"/pause": pause}, entrypoint=["/pause"], user=NOBODY)
 
 
 def shim_image(certificates: Path = Path("/etc/ssl/certs/ca-certificates.crt")) -> Image:
-    """Describe the image of the shim: Caddy alone, without rights, writing below /tmp.
+    """Return the image of the shim: Caddy alone, unprivileged, writing below /tmp.
 
     Parameters
     ----------
     certificates
-        Authorities that it trusts; left out where this machine has none.
+        Authorities that it trusts; omitted where this machine has none.
 
     Raises
     ------
     LocalClusterError
-        When Caddy is not built yet and cannot be.
+        When Caddy is not built yet and the build fails.
     """
     files: dict[str, bytes | Path] = {"/usr/bin/caddy": binary("caddy")}
     if certificates.exists():
@@ -257,12 +257,12 @@ def shim_image(certificates: Path = Path("/etc/ssl/certs/ca-certificates.crt")) 
 
 
 def guest_image(guest: Path | None = None) -> Image:
-    """Describe the image of the guest: the program alone. The same sources give the same digest.
+    """Return the image of the guest: the program alone. The same sources give the same digest.
 
     Parameters
     ----------
     guest
-        The program; None builds it.
+        The program; None = build it.
 
     Raises
     ------
@@ -274,7 +274,7 @@ def guest_image(guest: Path | None = None) -> Image:
 
 
 def busybox_image(busybox: Path = Path("/bin/busybox")) -> Image:
-    """Describe a small image with a shell and the usual programs, for tests.
+    """Return a small image with a shell and the usual programs, for tests.
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
-"""The cluster in Docker containers, by kind, where Docker answers.
+"""The cluster in Docker containers, by kind, where Docker is available.
 
-Only what it generates is tested here: machines of continuous integration have no
+Only the generated configuration is tested here: the machines of continuous integration have no
 Docker. The registry follows kind's page "Local Registry".
 """
 
@@ -30,7 +30,7 @@ def _registry(name: str) -> str:
 
 
 def configuration(name: str) -> dict[str, Any]:
-    """Write kind's configuration."""
+    """Build kind's configuration."""
     patch = f'[plugins."io.containerd.cri.v1.images".registry]\n  config_path = "{HOSTS}"\n'
     return {
         "kind": "Cluster",
@@ -43,7 +43,7 @@ def configuration(name: str) -> dict[str, Any]:
 
 
 def commands(places: Layout, record: Record) -> list[list[str]]:
-    """List the commands that bring the cluster up, in their order."""
+    """Return the commands that start the cluster, in order."""
     name, port = record.name, record.ports["registry"]
     registry = _registry(name)
     folder = f"{HOSTS}/{record.registry}"
@@ -66,7 +66,7 @@ def commands(places: Layout, record: Record) -> list[list[str]]:
 
 
 def runs(name: str) -> bool:
-    """Return whether the cluster's node runs."""
+    """Return whether the cluster's node is running."""
     container = f"{_cluster(name)}-control-plane"
     answer = _run(["docker", "inspect", container], check=False)
     try:
@@ -76,7 +76,7 @@ def runs(name: str) -> bool:
 
 
 def up(places: Layout, known: Record | None, progress: Progress) -> Record:
-    """Bring the cluster up.
+    """Start the cluster.
 
     Raises
     ------
@@ -95,12 +95,12 @@ def up(places: Layout, known: Record | None, progress: Progress) -> Record:
     for command in commands(places, record):
         progress.say(" ".join(command[:3]))
         _run(command)
-    progress.say(f"cluster {places.name} (kind) is up: export KUBECONFIG={places.kubeconfig}")
+    progress.say(f"cluster {places.name} (kind) is ready: export KUBECONFIG={places.kubeconfig}")
     return record
 
 
 def down(record: Record) -> None:
-    """Remove the cluster and its registry; what is already gone is not an error."""
+    """Remove the cluster and its registry; idempotent."""
     _run(["kind", "delete", "cluster", "--name", _cluster(record.name)], check=False)
     _run(["docker", "rm", "--force", "--volumes", _registry(record.name)], check=False)
 

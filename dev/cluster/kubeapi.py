@@ -18,16 +18,16 @@ def _context(authority: Path, certificate: Path, key: Path) -> ssl.SSLContext:
 
 
 def serves(url: str, authority: Path, certificate: Path, key: Path) -> bool:
-    """Return whether a health address answers with 200.
+    """Return whether a health endpoint responds with 200.
 
     Parameters
     ----------
     url
         The address.
     authority
-        Certificate of the authority of its server.
+        CA certificate of the server.
     certificate, key
-        Who asks.
+        Client certificate and key.
 
     Returns
     -------
@@ -42,7 +42,7 @@ def serves(url: str, authority: Path, certificate: Path, key: Path) -> bool:
 
 
 class KubeAPI:
-    """Reads and applies objects as the cluster's administrator."""
+    """Read and apply objects as the cluster's administrator."""
 
     def __init__(self, server: str, pki: Path) -> None:
         self._client = httpx.Client(
@@ -69,12 +69,12 @@ class KubeAPI:
         Returns
         -------
         dict or None
-            The answer; None when it does not exist.
+            The object; None = it does not exist.
 
         Raises
         ------
         LocalClusterError
-            When the server refuses or does not answer.
+            When the server refuses or does not respond.
         """
         response = self._send("GET", path)
         if response.status_code == httpx.codes.NOT_FOUND:
@@ -82,17 +82,17 @@ class KubeAPI:
         return self._content(response)
 
     def apply(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        """Apply an object as its field manager (server-side apply).
+        """Apply an object by server-side apply.
 
         Returns
         -------
         dict
-            The object as the server holds it.
+            The object as stored by the server.
 
         Raises
         ------
         LocalClusterError
-            When the server refuses or does not answer.
+            When the server refuses or does not respond.
         """
         return self._content(
             self._send(
@@ -109,7 +109,7 @@ class KubeAPI:
             return self._client.request(method, path, **options)
         except httpx.HTTPError as error:
             raise LocalClusterError(
-                f"{method} {path}: the API server does not answer: {error}"
+                f"{method} {path}: the API server does not respond: {error}"
             ) from error
 
     @staticmethod

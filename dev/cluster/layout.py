@@ -1,4 +1,4 @@
-"""Where a cluster lives on disk and what is remembered of it between two runs.
+"""A cluster's files, and the record of it that is kept between two runs.
 
 One folder per cluster: ``cluster.json`` (form, addresses, ports), certificates,
 configuration, data, logs, one record per process. Nothing here starts or stops anything.
@@ -36,36 +36,36 @@ __all__ = [
 DEFAULT_NAME = "cloister"
 
 PACKAGES = "packages_"
-"""What is locked while packages are installed; no cluster can have this name."""
+"""Name of the lock that is held while packages are installed; no cluster can have this name."""
 
 PORTS = range(20000, 32000)
-"""Below the ports that the kernel gives to outgoing connections, so that a port
+"""Below the ephemeral ports of outgoing connections, so that a port
 stays free while its cluster is down."""
 
 
 class Form(StrEnum):
-    """What kind of cluster it is."""
+    """The kind of a cluster."""
 
     NODE = "node"
-    """Everything, Pods really run."""
+    """Control plane and a real node: Pods really run."""
     CONTROL_PLANE = "control-plane"
     """API server, etcd, controllers, registry; no node and no scheduler."""
     SIMULATED = "simulated"
-    """The control plane and a node that only pretends."""
+    """The control plane and a simulated node."""
     KIND = "kind"
     """In Docker containers, by kind."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The places of one cluster."""
+    """The paths of one cluster."""
 
     name: str
     folder: Path
 
     @property
     def record(self) -> Path:
-        """What is remembered."""
+        """The record of the cluster."""
         return self.folder / "cluster.json"
 
     @property
@@ -90,7 +90,7 @@ class Layout:
 
     @property
     def audit_log(self) -> Path:
-        """Every write to the API server, one JSON object a line; of a simulated cluster alone."""
+        """Every write to the API server, one JSON object a line; only of a simulated cluster."""
         return self.data / "audit.log"
 
     @property
@@ -100,32 +100,32 @@ class Layout:
 
     @property
     def sockets(self) -> Path:
-        """Unix sockets; a short path, for the kernel allows 107 bytes."""
+        """Unix sockets; a short path, since the kernel allows 107 bytes."""
         return self.folder / "run"
 
     @property
     def kubeconfig(self) -> Path:
-        """For people and programs that use the cluster."""
+        """The administrator's kubeconfig."""
         return self.folder / "kubeconfig"
 
     def make(self) -> None:
-        """Make the folders; others may not look into them, they hold keys."""
+        """Create the folders, unreadable for others since they hold keys."""
         self.folder.mkdir(parents=True, exist_ok=True)
         self.folder.chmod(0o711 if os.geteuid() == 0 else 0o700)
         for folder in (self.pki, self.config, self.data, self.logs, self.processes, self.sockets):
             folder.mkdir(exist_ok=True)
-            # User namespaces of Pods must be able to walk through run/ and data/.
+            # User namespaces of Pods must be able to traverse run/ and data/.
             folder.chmod(0o700 if folder in {self.pki, self.config} else 0o711)
 
 
 @dataclass(slots=True)
 class Record:
-    """What is remembered of a cluster."""
+    """The record of a cluster between two runs."""
 
     name: str
     form: Form
     index: int = -1
-    """Number of the cluster's address ranges; -1 where it has none."""
+    """Number of the cluster's address ranges; -1 = it has none."""
     ports: dict[str, int] = field(default_factory=dict)
     """Purpose -> port."""
 
@@ -151,12 +151,12 @@ class Record:
 
     @property
     def service_range(self) -> str:
-        """Address range of the Services; without a link nothing routes to it: it is large."""
+        """Address range of the Services; large without a link, since nothing routes to it."""
         return f"10.203.{self.index}.0/24" if self.index >= 0 else "10.203.0.0/16"
 
     @property
     def service_address(self) -> str:
-        """Address of the API server's Service, the first of the range."""
+        """Address of the API server's Service, the first one of the range."""
         return f"10.203.{max(self.index, 0)}.1"
 
     @property
@@ -170,7 +170,7 @@ class Record:
         return f"127.0.0.1:{self.ports['registry']}"
 
     def save(self, path: Path) -> None:
-        """Write it, whole or not at all."""
+        """Write it atomically."""
         scratch = path.with_suffix(".new")
         scratch.write_text(json.dumps(asdict(self), indent=2) + "\n")
         scratch.rename(path)
@@ -182,7 +182,7 @@ class Record:
         Returns
         -------
         Record or None
-            None when there is none, or a run was cut off before it was written.
+            None = there is none, or a run was interrupted before it was written.
         """
         try:
             content = json.loads(path.read_text())
@@ -197,7 +197,7 @@ class Record:
 
 
 def state_folder() -> Path:
-    """Folder of all clusters of this user."""
+    """Return the folder of all clusters of this user."""
     chosen = os.environ.get("CLOISTER_STATE")
     if chosen:
         return Path(chosen)
@@ -207,12 +207,12 @@ def state_folder() -> Path:
 
 
 def layout(name: str) -> Layout:
-    """Name the places of a cluster.
+    """Return the paths of a cluster.
 
     Raises
     ------
     LocalClusterError
-        When the name is invalid, or its sockets would have too long a path.
+        When the name is invalid, or the paths of its sockets would be too long.
     """
     if not re.fullmatch(r"[a-z]([a-z0-9-]{0,22}[a-z0-9])?", name):
         raise LocalClusterError(
@@ -237,7 +237,7 @@ def names() -> list[str]:
 
 @contextmanager
 def lock(name: str) -> Iterator[None]:
-    """Keep two runs from working on the same cluster at once.
+    """Hold the lock of a cluster, so that only one run works on it.
 
     Parameters
     ----------
@@ -258,13 +258,13 @@ def lock(name: str) -> Iterator[None]:
 
 
 def others(name: str) -> list[Record]:
-    """Read what is remembered of all clusters but one."""
+    """Read the records of all clusters but one."""
     found = [Record.read(layout(other).record) for other in names() if other != name]
     return [record for record in found if record is not None]
 
 
 def free_port(taken: set[int]) -> int:
-    """Choose a port that nobody listens on.
+    """Choose a port that no process listens on and no other cluster has recorded.
 
     Raises
     ------
@@ -280,7 +280,7 @@ def free_port(taken: set[int]) -> int:
 
 
 def port_is_free(address: str, port: int) -> bool:
-    """Return whether a port can be listened on."""
+    """Return whether a port is free to listen on."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -1,7 +1,7 @@
-"""Brings a cluster up, finds it, takes it down: the library of the demo, tests, benchmarks.
+"""Starts, finds and stops local clusters, for the demo, the tests and the benchmarks.
 
-`up` compares what runs with what should run and starts only the difference, so that a
-second run takes a moment and a half-dead cluster is healed by the same call.
+`up` compares the running processes with the desired ones and starts only the difference, so that a
+second run takes a moment and the same call repairs a cluster of which some processes have exited.
 """
 
 import os
@@ -56,20 +56,20 @@ def form_here(*, node: bool, simulated: bool = False) -> Form:
     Parameters
     ----------
     node
-        Whether Pods shall run.
+        Whether Pods are to run.
     simulated
-        Whether a node that only pretends is wanted.
+        Whether a simulated node is requested.
 
     Returns
     -------
     Form
-        kind where Docker answers, a node on Linux as root, else a simulated node.
+        kind where Docker runs, a node on Linux as root, otherwise a simulated node.
     """
     if simulated:
         return Form.SIMULATED
     if not node:
         return Form.CONTROL_PLANE
-    if requirements.docker_answers():
+    if requirements.docker_is_available():
         return Form.KIND
     return Form.NODE if os.geteuid() == 0 else Form.SIMULATED
 
@@ -85,7 +85,7 @@ def programs_of(form: Form) -> tuple[str, ...]:
 
 
 def find(name: str = DEFAULT_NAME) -> Cluster | None:
-    """Find a cluster that was brought up and not taken down.
+    """Find a cluster that was started and not removed.
 
     Returns
     -------
@@ -104,24 +104,24 @@ def up(
     simulated: bool = False,
     progress: Progress | None = None,
 ) -> Cluster:
-    """Bring a cluster up, or heal what of it ended.
+    """Start a cluster, or restart those of its processes that have exited.
 
     Parameters
     ----------
     name
         Its name; several clusters run side by side.
     node
-        Whether Pods shall run; False runs etcd, the API server, the controllers and
-        the registry alone. A cluster with a node also serves who asks for none.
+        Whether Pods are to run; False runs etcd, the API server, the controllers and
+        the registry alone. An existing cluster with a node also satisfies False.
     simulated
-        Take a node that only pretends.
+        Use a simulated node.
     progress
         Where the way is shown; None shows it on stderr.
 
     Raises
     ------
     LocalClusterError
-        When something is in the way; names it and the remedy.
+        When the cluster cannot be started; the message names the cause and the remedy.
     """
     progress = progress or Progress()
     since = time.monotonic()
@@ -139,7 +139,7 @@ def up(
         started = _bring_up(places, record, programs, progress)
         if started:
             progress.say(
-                f"cluster {name} ({form}) is up after {duration(time.monotonic() - since)}: "
+                f"cluster {name} ({form}) is ready after {duration(time.monotonic() - since)}: "
                 f"export KUBECONFIG={places.kubeconfig}"
             )
         return Cluster(places, record)
@@ -150,10 +150,10 @@ def _form(known: Record | None, *, node: bool, simulated: bool, progress: Progre
     if known is None:
         if form is Form.SIMULATED and not simulated:
             progress.say(
-                "not root and no Docker here: the node is simulated, Pods only pretend to run"
+                "neither root nor Docker: the node is simulated, and Pods do not really run"
             )
         return form
-    # A real node serves who asks for any, and who asks for none.
+    # A real node satisfies a request for any kind of node, and for none.
     real = known.form in {Form.NODE, Form.KIND} and node and not simulated
     serves = known.form is form or form is Form.CONTROL_PLANE or real
     if not serves:
@@ -196,13 +196,16 @@ def _new_record(places: Layout, form: Form) -> Record:
 def _bring_up(
     places: Layout, record: Record, programs: dict[str, Path], progress: Progress
 ) -> bool:
-    """Start what does not run; tells whether anything was started."""
+    """Start what does not run; return whether anything was started."""
     places.make()
-    who = Identities(places, record)
+    identities = Identities(places, record)
     if record.form is Form.NODE:
         requirements.raise_limits(progress)
         _prepare_node(places, record)
-    server = [*registry(places, record, programs), *control_plane(places, record, programs, who)]
+    server = [
+        *registry(places, record, programs),
+        *control_plane(places, record, programs, identities),
+    ]
     started = _start(places, server, progress)
     if started:
         with KubeAPI(record.server, places.pki) as api:
@@ -211,9 +214,9 @@ def _bring_up(
         pause = images.pause_image(programs["pause"])
         repository, _, tag = PAUSE.partition(":")
         images.push(pause, record.registry, repository, tag)
-        started |= _start(places, node(places, record, programs, who), progress)
+        started |= _start(places, node(places, record, programs, identities), progress)
     elif record.form is Form.SIMULATED:
-        started |= _start(places, [kwok(record, programs, who)], progress)
+        started |= _start(places, [kwok(record, programs, identities)], progress)
         with KubeAPI(record.server, places.pki) as api:
             add_node(record, api)
     return started
@@ -222,7 +225,7 @@ def _bring_up(
 def _prepare_node(places: Layout, record: Record) -> None:
     run = Processes(places.processes, places.logs)
     if not any(run.is_running(name) for name in ("containerd", "kubelet", "kube-proxy")):
-        # A cut-off run or a restart of the machine: begin from a clean state.
+        # After an interrupted run or a reboot: begin from a clean state.
         cleanup.clear_node(places, cgroup_root(record.name))
     resolver = any(address.startswith("127.") for address in upstream_resolvers())
     network.set_up(record, resolver=resolver)
@@ -240,7 +243,7 @@ def _start(places: Layout, components: Iterable[Component], progress: Progress) 
 
 
 def down(name: str = DEFAULT_NAME, *, progress: Progress | None = None) -> bool:
-    """Take a cluster down and remove all that belongs to it.
+    """Stop a cluster and remove everything that belongs to it.
 
     Parameters
     ----------
@@ -252,7 +255,7 @@ def down(name: str = DEFAULT_NAME, *, progress: Progress | None = None) -> bool:
     Returns
     -------
     bool
-        Whether there was anything.
+        Whether anything existed.
 
     Raises
     ------
@@ -266,12 +269,12 @@ def down(name: str = DEFAULT_NAME, *, progress: Progress | None = None) -> bool:
             return False
         record = Record.read(places.record)
         _remove(places, record)
-    progress.say(f"cluster {name} is gone")
+    progress.say(f"cluster {name} is removed")
     return True
 
 
 def _remove(places: Layout, record: Record | None) -> None:
-    """Remove all of a cluster, also where a cut-off run left no record of it."""
+    """Remove all of a cluster, even when an interrupted run left no record of it."""
     if record is not None and record.form is Form.KIND:
         kind.down(record)
     if sys.platform.startswith("linux"):

@@ -1,7 +1,7 @@
-"""The node's network: a namespace of its own, linked to this machine by one pair of devices.
+"""The node's network: a namespace of its own, linked to this machine by a veth pair.
 
-Each cluster with a node has its own namespace, address ranges and rules, so that several
-lie side by side, and everything goes when the namespace goes. Needs root.
+Each cluster with a node has its own namespace, address ranges and rules, so that several clusters
+can coexist; everything is deleted with the namespace. Needs root.
 """
 
 import ipaddress
@@ -26,7 +26,7 @@ def _run(*command: str, check: bool = True, stdin: str | None = None) -> str:
 
 
 def namespace_of(name: str) -> str:
-    """Name the network namespace of a cluster's node."""
+    """Return the network namespace of a cluster's node."""
     return f"cloister-{name}"
 
 
@@ -35,12 +35,12 @@ def _device(index: int) -> str:
 
 
 def table_of(name: str) -> str:
-    """Name the table of a cluster's rules on this machine; nftables knows no hyphens."""
+    """Return the nftables table of a cluster on this machine; nftables allows no hyphens."""
     return f"cloister_{name.replace('-', '_')}"
 
 
 def taken_indexes() -> set[int]:
-    """List the numbers whose address ranges this machine already has a way to."""
+    """List the numbers whose address ranges this machine already has a route to."""
     routes = json.loads(_run("ip", "-json", "route", "show", "table", "all") or "[]")
     ours = [ipaddress.ip_network(f"10.{second}.0.0/16") for second in (201, 202, 203)]
     taken: set[int] = set()
@@ -58,7 +58,7 @@ def taken_indexes() -> set[int]:
 
 
 def choose_index(remembered: set[int]) -> int:
-    """Choose the number of a new cluster's address ranges.
+    """Choose the number of a new cluster's address ranges, none of which is in use.
 
     Parameters
     ----------
@@ -86,20 +86,20 @@ def choose_index(remembered: set[int]) -> int:
 
 
 def set_up(record: Record, *, resolver: bool) -> None:
-    """Make the namespace, the link and the rules, as far as they are missing.
+    """Create the namespace, the link and the rules, as far as they are missing.
 
     Parameters
     ----------
     record
         The cluster.
     resolver
-        Whether programs in the node ask the cluster's DNS instead of a resolver on
+        Whether programs in the node query the cluster's DNS instead of a resolver on
         this machine's loopback, which they cannot reach.
 
     Raises
     ------
     LocalClusterError
-        When the machine refuses a step.
+        When a step fails.
     """
     namespace = namespace_of(record.name)
     if not Path(f"/run/netns/{namespace}").exists():
@@ -135,7 +135,7 @@ def _link(record: Record, namespace: str) -> None:
 
 
 def _rules(record: Record, namespace: str, *, resolver: bool) -> None:
-    """Let Pods out to the world as this machine, and the node to the cluster's DNS."""
+    """Masquerade Pods as this machine, and redirect the node's DNS queries to the cluster's DNS."""
     Path("/proc/sys/net/ipv4/ip_forward").write_text("1")
     table = table_of(record.name)
     elsewhere = f'oifname != "{_device(record.index)}"'
@@ -179,18 +179,18 @@ def _dns_rules(record: Record) -> str:
 
 
 def tear_down(name: str) -> None:
-    """Remove the link, the rules and the namespace; what is already gone is not an error.
+    """Remove the link, the rules and the namespace; idempotent.
 
     Parameters
     ----------
     name
-        Name of the cluster; nothing else of it may be known any more.
+        Name of the cluster; its record may be lost.
     """
     _run("nft", "delete", "table", "ip", table_of(name), check=False)
     file = Path(f"/run/netns/{namespace_of(name)}")
     if file.exists():
-        # One end of the link lies inside; the namespace's end is that of both.
+        # One end of the link is inside, so both are deleted with the namespace.
         _run("ip", "-n", file.name, "link", "delete", "eth0", check=False)
         _run("ip", "netns", "delete", file.name, check=False)
-        # The file of a namespace that went with a restart of the machine stays behind.
+        # A reboot deletes the namespace, but not its file.
         file.unlink(missing_ok=True)

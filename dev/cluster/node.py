@@ -1,6 +1,6 @@
 """The processes of the node: containerd, kubelet, kube-proxy; and the cluster's DNS.
 
-Says how each is configured and started. They live in the node's network namespace
+Defines how each is configured and started. They run in the node's network namespace
 (`dev.cluster.network`), the DNS on this machine's end of the link.
 """
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import yaml
 
 from dev.cluster.component import Component, write_config
-from dev.cluster.control_plane import Identities, answers
+from dev.cluster.control_plane import Identities, responds
 from dev.cluster.kubeapi import KubeAPI
 from dev.cluster.layout import Layout, Record
 from dev.cluster.network import namespace_of
@@ -19,21 +19,21 @@ from dev.cluster.network import namespace_of
 __all__ = ["PAUSE", "cgroup_root", "node", "upstream_resolvers"]
 
 PAUSE = "cloister/pause:1"
-"""Repository and tag of the image that holds a Pod's namespaces."""
+"""Repository and tag of the pause image."""
 
 SYS_RESOURCE = 24
 """Number of the capability CAP_SYS_RESOURCE (capabilities(7))."""
 
 
 def cgroup_root(name: str) -> str:
-    """Name the control group that holds all Pods of a cluster."""
+    """Return the control group that holds all Pods of a cluster."""
     return f"/cloister-dev/{name}"
 
 
 def node(
-    layout: Layout, record: Record, programs: dict[str, Path], who: Identities
+    layout: Layout, record: Record, programs: dict[str, Path], identities: Identities
 ) -> list[Component]:
-    """Return how the node is started, in its order.
+    """Return the components of the node, in start order: DNS, containerd, kubelet, kube-proxy.
 
     Parameters
     ----------
@@ -43,14 +43,14 @@ def node(
         The cluster.
     programs
         Name of a program -> its place.
-    who
+    identities
         Certificates of the components.
     """
     return [
-        _dns(layout, record, programs, who),
+        _dns(layout, record, programs, identities),
         _containerd(layout, record, programs),
-        _kubelet(layout, record, programs, who),
-        _proxy(layout, record, programs, who),
+        _kubelet(layout, record, programs, identities),
+        _proxy(layout, record, programs, identities),
     ]
 
 
@@ -59,7 +59,7 @@ def _inside(record: Record) -> tuple[str, ...]:
 
 
 def may_raise_limits() -> bool:
-    """Return whether this process may make others less likely to be killed (CAP_SYS_RESOURCE)."""
+    """Return whether this process may lower the OOM score of others (CAP_SYS_RESOURCE)."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith("CapEff:"):
             return bool(int(line.split()[1], 16) >> SYS_RESOURCE & 1)
@@ -67,15 +67,17 @@ def may_raise_limits() -> bool:
 
 
 def upstream_resolvers(resolv_conf: Path = Path("/etc/resolv.conf")) -> list[str]:
-    """List the name servers that this machine asks."""
+    """List the name servers of this machine."""
     if not resolv_conf.exists():
         return []
     lines = (line.split() for line in resolv_conf.read_text().splitlines())
     return [words[1] for words in lines if len(words) > 1 and words[0] == "nameserver"]
 
 
-def _dns(layout: Layout, record: Record, programs: dict[str, Path], who: Identities) -> Component:
-    config = who.client("coredns", "system:coredns")
+def _dns(
+    layout: Layout, record: Record, programs: dict[str, Path], identities: Identities
+) -> Component:
+    config = identities.client("coredns", "system:coredns")
     port = record.ports["dns-ready"]
     upstream = " ".join(upstream_resolvers())
     forward = (
@@ -104,7 +106,7 @@ cluster.local:53 in-addr.arpa:53 {{
     return Component(
         name="coredns",
         argv=(str(programs["coredns"]), "-conf", str(path)),
-        ready=lambda: answers(f"http://127.0.0.1:{port}/ready"),
+        ready=lambda: responds(f"http://127.0.0.1:{port}/ready"),
         files=(path,),
         ports=((record.host_address, 53), ("127.0.0.1", port)),
     )
@@ -122,7 +124,7 @@ def _containerd(layout: Layout, record: Record, programs: dict[str, Path]) -> Co
     return Component(
         name="containerd",
         argv=(*_inside(record), str(programs["containerd"]), "--config", str(config)),
-        # The shim is looked for on PATH.
+        # containerd searches its shim on PATH.
         environment={"PATH": f"{programs_path}:{os.environ['PATH']}"},
         ready=lambda: os.system(ctr) == 0,
         files=(config,),
@@ -130,7 +132,7 @@ def _containerd(layout: Layout, record: Record, programs: dict[str, Path]) -> Co
 
 
 def containerd_config(layout: Layout, record: Record, programs: dict[str, Path]) -> str:
-    """Write containerd's configuration (version 3, containerd's page "CRI Plugin Config Guide").
+    """Build containerd's configuration (version 3, containerd's page "CRI Plugin Config Guide").
 
     Parameters
     ----------
@@ -186,7 +188,7 @@ disabled_plugins = ["io.containerd.nri.v1.nri", "io.containerd.internal.v1.traci
 
 
 def _registry_hosts(layout: Layout, record: Record) -> None:
-    """Lead the node to the registry, which its references call by loopback."""
+    """Redirect the node to the registry, which image references address by loopback."""
     url = f"http://{record.host_address}:{record.ports['registry']}"
     text = f'server = "{url}"\n\n[host."{url}"]\n  capabilities = ["pull", "resolve"]\n'
     write_config(layout.config / "registries" / record.registry / "hosts.toml", text)
@@ -216,10 +218,10 @@ def _cni_config(layout: Layout, record: Record) -> None:
     write_config(layout.config / "cni" / "10-bridge.conflist", json.dumps(content, indent=2))
 
 
-def kubelet_config(layout: Layout, record: Record, who: Identities) -> dict[str, object]:
-    """Write the kubelet's configuration (Kubernetes page "Kubelet Configuration (v1beta1)")."""
+def kubelet_config(layout: Layout, record: Record, identities: Identities) -> dict[str, object]:
+    """Build the kubelet's configuration (Kubernetes page "Kubelet Configuration (v1beta1)")."""
     hosts = [record.node_address, record.name, "127.0.0.1", "localhost"]
-    serving = who.ca.issue("kubelet-serving", f"system:node:{record.name}", hosts=hosts)
+    serving = identities.ca.issue("kubelet-serving", f"system:node:{record.name}", hosts=hosts)
     return {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
@@ -227,7 +229,7 @@ def kubelet_config(layout: Layout, record: Record, who: Identities) -> dict[str,
         "authentication": {
             "anonymous": {"enabled": False},
             "webhook": {"enabled": True},
-            "x509": {"clientCAFile": str(who.ca.certificate)},
+            "x509": {"clientCAFile": str(identities.ca.certificate)},
         },
         "authorization": {"mode": "Webhook"},
         "tlsCertFile": str(serving.certificate),
@@ -256,16 +258,16 @@ def kubelet_config(layout: Layout, record: Record, who: Identities) -> dict[str,
 
 
 def _kubelet(
-    layout: Layout, record: Record, programs: dict[str, Path], who: Identities
+    layout: Layout, record: Record, programs: dict[str, Path], identities: Identities
 ) -> Component:
     config = layout.config / "kubelet.yaml"
-    write_config(config, yaml.safe_dump(kubelet_config(layout, record, who)))
+    write_config(config, yaml.safe_dump(kubelet_config(layout, record, identities)))
     user = f"system:node:{record.name}"
     argv = (
         *_inside(record),
         str(programs["kubelet"]),
         f"--config={config}",
-        f"--kubeconfig={who.client('kubelet', user, ('system:nodes',))}",
+        f"--kubeconfig={identities.client('kubelet', user, ('system:nodes',))}",
         f"--root-dir={layout.data / 'kubelet'}",
         f"--cert-dir={layout.data / 'kubelet-pki'}",
         f"--hostname-override={record.name}",
@@ -289,9 +291,11 @@ def _node_is_ready(layout: Layout, record: Record) -> bool:
     return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
 
 
-def _proxy(layout: Layout, record: Record, programs: dict[str, Path], who: Identities) -> Component:
+def _proxy(
+    layout: Layout, record: Record, programs: dict[str, Path], identities: Identities
+) -> Component:
     health = f"{record.node_address}:10256"
-    kubeconfig_file = who.client("kube-proxy", "system:kube-proxy")
+    kubeconfig_file = identities.client("kube-proxy", "system:kube-proxy")
     content = {
         "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
         "kind": "KubeProxyConfiguration",
@@ -302,7 +306,7 @@ def _proxy(layout: Layout, record: Record, programs: dict[str, Path], who: Ident
         "healthzBindAddress": health,
         "metricsBindAddress": "127.0.0.1:10249",
         "nftables": {"minSyncPeriod": "100ms"},
-        # Zero leaves the machine's settings; a namespace may not write them.
+        # Zero keeps the machine's settings, which cannot be written in a namespace.
         "conntrack": {
             "maxPerCore": 0,
             "min": 0,
@@ -315,6 +319,6 @@ def _proxy(layout: Layout, record: Record, programs: dict[str, Path], who: Ident
     return Component(
         name="kube-proxy",
         argv=(*_inside(record), str(programs["kube-proxy"]), f"--config={config}"),
-        ready=lambda: answers(f"http://{health}/healthz"),
+        ready=lambda: responds(f"http://{health}/healthz"),
         files=(config,),
     )

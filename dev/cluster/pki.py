@@ -1,6 +1,6 @@
 """The cluster's keys and certificates: three authorities, one identity per component.
 
-Which identity a component needs is said by the Kubernetes page "PKI certificates and
+Which identity a component needs is documented by the Kubernetes page "PKI certificates and
 requirements". Written once per cluster; a file that exists is kept.
 """
 
@@ -24,7 +24,7 @@ LIFETIME = timedelta(days=3650)
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Write a file that only its owner reads, whole or not at all."""
+    """Write a file atomically, readable by its owner alone."""
     scratch = path.with_suffix(path.suffix + ".new")
     descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "wb") as file:
@@ -70,7 +70,7 @@ class Pair:
 
 
 class Authority:
-    """A certificate authority in a folder; made at the first use.
+    """A certificate authority in a folder; created on first use.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ class Authority:
             .sign(key, hashes.SHA256())
         )
         _write(self.key, _pem(key))
-        # The certificate comes last: where it is, the key is.
+        # The certificate is written last: where it exists, the key exists.
         _write(self.certificate, certificate.public_bytes(serialization.Encoding.PEM))
 
     def issue(
@@ -126,7 +126,7 @@ class Authority:
         groups: Sequence[str] = (),
         hosts: Sequence[str] = (),
     ) -> Pair:
-        """Issue a certificate, unless its file is there.
+        """Issue a certificate, unless its file exists.
 
         Parameters
         ----------
@@ -137,7 +137,7 @@ class Authority:
         groups
             Organizations: the groups for Kubernetes.
         hosts
-            Host names and addresses that it may serve; empty for a client's alone.
+            Host names and addresses that it may serve; empty = a client certificate.
         """
         pair = Pair(self._folder / f"{file}.crt", self._folder / f"{file}.key")
         if pair.certificate.exists():
@@ -170,7 +170,7 @@ def _general(host: str) -> x509.GeneralName:
 
 
 def service_account_keys(folder: Path) -> Pair:
-    """Make the key pair that signs the tokens of service accounts.
+    """Create the key pair that signs the tokens of service accounts.
 
     Returns
     -------
@@ -189,7 +189,7 @@ def service_account_keys(folder: Path) -> Pair:
 
 
 def kubeconfig(path: Path, *, cluster: str, server: str, authority: Path, pair: Pair) -> Path:
-    """Write a kubeconfig that holds all it needs, so that the one file can be copied.
+    """Write a self-contained kubeconfig, so that the one file can be copied.
 
     Parameters
     ----------

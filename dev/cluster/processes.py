@@ -1,6 +1,6 @@
-"""Programs that run on after the command that started them, and are stopped by their identity.
+"""Background processes that outlive the command that started them, and are stopped by identity.
 
-A process id alone may belong to a stranger after a restart of the machine; with the
+A process id alone may belong to another program after a reboot; with the
 boot's id and the start time of ``/proc/PID/stat`` (proc(5)) it cannot.
 """
 
@@ -22,7 +22,7 @@ AND_TELL = 'echo $$ > "$0" && exec "$@"'
 """Writes the shell's own process id and becomes the program."""
 
 SHOWN = 12
-"""Log lines that an error shows."""
+"""Log lines in an error message."""
 
 
 class Processes:
@@ -43,7 +43,7 @@ class Processes:
         logs.mkdir(parents=True, exist_ok=True)
 
     def names(self) -> list[str]:
-        """List all that was started and not stopped, in the order of the start."""
+        """List what was started and not stopped, in start order."""
         files = sorted(self._folder.glob("*.json"), key=lambda file: file.stat().st_mtime_ns)
         return [file.stem for file in files]
 
@@ -62,7 +62,7 @@ class Processes:
         return pid if _started(pid) == record["started"] else None
 
     def is_running(self, name: str) -> bool:
-        """Return whether the process that was started under a name still runs."""
+        """Return whether the process that was started under a name is still running."""
         return self.pid(name) is not None
 
     def is_current(self, name: str, mark: str) -> bool:
@@ -77,7 +77,7 @@ class Processes:
         env: Mapping[str, str] | None = None,
         mark: str = "",
     ) -> None:
-        """Start a program in a session of its own, unless it runs already.
+        """Start a program in a session of its own, unless it is already running.
 
         Parameters
         ----------
@@ -86,14 +86,14 @@ class Processes:
         command
             Program and arguments.
         env
-            Variables beside those of this process; None = none.
+            Environment variables in addition to those of this process; None = none.
         mark
             Kept for `is_current`.
 
         Raises
         ------
         LocalClusterError
-            When no process came to be.
+            When the process could not be started.
         """
         if self.is_running(name):
             return
@@ -101,8 +101,8 @@ class Processes:
         pid_file.unlink(missing_ok=True)
         arguments = [str(part) for part in command]
         with (self.logs / f"{name}.log").open("ab") as log:
-            # The shell in between leaves the process to init: it belongs to no program
-            # that ends, and the id is on disk before the program itself begins.
+            # The shell in between leaves the process to init: it has no parent
+            # that exits, and the id is on disk before the program itself starts.
             subprocess.run(
                 ["setsid", "--fork", "sh", "-c", AND_TELL, str(pid_file), *arguments],
                 stdin=subprocess.DEVNULL,
@@ -120,14 +120,14 @@ class Processes:
         pid_file.unlink()
 
     def stop(self, name: str, *, grace: float = 10.0) -> None:
-        """End a process: ask, wait, kill. Nothing happens when it does not run.
+        """Terminate a process: SIGTERM, a grace period, SIGKILL. A no-op when it is not running.
 
         Parameters
         ----------
         name
             What it was started as.
         grace
-            Seconds between asking (SIGTERM) and killing.
+            Seconds between SIGTERM and SIGKILL.
         """
         for number, seconds in ((signal.SIGTERM, grace), (signal.SIGKILL, 10.0)):
             pid = self.pid(name)
@@ -138,8 +138,8 @@ class Processes:
             wait_until(lambda: not self.is_running(name), within=seconds)
         (self._folder / f"{name}.json").unlink(missing_ok=True)
 
-    def last_words(self, name: str, lines: int = SHOWN) -> str:
-        """Read the end of a process's log."""
+    def log_tail(self, name: str, lines: int = SHOWN) -> str:
+        """Return the last lines of a process's log."""
         log = self.logs / f"{name}.log"
         if not log.exists():
             return "(no log)"
@@ -148,34 +148,33 @@ class Processes:
             text = file.read().decode(errors="replace")
         return "\n".join(text.splitlines()[-lines:]) or "(the log is empty)"
 
-    def await_ready(self, name: str, question: Callable[[], bool], *, within: float) -> None:
-        """Wait until a started process answers.
+    def await_ready(self, name: str, ready: Callable[[], bool], *, within: float) -> None:
+        """Wait until a started process is ready.
 
         Parameters
         ----------
         name
             What it was started as.
-        question
-            Whether it answers.
+        ready
+            Readiness probe.
         within
-            Seconds that it may take.
+            Timeout in seconds.
 
         Raises
         ------
         LocalClusterError
-            When it ended, or did not answer in time; with the last lines of its log.
+            When it exited, or was not ready in time; with the last lines of its log.
         """
         deadline = time.monotonic() + within
-        while not question():
+        while not ready():
             place = self.logs / f"{name}.log"
             if not self.is_running(name):
                 raise LocalClusterError(
-                    f"{name} ended at its start ({place}):\n{self.last_words(name)}"
+                    f"{name} exited while starting ({place}):\n{self.log_tail(name)}"
                 )
             if time.monotonic() > deadline:
                 raise LocalClusterError(
-                    f"{name} does not serve after {within:.0f} s ({place}):\n"
-                    f"{self.last_words(name)}"
+                    f"{name} is not ready after {within:.0f} s ({place}):\n{self.log_tail(name)}"
                 )
             time.sleep(0.1)
 
@@ -189,7 +188,7 @@ class Processes:
 
 
 def fingerprint(command: Sequence[str], env: Mapping[str, str], files: Sequence[Path] = ()) -> str:
-    """Hash all that a process is started with.
+    """Hash everything that a process is started with.
 
     Parameters
     ----------
@@ -206,23 +205,23 @@ def fingerprint(command: Sequence[str], env: Mapping[str, str], files: Sequence[
     return digest.hexdigest()[:16]
 
 
-def wait_until(question: Callable[[], bool], *, within: float) -> bool:
-    """Ask until the answer is yes.
+def wait_until(condition: Callable[[], bool], *, within: float) -> bool:
+    """Poll a condition until it holds.
 
     Parameters
     ----------
-    question
+    condition
         What is asked.
     within
-        Seconds until it gives up.
+        Timeout in seconds.
 
     Returns
     -------
     bool
-        Whether it ever was.
+        Whether it held before the timeout.
     """
     deadline = time.monotonic() + within
-    while not question():
+    while not condition():
         if time.monotonic() > deadline:
             return False
         time.sleep(0.05)
@@ -234,12 +233,12 @@ def _boot() -> str:
 
 
 def _started(pid: int) -> int | None:
-    """Read the start time of a living process, in clock ticks since boot."""
+    """Return the start time of a running process, in clock ticks since boot."""
     try:
         after = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
         return None
-    # A zombie is dead, only nobody asked yet how it died.
+    # A zombie has exited; only its parent has not waited for it yet.
     return None if after[0] in {"Z", "X"} else int(after[19])
 
 

@@ -1,4 +1,4 @@
-"""What the user sees of a long way: what is done, how far, how long. Written to stderr."""
+"""Progress display of long tasks, written to stderr: step, progress, elapsed time."""
 
 import sys
 import time
@@ -11,7 +11,7 @@ LINE_EVERY = 15.0
 
 
 class Progress:
-    """A status line on a terminal, now and then a plain line elsewhere.
+    """A status line on a terminal; elsewhere a plain line now and then.
 
     Parameters
     ----------
@@ -29,21 +29,21 @@ class Progress:
         self._open = False
 
     def say(self, text: str) -> None:
-        """Write a line that stays."""
+        """Write a permanent line."""
         if self._quiet:
             return
         self._end_status()
         print(text, file=self._stream, flush=True)
 
     def step(self, what: str, done: int, total: int, since: float) -> None:
-        """Show how far something is.
+        """Show the progress of a step.
 
         Parameters
         ----------
         what
-            What is going on.
+            Name of the step.
         done, total
-            How far, in the unit that ``what`` names; a total of 0 shows no figures.
+            Progress in the unit that ``what`` names; a total of 0 = show no numbers.
         since
             ``time.monotonic()`` at its start.
         """
@@ -66,6 +66,6 @@ class Progress:
 
 
 def duration(seconds: float) -> str:
-    """Write a duration for people: ``8 s``, ``2 min 05 s``."""
+    """Format a duration: ``8 s``, ``2 min 05 s``."""
     whole = round(seconds)
     return f"{whole} s" if whole < 60 else f"{whole // 60} min {whole % 60:02} s"  # noqa: PLR2004 - seconds of a minute

@@ -1,4 +1,4 @@
-"""Checks that this machine can run a cluster, and installs the Debian packages it lacks.
+"""Check that this machine can run a cluster, and install missing Debian packages.
 
 Everything is checked before anything is built or started.
 """
@@ -18,7 +18,7 @@ from dev.cluster.versions import load
 __all__ = [
     "check_room",
     "check_system",
-    "docker_answers",
+    "docker_is_available",
     "install_packages",
     "missing_packages",
     "raise_limits",
@@ -27,21 +27,21 @@ __all__ = [
 GIB = 1024**3
 
 _PATIENT = ("-o", "DPkg::Lock::Timeout=300")
-"""Wait 300 s for whoever else installs something, such as the system's own upgrades."""
+"""Wait up to 300 s for other installations, such as the system's own upgrades."""
 
 MEMORY = {Form.NODE: 1.5, Form.SIMULATED: 1.0, Form.CONTROL_PLANE: 0.75}
-"""Memory that must be available to start, in GiB."""
+"""Memory that must be available at start, in GiB."""
 
 INOTIFY = {"max_user_instances": 1024, "max_user_watches": 524288}
-"""Limits of inotify(7) that several nodes need."""
+"""Limits of inotify(7) that several nodes need together."""
 
 STATE_DISK = 1.0
-"""Free disk in GiB: the state's, and for the first build the cache's."""
+"""Free disk space in GiB: for the state, and for the cache of the first build."""
 BUILD_DISK = 12.0
 
 
-def docker_answers() -> bool:
-    """Return whether a Docker daemon answers within three seconds."""
+def docker_is_available() -> bool:
+    """Return whether a Docker daemon responds within three seconds."""
     if shutil.which("docker") is None or shutil.which("kind") is None:
         return False
     try:
@@ -58,16 +58,16 @@ def docker_answers() -> bool:
 
 
 def check_system(form: Form) -> None:
-    """Check the operating system and the rights.
+    """Check the operating system and the privileges.
 
     Raises
     ------
     LocalClusterError
-        When it cannot run here.
+        When the cluster cannot run here.
     """
     if not sys.platform.startswith("linux"):
         raise LocalClusterError(
-            f"the local cluster runs on Linux, this is {sys.platform}: "
+            f"the local cluster runs on Linux, and this is {sys.platform}: "
             "start Docker and install kind, then run this again"
         )
     if form is Form.NODE and os.geteuid() != 0:
@@ -92,7 +92,7 @@ def check_room(form: Form, *, build: bool, cache: Path) -> None:
     Raises
     ------
     LocalClusterError
-        When there is too little.
+        When there is too little of either.
     """
     available = _available_memory() / GIB
     if available < MEMORY[form]:
@@ -109,7 +109,7 @@ def _available_memory() -> int:
     for line in Path("/proc/meminfo").read_text().splitlines():
         if line.startswith("MemAvailable:"):
             return int(line.split()[1]) * 1024
-    raise LocalClusterError("/proc/meminfo says no MemAvailable: the kernel is too old")
+    raise LocalClusterError("/proc/meminfo has no MemAvailable: the kernel is too old")
 
 
 def _check_disk(folder: Path, needed: float, setting: str) -> None:
@@ -125,11 +125,10 @@ def _check_disk(folder: Path, needed: float, setting: str) -> None:
 
 
 def raise_limits(progress: Progress) -> None:
-    """Raise limits of the kernel that a node, or a second one, would run into.
+    """Raise the kernel's inotify limits, which a node, or a second one, would exceed.
 
-    The kubelet watches files and ends with "inotify_init: too many open files" where
-    the machine allows too few watchers to one user (inotify(7)). Until the next start
-    of the machine.
+    The kubelet watches files and exits with "inotify_init: too many open files" where the machine
+    allows one user too few watches (inotify(7)). The limits hold until the next reboot.
     """
     for name, wanted in INOTIFY.items():
         file = Path("/proc/sys/fs/inotify", name)
@@ -140,7 +139,7 @@ def raise_limits(progress: Progress) -> None:
 
 def missing_packages(purposes: Iterable[str]) -> list[str]:
     """List the Debian packages that are missing."""
-    # /usr/sbin is not on everybody's PATH.
+    # /usr/sbin is not on every user's PATH.
     path = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
     lacking = []
     for purpose in purposes:
@@ -157,7 +156,7 @@ def install_packages(purposes: Iterable[str], progress: Progress) -> None:
     Raises
     ------
     LocalClusterError
-        When they are missing and cannot be installed; names them.
+        When packages are missing and cannot be installed; the message names them.
     """
     wanted = list(purposes)
     if not (lacking := missing_packages(wanted)):
@@ -166,9 +165,9 @@ def install_packages(purposes: Iterable[str], progress: Progress) -> None:
     remedy = f"install them: apt-get install {' '.join(lacking)}"
     if os.geteuid() != 0 or shutil.which("apt-get") is None:
         raise LocalClusterError(
-            f"{sentence}; {remedy} (elsewhere the packages with the same programs)"
+            f"{sentence}; {remedy} (on other systems: the packages with the same programs)"
         )
-    # apt-get waits for nobody: the second of two clusters that come up at once would fail.
+    # apt-get does not wait for its own lock: the second of two concurrent starts would fail.
     with lock(PACKAGES):
         if lacking := missing_packages(wanted):
             progress.say(f"{sentence}; installing them with apt-get")
@@ -178,7 +177,7 @@ def install_packages(purposes: Iterable[str], progress: Progress) -> None:
 
 
 def _install(packages: list[str], remedy: str) -> None:
-    """Install packages; where they are not known, ask for the newest lists before."""
+    """Install packages; where apt does not know them, update its lists first."""
     install = ["apt-get", "install", *_PATIENT, "-y", "--no-install-recommends", *packages]
     if _quietly(install) is not None:
         _quietly(["apt-get", "update", *_PATIENT])

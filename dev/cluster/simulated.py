@@ -1,4 +1,4 @@
-"""A node that only pretends, by kwok: Pods are bound and become ready, nothing runs.
+"""A simulated node, by kwok: Pods are bound and become ready, but run nothing.
 
 For machines where no kubelet can run, and for tests of scale.
 """
@@ -6,7 +6,7 @@ For machines where no kubelet can run, and for tests of scale.
 from pathlib import Path
 
 from dev.cluster.component import Component
-from dev.cluster.control_plane import Identities, answers
+from dev.cluster.control_plane import Identities, responds
 from dev.cluster.kubeapi import KubeAPI
 from dev.cluster.layout import Record
 
@@ -15,11 +15,11 @@ __all__ = ["add_node", "kwok"]
 ANNOTATION = "kwok.x-k8s.io/node"
 
 STAGES = Path(__file__).parent / "kwok-stages.yaml"
-"""What becomes of nodes and Pods; without stages kwok does nothing."""
+"""Transitions of nodes and Pods; without stages kwok does nothing."""
 
 
-def kwok(record: Record, programs: dict[str, Path], who: Identities) -> Component:
-    """Return how kwok is started.
+def kwok(record: Record, programs: dict[str, Path], identities: Identities) -> Component:
+    """Return the component kwok.
 
     Parameters
     ----------
@@ -27,13 +27,13 @@ def kwok(record: Record, programs: dict[str, Path], who: Identities) -> Componen
         The cluster.
     programs
         Name of a program -> its place.
-    who
+    identities
         Certificates of the components.
     """
     port = record.ports["kwok"]
     argv = (
         str(programs["kwok"]),
-        f"--kubeconfig={who.client('kwok', 'system:kwok')}",
+        f"--kubeconfig={identities.client('kwok', 'system:kwok')}",
         f"--config={STAGES}",
         f"--manage-nodes-with-annotation-selector={ANNOTATION}=fake",
         f"--server-address=127.0.0.1:{port}",
@@ -43,14 +43,14 @@ def kwok(record: Record, programs: dict[str, Path], who: Identities) -> Componen
     return Component(
         name="kwok",
         argv=argv,
-        ready=lambda: answers(f"http://127.0.0.1:{port}/healthz"),
+        ready=lambda: responds(f"http://127.0.0.1:{port}/healthz"),
         files=(STAGES,),
         ports=(("127.0.0.1", port),),
     )
 
 
 def add_node(record: Record, api: KubeAPI) -> None:
-    """Add the node that only pretends.
+    """Add the simulated node.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What the local cluster is made of: reads ``versions.toml``, the one list of versions.
+"""The parts of the local cluster and their versions, read from ``versions.toml``.
 
 Called by the builds, the checks of the machine and the kind path; it starts nothing.
 """
@@ -16,15 +16,15 @@ FOLDER = Path(__file__).parent
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """One Go module of ours and the programs that it builds."""
+    """One Go module below ``modules/`` and the programs that it builds."""
 
     name: str
     binaries: dict[str, str]
     """Program name -> the Go package that is its main package."""
     version: str = ""
-    """Version of the required module; "" for a program of our own."""
+    """Version of the required module; "" = a program of this repository."""
     requires: str = ""
-    """The Go module whose version is pinned; "" for a program of our own."""
+    """The Go module whose version is pinned; "" = a program of this repository."""
     tags: tuple[str, ...] = ()
     cgo: bool = False
     variables: tuple[str, ...] = ()
@@ -32,7 +32,7 @@ class Module:
 
     @property
     def folder(self) -> Path:
-        """Where its go.mod lies."""
+        """Folder of its go.mod."""
         return FOLDER / "modules" / self.name
 
     @property
@@ -43,12 +43,12 @@ class Module:
 
 @dataclass(frozen=True, slots=True)
 class Versions:
-    """All that ``versions.toml`` says."""
+    """The content of ``versions.toml``."""
 
     go: str
     modules: dict[str, Module]
     packages: dict[str, dict[str, str]]
-    """Purpose -> Debian package -> the program or file that shows that it is there."""
+    """Purpose -> Debian package -> the program or file that proves it is installed."""
     kind: dict[str, str] = field(default_factory=dict)
 
     def module_of(self, binary: str) -> Module:

@@ -1,1 +1,1 @@
-"""The demo: from nothing to containers of a real repository that serve HTTP."""
+"""The demo: from an empty machine to containers of a git repository that serve HTTPS."""

@@ -20,63 +20,65 @@ CLUSTER = click.option(
     default="demo",
     show_default=True,
     envvar="CLOISTER_DEMO_CLUSTER",
-    help="Name of the local cluster; $CLOISTER_DEMO_CLUSTER where not given.",
+    help="Name of the local cluster; default: $CLOISTER_DEMO_CLUSTER.",
 )
 
 
 @click.group()
 def main() -> None:
-    """From nothing to containers of a real repository that serve HTTP."""
+    """Run Cloister on a local cluster, with containers from a git repository that serve HTTPS."""
 
 
 @main.command()
 @CLUSTER
-@click.option("--check", is_flag=True, help="Tear down at the end, also after a miss.")
-@click.option("--keep-cluster", is_flag=True, help="With --check: leave the cluster running.")
+@click.option("--check", is_flag=True, help="Remove everything at the end, also after a failure.")
+@click.option("--keep-cluster", is_flag=True, help="With --check: keep the cluster.")
 def up(name: str, *, check: bool, keep_cluster: bool) -> None:
-    """Run the demo and leave it running."""
-    say(f"Starting the local cluster {name}")
+    """Run the demo, and leave everything running unless --check is given."""
+    say(f"Starting local Kubernetes cluster {name}")
     cluster = local.up(name)
     if not cluster.has_node:
         raise LocalClusterError(
-            "the demo needs a node that really runs Pods: Linux as root, or Docker with kind"
+            "the demo needs a node that runs Pods: run it as root on Linux, or with Docker and kind"
         )
     folder = cluster.layout.folder / "demo"
     folder.mkdir(exist_ok=True)
     installation = DemoInstallation(cluster, folder)
-    story = Walkthrough(installation)
+    walkthrough = Walkthrough(installation)
     try:
-        story.tell()
+        walkthrough.run()
     finally:
         if check:
-            say("Tearing down")
+            say("Removing the demo")
             try:
                 if keep_cluster:
-                    story.remove()
+                    walkthrough.remove()
             finally:
                 installation.stop()
                 shutil.rmtree(folder, ignore_errors=True)
                 if not keep_cluster:
                     local.down(name)
     if check:
-        print("\nEvery step did what it should.")
+        print("\nEvery check passed.")
 
 
 @main.command()
 @CLUSTER
 def down(name: str) -> None:
-    """End what `up` left running."""
+    """Stop and remove what `up` left running."""
     folder = state_folder() / name / "demo"
     if folder.exists():
         processes = Processes(folder / "processes", folder / "logs")
         for process in ("api", "operator"):
             processes.stop(process)
         shutil.rmtree(folder, ignore_errors=True)
-    print(f"ended {name}" if local.down(name) else f"there is nothing to end: no cluster {name}")
+    print(
+        f"removed cluster {name}" if local.down(name) else f"nothing to remove: no cluster {name}"
+    )
 
 
 if __name__ == "__main__":
     try:
         main()
-    except LocalClusterError as trouble:
-        sys.exit(f"\nerror: {trouble}")
+    except LocalClusterError as error:
+        sys.exit(f"\nerror: {error}")

@@ -1,7 +1,7 @@
-"""Visit an enclave as a client would: TLS to its host name, then a request.
+"""An HTTPS client of enclaves: TLS with the host name (SNI), then one request.
 
-The handshake is verified where the authority is known: that of the installation, which signs what
-enclaves ask for. A shim that signs by itself is only asked which names its certificate carries.
+The certificate is verified where the authority is given: that of the installation, which signs the
+enclaves' certificates. A self-signed certificate of a shim is not verified, only parsed.
 """
 
 import http.client
@@ -23,16 +23,16 @@ __all__ = ["Page", "fetch_page", "forward_port"]
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What a visit brought."""
+    """A response, and the certificate of its connection."""
 
     status: int
     """HTTP status."""
     body: str
     """Body as text."""
     certificate_names: tuple[str, ...]
-    """Host names that the certificate carries."""
+    """Host names of the certificate."""
     issuer: str
-    """Who signed the certificate."""
+    """Issuer of the certificate."""
     serial: int
     """Serial number of the certificate."""
     key: bytes
@@ -59,14 +59,14 @@ def fetch_page(
     path
         Path with a leading slash.
     authority
-        Certificate that the enclave's own must lead to, PEM; None = it is not verified.
+        CA certificate to verify the enclave's with, PEM; None = do not verify.
     headers
         Further headers.
 
     Raises
     ------
     OSError
-        When nobody answers within 5 seconds or the handshake fails.
+        When there is no response within 5 seconds or the handshake fails.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     if authority is None:
@@ -100,12 +100,12 @@ def fetch_page(
 
 @contextmanager
 def forward_port(cluster: Cluster, namespace: str, service: str) -> Iterator[int]:
-    """Forward a port of this machine to port 443 of a Service, as long as the context lasts.
+    """Forward a port of this machine to port 443 of a Service until the block ends.
 
     Raises
     ------
     ConnectionError
-        When kubectl does not forward; with its words.
+        When kubectl does not forward; with its error output.
     """
     command = [str(cluster.bin("kubectl")), f"--kubeconfig={cluster.kubeconfig}"]
     command += ["port-forward", "-n", namespace, f"service/{service}", ":443"]
@@ -117,7 +117,7 @@ def forward_port(cluster: Cluster, namespace: str, service: str) -> Iterator[int
             line = process.stdout.readline()
             port = re.search(r"127\.0\.0\.1:(\d+)", line)
             if port is None:
-                raise ConnectionError(f"kubectl port-forward said: {line.strip()}")
+                raise ConnectionError(f"kubectl port-forward failed: {line.strip()}")
             yield int(port[1])
         finally:
             process.terminate()

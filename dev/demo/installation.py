@@ -18,12 +18,12 @@ __all__ = ["CONTAINERS_DOMAIN", "DemoInstallation"]
 
 MANIFESTS = Path(__file__).parents[2] / "crds" / "manifests"
 CONTAINERS_DOMAIN = "containers.example.com"
-"""Domain of the generated host names; no DNS is asked for it here."""
+"""Domain of the generated host names; it needs no DNS here."""
 SYSTEM_NAMESPACE = "cloister-system"
 TOKEN_HOURS = 720
-"""Life of the programs' tokens: longer than a demo is left running."""
+"""Lifetime of the programs' tokens: longer than a demo is left running."""
 PATIENCE = 60.0
-"""Seconds that a program may take to answer on a busy machine."""
+"""Seconds that a program may take to become ready on a busy machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class DemoInstallation:
     """Cloister on a cluster, with its files in one folder."""
 
     cluster: Cluster
-    """Where it runs."""
+    """Its cluster."""
     folder: Path
     """Its settings, ledger, repositories, and the records of its processes."""
 
@@ -42,7 +42,7 @@ class DemoInstallation:
 
     @property
     def authority(self) -> Path:
-        """Certificate that clients of enclaves trust; the API makes it at its first start."""
+        """CA certificate for clients of enclaves; the API creates it at its first start."""
         return self.folder / "ca.pem"
 
     @property
@@ -51,7 +51,7 @@ class DemoInstallation:
         return Processes(self.folder / "processes", self.folder / "logs")
 
     def install(self) -> None:
-        """Apply CRDs, roles and policies, and write settings; harmless when done before."""
+        """Apply CRDs, roles and policies, and write settings; idempotent."""
         kubectl = self.cluster.kubectl
         namespace = {
             "apiVersion": "v1",
@@ -90,19 +90,19 @@ class DemoInstallation:
         )
 
     def uninstall_policies(self, namespace: str) -> None:
-        """Remove the admission policies, which would bind others who use the cluster.
+        """Remove the admission policies, which would restrict other users of the cluster.
 
-        The API server goes on asking them for some seconds; this waits until it does not.
+        The API server still applies them for some seconds; wait until it does not.
 
         Parameters
         ----------
         namespace
-            Namespace of an organization, where the policies keep administrators from much.
+            Namespace of an organization, in which the policies restrict even administrators.
 
         Raises
         ------
         LocalClusterError
-            When they still act after a minute.
+            When they are still applied after a minute.
         """
         folder = str(MANIFESTS / "policies")
         self.cluster.kubectl("delete", "--ignore-not-found", "--timeout=60s", "-f", folder)
@@ -113,15 +113,17 @@ class DemoInstallation:
             return "created (server dry run)" in said
 
         if not wait_until(free, within=PATIENCE):
-            raise LocalClusterError("the admission policies were deleted but still act")
+            raise LocalClusterError(
+                "the API server still applies the deleted admission policies after a minute"
+            )
 
     def start(self) -> str:
-        """Start operator and API unless they run.
+        """Start operator and API unless they are running.
 
         Raises
         ------
         LocalClusterError
-            When one of them does not answer; with the last lines of its log.
+            When one of them is not ready in time; with the last lines of its log.
         """
         for name in ("operator", "api"):
             command = [_cloister(), name, "--config", self.folder / f"{name}.yaml"]
@@ -138,25 +140,23 @@ class DemoInstallation:
         return found[-1] if found else None
 
     def stop(self) -> None:
-        """End operator and API."""
+        """Stop operator and API."""
         for name in ("api", "operator"):
             self.processes.stop(name)
 
     def run(self, *arguments: str) -> str:
-        """Run a ``cloister`` command and answer what it printed.
+        """Run a ``cloister`` command and return its output.
 
         Raises
         ------
         LocalClusterError
-            When it failed; with its words.
+            When it fails; with its error output.
         """
         done = subprocess.run(
             [_cloister(), *arguments], check=False, capture_output=True, text=True
         )
         if done.returncode:
-            raise LocalClusterError(
-                f"`cloister {' '.join(arguments)}` did not work:\n{done.stderr}"
-            )
+            raise LocalClusterError(f"`cloister {' '.join(arguments)}` failed:\n{done.stderr}")
         return done.stdout
 
     def apply(self, manifest: dict[str, Any]) -> None:
@@ -169,7 +169,7 @@ class DemoInstallation:
         Raises
         ------
         LocalClusterError
-            When it is not there in time; with the operator's last words.
+            When it does not exist in time; with the last lines of the operator's log.
         """
         found = wait_until(
             lambda: bool(
@@ -178,11 +178,13 @@ class DemoInstallation:
             within=PATIENCE,
         )
         if not found:
-            words = self.processes.last_words("operator")
-            raise LocalClusterError(f"the operator did not make namespace {name}:\n{words}")
+            log = self.processes.log_tail("operator")
+            raise LocalClusterError(
+                f"the operator did not create namespace {name}; its log:\n{log}"
+            )
 
     def _write_kubeconfig(self, account: str) -> None:
-        """Write the kubeconfig of a program: its service account alone, with a token."""
+        """Write the kubeconfig of a program, with a token of its service account."""
         document = yaml.safe_load(self.cluster.kubeconfig.read_text())
         token = self.cluster.kubectl(
             *("create", "token", f"cloister-{account}", "-n", SYSTEM_NAMESPACE),
@@ -194,9 +196,9 @@ class DemoInstallation:
         path.write_text(yaml.safe_dump(document))
 
     def _port(self) -> int:
-        """Return the API's port: that of an earlier run, else a free one.
+        """Return the API's port: the one of an earlier run, or a free one.
 
-        It has to be known before the API listens, since enclaves get its address.
+        It must be known before the API listens, since enclaves are given its address.
         """
         path = self.folder / "api.yaml"
         before = yaml.safe_load(path.read_text())["listen"]["port"] if path.exists() else 0

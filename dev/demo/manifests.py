@@ -12,7 +12,7 @@ HOST = "laptop"
 
 
 def host() -> dict[str, Any]:
-    """Return the Host: this machine, without a TEE, requesting a little of what the file asks for.
+    """Return the Host: this machine, without a TEE, with low requests.
 
     The smallest shape of a configuration file is 2 cpus and 8 GB. Overcommit lets two of them fit
     on a laptop with two cores; the limits stay those of the file.
@@ -32,7 +32,7 @@ def host() -> dict[str, Any]:
 
 
 def second_container(*, name: str, namespace: str, repo: str, tag: str) -> dict[str, Any]:
-    """Return a Container as a kubectl user would write it."""
+    """Return a Container as a user of kubectl writes it."""
     return {
         "apiVersion": API_VERSION,
         "kind": "Container",

@@ -1,7 +1,7 @@
 """The demo's repository: a real git repository with one release per version of the service.
 
-Each release is what a project's release workflow would make: the image is built and pushed, its
-digest takes the place of the placeholder in ``service-config.yml``, the commit gets a tag.
+Each release is made as by a project's release workflow: the image is built and pushed, its
+digest replaces the placeholder in ``service-config.yml``, the commit gets a tag.
 """
 
 import os
@@ -35,7 +35,7 @@ def build_program(version: str, target: Path) -> Path:
     Raises
     ------
     subprocess.CalledProcessError
-        When Go does not build it; Go's own words are on standard error.
+        When the build fails; Go's messages are on standard error.
     """
     program = target / f"hello-{version}"
     target.mkdir(parents=True, exist_ok=True)
@@ -61,7 +61,7 @@ def build_program(version: str, target: Path) -> Path:
 def release(base: Path, *, tag: str, image: str) -> str:
     """Publish one release: commit the file with the image's digest and tag the commit.
 
-    A release that is there with the same files stays as it is: a tag that moved would be refused by
+    An existing release with the same files is kept: a tag that moved would be refused by
     Containers that were made from it.
 
     Parameters
@@ -76,7 +76,7 @@ def release(base: Path, *, tag: str, image: str) -> str:
     Raises
     ------
     LocalClusterError
-        When git refuses a step; with its words.
+        When a git command fails; with its error output.
     """
     bare = base / f"{REPO}.git"
     work = base.parent / "work"
@@ -111,5 +111,5 @@ def _git(*arguments: str, cwd: Path) -> str:
         env={**os.environ, **GIT_IDENTITY},
     )
     if done.returncode:
-        raise LocalClusterError(f"`git {' '.join(arguments)}` did not work:\n{done.stderr}")
+        raise LocalClusterError(f"`git {' '.join(arguments)}` failed:\n{done.stderr}")
     return done.stdout.strip()

@@ -1,4 +1,4 @@
-"""What the demo does, step by step, and how it tells it."""
+"""The steps of the demo, each with its checks and the lines that it prints."""
 
 import shlex
 import subprocess
@@ -29,34 +29,34 @@ class Walkthrough:
     """One run of the demo."""
 
     installation: DemoInstallation
-    """What it runs on."""
+    """The installation that it uses."""
     base: str = ""
-    """Base address of the API; empty until it runs."""
+    """Base address of the API; empty = not started yet."""
     key: str = ""
-    """The admin key; empty until it was made."""
+    """The admin key; empty = not created yet."""
 
     @property
     def cluster(self) -> Cluster:
-        """The cluster it runs on."""
+        """The local cluster."""
         return self.installation.cluster
 
-    def tell(self) -> None:
-        """Do and tell all of it.
+    def run(self) -> None:
+        """Run all steps and print what happens.
 
         Raises
         ------
         LocalClusterError
-            When a step did not do what it should; it says which and what was seen.
+            When a check fails; the message names it and ends with the last lines of the logs.
         """
         self._release()
         namespace = self._install()
         container = self._create()
         self._relaunch(container)
         self._apply(namespace)
-        self._end(container)
+        self._print_next_steps(container)
 
     def remove(self) -> None:
-        """Delete the demo's objects, for a cluster that goes on to be used."""
+        """Delete the demo's objects from a cluster that stays in use."""
         namespace = f"org-{manifests.ORGANIZATION}"
         delete = ("delete", "--ignore-not-found", "--timeout=120s")
         self._kubectl(*delete, "ctr", "--all", "-n", namespace)
@@ -65,7 +65,7 @@ class Walkthrough:
             self._kubectl(*delete, one)
 
     def _release(self) -> None:
-        say("Releasing two versions of the service: image, digest in service-config.yml, git tag")
+        say("Publishing two releases of the service: image, service-config.yml, git tag")
         for tag in (FIRST, SECOND):
             program = repository.build_program(tag, self.installation.folder / "programs")
             image = Image(files={"/hello": program}, entrypoint=("/hello",), user="65532:65532")
@@ -78,8 +78,8 @@ class Walkthrough:
         self.installation.install()
         self.installation.apply(manifests.host())
         note(
-            f"Host {manifests.HOST}: tee None (not confidential, and it says so), one network per "
-            "enclave, requests 5 % of the cpus and 2 % of the memory that a file asks for"
+            f"Host {manifests.HOST}: no TEE (so not confidential: Confidential is False), "
+            "one network per enclave, 5 % of the configured cpus and 2 % of the memory reserved"
         )
         self.base = self.installation.start()
         kubeconfig = str(self.cluster.kubeconfig)
@@ -98,7 +98,7 @@ class Walkthrough:
         return namespace
 
     def _create(self) -> str:
-        say(f"Creating container web from {repository.REPO} {FIRST}, over REST")
+        say(f"Creating container web from {repository.REPO} {FIRST} over REST")
         self._remove_old("web")
         body = {
             "name": "web",
@@ -109,26 +109,26 @@ class Walkthrough:
         record = self._call("POST", "/api/containers", json=body)
         identifier = str(record["id"])
         self._await_tag(identifier, FIRST)
-        page = self._visit("web", record["domain"], "/")
-        self._expect("Hello from v1.0.0" in page.body, f"the page says {page.body.strip()!r}")
+        page = self._fetch("web", record["domain"], "/")
+        self._expect("Hello from v1.0.0" in page.body, f"response body: {page.body.strip()!r}")
         self._expect(
             record["domain"] in page.certificate_names,
-            f"its certificate is for {', '.join(page.certificate_names)}, "
-            f"by {page.issuer}, verified; its key never left the enclave",
+            f"the verified certificate covers {', '.join(page.certificate_names)} "
+            f"(issuer {page.issuer}); its private key never left the enclave",
         )
-        missing = self._visit("web", record["domain"], "/not-listed")
+        missing = self._fetch("web", record["domain"], "/not-listed")
         self._expect(
             missing.status == httpx.codes.NOT_FOUND,
-            f"a path that the file does not list answers {missing.status}: {missing.body.strip()}",
+            f"a path not listed in service-config.yml: {missing.status} {missing.body.strip()}",
         )
         return identifier
 
     def _relaunch(self, identifier: str) -> None:
-        say(f"Updating it to {SECOND}")
+        say(f"Updating container web to {SECOND}")
         record = self._call("POST", f"/api/containers/{identifier}/relaunch", json={"tag": SECOND})
         self._await_tag(identifier, SECOND)
-        page = self._visit("web", record["domain"], "/")
-        self._expect("from v1.1.0" in page.body, f"the page says {page.body.strip()!r}")
+        page = self._fetch("web", record["domain"], "/")
+        self._expect("from v1.1.0" in page.body, f"response body: {page.body.strip()!r}")
 
     def _apply(self, namespace: str) -> None:
         say("Creating a second container with kubectl apply")
@@ -144,12 +144,12 @@ class Walkthrough:
         domain = self._kubectl(
             "get", "ctr", "bonjour", "-n", namespace, "-ojsonpath={.status.domain}"
         )
-        page = self._visit("bonjour", domain, "/")
-        self._expect("Bonjour from v1.1.0" in page.body, f"the page says {page.body.strip()!r}")
+        page = self._fetch("bonjour", domain, "/")
+        self._expect("Bonjour from v1.1.0" in page.body, f"response body: {page.body.strip()!r}")
         print(self._kubectl("get", "ctr,encl", "-A"), end="")
 
-    def _end(self, identifier: str) -> None:
-        say("All of it runs on. Go on by hand")
+    def _print_next_steps(self, identifier: str) -> None:
+        say("The demo is still running. To explore it, run")
         kubeconfig, authority = self.cluster.kubeconfig, self.installation.authority
         domain = f"web.{manifests.ORGANIZATION}.{CONTAINERS_DOMAIN}"
         print(
@@ -166,18 +166,18 @@ class Walkthrough:
   kubectl explain containers.cloister.dev.spec
   kubectl describe ctr web -n org-{manifests.ORGANIZATION}
 
-  make down    # end all of it
+  make down    # stop and remove everything
 """
         )
 
     def _remove_old(self, name: str) -> None:
-        """Delete the container of an earlier run of the demo, so that the story starts afresh."""
+        """Delete the container of an earlier run of the demo."""
         for record in self._call("GET", "/api/containers", quiet=True):
             if record["name"] == name:
                 self._call("DELETE", f"/api/containers/{record['id']}")
         gone = wait_until(lambda: not self._objects_of(name), within=PATIENCE)
         if not gone:
-            self._fail(f"an earlier container {name} was deleted but did not go away")
+            self._fail(f"container {name} of an earlier run was deleted but is not gone")
 
     def _objects_of(self, name: str) -> str:
         return self._kubectl(
@@ -192,15 +192,15 @@ class Walkthrough:
         with httpx.Client(
             base_url=self.base, timeout=60, trust_env=False, verify=NO_TRUST
         ) as client:
-            answer = client.request(method, path, json=json, headers=headers)
+            response = client.request(method, path, json=json, headers=headers)
         if not quiet:
-            note(f"{method} {path} -> {answer.status_code}")
-        if answer.is_error:
-            self._fail(f"{method} {path} answered {answer.status_code}: {answer.text}")
-        return answer.json() if answer.content else None
+            note(f"{method} {path} -> {response.status_code}")
+        if response.is_error:
+            self._fail(f"{method} {path} returned {response.status_code}: {response.text}")
+        return response.json() if response.content else None
 
     def _await_tag(self, identifier: str, tag: str) -> None:
-        """Wait until a tag serves, and tell each status on the way."""
+        """Wait until a release serves, and print each status on the way."""
         reported: list[str] = []
 
         def serves() -> bool:
@@ -210,19 +210,19 @@ class Walkthrough:
                 status += f", update to {record['update_tag']} {record['update_status']}"
             if [status] != reported[-1:]:
                 reported.append(status)
-                note(f"status {status}")
+                note(f"status: {status}")
             if record["status"] == "failed" or record.get("update_status") == "failed":
-                self._fail(f"the container failed: {record.get('error_message')}")
+                self._fail(f"the container has failed: {record.get('error_message')}")
             ready: bool = record["status"] == "ready" and record["current_tag"] == tag
             return ready and not record.get("update_status")
 
         began = time.monotonic()
         if not wait_until(serves, within=PATIENCE):
-            self._fail(f"{tag} did not serve within {PATIENCE:.0f} s")
-        note(f"{tag} serves after {time.monotonic() - began:.1f} s")
+            self._fail(f"{tag} was not ready within {PATIENCE:.0f} s")
+        note(f"{tag} is ready after {time.monotonic() - began:.1f} s")
 
-    def _visit(self, container: str, domain: str, path: str) -> Page:
-        """Fetch a page through a port that kubectl forwards, as works on every kind of cluster."""
+    def _fetch(self, container: str, domain: str, path: str) -> Page:
+        """Fetch a page through `kubectl port-forward`, which works on every kind of cluster."""
         namespace = f"org-{manifests.ORGANIZATION}"
         service = self._kubectl(
             *("get", "service", "-n", namespace, "-l", f"cloister.dev/container={container}"),
@@ -232,7 +232,7 @@ class Walkthrough:
         pages: list[Page] = []
         last: list[OSError] = []
 
-        def answered() -> bool:
+        def fetched() -> bool:
             try:
                 with forward_port(self.cluster, namespace, service) as port:
                     pages.append(fetch_page("127.0.0.1", port, domain, path, authority=authority))
@@ -240,8 +240,8 @@ class Walkthrough:
                 last[:] = [error]
             return bool(pages)
 
-        if not wait_until(answered, within=30):
-            self._fail(f"https://{domain}{path} does not answer: {last[0]}")
+        if not wait_until(fetched, within=30):
+            self._fail(f"https://{domain}{path} does not respond: {last[0]}")
         note(f"GET https://{domain}{path} -> {pages[0].status}")
         return pages[0]
 
@@ -249,20 +249,20 @@ class Walkthrough:
         try:
             return self.cluster.kubectl(*arguments)
         except subprocess.CalledProcessError as error:
-            self._fail(f"`kubectl {shlex.join(arguments)}` did not work: {error.stderr}")
+            self._fail(f"`kubectl {shlex.join(arguments)}` failed: {error.stderr}")
 
     def _expect(self, holds: bool, what: str) -> None:  # noqa: FBT001 - reads as a sentence
         if not holds:
-            self._fail(f"expected something else: {what}")
+            self._fail(f"check failed: {what}")
         note(what)
 
     def _fail(self, what: str) -> NoReturn:
         processes = self.installation.processes
-        words = "\n".join(
-            f"--- last words of {name}\n{processes.last_words(name)}"
+        logs = "\n".join(
+            f"--- last lines of the log of {name}\n{processes.log_tail(name)}"
             for name in ("operator", "api")
         )
-        raise LocalClusterError(f"{what}\n{words}")
+        raise LocalClusterError(f"{what}\n{logs}")
 
 
 def say(text: str) -> None:
@@ -271,5 +271,5 @@ def say(text: str) -> None:
 
 
 def note(text: str) -> None:
-    """Print what happened within a step."""
+    """Print a result within a step."""
     print(f"   {text}", flush=True)

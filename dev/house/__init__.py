@@ -1,1 +1,1 @@
-"""The rules of the house that no other tool checks, and the files that are written by programs."""
+"""Project rules that no other tool checks, and the generated files."""

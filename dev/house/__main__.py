@@ -9,7 +9,7 @@ from dev.house import generated, imports, layout, links, rules, sources
 __all__ = ["main"]
 
 ROOT = Path(__file__).resolve().parents[2]
-"""The checkout."""
+"""Root of the repository."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -18,18 +18,18 @@ def main(arguments: list[str] | None = None) -> int:
     Parameters
     ----------
     arguments
-        Words of the command line; None = those of the process.
+        Command line arguments; None = those of the process.
 
     Returns
     -------
     int
-        0 when all is well, 1 when something was found.
+        0; 1 = there are findings.
     """
     parser = argparse.ArgumentParser(prog="python -m dev.house", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("check", help="check the tree against the rules of the house")
+    commands.add_parser("check", help="check the repository against the project's rules")
     commands.add_parser("generate", help="regenerate all generated files")
-    commands.add_parser("verify", help="fail when a generated file is not what would be written")
+    commands.add_parser("verify", help="fail when a generated file is out of date")
     command = parser.parse_args(arguments).command
     if command == "generate":
         for path in generated.write(ROOT):

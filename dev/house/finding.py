@@ -1,4 +1,4 @@
-"""One thing that breaks a rule of the house, and where."""
+"""A violation of a project rule, and its place."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +10,7 @@ __all__ = ["Finding"]
 
 @dataclass(frozen=True, slots=True, order=True)
 class Finding:
-    """A place and a sentence."""
+    """One violation."""
 
     path: Path
     """File, relative to the checkout."""

@@ -1,4 +1,4 @@
-"""The files that programs write, and whether they are what would be written now."""
+"""The generated files, and whether they are up to date."""
 
 import json
 from pathlib import Path
@@ -16,7 +16,7 @@ REMEDY = "run `make crds` (python -m dev.house generate) and commit what it writ
 
 
 def files(root: Path) -> dict[Path, str]:
-    """Return every generated file and what belongs into it."""
+    """Return every generated file with its expected content."""
     folder = root / "crds" / "manifests"
     kinds = {folder / "crds" / name: text for name, text in manifests().items()}
     described = document(ROUTERS)
@@ -30,14 +30,14 @@ def files(root: Path) -> dict[Path, str]:
 
 
 def write(root: Path) -> list[Path]:
-    """Write what differs, remove what nobody writes any more, and answer both."""
+    """Write files that differ, remove obsolete ones, and return both."""
     changed = []
     for path, text in files(root).items():
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
             changed.append(path)
-    for path in _strangers(root):
+    for path in _obsolete(root):
         path.unlink()
         changed.append(path)
     return changed
@@ -51,16 +51,16 @@ def differences(root: Path) -> list[Finding]:
         if not path.exists():
             found.append(Finding(place, 0, f"is missing; {REMEDY}"))
         elif path.read_text(encoding="utf-8") != text:
-            found.append(Finding(place, 0, f"is not what its source says; {REMEDY}"))
+            found.append(Finding(place, 0, f"does not match its source;  {REMEDY}"))
     found += [
-        Finding(path.relative_to(root), 0, f"is written by nobody; {REMEDY}")
-        for path in _strangers(root)
+        Finding(path.relative_to(root), 0, f"is not generated any more;  {REMEDY}")
+        for path in _obsolete(root)
     ]
     return sorted(found)
 
 
-def _strangers(root: Path) -> list[Path]:
-    """Return files in the generated folder that nothing generates, such as a removed kind's."""
+def _obsolete(root: Path) -> list[Path]:
+    """Return files in the generated folder that are not generated, such as a removed kind's."""
     known = files(root)
     return [
         path

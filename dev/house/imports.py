@@ -1,7 +1,7 @@
-"""Importing a module does nothing but define: it reads no environment and needs none.
+"""Check that importing a module reads no environment variable and needs none.
 
 `check` starts this module in a process with an empty environment; there it imports every module
-of the packages and writes down whose top level asked for a variable.
+of the packages and reports each whose top level reads a variable.
 """
 
 import importlib
@@ -20,11 +20,11 @@ from dev.house.layout import SOURCE_ROOTS
 __all__ = ["check", "modules"]
 
 PACKAGES = ("cloister_api", "cloister_clients", "cloister_crds", "cloister_operator")
-"""Packages whose imports are watched."""
+"""Packages whose modules are imported."""
 
 
 def modules(root: Path) -> Iterator[tuple[str, Path]]:
-    """Return every module of the packages with its file, ``__main__`` left out: it runs."""
+    """Return every module of the packages with its file, except ``__main__``, which would run."""
     for folder in SOURCE_ROOTS:
         for path in sorted((root / folder).rglob("*.py")):
             parts = path.relative_to(root / folder).with_suffix("").parts
@@ -54,14 +54,14 @@ def check(root: Path) -> list[Finding]:
 
 
 class _Watched(dict[str, str]):
-    """An empty environment that remembers which of our modules asked it."""
+    """An empty environment that records which modules of the project read it."""
 
     def __init__(self) -> None:
         super().__init__()
         self.asked: dict[str, str] = {}
 
     def _note(self, key: object) -> None:
-        """Remember the module that asks; what libraries ask on its behalf is theirs."""
+        """Record the reading module; reads by libraries on its behalf do not count."""
         frame = sys._getframe(2)  # noqa: SLF001 - the way to see who asks
         while frame.f_back is not None and frame.f_globals.get("__name__") == "os":
             frame = frame.f_back
@@ -86,9 +86,9 @@ class _Watched(dict[str, str]):
 
 
 def _watch(names: list[str]) -> dict[str, str]:
-    """Import all and answer module name to trouble."""
+    """Import all modules and return the problem of each that has one."""
     watched = _Watched()
-    # os.getenv and os.environ.get both go through it.
+    # Both os.getenv and os.environ.get read it.
     os.environ = watched  # type: ignore[assignment]  # noqa: B003 - a mapping is all that is asked
     troubles: dict[str, str] = {}
     for name in names:

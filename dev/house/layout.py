@@ -1,4 +1,4 @@
-"""Where files are and what they are called."""
+"""Rules for places and names of files."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,19 +10,19 @@ __all__ = ["FORBIDDEN_NAMES", "ROOTS", "SOURCE_ROOTS", "check", "python_files"]
 SOURCE_ROOTS = ("operator", "api", "crds")
 """Folders that hold packages and nothing else; the name of the first is the standard library's."""
 ROOTS = (*SOURCE_ROOTS, "dev", "tests")
-"""Folders whose Python is ours."""
+"""Folders with the project's Python."""
 MOST_LOOSE = 8
-"""Modules that may be beside the sub-packages of one package."""
+"""Maximum of modules beside the sub-packages of a package."""
 MOST_FLAT = 24
-"""Modules of a package without sub-packages: one subject, one shape, such as one per route."""
+"""Maximum of modules of a package without sub-packages, such as one module per route."""
 FORBIDDEN_NAMES = ("utils", "util", "helpers", "helper", "base", "common", "misc", "manager")
-"""Names that say nothing about what a file holds."""
+"""Names that do not describe a file's content."""
 NOT_OURS = ("dev/demo/service",)
-"""Folders that play somebody else's code, such as the demo's tenant."""
+"""Folders that represent code of others, such as the demo's tenant."""
 
 
 def python_files(root: Path) -> Iterator[Path]:
-    """Return every Python file of ours, in order."""
+    """Return every Python file of the project, sorted."""
     for folder in ROOTS:
         for path in sorted((root / folder).rglob("*.py")):
             relative = path.relative_to(root).as_posix()
@@ -32,11 +32,13 @@ def python_files(root: Path) -> Iterator[Path]:
 
 def check(root: Path) -> list[Finding]:
     """Check names and places."""
-    return sorted({*_source_roots(root), *_crowds(root), *_names(root), *_test_folders(root)})
+    return sorted(
+        {*_source_roots(root), *_large_packages(root), *_names(root), *_test_folders(root)}
+    )
 
 
-def _crowds(root: Path) -> Iterator[Finding]:
-    """Refuse packages with more modules than a reader takes in at one look."""
+def _large_packages(root: Path) -> Iterator[Finding]:
+    """Report packages with too many modules."""
     for folder in (*SOURCE_ROOTS, "tests/support"):
         for package in sorted((root / folder).rglob("__init__.py")):
             modules = [path for path in package.parent.glob("*.py") if path != package]
@@ -52,7 +54,7 @@ def _crowds(root: Path) -> Iterator[Finding]:
 
 
 def _source_roots(root: Path) -> Iterator[Finding]:
-    """Refuse what would make ``operator`` a package, or a module that belongs to none."""
+    """Report files that would make ``operator`` a package, and modules outside of any package."""
     for folder in SOURCE_ROOTS:
         for path in sorted((root / folder).glob("*.py")):
             place = path.relative_to(root)
@@ -67,12 +69,16 @@ def _names(root: Path) -> Iterator[Finding]:
         place = path.relative_to(root)
         for part in (*place.parts[1:-1], path.stem):
             if part in FORBIDDEN_NAMES:
-                yield Finding(place, 0, f"{part} says nothing; name it for the noun it is about")
+                yield Finding(
+                    place,
+                    0,
+                    f"{part} does not describe the content; name the file after its subject",
+                )
 
 
 def _test_folders(root: Path) -> Iterator[Finding]:
-    """Refuse packages among the tests: files of the same name live side by side without them."""
+    """Report packages among the tests; without them test files may share names."""
     for path in sorted((root / "tests").rglob("__init__.py")):
         place = path.relative_to(root)
         if place.parts[1] != "support" and len(place.parts) > 2:  # noqa: PLR2004 - tests/__init__.py
-            yield Finding(place, 0, "test folders are no packages; remove this file")
+            yield Finding(place, 0, "test folders are not packages; remove this file")

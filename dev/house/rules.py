@@ -1,4 +1,4 @@
-"""Whether every rule of the configuration file has its tests.
+"""Check that every rule of the configuration file has its tests.
 
 `RULES` names the rules. Each of its tests must exist. Where the texts that the
 rules come from are beside the checkout, each row of their tables must have an entry.
@@ -21,7 +21,7 @@ RULES: Final = Path("tests/data/rules.toml")
 TABLES: Final = ("top-level", "container", "rules")
 """Tables whose rows are compared; entries of other groups come from prose."""
 MAX_NAME: Final = 40
-"""Characters of a row's name."""
+"""Maximum length of a row's name."""
 
 
 def check(root: Path, texts: Path | None = None) -> list[Finding]:
@@ -32,7 +32,7 @@ def check(root: Path, texts: Path | None = None) -> list[Finding]:
     root
         The checkout.
     texts
-        Folder of the texts; None looks beside the checkout, or beside ``CLOISTER_CORPUS``.
+        Folder of the texts; None = beside the checkout, or beside ``CLOISTER_CORPUS``.
     """
     rules = tomllib.loads((root / RULES).read_text("utf-8"))["rule"]
     found = [*_repeated(rules), *_untested(rules, root)]
@@ -56,7 +56,7 @@ def _repeated(rules: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def _untested(rules: list[dict[str, Any]], root: Path) -> Iterator[str]:
-    """Find rules without a test, and tests that are not there."""
+    """Find rules without a test, and tests that do not exist."""
     functions: dict[str, set[str]] = {}
     for rule in rules:
         if not rule["tests"]:
@@ -70,7 +70,7 @@ def _untested(rules: list[dict[str, Any]], root: Path) -> Iterator[str]:
 
 
 def _functions(path: Path) -> set[str]:
-    """Return the names of all functions at the top of a file; none when it is not there."""
+    """Return the names of all top-level functions of a file; empty = there is no such file."""
     if not path.is_file():
         return set()
     body = ast.parse(path.read_text("utf-8")).body
@@ -86,13 +86,13 @@ def _differences(entries: set[str], rows: set[str]) -> Iterator[str]:
 
 
 def _rows_of_part(text: str) -> Iterator[str]:
-    """Name the rows of the specification's part about the configuration file."""
+    """Return the rows of the specification's part about the configuration file."""
     part = text.partition("### Container configuration file")[2]
     yield from _rows(re.split(r"^## ", part, flags=re.MULTILINE)[0])
 
 
 def _rows(text: str) -> Iterator[str]:
-    """Name the rows of all tables: by the last words before the table, and the first cell."""
+    """Return the rows of all tables, named by the words before the table and the first cell."""
     title = ""
     inside = False
     for line in text.splitlines():

@@ -1,4 +1,4 @@
-"""The contents of a Python file: its length, its words, its excuses."""
+"""Rules for the content of a Python file: length, docstring, exports, suppressions, sleeps."""
 
 import ast
 import io
@@ -13,11 +13,11 @@ from dev.house.layout import SOURCE_ROOTS, python_files
 __all__ = ["LONGEST_FILE", "LONGEST_FUNCTION", "check", "check_text"]
 
 LONGEST_FILE = 500
-"""Lines of a file."""
+"""Maximum lines of a file."""
 LONGEST_FUNCTION = 60
-"""Lines of a function, without its docstring."""
+"""Maximum lines of a function, without its docstring."""
 WAITING = "tests/support/waiting.py"
-"""The one test file that may sleep, between two questions."""
+"""The one file of the tests that may sleep, between two polls."""
 NOQA = re.compile(r"#\s*noqa\b", re.IGNORECASE)
 GOOD_NOQA = re.compile(r"# noqa: [A-Z]+[0-9]+(, [A-Z]+[0-9]+)* - \S.+")
 IGNORE = re.compile(r"#\s*type:\s*ignore")
@@ -46,13 +46,15 @@ def check_text(place: Path, text: str) -> list[Finding]:
     lines = text.count("\n")
     found = []
     if lines > LONGEST_FILE:
-        found.append(Finding(place, 0, f"{lines} lines; {LONGEST_FILE} at most, split it by noun"))
+        found.append(
+            Finding(place, 0, f"{lines} lines; {LONGEST_FILE} at most, split it by subject")
+        )
     tree = ast.parse(text)
     if ast.get_docstring(tree) is None:
-        found.append(Finding(place, 1, "no docstring; say what the module is and who calls it"))
+        found.append(Finding(place, 1, "no docstring; describe the module and its callers"))
     found += _functions(place, tree)
     found += _exports(place, tree)
-    found += _excuses(place, text)
+    found += _suppressions(place, text)
     if place.parts[0] == "tests" and place.as_posix() != WAITING:
         found += _sleeps(place, tree)
     return found
@@ -66,7 +68,7 @@ def _functions(place: Path, tree: ast.Module) -> Iterator[Finding]:
                 yield Finding(
                     place,
                     node.lineno,
-                    f"{node.name} has {length} lines; {LONGEST_FUNCTION} at most, take it apart",
+                    f"{node.name} has {length} lines; {LONGEST_FUNCTION} at most, split it",
                 )
 
 
@@ -78,11 +80,11 @@ def _docstring_lines(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
 
 
 def _exports(place: Path, tree: ast.Module) -> Iterator[Finding]:
-    """Ask for a sorted ``__all__`` in every module of the packages that has something in it."""
+    """Require a sorted ``__all__`` in every module of the packages that defines something."""
     if place.parts[0] not in {*SOURCE_ROOTS, "dev"} and place.parts[:2] != ("tests", "support"):
         return
     if len(tree.body) <= 1 or "versions" in place.parts:
-        # A package's docstring alone; migrations, whose names Alembic gives.
+        # Except packages with a docstring alone, and migrations, whose names Alembic requires.
         return
     for node in tree.body:
         if isinstance(node, ast.Assign | ast.AnnAssign) and _assigns_all(node):
@@ -99,14 +101,14 @@ def _assigns_all(node: ast.Assign | ast.AnnAssign) -> bool:
 
 
 def _rank(name: str) -> tuple[int, list[tuple[int, int, str]]]:
-    """Order as ruff's RUF022 does: constants, classes, the rest, numbers by value."""
+    """Return the sort key of ruff's RUF022: constants, classes, the rest, numbers by value."""
     group = 0 if SHOUTED.fullmatch(name) and len(name) > 1 else 1 if name[:1].isupper() else 2
     pieces = re.findall(r"[0-9]+|[^0-9]+", name)
     return group, [(0, int(p), "") if p.isdigit() else (1, 0, p) for p in pieces]
 
 
-def _excuses(place: Path, text: str) -> Iterator[Finding]:
-    """Ask every silenced warning for its code and its reason."""
+def _suppressions(place: Path, text: str) -> Iterator[Finding]:
+    """Require a code and a reason for every suppressed warning."""
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type != tokenize.COMMENT:
             continue
@@ -118,7 +120,7 @@ def _excuses(place: Path, text: str) -> Iterator[Finding]:
 
 
 def _sleeps(place: Path, tree: ast.Module) -> Iterator[Finding]:
-    """Refuse sleeping in tests; ``asyncio.sleep(0)`` only lets others run."""
+    """Report sleeps in tests, except ``asyncio.sleep(0)``, which only yields to other tasks."""
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and any(alias.name == "sleep" for alias in node.names):
             yield Finding(place, node.lineno, "tests do not sleep; wait with tests.support.waiting")

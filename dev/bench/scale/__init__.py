@@ -1,6 +1,6 @@
-"""Many Containers at once on simulated nodes: ``python -m dev.bench scale --count N``.
+"""Creation of many Containers at once on simulated nodes: ``python -m dev.bench scale --count N``.
 
-The operator is the real process on a real API server; only what runs in Pods is played, by kwok.
+Operator and API server are the real programs; only the nodes and Pods are simulated, by kwok.
 """
 
 from dev.bench.scale.command import main

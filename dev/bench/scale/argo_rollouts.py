@@ -1,4 +1,4 @@
-"""The other side: Argo Rollouts with as many blue-green Rollouts and a Service each."""
+"""Argo Rollouts' side: as many blue-green Rollouts, with one Service each."""
 
 import asyncio
 import contextlib
@@ -27,7 +27,7 @@ PROGRAM: Final = "rollouts-controller"
 ROLLOUT: Final = KindRef("argoproj.io", "v1alpha1", "rollouts", "Rollout")
 _NAMESPACE: Final = "argo-rollouts"
 _RATE: Final = ("--qps=1000", "--burst=2000")
-"""Requests a second and burst; with its defaults of 40 and 80 these would be what is measured."""
+"""Client rate and burst; the defaults of 40 and 80 would dominate the measurement."""
 
 
 async def run_rollouts(environment: BenchEnvironment, count: int, *, within: float) -> SideResult:
@@ -35,17 +35,17 @@ async def run_rollouts(environment: BenchEnvironment, count: int, *, within: flo
 
     Parameters
     ----------
-    stage
-        Where; no operator of ours may run.
+    environment
+        Environment of the run; no operator of Cloister may run.
     count
-        How many.
+        Number of Rollouts.
     within
-        Seconds until the wait fails.
+        Timeout in seconds.
 
     Raises
     ------
     AssertionError
-        When they are not healthy in time; with the end of the controller's log.
+        When they are not healthy in time; with the last lines of the controller's log.
     LocalClusterError
         When the controller cannot be built or does not start.
     """
@@ -66,8 +66,8 @@ async def run_rollouts(environment: BenchEnvironment, count: int, *, within: flo
                 within=within,
             )
         except AssertionError as error:
-            said = await asyncio.to_thread(log.read_text)
-            raise AssertionError(f"{error}\n{said[-4000:]}") from error
+            output = await asyncio.to_thread(log.read_text)
+            raise AssertionError(f"{error}\n{output[-4000:]}") from error
         await _remove(environment, namespaces, count)
     return side
 
@@ -75,7 +75,7 @@ async def run_rollouts(environment: BenchEnvironment, count: int, *, within: flo
 def _bodies(
     count: int, namespaces: list[str], readiness: Readiness
 ) -> Iterator[tuple[KindRef, dict[str, Any]]]:
-    """Go through the objects, each Service before its Rollout, as its documentation has it."""
+    """Yield the objects, each Service before its Rollout, as in the documentation."""
     for number in range(count):
         name, namespace = f"web-{number}", namespaces[number % len(namespaces)]
         readiness.asked[name] = time.monotonic()
@@ -99,7 +99,7 @@ def _bodies(
 
 
 def _is_healthy(body: dict[str, Any]) -> bool:
-    """Return whether a Rollout is healthy for its present spec."""
+    """Return whether a Rollout is healthy for its current spec."""
     status = body.get("status", {})
     current = status.get("observedGeneration") == str(body["metadata"]["generation"])
     return bool(current and status.get("phase") == "Healthy")
@@ -107,7 +107,7 @@ def _is_healthy(body: dict[str, Any]) -> bool:
 
 @contextlib.asynccontextmanager
 async def _controller(environment: BenchEnvironment, log: Path) -> AsyncIterator[int]:
-    """Run the controller until the block ends; answer its process id."""
+    """Run the controller until the block ends; yield its process id."""
     health, metrics = _free_ports()
     process = await asyncio.to_thread(_start, environment, log, health, metrics)
     try:
@@ -121,7 +121,7 @@ async def _controller(environment: BenchEnvironment, log: Path) -> AsyncIterator
 def _start(
     environment: BenchEnvironment, log: Path, health: int, metrics: int
 ) -> "subprocess.Popen[bytes]":
-    """Install its kinds and start it."""
+    """Install its CRDs and start it."""
     folder = _manifests()
     names = sorted(path for path in folder.glob("*-crd.yaml"))
     for path in names:
@@ -143,7 +143,7 @@ def _start(
 
 
 def _manifests() -> Path:
-    """Return where the controller's CRDs lie: in its module, which Go keeps."""
+    """Return the folder of the controller's CRDs in Go's module cache."""
     module = load().module_of(PROGRAM)
     reported = subprocess.run(
         ["go", "mod", "download", "-json", f"{module.requires}@v{module.version}"],
@@ -158,10 +158,10 @@ def _manifests() -> Path:
 
 
 async def _serves(process: "subprocess.Popen[bytes]", port: int, log: Path) -> bool:
-    """Return whether the controller answers that it is well."""
+    """Return whether the controller's health endpoint responds with success."""
     if process.poll() is not None:
-        said = await asyncio.to_thread(log.read_text)
-        raise LocalClusterError(f"the controller ended at its start:\n{said[-2000:]}")
+        output = await asyncio.to_thread(log.read_text)
+        raise LocalClusterError(f"the controller exited while starting:\n{output[-2000:]}")
     try:
         async with httpx.AsyncClient(trust_env=False, verify=NO_TRUST) as client:
             return (await client.get(f"http://127.0.0.1:{port}/healthz")).is_success
@@ -170,7 +170,7 @@ async def _serves(process: "subprocess.Popen[bytes]", port: int, log: Path) -> b
 
 
 async def _remove(environment: BenchEnvironment, namespaces: list[str], count: int) -> None:
-    """Delete all of it, so that nothing of it weighs on what comes after."""
+    """Delete all its objects, so that they do not burden the other side."""
     for name in (*namespaces, _NAMESPACE):
         await environment.client.delete(NAMESPACE, name)
 
@@ -185,7 +185,7 @@ async def _remove(environment: BenchEnvironment, namespaces: list[str], count: i
 
 
 def _free_ports() -> tuple[int, int]:
-    """Choose two ports of the loopback that nobody listens on."""
+    """Choose two free ports of the loopback."""
     with socket.socket() as one, socket.socket() as two:
         one.bind(("127.0.0.1", 0))
         two.bind(("127.0.0.1", 0))

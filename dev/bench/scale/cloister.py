@@ -1,4 +1,4 @@
-"""Our side: Containers from creation to readiness, then a restart and a takeover."""
+"""Cloister's side: Containers from creation to readiness, then a restart and a takeover."""
 
 import asyncio
 import re
@@ -21,23 +21,23 @@ __all__ = ["SideResult", "Takeover", "follow", "quiet", "run_cloister", "take_ov
 
 CONTAINER: Final = kind_of(Container)
 _QUIET_SECONDS: Final = 4.0
-"""Without a write for so long nothing more is to come: aggregates are written after 2."""
+"""Seconds without a write after which no more are expected: aggregates are written after 2."""
 
 
 @dataclass(frozen=True, slots=True)
 class SideResult:
-    """What one side of the comparison did."""
+    """Result of one side of the comparison."""
 
     name: str
-    """Whose objects they are."""
+    """Name of the side."""
     readiness: Readiness
-    """When they became ready."""
+    """When its objects became ready."""
     writes: Counter[Write]
-    """All writes to the API server from the first creation until nothing more came."""
+    """All writes to the API server from the first creation until the last write."""
     controller: ProcessUsage
-    """What its controller used until then."""
+    """CPU and memory of its controller until then."""
     others: dict[str, float]
-    """Seconds of processor time that components of the cluster used meanwhile."""
+    """CPU time in seconds of the cluster's components meanwhile."""
 
 
 async def run_cloister(environment: BenchEnvironment, count: int, *, within: float) -> SideResult:
@@ -45,12 +45,12 @@ async def run_cloister(environment: BenchEnvironment, count: int, *, within: flo
 
     Parameters
     ----------
-    stage
-        Where.
+    environment
+        Environment of the run.
     count
-        How many.
+        Number of Containers.
     within
-        Seconds until the wait fails.
+        Timeout in seconds.
 
     Raises
     ------
@@ -93,10 +93,10 @@ async def follow(
     within: float,
 ) -> SideResult:
     """Create objects, watch them become ready, and wait until nothing more is written."""
-    reflector = Reflector(environment.client, ref, readiness.look)
+    reflector = Reflector(environment.client, ref, readiness.observe)
     watching = asyncio.create_task(reflector.run())
     try:
-        await until(_is(reflector), within=30, what="the first list")
+        await until(_is_synced(reflector), within=30, what="the first list")
         components = ("kube-apiserver", "etcd", "kube-controller-manager", "kube-scheduler", "kwok")
         before = {each: usage(environment.pid(each)).processor for each in components}
         mark = environment.audit.mark()
@@ -111,8 +111,8 @@ async def follow(
     return SideResult(name, readiness, environment.audit.writes(mark), usage(pid), others)
 
 
-def _is(reflector: Reflector[None]) -> Callable[[], Awaitable[bool]]:
-    """Make the question whether a copy is complete."""
+def _is_synced(reflector: Reflector[None]) -> Callable[[], Awaitable[bool]]:
+    """Return a probe of whether a reflector's cache is complete."""
 
     async def ready() -> bool:
         return reflector.ready
@@ -121,7 +121,7 @@ def _is(reflector: Reflector[None]) -> Callable[[], Awaitable[bool]]:
 
 
 def is_ready(body: dict[str, Any]) -> bool:
-    """Return whether a Container is Ready for its present spec."""
+    """Return whether a Container is Ready for its current spec."""
     status = body.get("status", {})
     ready = any(
         each["type"] == "Ready" and each["status"] == "True"
@@ -131,7 +131,7 @@ def is_ready(body: dict[str, Any]) -> bool:
 
 
 async def quiet(environment: BenchEnvironment, *, within: float = 300.0) -> None:
-    """Wait until nobody writes any more, but for leases and what nodes say of themselves."""
+    """Wait until there are no more writes except Leases and node statuses."""
     seen, since, mark = -1, time.monotonic(), environment.audit.mark()
 
     async def nothing_new() -> bool:
@@ -150,42 +150,42 @@ async def quiet(environment: BenchEnvironment, *, within: float = 300.0) -> None
 
 @dataclass(frozen=True, slots=True)
 class Takeover:
-    """How an operator came after another."""
+    """Times and writes of an operator that takes over from another."""
 
     working: float
-    """Seconds until it knew the cluster."""
+    """Seconds until its cache was complete."""
     caught_up: float
     """Seconds until it had looked at everything."""
     writes: Counter[Write]
-    """What our operator wrote until then."""
+    """Writes of the operator until then."""
 
 
 async def take_over(environment: BenchEnvironment, count: int, *, killed: bool) -> Takeover:
-    """Have another operator come after the one that works.
+    """Let another operator take over from the running one.
 
     Parameters
     ----------
     stage
-        Where, with Containers that are ready.
+        Environment of the run, with ready Containers.
     count
-        How many they are.
+        Number of Containers.
     killed
-        Whether a second operator waits that has read the cluster, and the first is killed; else
-        the first is told to end, and then the second is started.
+        True: a standby with a complete cache waits while the leader is killed. False:
+        the first is stopped by SIGTERM, and then the second is started.
     """
     first = environment.installation.processes[-1]
     mark = environment.audit.mark()
     if killed:
         second = environment.installation.operator()
-        await until(lambda: _answers(second, "standby"), within=60, what="an operator in waiting")
-        await until(lambda: _knows_as_much(second, first), within=300, what="a full copy")
+        await until(lambda: _reports(second, "standby"), within=60, what="a standby operator")
+        await until(lambda: _caches_agree(second, first), within=300, what="a complete cache")
         began = time.monotonic()
         first.kill()
     else:
         await asyncio.to_thread(first.stop)
         began = time.monotonic()
         second = environment.installation.operator()
-    await until(lambda: _answers(second, "working"), within=120, every=0.05, what="a leader")
+    await until(lambda: _reports(second, "working"), within=120, every=0.05, what="a leader")
     working = time.monotonic() - began
     await until(lambda: _has_reconciled(second, count), within=300, every=0.1, what="catching up")
     caught_up = time.monotonic() - began
@@ -194,15 +194,15 @@ async def take_over(environment: BenchEnvironment, count: int, *, killed: bool) 
     return Takeover(working, caught_up, Counter(ours))
 
 
-async def _answers(operator: OperatorProcess, word: str) -> bool:
-    """Return whether an operator says that it is at a stage."""
+async def _reports(operator: OperatorProcess, word: str) -> bool:
+    """Return whether an operator's readiness response has a word."""
     assert operator.running, operator.text[-4000:]
     _, text = await asyncio.to_thread(operator.request, "/readyz")
     return word in text
 
 
-async def _knows_as_much(second: OperatorProcess, first: OperatorProcess) -> bool:
-    """Return whether the copies of two operators have equally many objects of each kind."""
+async def _caches_agree(second: OperatorProcess, first: OperatorProcess) -> bool:
+    """Return whether the caches of two operators have equally many objects of each kind."""
     copies = []
     for operator in (second, first):
         assert operator.running, operator.text[-4000:]

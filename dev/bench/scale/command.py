@@ -1,4 +1,4 @@
-"""The command of the benchmark: brings its cluster up, runs both sides, writes what was found."""
+"""The command of the benchmark: start the cluster, run both sides, write the report."""
 
 import asyncio
 import json
@@ -20,19 +20,19 @@ from dev.cluster import binaries
 __all__ = ["main", "measure"]
 
 WRITES: Final = 12
-"""Writes for each Container from its creation to readiness, at most."""
+"""Maximum of writes per Container, from creation to readiness."""
 SHARE: Final = 2 / 3
-"""Part of the time of Argo Rollouts that we may take."""
+"""Maximum fraction of the time of Argo Rollouts."""
 CAUGHT_UP: Final = 60.0
-"""Seconds until a restarted operator has looked at everything, at most."""
+"""Maximum of seconds until a restarted operator has reconciled everything."""
 TAKEOVER: Final = 20.0
-"""Seconds until another operator works after the leader was killed, at most."""
+"""Maximum of seconds until a standby leads after the leader was killed."""
 MEMORY: Final = 1024.0
-"""MiB of memory of the operator, at most."""
+"""Maximum memory of the operator, in MiB."""
 
 
 def main(options: Sequence[str] = ()) -> int:
-    """Run the benchmark with the options of its command line.
+    """Run the benchmark with command line options.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ def main(options: Sequence[str] = ()) -> int:
     Returns
     -------
     int
-        Exit code: 1 when a target is missed.
+        Exit code; 1 = a target is missed.
     """
     result: int = command.main(list(options), prog_name="scale", standalone_mode=False)
     return result
@@ -50,12 +50,19 @@ def main(options: Sequence[str] = ()) -> int:
 
 @click.command()
 @click.option("--count", default=100, show_default=True, help="Containers created at once.")
-@click.option("--per-organization", default=100, show_default=True, help="Of each Organization.")
-@click.option("--rollouts", is_flag=True, help="Measure Argo Rollouts in the same run.")
-@click.option("--name", default="bench-scale", show_default=True, help="Name of the cluster.")
-@click.option("--within", default=0.0, help="Seconds that each side may take; 0 = by the count.")
 @click.option(
-    "--output", type=click.Path(path_type=Path), default=None, help="Folder for JSON and plot."
+    "--per-organization", default=100, show_default=True, help="Containers per Organization."
+)
+@click.option("--rollouts", is_flag=True, help="Also measure Argo Rollouts.")
+@click.option("--name", default="bench-scale", show_default=True, help="Name of the cluster.")
+@click.option(
+    "--within", default=0.0, help="Timeout of each side in seconds; 0 = derived from the count."
+)
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path),
+    default=None,
+    help="Folder for the JSON report and the plot.",
 )
 def command(
     *,
@@ -105,7 +112,7 @@ async def measure(
     rollouts: bool,
     within: float,
 ) -> Report:
-    """Run both sides, the other one first, so that what it leaves weighs on ours.
+    """Run both sides, Argo Rollouts first, so that its leftovers burden Cloister.
 
     Parameters
     ----------
@@ -114,13 +121,13 @@ async def measure(
     folder
         For settings, repositories and logs.
     count
-        Objects of each side.
+        Objects per side.
     per_organization
-        Containers of each Organization.
+        Containers per Organization.
     rollouts
         Whether Argo Rollouts is measured too.
     within
-        Seconds that each side may take.
+        Timeout of each side in seconds.
 
     Raises
     ------
@@ -128,8 +135,8 @@ async def measure(
         When a side is not ready in time.
     """
     load = os.getloadavg()[0]
-    stage_of = open_environment(cluster, folder, count=count, per_organization=per_organization)
-    async with stage_of as environment:
+    opened = open_environment(cluster, folder, count=count, per_organization=per_organization)
+    async with opened as environment:
         other = (await run_rollouts(environment, count, within=within),) if rollouts else ()
         ours = await run_cloister(environment, count, within=within)
         restart = await take_over(environment, count, killed=False)
@@ -148,16 +155,16 @@ async def measure(
 def _missed(report: Report) -> list[str]:
     """Return which targets were missed."""
     found = [
-        (report.writes_each, WRITES, "writes for each Container"),
+        (report.writes_each, WRITES, "writes per Container"),
         (report.ours.controller.peak, MEMORY, "MiB of memory"),
-        (report.restart.caught_up, CAUGHT_UP, "s from a restart to caught up"),
-        (report.takeover.working, TAKEOVER, "s until another operator works"),
+        (report.restart.caught_up, CAUGHT_UP, "s from restart until caught up"),
+        (report.takeover.working, TAKEOVER, "s until the standby leads"),
     ]
     if len(report.sides) > 1:
         part = report.ours.readiness.total / report.sides[1].readiness.total
         found.append((part, SHARE, "of the time of Argo Rollouts until all are ready"))
     return [
-        f"{value:.2f} {what}, at most {most:.2f} wanted"
+        f"{value:.2f} {what}, target at most {most:.2f}"
         for value, most, what in found
         if value > most
     ]

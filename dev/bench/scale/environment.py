@@ -1,4 +1,4 @@
-"""The stage: a control plane, simulated nodes, and an installation that many Containers fit in."""
+"""The environment: a control plane, simulated nodes, and an installation for many Containers."""
 
 import asyncio
 import contextlib
@@ -29,18 +29,18 @@ TAG: Final = "v1"
 """Its only release."""
 _PER_NODE: Final = 100
 _ABREAST: Final = 32
-"""Requests at once when many objects are made."""
+"""Concurrent requests when many objects are created."""
 _LIMIT: Final = 100_000
 
 
 @dataclass(slots=True)
 class BenchEnvironment:
-    """Where one run happens."""
+    """The environment of one run."""
 
     cluster: local.Cluster
     """The cluster."""
     client: KubeClient
-    """As its administrator, who is no part of what is measured."""
+    """Client of the cluster's administrator, which is not measured."""
     installation: Installation
     """Settings, repository and operators."""
     namespaces: tuple[str, ...]
@@ -50,11 +50,11 @@ class BenchEnvironment:
 
     @property
     def audit(self) -> AuditLog:
-        """Every write to the API server."""
+        """The API server's audit log."""
         return AuditLog(self.cluster.layout.audit_log)
 
     def namespace_of(self, number: int) -> str:
-        """Return the namespace of an object, of which each gets as many."""
+        """Return the namespace of an object; objects are spread evenly."""
         return self.namespaces[number % len(self.namespaces)]
 
     def pid(self, component: str) -> int:
@@ -74,7 +74,7 @@ class BenchEnvironment:
 
 
 async def create_all(client: KubeClient, objects: Iterator[tuple[KindRef, dict[str, Any]]]) -> None:
-    """Create objects, many at once, in their order.
+    """Create objects in order, with concurrent requests.
 
     Raises
     ------
@@ -93,7 +93,7 @@ async def create_all(client: KubeClient, objects: Iterator[tuple[KindRef, dict[s
 async def open_environment(
     cluster: local.Cluster, folder: Path, *, count: int, per_organization: int
 ) -> AsyncIterator[BenchEnvironment]:
-    """Prepare everything but the Containers; at the end the operators are ended."""
+    """Prepare everything but the Containers; stop the operators at the end."""
     installation = Installation(cluster, folder)
     installation.prepare()
     image = push(Image(files={"/x": b"x"}, entrypoint=("/x",)), cluster.registry, "bench/web")
@@ -113,7 +113,7 @@ async def open_environment(
 
 
 async def clear(environment: BenchEnvironment) -> None:
-    """End the operators and delete what was made, for a cluster that is used again."""
+    """Stop the operators and delete all created objects, so that the cluster can be reused."""
     for process in environment.installation.processes:
         process.end()
     client = environment.client
@@ -136,7 +136,7 @@ async def clear(environment: BenchEnvironment) -> None:
 def _surroundings(
     count: int, host: str, slugs: list[str]
 ) -> Iterator[tuple[KindRef, dict[str, Any]]]:
-    """Go through nodes, the Host, and the Organizations with their namespaces."""
+    """Yield nodes, the Host, and the Organizations with their namespaces."""
     for number in range(count // _PER_NODE + 1):
         yield NODE, _node(f"{host}-{number}")
     spec = {
@@ -157,7 +157,7 @@ def _surroundings(
 
 
 def _node(name: str) -> dict[str, Any]:
-    """Write a node that kwok plays."""
+    """Build a node that kwok simulates."""
     labels = {
         "kubernetes.io/hostname": name,
         "kubernetes.io/os": "linux",

@@ -1,4 +1,4 @@
-"""What is measured: when objects became ready, who wrote how often, what processes used."""
+"""Measurements: when objects became ready, writes per client, CPU and memory of processes."""
 
 import json
 import os
@@ -13,7 +13,7 @@ __all__ = ["AuditLog", "ProcessUsage", "Readiness", "Write", "percentile", "usag
 
 Object = dict[str, Any]
 Write = tuple[str, str, str]
-"""Who wrote, the verb, the resource with its subresource."""
+"""User agent, verb, and resource with subresource."""
 
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 _KIB: Final = 1024
@@ -21,16 +21,16 @@ _KIB: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class ProcessUsage:
-    """What a process has used since its start."""
+    """CPU and memory that a process has used since its start."""
 
     processor: float
-    """Seconds of processor time."""
+    """CPU time in seconds."""
     peak: float
     """Largest resident memory, in MiB."""
 
 
 def usage(pid: int) -> ProcessUsage:
-    """Read what a process has used (proc(5), "/proc/PID/stat", "/proc/PID/status").
+    """Read the CPU and memory usage of a process (proc(5), "/proc/PID/stat", "/proc/PID/status").
 
     Raises
     ------
@@ -45,24 +45,24 @@ def usage(pid: int) -> ProcessUsage:
 
 @dataclass(slots=True)
 class Readiness:
-    """When objects were asked for and when they were seen ready, by the clock of this process."""
+    """Creation and readiness times of objects, by the clock of this process."""
 
     is_ready: Callable[[Object], bool]
-    """Whether an object is ready."""
+    """Returns whether an object is ready."""
     asked: dict[str, float] = field(default_factory=dict)
     """Name of an object -> when its creation began."""
     seen: dict[str, float] = field(default_factory=dict)
-    """Name of an object -> when it was first seen ready."""
+    """Name of an object -> when it was first observed ready."""
 
-    def look(self, body: Object) -> None:
-        """Take in what a watch tells of an object."""
+    def observe(self, body: Object) -> None:
+        """Record the state of an object from a watch."""
         name = body["metadata"]["name"]
         if name not in self.seen and self.is_ready(body):
             self.seen[name] = time.monotonic()
 
     @property
     def complete(self) -> bool:
-        """Whether all that was asked for is ready."""
+        """Whether all created objects are ready."""
         return self.asked.keys() <= self.seen.keys()
 
     @property
@@ -76,7 +76,7 @@ class Readiness:
         return max(self.seen[name] for name in self.asked) - self.began
 
     def each(self) -> list[float]:
-        """Return the seconds from creation to readiness of each object, shortest first."""
+        """Return the seconds from creation to readiness of each object, ascending."""
         return sorted(self.seen[name] - asked for name, asked in self.asked.items())
 
     def curve(self) -> list[float]:
@@ -85,12 +85,12 @@ class Readiness:
 
 
 def percentile(values: list[float], part: float) -> float:
-    """Return the value below which a part of sorted values lies.
+    """Return a percentile of sorted values.
 
     Parameters
     ----------
     values
-        The values, smallest first.
+        The values, ascending.
     part
         From 0 to 1.
     """
@@ -99,17 +99,17 @@ def percentile(values: list[float], part: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class AuditLog:
-    """The API server's own list of writes (Kubernetes, "Auditing")."""
+    """The API server's audit log of writes (Kubernetes, "Auditing")."""
 
     path: Path
     """Its file."""
 
     def mark(self) -> int:
-        """Return how long it is now, to count from later."""
+        """Return the current position, to count from later."""
         return self.path.stat().st_size
 
     def events(self, since: int) -> Iterable[Object]:
-        """Go through the writes after a mark, refused ones too."""
+        """Yield the writes after a position, including refused ones."""
         with self.path.open("rb") as file:
             file.seek(since)
             for line in file:
@@ -117,7 +117,7 @@ class AuditLog:
                     yield json.loads(line)
 
     def writes(self, since: int) -> Counter[Write]:
-        """Count the writes after a mark; refused ones have ``refused`` before their verb."""
+        """Count the writes after a position; refused ones have ``refused`` before their verb."""
         counted: Counter[Write] = Counter()
         for event in self.events(since):
             place = event.get("objectRef") or {}

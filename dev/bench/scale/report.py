@@ -1,4 +1,4 @@
-"""Writes what was measured: a table for people, JSON, and a plot of how many were ready when."""
+"""The report: a Markdown table, JSON, and a plot of ready objects over time."""
 
 from dataclasses import dataclass
 from html import escape
@@ -15,7 +15,7 @@ _SHARED: Final = (
     *("deployments", "deployments/status", "organizations/status", "hosts/status"),
     *("networkpolicies", "poddisruptionbudgets"),
 )
-"""What is written for many Containers together."""
+"""Resources that are written once for many Containers."""
 _WIDTH, _HEIGHT, _LEFT, _BOTTOM, _TOP, _RIGHT = 720, 360, 60, 50, 30, 20
 _COLOURS: Final = ("#1f77b4", "#d95f02")
 _TICKS: Final = 5
@@ -23,31 +23,31 @@ _TICKS: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """All that one run found."""
+    """Results of one run."""
 
     count: int
-    """How many objects each side had."""
+    """Objects per side."""
     per_organization: int
-    """Containers of each Organization."""
+    """Containers per Organization."""
     load: float
-    """Load of the machine just before, over a minute."""
+    """Load average over one minute, before the run."""
     cores: int
-    """Cores of the machine."""
+    """CPU cores of the machine."""
     sides: tuple[SideResult, ...]
-    """Ours first."""
+    """The sides; Cloister's first."""
     restart: Takeover
-    """A restart with all Containers there."""
+    """A restart with all Containers present."""
     takeover: Takeover
-    """The leader killed with another in waiting."""
+    """The leader killed, with a standby waiting."""
 
     @property
     def ours(self) -> SideResult:
-        """Our side."""
+        """Cloister's side."""
         return self.sides[0]
 
     @property
     def writes_each(self) -> float:
-        """Writes of our operator for each Container, without Events and those for many together."""
+        """Writes of the operator per Container, without Events and shared resources."""
         found = _controllers(self.ours).items()
         left_out = (*_SHARED, "events")
         own = sum(number for (_, resource), number in found if resource not in left_out)
@@ -55,7 +55,7 @@ class Report:
 
 
 def _controllers(side: SideResult) -> dict[tuple[str, str], int]:
-    """Return the writes of a side's controller by verb and resource, most first."""
+    """Return the writes of a side's controller by verb and resource, most frequent first."""
     return {
         (verb, resource): number
         for (who, verb, resource), number in side.writes.most_common()
@@ -103,41 +103,44 @@ def _side(side: SideResult) -> dict[str, Any]:
 
 
 def table(report: Report) -> str:
-    """Write the figures as tables of Markdown."""
+    """Format the results as Markdown tables."""
     sides = [_side(side) for side in report.sides]
     rows = [
         ("all ready after", [f"{each['allReadySeconds']:.1f} s" for each in sides]),
-        ("p50 of one", [f"{each['p50Seconds']:.1f} s" for each in sides]),
-        ("p99 of one", [f"{each['p99Seconds']:.1f} s" for each in sides]),
+        ("p50 per object", [f"{each['p50Seconds']:.1f} s" for each in sides]),
+        ("p99 per object", [f"{each['p99Seconds']:.1f} s" for each in sides]),
         (
-            "writes of the controller for each",
+            "writes of the controller per object",
             [f"{sum(_controllers(side).values()) / report.count:.1f}" for side in report.sides],
         ),
-        ("writes of everybody for each", [_everybody(side, report.count) for side in report.sides]),
         (
-            "processor time of the controller",
+            "writes of all clients per object",
+            [_all_writes(side, report.count) for side in report.sides],
+        ),
+        (
+            "CPU time of the controller",
             [f"{each['processorSeconds']:.1f} s" for each in sides],
         ),
         *(
             (
-                f"processor time of {name}",
+                f"CPU time of {name}",
                 [f"{each['clusterProcessorSeconds'][name]:.1f} s" for each in sides],
             )
             for name in sides[0]["clusterProcessorSeconds"]
         ),
-        ("memory of the controller at most", [f"{each['peakMiB']:.0f} MiB" for each in sides]),
+        ("peak memory of the controller", [f"{each['peakMiB']:.0f} MiB" for each in sides]),
     ]
     lines = [
         (
-            f"{report.count} objects, {report.per_organization} in each namespace, "
-            f"{report.cores} cores, load {report.load:.1f} before"
+            f"{report.count} objects, {report.per_organization} per namespace, "
+            f"{report.cores} cores, load {report.load:.1f} before the run"
         ),
         "",
         "| what | " + " | ".join(each["name"] for each in sides) + " |",
         "|---" * (len(sides) + 1) + "|",
         *(f"| {what} | " + " | ".join(cells) + " |" for what, cells in rows),
         "",
-        "| change of the operator | knows the cluster after | caught up after | writes |",
+        "| change of the operator | cache complete after | caught up after | writes |",
         "|---|---|---|---|",
     ]
     changes = (("restart", report.restart), ("takeover after kill -9", report.takeover))
@@ -146,7 +149,7 @@ def table(report: Report) -> str:
         for what, change in changes
     ]
     for side in report.sides:
-        lines += ["", f"| {side.name} writes | for each |", "|---|---|"]
+        lines += ["", f"| {side.name} writes | per object |", "|---|---|"]
         lines += [
             f"| {verb} {resource} | {number / report.count:.2f} |"
             for (verb, resource), number in _controllers(side).items()
@@ -154,14 +157,14 @@ def table(report: Report) -> str:
     return "\n".join(lines)
 
 
-def _everybody(side: SideResult, count: int) -> str:
+def _all_writes(side: SideResult, count: int) -> str:
     leave_out = {"leases", "nodes/status"}
     number = sum(n for (_, _, resource), n in side.writes.items() if resource not in leave_out)
     return f"{number / count:.1f}"
 
 
 def plot(report: Report) -> str:
-    """Draw how many objects of each side were ready when, as SVG."""
+    """Plot the number of ready objects of each side over time, as SVG."""
     end = max(side.readiness.total for side in report.sides)
     wide, high = _WIDTH - _LEFT - _RIGHT, _HEIGHT - _TOP - _BOTTOM
 
@@ -174,7 +177,7 @@ def plot(report: Report) -> str:
             'font-family="sans-serif" font-size="13">'
         ),
         f'<rect width="{_WIDTH}" height="{_HEIGHT}" fill="white"/>',
-        _text(_WIDTH / 2, 18, f"{report.count} objects created at once: how many are ready"),
+        _text(_WIDTH / 2, 18, f"{report.count} objects created at once: number ready"),
     ]
     for tick in range(_TICKS + 1):
         seconds, number = end * tick / _TICKS, report.count * tick / _TICKS

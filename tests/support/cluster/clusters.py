@@ -25,7 +25,7 @@ import pytest
 from cloister_clients.kube import KubeConfig
 from dev import cluster as local
 from dev.cluster.binaries import ensure
-from dev.cluster.requirements import docker_answers
+from dev.cluster.requirements import docker_is_available
 
 __all__ = [
     "administrator",
@@ -145,7 +145,7 @@ def administrator(kubeconfig: Path) -> KubeConfig:
 
 def _no_node() -> str:
     """Return why no real node can run here; empty when one can."""
-    if docker_answers():
+    if docker_is_available():
         return ""
     if sys.platform != "linux":
         return "a real node needs Linux, or Docker with kind"

@@ -19,7 +19,7 @@ GO = shutil.which("go")
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Provide the folder of a module ``hello`` that is the only one of the cluster."""
     if GO is None:
-        pytest.skip("no Go here")
+        pytest.skip("Go is not installed")
     folder = tmp_path / "modules" / "hello"
     folder.mkdir(parents=True)
     (folder / "go.mod").write_text("module example.org/hello\n\ngo 1.21\n")
@@ -68,7 +68,9 @@ def test_a_failed_build_shows_what_go_said_and_leaves_nothing(project: Path) -> 
 def test_no_go_and_an_old_go_are_sentences(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     binaries.go_version.cache_clear()
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(LocalClusterError, match=r"no Go here.*install Go 1\.\d+\.\d+ or newer"):
+    with pytest.raises(
+        LocalClusterError, match=r"Go is not installed.*install Go 1\.\d+\.\d+ or newer"
+    ):
         binaries.go_version()
     old = tmp_path / "go"
     old.write_text("#!/bin/sh\necho go version go1.19.2 linux/amd64\n")

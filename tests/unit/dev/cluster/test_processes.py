@@ -40,7 +40,7 @@ def test_a_process_is_started_once_and_stopped(processes: Processes) -> None:
 
 def test_one_that_ignores_the_wish_is_killed(processes: Processes) -> None:
     processes.start("stubborn", ["sh", "-c", "trap '' TERM; echo deaf; while :; do sleep 1; done"])
-    assert wait_until(lambda: "deaf" in processes.last_words("stubborn"), within=20)
+    assert wait_until(lambda: "deaf" in processes.log_tail("stubborn"), within=20)
     processes.stop("stubborn", grace=0.2)
     assert not processes.is_running("stubborn")
 
@@ -68,13 +68,15 @@ def test_a_cut_off_record_is_none(processes: Processes, tmp_path: Path) -> None:
 
 def test_an_early_end_is_told_with_the_log(processes: Processes) -> None:
     processes.start("failing", ["sh", "-c", "echo no such thing; exit 3"])
-    with pytest.raises(LocalClusterError, match=r"(?s)failing ended at its start .*no such thing"):
+    with pytest.raises(
+        LocalClusterError, match=r"(?s)failing exited while starting .*no such thing"
+    ):
         processes.await_ready("failing", lambda: False, within=20)
 
 
 def test_silence_is_told_with_the_log(processes: Processes) -> None:
     processes.start("silent", ["sleep", "1000"])
-    with pytest.raises(LocalClusterError, match="silent does not serve after 0 s"):
+    with pytest.raises(LocalClusterError, match="silent is not ready after 0 s"):
         processes.await_ready("silent", lambda: False, within=0)
 
 

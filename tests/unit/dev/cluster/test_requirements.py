@@ -16,7 +16,7 @@ from dev.cluster.progress import Progress, duration
 from dev.cluster.requirements import (
     check_room,
     check_system,
-    docker_answers,
+    docker_is_available,
     install_packages,
     missing_packages,
 )
@@ -67,12 +67,12 @@ def test_root_installs_and_says_so(packages: Path, monkeypatch: pytest.MonkeyPat
     script(packages, "apt-get", body)
     monkeypatch.setenv("PATH", f"{packages}:/usr/bin:/bin")
     monkeypatch.setattr("os.geteuid", lambda: 0)
-    said = io.StringIO()
-    install_packages(["node"], Progress(stream=said))
-    assert "missing Debian packages: libx-dev nothing; installing them" in said.getvalue()
+    output = io.StringIO()
+    install_packages(["node"], Progress(stream=output))
+    assert "missing Debian packages: libx-dev nothing; installing them" in output.getvalue()
     calls = (packages / "calls").read_text().splitlines()
     assert [call.split()[0] for call in calls] == ["install", "update", "install"]
-    install_packages(["node"], Progress(stream=said))
+    install_packages(["node"], Progress(stream=output))
     assert (packages / "calls").read_text().splitlines() == calls
 
 
@@ -171,7 +171,7 @@ def test_docker_answers_when_the_daemon_does(
     if kind:
         script(tmp_path, "kind", "")
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    assert docker_answers() is expected
+    assert docker_is_available() is expected
 
 
 @pytest.mark.parametrize(
@@ -192,7 +192,7 @@ def test_the_form_follows_the_machine(
     wish: dict[str, bool],
     expected: Form,
 ) -> None:
-    monkeypatch.setattr(requirements, "docker_answers", lambda: docker)
+    monkeypatch.setattr(requirements, "docker_is_available", lambda: docker)
     monkeypatch.setattr("os.geteuid", lambda: 0 if root else 1000)
     assert lifecycle.form_here(**wish) is expected
 
@@ -211,7 +211,7 @@ def test_the_form_follows_the_machine(
 def test_a_cluster_serves_who_asks_for_less(
     monkeypatch: pytest.MonkeyPatch, known: Form, wish: dict[str, bool], expected: Form | None
 ) -> None:
-    monkeypatch.setattr(requirements, "docker_answers", lambda: False)
+    monkeypatch.setattr(requirements, "docker_is_available", lambda: False)
     monkeypatch.setattr("os.geteuid", lambda: 0)
     wishes = {"simulated": False, **wish}
     record = Record(name="dev", form=known)
@@ -225,24 +225,24 @@ def test_a_cluster_serves_who_asks_for_less(
 
 
 def test_who_gets_a_simulated_node_unasked_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(requirements, "docker_answers", lambda: False)
+    monkeypatch.setattr(requirements, "docker_is_available", lambda: False)
     monkeypatch.setattr("os.geteuid", lambda: 1000)
-    said = io.StringIO()
-    form = lifecycle._form(None, node=True, simulated=False, progress=Progress(stream=said))
+    output = io.StringIO()
+    form = lifecycle._form(None, node=True, simulated=False, progress=Progress(stream=output))
     assert form is Form.SIMULATED
-    assert "Pods only pretend to run" in said.getvalue()
+    assert "Pods do not really run" in output.getvalue()
 
 
 def test_progress_writes_plain_lines_where_nobody_watches() -> None:
-    said = io.StringIO()
-    progress = Progress(stream=said)
+    output = io.StringIO()
+    progress = Progress(stream=output)
     progress.step("[1/3] etcd: packages", 5, 100, since=0)
     progress.step("[1/3] etcd: packages", 6, 100, since=0)
     progress.say("done")
-    first, second = said.getvalue().splitlines()
+    first, second = output.getvalue().splitlines()
     assert first.startswith("[1/3] etcd: packages 5/100, ")
     assert second == "done"
-    assert "\x1b" not in said.getvalue()
+    assert "\x1b" not in output.getvalue()
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(8.4, "8 s"), (125, "2 min 05 s")])

@@ -32,7 +32,7 @@ def test_a_package_with_a_docstring_alone_needs_no_exports() -> None:
 
 def test_a_long_file_is_named_with_its_length() -> None:
     text = '"""Names."""\n__all__ = []\n' + "x = 1\n" * LONGEST_FILE
-    assert messages(MODULE, text) == ["502 lines; 500 at most, split it by noun"]
+    assert messages(MODULE, text) == ["502 lines; 500 at most, split it by subject"]
 
 
 def test_a_docstring_does_not_count_as_length_of_a_function() -> None:
@@ -41,7 +41,7 @@ def test_a_docstring_does_not_count_as_length_of_a_function() -> None:
     documented = head + '    """Say.\n\n' + "    More.\n" * 20 + '    """\n' + body
     assert messages(MODULE, documented) == []
     (long,) = messages(MODULE, head + body + "    y = 1\n")
-    assert long == "f has 61 lines; 60 at most, take it apart"
+    assert long == "f has 61 lines; 60 at most, split it"
 
 
 def test_a_missing_docstring_and_missing_exports_are_two_findings() -> None:
@@ -79,7 +79,7 @@ def test_each_excuse_has_a_code_and_a_reason(comment: str, *, right: bool) -> No
     assert (messages(TEST, f'"""Names."""\nx = 1  {comment}\n') == []) is right
 
 
-def test_words_in_strings_are_no_excuses() -> None:
+def test_words_in_strings_are_not_suppressions() -> None:
     assert messages(TEST, '"""Names."""\nx = "# noqa"\n') == []
 
 
