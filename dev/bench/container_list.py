@@ -2,8 +2,8 @@
 
 A real API server, a real ledger and one ``cloister api`` process. An organization with 10
 Containers sends requests over persistent connections: first with no other Containers, then with
-those of other organizations. The result is requests per second of the facade's CPU time, so that
-other load of the machine does not change it.
+those of other organizations. The result is requests per second of the facade's processor time, so
+that other load of the machine does not change it.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ CONNECTIONS: Final = 8
 REQUESTS: Final = 20_000
 WARM_UP: Final = 1_000
 TARGET: Final = 5_000
-"""Minimum of requests per second of CPU time."""
+"""Minimum of requests per second of processor time."""
 TENTH: Final = 0.9
 """Minimum fraction of that rate with the Number of Containers of other organizations."""
 
@@ -48,7 +48,7 @@ class Measurement:
     """Result of one run over all connections."""
 
     per_processor_second: float
-    """Requests per second of the facade's CPU time."""
+    """Requests per second of the facade's processor time."""
     per_second: float
     """Requests per second, with the client on the same machine."""
     times: list[float]
@@ -89,7 +89,7 @@ def command(*, others: int, name: str) -> int:
     print(f"{OWN} containers, {alone.size} bytes, {REQUESTS} requests, {CONNECTIONS} connections")
     for title, each in (("alone", alone), (f"with {others} of others", beside)):
         print(
-            f"{title}: {each.per_processor_second:.0f} requests per second of CPU time"
+            f"{title}: {each.per_processor_second:.0f} requests per second of processor time"
             f" (target {TARGET}), {each.per_second:.0f} per second,"
             f" {statistics.median(each.times) * 1000:.2f} ms median,"
             f" {each.times[len(each.times) * 99 // 100] * 1000:.2f} ms p99"

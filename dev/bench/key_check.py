@@ -3,8 +3,8 @@
 The facade's own application behind its own server, with a real ledger of 10,000 keys in SQLite,
 then in PostgreSQL where it is installed; only the cache of Organizations is filled by hand, so that
 no cluster is needed. A second process sends requests over persistent connections, each with another
-key and a domain. The result is requests per second of the server's CPU time: other load of the
-machine does not change it.
+key and a domain. The result is requests per second of the server's processor time: other load of
+the machine does not change it.
 """
 
 import asyncio
@@ -122,7 +122,7 @@ def application(key_cache: ApiKeyCache, folder: Path) -> FastAPI:
 
 
 def serve(listener: socket.socket, place: Place, folder: Path, pipe: Connection) -> None:
-    """Serve until told to stop over the pipe, then send back the CPU time used."""
+    """Serve until told to stop over the pipe, then send back the processor time used."""
     import uvloop  # noqa: PLC0415 - the server's process alone
 
     async def work() -> None:
@@ -153,7 +153,7 @@ def serve(listener: socket.socket, place: Place, folder: Path, pipe: Connection)
 
 
 def processor_time() -> float:
-    """Return the CPU time of this process, in seconds."""
+    """Return the processor time of this process, in seconds."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime + used.ru_stime
 
@@ -189,7 +189,7 @@ async def ask(port: int, values: list[str], count: int) -> list[float]:
 
 
 def measure(name: str, place: Place) -> float:
-    """Print the results for a ledger; return the checks per second of CPU time."""
+    """Print the results for a ledger; return the checks per second of processor time."""
     with tempfile.TemporaryDirectory() as folder, socket.create_server(("127.0.0.1", 0)) as bound:
         ours, theirs = multiprocessing.get_context("fork").Pipe()
         server = multiprocessing.get_context("fork").Process(
@@ -208,7 +208,7 @@ def measure(name: str, place: Place) -> float:
         used: float = ours.recv()
         server.join(30)
     print(
-        f"{name}: {REQUESTS / used:.0f} checks per second of CPU time, "
+        f"{name}: {REQUESTS / used:.0f} checks per second of processor time, "
         f"{REQUESTS / elapsed:.0f} per second with the client on the same machine, "
         f"{statistics.median(times) * 1000:.2f} ms median, "
         f"{times[len(times) * 99 // 100] * 1000:.2f} ms p99"

@@ -164,13 +164,13 @@ async def measure(name: str, place: Place, folder: Path) -> float:
         raise RuntimeError(f"{counted} events counted, {again} again, {total} requests in sums")
     print(
         f"{name}: {counted / elapsed:9.0f} events per second, "
-        f"{counted / used:9.0f} per second of this process's CPU time"
+        f"{counted / used:9.0f} per second of this process's processor time"
     )
     return counted / elapsed
 
 
 def processor_time() -> float:
-    """Return the CPU time of this process, in seconds."""
+    """Return the processor time of this process, in seconds."""
     found = resource.getrusage(resource.RUSAGE_SELF)
     return found.ru_utime + found.ru_stime
 

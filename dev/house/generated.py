@@ -51,9 +51,9 @@ def differences(root: Path) -> list[Finding]:
         if not path.exists():
             found.append(Finding(place, 0, f"is missing; {REMEDY}"))
         elif path.read_text(encoding="utf-8") != text:
-            found.append(Finding(place, 0, f"does not match its source;  {REMEDY}"))
+            found.append(Finding(place, 0, f"does not match its source; {REMEDY}"))
     found += [
-        Finding(path.relative_to(root), 0, f"is not generated any more;  {REMEDY}")
+        Finding(path.relative_to(root), 0, f"is not generated any more; {REMEDY}")
         for path in _obsolete(root)
     ]
     return sorted(found)

@@ -37,7 +37,7 @@ class SideResult:
     controller: ProcessUsage
     """CPU and memory of its controller until then."""
     others: dict[str, float]
-    """CPU time in seconds of the cluster's components meanwhile."""
+    """processor time in seconds of the cluster's components meanwhile."""
 
 
 async def run_cloister(environment: BenchEnvironment, count: int, *, within: float) -> SideResult:

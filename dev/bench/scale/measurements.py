@@ -24,7 +24,7 @@ class ProcessUsage:
     """CPU and memory that a process has used since its start."""
 
     processor: float
-    """CPU time in seconds."""
+    """processor time in seconds."""
     peak: float
     """Largest resident memory, in MiB."""
 

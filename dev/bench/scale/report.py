@@ -118,12 +118,12 @@ def table(report: Report) -> str:
             [_all_writes(side, report.count) for side in report.sides],
         ),
         (
-            "CPU time of the controller",
+            "processor time of the controller",
             [f"{each['processorSeconds']:.1f} s" for each in sides],
         ),
         *(
             (
-                f"CPU time of {name}",
+                f"processor time of {name}",
                 [f"{each['clusterProcessorSeconds'][name]:.1f} s" for each in sides],
             )
             for name in sides[0]["clusterProcessorSeconds"]

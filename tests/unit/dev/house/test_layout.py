@@ -24,10 +24,10 @@ def test_a_tidy_tree_is_clean(tmp_path: Path) -> None:
     [
         ("operator/__init__.py", "folder of packages"),
         ("crds/loose.py", "loose module"),
-        ("api/cloister_api/utils.py", "utils says nothing"),
-        ("api/cloister_api/helpers/keys.py", "helpers says nothing"),
-        ("dev/common.py", "common says nothing"),
-        ("tests/unit/__init__.py", "no packages"),
+        ("api/cloister_api/utils.py", "utils does not describe"),
+        ("api/cloister_api/helpers/keys.py", "helpers does not describe"),
+        ("dev/common.py", "common does not describe"),
+        ("tests/unit/__init__.py", "not packages"),
     ],
 )
 def test_each_misplaced_file_is_named(tmp_path: Path, name: str, word: str) -> None:
