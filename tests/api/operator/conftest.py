@@ -1,4 +1,4 @@
-"""An installation on an API server without a node: nothing but the operator acts on it."""
+"""An installation on an API server without a node: only the operator acts on it."""
 
 from collections.abc import Iterator
 from pathlib import Path

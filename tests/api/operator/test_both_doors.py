@@ -38,12 +38,12 @@ NUMBERS = count(1)
 
 @dataclass
 class Doors:
-    """Two containers of the same request, one for each door."""
+    """Two containers of the same request, one for each interface."""
 
     installation: Installation
     """The operator's side."""
     client: httpx.Client
-    """The REST door."""
+    """The REST interface."""
     rest: str = ""
     """Name of the container that is called."""
     manifest: str = ""
@@ -72,7 +72,7 @@ class Doors:
         self.installation.kubectl("patch", *where, "-p", json.dumps({"spec": spec}))
 
     def tag(self, tag: str, **more: Any) -> dict[str, Any]:
-        """Answer the keys of another tag, as a call writes them."""
+        """Return the fields of another tag, as a call writes them."""
         return {"tag": tag, "commit": self.commits[tag], "relaunch": "again", **more}
 
     def apply(self, called: str, **spec: Any) -> None:
@@ -82,14 +82,14 @@ class Doors:
         self.installation.apply(manifest("Container", called, given | spec, self.place))
 
     def create(self, name: str, **body: Any) -> str:
-        """Create over REST, and answer the path."""
+        """Create over REST, and return the path."""
         given = {"name": name, "repo": REPO, "tag": "v1.0.0", "host_name": self.installation.host}
         answer = self.client.post("/api/containers", json=given | body)
         assert answer.status_code == 201, answer.text
         return str(answer.headers["location"])
 
     def begin(self, *, staging: bool) -> None:
-        """Make the two containers."""
+        """Create the two containers."""
         number = next(NUMBERS)
         self.rest, self.manifest = f"r{number}", f"m{number}"
         body = {"staging": True} if staging else {}
@@ -187,11 +187,11 @@ class Row:
     reason: str
     """Reason of Ready after it."""
     staging: bool = False
-    """Whether the two are made with staging."""
+    """Whether the two are created with staging."""
 
 
 def young(_doors: Doors) -> None:
-    """Leave both on their way."""
+    """Leave both in their rollout."""
 
 
 def stopped(doors: Doors) -> None:
@@ -212,7 +212,7 @@ def replace_both(doors: Doors) -> None:
 
 
 def revision(doors: Doors) -> str:
-    """Answer the revision of the update that waits."""
+    """Return the revision of the update that waits."""
     update = doors.of(doors.manifest).status.update
     assert update is not None
     return update.revision
@@ -347,7 +347,7 @@ def doors(installed: tuple[Installation, httpx.Client]) -> Doors:
 
 
 def spec_of(container: Container) -> dict[str, Any]:
-    """Answer a spec without what is the container's own: names, and the text of relaunch."""
+    """Return a spec without the container's own parts: names, and the text of relaunch."""
     spec = container.spec.wire()
     for own in ("name", "promote"):
         spec.pop(own, None)
@@ -358,7 +358,7 @@ def spec_of(container: Container) -> dict[str, Any]:
 
 
 def seen(container: Container) -> tuple[object, ...]:
-    """Answer what a user sees of a container, without what is its own."""
+    """Return what a user sees of a container, without its own names."""
     status = container.status
     ready = condition_of(container, "Ready")
     update = status.update

@@ -1,4 +1,4 @@
-"""Operators on machines whose clock is wrong: the API server's time counts, and nothing ends early.
+"""Operators on machines whose clock is wrong: the API server's time counts, nothing expires early.
 
 A boot may take half an hour, so an operator that believed its own clock would end every boot at
 once, or never.
@@ -21,7 +21,7 @@ from cloister_clients import clock
 right = clock.utc_now
 clock.utc_now = lambda: right() + timedelta(seconds={seconds})
 """
-"""Python runs it at its start ("site", sitecustomize), before anything asks for the time."""
+"""Python runs it at its start ("site", sitecustomize), before anything reads the time."""
 
 
 @pytest.mark.parametrize("ahead", [timedelta(minutes=45), -timedelta(hours=3)], ids=str)

@@ -117,7 +117,7 @@ def walk(lifecycles: ContainerLifecycles, step: LifecycleStep, crashes: int) -> 
 
 
 def kinds_of(met: dict[str, list[str]]) -> set[str]:
-    """Name the kinds that were written until the crashes."""
+    """Return the kinds that were written until the crashes."""
     return {text.split()[1].split("/")[0] for seen in met.values() for text in seen}
 
 
@@ -130,7 +130,7 @@ def test_killed_after_each_write(
             crash_after_writes(succession, lifecycles, step, most=FIRST, drawn=FIRST)
         )
     # Every kind of child that the file of these Containers needs was written and met a crash. A
-    # Deployment may come after all of them: its counts are written in passes of their own.
+    # Deployment may come after all of them: its counts are written in reconciles of their own.
     assert written >= {
         *("configmaps", "containers", "enclaves", "hostnameclaims", "pods", "secrets", "services")
     }, written
@@ -165,8 +165,8 @@ def test_killed_in_the_later_life(routed: ContainerLifecycles) -> None:
             crash_after_writes(succession, routed, step, most=LATE, drawn=DRAWN)
 
 
-def fenced(lifecycles: ContainerLifecycles, slug: str) -> dict[str, Any]:
-    """Answer what is there of an Organization, its namespace and what guards it."""
+def isolation_of(lifecycles: ContainerLifecycles, slug: str) -> dict[str, Any]:
+    """Return an Organization, its namespace and its guards, as far as they exist."""
     body = lifecycles.direct.get(of(Organization), slug)
     namespace = lifecycles.direct.get(NAMESPACE, slug)
     return {
@@ -184,7 +184,7 @@ def test_killed_after_each_write_for_an_organization(
     try:
         lifecycles.direct.create(*organization(first))
         expected = until_sync(
-            partial(is_fenced, lifecycles, first), what="a namespace with its fences"
+            partial(isolation_when_ready, lifecycles, first), what="a namespace with its guards"
         )
         crash = CrashPoints(
             {name: at for at, name in enumerate(names, start=1)},
@@ -194,7 +194,9 @@ def test_killed_after_each_write_for_an_organization(
         for name in names:
             lifecycles.direct.create(*organization(name))
         until_sync(
-            lambda: all(crash.is_cut(each) or is_fenced(lifecycles, each) for each in names),
+            lambda: all(
+                crash.is_cut(each) or isolation_when_ready(lifecycles, each) for each in names
+            ),
             within=120,
             what=f"a crash at each write: {crash.seen}",
         )
@@ -203,7 +205,9 @@ def test_killed_after_each_write_for_an_organization(
         succession.kill()
         crash.release()
         for name in names:
-            found = until_sync(partial(is_fenced, lifecycles, name), within=120, what=name)
+            found = until_sync(
+                partial(isolation_when_ready, lifecycles, name), within=120, what=name
+            )
             assert not differences(found, expected), f"{name}: {crash.seen[name]}"
     finally:
         for name in (first, *names):
@@ -212,12 +216,12 @@ def test_killed_after_each_write_for_an_organization(
 
 
 def organization(slug: str) -> tuple[KindRef, dict[str, Any]]:
-    """Answer an Organization that has a namespace of its own name."""
+    """Return an Organization that has a namespace of its own name."""
     return of(Organization), {"metadata": {"name": slug}, "spec": {"namespace": slug}}
 
 
-def is_fenced(lifecycles: ContainerLifecycles, slug: str) -> dict[str, Any]:
-    """Answer what is there once the Organization is ready; empty = it is not."""
-    found = fenced(lifecycles, slug)
+def isolation_when_ready(lifecycles: ContainerLifecycles, slug: str) -> dict[str, Any]:
+    """Return the same once the Organization is ready; empty = it is not."""
+    found = isolation_of(lifecycles, slug)
     conditions = (found["status"] or {}).get("conditions", ())
     return found if [each["status"] for each in conditions] == ["True"] else {}

@@ -1,4 +1,4 @@
-"""The operator ended, frozen or replaced at bad moments: the result is as if nothing had happened.
+"""The operator killed, suspended or replaced at bad moments: the result is as without that.
 
 There is no node: `tests.support.stand_ins.pod_status` writes the status of Pods as a kubelet would.
 """
@@ -34,7 +34,7 @@ def prepared(installation: Installation, image: str) -> Installation:
 
 
 def holder(installation: Installation) -> str:
-    """Name who holds the Lease; empty = nobody."""
+    """Return who holds the Lease; empty = nobody."""
     where = ("lease/cloister-operator", "-n", installation.system)
     return installation.kubectl("get", *where, "-o", "jsonpath={.spec.holderIdentity}").strip()
 
@@ -53,7 +53,7 @@ def test_a_pod_that_runs_makes_it_ready(prepared: Installation) -> None:
     assert container.status.active_enclave == only_enclave(prepared)
 
 
-def test_an_exit_with_an_error_is_told(prepared: Installation) -> None:
+def test_an_exit_with_an_error_is_reported(prepared: Installation) -> None:
     prepared.operator().wait_until_it_leads()
     prepared.create_container("web", repo="acme/web", tag="v1")
     fail_pod(prepared, only_enclave(prepared), code=42)
@@ -92,8 +92,8 @@ def test_killed_between_any_two_writes(prepared: Installation, seed: int) -> Non
         assert len(prepared.objects(kind)) == 1, kind
 
 
-def test_a_token_that_was_lost_makes_the_enclave_anew(prepared: Installation) -> None:
-    """The operator ended after it made the Enclave and before it kept the token."""
+def test_an_enclave_whose_token_was_lost_is_created_again(prepared: Installation) -> None:
+    """The operator exited after it created the Enclave and before the snapshot held its token."""
     prepared.settings |= {"apiAddress": "http://api.invalid", "signedCertificates": True}
     prepared.operator()
     prepared.create_container("web", repo="acme/web", tag="v1")
@@ -150,7 +150,7 @@ def test_the_leader_is_replaced(prepared: Installation) -> None:
     third.wait_until_it_leads()
 
 
-def test_a_leader_that_was_frozen_too_long_ends(prepared: Installation) -> None:
+def test_a_leader_that_was_suspended_too_long_exits(prepared: Installation) -> None:
     first = prepared.operator()
     first.wait_until_it_leads()
     first.send(signal.SIGSTOP)
@@ -163,7 +163,7 @@ def test_a_leader_that_was_frozen_too_long_ends(prepared: Installation) -> None:
     only_enclave(prepared)
 
 
-def test_wrong_settings_are_told(prepared: Installation, tmp_path: Path) -> None:
+def test_wrong_settings_are_reported(prepared: Installation, tmp_path: Path) -> None:
     prepared.settings = {"containersDomain": "x", "colour": "blue"}
     process = prepared.operator()
     assert process.wait() == 1

@@ -1,4 +1,4 @@
-"""The operator frozen over two restarts of the API server, with a deletion in between.
+"""The operator suspended over two restarts of the API server, with a deletion in between.
 
 It has a control plane of its own, since it restarts the API server.
 """
@@ -38,7 +38,7 @@ def restart_api_server(cluster: local.Cluster) -> None:
     local.up(cluster.name, node=False)
 
 
-def test_what_vanished_while_frozen_is_noticed(own_cluster: local.Cluster, tmp_path: Path) -> None:
+def test_a_deletion_while_suspended_is_noticed(own_cluster: local.Cluster, tmp_path: Path) -> None:
     installation = Installation(
         own_cluster,
         tmp_path,

@@ -58,7 +58,7 @@ def routes_of(installation: Installation, *names: str) -> dict[str, dict[str, An
 
 
 def say(installation: Installation, host: str, status: str, reason: str, message: str) -> None:
-    """Write what the controller of the Gateway says of a route."""
+    """Write what the controller of the Gateway reports about a route."""
     route = routes(installation)[host]
     told = {
         "type": "Accepted",
@@ -81,7 +81,7 @@ def say(installation: Installation, host: str, status: str, reason: str, message
 
 
 def served(installation: Installation, name: str = "web", **spec: Any) -> str:
-    """Bring a Container up; answer its host name."""
+    """Bring a Container up; return its host name."""
     installation.create_container(name, repo="acme/web", tag="v1", **spec)
     enclaves = until_sync(lambda: installation.enclaves(name), within=60, what="an Enclave")
     run_pod(installation, enclaves[0].metadata.name)
@@ -149,7 +149,7 @@ def ready_message(container: Container) -> str:
     return str(condition["message"])
 
 
-def test_routes_are_mended_and_go_with_their_container(prepared: Installation) -> None:
+def test_routes_are_repaired_and_deleted_with_their_container(prepared: Installation) -> None:
     prepared.operator().wait_until_it_leads()
     host, other = served(prepared), served(prepared, "other")
     before = routes_of(prepared, host, other)

@@ -1,4 +1,4 @@
-"""What Flux and Argo CD say of our objects: kstatus itself, and the health check that we ship."""
+"""The health of our objects in Flux and Argo CD: kstatus itself, and the check that we ship."""
 
 import json
 import subprocess
@@ -19,7 +19,7 @@ KINDS = ("ctr", "cdom", "csec", "cdep", "organization", "chost")
 
 
 def kstatus(objects: Sequence[dict[str, Any]]) -> list[str]:
-    """Ask the library by which Flux waits."""
+    """Return the status by the library that Flux uses."""
     done = subprocess.run(
         [binary("kstatus")],
         input=json.dumps(objects),
@@ -31,13 +31,13 @@ def kstatus(objects: Sequence[dict[str, Any]]) -> list[str]:
     return [each["status"] for each in json.loads(done.stdout)]
 
 
-def test_flux_sees_what_is_so() -> None:
+def test_flux_sees_the_observed_state() -> None:
     bodies = [body_of(make().container) for make, _, _ in STATES.values()]
     wanted = {state: word for state, (_, word, _) in STATES.items()}
     assert dict(zip(STATES, kstatus(bodies), strict=True)) == wanted
 
 
-def test_both_agree_on_objects_of_the_server(installation: Installation) -> None:
+def test_flux_and_argo_agree_on_objects_of_the_server(installation: Installation) -> None:
     namespace = installation.namespace
     installation.create_container("web", repo="acme/web", tag="v9")
     installation.apply(
@@ -65,16 +65,16 @@ def test_both_agree_on_objects_of_the_server(installation: Installation) -> None
     until_sync(agreed, within=60, what="what both say of everything")
     (stopped,) = bodies_of(installation, "ctr")
     assert (kstatus([stopped]), health_of(stopped)[0]) == (["Current"], "Healthy")
-    # An Event follows the status that it tells of.
+    # An Event follows the status that it reports.
     wanted = {("Warning", "TagNotFound"), ("Normal", "Stopped")}
-    until_sync(lambda: told(installation, "Container") >= wanted, what="both Events")
-    assert told(installation, "Container") == wanted
+    until_sync(lambda: events_about(installation, "Container") >= wanted, what="both Events")
+    assert events_about(installation, "Container") == wanted
     described = installation.kubectl("describe", "ctr", "web", "-n", namespace)
     assert "TagNotFound" in described.partition("Events:")[2]
 
 
 def bodies_of(installation: Installation, *kinds: str) -> list[dict[str, Any]]:
-    """Read the objects of this installation as the server answers them."""
+    """Read the objects of this installation as the server returns them."""
     bodies = []
     for kind in kinds:
         for body in installation.objects(f"{kind}", every=True):
@@ -84,7 +84,7 @@ def bodies_of(installation: Installation, *kinds: str) -> list[dict[str, Any]]:
     return bodies
 
 
-def told(installation: Installation, kind: str) -> set[tuple[str, str]]:
-    """Answer type and reason of the Events about a kind."""
+def events_about(installation: Installation, kind: str) -> set[tuple[str, str]]:
+    """Return type and reason of the Events about a kind."""
     events = installation.objects("events.events.k8s.io")
     return {(each["type"], each["reason"]) for each in events if each["regarding"]["kind"] == kind}

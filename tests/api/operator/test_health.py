@@ -1,4 +1,4 @@
-"""What the probes say: liveness whether work is done, readiness whether the cluster is known."""
+"""The probes: liveness whether work is done, readiness whether the informer cache has synced."""
 
 import random
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from tests.support.programs.operator import OperatorProcess
 from tests.support.waiting import until_sync
 
 STALE = 6.0
-"""Seconds without a pass that are allowed here."""
+"""Seconds without a reconcile that are allowed here."""
 
 
 def says(process: OperatorProcess, path: str, status: int, text: str) -> bool:
@@ -55,5 +55,5 @@ def test_probes(api_cluster: Cluster, tmp_path: Path) -> None:
 
 
 def _status_of(name: str) -> Callable[[ApiRequest], bool]:
-    """Answer what tells the writes of a Container's status."""
+    """Return a predicate for writes of a Container's status."""
     return lambda request: (request.name, request.subresource) == (name, "status")

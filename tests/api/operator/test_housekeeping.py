@@ -1,4 +1,4 @@
-"""What the operator keeps in order beside Containers: namespaces, Hosts, counts, leftovers."""
+"""What the operator maintains beside Containers: namespaces, Hosts, counts, garbage collection."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -37,18 +37,18 @@ def named(installation: Installation, kind: str, name: str) -> dict[str, Any] | 
 
 
 def ready_of(installation: Installation, kind: str, name: str) -> dict[str, Any]:
-    def told() -> dict[str, Any] | None:
+    def reported() -> dict[str, Any] | None:
         body = named(installation, kind, name)
         assert body is not None
         conditions = body.get("status", {}).get("conditions", [])
         return next((each for each in conditions if each["type"] == "Ready"), None)
 
-    found = until_sync(told, within=60, what=f"the condition Ready of {kind} {name}")
+    found = until_sync(reported, within=60, what=f"the condition Ready of {kind} {name}")
     assert found is not None
     return found
 
 
-def test_a_namespace_is_made_and_fenced(operated: Installation) -> None:
+def test_a_namespace_is_created_and_isolated(operated: Installation) -> None:
     slug = f"{operated.slug}-new"
     operated.apply(manifest("Organization", slug, {"namespace": f"ns-{slug}"}))
     try:
@@ -91,7 +91,7 @@ def test_another_namespace_is_left_alone(operated: Installation, which: str, rea
             operated.kubectl("delete", "namespace", namespace, "--wait=false")
 
 
-def test_a_host_whose_evidence_would_bind_no_key_says_so(operated: Installation) -> None:
+def test_a_host_whose_evidence_would_bind_no_key_is_not_ready(operated: Installation) -> None:
     name = f"{operated.slug}-tee"
     spec = {"tee": "SNP", "teeUnit": "Node", "attestationService": "unix:///run/aa.sock"}
     operated.apply(manifest("Host", name, {**spec, "networkIsolation": "Pod"}))
@@ -103,13 +103,13 @@ def test_a_host_whose_evidence_would_bind_no_key_says_so(operated: Installation)
         operated.kubectl("delete", f"host/{name}")
 
 
-def test_a_host_says_that_enclaves_have_no_way_to_the_api(operated: Installation) -> None:
-    def told() -> dict[str, Any] | None:
+def test_a_host_reports_that_enclaves_cannot_reach_the_api(operated: Installation) -> None:
+    def reported() -> dict[str, Any] | None:
         found = named(operated, "hosts.cloister.dev", operated.host)
         conditions = found["status"].get("conditions", []) if found else []
         return next((each for each in conditions if each["type"] == "ApiReachable"), None)
 
-    reach = until_sync(told, within=60, what="what the Host says of the API")
+    reach = until_sync(reported, within=60, what="what the Host reports about the API")
     assert reach is not None
     assert (reach["status"], reach["reason"]) == ("False", "ApiAddressMissing")
     assert "Set apiAddress" in reach["message"]
@@ -134,7 +134,7 @@ def test_a_paused_container_is_left_alone(operated: Installation) -> None:
     operated.wait_for("paused", "Stalled", reason="TagNotFound")
 
 
-def test_counts_follow(operated: Installation) -> None:
+def test_counts_of_an_organization_follow_its_containers(operated: Installation) -> None:
     operated.apply(manifest("Deployment", "counted", {"repo": "acme/counted"}, operated.namespace))
     operated.repository("acme/counted")
     for name in ("c-one", "c-two"):
@@ -163,7 +163,7 @@ def value(installation: Installation, name: str) -> dict[str, Any]:
     }
 
 
-def test_what_was_abandoned_is_swept(operated: Installation) -> None:
+def test_orphaned_claims_deployments_and_secrets_are_deleted(operated: Installation) -> None:
     hostname = f"{operated.slug}.abandoned.example"
     holder = {"namespace": operated.namespace, "name": "never-made"}
     ours = manifest("Deployment", "swept", {"repo": "acme/swept"}, operated.namespace)

@@ -1,4 +1,4 @@
-"""SSHKeys and Domains as the operator keeps them; DNS is a real authoritative name server."""
+"""The status of SSHKeys and Domains; DNS is a real authoritative name server."""
 
 import base64
 import json
@@ -75,16 +75,16 @@ def found(installation: Installation, kind: str, name: str) -> dict[str, Any]:
 
 
 def wait_for(installation: Installation, kind: str, name: str, reason: str) -> dict[str, Any]:
-    def told() -> dict[str, Any] | None:
+    def reported() -> dict[str, Any] | None:
         body = found(installation, kind, name)
         return body if ready_of(body)["reason"] == reason else None
 
-    body = until_sync(told, within=60, what=f"{reason} of {kind} {name}")
+    body = until_sync(reported, within=60, what=f"{reason} of {kind} {name}")
     assert body is not None
     return body
 
 
-def test_a_key_tells_its_type_and_who_names_it(operated: Installation) -> None:
+def test_an_ssh_key_reports_its_type_and_who_names_it(operated: Installation) -> None:
     operated.apply(manifest("SSHKey", "me", {"publicKey": KEY}, operated.namespace))
     body = wait_for(operated, "sshkeys.cloister.dev", "me", "KeyUsable")
     assert body["status"]["keyType"] == "ssh-ed25519"
@@ -116,7 +116,7 @@ def test_a_domain_from_its_records_to_its_loss(operated: Installation, zone: Nam
     assert (verified["verified"], verified["cnameConfigured"]) == (True, True)
     assert verified["usedBy"] == ["web"]
 
-    # The container goes on by itself; that its tag does not exist is the next thing.
+    # The container goes on by itself; that its tag does not exist is the next obstacle.
     wait_for(operated, "containers.cloister.dev", "web", "TagNotFound")
     zone.drop(records["txtName"], "TXT")
     lost = wait_for(operated, kind, "api", "DomainLost")["status"]
@@ -127,7 +127,7 @@ def test_a_domain_from_its_records_to_its_loss(operated: Installation, zone: Nam
     assert "lostAt" not in again
 
 
-def test_a_request_is_answered_at_once(operated: Installation) -> None:
+def test_a_requested_check_of_a_domain_is_handled_at_once(operated: Installation) -> None:
     operated.apply(manifest("Domain", "asked", {"domain": f"asked.{ZONE}"}, operated.namespace))
     wait_for(operated, "domains.cloister.dev", "asked", "DomainNotVerified")
     stamp = uuid.uuid4().hex
@@ -143,7 +143,7 @@ def test_a_request_is_answered_at_once(operated: Installation) -> None:
     until_sync(answered, within=30, what="an answer to the request")
 
 
-def test_a_domain_outside_of_the_suffix_is_refused(operated: Installation) -> None:
+def test_a_domain_outside_the_suffix_is_refused(operated: Installation) -> None:
     operated.apply(manifest("Domain", "foreign", {"domain": "a.other.test"}, operated.namespace))
     body = wait_for(operated, "domains.cloister.dev", "foreign", "EntitlementRequired")
     assert f"*.{ZONE}" in str(body["status"]["conditions"])

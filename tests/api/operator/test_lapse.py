@@ -1,4 +1,4 @@
-"""A container subscription that lapses: what serves goes on, and nothing new starts.
+"""A container subscription that lapses: what serves continues, and nothing new starts.
 
 There is no node: `tests.support.stand_ins.pod_status` writes the status of Pods.
 """
@@ -22,7 +22,7 @@ def image(api_cluster: Cluster) -> str:
 
 
 def subscribe(installation: Installation, *, wanted: bool) -> None:
-    """Let the subscription begin or lapse."""
+    """Start the subscription or let it lapse."""
     patch = {"spec": {"billing": {"containerSubscription": wanted}}}
     name = f"organizations.cloister.dev/{installation.slug}"
     installation.kubectl("patch", name, "--type=merge", "-p", json.dumps(patch))
@@ -41,9 +41,9 @@ def newest(installation: Installation, name: str, *, but: str = "") -> Enclave:
 
 
 def waits_for_a_subscription(installation: Installation, name: str) -> None:
-    """Wait until a Container says that it does not start without a subscription."""
+    """Wait until a Container reports that it does not start without a subscription."""
 
-    def told() -> bool:
+    def reported() -> bool:
         container = installation.container(name)
         assert container is not None
         ready = condition_of(container, "Ready")
@@ -52,11 +52,11 @@ def waits_for_a_subscription(installation: Installation, name: str) -> None:
             "SubscriptionRequired",
         )
 
-    until_sync(told, within=60, what=f"{name} waits for a subscription")
+    until_sync(reported, within=60, what=f"{name} waits for a subscription")
 
 
 def serves_by(installation: Installation, name: str) -> str:
-    """Answer which Enclave a Container serves by; empty = it does not."""
+    """Return which Enclave a Container serves by; empty = it does not."""
     container = installation.container(name)
     assert container is not None
     available = condition_of(container, "Available")
@@ -66,7 +66,7 @@ def serves_by(installation: Installation, name: str) -> str:
     return container.status.active_enclave or ""
 
 
-def test_what_serves_goes_on_and_nothing_new_starts(installation: Installation, image: str) -> None:
+def test_without_a_subscription_nothing_new_starts(installation: Installation, image: str) -> None:
     installation.repository("acme/web").release("v1", file_text(image))
     operator = installation.operator()
     operator.wait_until_it_leads()
@@ -81,7 +81,7 @@ def test_what_serves_goes_on_and_nothing_new_starts(installation: Installation, 
     assert installation.enclaves("late") == []
     assert serves_by(installation, "web") == first
 
-    # An operator that starts now finds it so, and ends nothing either.
+    # An operator that starts now finds the same state, and stops nothing either.
     operator.stop()
     installation.operator().wait_until_it_leads()
     installation.create_container("later", repo="acme/web", tag="v1")
@@ -89,7 +89,7 @@ def test_what_serves_goes_on_and_nothing_new_starts(installation: Installation, 
     assert serves_by(installation, "web") == first
     assert [each["metadata"]["name"] for each in installation.objects("pods")] == [first]
 
-    # A Pod that is lost is replaced, without asking who pays.
+    # A Pod that is lost is replaced, whoever pays.
     where = ("-n", installation.namespace)
     installation.kubectl("delete", "pod", first, *where, "--force", "--grace-period=0")
     second = newest(installation, "web", but=first).metadata.name

@@ -1,4 +1,4 @@
-"""What the operator publishes is what it starts, and what anybody computes offline.
+"""The published measurement is what the operator starts, and what anybody computes offline.
 
 There is no node: `tests.support.stand_ins.pod_status` writes the status of Pods as a kubelet would.
 """
@@ -20,7 +20,7 @@ from tests.support.stand_ins.pod_status import run_pod
 from tests.support.waiting import until_sync
 
 OTHER_IMAGE = "registry.invalid/other@sha256:" + "1" * 64
-"""Another image of ours, such as an upgrade brings."""
+"""Another image of ours, as after an upgrade."""
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def the_pod(installation: Installation) -> dict[str, Any]:
 
 
 def document_of(installation: Installation, pod: dict[str, Any]) -> str:
-    """Read the published document of a Pod's Enclave, and compare it with what the Pod says."""
+    """Read the published document of a Pod's Enclave, and compare it with the Pod's annotations."""
     name = config_map_name(pod["metadata"]["name"])
     found = installation.kubectl("get", f"configmap/{name}", "-n", installation.namespace, "-ojson")
     text: str = json.loads(found)["data"]["measurement.json"]
@@ -62,7 +62,7 @@ def document_of(installation: Installation, pod: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize("debug", [False, True])
-def test_what_is_published_is_computed_offline(
+def test_the_published_measurement_is_computed_offline(
     installation: Installation, image: str, *, debug: bool
 ) -> None:
     installation.repository("acme/web").release("v1", file_text(image))
@@ -82,7 +82,7 @@ def test_what_is_published_is_computed_offline(
 def test_an_upgrade_between_publication_and_start_is_published(
     installation: Installation, image: str
 ) -> None:
-    """No Pod can be made at first: a quota forbids it."""
+    """No Pod can be created at first: a quota forbids it."""
     installation.repository("acme/web").release("v1", file_text(image))
     quota = {"name": "none", "namespace": installation.namespace}
     installation.apply(
@@ -117,7 +117,7 @@ def test_an_upgrade_between_publication_and_start_is_published(
     )
 
 
-def test_a_runtime_class_has_to_exist(installation: Installation, image: str) -> None:
+def test_the_runtime_class_of_a_host_has_to_exist(installation: Installation, image: str) -> None:
     installation.repository("acme/web").release("v1", file_text(image))
     name = f"kata-{installation.slug}"
     installation.create_organization(host={"runtimeClassName": name})
@@ -128,7 +128,7 @@ def test_a_runtime_class_has_to_exist(installation: Installation, image: str) ->
     body = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": name}}
     installation.apply({**body, "handler": "kata", "overhead": {"podFixed": {"memory": "160Mi"}}})
     try:
-        # A change of the Host has the operator look at once; else it looks after a minute.
+        # A change of the Host triggers a reconcile at once; else it is checked after a minute.
         installation.create_organization(host={"runtimeClassName": name, "cpuType": "new"})
         pod = the_pod(installation)
         assert pod["spec"]["runtimeClassName"] == name

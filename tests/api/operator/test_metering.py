@@ -1,4 +1,4 @@
-"""The finalizer of metering at a real API server: it waits, says so, holds nothing up, and ends.
+"""The finalizer of metering at a real API server: it waits, reports that, and is removed.
 
 No API runs here. There is no node: `tests.support.stand_ins.pod_status` writes the status of Pods.
 """
@@ -18,7 +18,7 @@ from tests.support.waiting import until_sync
 
 PATIENCE = 90.0
 WAIT = 24
-"""Seconds until an Enclave goes without; for the second half it says why it waits."""
+"""Seconds until the finalizer is removed; for the second half the Enclave reports why it waits."""
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def named(installation: Installation, name: str) -> Enclave | None:
     return next((e for e in installation.enclaves("web") if e.metadata.name == name), None)
 
 
-def test_an_enclave_that_nobody_meters_waits_says_so_and_goes(
+def test_an_enclave_that_is_not_metered_waits_reports_it_and_is_deleted(
     installation: Installation, image: str
 ) -> None:
     installation.repository("acme/web").release("v1", file_text(image))
@@ -59,19 +59,19 @@ def test_an_enclave_that_nobody_meters_waits_says_so_and_goes(
     where = ("-n", installation.namespace)
     installation.kubectl("delete", "encl", name, *where, "--wait=false")
 
-    def told() -> Enclave | None:
+    def reported() -> Enclave | None:
         found = named(installation, name)
         assert found is not None, "it went before it said why it waits"
         return found if condition(found.status.conditions, "Metered") else None
 
-    waiting = until_sync(told, within=PATIENCE, every=0.3, what="why it waits")
+    waiting = until_sync(reported, within=PATIENCE, every=0.3, what="why it waits")
     assert waiting is not None
     why = condition(waiting.status.conditions, "Metered")
     assert why is not None
     assert why.reason == "AwaitingMetering"
     assert "see that the API runs" in why.message
     assert waiting.status.demoted_at == waiting.metadata.deletion_timestamp
-    # Its successor is made meanwhile, under a name of its own.
+    # Its successor is created meanwhile, under a name of its own.
     until_sync(lambda: len(installation.enclaves("web")) == 2, within=WAIT / 4, what="both")
     until_sync(lambda: named(installation, name) is None, within=PATIENCE, what="its end")
 
@@ -86,7 +86,7 @@ def test_an_enclave_that_nobody_meters_waits_says_so_and_goes(
     assert "has not metered" in event["note"]
 
 
-def test_without_the_setting_nothing_waits(installation: Installation, image: str) -> None:
+def test_without_metering_no_enclave_waits(installation: Installation, image: str) -> None:
     installation.repository("acme/web").release("v1", file_text(image))
     installation.settings["metering"] = True
     operator = installation.operator()

@@ -1,4 +1,4 @@
-"""Nodes that are lost, with what serves on them: it comes back elsewhere, the same to the byte.
+"""Lost nodes: what served on them is started elsewhere, the same to the byte.
 
 The nodes are played; the server, and the controllers that evict from a lost node, are real. Nothing
 that runs on a lost node is heard of again, so nobody may wait for the end of the old Pod.
@@ -34,7 +34,7 @@ def place(api_cluster: Cluster, tmp_path: Path) -> Iterator[ProxiedInstallation]
 
 
 def serving(lifecycles: ContainerLifecycles) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Answer the Enclave that serves, and its Pod."""
+    """Return the Enclave that serves, and its Pod."""
     container = lifecycles.installation.container("web")
     assert container is not None
     name = container.status.active_enclave
@@ -46,7 +46,7 @@ def serving(lifecycles: ContainerLifecycles) -> tuple[dict[str, Any], dict[str, 
 
 
 def copies(lifecycles: ContainerLifecycles, enclave: dict[str, Any]) -> list[Any]:
-    """Answer the bytes of the file and of the secrets that an Enclave was given."""
+    """Return the bytes of the file and of the secrets of an Enclave."""
     uid = enclave["metadata"]["uid"]
     return [
         [each.get("binaryData"), each.get("data"), each["immutable"]]
@@ -59,14 +59,14 @@ def copies(lifecycles: ContainerLifecycles, enclave: dict[str, Any]) -> list[Any
 def assert_comes_back(
     place: ProxiedInstallation, lifecycles: ContainerLifecycles, lost: str, found: str
 ) -> None:
-    """See the loss told, then give the Container another node and see the same serve there."""
+    """Check that the loss is reported, then add a node and check that the same serves there."""
     enclave, pod = serving(lifecycles)
     kept = copies(lifecycles, enclave)
     assert pod["spec"]["nodeName"] == lost
 
     name = enclave["metadata"]["name"]
 
-    def told() -> bool:
+    def reported() -> bool:
         container = place.installation.container("web")
         failed = lifecycles.direct.get(of(Enclave), name, lifecycles.namespace)
         assert container is not None
@@ -79,7 +79,7 @@ def assert_comes_back(
         return waits and container.status.phase is ContainerPhase.DEPLOYING
 
     try:
-        until_sync(told, within=PATIENCE, what=f"that {lost} is lost")
+        until_sync(reported, within=PATIENCE, what=f"that {lost} is lost")
     except AssertionError as error:
         raise AssertionError(f"{error}\n{place.installation.logs()}") from error
     place.nodes.add(found)
@@ -102,18 +102,18 @@ def test_a_lost_node_is_not_waited_for(place: ProxiedInstallation, image_of_life
     place.operator("only").wait_until_it_leads()
     lifecycles.create("web")
     await_settled(lifecycles, STEPS[0], "web")
-    # Nothing is asked anew: the repository is away, and the secret has another value now.
+    # Nothing is looked up again: the repository is away, and the secret has another value now.
     repositories = place.installation.repositories.path
     repositories.rename(repositories.with_name("away"))
     value = {"stringData": {"value": "another"}}
     assert place.direct.patch(SECRET, "token", value, lifecycles.namespace).is_success
 
-    # It dies, and the administrator says so: the cluster evicts, and the Pod never ends.
+    # It dies, and the administrator taints it: the cluster evicts, and the Pod never terminates.
     place.nodes.kill("loss-first")
     taint = {"spec": {"taints": [OUT_OF_SERVICE]}}
     assert place.direct.patch(NODE, "loss-first", taint).is_success
     assert_comes_back(place, lifecycles, "loss-first", "loss-second")
-    # It is taken out of the cluster, as the provider of its machine does.
+    # It is removed from the cluster, as the provider of its machine does.
     place.nodes.dead.add("loss-second")
     assert place.direct.delete(NODE, "loss-second").is_success
     assert_comes_back(place, lifecycles, "loss-second", "loss-third")

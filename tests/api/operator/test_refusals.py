@@ -1,4 +1,4 @@
-"""Requests that cannot be carried out: Stalled with a message, and no child is made."""
+"""Requests that cannot be admitted: Stalled with a message, and no child is created."""
 
 import uuid
 from collections.abc import Iterator
@@ -73,7 +73,7 @@ def refused(installation: Installation, name: str) -> tuple[str, str]:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_refused_with_a_message_that_says_where(
+def test_a_container_is_refused_with_a_message_that_names_the_place(
     operated: Installation, name: str, spec: dict[str, object], reason: str, said: str
 ) -> None:
     operated.create_container(name, **spec)
@@ -82,7 +82,7 @@ def test_refused_with_a_message_that_says_where(
     assert said in message
 
 
-def test_a_registry_that_cannot_be_reached_is_asked_again(
+def test_a_registry_that_cannot_be_reached_is_tried_again(
     operated: Installation, name: str
 ) -> None:
     operated.create_container(name, repo="acme/web", tag="v1")
@@ -92,27 +92,27 @@ def test_a_registry_that_cannot_be_reached_is_asked_again(
     assert operated.enclaves(name) == []
 
 
-def test_a_corrected_spec_goes_on(operated: Installation, name: str) -> None:
+def test_a_corrected_spec_is_rolled_out(operated: Installation, name: str) -> None:
     operated.create_container(name, repo="acme/web", tag="v9")
     refused(operated, name)
     operated.create_container(name, repo="acme/web", tag="v1")
     operated.wait_for(name, "Reconciling", reason="RegistryUnavailable", within=60)
 
 
-def test_without_an_organization_nothing_is_made(operated: Installation, name: str) -> None:
+def test_without_an_organization_no_child_is_created(operated: Installation, name: str) -> None:
     namespace = {"name": f"{operated.namespace}-other"}
     operated.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": namespace})
     body = manifest("Container", name, {"repo": "acme/web", "tag": "v1"}, namespace["name"])
     operated.apply(body)
 
-    def told() -> bool:
+    def reported() -> bool:
         containers = operated.objects("containers.cloister.dev", every=True)
         mine = [each for each in containers if each["metadata"]["name"] == name]
         conditions = mine[0]["status"].get("conditions", [])
         return any(each["reason"] == "OrganizationNotFound" for each in conditions)
 
     try:
-        until_sync(told, within=60, what="a Container without organization")
+        until_sync(reported, within=60, what="a Container without organization")
     finally:
         operated.kubectl("delete", "namespace", namespace["name"], "--wait=false")
         operated.kubectl("delete", "ctr", name, "-n", namespace["name"], "--ignore-not-found")

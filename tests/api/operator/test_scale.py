@@ -22,7 +22,7 @@ from tests.support.programs.operator import operator_lock
 
 COUNT = 100
 WORKERS = 16
-"""Passes at once, as the operator's settings have it."""
+"""Reconciles at once, the default of the operator's settings."""
 FEW = 5
 """Events of the Organization and the Host, at most."""
 MOST = 13
@@ -46,7 +46,7 @@ PAUSE = 1.5
 
 
 class Ran:
-    """What a run left behind."""
+    """The results of a run."""
 
     def __init__(self, environment: BenchEnvironment, begin: int) -> None:
         self.events = [
@@ -89,13 +89,13 @@ def ran(simulated_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) ->
 
 
 def written(event: dict[str, Any]) -> tuple[str, str]:
-    """Answer the verb and the resource of a write, with its subresource."""
+    """Return the verb and the resource of a write, with its subresource."""
     place = event["objectRef"]
     return event["verb"], "/".join(filter(None, (place["resource"], place.get("subresource"))))
 
 
 def owner_of(event: dict[str, Any]) -> str | None:
-    """Answer the Container that a write is for; None = it is for many."""
+    """Return the Container that a write is for; None = it is for many."""
     place = event["objectRef"]
     found = re.match(r"web-\d+", place.get("name", ""))
     return found[0] if found and place["resource"] != "deployments" else None
@@ -113,7 +113,7 @@ def test_a_container_costs_few_writes(ran: Ran) -> None:
     assert EACH.total() == MOST
 
 
-def test_nothing_is_written_for_each_container_beside_its_own_objects(ran: Ran) -> None:
+def test_no_writes_for_each_container_beside_its_own_objects(ran: Ran) -> None:
     shared = Counter(written(event) for event in ran.events if owner_of(event) is None)
     assert set(shared) <= {
         ("create", "deployments"),
@@ -122,9 +122,9 @@ def test_nothing_is_written_for_each_container_beside_its_own_objects(ran: Ran) 
         ("create", "events"),
         *(("patch", each) for each in AGGREGATES),
     }
-    # All Containers are of one repository; each worker may try to make its Deployment.
+    # All Containers are of one repository; each worker may try to create its Deployment.
     assert shared["create", "deployments"] <= WORKERS
-    # One Event tells that a Container is ready; the audit log names it by no name of an object.
+    # One Event reports that a Container is ready; the audit log does not name its object.
     assert shared["create", "events"] <= COUNT + FEW
     assert shared["create", "networkpolicies"] <= 2
     assert shared["create", "poddisruptionbudgets"] <= 1
@@ -146,7 +146,7 @@ def test_a_count_is_written_at_most_every_two_seconds(ran: Ran, resource: str) -
         patch = event["requestObject"]["status"]
         counts[name] |= patch.get("counts", {})
         news = beside_counts(patch) | {"any": any(counts[name].values())}
-        # What is more than a number does not wait: a new spec, a condition that turns, the first.
+        # What is more than a number is not throttled: a new spec, a changed condition, the first.
         if name in last and not news.items() - told[name].items():
             pause = (at - last[name]).total_seconds()
             assert pause >= PAUSE, (name, pause, event["requestObject"])
@@ -156,14 +156,14 @@ def test_a_count_is_written_at_most_every_two_seconds(ran: Ran, resource: str) -
 
 
 def beside_counts(patch: dict[str, Any]) -> dict[str, Any]:
-    """Answer what a patch of a status tells beside numbers, by its name."""
+    """Return what a patch of a status changes beside numbers, by its name."""
     plain = ("observedGeneration", "lastHandledRequest")
     seen = {name: patch[name] for name in plain if name in patch}
     conditions = patch.get("conditions", ())
     return seen | {each["type"]: (each["status"], each["reason"]) for each in conditions}
 
 
-def test_a_pass_writes_one_status(ran: Ran) -> None:
+def test_a_reconcile_writes_one_status(ran: Ran) -> None:
     patches = sum(written(event) == ("patch", "containers/status") for event in ran.events)
     assert 3 * COUNT <= patches <= ran.reconciles
 

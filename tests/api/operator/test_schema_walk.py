@@ -36,7 +36,7 @@ def walk(api_cluster: Cluster, tmp_path: Path, image_of_life: str) -> Iterator[S
 
 
 def serving(walk: SpecWalk) -> set[str]:
-    """Name the Containers that serve what is asked for."""
+    """Return the Containers that serve their spec."""
     return {
         name for name, each in walk.containers().items() if condition(each, "Ready") == "Serving"
     }
@@ -48,7 +48,7 @@ def assert_same(found: dict[str, Any], wanted: dict[str, Any], what: str) -> Non
 
 
 def create(walk: SpecWalk, twins: dict[str, str]) -> None:
-    """Make all Containers; one whose field is immutable has its first value from the beginning."""
+    """Create all Containers, immutable fields with their first value from the beginning."""
     walk.create("fresh")
     for name, field in walk.names.items():
         walk.create(name, field if field.immutable else None)
@@ -59,7 +59,7 @@ def create(walk: SpecWalk, twins: dict[str, str]) -> None:
 
 
 def set_first(walk: SpecWalk) -> None:
-    """Give each field its first value, to which some Containers cannot come."""
+    """Set each field to its first value, which some Containers cannot reach."""
     for name, field in walk.names.items():
         answer = walk.set(name, 0)
         assert answer.is_success, f"{field.text}: {answer.text}"
@@ -69,7 +69,7 @@ def set_first(walk: SpecWalk) -> None:
 
 
 def set_second(walk: SpecWalk) -> None:
-    """Give each field its second value; what is immutable is refused."""
+    """Set each field to its second value; changes of immutable fields are refused."""
     for name, field in walk.names.items():
         answer = walk.set(name, 1)
         assert answer.is_success != field.immutable, f"{field.text}: {answer.text}"
@@ -78,7 +78,7 @@ def set_second(walk: SpecWalk) -> None:
 
 
 def refuse(walk: SpecWalk) -> None:
-    """Give each field what it may not be: every refusal names it, and nothing changes."""
+    """Set each field to invalid values: every refusal names it, and nothing changes."""
     specs = {name: each["spec"] for name, each in walk.containers().items()}
     states = {name: walk.state(name) for name in walk.names}
     for name in walk.names:

@@ -1,4 +1,4 @@
-"""The API server slow, refusing, losing, forgetting and behind: in the end nothing is different.
+"""The API server slow, refusing, losing responses and stale: in the end nothing is different.
 
 `tests.support.faults.faulty_proxy` stands between the operator and the real server.
 """
@@ -34,11 +34,11 @@ PATIENCE = 240.0
 """Seconds for a step of a Container while the server misbehaves."""
 CLAIM = of(HostnameClaim)
 MADE = (*(ref for ref in CHILDREN if ref != of(Deployment)), CLAIM)
-"""Kinds of what the operator makes for a Container alone."""
+"""Kinds that the operator creates for a Container alone."""
 
 
 def disturbances() -> dict[str, Sequence[Fault]]:
-    """Answer what goes wrong at once, by the name of the Container that goes through it."""
+    """Return the faults at one time, by the name of the Container that goes through them."""
     chance = random.Random(1)
     return {
         "under-errors": [Unreliable(chance, 0.2)],
@@ -69,10 +69,10 @@ def test_a_server_that_fails_only_delays(
     assert min(errors.hits, losses.hits, gone.ended) > 2, "hardly anything went wrong"
 
 
-def test_what_was_between_may_be_missed(
+def test_intermediate_states_may_be_missed(
     behind_proxy: ProxiedInstallation, lifecycles: ContainerLifecycles
 ) -> None:
-    """Watches stand still while a user changes his mind; only the last state is seen."""
+    """Watches stall while a user changes the spec several times; only the last state is seen."""
     behind_proxy.operator("only").wait_until_it_leads()
     create, delete = STEPS[0], STEPS[-1]
     for name in ("fickle-one", "made-again"):
@@ -101,14 +101,14 @@ def test_what_was_between_may_be_missed(
 
 
 def guards_a_namespace(request: ApiRequest) -> bool:
-    """Tell the writes of network policies."""
+    """Return whether a request writes a network policy."""
     return request.kind == "networkpolicies"
 
 
-def test_no_pod_comes_before_its_fence(
+def test_no_pod_is_created_before_its_network_policies(
     behind_proxy: ProxiedInstallation, lifecycles: ContainerLifecycles
 ) -> None:
-    """The passes over the Organization and over the Enclave wait at the fence, whoever is first."""
+    """The reconciles of the Organization and of the Enclave wait for them, whoever is first."""
     create = STEPS[0]
     held = HeldWrites(None, guards_a_namespace, guards_a_namespace)
     lifecycles.proxy.faults = [held]
@@ -121,12 +121,12 @@ def test_no_pod_comes_before_its_fence(
 
 
 def is_about_children(request: ApiRequest) -> bool:
-    """Tell the watches of what the operator makes from those of what users write."""
+    """Return whether a request watches children that the operator creates."""
     return request.kind in {ref.plural for ref in (*CHILDREN, CLAIM)}
 
 
 def take_away(lifecycles: ContainerLifecycles, name: str, *kinds: KindRef) -> int:
-    """Delete what the operator made for a Container, as an administrator may; count it."""
+    """Delete children of a Container, as an administrator may; return how many."""
     mine = [
         (ref, each["metadata"]["name"], each["metadata"].get("namespace"))
         for ref in kinds
@@ -141,7 +141,7 @@ def take_away(lifecycles: ContainerLifecycles, name: str, *kinds: KindRef) -> in
 def test_children_that_come_and_go_unseen(
     behind_proxy: ProxiedInstallation, lifecycles: ContainerLifecycles
 ) -> None:
-    """The watches of children stand still: some are gone in the end, others were never seen.
+    """The watches of children stall: some are gone in the end, others were never seen.
 
     The enclaves have tokens, which are nowhere but in the Secrets that are taken away too.
     """
@@ -173,24 +173,24 @@ def test_children_that_come_and_go_unseen(
 
 
 def has_enclave(lifecycles: ContainerLifecycles, name: str) -> bool:
-    """Tell whether an Enclave of a Container is there."""
+    """Return whether a Container has an Enclave."""
     return bool(lifecycles.state(name)["enclaves"])
 
 
-def lists_of_the_framework(request: ApiRequest) -> bool:
-    """Tell the lists that fill the store from those that it is compared with."""
+def lists_of_kopf(request: ApiRequest) -> bool:
+    """Return whether a request is a list that fills the store, not one it is compared with."""
     return "PartialObjectMetadata" not in request.accept
 
 
 def is_syncing(operator: OperatorProcess) -> bool:
-    """Tell whether an operator leads and does not know the cluster yet."""
+    """Return whether an operator leads and its informer cache has not synced yet."""
     return operator.request("/readyz") == (503, "syncing\n")
 
 
-def test_a_new_leader_that_is_shown_the_past(
+def test_a_new_leader_that_is_served_a_stale_cache(
     succession: LeaderSuccession, lifecycles: ContainerLifecycles
 ) -> None:
-    """It does nothing until it knows the present; where even its comparison lies, no harm is done.
+    """It does nothing before it has synced; where even its comparison is stale, no harm is done.
 
     In the past a Container that is gone was just created, and another one's update had just begun.
     """
@@ -204,11 +204,11 @@ def test_a_new_leader_that_is_shown_the_past(
     await_settled(lifecycles, create, "gone")
     delete.do(lifecycles, "gone")
     await_settled(lifecycles, delete, "gone")
-    for concerns in (lists_of_the_framework, lambda _: True):
+    for concerns in (lists_of_kopf, lambda _: True):
         stale = StaleReads(past, concerns)
         succession.renew(stale)
         until_sync(stale.has_shown, what="lists of the past")
-        if concerns is lists_of_the_framework:
+        if concerns is lists_of_kopf:
             leader = succession.leader
             until_sync(partial(is_syncing, leader), what="one that leads and knows nothing")
             assert not lifecycles.proxy.written(door=succession.door)

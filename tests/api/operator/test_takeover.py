@@ -23,7 +23,7 @@ from tests.support.waiting import until_sync
 
 pytestmark = pytest.mark.timeout(600)
 TAKEOVER = 20.0
-"""Seconds from the death of a leader until another one leads, with the settings as they come."""
+"""Seconds from the death of a leader until another one leads, with the default settings."""
 SHORT_LEASE = {"durationSeconds": 8, "renewSeconds": 6, "retrySeconds": 0.3}
 
 
@@ -58,17 +58,17 @@ FENCES = (NETWORK_POLICY, POD_DISRUPTION_BUDGET)
 
 
 def guard(place: ProxiedInstallation, ref: KindRef) -> str:
-    """Name the Organization, and its namespace, whose guard of that kind arrives late."""
+    """Return the Organization, and its namespace, whose guard of that kind is written late."""
     return f"{place.installation.slug}-{ref.plural}"
 
 
 def writes_of_guard(place: ProxiedInstallation, ref: KindRef) -> Callable[[ApiRequest], bool]:
-    """Answer what tells the writes to the guards of that kind of its Organization."""
+    """Return a predicate for writes of the guards of that kind of its Organization."""
     return lambda request: (request.kind, request.namespace) == (ref.plural, guard(place, ref))
 
 
 def guards(place: ProxiedInstallation) -> list[dict[str, Any]]:
-    """Answer what guards those namespaces; empty = not all is there."""
+    """Return the guards of those namespaces; empty = one is missing."""
     found = [fences(place.direct, guard(place, ref)) for ref in FENCES]
     return found if all(each.values() and all(each.values()) for each in found) else []
 
@@ -93,7 +93,7 @@ def guarded(api_cluster: Cluster, tmp_path: Path) -> Iterator[ProxiedInstallatio
 
 
 def weaken_guards(place: ProxiedInstallation) -> None:
-    """Change the guards by hand: the next leader makes them anew."""
+    """Change the guards by hand: the next leader applies them again."""
     for ref in FENCES:
         for each in place.direct.listed(ref, guard(place, ref)):
             labels = {"metadata": {"labels": {MANAGED_BY_LABEL: "somebody"}}}
@@ -102,14 +102,16 @@ def weaken_guards(place: ProxiedInstallation) -> None:
 
 
 def writes(kind: str, name: str, subresource: str = "") -> Callable[[ApiRequest], bool]:
-    """Answer what tells the writes to objects of a Container."""
+    """Return a predicate for writes of a Container's objects."""
     return lambda request: (
         (request.kind, request.subresource) == (kind, subresource) and request.name.startswith(name)
     )
 
 
-def test_a_frozen_leader_undoes_nothing(guarded: ProxiedInstallation, image_of_life: str) -> None:
-    """Its writes are on their way while it is frozen; they arrive when another one has led long."""
+def test_a_suspended_leader_undoes_nothing(
+    guarded: ProxiedInstallation, image_of_life: str
+) -> None:
+    """Its writes are under way while it is suspended; they arrive when another one leads."""
     place = guarded
     lifecycles = ContainerLifecycles(place.installation, place.proxy, place.direct, image_of_life)
     lifecycles.prepare()
@@ -140,7 +142,7 @@ def test_a_frozen_leader_undoes_nothing(guarded: ProxiedInstallation, image_of_l
         lifecycles.change(name, tag="v2")
         until_sync(partial(lifecycles.serves, name, "v2"), what=f"v2 of {name}")
     before = await_settled(lifecycles, create, *names)
-    until_sync(lambda: guards(place) == intact, what="the guards made anew")
+    until_sync(lambda: guards(place) == intact, what="the guards applied again")
     audited = len(place.proxy.writes)
     held.release()
     first.send(signal.SIGCONT)

@@ -27,11 +27,11 @@ def settings(folder: Path, **more: Any) -> OperatorSettings:
 
 
 @pytest.mark.parametrize("more", [{}, {"apiAddress": "https://api.example.com"}])
-def test_whether_enclaves_know_the_api(tmp_path: Path, more: dict[str, Any]) -> None:
+def test_the_api_address_of_enclaves(tmp_path: Path, more: dict[str, Any]) -> None:
     assert settings(tmp_path, **more).decision().api_known is bool(more)
 
 
-def test_how_long_keys_are_remembered(tmp_path: Path) -> None:
+def test_how_long_enclaves_cache_api_keys(tmp_path: Path) -> None:
     usual = settings(tmp_path).build()
     assert (usual.key_cache_seconds, usual.key_outage_seconds) == (1, 30)
     other = settings(tmp_path, keyCacheSeconds=0, keyOutageSeconds=5).build()
@@ -49,7 +49,7 @@ def test_how_long_keys_are_remembered(tmp_path: Path) -> None:
         ({"drainSeconds": 3601}, "less than or equal to 3600"),
     ],
 )
-def test_what_cannot_be_used_is_named(tmp_path: Path, more: dict[str, Any], words: str) -> None:
+def test_an_unusable_setting_is_named(tmp_path: Path, more: dict[str, Any], words: str) -> None:
     with pytest.raises(SettingsError, match=words):
         settings(tmp_path, **more)
 
@@ -62,6 +62,6 @@ def test_which_gateway_routes_are_attached_to(tmp_path: Path) -> None:
     assert settings(tmp_path, gateway=full).decision().gateway == Gateway("public", "edge", "tls")
 
 
-def test_how_long_enclaves_give_way(tmp_path: Path) -> None:
+def test_how_long_enclaves_drain(tmp_path: Path) -> None:
     assert settings(tmp_path).decision().drain.total_seconds() == 10
     assert not settings(tmp_path, drainSeconds=0).decision().drain

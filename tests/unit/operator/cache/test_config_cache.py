@@ -1,4 +1,4 @@
-"""Files of Enclaves are read whatever their organization may have now."""
+"""The cache of configuration files: amounts are valid whatever the tiers of a Host are now."""
 
 import asyncio
 
@@ -7,7 +7,7 @@ from cloister_operator.cache.config_cache import ConfigCache
 from tests.support.programs.operator import file_text
 
 
-def test_amounts_of_an_organization_with_tiers_of_its_own_are_read() -> None:
+def test_a_file_parses_whatever_tiers_its_host_has() -> None:
     text = file_text("registry.example/web@sha256:" + "ab" * 32)
     unusual = text.replace(b"cpus: 2", b"cpus: 128").replace(b"8192", b"4096") + b"gpus: 4\n"
     parsed = asyncio.run(ConfigCache(Rules()).parse(unusual))

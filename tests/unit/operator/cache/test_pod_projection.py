@@ -1,4 +1,4 @@
-"""Pods as facts: names of the file, the shim apart, times and exits where they stand."""
+"""The projection of a Pod as facts: names of the file, side-cars apart, times and exits."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -29,7 +29,7 @@ def pod(**status: Any) -> dict[str, Any]:
     }
 
 
-def test_a_pod_without_status_waits() -> None:
+def test_containers_of_a_pod_without_status_are_waiting() -> None:
     facts = read_pod(pod(), ["web", "Worker_1"])
     assert facts.phase is PodPhase.PENDING
     assert [each.name for each in facts.containers] == ["web", "Worker_1"]
@@ -80,7 +80,7 @@ def test_states_and_exits() -> None:
     assert not web.checked
 
 
-def test_why_it_is_not_scheduled_or_disrupted() -> None:
+def test_reasons_why_a_pod_is_unschedulable_or_disrupted() -> None:
     facts = read_pod(
         pod(
             conditions=[
@@ -99,7 +99,7 @@ def test_why_it_is_not_scheduled_or_disrupted() -> None:
     assert facts.disruption == "PreemptionByScheduler"
 
 
-def test_a_node_is_gone_when_it_is_not_there_or_gave_its_pods_up() -> None:
+def test_a_node_is_lost_when_it_is_deleted_or_its_pods_are_evicted() -> None:
     ready = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
     silent = {"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}
     bound, leaving = pod(), pod()

@@ -1,4 +1,4 @@
-"""The comparison with the server: what vanished goes, what is newer stays, a dead watch is told."""
+"""The comparison with the server: missed deletions, newer objects, dead watches."""
 
 import asyncio
 from typing import Any
@@ -26,7 +26,7 @@ def body(name: str, version: int, uid: str = "") -> dict[str, Any]:
 
 
 class Lists:
-    """Answers lists as the test wants."""
+    """Returns lists as the test wants."""
 
     def __init__(self) -> None:
         self.items: tuple[dict[str, Any], ...] = ()
@@ -34,7 +34,7 @@ class Lists:
         self.asked = 0
 
     async def list(self, ref: KindRef, **_: object) -> ListPage:
-        """Answer the list."""
+        """Return the list."""
         assert ref == CONTAINER
         self.asked += 1
         return ListPage(self.items, str(self.version))
@@ -51,7 +51,9 @@ def names(store: Store) -> list[str]:
     return sorted(each.name for each in store.entries(CONTAINER))
 
 
-async def test_what_vanished_is_taken_out(parts: tuple[Lists, Store, Liveness, Relister]) -> None:
+async def test_an_object_that_was_deleted_unseen_is_removed_from_the_store(
+    parts: tuple[Lists, Store, Liveness, Relister],
+) -> None:
     lists, store, _, relister = parts
     for name in ("one", "two"):
         store.put(CONTAINER, body(name, 5))
@@ -60,7 +62,7 @@ async def test_what_vanished_is_taken_out(parts: tuple[Lists, Store, Liveness, R
     assert names(store) == ["two"]
 
 
-async def test_what_was_made_after_the_list_stays(
+async def test_an_object_created_after_the_list_stays_in_the_store(
     parts: tuple[Lists, Store, Liveness, Relister],
 ) -> None:
     lists, store, _, relister = parts
@@ -70,7 +72,7 @@ async def test_what_was_made_after_the_list_stays(
     assert names(store) == ["new"]
 
 
-async def test_one_of_the_same_name_is_another_one(
+async def test_an_object_of_the_same_name_is_another_object(
     parts: tuple[Lists, Store, Liveness, Relister],
 ) -> None:
     lists, store, _, relister = parts
@@ -80,7 +82,7 @@ async def test_one_of_the_same_name_is_another_one(
     assert names(store) == []
 
 
-async def test_a_watch_that_stays_behind_is_told(
+async def test_a_watch_that_lags_in_two_comparisons_is_reported(
     parts: tuple[Lists, Store, Liveness, Relister],
 ) -> None:
     lists, store, liveness, relister = parts
@@ -94,7 +96,7 @@ async def test_a_watch_that_stays_behind_is_told(
     assert liveness.unhealthy_reason() == ""
 
 
-def test_signs_grow_old() -> None:
+def test_heartbeats_grow_stale() -> None:
     now = 0.0
     liveness = Liveness(stale=10, clock=lambda: now)
     liveness.heartbeat("workers")
@@ -105,7 +107,7 @@ def test_signs_grow_old() -> None:
     assert liveness.unhealthy_reason() == ""
 
 
-async def test_at_the_start_the_server_is_asked_once_while_the_store_fills(
+async def test_the_first_sync_lists_once_while_the_store_fills(
     parts: tuple[Lists, Store, Liveness, Relister],
 ) -> None:
     lists, store, liveness, _ = parts
@@ -122,10 +124,10 @@ async def test_at_the_start_the_server_is_asked_once_while_the_store_fills(
     assert lists.asked == 1
 
 
-async def test_while_something_comes_the_server_is_not_asked_again(
+async def test_the_first_sync_does_not_list_again_while_objects_arrive(
     parts: tuple[Lists, Store, Liveness, Relister], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A large cluster takes longer to read than patience lasts for one object."""
+    """A large cluster takes longer to read than the sync waits for one object."""
     lists, store, liveness, _ = parts
     watched = tuple(each for each in WATCHED_KINDS if each.ref == CONTAINER)
     relister = Relister(lists, store, OperatorMetrics(), liveness, every=300, watched=watched)  # type: ignore[arg-type]  # lists alone
@@ -146,7 +148,7 @@ async def test_while_something_comes_the_server_is_not_asked_again(
     assert lists.asked == 1
 
 
-async def test_what_vanished_before_we_lead_is_taken_out(
+async def test_an_object_deleted_before_we_lead_is_removed_by_the_sync(
     parts: tuple[Lists, Store, Liveness, Relister],
 ) -> None:
     lists, store, liveness, _ = parts
@@ -159,7 +161,7 @@ async def test_what_vanished_before_we_lead_is_taken_out(
     assert names(store) == ["one"]
 
 
-async def test_what_is_deleted_meanwhile_is_not_waited_for(
+async def test_the_sync_does_not_wait_for_an_object_that_was_deleted(
     parts: tuple[Lists, Store, Liveness, Relister], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lists, store, liveness, _ = parts

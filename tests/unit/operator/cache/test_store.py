@@ -1,4 +1,4 @@
-"""The store: newest wins, indexes follow, what is gone stays gone."""
+"""The informer cache: the newest version wins, indexes follow, removed objects stay removed."""
 
 from typing import Any
 
@@ -45,7 +45,7 @@ def test_only_a_projection_is_kept() -> None:
     assert metadata["annotations"] == {"cloister.dev/paused": "true"}
 
 
-def test_a_late_event_does_not_bring_back_what_is_gone() -> None:
+def test_a_late_event_does_not_bring_a_removed_object_back() -> None:
     store = Store()
     store.put(CONTAINER, container(version=5))
     assert store.remove(CONTAINER, "ns", "web", 6)
@@ -54,7 +54,7 @@ def test_a_late_event_does_not_bring_back_what_is_gone() -> None:
     assert store.put(CONTAINER, container(version=7, uid="another"))
 
 
-def test_something_newer_is_not_taken_out() -> None:
+def test_a_newer_object_is_not_removed() -> None:
     store = Store()
     store.put(CONTAINER, container(version=9))
     assert not store.remove(CONTAINER, "ns", "web", 8)

@@ -1,4 +1,4 @@
-"""What is read from a TLSRoute, and what its controllers say."""
+"""The projection of a TLSRoute: its backend, and what its controllers report."""
 
 from copy import deepcopy
 from typing import Any
@@ -44,7 +44,7 @@ def says(kind: str, status: str, *, generation: int = 2, reason: str = "Why") ->
     }
 
 
-def test_where_a_route_leads() -> None:
+def test_the_backend_and_the_gateway_of_a_route() -> None:
     facts = read_route(route(), "org-acme")
     assert facts.hostnames == ("web.example",)
     assert facts.service == "web"
@@ -56,7 +56,7 @@ def test_a_service_of_another_namespace_is_not_ours() -> None:
     assert not read_route(route(), "org-other").service
 
 
-def test_a_second_parent_or_backend_is_not_as_we_write_it() -> None:
+def test_a_second_parent_or_backend_of_a_route_is_not_ours() -> None:
     body = deepcopy(route())
     body["spec"]["parentRefs"].append({"name": "other"})
     body["spec"]["rules"][0]["backendRefs"].append({"name": "other"})
@@ -93,6 +93,8 @@ def test_a_second_parent_or_backend_is_not_as_we_write_it() -> None:
         ),
     ],
 )
-def test_what_the_gateway_says(body: dict[str, Any], state: RouteState, message: str) -> None:
+def test_what_the_gateway_reports_about_a_route(
+    body: dict[str, Any], state: RouteState, message: str
+) -> None:
     facts = read_route(body, "org-acme")
     assert (facts.state, facts.message) == (state, message)

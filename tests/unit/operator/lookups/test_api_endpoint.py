@@ -1,4 +1,4 @@
-"""Where the API is, and whether anybody answers there."""
+"""The API endpoint: its addresses, and whether it can be reached."""
 
 import asyncio
 
@@ -11,7 +11,7 @@ def reader(url: str) -> ApiEndpointResolver:
     return found
 
 
-async def test_an_api_that_takes_connections_is_no_trouble() -> None:
+async def test_an_api_that_accepts_connections_is_reachable() -> None:
     server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
     async with server:
         port = server.sockets[0].getsockname()[1]
@@ -24,7 +24,7 @@ async def test_an_api_that_takes_connections_is_no_trouble() -> None:
     assert said.endswith("or correct apiAddress in the operator's settings.")
 
 
-async def test_a_name_without_an_address_is_said() -> None:
+async def test_an_api_name_without_an_address_is_reported() -> None:
     place = reader("https://api.invalid")
     assert (await place.read()).addresses == ()
     said = await place.unreachable_reason()
@@ -32,5 +32,5 @@ async def test_a_name_without_an_address_is_said() -> None:
     assert "Correct apiAddress" in said
 
 
-def test_without_the_setting_there_is_none() -> None:
+def test_without_the_setting_there_is_no_api_endpoint() -> None:
     assert ApiEndpointResolver.of(None, None) is None

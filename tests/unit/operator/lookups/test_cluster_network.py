@@ -1,4 +1,4 @@
-"""What the networks of enclaves are told of the cluster."""
+"""What the networks of enclaves need to know about the cluster."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -23,7 +23,7 @@ class Server:
         self.asked = 0
 
     async def list(self, ref: KindRef, *_: str, **__: str) -> Any:
-        """Answer a list."""
+        """Return a list."""
         self.asked += 1
         items = {
             SERVICE_CIDR: [{"spec": {"cidrs": ["10.96.0.0/12", "fd00::/112"]}}],
@@ -32,7 +32,7 @@ class Server:
         return type("Page", (), {"items": items})
 
     async def get(self, *_: object) -> dict[str, Any]:
-        """Answer the Service of the DNS."""
+        """Return the Service of the DNS."""
         if self.dns is None:
             raise NotFound(404, "NotFound", "no such Service")
         return self.dns
@@ -61,17 +61,17 @@ async def test_every_address_of_the_cluster_is_denied() -> None:
     assert found.resolvers == (DnsResolver("10.96.0.10"),)
 
 
-async def test_named_resolvers_stand_for_those_of_the_cluster() -> None:
+async def test_name_servers_of_the_settings_replace_those_of_the_cluster() -> None:
     found = await reader(Server(dns=None), [NOW], resolvers=["9.9.9.9"]).read()
     assert found.upstream() == ["9.9.9.9:53"]
 
 
 @pytest.mark.parametrize("dns", [None, {"spec": {"clusterIP": "None"}}])
-async def test_without_a_name_server_there_is_none(dns: dict[str, Any] | None) -> None:
+async def test_without_a_dns_service_there_are_no_name_servers(dns: dict[str, Any] | None) -> None:
     assert (await reader(Server(dns=dns), [NOW]).read()).resolvers == ()
 
 
-async def test_the_server_is_asked_once_a_minute() -> None:
+async def test_the_cluster_network_is_read_once_a_minute() -> None:
     server, times = Server(dns=None), [NOW]
     around = reader(server, times)
     for seconds, asked in ((0, 2), (60, 2), (61, 4)):

@@ -1,4 +1,4 @@
-"""The resolver: one question at a time, answers are kept, failures are asked again in time."""
+"""Lookups: single flight, cached answers, repeated failures with backoff."""
 
 import asyncio
 from dataclasses import replace
@@ -25,7 +25,7 @@ KEY = Key("Container", "ns", "web")
 
 
 class World:
-    """A clock that a test moves, and an outside that a test answers for."""
+    """A clock that a test moves, and lookups that a test answers."""
 
     def __init__(self) -> None:
         self.now = datetime(2026, 1, 1, tzinfo=UTC)
@@ -44,7 +44,7 @@ class World:
         )
 
     async def ask(self, need: Need) -> Answer:
-        """Answer as the test wants."""
+        """Return the answer that the test wants."""
         self.asked.append(need)
         self.busy += 1
         self.most = max(self.most, self.busy)
@@ -70,7 +70,7 @@ async def world() -> World:
     return World()
 
 
-async def test_many_keys_ask_once_and_all_are_woken(world: World) -> None:
+async def test_many_keys_share_one_lookup_and_all_are_enqueued(world: World) -> None:
     world.gate.clear()
     keys = [KEY._replace(name=f"c{number}") for number in range(5)]
     for key in keys:
@@ -82,7 +82,7 @@ async def test_many_keys_ask_once_and_all_are_woken(world: World) -> None:
 
 
 @pytest.mark.parametrize("later", [timedelta(seconds=6), timedelta(hours=-1)])
-async def test_a_fresh_answer_to_somebody_else_is_there_at_once(
+async def test_a_recent_answer_to_an_equal_lookup_is_reused_at_once(
     world: World, later: timedelta
 ) -> None:
     world.resolver.request(NEED, KEY)
@@ -97,7 +97,7 @@ async def test_a_fresh_answer_to_somebody_else_is_there_at_once(
     assert len(world.asked) == 1
 
 
-async def test_another_request_shares_a_fresh_answer_and_not_an_old_one(world: World) -> None:
+async def test_another_lookup_shares_a_recent_answer_and_not_an_old_one(world: World) -> None:
     world.resolver.request(NEED, KEY)
     await world.answered(NEED)
     second, third = replace(NEED, request="r2"), replace(NEED, request="r3")
@@ -110,7 +110,7 @@ async def test_another_request_shares_a_fresh_answer_and_not_an_old_one(world: W
     assert len(world.asked) == 2
 
 
-async def test_a_known_answer_is_not_asked_again(world: World) -> None:
+async def test_a_known_answer_is_not_looked_up_again(world: World) -> None:
     world.resolver.request(NEED, KEY)
     await world.answered(NEED)
     world.now += timedelta(hours=1)
@@ -119,7 +119,7 @@ async def test_a_known_answer_is_not_asked_again(world: World) -> None:
     assert len(world.asked) == 1
 
 
-async def test_a_transient_failure_is_asked_again_later_and_later(world: World) -> None:
+async def test_a_transient_failure_is_repeated_with_backoff(world: World) -> None:
     world.answer = Failed("SourceUnavailable", "no answer", transient=True, at=world.now)
     waits = []
     for _ in range(3):
@@ -137,7 +137,7 @@ async def test_a_transient_failure_is_asked_again_later_and_later(world: World) 
     assert waits == [10, 20, 40]
 
 
-async def test_a_terminal_failure_is_not_asked_again(world: World) -> None:
+async def test_a_terminal_failure_is_not_repeated(world: World) -> None:
     world.answer = Failed("TagNotFound", "no tag", transient=False, at=world.now)
     world.resolver.request(NEED, KEY)
     await world.answered(NEED)
@@ -147,7 +147,7 @@ async def test_a_terminal_failure_is_not_asked_again(world: World) -> None:
     assert len(world.asked) == 1
 
 
-async def test_only_so_many_questions_at_once(world: World) -> None:
+async def test_only_so_many_lookups_run_at_once(world: World) -> None:
     world.gate.clear()
     needs = [replace(NEED, tag=f"v{number}") for number in range(6)]
     for need in needs:
@@ -163,7 +163,7 @@ async def test_only_so_many_questions_at_once(world: World) -> None:
     assert world.most == 2
 
 
-async def test_a_bug_of_an_asker_is_a_transient_failure(world: World) -> None:
+async def test_an_unexpected_error_of_a_lookup_is_a_transient_failure(world: World) -> None:
     world.answer = RuntimeError("hidden detail")
     need = NeedSecretValues(namespace="ns", refs=(), request="r")
     world.resolver.request(need, KEY)

@@ -1,4 +1,4 @@
-"""What the framework of watches is told: it works nothing out and notes nothing."""
+"""The storages of kopf: they compute nothing and store nothing."""
 
 import kopf
 
@@ -8,13 +8,13 @@ from cloister_operator.process.kopf_handlers import kopf_settings
 BODY = kopf.Body({"metadata": {"name": "web", "labels": {"a": "b"}}, "spec": {"x": 1}})
 
 
-def test_no_object_differs_from_what_was_noted() -> None:
+def test_the_diff_base_storage_finds_no_difference() -> None:
     storage = kopf_settings(WATCHED_KINDS).persistence.diffbase_storage
     assert storage.fetch(body=BODY) is None
     assert storage.build(body=BODY) == {}
 
 
-def test_nothing_is_ever_written_into_an_object() -> None:
+def test_the_storages_never_write_into_an_object() -> None:
     persistence = kopf_settings(WATCHED_KINDS).persistence
     patch = kopf.Patch()
     persistence.diffbase_storage.store(body=BODY, patch=patch, essence=kopf.BodyEssence())

@@ -1,4 +1,4 @@
-"""The election, against a Lease kept in memory that refuses old versions as the server does."""
+"""The leader election, with a Lease in memory that refuses old versions as the server does."""
 
 from typing import Any
 
@@ -23,13 +23,13 @@ class Leases:
         return {"metadata": dict(self.lease["metadata"]), "spec": dict(self.lease["spec"])}
 
     async def create(self, _ref: object, body: dict[str, Any]) -> dict[str, Any]:
-        """Make it."""
+        """Create it."""
         if self.lease is not None:
             raise AlreadyExists(409, "AlreadyExists", "taken")
         return self._keep(body)
 
     async def replace(self, _ref: object, body: dict[str, Any]) -> dict[str, Any]:
-        """Put another in its place."""
+        """Replace it."""
         if body["metadata"]["resourceVersion"] != str(self.version):
             raise Conflict(409, "Conflict", "old version")
         return self._keep(body)
@@ -48,7 +48,7 @@ class Clock:
         self.now = 100.0
 
     def __call__(self) -> float:
-        """Answer the time."""
+        """Return the time."""
         return self.now
 
 
@@ -65,7 +65,7 @@ async def test_the_first_leads_and_the_second_waits() -> None:
     assert (one.leads, two.leads) == (True, False)
 
 
-async def test_a_silent_leader_is_replaced_and_knows_it() -> None:
+async def test_a_silent_leader_is_replaced_and_no_longer_leads() -> None:
     leases, clock = Leases(), Clock()
     one, two = candidate(leases, clock, "one"), candidate(leases, clock, "two")
     await one.attempt()
@@ -82,7 +82,7 @@ async def test_a_silent_leader_is_replaced_and_knows_it() -> None:
     assert leases.lease["spec"]["leaseTransitions"] == 1
 
 
-async def test_a_lease_is_tried_for_at_the_moment_it_runs_out() -> None:
+async def test_a_lease_is_attempted_at_the_moment_it_expires() -> None:
     leases, clock = Leases(), Clock()
     one, two = candidate(leases, clock, "one"), candidate(leases, clock, "two")
     await one.attempt()
@@ -119,7 +119,7 @@ async def test_a_released_lease_is_taken_at_once() -> None:
     assert await two.attempt()
 
 
-async def test_another_write_between_read_and_write_is_no_win() -> None:
+async def test_a_lease_written_between_read_and_write_is_not_acquired() -> None:
     leases, clock = Leases(), Clock()
     one = candidate(leases, clock, "one")
     await one.attempt()

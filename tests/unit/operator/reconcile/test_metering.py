@@ -1,4 +1,4 @@
-"""When the time of an Enclave ends whose node was lost: with what the node's Lease says."""
+"""The run time of an Enclave on a lost node ends with the last renewal of the node's Lease."""
 
 from datetime import UTC, datetime
 from types import SimpleNamespace
@@ -20,7 +20,7 @@ RENEWED = {"spec": {"renewTime": "2026-11-22T11:55:07.123456Z"}}
 
 
 class Server:
-    """Has the Lease of one node, or refuses; keeps what is written."""
+    """Has the Lease of one node, or refuses; records what is written."""
 
     def __init__(self, answer: dict[str, Any] | KubeError) -> None:
         self.answer = answer
@@ -28,14 +28,14 @@ class Server:
         self.written: list[dict[str, Any]] = []
 
     async def get(self, ref: KindRef, name: str, namespace: str | None) -> dict[str, Any]:
-        """Answer an object."""
+        """Return an object."""
         self.asked.append((ref, name, namespace))
         if isinstance(self.answer, KubeError):
             raise self.answer
         return self.answer
 
     async def patch_status(self, *call: Any) -> None:
-        """Keep what is written."""
+        """Record what is written."""
         self.written.append(call[-1])
 
 

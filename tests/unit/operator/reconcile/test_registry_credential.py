@@ -1,4 +1,4 @@
-"""What a RegistryCredential's status says: its form, its user, what the registry said."""
+"""The status of a RegistryCredential: its form, its user, whether the registry refused it."""
 
 import json
 from base64 import b64encode
@@ -49,25 +49,25 @@ def core(document: bytes = GOOD, *, kind: str = CONFIG_TYPE, key: str = CONFIG_K
         (core(), "CredentialsUsable", "as me"),
     ],
 )
-def test_what_is_wrong_is_told(body: Any, want: str, text: str) -> None:
+def test_what_is_wrong_with_credentials_is_reported(body: Any, want: str, text: str) -> None:
     judged = check_credential(credential(), ENTITLED, body, expired=False, further={})
     assert (judged.finding.reason, text in judged.finding.message) == (want, True)
     assert "token" not in judged.finding.message
     assert judged.finding.status is (want == "CredentialsUsable")
 
 
-def test_refused_credentials_are_told() -> None:
+def test_refused_credentials_are_reported() -> None:
     judged = check_credential(credential(), ENTITLED, core(), expired=True, further={})
     assert (judged.finding.reason, judged.username) == ("CredentialsExpired", "me")
 
 
-def test_a_key_that_nodes_do_not_read_is_told() -> None:
+def test_a_key_that_nodes_do_not_read_is_reported() -> None:
     body = core(key="value")
     judged = check_credential(credential(key="value"), ENTITLED, body, expired=False, further={})
     assert judged.finding.reason == "CredentialsInvalid"
 
 
-def test_they_need_the_entitlement() -> None:
+def test_credentials_need_the_entitlement() -> None:
     judged = check_credential(credential(), organization_of(), core(), expired=False, further={})
     assert judged.finding.reason == "EntitlementRequired"
     assert pull_credentials(organization_of(), [credential()]) == ()
@@ -118,6 +118,6 @@ def test_entries_for_the_registry_are_found(
         b'{"auths": {"ghcr.io": {"username": "a"}}}',
     ],
 )
-def test_what_holds_no_credentials_is_refused(document: bytes) -> None:
+def test_a_document_without_credentials_is_refused(document: bytes) -> None:
     with pytest.raises(CredentialsInvalid):
         credentials_in(GHCR, document)

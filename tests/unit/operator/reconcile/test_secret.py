@@ -1,4 +1,4 @@
-"""What a Secret's status says: its value, its users, when it was written."""
+"""The status of a Secret: its value, its users, when it was written."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -43,7 +43,7 @@ def test_a_repository_secret_is_used_by_the_containers_of_its_repository() -> No
         ({"metadata": {}, "data": {"api": "eA=="}}, True, "is there"),
     ],
 )
-def test_the_value_is_looked_for(
+def test_the_value_of_a_secret_is_checked(
     core: dict[str, Any] | None, *, want_ready: bool, want_text: str
 ) -> None:
     finding = value_finding(secret(), core)
@@ -52,7 +52,7 @@ def test_the_value_is_looked_for(
     assert finding.reason == ("ValueFound" if want_ready else "SecretValueMissing")
 
 
-def test_the_newest_write_counts() -> None:
+def test_the_newest_write_of_a_core_secret_counts() -> None:
     metadata = {
         "creationTimestamp": "2026-01-01T00:00:00Z",
         "managedFields": [{"time": "2026-01-02T00:00:00Z"}, {"time": "2026-01-03T00:00:00Z"}, {}],

@@ -1,4 +1,4 @@
-"""What a count of many objects waits for, and what it does not."""
+"""The throttled status of objects that count others: what waits, and what does not."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ READY = [{"type": "Ready", "status": "True", "reason": "Provisioned"}]
         ({"conditions": [{**READY[0], "message": "1"}]}, {"conditions": READY}, False),
     ],
 )
-def test_only_what_people_wait_for_is_written_at_once(
+def test_only_a_status_that_people_wait_for_is_not_throttled(
     before: dict[str, Any], after: dict[str, Any], *, urgent: bool
 ) -> None:
     assert is_urgent(before, after) is urgent

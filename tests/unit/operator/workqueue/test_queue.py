@@ -1,4 +1,4 @@
-"""The queue: each key once, in order, with delays and back-off; time is a number here."""
+"""The work queue: each key once, in order, with delays and backoff; time is a number here."""
 
 import asyncio
 
@@ -20,7 +20,7 @@ def test_a_key_is_given_out_once() -> None:
     assert taken(schedule) == ["a", "b"]
 
 
-def test_what_comes_during_the_work_makes_it_due_again() -> None:
+def test_a_change_during_the_work_makes_the_key_due_again() -> None:
     schedule = Schedule[str]()
     schedule.add("a", 0)
     assert schedule.take(0) == "a"
@@ -42,7 +42,7 @@ def test_a_delayed_key_is_due_at_its_time() -> None:
     assert schedule.next_due() is None
 
 
-def test_the_earliest_of_several_times_counts() -> None:
+def test_the_earliest_of_several_delays_counts() -> None:
     schedule = Schedule[str]()
     for when in (5, 2, 9):
         schedule.add_at("a", when)
@@ -61,7 +61,7 @@ def test_an_event_comes_before_a_delay() -> None:
     assert taken(schedule, 100) == []
 
 
-def test_what_may_wait_stands_behind_the_rest() -> None:
+def test_low_priority_keys_come_after_the_rest() -> None:
     schedule = Schedule[str]()
     schedule.add("new", 0, low_priority=True)
     schedule.add("begun", 0)
@@ -69,7 +69,7 @@ def test_what_may_wait_stands_behind_the_rest() -> None:
     assert taken(schedule) == ["begun", "new"]
 
 
-def test_a_key_that_somebody_waits_for_leaves_the_second_line() -> None:
+def test_a_key_that_somebody_waits_for_gets_normal_priority() -> None:
     schedule = Schedule[str]()
     for key in ("a", "b"):
         schedule.add(key, 0, low_priority=True)
@@ -80,7 +80,7 @@ def test_a_key_that_somebody_waits_for_leaves_the_second_line() -> None:
     assert schedule.delayed == 0
 
 
-def test_the_second_line_moves_while_the_first_is_never_empty() -> None:
+def test_low_priority_keys_are_not_starved() -> None:
     schedule = Schedule[str]()
     schedule.add("new", 0, low_priority=True)
     for round_ in range(100):
@@ -91,10 +91,10 @@ def test_the_second_line_moves_while_the_first_is_never_empty() -> None:
             return
         assert key == "busy"
         schedule.done("busy", 0)
-    raise AssertionError("the second line never moved")
+    raise AssertionError("the key of low priority was starved")
 
 
-def test_failures_wait_longer_each_time_and_success_forgets_them() -> None:
+def test_backoff_grows_with_failures_and_success_resets_it() -> None:
     schedule = Schedule[str](Backoff(first=1, longest=4, jitter=(0.75, 1.0)))
     delays = []
     for _ in range(4):

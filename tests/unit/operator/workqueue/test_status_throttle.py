@@ -1,4 +1,4 @@
-"""How long counts over many objects wait for their next write."""
+"""The throttle of counts over many objects."""
 
 import pytest
 
@@ -11,7 +11,7 @@ def organization(number: int) -> Key:
 
 
 def busy(count: int, at: float) -> StatusThrottle:
-    """Answer the pace after so many organizations were written at one time."""
+    """Return the throttle after the counts of so many Organizations were written at one time."""
     pace = StatusThrottle()
     for number in range(count):
         pace.wrote(organization(number), at)
@@ -25,19 +25,19 @@ def test_the_first_write_does_not_wait() -> None:
 @pytest.mark.parametrize(
     ("count", "pause"), [(1, 2.0), (20, 2.0), (50, 5.0), (100, 10.0), (5000, 10.0)]
 )
-def test_the_pause_grows_with_the_objects_that_count(count: int, pause: float) -> None:
+def test_the_throttle_grows_with_the_objects_that_count(count: int, pause: float) -> None:
     pace = busy(count, 100.0)
     assert pace.wait(organization(0), 100.5) == pytest.approx(pause - 0.5)
     assert pace.wait(organization(0), 100.0 + pause) == 0
 
 
-def test_objects_that_are_quiet_make_nobody_wait() -> None:
+def test_objects_that_are_quiet_do_not_throttle_others() -> None:
     pace = busy(50, 100.0)
     pace.wrote(organization(0), 111.0)
     assert pace.wait(organization(0), 111.0) == pytest.approx(2.0)
 
 
-def test_a_further_write_begins_a_further_pause() -> None:
+def test_another_write_throttles_again() -> None:
     pace = busy(1, 100.0)
     pace.wrote(organization(0), 101.0)
     assert pace.wait(organization(0), 102.0) == pytest.approx(1.0)

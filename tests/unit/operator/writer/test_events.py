@@ -39,25 +39,25 @@ def test_an_event_names_its_object() -> None:
     assert event["eventTime"] == "2026-03-01T12:00:00.000250Z"
 
 
-def test_what_has_no_namespace_is_told_of_in_default() -> None:
+def test_an_event_about_a_cluster_wide_object_is_in_default() -> None:
     event = build_event(HOST, None, body("RuntimeClassMissing", namespace=""), NOW)
     assert event is not None
     assert event["metadata"]["namespace"] == "default"
     assert "namespace" not in event["regarding"]
 
 
-def test_what_is_not_new_or_not_worth_it_is_not_told() -> None:
+def test_an_unchanged_or_minor_condition_posts_no_event() -> None:
     same = body("ImagePull")
     assert build_event(CONTAINER, same, body("ImagePull", "In other words."), NOW) is None
     assert build_event(CONTAINER, same, body("Deploying"), NOW) is None
     assert build_event(CONTAINER, same, {"metadata": same["metadata"]}, NOW) is None
 
 
-def test_the_container_tells_for_its_enclaves() -> None:
+def test_enclaves_post_no_events_of_their_own() -> None:
     assert build_event(ENCLAVE, None, body("PodLost"), NOW) is None
 
 
-def test_a_long_note_is_cut_between_two_characters() -> None:
+def test_a_long_note_of_an_event_is_cut_between_two_characters() -> None:
     event = build_event(CONTAINER, None, body("BootFailed", "a" + "\u00e4" * 600), NOW)
     assert event is not None
     assert event["note"] == "a" + "\u00e4" * 511

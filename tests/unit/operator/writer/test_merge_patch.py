@@ -1,4 +1,4 @@
-"""Merge patches: applied to the first object they give the second."""
+"""Merge patches: applied to the first object they result in the second."""
 
 from itertools import product
 from typing import Any
@@ -34,7 +34,9 @@ def merged(target: Any, patch: Any) -> Any:
 
 
 @pytest.mark.parametrize(("before", "after"), list(product(OBJECTS, OBJECTS)))
-def test_a_patch_leads_from_one_to_the_other(before: dict[str, Any], after: dict[str, Any]) -> None:
+def test_a_merge_patch_turns_one_object_into_the_other(
+    before: dict[str, Any], after: dict[str, Any]
+) -> None:
     patch = merge_patch(before, after)
     assert merged(before, patch) == after
     assert (patch == {}) is (before == after)

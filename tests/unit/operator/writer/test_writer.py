@@ -1,4 +1,4 @@
-"""Writes name the version that the process knows: what another one wrote meanwhile stays."""
+"""Writes name the cached version: what another leader wrote meanwhile stays."""
 
 from collections.abc import Callable
 from typing import Any, cast
@@ -19,7 +19,7 @@ Object = dict[str, Any]
 
 
 class Server:
-    """Keeps objects and their versions, as the client sees them."""
+    """Holds objects and their versions, as the client sees them."""
 
     def __init__(self) -> None:
         self.objects: dict[tuple[KindRef, str], Object] = {}
@@ -96,12 +96,14 @@ def service(enclave: str) -> Object:
     }
 
 
-async def test_what_nobody_knows_is_created(server: Server, writer: ClusterWriter) -> None:
+async def test_an_object_that_is_not_known_is_created(
+    server: Server, writer: ClusterWriter
+) -> None:
     await writer.apply(KEY, SERVICE, service("one"))
     assert server.calls == ["create"]
 
 
-async def test_a_late_creation_does_not_change_what_another_made(
+async def test_a_late_creation_does_not_change_the_object_of_another_leader(
     server: Server, store: Store, writer: ClusterWriter
 ) -> None:
     theirs = server.keep(SERVICE, "web", 7, spec={"selector": {"enclave": "two"}})
@@ -114,7 +116,7 @@ async def test_a_late_creation_does_not_change_what_another_made(
     assert entry.version == 7
 
 
-async def test_a_late_change_does_not_undo_another(
+async def test_a_late_apply_does_not_undo_another_write(
     server: Server, store: Store, writer: ClusterWriter
 ) -> None:
     store.put(SERVICE, server.keep(SERVICE, "web", 3, spec={"selector": {"enclave": "one"}}))
@@ -127,7 +129,7 @@ async def test_a_late_change_does_not_undo_another(
     assert server.objects[SERVICE, "web"]["spec"]["selector"] == {"enclave": "three"}
 
 
-async def test_a_late_status_does_not_undo_another(
+async def test_a_late_status_does_not_undo_another_status(
     server: Server, store: Store, writer: ClusterWriter
 ) -> None:
     spec = {"container": {"name": "web"}}
@@ -138,7 +140,7 @@ async def test_a_late_status_does_not_undo_another(
     assert server.objects[ENCLAVE, "e"]["status"] == {"phase": "Failed"}
 
 
-async def test_what_is_not_watched_is_read_before_it_is_written(
+async def test_an_object_that_is_not_watched_is_read_before_it_is_written(
     server: Server, writer: ClusterWriter
 ) -> None:
     await writer.apply(KEY, NETWORK_POLICY, FENCE)
@@ -147,7 +149,7 @@ async def test_what_is_not_watched_is_read_before_it_is_written(
 
 
 @pytest.mark.parametrize("version", [None, 3])
-async def test_a_late_write_of_what_is_not_watched_does_not_undo_another(
+async def test_a_late_write_of_an_unwatched_object_does_not_undo_another(
     server: Server, writer: ClusterWriter, version: int | None
 ) -> None:
     if version is not None:
@@ -158,7 +160,7 @@ async def test_a_late_write_of_what_is_not_watched_does_not_undo_another(
     assert server.objects[NETWORK_POLICY, "fence"]["spec"] == {"by": "another"}
 
 
-async def test_the_lease_counts_after_the_read(server: Server, store: Store) -> None:
+async def test_the_lease_is_checked_after_the_read(server: Server, store: Store) -> None:
     leads = [True]
     writer = ClusterWriter(
         cast("KubeClient", server), store, OperatorMetrics(), leads=lambda: leads[0]
