@@ -275,16 +275,7 @@ def build(
     reader = ContainerReader(client, cache, write_wait=settings.write_wait_seconds)
     idempotency = IdempotentRequests(client, base.audit)
     claims = HostnameClaims(client, clock)
-    updater = ContainerUpdater(
-        client=client,
-        cache=cache,
-        reader=reader,
-        resolver=resolver,
-        claims=claims,
-        containers_domain=domain,
-        gitops_managers=settings.gitops_managers,
-        webhooks=settings.webhooks.release_secret_file is not None,
-    )
+    updater = updater_of(base, reader, resolver, claims)
     creator = ContainerCreator(
         client=client,
         cache=cache,
@@ -321,6 +312,22 @@ def build(
         release_webhooks=ReleaseWebhooks(client, cache, webhook_secret, clock),
         utilization=utilization,
         payments=payments,
+    )
+
+
+def updater_of(
+    base: Infrastructure, reader: ContainerReader, resolver: ReleaseResolver, claims: HostnameClaims
+) -> ContainerUpdater:
+    """Build what changes containers."""
+    return ContainerUpdater(
+        client=base.client,
+        cache=base.cache,
+        reader=reader,
+        resolver=resolver,
+        claims=claims,
+        containers_domain=base.settings.containers_domain,
+        gitops_managers=base.settings.gitops_managers,
+        webhooks=base.settings.webhooks.release_secret_file is not None,
     )
 
 

@@ -190,9 +190,9 @@ def apply_migrations(connection: Connection, name: str, revision: str = "head") 
         When a newer release has written the ledger.
     """
     # Importing Alembic takes a tenth of the facade's start-up time and is rarely needed.
-    import alembic.command  # noqa: PLC0415
-    import alembic.config  # noqa: PLC0415
-    from alembic.util import CommandError  # noqa: PLC0415
+    import alembic.command  # noqa: PLC0415 - as above
+    import alembic.config  # noqa: PLC0415 - as above
+    from alembic.util import CommandError  # noqa: PLC0415 - as above
 
     config = alembic.config.Config()
     config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))

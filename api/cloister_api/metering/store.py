@@ -209,7 +209,7 @@ def check_runtime(connection: Connection) -> Iterable[str]:
         .limit(SHOWN)
     )
     for row in connection.execute(crowded):
-        yield f"run time: container {row.container} has an impossible sum in the slice from {row.begin}"
+        yield f"run time: container {row.container} has an impossible sum in slice {row.begin}"
     bounds = (
         select(every.enclave)
         .select_from(RUNTIME_SLICES)

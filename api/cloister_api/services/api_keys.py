@@ -24,7 +24,7 @@ __all__ = ["ApiKeyService"]
 
 
 class ApiKeyService:
-    """What administrators do with regular keys."""
+    """Management of regular keys by administrators."""
 
     def __init__(self, keys: ApiKeys, material: KeySealer, audit: AuditTrail, clock: Clock) -> None:
         self._keys = keys
@@ -48,7 +48,7 @@ class ApiKeyService:
     async def create(
         self, principal: Principal, body: CreateApiKeyRequest, retry_key: str | None
     ) -> tuple[int, ApiKeyResponse]:
-        """Make a key; the same request sent again finds its own work.
+        """Create a key; idempotent for retries of the same request.
 
         Parameters
         ----------
@@ -83,7 +83,7 @@ class ApiKeyService:
             )
         now = self._clock()
         if body.expires_at is not None and body.expires_at <= now:
-            raise bad_request("expires_at", "expires_at lies in the past; name a later time")
+            raise bad_request("expires_at", "expires_at is in the past; name a later time")
         try:
             key, value = await self._keys.create(
                 organization=principal.slug,
@@ -97,7 +97,7 @@ class ApiKeyService:
                 request=request.digest,
             )
         except NameTakenError as error:
-            # Of two at the same moment, the other one may have been this very request.
+            # The concurrent request that took the name may be an attempt of this one.
             earlier = await self._earlier(principal, request)
             if earlier is None:
                 raise taken(body.name) from error
@@ -107,7 +107,7 @@ class ApiKeyService:
     async def _earlier(
         self, principal: Principal, request: CreateRequest
     ) -> tuple[int, ApiKeyResponse] | None:
-        """Return the key that an earlier try of the same create made; None = there is none."""
+        """Return the key that an earlier attempt of the same create made; None = there is none."""
         found = await self._keys.made_by(request.digest, principal.organization_id)
         if found is None or not await is_repeatable(self._audit, request, str(found[0].id)):
             return None
@@ -120,14 +120,14 @@ class ApiKeyService:
         Raises
         ------
         ApiError
-            404 when it is masked, deleted, an admin key, another organization's, or no key at all.
+            404 when it is masked, deleted, an admin key, another organization's, or not a key.
         """
         key = None
         if well_formed(value, REGULAR_PREFIX):
             index = self._material.index(value)
             key = await self._keys.find(index, principal.organization_id)
         if key is None:
-            # The value itself must not come back in an answer, let alone in a log.
+            # The value must not be in a response, let alone in a log.
             raise not_found("API key")
         return key
 
@@ -178,7 +178,7 @@ def key_record(key: ApiKey, value: str | None) -> ApiKeyResponse:
     key
         The key.
     value
-        Its value for its creator; None = for anybody else.
+        Its value for its creator; None for anyone else.
     """
     return ApiKeyResponse(
         key=masked(key.shown) if value is None else value,

@@ -63,8 +63,8 @@ class Deployments:
     def _shown(self, principal: Principal) -> dict[str, CachedResource[Deployment]]:
         """Return the deployments that the API shows.
 
-        One that Cloister made comes and goes with the containers of its repository: while it has
-        none, a create is under way or was interrupted, or the operator is about to delete it.
+        One that Cloister created exists as long as its repository has containers: while it has
+        none, a create is in progress or was interrupted, or the operator is about to delete it.
         """
         used = {one.container.spec.repo for one in self._cache.containers_of(principal.namespace)}
         held = self._cache.cached_deployments(principal.namespace)
@@ -86,7 +86,7 @@ class Deployments:
         given
             Identifier of the deployment.
         default_staging
-            Whether updates wait where a container says nothing.
+            Whether updates wait unless a container specifies it.
         match
             Header If-Match; None = any version.
 
@@ -117,7 +117,7 @@ class Deployments:
     async def update(
         self, principal: Principal, given: str, body: UpdateDeploymentRequest, match: str | None
     ) -> list[DeploymentResult]:
-        """Bring a tag to containers of a deployment, each for itself.
+        """Update containers of a deployment to a tag, each independently.
 
         Parameters
         ----------
@@ -160,13 +160,13 @@ class Deployments:
             raise refusal_of_source(error) from error
         staging = deployment.spec.default_staging if body.staging is None else body.staging
         changes = RelaunchRequest(tag=body.tag, staging=staging)
-        tries = (self._tried(principal, deployment, one, changes) for one in targets)
-        results = list(await asyncio.gather(*tries))
+        attempts = (self._try_update(principal, deployment, one, changes) for one in targets)
+        results = list(await asyncio.gather(*attempts))
         refused = [each for each in results if isinstance(each, KubeError)]
         if refused and all(
             isinstance(each, KubeError) or each.error is not None for each in results
         ):
-            # Nothing is known to be done, so that the whole may be tried again.
+            # No update is known to be done, so that the whole request may be retried.
             raise refused[0]
         return [
             result_of(one, "failed", from_kube(each).message)
@@ -178,12 +178,12 @@ class Deployments:
     def _targets(
         self, principal: Principal, deployment: Deployment, wanted: list[str] | None
     ) -> list[CachedContainer]:
-        """Return the containers that are meant.
+        """Return the targeted containers.
 
         Raises
         ------
         ApiError
-            400 when the list is empty or names what is none of the deployment.
+            400 when the list is empty or names a container that is not in the deployment.
         """
         own = [
             one
@@ -201,18 +201,18 @@ class Deployments:
         if foreign:
             raise bad_request(
                 "instance_ids",
-                f"instance_ids: {foreign[0]} is no container of this deployment; take it out",
+                f"instance_ids: {foreign[0]} is not a container of this deployment; remove it",
             )
         return [one for one in own if one.id in set(wanted)]
 
-    async def _tried(
+    async def _try_update(
         self,
         principal: Principal,
         deployment: Deployment,
         held: CachedContainer,
         changes: RelaunchRequest,
     ) -> DeploymentResult | KubeError:
-        """Update one container, and answer what the cluster refused instead of raising it."""
+        """Update one container, and return an error of the cluster instead of raising it."""
         try:
             return await self._update_one(principal, deployment, held, changes)
         except KubeError as error:
@@ -225,7 +225,7 @@ class Deployments:
         held: CachedContainer,
         changes: RelaunchRequest,
     ) -> DeploymentResult:
-        """Update one container, or say why not.
+        """Update one container, or return why it was not.
 
         Raises
         ------
@@ -247,7 +247,7 @@ class Deployments:
         return result_of(held, "updating").model_copy(update={"container": record})
 
     def _with_id(self, principal: Principal, given: str) -> CachedResource[Deployment]:
-        """Return the deployment of an identifier.
+        """Return the deployment with an identifier.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""Custom domains of an organization: registered and looked at here, verified by the operator."""
+"""Custom domains of an organization: registered and read here, verified by the operator."""
 
 from pydantic import ValidationError
 
@@ -40,7 +40,7 @@ class Domains:
         idempotency: IdempotentRequests,
         clock: Clock,
         write_wait: float,
-        look_wait: float,
+        dns_wait: float,
     ) -> None:
         self._client = client
         self._cache = cache
@@ -48,7 +48,7 @@ class Domains:
         self._idempotency = idempotency
         self._clock = clock
         self._write_wait = write_wait
-        self._look_wait = look_wait
+        self._dns_wait = dns_wait
 
     def all(self, principal: Principal) -> list[DomainResponse]:
         """Return the records of all domains, by name."""
@@ -63,7 +63,7 @@ class Domains:
     async def create(
         self, principal: Principal, body: CreateDomainRequest, retry_key: str | None
     ) -> VersionedRecord[DomainResponse]:
-        """Register a domain and answer the records that its owner has to create.
+        """Register a domain, and return the records that its owner has to create.
 
         Parameters
         ----------
@@ -77,7 +77,7 @@ class Domains:
         Raises
         ------
         ApiError
-            403 without a domain suffix; 400 for a name outside of it; 409 when it is there.
+            403 without a domain suffix; 400 for a name outside of it; 409 when it exists.
         KubeError
             When the cluster refuses or does not respond.
         """
@@ -94,10 +94,10 @@ class Domains:
             allowed = ", ".join(f"*.{each}" for each in suffixes)
             raise bad_request("domain", f"domain: {host} is not below one of: {allowed}")
         request = CreateRequest.of(principal, body.model_dump(), retry_key, "domain.create")
-        there = self._find(principal, host)
-        # One of the usual name is the server's to tell: the copy may show what was just deleted.
-        if there is not None and there.metadata.name != host:
-            return await self._earlier(principal, there.metadata.name, host, request)
+        present = self._find(principal, host)
+        # One of the usual name is checked by the server: the cache may show a just deleted one.
+        if present is not None and present.metadata.name != host:
+            return await self._earlier(principal, present.metadata.name, host, request)
         try:
             spec = DomainSpec(domain=host)
         except ValidationError as error:
@@ -111,35 +111,37 @@ class Domains:
             return await self._earlier(principal, host, host, request)
         except Invalid as error:
             raise bad_request("domain", error.message) from error
-        return await self._told(principal, Domain.read(item))
+        return await self._with_dns_records(principal, Domain.read(item))
 
-    async def _told(self, principal: Principal, made: Domain) -> VersionedRecord[DomainResponse]:
-        """Wait until the operator has told the records of a domain, and answer it."""
+    async def _with_dns_records(
+        self, principal: Principal, made: Domain
+    ) -> VersionedRecord[DomainResponse]:
+        """Wait until the operator has published the records of a domain, and return it."""
         host = made.spec.domain
         await self._cache.domains.until(
-            lambda: self._records_are_known(principal, host), within=self._look_wait
+            lambda: self._records_are_known(principal, host), within=self._dns_wait
         )
         return self._recorded(principal, self._find(principal, host) or made)
 
     async def _earlier(
         self, principal: Principal, name: str, host: str, request: CreateRequest
     ) -> VersionedRecord[DomainResponse]:
-        """Return what an earlier try of the same create made.
+        """Return what an earlier attempt of the same create made.
 
         Raises
         ------
         ApiError
-            409 when it is another one's.
+            409 when another request created it.
         """
         made = await self._idempotency.earlier(Domain, name, principal.namespace, request)
         if made is None:
             raise conflict(f"domain: the organization has {host} already")
-        return await self._told(principal, made)
+        return await self._with_dns_records(principal, made)
 
     async def verify(
         self, principal: Principal, host: str, match: str | None
     ) -> VersionedRecord[DomainResponse]:
-        """Have DNS looked at now, and answer what was seen.
+        """Trigger the verification by DNS, and return its result.
 
         Parameters
         ----------
@@ -159,15 +161,15 @@ class Domains:
         """
         domain = await agreed(self._client, self._present(principal, host), match, "domain")
         stamp = self._clock().isoformat()
-        asked = {"annotations": {REQUESTED_AT_ANNOTATION: stamp}}
-        patch = {"metadata": {**precondition(domain, match), **asked}}
+        requested = {"annotations": {REQUESTED_AT_ANNOTATION: stamp}}
+        patch = {"metadata": {**precondition(domain, match), **requested}}
         await patch_agreed(self._client, domain, patch, match, "domain")
 
-        def is_answered() -> bool:
+        def is_handled() -> bool:
             found = self._find(principal, host)
             return found is None or found.status.last_handled_request == stamp
 
-        await self._cache.domains.until(is_answered, within=self._look_wait)
+        await self._cache.domains.until(is_handled, within=self._dns_wait)
         return self._recorded(principal, self._present(principal, host))
 
     async def delete(self, principal: Principal, host: str, match: str | None) -> None:

@@ -1,4 +1,4 @@
-"""What identifies the enclave that serves a container, as it was published when it was made."""
+"""Measurements of active enclaves, as they were published when the enclaves were created."""
 
 from cloister_api.cache import CachedContainer
 from cloister_api.errors import ApiError
@@ -19,42 +19,39 @@ class MeasurementReader:
         self._client = client
 
     async def of(self, held: CachedContainer) -> MeasurementResponse:
-        """Return the measurement of the enclave that serves a container.
+        """Return the measurement of the active enclave of a container.
 
-        The two objects are read from the server: both are immutable and too rarely asked for to be
-        kept.
-
-        Parameters
-        ----------
-        held
-            The container.
+        The two objects are read from the server: both are immutable and too rarely requested to be
+        cached.
 
         Raises
         ------
         ApiError
-            404 when nothing serves, or what serves was made before measurements were published.
+            404 without an active enclave, or when it is older than published measurements.
         KubeError
             When the cluster does not respond.
         """
         container = held.container
         name, namespace = container.status.active_enclave, container.metadata.namespace
         if not name:
-            raise absent("nothing serves; a measurement is published with each enclave that does")
+            raise absent("no enclave is active; a measurement is published with each enclave")
         try:
             enclave = Enclave.read(await self._client.get(of(Enclave), name, namespace))
             kept = await self._client.get(CONFIG_MAP, config_map_name(name), namespace)
         except NotFound as gone:
-            raise absent("the enclave that served is gone; ask again in a moment") from gone
+            raise absent("the active enclave is gone; try again in a moment") from gone
         owners = {each["uid"] for each in kept["metadata"].get("ownerReferences") or ()}
         publication = published(kept.get("data") or {})
         ours = enclave.spec.container.uid == container.metadata.uid
         if publication is None or not ours or enclave.metadata.uid not in owners:
-            raise absent("what serves was made before measurements were published; relaunch it")
+            raise absent(
+                "the enclave was created before measurements were published; relaunch the container"
+            )
         return measurement_record(enclave, publication)
 
 
 def absent(reason: str) -> ApiError:
-    """Build a 404 with the reason: the container itself is there."""
+    """Build a 404 with the reason: the container itself exists."""
     return ApiError(404, "NOT_FOUND", f"measurement not found: {reason}")
 
 

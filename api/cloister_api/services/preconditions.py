@@ -1,7 +1,7 @@
-"""Changes of the version that a client has read: the header If-Match (RFC 9110, 13.1.1).
+"""Preconditions: If-Match limits a change to the version that a client has read (RFC 9110, 13.1.1).
 
-The ETag of a record is the resourceVersion of its object, and a change that names it carries that
-resourceVersion to the server, so that of two clients with the same ETag one gets 412.
+The ETag of a record is the resourceVersion of its object. A change with If-Match sends that
+resourceVersion to the server, so that of two clients with the same ETag one gets a 412.
 """
 
 import secrets
@@ -28,7 +28,7 @@ T = TypeVar("T", bound=Resource)
 Body = TypeVar("Body", bound=ResponseBody)
 
 CHANGE_ANNOTATION = f"{GROUP}/last-change"
-"""Token of the last change that named a version and is made of several writes."""
+"""Token of the last change with If-Match that consists of several writes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class VersionedRecord(Generic[Body]):
 
 
 def has_version(version: str, match: str | None) -> bool:
-    """Return whether a version is one of If-Match.
+    """Return whether a version satisfies If-Match.
 
     Parameters
     ----------
@@ -57,19 +57,19 @@ def has_version(version: str, match: str | None) -> bool:
 
 
 def names_version(match: str | None) -> bool:
-    """Return whether If-Match names versions, so that no other one may be changed."""
+    """Return whether If-Match names versions, so that no other may be changed."""
     return match is not None and match.strip() != "*"
 
 
 async def agreed(client: KubeClient, present: T, match: str | None, what: str) -> T:
-    """Return an object in a version that the client agrees to change.
+    """Return an object in a version that satisfies If-Match.
 
     Parameters
     ----------
     client
         Reads from the cluster.
     present
-        The object as the facade's copy has it, which may be behind.
+        The object as the facade's cache has it, which may be stale.
     match
         The header If-Match; None = any version.
     what
@@ -96,12 +96,12 @@ async def agreed(client: KubeClient, present: T, match: str | None, what: str) -
 
 
 def precondition(present: Resource, match: str | None) -> dict[str, str]:
-    """Return the metadata of a patch: this very object, and this version if the client named one.
+    """Return the metadata of a patch: this very object, and this version if If-Match names one.
 
     Parameters
     ----------
     present
-        The object that the client agrees to change.
+        The object, from `agreed`.
     match
         The header If-Match; None = any version.
     """
@@ -114,7 +114,7 @@ def precondition(present: Resource, match: str | None) -> dict[str, str]:
 async def claim_version(
     client: KubeClient, present: Resource, match: str | None, what: str
 ) -> None:
-    """Use up the version that the client named, before a change that is made of several writes.
+    """Consume the version that If-Match names, before a change that consists of several writes.
 
     Of two clients with the same ETag only one gets past this. Nothing is done without a version.
 
@@ -135,14 +135,14 @@ async def claim_version(
 async def patch_agreed(
     client: KubeClient, present: Resource, patch: dict[str, Any], match: str | None, what: str
 ) -> dict[str, Any]:
-    """Change an object, only in the version that the client named if it named one.
+    """Patch an object, only in the version of If-Match if it names one.
 
     Parameters
     ----------
     client
         Writes to the cluster.
     present
-        The object that the client agrees to change.
+        The object, from `agreed`.
     patch
         The changed keys, with `precondition`.
     match
@@ -168,14 +168,14 @@ async def patch_agreed(
     except NotFound as error:
         raise not_found(what) from error
     except Conflict as error:
-        # Without a version: another object of the name, so the one that was meant is gone.
+        # Without a version the conflict is about the uid: the object was replaced, so it is gone.
         raise (changed_since(what) if names_version(match) else not_found(what)) from error
 
 
 async def delete_agreed(
     client: KubeClient, present: Resource, match: str | None, what: str
 ) -> None:
-    """Delete an object, only in the version that the client named if it named one.
+    """Delete an object, only in the version of If-Match if it names one.
 
     Raises
     ------
@@ -193,5 +193,5 @@ async def delete_agreed(
     except NotFound as error:
         raise not_found(what) from error
     except Conflict as error:
-        # Without a version: another object of the name, so the one that was meant is gone.
+        # Without a version the conflict is about the uid: the object was replaced, so it is gone.
         raise (changed_since(what) if version else not_found(what)) from error

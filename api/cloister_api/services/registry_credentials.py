@@ -1,4 +1,4 @@
-"""Credentials of an organization for private registries; they lie in core Secrets alone."""
+"""Credentials of an organization for private registries, stored only in core Secrets."""
 
 from cloister_api.auth.authenticator import Principal
 from cloister_api.cache import ClusterCache
@@ -39,9 +39,9 @@ __all__ = ["RegistryCredentials"]
 CONFIG_KEY = ".dockerconfigjson"
 """Key in a core Secret of the type below (Kubernetes, "Docker config Secrets")."""
 FORM = CoreSecretType("registry", "kubernetes.io/dockerconfigjson")
-"""What such a core Secret is."""
+"""Type of the core Secrets."""
 ATTEMPTS = 3
-"""How often a put is decided anew when others write at the same time."""
+"""How often a put is retried after a conflict with a concurrent write."""
 WHAT = "registry credentials"
 
 
@@ -71,7 +71,7 @@ class RegistryCredentials:
         ApiError
             403 without the entitlement.
         """
-        entitled(principal)
+        require_entitlement(principal)
         return RegistryCredentialsResponse(
             **{
                 registry.value: registry_record(self._present(principal, registry))
@@ -86,7 +86,7 @@ class RegistryCredentials:
         body: PutRegistryCredentialsRequest,
         match: str | None,
     ) -> VersionedRecord[RegistryStatusResponse]:
-        """Create credentials, or replace those that are there.
+        """Create or replace credentials.
 
         Parameters
         ----------
@@ -102,12 +102,12 @@ class RegistryCredentials:
         Raises
         ------
         ApiError
-            403 without the entitlement, 404 for another registry, 400 for what are no credentials,
+            403 without the entitlement, 404 for another registry, 400 for invalid credentials,
             409 when a GitOps manager owns them, 412 when they have another version.
         KubeError
             When the cluster refuses or does not respond.
         """
-        entitled(principal)
+        require_entitlement(principal)
         registry = registry_named(name)
         try:
             given = body.model_dump(exclude_none=True)
@@ -129,27 +129,27 @@ class RegistryCredentials:
         values: dict[str, bytes],
         match: str | None,
     ) -> RegistryCredential:
-        """Write the value, and then what shows it: of new ones nothing is seen without a value."""
+        """Write the value first, so that new credentials are never visible without it."""
         namespace, secret = principal.namespace, registry_secret_name(registry.value)
         for _ in range(ATTEMPTS):
             present = await self._live(principal, registry)
             if present is not None:
-                return await self._replaced(present, values, match)
+                return await self._replace(present, values, match)
             if match is not None:
                 raise changed_since(WHAT)
             new = self._new(namespace, registry, secret)
             made = await self._core.create_with_owner(new, values, FORM)
             if made is not None:
                 return made
-            # Of credentials that were deleted, unless another request has just made some.
+            # An orphan of deleted credentials, unless another request has just created some.
             if await self._live(principal, registry) is None:
                 await self._core.delete_orphan(namespace, secret)
         raise conflict("the credentials are being changed by others; try again")
 
-    async def _replaced(
+    async def _replace(
         self, present: RegistryCredential, values: dict[str, bytes], match: str | None
     ) -> RegistryCredential:
-        """Write another value for credentials that are there."""
+        """Replace the value of existing credentials."""
         meta = present.metadata
         if not has_version(meta.resource_version, match):
             raise changed_since(WHAT)
@@ -159,7 +159,7 @@ class RegistryCredentials:
         return RegistryCredential.read(await patch_agreed(self._client, present, patch, None, WHAT))
 
     def _new(self, namespace: str, registry: RegistryName, secret: str) -> RegistryCredential:
-        """Return the object of a registry as it is made."""
+        """Build the object of a registry."""
         return RegistryCredential(
             metadata=ObjectMeta(
                 name=registry.value,
@@ -187,7 +187,7 @@ class RegistryCredentials:
         return utc_text(self._clock(), "seconds")
 
     async def delete(self, principal: Principal, name: str, match: str | None) -> None:
-        """Delete the credentials of a registry; what runs goes on.
+        """Delete the credentials of a registry; running containers keep running.
 
         Parameters
         ----------
@@ -206,7 +206,7 @@ class RegistryCredentials:
         KubeError
             When the cluster refuses or does not respond.
         """
-        entitled(principal)
+        require_entitlement(principal)
         registry = registry_named(name)
         what = f"credentials for {registry.value}"
         found = self._present(principal, registry)
@@ -227,7 +227,7 @@ class RegistryCredentials:
         return entry.value
 
 
-def entitled(principal: Principal) -> None:
+def require_entitlement(principal: Principal) -> None:
     """Refuse an organization that may not use private registries (spec, "Containers").
 
     Raises
@@ -248,7 +248,7 @@ def registry_named(name: str) -> RegistryName:
     Raises
     ------
     ApiError
-        404 for any other word.
+        404 for any other name.
     """
     try:
         return RegistryName(name)

@@ -85,7 +85,7 @@ def related_services(
             idempotency=idempotency,
             clock=clock,
             write_wait=wait,
-            look_wait=DNS_WAIT_SECONDS,
+            dns_wait=DNS_WAIT_SECONDS,
         ),
         registry_credentials=RegistryCredentials(
             client=client, cache=cache, core=core, clock=clock, write_wait=wait

@@ -1,4 +1,4 @@
-"""Secrets of an organization: names in custom resources, values in core Secrets alone."""
+"""Secrets of an organization: names in custom resources, values only in core Secrets."""
 
 from secrets import token_hex
 
@@ -31,9 +31,9 @@ from cloister_crds.names import secret_object_name, secret_value_name
 __all__ = ["Secrets"]
 
 VALUE_KEY = "value"
-"""Key of the value in a core Secret that the facade makes."""
+"""Key of the value in a core Secret that the facade creates."""
 FORM = CoreSecretType("secret")
-"""What such a core Secret is."""
+"""Type of the core Secrets."""
 
 
 class Secrets:
@@ -79,7 +79,7 @@ class Secrets:
     async def create(
         self, principal: Principal, body: CreateSecretRequest, retry_key: str | None
     ) -> VersionedRecord[SecretResponse]:
-        """Create a secret with its value; the same request sent again finds its own work.
+        """Create a secret with its value; idempotent for retries of the same request.
 
         Parameters
         ----------
@@ -93,11 +93,11 @@ class Secrets:
         Raises
         ------
         ApiError
-            409 when the name is taken; 400 when the value cannot stand where the name puts it.
+            409 when the name is taken; 400 when the value cannot be a variable.
         KubeError
             When the cluster refuses or does not respond.
         """
-        fits(body.name, body.value)
+        check_value(body.name, body.value)
         others = self._cache.secrets_of(principal.namespace)
         name = secret_object_name(body.name)
         for other in others:
@@ -115,20 +115,20 @@ class Secrets:
             ),
         )
         values = {VALUE_KEY: body.value.encode()}
-        if not await self._stands(name, principal.namespace):
+        if not await self._exists(name, principal.namespace):
             made = await self._core.create_with_owner(secret, values, FORM)
             if made is not None:
-                return await self._seen(principal, made)
-        # A try that was interrupted may have left its value untied; one with another is no repeat.
+                return await self._shown(principal, made)
+        # An interrupted attempt may have left its value without owner; another value is no retry.
         earlier = await self._idempotency.earlier(Secret, name, principal.namespace, request)
         if earlier is None or not await self._core.adopt_equal(
             earlier, earlier.spec.secret_ref.name, values
         ):
             raise taken(body.name)
-        return await self._seen(principal, earlier)
+        return await self._shown(principal, earlier)
 
-    async def _stands(self, name: str, namespace: str) -> bool:
-        """Return whether a secret is there: the copy may still show one that was just deleted."""
+    async def _exists(self, name: str, namespace: str) -> bool:
+        """Return whether a secret exists: the cache may still show a just deleted one."""
         if self._cache.secrets.get(name, namespace) is None:
             return False
         try:
@@ -162,17 +162,17 @@ class Secrets:
             When the cluster refuses or does not respond.
         """
         secret = await agreed(self._client, self._named(principal, name), match, "secret")
-        fits(name, value)
+        check_value(name, value)
         await claim_version(self._client, secret, match, "secret")
         reference = secret.spec.secret_ref
         await self._core.write(secret, reference.name, {reference.key: value.encode()}, FORM)
         now = utc_text(self._clock(), "seconds")
         patch = {"metadata": {"uid": secret.metadata.uid, "annotations": {VALUE_ANNOTATION: now}}}
         item = await patch_agreed(self._client, secret, patch, None, "secret")
-        return await self._seen(principal, Secret.read(item))
+        return await self._shown(principal, Secret.read(item))
 
     async def delete(self, principal: Principal, name: str, match: str | None) -> None:
-        """Delete a secret that no container uses, and its value where the facade made it.
+        """Delete a secret that no container uses, and its value if the facade created it.
 
         Parameters
         ----------
@@ -230,20 +230,22 @@ class Secrets:
     def _recorded(self, principal: Principal, secret: Secret) -> VersionedRecord[SecretResponse]:
         return VersionedRecord(self._record(principal, secret), secret.metadata.resource_version)
 
-    async def _seen(self, principal: Principal, written: Secret) -> VersionedRecord[SecretResponse]:
-        """Wait until the copy shows a write, and answer what the server made of it."""
+    async def _shown(
+        self, principal: Principal, written: Secret
+    ) -> VersionedRecord[SecretResponse]:
+        """Wait until the cache shows a write, and return the written secret."""
         version = written.metadata.resource_version
         await self._cache.secrets.reached(version, within=self._write_wait)
         return self._recorded(principal, written)
 
 
 def going(secret: Secret) -> bool:
-    """Return whether a secret was deleted and only waits for its end."""
+    """Return whether a secret is being deleted."""
     return secret.metadata.deletion_timestamp is not None
 
 
-def fits(name: str, value: str) -> None:
-    """Refuse a value that cannot stand in an environment.
+def check_value(name: str, value: str) -> None:
+    """Refuse a value that cannot be an environment variable.
 
     Raises
     ------

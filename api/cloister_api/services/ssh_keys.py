@@ -52,7 +52,7 @@ class SSHKeys:
     async def create(
         self, principal: Principal, body: CreateSshKeyRequest, retry_key: str | None
     ) -> VersionedRecord[SshKeyResponse]:
-        """Register a key; the same request sent again finds its own work.
+        """Register a key; idempotent for retries of the same request.
 
         Parameters
         ----------
@@ -66,7 +66,7 @@ class SSHKeys:
         Raises
         ------
         ApiError
-            409 when the name is taken; 400 when the text is no public key.
+            409 when the name is taken; 400 when the text is not a public key.
         KubeError
             When the cluster refuses or does not respond.
         """
@@ -95,7 +95,7 @@ class SSHKeys:
         return VersionedRecord(key_record(made, users), version)
 
     async def delete(self, principal: Principal, name: str, match: str | None) -> None:
-        """Delete a key that no container names.
+        """Delete a key that no container uses.
 
         Parameters
         ----------
@@ -129,6 +129,6 @@ class SSHKeys:
 
 
 def users_of(name: str, held: list[CachedContainer]) -> tuple[str, ...]:
-    """Return the names of the containers that name a key, ordered, each once."""
+    """Return the names of the containers that use a key, sorted, each once."""
     named = (one.container for one in held if name in one.container.spec.ssh_keys)
     return tuple(sorted({each.display_name for each in named}))

@@ -1,4 +1,4 @@
-"""The questions that change nothing: validate a release, validate a name, list hosts."""
+"""Checks that change nothing: validate a release, validate a name, list hosts."""
 
 import re
 from dataclasses import replace
@@ -32,12 +32,12 @@ __all__ = ["Validation"]
 
 NAME = re.compile(NAME_PATTERN)
 ANY_SPEC = ContainerSpec(repo="any/any", tag="any")
-"""A spec that asks for nothing; repo and tag are put in its place."""
+"""A spec without options, whose repo and tag are replaced."""
 NAME_LIMIT = 64
 
 
 class Validation:
-    """Answers questions about what could be created."""
+    """Checks of what could be created."""
 
     def __init__(
         self,
@@ -63,19 +63,19 @@ class Validation:
     async def release(
         self, principal: Principal, body: ValidateReleaseRequest
     ) -> ReleaseVerdictResponse:
-        """Judge a release as a create would, and show its parsed file.
+        """Validate a release as a create would, and return its parsed file.
 
         Parameters
         ----------
         principal
             Who sends the request.
         body
-            What is asked about; a container's identifier switches the limit off.
+            The request body; a container's identifier disables the limit.
 
         Raises
         ------
         ApiError
-            404 when a container is none of the organization, 503 when the source does not answer.
+            404 when the organization has no such container, 503 when the source does not respond.
         KubeError
             When the cluster does not respond.
         """
@@ -100,7 +100,7 @@ class Validation:
     def _question(
         self, principal: Principal, body: ValidateReleaseRequest, held: CachedContainer | None
     ) -> RequestFacts:
-        # The tag is judged by whoever looks it up; what is no tag at all is a problem like others.
+        # The tag is validated by its lookup; an invalid tag is a problem like others.
         spec = ANY_SPEC.model_copy(update={"repo": body.repo, "tag": body.tag})
         name = body.instance_name or "new"
         if held is not None and body.container_id is not None:
@@ -121,12 +121,12 @@ class Validation:
         )
 
     async def name(self, principal: Principal, body: ValidateNameRequest) -> NameVerdictResponse:
-        """Return whether a name can be had.
+        """Return whether a name is available.
 
         Raises
         ------
         ApiError
-            404 when the container is none of the organization.
+            404 when the organization has no such container.
         KubeError
             When the cluster does not respond.
         """
@@ -166,7 +166,7 @@ class Validation:
     async def _reason_against_domain(
         self, principal: Principal, host: str, keeper: Container | None
     ) -> str | None:
-        """Say why a container cannot have a custom domain; None = it can."""
+        """Return why a container cannot have a custom domain; None = it can."""
         domain = find_domain(host, self._cache.domains_of(principal.namespace))
         if domain is None:
             return f"the organization has no domain {host}; add it and create its DNS records"

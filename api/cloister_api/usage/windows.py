@@ -93,8 +93,8 @@ class BucketRun:
 def cover(begin: int, end: int, levels: tuple[Level, ...] = KEY_LEVELS) -> list[BucketRun]:
     """Return the buckets by key that make up a span which ends with the present.
 
-    The inside of a long span is read in long buckets. At its begin either shorter ones are added, or
-    a longer one reaches back and its excess is subtracted. At its end the longer one is always
+    The inside of a long span is read in long buckets. At its begin either shorter ones are added,
+    or a longer one reaches back and its excess is subtracted. At its end the longer one is always
     used: its excess is in the future, where there is next to nothing.
 
     Parameters
