@@ -23,7 +23,7 @@ from cloister_crds.kinds import Organization
 from dev.cluster import Cluster
 from tests.support.faults.crashing_operators import LeaderSuccession, proxied_installation
 from tests.support.faults.fault_kinds import CrashPoints
-from tests.support.lifecycles.end_states import differences, fences, plain
+from tests.support.lifecycles.end_states import differences, guards_of, plain
 from tests.support.lifecycles.steps import (
     CUSTOM,
     LATER,
@@ -172,7 +172,7 @@ def isolation_of(lifecycles: ContainerLifecycles, slug: str) -> dict[str, Any]:
     return {
         "status": plain(body["status"] if body else None, slug),
         "labels": plain(namespace["metadata"]["labels"] if namespace else None, slug),
-        **fences(lifecycles.direct, slug),
+        **guards_of(lifecycles.direct, slug),
     }
 
 

@@ -14,7 +14,7 @@ import pytest
 from dev.cluster import Cluster
 from tests.support.builders.schema_values import spec_schema
 from tests.support.faults.crashing_operators import proxied_installation
-from tests.support.lifecycles.end_states import differences, fences
+from tests.support.lifecycles.end_states import differences, guards_of
 from tests.support.lifecycles.spec_walks import SpecWalk
 from tests.support.lifecycles.steps import ContainerLifecycles, condition
 
@@ -97,7 +97,7 @@ def test_every_field_of_a_container(walk: SpecWalk) -> None:
     # One whose second value is the first spec again has its twin in the one that is left alone.
     twins = {name: walk.twin(name) for name, each in walk.names.items() if not each.immutable}
     create(walk, twins)
-    guards = fences(walk.lifecycles.direct, walk.lifecycles.namespace)
+    guards = guards_of(walk.lifecycles.direct, walk.lifecycles.namespace)
     assert all(guards.values())
 
     set_first(walk)
@@ -114,4 +114,4 @@ def test_every_field_of_a_container(walk: SpecWalk) -> None:
     fresh = walk.state("fresh")
     for name in twins:
         assert_same(walk.state(name), fresh, f"{walk.names[name].text} and back")
-    assert fences(walk.lifecycles.direct, walk.lifecycles.namespace) == guards
+    assert guards_of(walk.lifecycles.direct, walk.lifecycles.namespace) == guards

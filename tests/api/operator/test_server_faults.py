@@ -113,11 +113,11 @@ def test_no_pod_is_created_before_its_network_policies(
     held = HeldWrites(None, guards_a_namespace, guards_a_namespace)
     lifecycles.proxy.faults = [held]
     behind_proxy.operator("only").wait_until_it_leads()
-    create.do(lifecycles, "fenced")
-    until_sync(lambda: len(held.caught) > 1, what="two that want the fence")
+    create.do(lifecycles, "guarded")
+    until_sync(lambda: len(held.caught) > 1, what="two writes of the guards")
     assert not lifecycles.direct.listed(POD, lifecycles.namespace)
     held.release()
-    await_settled(lifecycles, create, "fenced")
+    await_settled(lifecycles, create, "guarded")
 
 
 def is_about_children(request: ApiRequest) -> bool:

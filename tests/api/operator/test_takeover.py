@@ -16,7 +16,7 @@ from cloister_crds.names import MANAGED_BY_LABEL
 from dev.cluster import Cluster
 from tests.support.faults.crashing_operators import ProxiedInstallation, proxied_installation
 from tests.support.faults.fault_kinds import ApiRequest, HeldWrites
-from tests.support.lifecycles.end_states import fences
+from tests.support.lifecycles.end_states import guards_of
 from tests.support.lifecycles.steps import STEPS, ContainerLifecycles, await_settled
 from tests.support.programs.operator import OperatorProcess
 from tests.support.waiting import until_sync
@@ -53,7 +53,7 @@ def test_takeover_after_a_kill(api_cluster: Cluster, tmp_path: Path) -> None:
         assert place.proxy.written("web", door="second"), f"led after {took:.1f} s, wrote nothing"
 
 
-FENCES = (NETWORK_POLICY, POD_DISRUPTION_BUDGET)
+GUARDS = (NETWORK_POLICY, POD_DISRUPTION_BUDGET)
 """What guards a namespace; the operator does not watch it."""
 
 
@@ -69,7 +69,7 @@ def writes_of_guard(place: ProxiedInstallation, ref: KindRef) -> Callable[[ApiRe
 
 def guards(place: ProxiedInstallation) -> list[dict[str, Any]]:
     """Return the guards of those namespaces; empty = one is missing."""
-    found = [fences(place.direct, guard(place, ref)) for ref in FENCES]
+    found = [guards_of(place.direct, guard(place, ref)) for ref in GUARDS]
     return found if all(each.values() and all(each.values()) for each in found) else []
 
 
@@ -77,7 +77,7 @@ def guards(place: ProxiedInstallation) -> list[dict[str, Any]]:
 def guarded(api_cluster: Cluster, tmp_path: Path) -> Iterator[ProxiedInstallation]:
     """Make an installation with two more Organizations, guarded by an operator that is gone."""
     with proxied_installation(api_cluster, tmp_path, {"lease": SHORT_LEASE}) as place:
-        names = [guard(place, ref) for ref in FENCES]
+        names = [guard(place, ref) for ref in GUARDS]
         try:
             for name in names:
                 spec = {"metadata": {"name": name}, "spec": {"namespace": name}}
@@ -94,7 +94,7 @@ def guarded(api_cluster: Cluster, tmp_path: Path) -> Iterator[ProxiedInstallatio
 
 def weaken_guards(place: ProxiedInstallation) -> None:
     """Change the guards by hand: the next leader applies them again."""
-    for ref in FENCES:
+    for ref in GUARDS:
         for each in place.direct.listed(ref, guard(place, ref)):
             labels = {"metadata": {"labels": {MANAGED_BY_LABEL: "somebody"}}}
             name, namespace = each["metadata"]["name"], guard(place, ref)
@@ -123,7 +123,7 @@ def test_a_suspended_leader_undoes_nothing(
         writes("containers", "state", "status"),
         writes("enclaves", "phase", "status"),
         writes("pods", "pod"),
-        *(writes_of_guard(place, ref) for ref in FENCES),
+        *(writes_of_guard(place, ref) for ref in GUARDS),
     )
     place.proxy.faults = [held]
     processes.append(place.operator("first"))

@@ -30,7 +30,7 @@ __all__ = [
     "NamespaceSnapshot",
     "desired_part",
     "differences",
-    "fences",
+    "guards_of",
     "left_over",
     "plain",
 ]
@@ -44,7 +44,7 @@ CHILDREN: tuple[KindRef, ...] = (
     of(Deployment),
 )
 """Kinds of what the operator makes for a Container, in its namespace; HostnameClaims have none."""
-_FENCES = (NETWORK_POLICY, POD_DISRUPTION_BUDGET)
+_GUARDS = (NETWORK_POLICY, POD_DISRUPTION_BUDGET)
 _CONTAINER = of(Container)
 _CLAIM = of(HostnameClaim)
 _ROUTE = TLS_ROUTES[0]
@@ -180,11 +180,11 @@ def left_over(direct: DirectClient, namespace: str) -> list[str]:
     return names + [f"{_CLAIM.plural}/{each['metadata']['name']}" for each in claims]
 
 
-def fences(direct: DirectClient, namespace: str) -> dict[str, Any]:
+def guards_of(direct: DirectClient, namespace: str) -> dict[str, Any]:
     """Return what guards a namespace, in a form that can be compared."""
     return {
         ref.plural: [plain(each, namespace) for each in direct.listed(ref, namespace)]
-        for ref in _FENCES
+        for ref in _GUARDS
     }
 
 

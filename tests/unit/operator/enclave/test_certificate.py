@@ -133,7 +133,7 @@ def test_the_snapshot_keeps_the_token_beside_the_secrets() -> None:
     assert TOKEN_KEY not in build_snapshot(plan_of(WEB), {})["data"]
 
 
-def test_the_second_fence_lets_the_api_through() -> None:
+def test_the_second_network_policy_lets_the_api_through() -> None:
     egress = build_network_policy("acme", "org-acme", api=PLACE)["spec"]["egress"]
     assert {
         "to": [{"ipBlock": {"cidr": "192.0.2.1/32"}}, {"ipBlock": {"cidr": "192.0.2.2/32"}}],
@@ -153,7 +153,10 @@ def test_the_port_follows_from_the_address(url: str, port: int) -> None:
     ("settings", "words"),
     [
         ({"signedCertificates": True}, "needs apiAddress"),
-        ({"apiAddress": "http://a.example", "apiAuthorities": "ca.pem"}, "https alone"),
+        (
+            {"apiAddress": "http://a.example", "apiAuthorities": "ca.pem"},
+            "needs an apiAddress with https",
+        ),
         ({"apiAddress": "https://a.example/path"}, "apiAddress"),
         ({"apiAddress": "a.example"}, "apiAddress"),
     ],

@@ -14,7 +14,7 @@ from cloister_operator.workqueue.keys import Key
 from cloister_operator.writer.writer import ClusterWriter, LeadershipLost
 
 KEY = Key("Container", "org-a", "web")
-FENCE = {"metadata": {"name": "fence", "namespace": "org-a"}, "spec": {}}
+POLICY = {"metadata": {"name": "cloister", "namespace": "org-a"}, "spec": {}}
 Object = dict[str, Any]
 
 
@@ -143,8 +143,8 @@ async def test_a_late_status_does_not_undo_another_status(
 async def test_an_object_that_is_not_watched_is_read_before_it_is_written(
     server: Server, writer: ClusterWriter
 ) -> None:
-    await writer.apply(KEY, NETWORK_POLICY, FENCE)
-    await writer.apply(KEY, NETWORK_POLICY, FENCE)
+    await writer.apply(KEY, NETWORK_POLICY, POLICY)
+    await writer.apply(KEY, NETWORK_POLICY, POLICY)
     assert server.calls == ["get org-a", "create", "get org-a", "apply"]
 
 
@@ -153,11 +153,11 @@ async def test_a_late_write_of_an_unwatched_object_does_not_undo_another(
     server: Server, writer: ClusterWriter, version: int | None
 ) -> None:
     if version is not None:
-        server.keep(NETWORK_POLICY, "fence", version, spec={})
-    server.meanwhile = lambda: server.keep(NETWORK_POLICY, "fence", 4, spec={"by": "another"})
+        server.keep(NETWORK_POLICY, "cloister", version, spec={})
+    server.meanwhile = lambda: server.keep(NETWORK_POLICY, "cloister", 4, spec={"by": "another"})
     with pytest.raises(Conflict if version else AlreadyExists):
-        await writer.apply(KEY, NETWORK_POLICY, FENCE)
-    assert server.objects[NETWORK_POLICY, "fence"]["spec"] == {"by": "another"}
+        await writer.apply(KEY, NETWORK_POLICY, POLICY)
+    assert server.objects[NETWORK_POLICY, "cloister"]["spec"] == {"by": "another"}
 
 
 async def test_the_lease_is_checked_after_the_read(server: Server, store: Store) -> None:
@@ -167,7 +167,7 @@ async def test_the_lease_is_checked_after_the_read(server: Server, store: Store)
     )
     server.meanwhile = lambda: leads.__setitem__(0, False)
     with pytest.raises(LeadershipLost):
-        await writer.apply(KEY, NETWORK_POLICY, FENCE)
+        await writer.apply(KEY, NETWORK_POLICY, POLICY)
     assert server.calls == ["get org-a"]
 
 
