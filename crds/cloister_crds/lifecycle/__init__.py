@@ -1,1 +1,1 @@
-"""What becomes of a Container: states, reasons, conditions, and the decision of each pass. Pure."""
+"""The lifecycle of a Container as both programs evaluate it: facts, reasons, admission. Pure."""

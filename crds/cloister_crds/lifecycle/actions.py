@@ -1,7 +1,7 @@
-"""What each action of the REST door does in each state, and what it says where it may not.
+"""The effect of each REST action in each state, and the refusal where it is not allowed.
 
-One table, asked by the facade before it writes; the operator never asks it. Doors without actions
-(kubectl, GitOps) need none: every spec is legal there, and the operator makes the best of it.
+One table, which the facade checks before it writes; the operator never uses it. Interfaces without
+actions (kubectl, GitOps) need none: every spec is legal there, and the operator handles it.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ __all__ = ["TABLE", "ActionState", "ApiAction", "Effect", "action_state_of", "ef
 
 
 class ApiAction(StrEnum):
-    """An action of the REST door on a container (spec, "Containers")."""
+    """An action of the REST API on a container (spec, "Containers")."""
 
     RELAUNCH = "relaunch"
     STOP = "stop"
@@ -24,10 +24,10 @@ class ApiAction(StrEnum):
 
 
 class ActionState(StrEnum):
-    """Where a container stands, as far as actions care."""
+    """The state of a container, as far as it matters for actions."""
 
-    ON_THE_WAY = "deploying"
-    """Pending, deploying or started, and nothing came before."""
+    DEPLOYING = "deploying"
+    """Pending, deploying or started, and nothing served or failed before."""
     READY = "ready"
     FAILED = "failed"
     STOPPING = "stopping"
@@ -37,7 +37,7 @@ class ActionState(StrEnum):
 
 
 class Effect(StrEnum):
-    """What an action does."""
+    """The effect of an action."""
 
     REPLACE_ATTEMPT = "replaces the attempt"
     UPDATE = "starts an update"
@@ -57,7 +57,7 @@ _REFUSED = Effect.REFUSE
 
 
 def _row(
-    on_the_way: Effect,
+    deploying: Effect,
     ready: Effect,
     failed: Effect,
     stopping: Effect,
@@ -65,7 +65,7 @@ def _row(
     updating: Effect,
 ) -> Mapping[ActionState, Effect]:
     return dict(
-        zip(ActionState, (on_the_way, ready, failed, stopping, stopped, updating), strict=True)
+        zip(ActionState, (deploying, ready, failed, stopping, stopped, updating), strict=True)
     )
 
 
@@ -99,19 +99,19 @@ _INSTEAD: Mapping[tuple[ApiAction, ActionState], str] = {
     (ApiAction.START, ActionState.STOPPING): "wait until it is stopped",
     (ApiAction.START, ActionState.FAILED): "relaunch it instead",
     (ApiAction.START, ActionState.READY): "it runs; relaunch it to change it",
-    (ApiAction.START, ActionState.ON_THE_WAY): "it is being deployed; relaunch it to change it",
+    (ApiAction.START, ActionState.DEPLOYING): "it is being deployed; relaunch it to change it",
     (ApiAction.START, ActionState.UPDATING): "it is being updated; relaunch it to change it",
 }
 """What to do where an action is refused."""
 
 
 def action_state_of(phase: ContainerPhase, update: UpdatePhase | None) -> ActionState:
-    """Tell where a container stands.
+    """Return the state of a container.
 
     Parameters
     ----------
     phase
-        The status word that the door shows.
+        The phase that the API shows.
     update
         The status of its update, also of one that waits or has failed; None = there is none.
     """
@@ -122,33 +122,25 @@ def action_state_of(phase: ContainerPhase, update: UpdatePhase | None) -> Action
     if update is not None:
         return ActionState.UPDATING
     settled = {ContainerPhase.READY: ActionState.READY, ContainerPhase.FAILED: ActionState.FAILED}
-    return settled.get(phase, ActionState.ON_THE_WAY)
+    return settled.get(phase, ActionState.DEPLOYING)
 
 
 def effect_of(action: ApiAction, state: ActionState) -> Effect:
-    """Report what an action does.
-
-    Parameters
-    ----------
-    action
-        The action.
-    state
-        Where the container stands.
-    """
+    """Return the effect of an action in a state."""
     return TABLE[action][state]
 
 
 def refusal(
     action: ApiAction, phase: ContainerPhase, update: UpdatePhase | None, *, gpus: int = 0
 ) -> str | None:
-    """Report why an action may not be done now.
+    """Return why an action is refused now.
 
     Parameters
     ----------
     action
         The action.
     phase
-        The status word that the door shows.
+        The phase that the API shows.
     update
         The status of its update; None = there is none.
     gpus
@@ -168,7 +160,7 @@ def refusal(
         return f"accept is not possible while the update is {update}: wait until it is ready"
     if action is ApiAction.CANCEL and gpus > 1:
         return (
-            f"cancel is not possible with {gpus} GPUs, whose update stops the present release "
-            "first: relaunch with the tag that you want"
+            f"cancel is not possible with {gpus} GPUs, whose update deletes the present "
+            "release first: relaunch with the tag that you want"
         )
     return None

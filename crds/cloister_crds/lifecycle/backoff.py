@@ -1,4 +1,4 @@
-"""How long to wait: until a time, and before what failed is tried again."""
+"""Backoff of the lifecycle: how long to wait before what failed is retried, and until a time."""
 
 from datetime import datetime, timedelta
 
@@ -7,19 +7,14 @@ from cloister_crds.backoff import Backoff
 __all__ = ["LONGEST_BACKOFF", "SHORTEST_BACKOFF", "backoff_delay", "due"]
 
 SHORTEST_BACKOFF = timedelta(seconds=10)
-"""Wait before the first repetition of what failed for a transient reason."""
+"""Backoff before the first retry of what failed for a transient reason."""
 LONGEST_BACKOFF = timedelta(minutes=5)
-"""Longest wait between two repetitions."""
+"""Longest backoff between two retries."""
 _BACKOFF = Backoff(SHORTEST_BACKOFF.total_seconds(), LONGEST_BACKOFF.total_seconds())
 
 
 def backoff_delay(failures: int) -> timedelta:
-    """Return how long to wait after some failures in a row.
-
-    Parameters
-    ----------
-    failures
-        How many there were, from 1; 0 means none, and no wait.
+    """Return how long to wait after a number of failures in a row; 0 means none, and no wait.
 
     Returns
     -------
@@ -32,11 +27,5 @@ def backoff_delay(failures: int) -> timedelta:
 
 
 def due(at: datetime, now: datetime) -> timedelta | None:
-    """Return how long it is until a time.
-
-    Returns
-    -------
-    timedelta | None
-        None when the time has come.
-    """
+    """Return the time that is left until `at`; None when it is past."""
     return at - now if at > now else None

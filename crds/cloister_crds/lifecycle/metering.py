@@ -1,7 +1,7 @@
-"""Metering of run time, as far as the lifecycle has a part in it. Pure.
+"""Metering of run time: the finalizer of Enclaves. Pure.
 
-An Enclave serves from promotedAt to demotedAt. The finalizer keeps it until the API has written
-down how long that was; it holds nothing else up, and not for ever.
+An Enclave serves from promotedAt to demotedAt. The finalizer keeps it until the API has recorded
+how long that was; it blocks nothing else, and not for ever.
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from cloister_crds.kinds.enclave import Enclave
 
 __all__ = [
     "FINALIZER",
-    "TELL_AFTER",
+    "REPORT_AFTER",
     "FinalizerDecision",
     "decide_finalizer",
     "has_departed",
@@ -20,22 +20,22 @@ __all__ = [
 
 FINALIZER = "cloister.dev/metering"
 """Finalizer of Enclaves whose run time is metered."""
-TELL_AFTER = timedelta(minutes=2)
-"""An Enclave that waits for longer says so."""
+REPORT_AFTER = timedelta(minutes=2)
+"""An Enclave that waits for longer reports it."""
 
 
 @dataclass(frozen=True, slots=True)
 class FinalizerDecision:
-    """What is to become of the finalizer of an Enclave that is being deleted."""
+    """What to do about the finalizer of an Enclave that is being deleted."""
 
     remove: bool
-    """Whether the operator takes it off."""
+    """Whether the operator removes the finalizer."""
     report: bool
-    """Whether people are told that it waits, or what was lost."""
+    """Whether a condition and an Event report that it waits, or what was lost."""
     requeue_after: timedelta | None
-    """When to look again; None = never."""
+    """When to reconcile again; None = never."""
     gives_up_at: datetime | None = None
-    """When the operator takes it off at the latest, in UTC; None = nothing waits."""
+    """When the operator removes it at the latest, in UTC; None = nothing waits."""
 
 
 NOTHING = FinalizerDecision(remove=False, report=False, requeue_after=None)
@@ -53,7 +53,7 @@ def decide_finalizer(
     now
         The present, in UTC.
     metering
-        Whether run time is metered; once it is not, nobody but the operator takes finalizers off.
+        Whether run time is metered; if not, only the operator removes finalizers.
     wait
         How long the API may take.
 
@@ -67,7 +67,7 @@ def decide_finalizer(
         return NOTHING
     if not metering:
         return FinalizerDecision(remove=True, report=False, requeue_after=None)
-    gives_up_at, tells_at = deleted + wait, deleted + min(TELL_AFTER, wait / 2)
+    gives_up_at, tells_at = deleted + wait, deleted + min(REPORT_AFTER, wait / 2)
     if now >= gives_up_at:
         return FinalizerDecision(remove=True, report=True, requeue_after=None)
     if now >= tells_at:
@@ -80,9 +80,9 @@ def decide_finalizer(
 
 
 def has_departed(enclave: Enclave, *, has_pod: bool) -> bool:
-    """Return whether nothing is left of an Enclave but its finalizer.
+    """Return whether only the metering finalizer is left of an Enclave.
 
-    Decisions take it for gone: what waits for its end must not wait for the API.
+    Decisions treat it as deleted: what waits for its deletion must not wait for the API.
 
     Parameters
     ----------
@@ -96,17 +96,17 @@ def has_departed(enclave: Enclave, *, has_pod: bool) -> bool:
 
 
 def served_until(enclave: Enclave, now: datetime, heartbeat: datetime | None = None) -> datetime:
-    """Return when an Enclave that serves no more ceased to.
+    """Return when an Enclave that no longer serves stopped serving.
 
     Parameters
     ----------
     enclave
         The Enclave.
     now
-        When it was noticed, in UTC.
+        When that was observed, in UTC.
     heartbeat
-        When its node was last heard of, if that node is lost: what came later nobody knows, and
-        nobody pays for. None = the node is not lost, or left no trace.
+        Last heartbeat of its node, if that node is lost: time after it is not billed. None = the
+        node is not lost, or has no heartbeat.
 
     Returns
     -------

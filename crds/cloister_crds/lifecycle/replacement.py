@@ -1,8 +1,8 @@
-"""Taking over from another Container: `spec.replaces`.
+"""Replacement of another Container: `spec.replaces`.
 
-The other one serves until this one is ready; its host names and its place under the limit
-pass over, then it ends and waits to be deleted. It must be older: a Container that gets the name of
-one that was replaced long ago is nobody's predecessor.
+The other one serves until this one is ready; its host names and its place under the limit are
+transferred, then it stops and waits to be deleted. It must be older: a Container that gets the name
+of one that was replaced long ago is not a predecessor.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,11 +18,11 @@ __all__ = [
 ]
 
 _LAST = datetime.max.replace(tzinfo=UTC)
-"""Creation of what the server has not given a time yet."""
+"""Creation time of what has none from the server yet."""
 
 
 def predecessor(container: Container, containers: Iterable[Container]) -> Container | None:
-    """Return the Container that another one takes over from.
+    """Return the Container that another one replaces.
 
     Returns
     -------
@@ -45,9 +45,9 @@ def predecessor(container: Container, containers: Iterable[Container]) -> Contai
 
 
 def _older(container: Container, by_name: Mapping[str, Container]) -> Container | None:
-    """Return the Container that ``spec.replaces`` enclave_names, if it is no younger.
+    """Return the Container that ``spec.replaces`` names, unless it is younger.
 
-    Both may stand in one manifest file, so that they were created in the same second.
+    Both may be in one manifest file, and so created in the same second.
     """
     found = by_name.get(container.spec.replaces or "")
     return found if found is not None and _created(found) <= _created(container) else None
@@ -58,7 +58,7 @@ def _created(container: Container) -> datetime:
 
 
 def successor(container: Container, containers: Iterable[Container]) -> Container | None:
-    """Return the Container that takes over from another one.
+    """Return the Container that replaces another one.
 
     Returns
     -------
@@ -67,7 +67,7 @@ def successor(container: Container, containers: Iterable[Container]) -> Containe
     """
     everything = tuple(containers)
     name, uid = container.metadata.name, container.metadata.uid
-    heirs = [
+    candidates = [
         each
         for each in everything
         if each.spec.replaces == name
@@ -76,7 +76,7 @@ def successor(container: Container, containers: Iterable[Container]) -> Containe
         and old.metadata.uid == uid
     ]
     return min(
-        heirs,
+        candidates,
         key=lambda each: (not has_taken_over(each), _created(each), each.metadata.uid),
         default=None,
     )
@@ -89,13 +89,13 @@ def has_taken_over(container: Container) -> bool:
 
 
 def inherits_hostnames(container: Container, containers: Iterable[Container]) -> bool:
-    """Return whether host enclave_names that ``spec.replaces`` holds are to pass to a Container.
+    """Return whether host names that ``spec.replaces`` holds are to be transferred to a Container.
 
     Returns
     -------
     bool
-        True also when the other one is gone and its names were not given back yet; False
-        when a younger Container has got its name.
+        True also when the other one is gone and its names were not released yet; False when a
+        younger Container has its name.
     """
     everything = tuple(containers)
     if container.spec.replaces is None:

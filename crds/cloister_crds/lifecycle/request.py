@@ -1,8 +1,8 @@
-"""The record of a request: what an Enclave is made from, and when two requests are the same.
+"""The record of a request: what an Enclave is created from, and when two requests are the same.
 
-"Wanted is what serves" is `same` of the Enclave's record and of the one that `record` makes from
-spec. The revision makes names and nothing else; records are never compared through it, so that an
-upgrade of Cloister that hashes differently redeploys nothing.
+"The wanted request serves" means `same` of the Enclave's record and the one that `record` builds
+from spec. The revision is for names only; records are never compared through it, so that an upgrade
+of Cloister that hashes differently redeploys nothing.
 """
 
 import json
@@ -15,7 +15,7 @@ __all__ = ["normalise", "record", "revision", "same"]
 
 
 def record(spec: ContainerSpec, *, followed_tag: str | None = None) -> RequestRecord:
-    """Make the record of what a spec asks for.
+    """Build the record of what a spec requests.
 
     Parameters
     ----------
@@ -49,11 +49,11 @@ def record(spec: ContainerSpec, *, followed_tag: str | None = None) -> RequestRe
 
 
 def normalise(request: RequestRecord) -> RequestRecord:
-    """Bring a record into the one form in which equal requests are equal.
+    """Normalise a record, so that equal requests are equal.
 
-    Lists whose order says nothing are ordered, and a name that is listed twice counts once. A field
-    that is missing has its default already: it means the default of the release that wrote it, so
-    defaults of `RequestRecord` never change (the golden records keep watch).
+    Lists without a meaningful order are sorted, and a name that is listed twice counts once. A
+    missing field has its default already: that of the release that wrote it, so defaults of
+    `RequestRecord` never change (golden records check that).
 
     Returns
     -------
@@ -75,33 +75,25 @@ def normalise(request: RequestRecord) -> RequestRecord:
 
 
 def same(one: RequestRecord, other: RequestRecord) -> bool:
-    """Return whether two records ask for the same.
-
-    Parameters
-    ----------
-    one
-        A record.
-    other
-        Another one, maybe of another release of Cloister.
-    """
+    """Return whether two records request the same, maybe of two releases of Cloister."""
     return normalise(one) == normalise(other)
 
 
 def revision(request: RequestRecord, generation: int) -> str:
-    """Name a request.
+    """Return the name of a request.
 
     Parameters
     ----------
     request
         The record.
     generation
-        metadata.generation of the Container at which the request was first decided: a later
-        return to the same request has another name, so that an old ``promote`` never fits it.
+        metadata.generation of the Container at which the request was first decided: a later return
+        to the same request has another name, so that an old ``promote`` never matches it.
 
     Returns
     -------
     str
-        Ten characters that may stand in a DNS label.
+        Ten characters that are valid in a DNS label.
     """
     text = json.dumps(normalise(request).wire(), sort_keys=True, separators=(",", ":"))
     return short_hash(f"{generation} {text}")

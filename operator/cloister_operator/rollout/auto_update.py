@@ -1,8 +1,8 @@
 """Automatic updates: which tag is wanted, and when to look for the newest release.
 
-What was found last stands in ``status.latestRelease``, so that neither a restart of the operator
-nor a source that does not answer changes what is wanted. A release that was withdrawn is not gone
-back from: only a later one moves the container.
+The last result is in ``status.latestRelease``, so that neither a restart of the operator nor a
+source that is down changes what is wanted. A withdrawn release is not rolled back: only a later one
+moves the container.
 """
 
 from dataclasses import dataclass
@@ -25,20 +25,20 @@ __all__ = ["FollowedRelease", "follow"]
 
 @dataclass(frozen=True, slots=True)
 class FollowedRelease:
-    """What following comes to now."""
+    """The release that an automatic update wants now."""
 
     tag: str | None = None
     """Tag that is wanted instead of ``spec.tag``; None = ``spec.tag``."""
     latest: LatestRelease | None = None
-    """What status is to remember; None = nothing is followed."""
+    """What status records; None = nothing is followed."""
     pending: bool = False
     """Whether it is not known yet which of the two is later."""
     failure: Failed | None = None
-    """Why it is not known; None = it was not answered yet."""
+    """Why it is not known; None = it was not looked up yet."""
     needs: tuple[NeedLatest, ...] = ()
-    """What is to be asked."""
+    """What to look up."""
     recheck_at: datetime | None = None
-    """When to ask again, in UTC; None = nothing is followed."""
+    """When to look it up again, in UTC; None = nothing is followed."""
 
 
 def follow(observed: Observed, now: datetime) -> FollowedRelease:
@@ -47,32 +47,31 @@ def follow(observed: Observed, now: datetime) -> FollowedRelease:
     Returns
     -------
     FollowedRelease
-        Nothing of all that where spec.autoUpdate is false; production only (the kind refuses it
-        with debug).
+        Empty where spec.autoUpdate is false; production only (the kind refuses it with debug).
     """
     spec = observed.container.spec
     if not spec.auto_update:
         return FollowedRelease()
-    remembered = _remembered(observed)
-    need, recheck_at = _need(observed, remembered, now)
+    recorded = _recorded(observed)
+    need, recheck_at = _need(observed, recorded, now)
     answer = observed.answers.get(need)
     if isinstance(answer, Known) and isinstance(answer.value, NewestRelease):
-        latest = _later(remembered, answer.value, need)
+        latest = _later(recorded, answer.value, need)
         return FollowedRelease(tag=_wanted(latest), latest=latest, recheck_at=recheck_at)
     needs: tuple[NeedLatest, ...] = (need,)
     failed = answer if isinstance(answer, Failed) else None
     if failed is not None and failed.retry_at is not None and failed.retry_at > now:
         needs, recheck_at = (), min(recheck_at, failed.retry_at)
-    if remembered is not None:
-        return FollowedRelease(_wanted(remembered), remembered, needs=needs, recheck_at=recheck_at)
+    if recorded is not None:
+        return FollowedRelease(_wanted(recorded), recorded, needs=needs, recheck_at=recheck_at)
     if failed is not None and not failed.transient:
-        # What is wrong with spec.tag or the repository is told by the admission of spec.tag.
+        # Admission of spec.tag reports what is wrong with the tag or the repository.
         return FollowedRelease(recheck_at=recheck_at)
     return FollowedRelease(pending=True, failure=failed, needs=needs, recheck_at=recheck_at)
 
 
-def _remembered(observed: Observed) -> LatestRelease | None:
-    """Return what status remembers about the very tag that spec has now."""
+def _recorded(observed: Observed) -> LatestRelease | None:
+    """Return what status records about the very tag that spec has now."""
     latest = observed.container.status.latest_release
     if latest is None or latest.compared_to != observed.container.spec.tag:
         return None
@@ -80,41 +79,43 @@ def _remembered(observed: Observed) -> LatestRelease | None:
 
 
 def _need(
-    observed: Observed, remembered: LatestRelease | None, now: datetime
+    observed: Observed, recorded: LatestRelease | None, now: datetime
 ) -> tuple[NeedLatest, datetime]:
-    """Return the question of this interval, and when the next one begins.
+    """Return the lookup of this interval, and when the next one begins.
 
-    Repositories have their intervals at different times, so that sources are not asked for all of
-    them at once.
+    Repositories have their intervals at different times, so that sources do not get the requests
+    for all of them at once.
     """
     spec = observed.container.spec
     seconds = max(1, floor(observed.settings.follow_interval.total_seconds()))
     offset = crc32(spec.repo.encode()) % seconds
     slot = floor((now.timestamp() + offset) / seconds)
     deployment = observed.deployment
-    asked = ""
+    requested = ""
     if deployment is not None and spec.github_connected:
-        asked = deployment.metadata.annotations.get(REQUESTED_AT_ANNOTATION, "")
-    follows = remembered is not None and remembered.followed
-    need = NeedLatest(repo=spec.repo, than=None if follows else spec.tag, slot=slot, request=asked)
+        requested = deployment.metadata.annotations.get(REQUESTED_AT_ANNOTATION, "")
+    follows = recorded is not None and recorded.followed
+    need = NeedLatest(
+        repo=spec.repo, than=None if follows else spec.tag, slot=slot, request=requested
+    )
     return need, datetime.fromtimestamp((slot + 1) * seconds - offset, UTC)
 
 
 def _later(
-    remembered: LatestRelease | None, found: NewestRelease, need: NeedLatest
+    recorded: LatestRelease | None, found: NewestRelease, need: NeedLatest
 ) -> LatestRelease | None:
-    """Return what is to be remembered of an answer."""
+    """Return what to record of a result."""
     newest = found.newest
     if newest is None:
-        return remembered
-    if remembered is not None and remembered.published_at > newest.published_at:
-        return remembered.model_copy(update={"request": need.request})
+        return recorded
+    if recorded is not None and recorded.published_at > newest.published_at:
+        return recorded.model_copy(update={"request": need.request})
     followed = need.than is None or (
         newest.tag != need.than
         and found.than_published is not None
         and newest.published_at > found.than_published
     )
-    compared = remembered.compared_to if remembered is not None else need.than or ""
+    compared = recorded.compared_to if recorded is not None else need.than or ""
     return newest.model_copy(
         update={"compared_to": compared, "followed": followed, "request": need.request}
     )

@@ -1,7 +1,7 @@
-"""What a pass decides: the next status, what to do in which order, what to ask, when to look again.
+"""The decision of a reconcile: the next status, actions in order, lookups, when to requeue.
 
-`decide` makes it, the operator carries it out: first `Decision.actions` in order, then one write of
-`Decision.status` with the resourceVersion that was observed. Every action is safe to repeat.
+`decide` makes it, the operator applies it: first `Decision.actions` in order, then one write of
+`Decision.status` with the resourceVersion that was observed. Every action is idempotent.
 """
 
 from dataclasses import dataclass
@@ -37,8 +37,8 @@ __all__ = [
 class CreateEnclave:
     """Create an Enclave by POST, with its ConfigMap and its snapshot of secret values.
 
-    AlreadyExists with our controller uid is adopted, and what it lacks is added, so that the same
-    action completes an Enclave whose making was interrupted.
+    AlreadyExists with our controller uid is adopted, and what is missing is added, so that the same
+    action completes an Enclave whose creation was interrupted.
     """
 
     name: str
@@ -48,14 +48,14 @@ class CreateEnclave:
     file: bytes | None
     """Bytes for the ConfigMap; None = copied from `copy_from`."""
     secrets: tuple[SecretRefKey, ...] = ()
-    """What the snapshot holds; read from core Secrets unless `copy_from` has a snapshot."""
+    """Content of the snapshot; read from core Secrets unless `copy_from` has a snapshot."""
     copy_from: str | None = None
-    """Enclave whose ConfigMap and snapshot are copied; None = made anew."""
+    """Enclave whose ConfigMap and snapshot are copied; None = they are built from scratch."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteEnclave:
-    """Delete an Enclave, with preconditions; its Pod and the rest go with it."""
+    """Delete an Enclave, with preconditions; its Pod and the rest are garbage-collected."""
 
     name: str
     """Name of the Enclave."""
@@ -69,7 +69,7 @@ class DeleteEnclave:
 class ClaimHostname:
     """Create the HostnameClaim of a host for this Container, by POST.
 
-    AlreadyExists is no error: the next pass sees the holder.
+    AlreadyExists is not an error: the next reconcile sees the holder.
     """
 
     hostname: str
@@ -78,7 +78,7 @@ class ClaimHostname:
 
 @dataclass(frozen=True, slots=True)
 class TransferHostname:
-    """Make this Container the holder of a HostnameClaim that the one has which it replaces.
+    """Make this Container the holder of a HostnameClaim of the one that it replaces.
 
     One write, so that nobody else gets the name in between.
     """
@@ -119,7 +119,7 @@ class RoutePreview:
 
 @dataclass(frozen=True, slots=True)
 class DeletePreview:
-    """Delete the Service of the staged update, with a precondition: nothing is staged any more."""
+    """Delete the Service of the staged update, with a precondition, when nothing is staged."""
 
     uid: str
     """uid that was observed."""
@@ -127,7 +127,7 @@ class DeletePreview:
 
 @dataclass(frozen=True, slots=True)
 class RouteShells:
-    """Make the Service by which people log in (server-side apply) select a debug Enclave."""
+    """Make the Service for SSH (server-side apply) select a debug Enclave."""
 
     enclave: str
     """Name of the Enclave."""
@@ -135,7 +135,7 @@ class RouteShells:
 
 @dataclass(frozen=True, slots=True)
 class DeleteShells:
-    """Delete the Service by which people log in, with a precondition: nobody may any more."""
+    """Delete the Service for SSH, with a precondition, when nobody may log in."""
 
     uid: str
     """uid that was observed."""
@@ -143,7 +143,7 @@ class DeleteShells:
 
 @dataclass(frozen=True, slots=True)
 class RouteHostname:
-    """Make the TLSRoute of a host name (server-side apply) lead to a Service of the Container."""
+    """Route a host name to a Service of the Container (TLSRoute, server-side apply)."""
 
     hostname: str
     """Host name; the route is named after it."""
@@ -153,7 +153,7 @@ class RouteHostname:
 
 @dataclass(frozen=True, slots=True)
 class DeleteRoute:
-    """Delete the TLSRoute of a host name, with preconditions: the Container may not have it."""
+    """Delete the TLSRoute of a host name, with preconditions."""
 
     hostname: str
     """Host name."""
@@ -165,7 +165,7 @@ class DeleteRoute:
 
 @dataclass(frozen=True, slots=True)
 class EnsureDeployment:
-    """Create the Deployment of a repository if there is none, with our label in the body."""
+    """Create the Deployment of a repository if there is none, with our label."""
 
     repo: str
     """``owner/name``."""
@@ -173,7 +173,7 @@ class EnsureDeployment:
 
 @dataclass(frozen=True, slots=True)
 class RecordServing:
-    """Write promotedAt of an Enclave that has begun to serve."""
+    """Write promotedAt of an Enclave that started to serve."""
 
     enclave: str
     """Name of the Enclave."""
@@ -183,7 +183,7 @@ class RecordServing:
 
 @dataclass(frozen=True, slots=True)
 class RecordDemoted:
-    """Write demotedAt of an Enclave that has ceased to serve."""
+    """Write demotedAt of an Enclave that stopped serving."""
 
     enclave: str
     """Name of the Enclave."""
@@ -208,12 +208,12 @@ Action: TypeAlias = (
     | RecordServing
     | RecordDemoted
 )
-"""Something to do in the cluster."""
+"""A change of the cluster."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What follows from what was observed."""
+    """What follows from an observation."""
 
     rule: str
     """Name of the rule that decided, for logs and tests."""
@@ -222,6 +222,6 @@ class Decision:
     actions: tuple[Action, ...] = ()
     """What to do, in order, before the status is written."""
     needs: tuple[Need, ...] = ()
-    """What to ask outside of the pass; an answer wakes the Container."""
+    """What to look up outside of the reconcile; a result enqueues the Container."""
     requeue_after: timedelta | None = None
-    """When to look again although nothing was seen to change; None = on changes alone."""
+    """When to reconcile again although nothing changed; None = on changes only."""

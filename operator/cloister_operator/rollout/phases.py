@@ -18,17 +18,17 @@ _FAILED = ContainerPhase.FAILED
 _STOPPING = ContainerPhase.STOPPING
 _STOPPED = ContainerPhase.STOPPED
 
-_ON_THE_WAY = frozenset({_PENDING, _DEPLOYING, _STARTED})
+_STARTING = frozenset({_PENDING, _DEPLOYING, _STARTED})
 
 TRANSITIONS: dict[ContainerPhase | None, frozenset[ContainerPhase]] = {
     None: frozenset(ContainerPhase),
-    _PENDING: _ON_THE_WAY | {_READY, _FAILED, _STOPPING, _STOPPED},
-    _DEPLOYING: _ON_THE_WAY | {_READY, _FAILED, _STOPPING, _STOPPED},
-    _STARTED: _ON_THE_WAY | {_READY, _FAILED, _STOPPING, _STOPPED},
-    _READY: _ON_THE_WAY | {_READY, _FAILED, _STOPPING, _STOPPED},
-    _FAILED: _ON_THE_WAY | {_READY, _FAILED, _STOPPING, _STOPPED},
-    _STOPPING: _ON_THE_WAY | {_FAILED, _STOPPING, _STOPPED},
-    _STOPPED: _ON_THE_WAY | {_FAILED, _STOPPING, _STOPPED},
+    _PENDING: _STARTING | {_READY, _FAILED, _STOPPING, _STOPPED},
+    _DEPLOYING: _STARTING | {_READY, _FAILED, _STOPPING, _STOPPED},
+    _STARTED: _STARTING | {_READY, _FAILED, _STOPPING, _STOPPED},
+    _READY: _STARTING | {_READY, _FAILED, _STOPPING, _STOPPED},
+    _FAILED: _STARTING | {_READY, _FAILED, _STOPPING, _STOPPED},
+    _STOPPING: _STARTING | {_FAILED, _STOPPING, _STOPPED},
+    _STOPPED: _STARTING | {_FAILED, _STOPPING, _STOPPED},
 }
 """Phases that may follow each phase. What is stopped never becomes ready without having started: an
 Enclave from before the stop never serves again."""

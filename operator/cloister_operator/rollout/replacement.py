@@ -21,9 +21,9 @@ __all__ = [
 
 
 def replaced_container_deletes_its_enclaves(state: RolloutState) -> RolloutPlan | None:
-    """End everything once another Container has taken over; somebody is to delete this one.
+    """Delete the Enclaves once another Container has taken over; somebody is to delete this one.
 
-    That it was replaced stays so while the successor exists, also when that one is stopped.
+    It stays replaced while the successor exists, also when that one is stopped.
     """
     new = state.observed.successor
     if new is None:
@@ -38,7 +38,7 @@ def replaced_container_deletes_its_enclaves(state: RolloutState) -> RolloutPlan 
         return RolloutPlan(
             progress=ContainerPhase.STOPPING,
             reason="Replaced",
-            message=f"{text}, which gives way slowly.",
+            message=f"{text}, which drains.",
             keep=enclave_names(state.serving),
             retry_at=until,
         )
@@ -46,7 +46,7 @@ def replaced_container_deletes_its_enclaves(state: RolloutState) -> RolloutPlan 
         return RolloutPlan(
             progress=ContainerPhase.STOPPING,
             reason="Replaced",
-            message=f"{text}; its enclaves are ending.",
+            message=f"{text}; its enclaves are being deleted.",
             active="",
         )
     return RolloutPlan(
@@ -60,7 +60,7 @@ def replaced_container_deletes_its_enclaves(state: RolloutState) -> RolloutPlan 
 
 
 def _drained_at(state: RolloutState, new: Container) -> datetime:
-    """Return when everybody has learned that requests go to the successor."""
+    """Return when all clients know that requests go to the successor."""
     available = condition(new.status.conditions, "Available")
     return available.last_transition_time + state.settings.drain if available else state.now
 
@@ -85,7 +85,7 @@ def hostnames_transfer_to_the_ready_replacement(state: RolloutState) -> RolloutP
             progress=ContainerPhase.FAILED,
             reason="HostnameTaken",
             message=f"The host name {taken[0]} is held by another container; delete that one: "
-            "this one then goes on by itself.",
+            "this one then continues by itself.",
             stalled=True,
             keep=keep,
             retry_at=state.now + state.settings.taken_recheck,
@@ -93,7 +93,7 @@ def hostnames_transfer_to_the_ready_replacement(state: RolloutState) -> RolloutP
     return RolloutPlan(
         progress=ContainerPhase.STARTED,
         reason="Routing",
-        message=f"Tag {ready.spec.tag} is ready; it takes over the host enclave_names of "
+        message=f"Tag {ready.spec.tag} is ready; it takes over the host names of "
         f"{state.container.spec.replaces}.",
         candidate=ready.metadata.name,
         keep=keep,

@@ -1,8 +1,8 @@
-"""What may be said of an enclave's confidentiality: as much as evidence bears out, and no more.
+"""The confidentiality of an enclave: what the evidence supports, and no more.
 
-A Host's profile claims nothing by itself. Where there is a TEE, the enclave's own agent fails the
-boot unless the machine gives evidence of it; so an enclave that was ready had evidence. Who relies
-on it verifies that evidence; the condition is for the administrator (docs/measurement.md).
+A Host's profile proves nothing by itself. With a TEE, the enclave's own agent fails the boot unless
+the machine gives evidence of it; so an enclave that was ready had evidence. Relying parties verify
+that evidence; the condition is for the administrator (docs/measurement.md).
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ __all__ = ["confidentiality_conditions", "key_problems", "tee_problems"]
 def confidentiality_conditions(
     host: Host, *, debug: bool, without_tee: bool, was_ready: bool
 ) -> tuple[ConditionUpdate, ...]:
-    """Report whether an enclave is confidential, and whether its secrets are sealed.
+    """Return the conditions of whether an enclave is confidential and its secrets are sealed.
 
     Parameters
     ----------
@@ -31,13 +31,13 @@ def confidentiality_conditions(
     without_tee
         Whether the request switched the TEE off.
     was_ready
-        Whether it was ready once.
+        Whether it was ever ready.
     """
     name, spec = host.metadata.name, host.spec
     if spec.tee is TEE.NONE:
         text = (
-            f"Host {name} has no trusted execution environment: who runs the node can read what "
-            "runs here."
+            f"Host {name} has no trusted execution environment: whoever runs the node can read "
+            "what runs here."
         )
         return (_not_confidential("NoTee", text),)
     sealed = ConditionUpdate(
@@ -45,36 +45,36 @@ def confidentiality_conditions(
         status=False,
         reason="SecretsInCluster",
         message="Secret values come from core Secrets: the cluster's API server, its storage and "
-        "the node have seen them before the enclave has.",
+        "the node see them before the enclave does.",
     )
     if without_tee:
         text = f"The request switched {spec.tee} of Host {name} off; leave disableConfidential out."
         return (_not_confidential("TeeSwitchedOff", text),)
     if debug:
         text = (
-            "A debug enclave lets people in; it has an identity of its own, which clients refuse."
+            "A debug enclave permits logins; it has an identity of its own, which clients refuse."
         )
         return _not_confidential("DebugEnclave", text), sealed
     if spec.tee_unit is TEEUnit.POD and all(each.name != POLICY_FILE for each in spec.initdata):
         text = (
-            f"The initdata of Host {name} has no {POLICY_FILE}: who runs the node may have the "
-            "machine start other programs. Add one to spec.initdata of the Host."
+            f"The initdata of Host {name} has no {POLICY_FILE}: whoever runs the node may start "
+            "other programs in the machine. Add one to spec.initdata of the Host."
         )
         return _not_confidential("NoGuestPolicy", text), sealed
     if not was_ready:
         text = f"Its machine has given no evidence of {spec.tee} yet."
         return _not_confidential("NotAttested", text), sealed
-    what = (
+    evidence = (
         f"Its machine gave evidence of {spec.tee} and of the published initdata"
         if spec.tee_unit is TEEUnit.POD
         else f"Its node gave evidence of {spec.tee}, which measures no single enclave"
     )
-    text = f"{what}. Who relies on it verifies the evidence at the enclave itself."
+    text = f"{evidence}. Relying parties verify the evidence at the enclave itself."
     return ConditionUpdate("Confidential", status=True, reason="Attested", message=text), sealed
 
 
 def tee_problems(spec: ContainerSpec, host: Host) -> Iterator[Problem]:
-    """Return whether a request wants to do without a TEE that cannot be left."""
+    """Yield a problem if a request disables a TEE that cannot be disabled."""
     if spec.disable_confidential and host.spec.tee_unit is TEEUnit.NODE:
         yield Problem(
             "spec.disableConfidential",
@@ -88,7 +88,7 @@ def tee_problems(spec: ContainerSpec, host: Host) -> Iterator[Problem]:
 def key_problems(
     spec: ContainerSpec, host: Host | None, config: ServiceConfig | None
 ) -> Iterator[Problem]:
-    """Return whether a file keeps its TLS key out of the evidence.
+    """Yield a problem if a file keeps its TLS key out of the evidence.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Which of the enclave's GPUs each container of a file has. Pure.
+"""GPU assignment: which of the enclave's GPUs each container of a file has. Pure.
 
 Source: the specification, "GPU allocation is two-step": the top level attaches GPUs to the enclave,
 a container then names all of them, a count or ids.
@@ -37,9 +37,9 @@ def assigned_gpus(config: ServiceConfig, count: int) -> dict[str, tuple[int, ...
     Returns
     -------
     dict[str, tuple[int, ...]]
-        Ids from 0 by name of the container, for those that have any. ``all`` and ids mean what
-        they say, even ids that the enclave does not have. A count takes the first ids that no
-        container before has and none names; where too few of those are left, the first of all.
+        Ids from 0 by name of the container, for those that have any. ``all`` and ids are taken
+        literally, even ids that the enclave does not have. A count takes the first ids that no
+        earlier container has and none names; if too few of those are left, the first of all.
     """
     named = {
         number for each in config.containers if isinstance(each.gpus, tuple) for number in each.gpus
@@ -62,13 +62,7 @@ def assigned_gpus(config: ServiceConfig, count: int) -> dict[str, tuple[int, ...
 
 
 def shared_gpus(assigned: dict[str, tuple[int, ...]]) -> tuple[int, ...]:
-    """Return the ids that more than one container has.
-
-    Parameters
-    ----------
-    assigned
-        Answer of `assigned_gpus`.
-    """
+    """Return the ids that more than one container has, from the result of `assigned_gpus`."""
     everything = [number for numbers in assigned.values() for number in numbers]
     return tuple(sorted({number for number in everything if everything.count(number) > 1}))
 
@@ -79,7 +73,7 @@ def unassigned_gpus(assigned: dict[str, tuple[int, ...]], count: int) -> int:
     Parameters
     ----------
     assigned
-        Answer of `assigned_gpus`.
+        Result of `assigned_gpus`.
     count
         GPUs of the enclave.
     """

@@ -1,4 +1,4 @@
-"""What a file wants of its Host beside processors and memory: GPUs, devices, models. Pure."""
+"""What a file requires of its Host besides CPUs and memory: GPUs, devices, models. Pure."""
 
 from collections.abc import Iterator
 
@@ -18,7 +18,7 @@ __all__ = [
 
 
 def gpu_problems(config: ServiceConfig, host: Host, given: int | None) -> Iterator[Problem]:
-    """Report which GPUs a Host cannot give.
+    """Yield a problem for each GPU requirement that a Host cannot meet.
 
     Parameters
     ----------
@@ -27,7 +27,7 @@ def gpu_problems(config: ServiceConfig, host: Host, given: int | None) -> Iterat
     host
         Host that it is to run on.
     given
-        spec.gpus; None = the file's value holds.
+        spec.gpus; None = the file's value counts.
     """
     count, name, gpu = gpu_count(config, given), host.metadata.name, host.spec.gpu
     field = "gpus" if given is None else "spec.gpus"
@@ -56,12 +56,12 @@ def gpu_problems(config: ServiceConfig, host: Host, given: int | None) -> Iterat
         yield _gpus(
             "containers",
             f"Containers {', '.join(users)} share GPU {numbers}; the device plugin of Host {name} "
-            "gives each GPU to one container. Let one of them have it, or split them by ids.",
+            "assigns each GPU to one container. Let one of them have it, or split them by ids.",
         )
 
 
 def device_resource(host: Host, device: str) -> str | None:
-    """Return the resource that stands for a device of a file.
+    """Return the resource of a device of a file.
 
     Parameters
     ----------
@@ -73,8 +73,8 @@ def device_resource(host: Host, device: str) -> str | None:
     Returns
     -------
     str | None
-        None when the Host does not offer it there: the device plugin alone says where a device
-        appears and with which rights, which is the same path with all rights.
+        None when the Host does not offer it so: the device plugin alone decides the path and the
+        rights of a device, which are the same path and all rights.
     """
     path, _, rest = device.partition(":")
     target, _, rights = rest.partition(":")
@@ -85,7 +85,7 @@ def device_resource(host: Host, device: str) -> str | None:
 
 
 def device_problems(config: ServiceConfig, host: Host) -> Iterator[Problem]:
-    """Report which devices a Host does not offer.
+    """Yield a problem for each device that a Host does not offer.
 
     Parameters
     ----------
@@ -104,12 +104,12 @@ def device_problems(config: ServiceConfig, host: Host) -> Iterator[Problem]:
                     "DeviceNotAvailable",
                     f"{field} (container {container.name}) is {device}; Host "
                     f"{host.metadata.name} offers, at their own paths with all rights: {offered}. "
-                    "Take it out, name another Host, or ask the administrator.",
+                    "Remove it, name another Host, or ask the administrator.",
                 )
 
 
 def model_problems(config: ServiceConfig, host: Host) -> Iterator[Problem]:
-    """Report which model weights a Host does not have.
+    """Yield a problem for each model that a Host does not have.
 
     Parameters
     ----------
@@ -133,8 +133,8 @@ def model_problems(config: ServiceConfig, host: Host) -> Iterator[Problem]:
             yield Problem(
                 field,
                 "ModelNotFound",
-                f"{field} (model {model.name}): the store of Host {name} has no weights "
-                f"{model.mpk}; correct it, or ask the administrator to add them.",
+                f"{field} (model {model.name}): the store of Host {name} has no model "
+                f"{model.mpk}; correct it, or ask the administrator to add it.",
             )
 
 
@@ -143,14 +143,14 @@ def _gpus(field: str, message: str) -> Problem:
 
 
 def staging_problems(config: ServiceConfig, spec: ContainerSpec) -> Iterator[Problem]:
-    """Report that updates are to be staged which stop what serves first.
+    """Yield a problem if updates of the Recreate strategy are to be staged.
 
     Parameters
     ----------
     config
         The parsed file.
     spec
-        What is asked for.
+        What is requested.
 
     Yields
     ------
@@ -162,6 +162,6 @@ def staging_problems(config: ServiceConfig, spec: ContainerSpec) -> Iterator[Pro
         yield Problem(
             "spec.staging",
             "StagingNotPossible",
-            f"With {gpus} GPUs the present release ends before the next one starts, so that none "
-            "can wait for promotion; set staging to false.",
+            f"With {gpus} GPUs the present release is deleted before the next one starts, so that "
+            "none can wait for promotion; set staging to false.",
         )

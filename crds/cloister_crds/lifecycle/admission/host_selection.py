@@ -1,4 +1,4 @@
-"""Which Host a request runs on, and what that Host means for it."""
+"""Host selection: which Host a request runs on, and what that Host cannot give it."""
 
 from collections.abc import Iterable
 
@@ -60,9 +60,8 @@ def profile(spec: HostSpec, *, without_tee: bool) -> HostSpec:
     Returns
     -------
     HostSpec
-        The spec itself, or one of a Host of the same nodes without TEE. There the Pod is an
-        ordinary one: neither the runtime class nor what the guest of a machine is given has a
-        meaning.
+        The spec itself, or one of a Host of the same nodes without TEE, where the Pod is an
+        ordinary one: runtime class and initdata have no meaning there.
     """
     if not without_tee or spec.tee is TEE.NONE:
         return spec
@@ -80,8 +79,8 @@ def profile(spec: HostSpec, *, without_tee: bool) -> HostSpec:
 def maps_users(spec: HostSpec) -> bool:
     """Return whether Pods on a Host have a user namespace of their own.
 
-    Without one the launcher's rights are the node's for a moment: the administrator has allowed
-    that, or the node is the Pod's own machine, whose runtime knows no user namespaces.
+    Without one the launcher has the node's privileges for a moment: the administrator has allowed
+    that, or the node is the Pod's own machine, whose runtime has no user namespaces.
 
     Parameters
     ----------
@@ -92,12 +91,9 @@ def maps_users(spec: HostSpec) -> bool:
 
 
 def not_ready_condition(host: Host) -> Condition | None:
-    """Return the condition that says why a Host cannot be used now.
+    """Return the condition because of which a Host cannot be used now; None = it can.
 
-    Parameters
-    ----------
-    host
-        The Host; one without a condition ``Ready`` was not looked at yet and is taken as usable.
+    A Host without a condition ``Ready`` was not reconciled yet and counts as usable.
     """
     ready = condition(host.status.conditions, "Ready")
     return ready if ready is not None and ready.status is ConditionStatus.FALSE else None
@@ -106,7 +102,7 @@ def not_ready_condition(host: Host) -> Condition | None:
 def unenforced_fields(
     host: Host, config: ServiceConfig, unenforced: tuple[str, ...]
 ) -> tuple[str, ...]:
-    """Return what of a file is not enforced on a Host.
+    """Return the fields of a file that are not enforced on a Host.
 
     Parameters
     ----------
@@ -126,7 +122,7 @@ def unenforced_fields(
 def host_conditions(
     host: Host, unenforced: tuple[str, ...], *, containers: int
 ) -> tuple[ConditionUpdate, ...]:
-    """Report what a Host cannot give but confidentiality, as conditions of a Container.
+    """Return the conditions of a Container about its Host, except those about confidentiality.
 
     Parameters
     ----------
@@ -150,7 +146,7 @@ def host_conditions(
     else:
         text = (
             "Each container reaches only what its networks in the file allow (files older than "
-            "version 0.10: all containers share one network that lets out to public addresses)."
+            "version 0.10: all containers share one network that reaches public addresses)."
         )
         found.append(
             ConditionUpdate("NetworkIsolated", status=True, reason="OwnNetworks", message=text)

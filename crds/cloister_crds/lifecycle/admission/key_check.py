@@ -1,8 +1,7 @@
-"""API keys at an enclave's shim, as far as an administrator has to make them possible.
+"""Checks of API keys at an enclave's shim: whether enclaves can reach the API.
 
-The operator knows where enclaves ask the API and writes it into the condition ``ApiReachable`` of
-each Host; who decides about a file reads it there. Source: the manual, docs/configuration-file.md,
-"The shim"; docs/enclave.md, "When the API is away".
+The operator knows the API's address and writes the condition ``ApiReachable`` of each Host; checks
+of a file read it there. Sources: docs/configuration-file.md, "The shim"; docs/enclave.md.
 """
 
 from collections.abc import Iterator
@@ -16,12 +15,12 @@ from cloister_crds.problems import Problem
 __all__ = ["API_REACHABLE", "api_reachable_condition", "keys_checked_condition", "keys_without_api"]
 
 API_REACHABLE = "ApiReachable"
-"""Condition of a Host: whether its enclaves have a way to the API."""
+"""Condition of a Host: whether its enclaves can reach the API."""
 _MISSING = "ApiAddressMissing"
 
 
 def api_reachable_condition(address: str | None, trouble: str) -> ConditionUpdate:
-    """Report whether enclaves have a way to the API.
+    """Return the condition of a Host about whether enclaves can reach the API.
 
     Parameters
     ----------
@@ -29,15 +28,10 @@ def api_reachable_condition(address: str | None, trouble: str) -> ConditionUpdat
         The setting ``apiAddress``; None = it is not set.
     trouble
         Why it is not reached at present, as a sentence; empty = it is.
-
-    Returns
-    -------
-    ConditionUpdate
-        The condition of a Host.
     """
     if address is None:
         text = (
-            "The operator has no apiAddress: files that want API keys are refused, and no "
+            "The operator has no apiAddress: files that require API keys are refused, and no "
             "certificates are signed. Set apiAddress in the operator's settings."
         )
         return ConditionUpdate(API_REACHABLE, status=False, reason=_MISSING, message=text)
@@ -45,12 +39,12 @@ def api_reachable_condition(address: str | None, trouble: str) -> ConditionUpdat
         return ConditionUpdate(
             API_REACHABLE, status=False, reason="ApiUnreachable", message=trouble
         )
-    text = f"The API answers at {address}."
+    text = f"The API responds at {address}."
     return ConditionUpdate(API_REACHABLE, status=True, reason="ApiAnswers", message=text)
 
 
 def keys_without_api(config: ServiceConfig, host: Host | None, *, known: bool) -> Iterator[Problem]:
-    """Report that a file wants keys where enclaves do not know who checks them.
+    """Yield a problem if a file requires keys and enclaves do not know the API's address.
 
     Parameters
     ----------
@@ -59,11 +53,11 @@ def keys_without_api(config: ServiceConfig, host: Host | None, *, known: bool) -
     host
         The Host that it would run on; None = not known.
     known
-        False when whoever asks has the operator's settings and ``apiAddress`` is not among them;
-        else the Host's condition tells it.
+        False when the caller has the operator's settings and ``apiAddress`` is not set; else the
+        Host's condition decides.
     """
-    told = condition(host.status.conditions, API_REACHABLE) if host is not None else None
-    missing = not known or (told is not None and told.reason == _MISSING)
+    reachable = condition(host.status.conditions, API_REACHABLE) if host is not None else None
+    missing = not known or (reachable is not None and reachable.reason == _MISSING)
     if config.shim.keyed_endpoints and missing:
         yield Problem(
             "shim.authenticated",
@@ -74,21 +68,21 @@ def keys_without_api(config: ServiceConfig, host: Host | None, *, known: bool) -
 
 
 def keys_checked_condition(host: Host) -> ConditionUpdate | None:
-    """Report whether the keys of an enclave that asks for them can be checked now.
+    """Return whether the keys of an enclave that requires them can be checked now.
 
     Returns
     -------
     ConditionUpdate | None
-        The condition ``KeysChecked`` of a Container; None = the Host does not tell yet.
+        The condition ``KeysChecked`` of a Container; None = the Host has no condition yet.
     """
-    told = condition(host.status.conditions, API_REACHABLE)
-    if told is None:
+    reachable = condition(host.status.conditions, API_REACHABLE)
+    if reachable is None:
         return None
-    if told.status is ConditionStatus.TRUE:
+    if reachable.status is ConditionStatus.TRUE:
         text = "API keys are checked at the API."
-        return ConditionUpdate("KeysChecked", status=True, reason=told.reason, message=text)
+        return ConditionUpdate("KeysChecked", status=True, reason=reachable.reason, message=text)
     text = (
-        "API keys cannot be checked: requests with one get 503, but for keys that were good a "
-        f"moment ago. {told.message}"
+        "API keys cannot be checked: requests with one get 503, except for keys that were valid "
+        f"a moment ago. {reachable.message}"
     )
-    return ConditionUpdate("KeysChecked", status=False, reason=told.reason, message=text)
+    return ConditionUpdate("KeysChecked", status=False, reason=reachable.reason, message=text)

@@ -1,7 +1,7 @@
-"""Who fits under an organization's limit of containers. Asked by the operator and by the facade.
+"""An organization's limit of containers: which Containers count, in which order.
 
-The order is that of creation, so that a later create never pushes an earlier one out. It is known
-to the second here; the facade lets the API server's order of writes tell when it creates.
+The order is that of creation, so that a later create never pushes an earlier one out. Times have a
+resolution of a second; for its own creates the facade uses the API server's order of writes.
 """
 
 from collections.abc import Iterable
@@ -14,17 +14,16 @@ from cloister_crds.lifecycle.replacement import predecessor
 __all__ = ["Place", "billing_of", "counted", "place_of", "rank"]
 
 Place = tuple[datetime, str]
-"""Where a Container stands in the order: when it was created, and its uid."""
+"""A Container's place in the order: when it was created, and its uid."""
 
 _LAST = datetime.max.replace(tzinfo=UTC)
-"""Place of what the server has not given a time yet."""
+"""Creation time of what has none from the server yet."""
 
 
 def counted(containers: Iterable[Container]) -> tuple[Container, ...]:
     """Return the Containers of an organization that count, in the order in which they count.
 
-    Stopped ones count; one that another Container takes over from (``spec.replaces``) does not, and
-    one that is being deleted does not either.
+    Stopped ones count; one that is being replaced (``spec.replaces``) or deleted does not.
     """
     everything = tuple(containers)
     replaced = _replaced(everything)
@@ -41,13 +40,13 @@ def rank(container: Container, places: Iterable[Place], related: Iterable[Contai
     places
         Places of all Containers of the organization's namespace that are not being deleted.
     related
-        Those of them that ``spec.replaces`` of any one ties together; more do no harm.
+        Those of them that are connected by ``spec.replaces``; more do no harm.
 
     Returns
     -------
     int | None
-        From 0; it fits while this is smaller than ``spec.limits.containers`` of the Organization.
-        None when it does not count.
+        From 0; it is within the limit while this is smaller than ``spec.limits.containers`` of the
+        Organization. None when it does not count.
     """
     replaced = _replaced(tuple(related))
     if not _counts(container, replaced):
@@ -57,13 +56,13 @@ def rank(container: Container, places: Iterable[Place], related: Iterable[Contai
 
 
 def _replaced(containers: tuple[Container, ...]) -> frozenset[str]:
-    """Return the uids of those that another one takes over from."""
-    heirs = (
+    """Return the uids of those that another one replaces."""
+    replacing = (
         each
         for each in containers
         if each.spec.replaces is not None and each.metadata.deletion_timestamp is None
     )
-    olds = (predecessor(each, containers) for each in heirs)
+    olds = (predecessor(each, containers) for each in replacing)
     return frozenset(old.metadata.uid for old in olds if old is not None)
 
 
@@ -82,7 +81,7 @@ def place_of(created: datetime | None, uid: str) -> Place:
     Parameters
     ----------
     created
-        When it was created; None = the server has not said so yet.
+        When it was created; None = the server has not set it yet.
     uid
         Its uid.
     """
@@ -92,13 +91,10 @@ def place_of(created: datetime | None, uid: str) -> Place:
 def billing_of(organization: Organization) -> Billing:
     """Return what an organization pays for.
 
-    Parameters
-    ----------
-    organization
-        The Organization; where it has a customerID, what the payment processor said of this
-        customer wins. What it said of another one, before the customerID was changed, does not.
+    With a customerID, what the payment processor reported for this customer wins; what it reported
+    for another one, before the customerID was changed, does not.
     """
-    told, customer = organization.status.billing, organization.spec.billing.customer_id
-    if customer is not None and told is not None and told.customer_id == customer:
-        return told
+    reported, customer = organization.status.billing, organization.spec.billing.customer_id
+    if customer is not None and reported is not None and reported.customer_id == customer:
+        return reported
     return organization.spec.billing

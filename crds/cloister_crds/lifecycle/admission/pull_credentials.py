@@ -1,4 +1,4 @@
-"""Which credentials an organization's images are looked up and pulled with."""
+"""The credentials with which an organization's images are looked up and pulled."""
 
 from collections.abc import Iterable
 
@@ -12,7 +12,7 @@ __all__ = ["pull_credentials"]
 def pull_credentials(
     organization: Organization | None, credentials: Iterable[RegistryCredential]
 ) -> tuple[SecretRefKey, ...]:
-    """Return where the credentials lie that an organization may use.
+    """Return the keys of core Secrets with the credentials that an organization may use.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
-"""How the names of secrets in a file become values: which csec, and which key of which core Secret.
+"""Binding of a file's secrets: which csec, and which key of which core Secret, has each value.
 
-The rule (one for the facade's checks, for the decision and for the snapshot): the repository's own
-secret of that name, else an organization secret that the Container binds.
+The rule (one for the facade's checks, the decision and the snapshot): the repository's own secret
+of that name, else an organization secret that the Container binds.
 """
 
 from collections.abc import Iterable
@@ -38,20 +38,20 @@ def bind(
     Returns
     -------
     tuple[tuple[SecretRefKey, ...], tuple[str, ...]]
-        What was found, ordered by name, and the names that were not.
+        The secrets that were found, ordered by name, and the names that were not.
     """
     of_repo = {each.spec.name: each for each in secrets if each.spec.repo == repo}
     of_organization = {each.spec.name: each for each in secrets if each.spec.repo is None}
     allowed = frozenset(bound)
-    found, lacking = [], []
+    found, missing = [], []
     for name in sorted(set(names)):
         secret = of_repo.get(name) or (of_organization.get(name) if name in allowed else None)
         if secret is None:
-            lacking.append(name)
+            missing.append(name)
         else:
             reference = secret.spec.secret_ref
             found.append(SecretRefKey(name=name, secret=reference.name, key=reference.key))
-    return tuple(found), tuple(lacking)
+    return tuple(found), tuple(missing)
 
 
 def bound_by(secret: Secret, containers: Iterable[Container]) -> tuple[str, ...]:

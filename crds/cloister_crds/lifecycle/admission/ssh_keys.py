@@ -1,4 +1,4 @@
-"""What is so about an SSHKey: whether it can be used, of which type it is, who names it."""
+"""The status of an SSHKey: whether it can be used, its type, who names it."""
 
 import binascii
 from base64 import b64decode
@@ -13,9 +13,9 @@ from cloister_crds.lifecycle.state.conditions import ConditionUpdate, merge
 __all__ = ["SHORTEST_RSA", "key_error", "keys_of", "named_by", "ssh_key_status"]
 
 SHORTEST_RSA = 2048
-"""Least bits of an RSA key; the SSH server of debug enclaves refuses shorter ones."""
+"""Fewest bits of an RSA key; the SSH server of debug enclaves refuses shorter ones."""
 _MODULUS = 2
-"""Place of an RSA key's modulus: after its type and its exponent."""
+"""Index of an RSA key's modulus: after its type and its exponent."""
 USED_BY_LIMIT = 1000
 """How many names status.usedBy holds; the schema's bound."""
 
@@ -26,12 +26,12 @@ def named_by(name: str, containers: Iterable[Container]) -> tuple[str, ...]:
 
 
 def keys_of(names: Iterable[str], keys: Iterable[SSHKey]) -> tuple[EnclaveKey, ...]:
-    """Return the keys that a request names as they are now, ordered by name.
+    """Return the keys that a request names, with their present values, ordered by name.
 
     Parameters
     ----------
     names
-        Names of SSHKeys; those that do not exist are passed over (admission refuses them).
+        Names of SSHKeys; those that do not exist are ignored (admission refuses them).
     keys
         All SSHKeys of the namespace.
     """
@@ -44,12 +44,12 @@ def keys_of(names: Iterable[str], keys: Iterable[SSHKey]) -> tuple[EnclaveKey, .
 
 
 def key_error(public_key: str) -> str | None:
-    """Report what keeps a public key from being used.
+    """Return why a public key cannot be used.
 
     Parameters
     ----------
     public_key
-        One line of an OpenSSH public key file; its form was checked by the kind.
+        One line of an OpenSSH public key file, in the form that the kind's schema checks.
 
     Returns
     -------
@@ -62,7 +62,7 @@ def key_error(public_key: str) -> str | None:
     except (binascii.Error, ValueError):
         return "publicKey is cut off or damaged; copy the whole line of the .pub file."
     if not fields or fields[0] != kind.encode():
-        return f"publicKey says {kind} and holds a key of another type; copy the whole line anew."
+        return f"publicKey is declared as {kind} and is of another type; copy the whole line again."
     if kind == "ssh-rsa":
         modulus = fields[_MODULUS] if len(fields) > _MODULUS else b""
         bits = int.from_bytes(modulus, "big").bit_length()
@@ -75,14 +75,14 @@ def key_error(public_key: str) -> str | None:
 
 
 def ssh_key_status(key: SSHKey, containers: Iterable[Container], now: datetime) -> SSHKeyStatus:
-    """Make the next status of an SSHKey."""
-    trouble = key_error(key.spec.public_key)
-    if trouble is None:
+    """Return the next status of an SSHKey."""
+    error = key_error(key.spec.public_key)
+    if error is None:
         text = "The key can log in to debug enclaves that name it."
-        findings = [ConditionUpdate("Ready", status=True, reason="KeyUsable", message=text)]
+        updates = [ConditionUpdate("Ready", status=True, reason="KeyUsable", message=text)]
     else:
-        findings = [
-            ConditionUpdate(kind, status=kind == "Stalled", reason="SSHKeyInvalid", message=trouble)
+        updates = [
+            ConditionUpdate(kind, status=kind == "Stalled", reason="SSHKeyInvalid", message=error)
             for kind in ("Ready", "Stalled")
         ]
     generation = key.metadata.generation
@@ -91,13 +91,13 @@ def ssh_key_status(key: SSHKey, containers: Iterable[Container], now: datetime) 
             "observed_generation": generation,
             "key_type": key.spec.public_key.partition(" ")[0],
             "used_by": named_by(key.metadata.name, containers)[:USED_BY_LIMIT],
-            "conditions": merge(key.status.conditions, findings, generation=generation, now=now),
+            "conditions": merge(key.status.conditions, updates, generation=generation, now=now),
         }
     )
 
 
 def _fields(blob: bytes) -> list[bytes]:
-    """Split a key's blob into its fields, each a length of four bytes and so many bytes.
+    """Split a key's blob into its fields, each a length of four bytes and that many bytes.
 
     Raises
     ------

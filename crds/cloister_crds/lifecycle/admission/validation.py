@@ -1,8 +1,8 @@
-"""Whether an organization may run a request: one function for the facade and for the operator.
+"""Validation: whether an organization may run a request, for the facade and for the operator.
 
-It gets facts and reads nothing. The facade gathers everything and shows all problems at once; the
-operator asks in stages (`spec_problems` before a release is fetched, `file_problems` after), so
-that what cannot run costs no look-up. Problems of the file itself are those of the parser.
+It gets facts and does no I/O. The facade gathers everything and shows all problems at once; the
+operator validates in stages (`spec_problems` before a release is fetched, `file_problems` after),
+so that what cannot run costs no lookup. Problems of the file itself are those of the parser.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -61,9 +61,9 @@ class RequestFacts:
     name: str
     """Name of the container (spec.name, else metadata.name)."""
     spec: ContainerSpec
-    """What is facts for."""
+    """What is requested."""
     organization: Organization | None
-    """Who asks; None = nobody owns the namespace."""
+    """The owner of the namespace; None = no Organization owns it."""
     hosts: tuple[Host, ...] = ()
     """All Hosts."""
     secrets: tuple[Secret, ...] = ()
@@ -73,14 +73,15 @@ class RequestFacts:
     domains: tuple[Domain, ...] = ()
     """All Domains of the namespace."""
     rank: int | None = None
-    """Place in the order of the limit (`limits.rank`); None = it is not counted, as in a relaunch
-    or replace that `validate` is facts about."""
+    """Place in the order of the limit (`limits.rank`); None = it is not counted, as for `validate`
+    of a relaunch or replace."""
     file_limit: int = 256 * 1024
     """Largest deployable file in bytes."""
     api_known: bool = True
-    """False when the settings of whoever asks lack apiAddress; others read the Host."""
+    """False when the caller has the operator's settings and apiAddress is not set; others read the
+    Host."""
     release: ReleaseFacts | None = None
-    """The release; None = not known yet, and the file is not looked at."""
+    """The release; None = not known yet, and the file is not checked."""
     images: Mapping[str, Failed] = field(default_factory=dict)
     """What is wrong with images, by their reference in the file; the rest is right or unknown."""
 
@@ -96,7 +97,7 @@ class RequestFacts:
 
 
 Check = Callable[[RequestFacts], Iterator[Problem]]
-"""One rule: the problems that it finds."""
+"""One rule; it yields the problems that it finds."""
 
 
 _LAST_USER = 65535
@@ -104,7 +105,7 @@ _LAST_USER = 65535
 
 
 def validate_for_organization(facts: RequestFacts) -> tuple[Problem, ...]:
-    """Report everything that keeps an organization from running a request.
+    """Return everything that keeps an organization from running a request.
 
     Returns
     -------
@@ -116,18 +117,12 @@ def validate_for_organization(facts: RequestFacts) -> tuple[Problem, ...]:
 
 
 def spec_problems(facts: RequestFacts) -> tuple[Problem, ...]:
-    """Report what is wrong before the release is looked at."""
+    """Return what is wrong before the release is looked up."""
     return _run(SPEC_CHECKS, facts)
 
 
 def file_problems(facts: RequestFacts) -> tuple[Problem, ...]:
-    """Report what is wrong with the release, its file and its images.
-
-    Parameters
-    ----------
-    facts
-        The request and the facts; without a release the answer is empty.
-    """
+    """Return what is wrong with the release, its file and its images; empty without a release."""
     return _run(FILE_CHECKS, facts) if facts.release is not None else ()
 
 
@@ -140,7 +135,7 @@ def _run(checks: tuple[Check, ...], facts: RequestFacts) -> tuple[Problem, ...]:
     return tuple(problem for check in checks for problem in check(facts))
 
 
-def _is_of_an_organization(facts: RequestFacts) -> Iterator[Problem]:
+def _has_an_organization(facts: RequestFacts) -> Iterator[Problem]:
     if facts.organization is None:
         yield Problem(
             "metadata.namespace",
@@ -149,12 +144,12 @@ def _is_of_an_organization(facts: RequestFacts) -> Iterator[Problem]:
         )
 
 
-def _has_a_fit_name(facts: RequestFacts) -> Iterator[Problem]:
+def _has_a_valid_name(facts: RequestFacts) -> Iterator[Problem]:
     if len(facts.name) > NAME_LIMIT or not fullmatch(NAME_PATTERN, facts.name):
         yield Problem(
             "spec.name",
             "InvalidName",
-            f"{facts.name!r} cannot stand in a host name; set spec.name to at most {NAME_LIMIT} "
+            f"{facts.name!r} cannot be part of a host name; set spec.name to at most {NAME_LIMIT} "
             "lowercase letters, digits and hyphens, with no hyphen at the ends.",
         )
 
@@ -166,7 +161,7 @@ def _has_a_subscription(facts: RequestFacts) -> Iterator[Problem]:
             "",
             "SubscriptionRequired",
             f"Organization {organization.metadata.name} has no active container subscription; "
-            "subscribe to create, start or relaunch containers. What serves goes on.",
+            "subscribe to create, start or relaunch containers. What serves continues.",
         )
 
 
@@ -198,8 +193,8 @@ def _is_entitled(facts: RequestFacts) -> Iterator[Problem]:
             "domainSuffixes",
         ),
     )
-    for name, lacking, entitlement in requested:
-        if lacking:
+    for name, missing, entitlement in requested:
+        if missing:
             yield Problem(
                 f"spec.{name}",
                 "EntitlementRequired",
@@ -241,7 +236,7 @@ def _has_a_ready_host(facts: RequestFacts) -> Iterator[Problem]:
         )
 
 
-def _can_do_without_the_tee(facts: RequestFacts) -> Iterator[Problem]:
+def _may_disable_the_tee(facts: RequestFacts) -> Iterator[Problem]:
     if facts.host is not None:
         yield from tee_problems(facts.spec, facts.host)
 
@@ -253,8 +248,8 @@ def _binds_secrets_that_exist(facts: RequestFacts) -> Iterator[Problem]:
             yield Problem(
                 f"spec.secrets[{index}]",
                 "SecretNotFound",
-                f"The organization has no secret named {name!r}; create the csec or take the name "
-                "out of spec.secrets.",
+                f"The organization has no secret named {name!r}; create the csec or remove the "
+                "name from spec.secrets.",
             )
 
 
@@ -272,11 +267,11 @@ def _has_a_verified_domain(facts: RequestFacts) -> Iterator[Problem]:
         )
     elif not domain.status.verified:
         ready = condition(domain.status.conditions, "Ready")
-        told = ready.message if ready is not None else "It was not looked at yet."
+        detail = ready.message if ready is not None else "It was not checked yet."
         yield Problem(
             "spec.customDomain",
             "DomainNotVerified",
-            f"Domain {host} is not verified. {told}",
+            f"Domain {host} is not verified. {detail}",
         )
 
 
@@ -287,14 +282,14 @@ def _names_keys_that_can_log_in(facts: RequestFacts) -> Iterator[Problem]:
             yield Problem(
                 f"spec.sshKeys[{index}]",
                 "SSHKeyNotFound",
-                f"The organization has no SSHKey named {name!r}; create it or take the name out "
-                "of spec.sshKeys.",
+                f"The organization has no SSHKey named {name!r}; create it or remove the name "
+                "from spec.sshKeys.",
             )
-        elif (trouble := key_error(keys[name])) is not None:
+        elif (error := key_error(keys[name])) is not None:
             yield Problem(
                 f"spec.sshKeys[{index}]",
                 "SSHKeyInvalid",
-                f"SSHKey {name} cannot be used: {trouble}",
+                f"SSHKey {name} cannot be used: {error}",
             )
 
 
@@ -341,7 +336,7 @@ def _stays_within_resources(facts: RequestFacts) -> Iterator[Problem]:
         )
 
 
-def _asks_for_what_is_there(facts: RequestFacts) -> Iterator[Problem]:
+def _requires_what_the_host_offers(facts: RequestFacts) -> Iterator[Problem]:
     config, host = facts.config, facts.host
     if config is not None and host is not None:
         yield from gpu_problems(config, host, facts.spec.gpus)
@@ -376,7 +371,7 @@ def _accepts_the_network(facts: RequestFacts) -> Iterator[Problem]:
         )
 
 
-def _has_users_of_the_pod(facts: RequestFacts) -> Iterator[Problem]:
+def _has_mapped_users(facts: RequestFacts) -> Iterator[Problem]:
     config, host = facts.config, facts.host
     if config is None or host is None:
         return
@@ -388,9 +383,9 @@ def _has_users_of_the_pod(facts: RequestFacts) -> Iterator[Problem]:
             yield Problem(
                 f"containers[{index}].user",
                 "UserNotMapped",
-                f"Container {container.name} wants a user or group above {_LAST_USER}, and Pods on "
+                f"Container {container.name} has a user or group above {_LAST_USER}, and Pods on "
                 f"Host {host.metadata.name} have a user namespace with {_LAST_USER + 1} of each; "
-                "take a smaller number and tag a new release.",
+                "use a smaller number and tag a new release.",
             )
 
 
@@ -398,7 +393,7 @@ def _resolves_its_secrets(facts: RequestFacts) -> Iterator[Problem]:
     config = facts.config
     if config is None:
         return
-    _, lacking = bind(
+    _, missing = bind(
         named_secrets(config),
         repo=facts.spec.repo,
         bound=facts.spec.secrets,
@@ -406,7 +401,7 @@ def _resolves_its_secrets(facts: RequestFacts) -> Iterator[Problem]:
     )
     for index, container in enumerate(config.containers):
         for place, name in enumerate(container.secrets):
-            if name in lacking:
+            if name in missing:
                 yield Problem(
                     f"containers[{index}].secrets[{place}]",
                     "SecretNotFound",
@@ -460,14 +455,14 @@ def _has_its_images(facts: RequestFacts) -> Iterator[Problem]:
 
 
 SPEC_CHECKS: tuple[Check, ...] = (
-    _is_of_an_organization,
-    _has_a_fit_name,
+    _has_an_organization,
+    _has_a_valid_name,
     _has_a_subscription,
     _is_within_the_limit,
     _is_entitled,
     _has_a_host,
     _has_a_ready_host,
-    _can_do_without_the_tee,
+    _may_disable_the_tee,
     _binds_secrets_that_exist,
     _names_keys_that_can_log_in,
     _has_a_verified_domain,
@@ -477,10 +472,10 @@ SPEC_CHECKS: tuple[Check, ...] = (
 FILE_CHECKS: tuple[Check, ...] = (
     _has_a_valid_file,
     _stays_within_resources,
-    _asks_for_what_is_there,
+    _requires_what_the_host_offers,
     _accepts_the_network,
     lambda facts: key_problems(facts.spec, facts.host, facts.config),
-    _has_users_of_the_pod,
+    _has_mapped_users,
     _resolves_its_secrets,
     _uses_its_variables,
     _has_its_images,

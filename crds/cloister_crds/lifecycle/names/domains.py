@@ -1,8 +1,8 @@
-"""Custom domains: the records that prove them, and what a look at DNS changes.
+"""Custom domains: the records that prove them, and what a DNS check changes.
 
 Source of the rules: the specification, "Custom domain verification" and "States and transitions".
-A Domain is verified when TXT and CNAME are right in one look; afterwards only a TXT record that is
-gone clears it. That blocks new use at once; what serves goes on for a time of grace.
+A Domain is verified when TXT and CNAME are right in one check; afterwards only a missing TXT record
+revokes it. That blocks new use at once; what serves continues for a grace period.
 """
 
 import hmac
@@ -34,32 +34,32 @@ _HEX = 32
 
 @dataclass(frozen=True, slots=True)
 class DomainSettings:
-    """What the administrator set about custom domains."""
+    """The administrator's settings for custom domains."""
 
     key: bytes
-    """Installation key: nonces and targets are made from it, the same after every restore."""
+    """Installation key: nonces and targets are derived from it, the same after every restore."""
     target: str
-    """Domain under which the targets of CNAME records stand."""
+    """Domain of the targets of CNAME records."""
     service: str
     """Name in the label of TXT records."""
     interval: timedelta
-    """Time between two looks at DNS."""
+    """Time between two DNS checks."""
     grace: timedelta
-    """Time for which a domain that lost its TXT record goes on to serve."""
+    """Grace period in which a domain that lost its TXT record is still served."""
 
 
 @dataclass(frozen=True, slots=True)
 class DomainDecision:
-    """What a pass over a Domain does."""
+    """The decision of a reconcile of a Domain."""
 
     status: DomainStatus
     """Its next status."""
     need: NeedDns | None = None
-    """What to ask now; None = nothing."""
+    """What to look up now; None = nothing."""
     forget: NeedDns | None = None
     """RequestFacts whose answer is used up; None = none."""
     requeue_after: timedelta | None = None
-    """Time until the next pass; None = when something changes."""
+    """Time until the next reconcile; None = when something changes."""
 
 
 def records_of(domain: str, *, slug: str, settings: DomainSettings) -> DomainRecords:
@@ -83,12 +83,12 @@ def records_of(domain: str, *, slug: str, settings: DomainSettings) -> DomainRec
 
 
 def _mac(key: bytes, *parts: str) -> str:
-    """Make a value from the installation key; the parts cannot run into one another."""
+    """Derive a value from the installation key; the parts are separated unambiguously."""
     return hmac.new(key, "\0".join(parts).encode(), "sha256").hexdigest()[:_HEX]
 
 
 def used_by(domain: str, containers: Iterable[Container]) -> tuple[str, ...]:
-    """Return the names of the Containers that ask for a domain or still serve it, ordered."""
+    """Return the names of the Containers that request a domain or still serve it, ordered."""
     return tuple(
         sorted(
             {
@@ -101,13 +101,13 @@ def used_by(domain: str, containers: Iterable[Container]) -> tuple[str, ...]:
 
 
 def find_domain(host: str, domains: Iterable[Domain]) -> Domain | None:
-    """Return the Domain of a host name; of several a verified one."""
+    """Return the Domain of a host name; of several, a verified one."""
     found = [each for each in domains if each.spec.domain == host]
     return max(found, key=lambda each: each.status.verified, default=None)
 
 
 def may_serve(domain: Domain | None, *, now: datetime, grace: timedelta) -> bool:
-    """Return whether requests for a custom domain go on to its container.
+    """Return whether requests for a custom domain are let in to its container.
 
     Parameters
     ----------
@@ -116,7 +116,7 @@ def may_serve(domain: Domain | None, *, now: datetime, grace: timedelta) -> bool
     now
         The time, in UTC.
     grace
-        Time for which one that lost its TXT record goes on.
+        Grace period of one that lost its TXT record.
     """
     if domain is None:
         return False
@@ -132,20 +132,20 @@ def decide_domain(
     settings: DomainSettings,
     now: datetime,
 ) -> DomainDecision:
-    """Decide what is so about a Domain and whether to look at DNS.
+    """Decide the status of a Domain and whether to check DNS.
 
     Parameters
     ----------
     domain
         The Domain.
     organization
-        Its Organization; None = nobody owns the namespace.
+        Its Organization; None = no Organization owns the namespace.
     containers
         All Containers of the namespace.
     answers
-        What was seen in DNS.
+        Results of DNS lookups.
     settings
-        What the administrator set.
+        The administrator's settings.
     now
         The time, in UTC, whole seconds.
     """
@@ -162,32 +162,32 @@ def decide_domain(
         refused = status.model_copy(
             update={"verified": False, "verified_at": None, "lost_at": lost}
         )
-        return DomainDecision(_told(refused, domain, refusal or (), now))
+        return DomainDecision(_with_conditions(refused, domain, refusal or (), now))
     records = records_of(host, slug=organization.metadata.name, settings=settings)
     status = status.model_copy(update={"records": records})
-    asked = domain.metadata.annotations.get(REQUESTED_AT_ANNOTATION, "")
-    looked = before.checked_at
-    # A look in the future is from before the clock was set back.
-    due = looked is None or looked > now or looked + settings.interval <= now
-    if not due and asked == before.last_handled_request:
+    requested = domain.metadata.annotations.get(REQUESTED_AT_ANNOTATION, "")
+    checked = before.checked_at
+    # A check in the future is from before the clock was set back.
+    due = checked is None or checked > now or checked + settings.interval <= now
+    if not due and requested == before.last_handled_request:
         return DomainDecision(
             _unchanged(status, domain, settings, now), requeue_after=_next(status, settings, now)
         )
     stamp = before.checked_at.isoformat() if before.checked_at else ""
-    need = NeedDns(domain=host, txt_name=records.txt_name, request=f"{stamp} {asked}")
+    need = NeedDns(domain=host, txt_name=records.txt_name, request=f"{stamp} {requested}")
     answer = answers.get(need)
     if answer is None:
         return DomainDecision(_unchanged(status, domain, settings, now), need=need)
-    seen = status.model_copy(update={"checked_at": now, "last_handled_request": asked})
+    seen = status.model_copy(update={"checked_at": now, "last_handled_request": requested})
     failed = answer if isinstance(answer, Failed) else None
     if isinstance(answer, Known) and isinstance(answer.value, DnsFacts):
-        seen = _looked(seen, records, answer.value, now)
-    told = _told(seen, domain, _findings(seen, failed, settings, now), now)
-    return DomainDecision(told, forget=need, requeue_after=_next(told, settings, now))
+        seen = _checked(seen, records, answer.value, now)
+    after = _with_conditions(seen, domain, _conditions(seen, failed, settings, now), now)
+    return DomainDecision(after, forget=need, requeue_after=_next(after, settings, now))
 
 
 def _refusal(host: str, organization: Organization | None) -> tuple[ConditionUpdate, ...] | None:
-    """Report why an organization cannot have a domain; None = it can."""
+    """Return the conditions of a domain that an organization cannot have; None = it can."""
     if organization is None:
         return _stalled("OrganizationNotFound", "No Organization owns this namespace.")
     suffixes = organization.spec.entitlements.domain_suffixes
@@ -201,10 +201,10 @@ def _refusal(host: str, organization: Organization | None) -> tuple[ConditionUpd
     )
 
 
-def _looked(
+def _checked(
     status: DomainStatus, records: DomainRecords, facts: DnsFacts, now: datetime
 ) -> DomainStatus:
-    """Take in what DNS says."""
+    """Apply the records found in DNS to the status."""
     has_text = records.txt_value in facts.texts
     has_alias = records.cname_target in facts.aliases
     change: dict[str, object] = {"cname_configured": has_alias}
@@ -215,10 +215,10 @@ def _looked(
     return status.model_copy(update=change)
 
 
-def _findings(
+def _conditions(
     status: DomainStatus, failed: Failed | None, settings: DomainSettings, now: datetime
 ) -> tuple[ConditionUpdate, ...]:
-    """Report how the Domain is."""
+    """Return the conditions of the Domain."""
     records = status.records or DomainRecords()
     if status.verified:
         text = "Both records were seen; only the loss of the TXT record undoes that."
@@ -234,12 +234,12 @@ def _findings(
         if now < until:
             return _stalled(
                 "DomainLost",
-                f"The TXT record is gone. {wanted} before {until:%Y-%m-%d %H:%M} UTC; what serves "
-                "goes on until then, and nothing new can use the domain.",
+                f"The TXT record is gone. {wanted} before {until:%Y-%m-%d %H:%M} UTC; the domain "
+                "is served until then, and nothing new can use it.",
             )
-        return _stalled("DomainDropped", f"The TXT record is gone for too long. {wanted}.")
+        return _stalled("DomainDropped", f"The TXT record has been gone for too long. {wanted}.")
     if failed is not None:
-        text = f"DNS could not be read: {failed.message}. It is tried again."
+        text = f"DNS could not be read: {failed.message}. It is retried."
         return (ConditionUpdate("Ready", status=False, reason="DnsUnavailable", message=text),)
     return (
         ConditionUpdate(
@@ -260,10 +260,10 @@ def _host_of(records: DomainRecords) -> str:
 
 def _missing(status: DomainStatus) -> str:
     if status.checked_at is None:
-        return "DNS was not looked at yet."
+        return "DNS was not checked yet."
     if status.cname_configured:
-        return "At the last look the CNAME was right and the TXT record was not."
-    return "At the last look the CNAME was not right."
+        return "At the last check the CNAME was right and the TXT record was not."
+    return "At the last check the CNAME was not right."
 
 
 def _stalled(reason: str, message: str) -> tuple[ConditionUpdate, ...]:
@@ -276,25 +276,25 @@ def _stalled(reason: str, message: str) -> tuple[ConditionUpdate, ...]:
 def _unchanged(
     status: DomainStatus, domain: Domain, settings: DomainSettings, now: datetime
 ) -> DomainStatus:
-    """Make the status between two looks: that the last one failed stays until the next."""
+    """Return the status between two checks: a failure of the last one stays until the next."""
     ready = condition(status.conditions, "Ready")
     if ready is not None and ready.reason == "DnsUnavailable" and not status.verified:
         failed = ConditionUpdate("Ready", status=False, reason=ready.reason, message=ready.message)
-        return _told(status, domain, (failed,), now)
-    return _told(status, domain, _findings(status, None, settings, now), now)
+        return _with_conditions(status, domain, (failed,), now)
+    return _with_conditions(status, domain, _conditions(status, None, settings, now), now)
 
 
-def _told(
-    status: DomainStatus, domain: Domain, findings: Iterable[ConditionUpdate], now: datetime
+def _with_conditions(
+    status: DomainStatus, domain: Domain, updates: Iterable[ConditionUpdate], now: datetime
 ) -> DomainStatus:
     conditions = merge(
-        domain.status.conditions, findings, generation=domain.metadata.generation, now=now
+        domain.status.conditions, updates, generation=domain.metadata.generation, now=now
     )
     return status.model_copy(update={"conditions": conditions})
 
 
 def _next(status: DomainStatus, settings: DomainSettings, now: datetime) -> timedelta:
-    """Return the time until the next look, or until the grace ends."""
+    """Return the time until the next check, or until the end of the grace period."""
     times = [settings.interval]
     if status.checked_at is not None:
         times = [status.checked_at + settings.interval - now]

@@ -1,4 +1,4 @@
-"""The host names of a Container, who holds them, and which claims it no longer needs."""
+"""The host names of a Container, and who holds them."""
 
 from cloister_crds.kinds.container import Container
 from cloister_crds.kinds.hostnameclaim import HostnameClaim
@@ -24,7 +24,7 @@ def internal_hostname(
     organization
         The Organization that it belongs to.
     containers_domain
-        Domain under which the installation's containers stand.
+        Domain of the installation's containers.
     """
     return generated_hostname(
         container.display_name,
@@ -37,7 +37,7 @@ def internal_hostname(
 def wanted_hostnames(
     container: Container, organization: Organization | None, containers_domain: str
 ) -> tuple[str, ...]:
-    """Return the host names that spec asks for, the public one first.
+    """Return the host names that spec requests, the public one first.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ def wanted_hostnames(
     organization
         The Organization that it belongs to; None = none, and no names.
     containers_domain
-        Domain under which the installation's containers stand.
+        Domain of the installation's containers.
     """
     if organization is None:
         return ()

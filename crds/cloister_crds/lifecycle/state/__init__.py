@@ -1,1 +1,1 @@
-"""The state of a Container: observed facts, decisions, conditions, reasons."""
+"""The state of a Container: observed facts, conditions, reasons."""

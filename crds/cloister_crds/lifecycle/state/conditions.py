@@ -18,35 +18,35 @@ MESSAGE_LIMIT = 32_768
 
 @dataclass(frozen=True, slots=True)
 class ConditionUpdate:
-    """A condition before it has a time."""
+    """A condition as observed now, without a transition time."""
 
     type: str
     """Name of the condition."""
     status: bool
     """Whether it holds."""
     reason: str
-    """Word of the reasons table."""
+    """Reason from the reasons table."""
     message: str = ""
     """Sentence for people."""
 
 
 def merge(
     before: Iterable[Condition],
-    findings: Iterable[ConditionUpdate],
+    updates: Iterable[ConditionUpdate],
     *,
     generation: int,
     now: datetime,
 ) -> tuple[Condition, ...]:
-    """Make the next conditions.
+    """Return the next conditions.
 
     Parameters
     ----------
     before
-        Conditions as they stand. One without a finding is removed.
-    findings
-        What is so now, in the order in which it is to stand.
+        Present conditions. One without an update is removed.
+    updates
+        The observed conditions, in the order in which they are written.
     generation
-        metadata.generation that was looked at.
+        metadata.generation that was observed.
     now
         The present; it is written only where a status changes.
 
@@ -57,50 +57,29 @@ def merge(
     """
     known = {each.type: each for each in before}
     merged = []
-    for finding in findings:
-        status = ConditionStatus.TRUE if finding.status else ConditionStatus.FALSE
-        old = known.get(finding.type)
+    for update in updates:
+        status = ConditionStatus.TRUE if update.status else ConditionStatus.FALSE
+        old = known.get(update.type)
         since = old.last_transition_time if old is not None and old.status is status else now
         merged.append(
             Condition(
-                type=finding.type,
+                type=update.type,
                 status=status,
                 observed_generation=max(generation, 0),
                 last_transition_time=since,
-                reason=finding.reason,
-                message=finding.message[:MESSAGE_LIMIT],
+                reason=update.reason,
+                message=update.message[:MESSAGE_LIMIT],
             )
         )
     return tuple(merged)
 
 
 def condition(conditions: Iterable[Condition], name: str) -> Condition | None:
-    """Return the condition of a type.
-
-    Parameters
-    ----------
-    conditions
-        Conditions of an object.
-    name
-        Type of the condition.
-
-    Returns
-    -------
-    Condition | None
-        None when the object has none of that type.
-    """
+    """Return the condition of a type; None when there is none of that type."""
     return next((each for each in conditions if each.type == name), None)
 
 
 def holds(conditions: Iterable[Condition], name: str) -> bool:
-    """Return whether a condition is there and true.
-
-    Parameters
-    ----------
-    conditions
-        Conditions of an object.
-    name
-        Type of the condition.
-    """
+    """Return whether a condition exists and is true."""
     found = condition(conditions, name)
     return found is not None and found.status is ConditionStatus.TRUE

@@ -1,8 +1,8 @@
-"""What is known when a pass decides: frozen facts, gathered by the operator, judged by `decide`.
+"""The observed state of a Container: frozen facts, gathered by the operator for `decide`.
 
-Nothing here is looked up: whoever makes an `Observed` has read everything before. Facts that
-must be asked for outside of the cluster (a release, an image) stand in `Observed.answers` under the
-`Need` that asks for them; a need without an answer was not asked yet.
+Nothing here does I/O: everything in an `Observed` was read before. Facts from outside the cluster
+(a release, an image) are in `Observed.answers` under the `Need` that requests them; a need without
+an answer was not looked up yet.
 """
 
 from collections.abc import Mapping
@@ -55,28 +55,28 @@ T_co = TypeVar("T_co", covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Known(Generic[T_co]):
-    """A question was answered."""
+    """A lookup that succeeded."""
 
     value: T_co
-    """The answer."""
+    """The result."""
     at: datetime
-    """When it was answered, in UTC."""
+    """When it was looked up, in UTC."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """A question could not be answered."""
+    """A lookup that failed."""
 
     reason: str
-    """CamelCase word of the reasons table (`cloister_crds.lifecycle.state.reasons`)."""
+    """Reason from the reasons table (`cloister_crds.lifecycle.state.reasons`)."""
     message: str
-    """Sentence for people: what could not be had and what to do."""
+    """Sentence for people: what could not be looked up and what to do."""
     transient: bool
-    """Whether asking again may help."""
+    """Whether a retry may help."""
     at: datetime
     """When it failed, in UTC."""
     retry_at: datetime | None = None
-    """When to ask again at the earliest, in UTC (the asker's back-off); None for what is not
+    """When to retry at the earliest, in UTC (the resolver's backoff); None for what is not
     transient."""
 
 
@@ -95,7 +95,7 @@ class ReleaseFacts:
     file_name: str
     """Name under which the file was found."""
     raw: bytes
-    """The file as it is; what is measured and mounted."""
+    """The file's bytes; what is measured and mounted."""
     digest: str
     """``sha256:`` and the hash of `raw`."""
     config: ServiceConfig | None
@@ -113,9 +113,9 @@ class RegistryImage:
     image: str
     """Reference with digest, as the kubelet pulls it."""
     entrypoint: tuple[str, ...] | None = None
-    """ENTRYPOINT of the image; None = none."""
+    """ENTRYPOINT of the image; None = not set."""
     cmd: tuple[str, ...] | None = None
-    """CMD of the image; None = none."""
+    """CMD of the image; None = not set."""
     env: tuple[str, ...] = ()
     """ENV of the image, ``NAME=value``."""
     user: str = ""
@@ -140,7 +140,7 @@ class SecretRefKey:
 
 @dataclass(frozen=True, slots=True)
 class SecretValues:
-    """Whether the values of secrets can be read; the values themselves never come here."""
+    """Whether the values of secrets can be read; the values themselves are never here."""
 
     missing: tuple[SecretRefKey, ...] = ()
     """Those whose core Secret or key does not exist."""
@@ -148,7 +148,7 @@ class SecretValues:
 
 @dataclass(frozen=True, slots=True)
 class DnsFacts:
-    """What the servers of a zone say about a custom domain."""
+    """The records of a custom domain, from the name servers of its zone."""
 
     texts: tuple[str, ...] = ()
     """Values of the TXT records."""
@@ -158,18 +158,18 @@ class DnsFacts:
 
 @dataclass(frozen=True, slots=True)
 class Tiers:
-    """The shapes that an organization's files may ask for (config: "tier lists")."""
+    """The sizes that an organization's files may request (config: "tier lists")."""
 
     cpus: tuple[int, ...] = CPU_TIERS
     """Values of ``cpus``, ascending."""
     memory: tuple[int, ...] = MEMORY_TIERS
     """Values of ``memory`` in MB, ascending."""
     gpus: tuple[int, ...] = GPU_COUNTS
-    """Values of ``gpus`` when it is there, ascending."""
+    """Values of ``gpus`` when it is set, ascending."""
 
     @classmethod
     def of(cls, organization: Organization | None) -> "Tiers":
-        """Return the shapes of an Organization; those of the format where there is none."""
+        """Return the sizes of an Organization; those of the format where there is none."""
         if organization is None:
             return cls()
         limits = organization.spec.limits
@@ -180,7 +180,7 @@ class Tiers:
 
 @dataclass(frozen=True, slots=True)
 class NeedRelease:
-    """Ask the source provider for a release and its file. Answered with `ReleaseFacts`."""
+    """Look up a release and its file at the source provider. The result is `ReleaseFacts`."""
 
     repo: str
     """``owner/name``."""
@@ -189,15 +189,15 @@ class NeedRelease:
     commit: str | None
     """Commit that the tag must point to; None = wherever it points."""
     request: str
-    """Revision of the request that asks: an answer given to an earlier request does not count
-    (the resolver may share what is in flight or seconds old)."""
+    """Revision of the request: the result of an earlier request does not count (the resolver may
+    share what is in flight or seconds old)."""
     tiers: Tiers = Tiers()
-    """Shapes that the file may ask for."""
+    """Sizes that the file may request."""
 
 
 @dataclass(frozen=True, slots=True)
 class NeedImage:
-    """Ask a registry for an image. Answered with `RegistryImage`."""
+    """Look up an image in its registry. The result is `RegistryImage`."""
 
     image: str
     """Reference with digest, as the file has it."""
@@ -206,33 +206,33 @@ class NeedImage:
     namespace: str
     """Namespace of the organization, with the core Secrets of its credentials."""
     credentials: tuple[SecretRefKey, ...]
-    """Credentials of the organization, by the registry that each is for; ordered."""
+    """Credentials of the organization, named by registry; ordered."""
     request: str
-    """Revision of the request that asks; see `NeedRelease.request`."""
+    """Revision of the request; see `NeedRelease.request`."""
 
 
 @dataclass(frozen=True, slots=True)
 class NeedSecretValues:
-    """Ask whether the values of secrets can be read. Answered with `SecretValues`."""
+    """Check whether the values of secrets can be read. The result is `SecretValues`."""
 
     namespace: str
     """Namespace of the core Secrets."""
     refs: tuple[SecretRefKey, ...]
-    """What must be there, ordered."""
+    """What must exist, ordered."""
     request: str
-    """Revision of the request that asks; see `NeedRelease.request`."""
+    """Revision of the request; see `NeedRelease.request`."""
 
 
 @dataclass(frozen=True, slots=True)
 class NeedDns:
-    """Ask the servers of a zone for the records of a custom domain. Answered with `DnsFacts`."""
+    """Look up the records of a custom domain at the zone's servers. The result is `DnsFacts`."""
 
     domain: str
-    """The custom domain, whose CNAME record is looked at."""
+    """The custom domain, whose CNAME record is looked up."""
     txt_name: str
     """Name of the TXT record."""
     request: str
-    """Which look it is; see `NeedRelease.request`."""
+    """Identifies the check; see `NeedRelease.request`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,26 +242,26 @@ class NewestRelease:
     newest: LatestRelease | None
     """The release; None = the repository has none."""
     than_published: datetime | None = None
-    """When the release that it is compared with was published, in UTC; None = that has none, or
-    it is the newest itself, or nothing is compared."""
+    """When the release that it is compared with was published, in UTC; None = that is not
+    published, or is the newest itself, or nothing is compared."""
 
 
 @dataclass(frozen=True, slots=True)
 class NeedLatest:
-    """Ask the source provider for the newest release. Answered with `NewestRelease`."""
+    """Look up the newest release at the source provider. The result is `NewestRelease`."""
 
     repo: str
     """``owner/name``."""
     than: str | None
-    """Tag of the release that it is compared with; None = none is."""
+    """Tag of the release that it is compared with; None = nothing is compared."""
     slot: int
-    """Number of the interval that asks: the next one asks anew."""
+    """Number of the interval: the next one looks it up again."""
     request: str
-    """Value of the annotation cloister.dev/requested-at that wants it now; empty = none."""
+    """Value of the annotation cloister.dev/requested-at that requests it now; empty = none."""
 
 
 Need: TypeAlias = NeedRelease | NeedImage | NeedSecretValues | NeedDns | NeedLatest
-"""Something that must be asked for outside of the pass."""
+"""Something to look up, outside of the reconcile."""
 
 Answer: TypeAlias = (
     Known[ReleaseFacts]
@@ -271,12 +271,12 @@ Answer: TypeAlias = (
     | Known[NewestRelease]
     | Failed
 )
-"""What came back for a `Need`."""
+"""The result of a `Need`."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceFacts:
-    """The Container's Service and its EndpointSlices as the cluster has them."""
+    """A Service of the Container and its EndpointSlices, as in the cluster."""
 
     selects: str
     """Name of the Enclave that the selector names; empty = none."""
@@ -285,7 +285,7 @@ class ServiceFacts:
     uid: str = ""
     """uid of the Service."""
     node_port: int = 0
-    """Port of the nodes that leads to it; 0 = none."""
+    """Its node port; 0 = none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,46 +297,46 @@ class Gateway:
     namespace: str
     """Its namespace."""
     section: str = ""
-    """Name of its listener; empty = every one that takes the route."""
+    """Name of its listener; empty = every one that accepts the route."""
 
 
 class RouteState(StrEnum):
-    """What the gateway says about a route."""
+    """The state of a route, as the gateway reports it."""
 
     PENDING = "pending"
-    """Nothing yet about the route as it is now."""
+    """Nothing is reported yet about the present route."""
     ACCEPTED = "accepted"
-    """It is accepted, and what it leads to is found."""
+    """It is accepted, and its backend is found."""
     REFUSED = "refused"
-    """It is not accepted, or what it leads to may not be used."""
+    """It is not accepted, or its backend may not be used."""
 
 
 @dataclass(frozen=True, slots=True)
 class RouteFacts:
-    """The TLSRoute of a host name as the cluster has it."""
+    """The TLSRoute of a host name, as in the cluster."""
 
     hostnames: tuple[str, ...]
-    """Host names of the route; its name says which one it is for."""
+    """Host names of the route, which is named after the one that it is for."""
     service: str
     """Name of the Service in the Container's namespace; empty = another's, or none."""
     gateway: Gateway | None
-    """What it is attached to; None = nothing, or more than one."""
+    """The Gateway that it is attached to; None = none, or more than one."""
     uid: str
     """uid of the route."""
     resource_version: str
     """resourceVersion of the route."""
     state: RouteState = RouteState.PENDING
-    """What the gateway says."""
+    """The state that the gateway reports."""
     message: str = ""
     """Why the gateway refuses, in its words."""
 
 
 @dataclass(frozen=True, slots=True)
 class DecisionSettings:
-    """What the administrator set and a decision depends on."""
+    """The administrator's settings that a decision depends on."""
 
     containers_domain: str
-    """Domain under which generated host names stand."""
+    """Domain of generated host names."""
     service: str = "cloister"
     """Name of the mount and of the well-known paths."""
     platform: str = "linux/amd64"
@@ -348,17 +348,17 @@ class DecisionSettings:
     attempts: int = 10
     """Attempts of a request that never served which may be lost in a row before it has failed."""
     follow_interval: timedelta = timedelta(minutes=5)
-    """Time between two questions for the newest release of a repository that is followed."""
+    """Time between two lookups of the newest release of a repository that is followed."""
     api_known: bool = True
-    """Whether enclaves know where the API is, which checks their clients' API keys."""
+    """Whether enclaves know the address of the API, which checks their clients' API keys."""
     taken_recheck: timedelta = timedelta(minutes=1)
-    """Time between two looks at what only others can free, such as a taken host name."""
+    """Time between two checks of what only others can free, such as a taken host name."""
     domain_grace: timedelta = timedelta(days=7)
-    """Time for which a custom domain that lost its verification goes on to serve."""
+    """Grace period in which a custom domain that lost its verification is still served."""
     drain: timedelta = timedelta(0)
-    """Time that an enclave stays after its successor is reached, for whoever learns of it late."""
+    """Time that an enclave drains after the next one is reached: clients may learn of it late."""
     gateway: Gateway | None = None
-    """Gateway that leads host names to containers; None = routes are nobody's business here."""
+    """Gateway that routes host names to containers; None = the operator manages no routes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -368,33 +368,33 @@ class Observed:
     container: Container
     """The Container itself."""
     settings: DecisionSettings
-    """What the administrator set."""
+    """The administrator's settings."""
     organization: Organization | None = None
     """Organization that owns the namespace; None = there is none."""
     hosts: tuple[Host, ...] = ()
     """All Hosts."""
     enclaves: tuple[Enclave, ...] = ()
     """All Enclaves whose spec.container.name is this Container's, deleting ones and those of an
-    earlier Container of that name (another uid) included, each with its newest judgement as status.
-    An Enclave that status.activeEnclave names and the store lacks was asked for by a live GET."""
+    earlier Container of that name (another uid) included, each with its newest status. An Enclave
+    that status.activeEnclave names and that is not in the store was read by a live GET."""
     departed: tuple[Enclave, ...] = ()
-    """Enclaves that only the finalizer of metering keeps: they count for nothing but their names,
-    which are not free yet."""
+    """Enclaves that only the metering finalizer keeps: they count only for their names, which are
+    not free yet."""
     pods: frozenset[str] = frozenset()
     """Names of those Enclaves whose Pod exists, ending ones included."""
     cordoned: frozenset[str] = frozenset()
     """Names of those Enclaves whose Pod is on a node that takes no new Pods, as when it is
     drained."""
     incomplete: frozenset[str] = frozenset()
-    """Names of those Enclaves that lack their ConfigMap or snapshot and have no Pod: whoever made
-    them was interrupted."""
+    """Names of those Enclaves without ConfigMap or snapshot and without a Pod: their creation was
+    interrupted."""
     claims: Mapping[str, HostnameClaim] = field(default_factory=dict)
     """HostnameClaims by host name: those of `hostnames.wanted_hostnames` that exist, and all that
     this Container (namespace and name) holds."""
     successor: Container | None = None
-    """Container that takes over from this one (`replacement.successor`); None = there is none."""
+    """Container that replaces this one (`replacement.successor`); None = there is none."""
     inherits_hostnames: bool = False
-    """Whether host names that ``spec.replaces`` holds are to pass to this one
+    """Whether host names that ``spec.replaces`` holds are to be transferred to this one
     (`replacement.inherits_hostnames`)."""
     rank: int | None = None
     """Place of the Container in its organization's order (`limits.rank`), from 0; None = it is
@@ -412,10 +412,10 @@ class Observed:
     service: ServiceFacts | None = None
     """The Service; None = there is none."""
     shells: ServiceFacts | None = None
-    """The Service by which people log in; None = there is none."""
+    """The Service for SSH; None = there is none."""
     preview: ServiceFacts | None = None
     """The Service of the staged update; None = there is none."""
     routes: Mapping[str, RouteFacts] = field(default_factory=dict)
     """TLSRoutes of this Container by name, which is the host name; empty without a gateway."""
     answers: Mapping[Need, Answer] = field(default_factory=dict)
-    """Answers by need; a view of the resolver's cache will do."""
+    """Answers by need; may be a live view of the resolver's cache."""

@@ -1,4 +1,4 @@
-"""The one table of reasons: each word that conditions, Enclaves and refusals use, and what helps.
+"""The one table of reasons: each word that conditions, Enclaves and refusals use, and its remedy.
 
 `docs/reasons.md` shows the same table to users; a test compares the two. Words are stable: programs
 match on them.
@@ -21,16 +21,16 @@ __all__ = [
 
 
 _STATES = (
-    _state("Serving", "What spec asks for serves.", event=True),
+    _state("Serving", "The release that spec requests serves.", event=True),
     _state(
         "Stopped",
-        "The container is stopped, as spec asks.",
+        "The container is stopped, as spec requests.",
         "Set spec.state to Running.",
         event=True,
     ),
-    _state("Stopping", "Its enclaves are ending."),
+    _state("Stopping", "Its enclaves are being deleted."),
     _state("Resolving", "The release, its images, secrets and host name are being looked up."),
-    _state("Deploying", "An enclave was made and its Pod is not up yet."),
+    _state("Deploying", "An enclave was created and its Pod is not up yet."),
     _state("Starting", "The Pod is up and the health checks run."),
     _state("Healthy", "Every container of the enclave has started and is healthy."),
     _state("Routing", "The enclave is ready and the Service is being pointed at it."),
@@ -39,7 +39,7 @@ _STATES = (
     ),
     _state(
         "StopFirst",
-        "The present release ends before the new one starts, which needs its GPUs.",
+        "The present release is deleted before the new one starts, which needs its GPUs.",
         event=True,
     ),
     _state(
@@ -50,36 +50,36 @@ _STATES = (
     ),
     _state(
         "AwaitingMetering",
-        "An enclave that is over waits for the API to meter its run time.",
-        "See that the API runs with metering and reaches its ledger.",
+        "A deleted enclave waits for the API to meter its run time.",
+        "Check that the API runs with metering and reaches its ledger.",
     ),
-    _state("RouteAccepted", "The gateway leads the host names to the container."),
+    _state("RouteAccepted", "The gateway routes the host names to the container."),
     _state(
         "RoutePending",
-        "The gateway has not said yet whether it leads the host names here.",
-        "Wait; if it stays so, ask the administrator whether the controller of the Gateway runs.",
+        "The gateway has not confirmed yet that it routes the host names to the container.",
+        "Wait; if it persists, ask the administrator whether the controller of the Gateway runs.",
     ),
     _state("NoTee", "The Host has no trusted execution environment."),
     _state("Attested", "The machine of the enclave gave evidence of its TEE."),
     _state("NotAttested", "The machine of the enclave has given no evidence yet."),
-    _state("DebugEnclave", "A debug enclave lets people in."),
+    _state("DebugEnclave", "A debug enclave permits logins."),
     _state("TeeSwitchedOff", "The request switched the TEE of the Host off."),
     _state(
         "NoGuestPolicy",
-        "Nothing keeps who runs the node from starting other programs in the machine.",
+        "Whoever runs the node can start other programs in the machine.",
         "Add a policy.rego to spec.initdata of the Host.",
     ),
     _state("SecretsInCluster", "Values of secrets come from core Secrets of the cluster."),
     _state("SharedNetwork", "The containers of the enclave share one network namespace."),
-    _state("OwnNetworks", "Each container of the enclave has the networks of the file alone."),
+    _state("OwnNetworks", "Each container of the enclave has only the networks of the file."),
     _state("HostCannot", "Fields of the file that this Host cannot enforce."),
     _state("NodesReady", "The Host has nodes that are ready."),
     _state(
         "NoNode",
-        "No node that is ready fits the Host; enclaves wait for one.",
+        "No ready node matches the Host; enclaves wait for one.",
         "Add a node with the labels of the Host's nodeSelector.",
     ),
-    _state("ApiAnswers", "The API takes connections at the address that enclaves ask."),
+    _state("ApiAnswers", "The API accepts connections at the address that enclaves use."),
     _state("NamespaceReady", "The Organization has its namespace."),
     _state("Counted", "The Containers of the repository were counted."),
     _state("ValueFound", "The value of the secret can be read."),
@@ -91,18 +91,18 @@ _STATES = (
 _TRANSIENT = (
     _transient(
         "SourceUnavailable",
-        "The source of repositories did not answer.",
-        "Wait; if it stays so, ask the administrator whether the source can be reached.",
+        "The source of repositories did not respond.",
+        "Wait; if it persists, ask the administrator whether the source can be reached.",
     ),
     _transient(
         "RegistryUnavailable",
-        "The image registry did not answer.",
-        "Wait; if it stays so, check whether the registry of the image can be reached.",
+        "The image registry did not respond.",
+        "Wait; if it persists, check whether the registry of the image can be reached.",
     ),
     _transient(
         "SourceRateLimited",
-        "The source of repositories wants fewer requests.",
-        "Wait; the message says for how long.",
+        "The source of repositories limits the request rate.",
+        "Wait; the message has the time.",
     ),
     _transient(
         "SourceUnauthorized",
@@ -111,28 +111,28 @@ _TRANSIENT = (
     ),
     _transient(
         "RegistryRateLimited",
-        "The image registry wants fewer requests.",
-        "Wait; the message says for how long.",
+        "The image registry limits the request rate.",
+        "Wait; the message has the time.",
     ),
     _transient(
         "DnsUnavailable",
-        "No server of the domain's zone answered.",
-        "Wait; if it stays so, check the name servers of the zone.",
+        "No name server of the domain's zone responded.",
+        "Wait; if it persists, check the name servers of the zone.",
     ),
     _transient(
         "ApiUnreachable",
         "Enclaves do not reach the API, which checks keys and signs certificates.",
-        "Wait; if it stays so, ask the administrator, who reads more on the Host.",
+        "Wait; if it persists, ask the administrator: the conditions of the Host have details.",
     ),
     _transient(
         "ClusterUnavailable",
-        "The API server did not answer.",
-        "Wait; if it stays so, ask the administrator.",
+        "The API server did not respond.",
+        "Wait; if it persists, ask the administrator.",
     ),
     _transient(
         "InternalError",
-        "The operator met an error of its own.",
-        "Wait; if it stays so, send the administrator the message: the operator's log has more.",
+        "The operator had an internal error.",
+        "Wait; if it persists, send the administrator the message: the operator's log has more.",
     ),
     _transient(
         "ImagePull",
@@ -144,13 +144,15 @@ _TRANSIENT = (
         "No node has room for the enclave.",
         "Wait for room, stop another container, or ask the administrator for nodes.",
     ),
-    _transient("PodLost", "The Pod of the enclave vanished or ended.", "Nothing; it is replaced."),
+    _transient(
+        "PodLost", "The Pod of the enclave was deleted or terminated.", "Nothing; it is replaced."
+    ),
     _transient("Evicted", "The node or the scheduler evicted the Pod.", "Nothing; it is replaced."),
-    _transient("NodeLost", "The node of the Pod is gone.", "Nothing; it is replaced."),
+    _transient("NodeLost", "The node of the Pod is lost.", "Nothing; it is replaced."),
     _transient(
         "HostNotReady",
         "The Host is not ready.",
-        "Wait, or ask the administrator what its conditions say.",
+        "Wait, or ask the administrator about its conditions.",
     ),
     _transient(
         "NoResolver",
@@ -160,19 +162,19 @@ _TRANSIENT = (
     ),
     _transient(
         "RouteRefused",
-        "The gateway does not lead a host name here.",
-        "Ask the administrator to correct the listener of the Gateway, as the message says.",
+        "The gateway does not route a host name to the container.",
+        "Ask the administrator to correct the listener of the Gateway, as the message describes.",
     ),
     _transient(
         "RuntimeClassMissing",
         "The RuntimeClass that the Host names does not exist.",
-        "Install the runtime that brings it, or correct runtimeClassName of the Host.",
+        "Install the runtime that provides it, or correct runtimeClassName of the Host.",
     ),
-    _transient("NamespaceMissing", "The namespace of the Organization is being made.", "Wait."),
+    _transient("NamespaceMissing", "The namespace of the Organization is being created.", "Wait."),
     _transient(
         "NamespaceDeleting",
         "The namespace of the Organization is being deleted.",
-        "Wait; it is made again when it is gone.",
+        "Wait; it is created again when it is gone.",
     ),
     _transient(
         "SecretValueMissing",
@@ -205,22 +207,22 @@ _FINAL = (
     ),
     _final(
         "ConfigFileNotRegular",
-        "The name of the configuration file belongs to something that is not a file.",
+        "The configuration file is not a regular file.",
         "Commit the file itself, not a link or a directory, and tag a new release.",
     ),
     _final(
         "NameInvalid",
-        "The repository or the tag has a name that cannot be.",
+        "The name of the repository or the tag is not valid.",
         "Correct spec.repo or spec.tag.",
     ),
     _final(
         "SourceRefused",
-        "The source of repositories refused, or leads to where it must not.",
+        "The source of repositories refused, or redirects to a forbidden address.",
         "Read the message and ask the administrator.",
     ),
     _final(
         "TagMoved",
-        "The tag points to another commit than the one that is pinned.",
+        "The tag points to another commit than the pinned one.",
         "Set spec.commit to the commit you have checked, or tag a new release.",
     ),
     _final(
@@ -235,17 +237,17 @@ _FINAL = (
     ),
     _final(
         "RegistryUnauthorized",
-        "The registry wants credentials for the image.",
+        "The registry requires credentials for the image.",
         "Make the image public, or give the organization credentials of the registry.",
     ),
     _final(
         "RegistryRefused",
-        "The registry refused, or leads to where it must not.",
+        "The registry refused, or redirects to a forbidden address.",
         "Read the message and ask the administrator.",
     ),
     _final(
         "ReferenceInvalid",
-        "The text is no reference of an image.",
+        "The text is not an image reference.",
         "Correct the image in the file and tag a new release.",
     ),
     _final(
@@ -255,33 +257,33 @@ _FINAL = (
     ),
     _final(
         "ManifestInvalid",
-        "What the registry has is no image that can be run.",
+        "The registry's content is not an image that can be run.",
         "Push the image again and tag a new release.",
     ),
     _final(
         "TeeOfTheNode",
-        "The TEE is that of the nodes and cannot be switched off for one enclave.",
+        "The TEE belongs to the nodes and cannot be switched off for one enclave.",
         "Leave disableConfidential out, or name a Host without TEE.",
     ),
     _final(
         "SharedNetworkNotAccepted",
-        "The Host cannot keep the containers of the file apart on the network.",
+        "The Host cannot isolate the containers of the file on the network.",
         "Set spec.acceptSharedNetwork, or name a Host with networkIsolation Container.",
     ),
     _final(
         "UserNotMapped",
-        "A container wants a user that the user namespace of its Pod does not have.",
-        "Take a user and group up to 65535 in the file and tag a new release.",
+        "A container has a user outside the user namespace of its Pod.",
+        "Set a user and group up to 65535 in the file and tag a new release.",
     ),
     _final(
         "BootFailed",
-        "A container of the enclave ended with an error while it started.",
+        "A container of the enclave exited with an error while it started.",
         "Read the exit code and the message, correct the release or its variables, and relaunch.",
     ),
     _final(
         "ModelInvalid",
-        "The weights of a model are not those that the file names.",
-        "Read the message: put the right image into the model store, or correct the model's mpk "
+        "A model is not the one that the file names.",
+        "Read the message: add the right image to the model store, or correct the model's mpk "
         "and repo in the file, and relaunch.",
     ),
     _final(
@@ -292,12 +294,12 @@ _FINAL = (
     _final(
         "ProgressDeadlineExceeded",
         "The enclave was not ready within the deadline.",
-        "Read the message for what it waited for, correct that, and relaunch.",
+        "Read the message for what it waited for, correct it, and relaunch.",
     ),
     _final(
         "AttemptsExhausted",
-        "The enclave was lost too often before it was ever ready.",
-        "Read the message for what became of it, correct that, and relaunch.",
+        "The enclave was lost too often before it was ready.",
+        "Read the message for the cause, correct it, and relaunch.",
     ),
     _final("UpdateFailed", "The update failed; the release before it serves.", "Read the message."),
 )
@@ -305,14 +307,14 @@ _FINAL = (
 _OPEN = (
     _open(
         "NamespaceNotOurs",
-        "The namespace that the Organization names is not its own.",
-        "Label the namespace as the message says, or make an Organization with another one.",
+        "The namespace that the Organization names belongs to somebody else.",
+        "Label the namespace as the message says, or create an Organization with another one.",
         recheck=True,
     ),
     _open(
         "NamespaceRefused",
         "The namespace that the Organization names belongs to the cluster.",
-        "Make an Organization with another namespace.",
+        "Create an Organization with another namespace.",
     ),
     _open(
         "OrganizationNotFound",
@@ -321,18 +323,18 @@ _OPEN = (
     ),
     _open(
         "SubscriptionRequired",
-        "The organization has no container subscription.",
-        "Subscribe; what serves goes on.",
+        "The organization has no active container subscription.",
+        "Subscribe; running enclaves continue to serve.",
     ),
     _open(
         "LimitReached",
-        "The organization has as many containers as it may have.",
+        "The organization has reached its limit of containers.",
         "Delete a container, or ask the administrator for a higher limit.",
         recheck=True,
     ),
     _open(
         "ApiAddressMissing",
-        "The file wants API keys, and enclaves do not know where these are checked.",
+        "The file requires API keys, and enclaves do not know where these are checked.",
         "Ask the administrator to set apiAddress in the operator's settings.",
     ),
     _open(
@@ -342,8 +344,8 @@ _OPEN = (
     ),
     _open(
         "InvalidName",
-        "The name cannot stand in a host name.",
-        "Use up to 64 lowercase letters, digits and hyphens, none of these at the ends.",
+        "The name cannot be part of a host name.",
+        "Use up to 64 lowercase letters, digits and hyphens, with no hyphen at the ends.",
     ),
     _open(
         "HostnameTaken",
@@ -353,14 +355,14 @@ _OPEN = (
     ),
     _open(
         "KeyNotBound",
-        "The TLS key of enclaves would not be bound into the evidence of the Host's TEE.",
+        "The TLS key of enclaves would not be bound to the evidence of the Host's TEE.",
         "Ask the administrator to set signedCertificates of the operator; leave tls-mode out of "
         "the file.",
     ),
     _open("HostNotFound", "There is no such Host.", "Correct spec.host."),
     _open(
         "NoDefaultHost",
-        "No Host is the default one and spec names none.",
+        "No Host is the default one, and spec.host is not set.",
         "Set spec.host, or ask the administrator to mark a Host as default.",
     ),
     _open(
@@ -370,34 +372,34 @@ _OPEN = (
     ),
     _open(
         "NoModelStore",
-        "The Host has no store of model weights.",
+        "The Host has no model store.",
         "Name a Host with a model store, or ask the administrator for one.",
     ),
     _open(
         "ModelNotFound",
-        "The model store of the Host does not have the weights of a model.",
-        "Correct the model's mpk in the file, or ask the administrator to add the weights; "
-        "relaunch when an enclave had found out.",
+        "The model store of the Host does not have a model.",
+        "Correct the model's mpk in the file, or ask the administrator to add the model; "
+        "relaunch if an enclave failed for it.",
     ),
     _open(
         "GpusNotAvailable",
-        "The Host cannot give the GPUs that are asked for.",
+        "The Host does not offer the requested GPUs.",
         "Read the message; change gpus, or name another Host.",
     ),
     _open(
         "StagingNotPossible",
-        "An update with more than one GPU stops the present release and cannot be staged.",
+        "An update with more than one GPU uses the Recreate strategy and cannot be staged.",
         "Set spec.staging to false.",
     ),
     _open(
         "Replaced",
-        "Another Container has taken over from this one, whose enclaves have ended.",
+        "Another Container has replaced this one, whose enclaves are deleted.",
         "Delete this Container.",
     ),
     _open(
         "DeviceNotAvailable",
         "The Host does not offer a device of the file.",
-        "Take the device out of the file, name another Host, or ask the administrator.",
+        "Remove the device from the file, name another Host, or ask the administrator.",
     ),
     _open(
         "SecretNotFound",
@@ -416,12 +418,12 @@ _OPEN = (
     ),
     _open(
         "DomainLost",
-        "The TXT record of the custom domain is gone; what serves goes on for a time.",
-        "Create the TXT record again before the time that the message names.",
+        "The TXT record of the custom domain is gone; it is served for a grace period.",
+        "Create the TXT record again before the time in the message.",
     ),
     _open(
         "DomainDropped",
-        "The TXT record of the custom domain is gone for too long; it is no longer served.",
+        "The TXT record of the custom domain has been gone for too long; it is no longer served.",
         "Create the TXT record again, or set another spec.customDomain.",
     ),
     _open(
@@ -431,23 +433,23 @@ _OPEN = (
     ),
     _open(
         "CredentialsInvalid",
-        "The core Secret of the credentials holds none that can be used.",
-        "Write a docker configuration for the registry into it, as the message says.",
+        "The core Secret has no credentials that can be used.",
+        "Store a Docker configuration for the registry in it, as the message describes.",
     ),
     _open(
         "CredentialsExpired",
         "The registry refused the credentials when they were last used.",
-        "Write new credentials into the core Secret.",
+        "Store new credentials in the core Secret.",
     ),
     _open(
         "SSHKeyNotFound",
         "spec names an SSHKey that cannot be found.",
-        "Create the SSHKey, or take its name out of spec.sshKeys.",
+        "Create the SSHKey, or remove its name from spec.sshKeys.",
     ),
     _open(
         "SSHKeyInvalid",
         "The public key cannot be used.",
-        "Read the message, and make another SSHKey from the whole line of the .pub file.",
+        "Read the message, and create another SSHKey from the whole line of the .pub file.",
     ),
 )
 
@@ -458,13 +460,7 @@ REASONS: dict[str, Reason] = {
 
 
 def reason_for(code: str) -> Reason:
-    """Return the reason of a problem.
-
-    Parameters
-    ----------
-    code
-        Code of a problem; those of the configuration file are many and all mean ``InvalidConfig``.
-    """
+    """Return the reason of a problem's code; codes of the file all mean ``InvalidConfig``."""
     return REASONS.get(code, REASONS["InvalidConfig"])
 
 

@@ -28,7 +28,7 @@ CELLS = [
 
 
 PHASES = {
-    ActionState.ON_THE_WAY: ContainerPhase.STARTED,
+    ActionState.DEPLOYING: ContainerPhase.STARTED,
     ActionState.READY: ContainerPhase.READY,
     ActionState.FAILED: ContainerPhase.FAILED,
     ActionState.STOPPING: ContainerPhase.STOPPING,

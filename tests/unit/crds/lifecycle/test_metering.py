@@ -8,7 +8,7 @@ from cloister_crds.kinds import Enclave
 from cloister_crds.kinds.meta import ObjectMeta
 from cloister_crds.lifecycle.metering import (
     FINALIZER,
-    TELL_AFTER,
+    REPORT_AFTER,
     decide_finalizer,
     has_departed,
     served_until,
@@ -35,8 +35,8 @@ def enclave(
 @pytest.mark.parametrize(
     ("ago", "metering", "wanted"),
     [
-        (timedelta(seconds=1), True, (False, False, TELL_AFTER - timedelta(seconds=1))),
-        (TELL_AFTER, True, (False, True, DAY - TELL_AFTER)),
+        (timedelta(seconds=1), True, (False, False, REPORT_AFTER - timedelta(seconds=1))),
+        (REPORT_AFTER, True, (False, True, DAY - REPORT_AFTER)),
         (DAY - timedelta(seconds=1), True, (False, True, timedelta(seconds=1))),
         (DAY, True, (True, True, None)),
         (timedelta(seconds=1), False, (True, False, None)),

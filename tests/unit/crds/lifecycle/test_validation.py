@@ -375,7 +375,7 @@ PROVISIONS = {
         (one(),),
         {"models": (MODEL,)},
         {},
-        ("models[0].mpk", f"has no weights {MPK}"),
+        ("models[0].mpk", f"has no model {MPK}"),
     ),
 }
 
