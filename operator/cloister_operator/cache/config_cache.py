@@ -29,6 +29,7 @@ class ConfigCache:
         """Parse the bytes of a file, outside the event loop."""
         parsed = self._parsed.get(raw)
         if parsed is None:
+            # A large file takes milliseconds, which would block the event loop.
             parsed = await asyncio.to_thread(parse, raw, rules=self._rules)
             self._parsed[raw] = parsed
         return parsed

@@ -106,6 +106,7 @@ class Relister:
         }  # fmt: skip
         missed = 0
         for entry in self._store.entries(ref):
+            # One that was created after the list has a newer version, and the store keeps it.
             if present.get((entry.namespace, entry.name)) != entry.uid and self._store.remove(
                 ref, entry.namespace, entry.name, version
             ):
@@ -179,6 +180,7 @@ class Relister:
             try:
                 await self.compare(ref)
             except KubeError as error:
+                # Requested again, so that a watch that was interrupted is compared in any case.
                 logger.warning("cannot compare %s: %s", ref.plural, error)
                 requested.set()
                 await asyncio.sleep(_RETRY)

@@ -107,6 +107,7 @@ class Store:
         version = int(metadata["resourceVersion"])
         before = self.get(ref, namespace, name)
         newest = before.version if before else self._tombstones.get((ref, namespace, name), 0)
+        # A response to our own write and the watch event of it arrive in either order.
         if version <= newest:
             return False
         watched = self._watched[ref]
@@ -170,6 +171,7 @@ class Store:
     def entries(self, ref: KindRef, namespace: str | None = None) -> Iterator[CachedObject]:
         """Return the objects of a kind, in one namespace or (None) in all."""
         if namespace is not None:
+            # A copy: a caller that awaits between two objects may meet a change.
             yield from tuple(self._objects[ref].get(namespace, {}).values())
             return
         for names in tuple(self._objects[ref].values()):

@@ -57,6 +57,7 @@ class ApiEndpointResolver:
                     parts.hostname or "", None, family=socket.AF_INET, type=socket.SOCK_STREAM
                 )
             except OSError as error:
+                # The last addresses stay: a name server that fails does not move the API.
                 logger.warning("apiAddress %s does not resolve: %s", self._url, error)
             else:
                 self._addresses = tuple(sorted({str(each[4][0]) for each in found}))

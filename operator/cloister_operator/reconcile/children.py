@@ -188,6 +188,7 @@ async def ensure_snapshot(
     if missing:
         raise ChildrenMissing(f"the secrets {', '.join(missing)} no longer have a value")
     if plan.enclave.spec.token_digest and token is None:
+        # Only the digest is in the Enclave: a snapshot with another token would not match it.
         namespace = plan.enclave.metadata.namespace or ""
         found = await context.writer.refresh(SECRET, namespace, plan.snapshot)
         if found is None:

@@ -105,6 +105,7 @@ async def _collect_garbage(context: ProcessContext, key: Key, deployment: Deploy
         return Result(wait)
     page = await context.client.list(CONTAINER, key.namespace)
     if any(each["spec"]["repo"] == deployment.spec.repo for each in page.items):
+        # The cache lags behind: what it lacks is in the list.
         for each in page.items:
             context.store.put(CONTAINER, each)
         return DONE

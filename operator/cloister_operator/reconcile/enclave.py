@@ -50,12 +50,10 @@ async def reconcile_enclave(context: ProcessContext, key: Key) -> Result:
     try:
         if pod_action(newest, pod) is PodAction.CREATE and await _create_pod(context, key, newest):
             # The status is written once, with the Pod that is there now.
-            wrote, newest, pod = (
-                True,
-                with_newest_status(context, enclave, now),
-                pod_facts(context, enclave),
-            )
+            newest, pod = with_newest_status(context, enclave, now), pod_facts(context, enclave)
+            wrote = True
     finally:
+        # Reported even when the Pod could not be created: the status names what is missing.
         deferred = _defer_status(context, enclave, newest)
         if deferred is None:
             wrote = await _report(context, key, enclave, newest) or wrote

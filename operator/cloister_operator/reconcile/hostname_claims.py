@@ -42,6 +42,7 @@ async def reconcile_claim(context: ProcessContext, key: Key) -> Result:
     if wait is not None:
         return Result(wait)
     if _served(context, claim):
+        # Requests for the name still reach that Pod: nobody else may have the name yet.
         return Result(_POD_RECHECK)
     if not await _holder_is_gone(context, claim):
         return DONE

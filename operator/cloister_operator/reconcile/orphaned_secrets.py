@@ -106,4 +106,5 @@ async def _delete(context: ProcessContext, metadata: Mapping[str, Any]) -> None:
             resource_version=metadata["resourceVersion"],
         )
     except Conflict:
+        # Somebody uses it after all; the next collection checks it again.
         logger.info("core Secret %s/%s was written meanwhile and stays", namespace, name)

@@ -43,6 +43,7 @@ async def ensure_isolation(context: ProcessContext, key: Key, organization: Orga
     applied = context.memory.organization(organization).applied
     for kind, body in await _guards(context, organization):
         name, manifest = f"{kind.kind} {body['metadata']['name']}", json.dumps(body, sort_keys=True)
+        # Guards are not watched; the resync forgets what was applied, which repairs edits by hand.
         if applied.get(name) != manifest:
             await context.writer.apply(key, kind, body)
             applied[name] = manifest

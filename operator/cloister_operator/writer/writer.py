@@ -130,6 +130,7 @@ class ClusterWriter:
         self._check_and_count("status", ref)
         before = self._store.get(ref, namespace, name)
         version = self._cached_version(place)
+        # A reconciler that decided on an older version names that one itself.
         if version is not None and "metadata" not in patch:
             patch = {"metadata": {"resourceVersion": version}, **patch}
         try:
