@@ -120,7 +120,7 @@ def document(routers: Iterable[APIRouter]) -> dict[str, Any]:
     made["components"] = {
         "schemas": dict(sorted(schemas.items())),
         "responses": dict(component(int(status)) for status in shared_errors(made)),
-        "headers": {header.component: header.described for header in RESPONSE_HEADERS},
+        "headers": {header.name: header.described for header in RESPONSE_HEADERS},
         "parameters": dict(sorted(parameters.items())),
         "securitySchemes": SCHEMES,
     }
@@ -235,6 +235,8 @@ def complete(path: str, operation: dict[str, Any]) -> None:
         elif not has_own_body(response):
             name, _ = component(int(status))
             described[status] = {"$ref": f"#/components/responses/{name}"}
+        else:
+            response["headers"] = headers_of(REQUEST_ID)
     operation["responses"] = dict(sorted(described.items()))
 
 

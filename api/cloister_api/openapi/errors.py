@@ -4,7 +4,14 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
-from cloister_api.routes.responses import REQUEST_ID, RETRY_AFTER, WWW_AUTHENTICATE, headers_of
+from cloister_api.routes.responses import (
+    RATE_LIMIT,
+    RATE_LIMIT_POLICY,
+    REQUEST_ID,
+    RETRY_AFTER,
+    WWW_AUTHENTICATE,
+    headers_of,
+)
 
 __all__ = ["KINDS", "ErrorKind", "component"]
 
@@ -125,7 +132,7 @@ def component(status: int) -> tuple[str, dict[str, Any]]:
     kind = KINDS[status]
     response = {
         "description": kind.meaning,
-        "headers": headers_of(REQUEST_ID, *HEADERS.get(status, ())),
+        "headers": headers_of(REQUEST_ID, *HEADERS.get(status, ()), RATE_LIMIT_POLICY, RATE_LIMIT),
         "content": {
             "application/json": {
                 "schema": {"$ref": "#/components/schemas/ErrorResponse"},

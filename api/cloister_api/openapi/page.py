@@ -1,9 +1,10 @@
-"""The description of the API as one page: no script, nothing loaded from elsewhere."""
+"""The OpenAPI document as one page: no script, nothing loaded from elsewhere."""
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from html import escape
+from http import HTTPStatus
 from typing import Any
 
 from cloister_api.openapi.document import operations
@@ -11,186 +12,232 @@ from cloister_api.openapi.document import operations
 __all__ = ["page"]
 
 STYLE = """\
-:root{color-scheme:light dark}
-body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:0 auto;padding:1rem}
-nav ul{columns:20rem;list-style:none;padding:0}
-h2{border-bottom:1px solid #8888;margin-top:3rem}
-h3{margin-top:2rem}
-code,pre{font:14px/1.4 ui-monospace,monospace}
-pre{background:#8882;padding:.6rem;overflow:auto}
-table{border-collapse:collapse;width:100%}
-td,th{border-bottom:1px solid #8884;padding:.2rem .6rem .2rem 0;text-align:left;vertical-align:top}
-.method{display:inline-block;min-width:4.5rem;text-transform:uppercase;font-weight:bold}
+:root{color-scheme:light dark;--line:#8884;--soft:#8881}
+*{box-sizing:border-box}
+body{font:16px/1.5 system-ui,sans-serif;margin:0}
+main{max-width:56rem;padding:1rem 2rem 4rem}
+nav{padding:1rem;font-size:.9rem}
+nav a{text-decoration:none}
+nav ul{list-style:none;margin:0;padding:0 0 .6rem}
+nav li{white-space:nowrap;overflow:hidden;text-overflow:ellipsis}
+nav>a{font-weight:bold}
+h2{border-bottom:2px solid var(--line);margin:3.5rem 0 1rem;padding-bottom:.3rem}
+h2::first-letter{text-transform:uppercase}
+h3{margin:2.5rem 0 .5rem;font-size:1.05rem;overflow-wrap:anywhere}
+code,pre{font:.875em/1.45 ui-monospace,monospace}
+pre{background:var(--soft);border-radius:.4rem;padding:.7rem 1rem;overflow:auto}
+table{border-collapse:collapse;width:100%;margin:.5rem 0 1rem;font-size:.92rem}
+td,th{border-bottom:1px solid var(--line);padding:.3rem .8rem .3rem 0;text-align:left;
+vertical-align:top;overflow-wrap:break-word}
+:target{background:var(--soft)}
+td:first-child{white-space:nowrap}
+.m{font:bold .75rem/1 ui-monospace,monospace;text-transform:uppercase;display:inline-block;
+min-width:3.6em;padding:.2em .4em;border-radius:.3em;background:var(--soft);text-align:center}
+nav .m{min-width:4.8em;font-size:.65rem}
+.get{color:#27a}.post{color:#283}.put,.patch{color:#a60}.delete{color:#b33}
+.key{font-size:.85rem;opacity:.75}
+@media(min-width:64rem){body{display:grid;grid-template-columns:20rem 1fr}
+nav{position:sticky;top:0;height:100vh;overflow:auto;border-right:1px solid var(--line)}}
 """
+EVERYWHERE = frozenset({"X-Request-Id", "RateLimit", "RateLimit-Policy"})
+"""Headers of every response; `headers_section` explains them."""
+Operation = tuple[str, str, dict[str, Any]]
+"""Path, method and description."""
 
 
 def page(described: dict[str, Any]) -> str:
-    """Answer the page of a document, as HTML.
+    """Return the page of a document, as HTML.
 
     Parameters
     ----------
     described
         The OpenAPI document.
     """
-    info = described["info"]
-    groups: dict[str, list[tuple[str, str, dict[str, Any]]]] = {}
+    info, components = described["info"], described["components"]
+    groups: dict[str, list[Operation]] = {each["name"]: [] for each in described["tags"]}
     for path, method, operation in operations(described):
-        groups.setdefault(operation["tags"][0], []).append((path, method, operation))
-    parts = [
-        f"<h1>{escape(info['title'])}</h1>",
-        f"<p>{prose(info['description'])}</p>",
-        contents(groups),
-    ]
-    for tag in sorted(groups):
-        parts.append(f"<h2>{escape(tag)}</h2>")
-        parts += [section(described, *each) for each in groups[tag]]
-    parts.append("<h2>Forms</h2>")
-    forms = described["components"]["schemas"]
-    parts += [form_section(name, forms[name]) for name in sorted(forms)]
-    parts.append(errors_section(described["components"]["responses"]))
+        groups[operation["tags"][0]].append((path, method, operation))
+    parts = [f"<h1>{escape(info['title'])}</h1>", f"<p>{prose(info['description'])}</p>"]
+    for tag in described["tags"]:
+        parts.append(f'<h2 id="{anchor(tag["name"])}">{escape(tag["name"])}</h2>')
+        parts.append(f"<p>{prose(tag['description'])}</p>")
+        parts += [section(components, *each) for each in groups[tag["name"]]]
+    parts.append('<h2 id="types">types</h2><p>A field with ? may be left out.</p>')
+    parts += [type_section(name, schema) for name, schema in components["schemas"].items()]
+    parts.append(headers_section(components["headers"]))
+    parts.append(errors_section(components["responses"]))
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width">'
         f"<title>{escape(info['title'])}</title><style>{STYLE}</style></head>\n<body>\n"
-        + "\n".join(parts)
-        + "\n</body></html>\n"
+        f"{contents(groups)}\n<main>\n" + "\n".join(parts) + "\n</main></body></html>\n"
     )
 
 
-def contents(groups: dict[str, list[tuple[str, str, dict[str, Any]]]]) -> str:
-    """List all operations with links to them."""
-    lines = []
-    for tag in sorted(groups):
+def contents(groups: dict[str, list[Operation]]) -> str:
+    """Return the table of contents: every operation by group, then types, headers and errors."""
+    parts = []
+    for name, members in groups.items():
         links = "".join(
-            f'<li><a href="#{operation["operationId"]}"><span class="method">{method}</span> '
-            f"<code>{escape(path)}</code></a></li>"
-            for path, method, operation in groups[tag]
+            f'<li><a href="#{operation["operationId"]}" title="{escape(path)}">'
+            f"{badge(method)} {escape(operation['summary'])}</a></li>"
+            for path, method, operation in members
         )
-        lines.append(f"<p>{escape(tag)}</p><ul>{links}</ul>")
-    return f"<nav>{''.join(lines)}</nav>"
+        parts.append(f'<a href="#{anchor(name)}">{escape(name)}</a><ul>{links}</ul>')
+    parts += [f'<a href="#{name}">{name}</a><ul></ul>' for name in ("types", "headers", "errors")]
+    return f"<nav>{''.join(parts)}</nav>"
 
 
-def section(described: dict[str, Any], path: str, method: str, operation: dict[str, Any]) -> str:
+def section(components: dict[str, Any], path: str, method: str, operation: dict[str, Any]) -> str:
     """Describe one operation."""
-    shown = f'<span class="method">{method}</span> <code>{escape(path)}</code>'
     parts = [
-        f'<h3 id="{operation["operationId"]}">{shown}</h3>',
-        f"<p>{prose(operation.get('description', ''))} {needed(operation)}</p>",
+        f'<h3 id="{operation["operationId"]}">{badge(method)} <code>{escape(path)}</code></h3>',
+        f"<p>{prose(operation['description'])} {security(operation)}</p>",
     ]
-    if operation.get("parameters"):
-        known = described["components"]["parameters"]
-        parameters = (
-            known[each["$ref"].split("/")[-1]] if "$ref" in each else each
-            for each in operation["parameters"]
-        )
-        rows = [
-            (f"<code>{escape(each['name'])}</code>", each["in"], prose(each.get("description", "")))
-            for each in parameters
-        ]
-        parts.append(table(("parameter", "in", "meaning"), rows))
+    shared = components["parameters"]
+    parameters = [
+        shared[each["$ref"].split("/")[-1]] if "$ref" in each else each
+        for each in operation.get("parameters", ())
+    ]
+    parts.append(table(("parameter", "in", "type", "meaning"), map(parameter_row, parameters)))
     body = operation.get("requestBody", {}).get("content", {}).get("application/json")
     if body:
-        parts.append(f"<p>Body: {shape(body['schema'])}</p>{example(described, body['schema'])}")
-    rows = []
-    for status, given in operation["responses"].items():
-        said = resolved(described, given)
-        content = said.get("content", {})
-        forms = [each["schema"] for each in content.values()] if "$ref" not in given else []
-        named = " or ".join(map(shape, forms))
-        rows.append((f"<code>{status}</code>", prose(said["description"]), named))
-    parts.append(table(("status", "meaning", "form"), rows))
-    return "\n".join(parts)
+        schema = body["schema"]
+        parts.append(f"<p>Body: {shape(schema)}</p>{example(components['schemas'], schema)}")
+    parts.append(responses(operation["responses"]))
+    return "\n".join(filter(None, parts))
 
 
-def form_section(name: str, form: dict[str, Any]) -> str:
-    """Describe one form."""
-    head = f'<h3 id="form-{name}">{escape(name)}</h3><p>{prose(form.get("description", ""))}</p>'
-    if "enum" in form:
-        words = ", ".join(f"<code>{escape(str(word))}</code>" for word in form["enum"])
-        return f"{head}<p>One of {words}.</p>"
-    required = form.get("required", ())
+def parameter_row(parameter: dict[str, Any]) -> tuple[str, ...]:
+    """Return the row of one parameter."""
+    needed = "" if parameter["in"] == "path" or not parameter["required"] else " Required."
+    return (
+        f"<code>{escape(parameter['name'])}</code>",
+        parameter["in"],
+        shape(parameter["schema"]),
+        prose(parameter.get("description", "")) + needed,
+    )
+
+
+def responses(described: dict[str, Any]) -> str:
+    """Describe the responses of an operation; errors of the common form are only named."""
+    rows, errors = [], []
+    for status, response in described.items():
+        if "$ref" in response:
+            errors.append(f'<a href="#error-{status}">{status}</a>')
+            continue
+        body = " or ".join(shape(each["schema"]) for each in response.get("content", {}).values())
+        headers = ", ".join(
+            f"<code>{escape(name)}</code>" for name in response["headers"] if name not in EVERYWHERE
+        )
+        rows.append((f"{status} {escape(response['description'])}", body, headers))
+    shown = table(("response", "body", "headers"), rows)
+    return f"{shown}<p>Errors: {', '.join(errors)}.</p>" if errors else shown
+
+
+def type_section(name: str, schema: dict[str, Any]) -> str:
+    """Describe one type."""
+    head = f'<h3 id="type-{name}">{escape(name)}</h3><p>{prose(schema.get("description", ""))}</p>'
+    if "enum" in schema:
+        return f"{head}<p>{words_of(schema['enum'])}</p>"
+    required = schema.get("required", ())
     rows = [
         (
-            f"<code>{escape(field)}</code>",
-            shape(said),
-            "yes" if field in required else "",
-            prose(said.get("description", "")),
+            f"<code>{escape(field)}</code>{'' if field in required else ' ?'}",
+            shape(described),
+            prose(described.get("description", "")),
         )
-        for field, said in form.get("properties", {}).items()
+        for field, described in schema.get("properties", {}).items()
     ]
-    shown = "".join(f"<pre>{text(one)}</pre>" for one in form.get("examples", ()))
-    return f"{head}{table(('field', 'type', 'always', 'meaning'), rows)}{shown}"
+    shown = "".join(f"<pre>{text(each)}</pre>" for each in schema.get("examples", ()))
+    return f"{head}{table(('field', 'type', 'meaning'), rows)}{shown}"
 
 
-def errors_section(responses: dict[str, Any]) -> str:
+def errors_section(described: dict[str, Any]) -> str:
     """Show an example of every error."""
-    parts = ["<h2>Errors</h2>"]
-    for name, said in responses.items():
-        shown = text(said["content"]["application/json"]["example"])
+    parts = ['<h2 id="errors">errors</h2>']
+    for name, response in described.items():
+        shown = response["content"]["application/json"]["example"]
+        status = next(each for each in HTTPStatus if name == each.phrase.title().replace(" ", ""))
         parts.append(
-            f"<h3>{escape(name)}</h3><p>{prose(said['description'])}</p><pre>{shown}</pre>"
+            f'<h3 id="error-{status.value}">{status.value} {escape(status.phrase)}</h3>'
+            f"<p>{prose(response['description'])}</p><pre>{text(shown)}</pre>"
         )
     return "\n".join(parts)
 
 
-def needed(operation: dict[str, Any]) -> str:
-    """Say what an operation needs to know of who asks."""
-    if not operation["security"]:
-        return "Needs no key."
-    (scheme,) = (name for each in operation["security"] for name in each)
-    return f"Needs <code>{escape(scheme)}</code>."
+def headers_section(described: dict[str, Any]) -> str:
+    """Explain the headers of responses."""
+    rows = (
+        (f"<code>{escape(name)}</code>", prose(header["description"]))
+        for name, header in described.items()
+    )
+    return f'<h2 id="headers">headers</h2>{table(("header", "meaning"), rows)}'
 
 
-def resolved(described: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
-    """Follow a reference among the shared answers."""
-    if "$ref" not in given:
-        return given
-    found: dict[str, Any] = described["components"]["responses"][given["$ref"].split("/")[-1]]
-    return found
+def security(operation: dict[str, Any]) -> str:
+    """Return what authenticates a request; the admin key is the rule and not repeated."""
+    schemes = [name for each in operation["security"] for name in each]
+    if not schemes:
+        return '<span class="key">Needs no key.</span>'
+    if schemes == ["adminKey"]:
+        return ""
+    return f'<span class="key">Needs <code>{escape(schemes[0])}</code>.</span>'
 
 
-def shape(form: dict[str, Any]) -> str:
-    """Say the type of a form in a few words, with links."""
-    if "$ref" in form:
-        name = form["$ref"].split("/")[-1]
-        return f'<a href="#form-{name}">{escape(name)}</a>'
-    if "anyOf" in form:
-        return " or ".join(shape(each) for each in form["anyOf"])
-    words = form.get("enum") or [form[key] for key in ("const",) if key in form]
+def shape(schema: dict[str, Any]) -> str:
+    """Return the type of a schema in a few words, with links."""
+    if "$ref" in schema:
+        name = schema["$ref"].split("/")[-1]
+        return f'<a href="#type-{name}">{escape(name)}</a>'
+    if "anyOf" in schema:
+        return " or ".join(map(shape, schema["anyOf"]))
+    words = schema.get("enum") or [schema[key] for key in ("const",) if key in schema]
     if words:
-        return " | ".join(f"<code>{escape(json.dumps(each))}</code>" for each in words)
-    kind = form.get("type")
+        return words_of(words)
+    kind = schema.get("type")
     if kind == "array":
-        return f"array of {shape(form.get('items', {}))}"
-    values = form.get("additionalProperties")
+        return f"array of {shape(schema.get('items', {}))}"
+    values = schema.get("additionalProperties")
     if isinstance(values, dict):
         return f"object of {shape(values)}"
     known = " or ".join(kind) if isinstance(kind, list) else (kind or "anything")
-    return escape(f"{known} ({form['format']})" if "format" in form else known)
+    return escape(f"{known} ({schema['format']})" if "format" in schema else known)
 
 
-def example(described: dict[str, Any], form: dict[str, Any]) -> str:
-    """Show the example of the form of a body."""
-    if "$ref" not in form:
-        return ""
-    known = described["components"]["schemas"][form["$ref"].split("/")[-1]]
-    return "".join(f"<pre>{text(one)}</pre>" for one in known.get("examples", ()))
+def words_of(words: Iterable[Any]) -> str:
+    """Return the values that an enum may have."""
+    return " | ".join(f"<code>{escape(json.dumps(each))}</code>" for each in words)
 
 
-def table(heads: tuple[str, ...], rows: Sequence[Sequence[str]]) -> str:
-    """Build a table; none without rows."""
-    if not rows:
-        return ""
-    top = "".join(f"<th>{head}</th>" for head in heads)
+def example(schemas: dict[str, Any], schema: dict[str, Any]) -> str:
+    """Return the example of a body."""
+    known = schemas[schema["$ref"].split("/")[-1]] if "$ref" in schema else {}
+    return "".join(f"<pre>{text(each)}</pre>" for each in known.get("examples", ()))
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Build a table; an empty text without rows."""
     lines = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
-    return f"<table><tr>{top}</tr>{lines}</table>"
+    top = "".join(f"<th>{head}</th>" for head in heads)
+    return f"<table><tr>{top}</tr>{lines}</table>" if lines else ""
+
+
+def badge(method: str) -> str:
+    """Return a method as a badge."""
+    return f'<span class="m {method}">{method}</span>'
+
+
+def anchor(name: str) -> str:
+    """Return the anchor of a group."""
+    return f"group-{name.lower().replace(' ', '-')}"
 
 
 def text(value: Any) -> str:
-    """Write an example."""
+    """Return an example as text."""
     return escape(json.dumps(value, indent=2, ensure_ascii=False))
 
 
 def prose(words: str) -> str:
-    """Write a description: what stands in backquotes is code."""
+    """Return a description; what is in backquotes is code."""
     return re.sub(r"`+([^`]+)`+", r"<code>\1</code>", escape(words.strip()))

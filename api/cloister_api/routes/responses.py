@@ -43,11 +43,6 @@ class ResponseHeader:
     """Whether every response has it."""
 
     @property
-    def component(self) -> str:
-        """Name among the components of the document."""
-        return self.name.removeprefix("X-").replace("-", "")
-
-    @property
     def described(self) -> dict[str, Any]:
         """Description in the document."""
         number = {"type": "integer", "minimum": self.minimum}
@@ -98,7 +93,7 @@ RESPONSE_HEADERS = (
 
 def headers_of(*headers: ResponseHeader) -> dict[str, Any]:
     """Return the headers of a response in the document."""
-    return {header.name: {"$ref": f"#/components/headers/{header.component}"} for header in headers}
+    return {header.name: {"$ref": f"#/components/headers/{header.name}"} for header in headers}
 
 
 def responses(

@@ -21,6 +21,9 @@ FORMS = "#/components/schemas/"
 GATE = {401, 403, 404, 405, 429, 501, 503}
 """Statuses that paths and methods which are in no document may answer."""
 
+TRANSPORT = {"connection", "content-length", "content-type", "date", "server", "transfer-encoding"}
+"""Headers of HTTP itself, which no operation declares."""
+
 
 @lru_cache(maxsize=1)
 def described() -> dict[str, Any]:
@@ -75,9 +78,7 @@ async def check_answer(answer: httpx.Response) -> None:
     said = operation["responses"][status]
     if "$ref" in said:
         said = strict()["components"]["responses"][said["$ref"].split("/")[-1]]
-    for name, header in said.get("headers", {}).items():
-        form = strict()["components"]["headers"][header["$ref"].split("/")[-1]]
-        assert name in answer.headers or not form.get("required"), f"{reported} has no {name}"
+    check_headers(said.get("headers", {}), answer.headers, reported)
     if "content" not in said:
         assert not answer.content, f"{reported} has a body"
         return
@@ -85,6 +86,15 @@ async def check_answer(answer: httpx.Response) -> None:
     assert kind in said["content"], f"{reported} is {kind}"
     if kind == "application/json":
         check_form(said["content"][kind]["schema"], answer.json(), reported)
+
+
+def check_headers(declared: dict[str, Any], sent: httpx.Headers, reported: str) -> None:
+    """Fail when a response lacks a required header, or has one that the document does not name."""
+    for name, header in declared.items():
+        form = strict()["components"]["headers"][header["$ref"].split("/")[-1]]
+        assert name in sent or not form.get("required"), f"{reported} has no {name}"
+    undeclared = set(sent) - TRANSPORT - {name.lower() for name in declared}
+    assert not undeclared, f"{reported} has headers that are not in the document: {undeclared}"
 
 
 def check_form(form: dict[str, Any], value: Any, reported: str) -> None:
