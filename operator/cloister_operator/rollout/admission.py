@@ -130,7 +130,7 @@ def _of_release(state: RolloutState, facts: RequestFacts, release: ReleaseFacts)
         return refusal
     config, host, organization = facts.config, facts.host, facts.organization
     if config is None or host is None or organization is None:
-        raise AssertionError("the checks let a facts without file, host or organization pass")
+        raise AssertionError("the checks let a request without file, host or organization pass")
     refs, _ = bind(
         named_secrets(config),
         repo=state.wanted.repo,

@@ -3,7 +3,7 @@
 The operator calls `decide` in every reconcile; nothing is kept between two calls. Guarantees: the
 same observation and time give the same decision; when nothing has changed the status is equal and
 there are no actions; ``activeEnclave`` only ever moves to an Enclave that is ready; Ready is true
-only when the Service routes to what spec asks for.
+only when the Service routes to what spec requests.
 """
 
 from datetime import datetime, timedelta

@@ -101,7 +101,7 @@ def routed_condition(state: RolloutState, wanted: Mapping[str, str]) -> Conditio
             or not _is_current(route, host, wanted[host], gateway)
         ):
             text = (
-                f"Gateway {place} has not confirmed yet that it routes {host}; if it stays so, ask "
+                f"Gateway {place} has not confirmed yet that it routes {host}; if it persists, ask "
                 "the administrator whether the Gateway exists and its controller runs."
             )
             return ConditionUpdate("Routed", status=False, reason="RoutePending", message=text)

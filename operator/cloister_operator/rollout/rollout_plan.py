@@ -25,7 +25,7 @@ class RolloutPlan:
     message: str = ""
     """Sentence for people."""
     settled: bool = False
-    """Whether what spec asks for is reached: the condition Ready."""
+    """Whether what spec requests is reached: the condition Ready."""
     stalled: bool = False
     """Whether somebody has to change something."""
     active: str | None = None

@@ -167,7 +167,7 @@ class RolloutState:
 
     @property
     def is_stopped(self) -> bool:
-        """Whether spec asks for no enclave."""
+        """Whether spec requests no enclave."""
         return self.container.spec.state is DesiredState.STOPPED
 
     def inherits_hostname(self, hostname: str) -> bool:
@@ -180,7 +180,7 @@ class RolloutState:
 
     @cached_property
     def wanted(self) -> RequestRecord:
-        """The request that spec asks for, with the tag that is followed."""
+        """The request that spec requests, with the tag that is followed."""
         return requests.record(self.container.spec, followed_tag=self.followed_release.tag)
 
     @property
@@ -256,7 +256,7 @@ class RolloutState:
 
     @cached_property
     def hostnames(self) -> tuple[str, ...]:
-        """Host names that spec asks for and that may be served, the public one first."""
+        """Host names that spec requests and that may be served, the public one first."""
         wanted = wanted_hostnames(
             self.container, self.observed.organization, self.settings.containers_domain
         )

@@ -130,7 +130,7 @@ def wanted_request_serves(state: RolloutState) -> RolloutPlan | None:
 def staged_candidate_awaits_promotion(state: RolloutState) -> RolloutPlan | None:
     """Let a ready candidate wait until spec.promote names its revision, where updates are staged.
 
-    During a rollback of what served the container is not ready, and the candidate goes on waiting.
+    During a rollback of what served the container is not ready, and the candidate keeps waiting.
     """
     ready = state.wanted_attempts.ready
     if ready is None or state.served_attempts is None or not state.is_staging:
@@ -267,7 +267,7 @@ def failed_request_waits_for_a_new_one(state: RolloutState) -> RolloutPlan | Non
 
 
 def refused_request_is_stalled(state: RolloutState, admission: Admission) -> RolloutPlan | None:
-    """Stall while somebody has to change something before an Enclave is made."""
+    """Stall while somebody has to change something before an Enclave is created."""
     if not isinstance(admission, AdmissionRefused):
         return None
     return _refusal(state, admission.reason, admission.message)

@@ -1,4 +1,4 @@
-"""Enclaves and Pods for tests of the judgement of an attempt."""
+"""Enclaves and Pods for tests of the status of an attempt."""
 
 from datetime import timedelta
 from typing import Any
@@ -11,18 +11,18 @@ from tests.support.builders.resources import NOW, SETTINGS, container_of, enclav
 __all__ = ["BORN", "fresh", "pod_of", "up", "verdict"]
 
 BORN = NOW - timedelta(seconds=30)
-"""When the Enclaves were made."""
+"""When the Enclaves were created."""
 
 
 def fresh(phase: EnclavePhase | None = None, **status: Any) -> Enclave:
-    """Build an Enclave that was made 30 seconds ago."""
+    """Build an Enclave that was created 30 seconds ago."""
     enclave = enclave_of(container_of(), phase=phase, at=BORN)
     given = EnclaveStatus.model_validate({"phase": phase, **status})
     return enclave.model_copy(update={"status": given})
 
 
 def up(name: str = "web", **fields: Any) -> PodContainer:
-    """Build a container that runs since 20 seconds."""
+    """Build a container that has run for 20 seconds."""
     given = {
         "state": ContainerStateName.RUNNING,
         "started_at": NOW - timedelta(seconds=20),
@@ -48,5 +48,5 @@ def pod_of(*containers: PodContainer, **fields: Any) -> PodFacts:
 
 
 def verdict(enclave: Enclave, pod: PodFacts | None) -> EnclaveStatus:
-    """Judge at the present of the tests."""
+    """Evaluate at the present of the tests."""
     return evaluate_enclave(enclave, pod, NOW, SETTINGS)

@@ -1,4 +1,4 @@
-"""Containers in each state that GitOps tools have to tell apart, with the status of real passes."""
+"""Containers in each state that GitOps tools distinguish, with the status of real decisions."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -8,31 +8,31 @@ from cloister_crds.kinds import Container
 from cloister_crds.kinds.container import DesiredState
 from cloister_crds.lifecycle.state.observed import Gateway, RouteState
 from tests.support.builders.resources import NOW, SETTINGS
-from tests.support.builders.world import World
+from tests.support.builders.world import SimulatedCluster
 
 __all__ = ["STATES", "body_of"]
 
 
 def body_of(container: Container) -> dict[str, Any]:
-    """Write a Container as the server answers it."""
+    """Return a Container as the server returns it."""
     return {"apiVersion": Container.INFO.api_version, "kind": "Container", **container.wire()}
 
 
-def _fresh() -> World:
-    """Make one that nothing has looked at."""
-    return World()
+def _fresh() -> SimulatedCluster:
+    """Build one that was never reconciled."""
+    return SimulatedCluster()
 
 
-def _pending() -> World:
-    world = World()
+def _pending() -> SimulatedCluster:
+    world = SimulatedCluster()
     world.source_is_up = False
     for _ in range(4):
         world.work()
     return world
 
 
-def _until(world: World, phase: str) -> World:
-    """Let it go on until it is in a phase."""
+def _until(world: SimulatedCluster, phase: str) -> SimulatedCluster:
+    """Advance it until it is in a phase."""
     for _ in range(20):
         if world.container.status.phase == phase:
             return world
@@ -42,13 +42,13 @@ def _until(world: World, phase: str) -> World:
     raise AssertionError(world.container.status)
 
 
-def _serving() -> World:
-    world = World()
+def _serving() -> SimulatedCluster:
+    world = SimulatedCluster()
     world.settle()
     return world
 
 
-def _updating() -> World:
+def _updating() -> SimulatedCluster:
     world = _serving()
     world.ask(tag="v1.1.0")
     for _ in range(6):
@@ -56,73 +56,73 @@ def _updating() -> World:
     return world
 
 
-def _update_failed() -> World:
+def _update_failed() -> SimulatedCluster:
     world = _updating()
     world.fail_candidate()
     return world
 
 
-def _awaiting() -> World:
+def _awaiting() -> SimulatedCluster:
     world = _serving()
     world.ask(staging=True, tag="v1.1.0")
     world.settle()
     return world
 
 
-def _failed() -> World:
-    world = World()
+def _failed() -> SimulatedCluster:
+    world = SimulatedCluster()
     world.bad_tags = {"v1.0.0"}
     world.settle()
     return world
 
 
-def _lost() -> World:
+def _lost() -> SimulatedCluster:
     world = _serving()
     world.lose(world.container.status.active_enclave)
     world.step()
     return world
 
 
-def _stopping() -> World:
+def _stopping() -> SimulatedCluster:
     world = _serving()
     world.ask(state=DesiredState.STOPPED)
     world.work()
     return world
 
 
-def _stopped() -> World:
+def _stopped() -> SimulatedCluster:
     world = _stopping()
     world.settle()
     return world
 
 
-def _unseen() -> World:
-    """Make a change that the operator has not looked at."""
+def _unseen() -> SimulatedCluster:
+    """Make a change that the operator has not reconciled."""
     world = _serving()
     world.ask(tag="v1.1.0")
     return world
 
 
-def _routed(state: RouteState) -> World:
-    world = World(replace(SETTINGS, gateway=Gateway("public", "cloister-system")))
+def _routed(state: RouteState) -> SimulatedCluster:
+    world = SimulatedCluster(replace(SETTINGS, gateway=Gateway("public", "cloister-system")))
     world.settle()
     world.say(state, "NoMatchingParent: there is no such listener.")
     world.settle()
     return world
 
 
-def _deleting() -> World:
+def _deleting() -> SimulatedCluster:
     world = _serving()
     metadata = world.container.metadata.model_copy(update={"deletion_timestamp": NOW})
     world.container = world.container.model_copy(update={"metadata": metadata})
     return world
 
 
-STATES: dict[str, tuple[Callable[[], World], str, str]] = {
+STATES: dict[str, tuple[Callable[[], SimulatedCluster], str, str]] = {
     "fresh": (_fresh, "InProgress", "Progressing"),
     "pending": (_pending, "InProgress", "Progressing"),
-    "deploying": (lambda: _until(World(), "deploying"), "InProgress", "Progressing"),
-    "started": (lambda: _until(World(), "started"), "InProgress", "Progressing"),
+    "deploying": (lambda: _until(SimulatedCluster(), "deploying"), "InProgress", "Progressing"),
+    "started": (lambda: _until(SimulatedCluster(), "started"), "InProgress", "Progressing"),
     "serving": (_serving, "Current", "Healthy"),
     "unseen change": (_unseen, "InProgress", "Progressing"),
     "updating": (_updating, "InProgress", "Progressing"),
@@ -145,5 +145,5 @@ STATES: dict[str, tuple[Callable[[], World], str, str]] = {
     "route accepted": (lambda: _routed(RouteState.ACCEPTED), "Current", "Healthy"),
     "deleting": (_deleting, "Terminating", ""),
 }
-"""What makes each state, what kstatus calls it, and what Argo CD calls it (empty: it does not ask
-the check)."""
+"""How each state is reached, and its name for kstatus and for Argo CD (empty: it does not run the
+check)."""

@@ -77,7 +77,7 @@ WORKER = ContainerConfig(
 
 
 def config_of(*containers: ContainerConfig, **changes: object) -> ServiceConfig:
-    """Make a file of containers; the first is the upstream."""
+    """Build a file of containers; the first is the upstream."""
     fields: dict[str, object] = {
         "cvm_version": "0.10.0",
         "cpus": 2,
@@ -91,7 +91,7 @@ def config_of(*containers: ContainerConfig, **changes: object) -> ServiceConfig:
 
 
 def host_of(**spec: object) -> Host:
-    """Make a Host."""
+    """Build a Host."""
     return Host.read({"metadata": {"name": "default"}, "spec": spec})
 
 
@@ -102,7 +102,7 @@ def plan_of(
     images: tuple[dict[str, object], ...] = (),
     **spec: Any,
 ) -> EnclavePlan:
-    """Make a plan of containers, on a Host without anything particular."""
+    """Build a plan of containers, on a Host without anything particular."""
     enclave = Enclave.read(
         {
             "metadata": {

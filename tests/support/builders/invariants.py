@@ -1,6 +1,6 @@
-"""What must hold of every decision about a Container: the promises of the lifecycle.
+"""Invariants of every decision about a Container: the guarantees of the lifecycle.
 
-`tests.support.builders.world.World` holds each decision against them.
+`tests.support.builders.world.SimulatedCluster` holds each decision against them.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from cloister_crds.lifecycle.state.observed import Observed
 from cloister_operator.rollout.decision import Action, CreateEnclave, Decision, DeleteEnclave
 
 if TYPE_CHECKING:
-    from tests.support.builders.world import World
+    from tests.support.builders.world import SimulatedCluster
 
 __all__ = ["check"]
 
 
-def check(world: World, observed: Observed, decision: Decision) -> None:
-    """Hold a decision against the promises of the lifecycle."""
+def check(world: SimulatedCluster, observed: Observed, decision: Decision) -> None:
+    """Check a decision against the guarantees of the lifecycle."""
     status = decision.status
     before = observed.container.status
     if status.active_enclave != before.active_enclave and status.active_enclave:
@@ -42,7 +42,7 @@ def check(world: World, observed: Observed, decision: Decision) -> None:
     ended_holds(world, status, decision.actions)
 
 
-def ready_holds(world: World, status: ContainerStatus) -> None:
+def ready_holds(world: SimulatedCluster, status: ContainerStatus) -> None:
     if world.container.spec.state is DesiredState.STOPPED:
         assert not any(not each.deleting for each in world.pods.values())
         return
@@ -56,8 +56,8 @@ def ready_holds(world: World, status: ContainerStatus) -> None:
     reached_holds(world, status)
 
 
-def promoted_holds(world: World, before: ContainerStatus, taking_over: Enclave) -> None:
-    """Hold that where updates are staged another request takes over only when promoted."""
+def promoted_holds(world: SimulatedCluster, before: ContainerStatus, taking_over: Enclave) -> None:
+    """Check that where updates are staged another request takes over only when promoted."""
     spec = world.container.spec
     default = world.deployment is not None and world.deployment.spec.default_staging
     served = world.enclaves.get(before.active_enclave)
@@ -67,7 +67,7 @@ def promoted_holds(world: World, before: ContainerStatus, taking_over: Enclave) 
         assert spec.promote == taking_over.spec.revision
 
 
-def reached_holds(world: World, status: ContainerStatus) -> None:
+def reached_holds(world: SimulatedCluster, status: ContainerStatus) -> None:
     active = world.enclaves[status.active_enclave]
     assert active.status.phase is EnclavePhase.READY
     assert world.service is not None
@@ -75,8 +75,8 @@ def reached_holds(world: World, status: ContainerStatus) -> None:
     assert active.status.address in world.service.addresses
 
 
-def made_holds(world: World, observed: Observed, actions: tuple[Action, ...]) -> None:
-    """Hold that no attempt is made without need: one of a request is on its way or serves."""
+def made_holds(world: SimulatedCluster, observed: Observed, actions: tuple[Action, ...]) -> None:
+    """Check that no attempt is created without need: one of a request is starting or serves."""
     for made in (each for each in actions if isinstance(each, CreateEnclave)):
         if made.name in world.enclaves:
             assert made.name in world.incomplete
@@ -92,8 +92,10 @@ def made_holds(world: World, observed: Observed, actions: tuple[Action, ...]) ->
         assert all(each in world.claims for each in made.spec.hostnames)
 
 
-def ended_holds(world: World, status: ContainerStatus, actions: tuple[Action, ...]) -> None:
-    """Hold that what serves ends only when told to stop or when its successor is reached.
+def ended_holds(
+    world: SimulatedCluster, status: ContainerStatus, actions: tuple[Action, ...]
+) -> None:
+    """Check that what serves is deleted only on a stop or when the next one is reached.
 
     The successor may be another Container that replaces this one.
     """

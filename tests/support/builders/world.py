@@ -1,7 +1,7 @@
 """A simulated cluster for decisions: it carries out what `decide` and `evaluate_enclave` return.
 
-No cluster: objects in memory, time that a test moves. `World.work` is one pass of an operator,
-the other methods are what may happen between two passes.
+Objects in memory, time that a test advances. `SimulatedCluster.work` is one reconcile of an
+operator, the other methods are what may happen between two reconciles.
 """
 
 from dataclasses import replace
@@ -83,14 +83,14 @@ from tests.support.builders.resources import (
     subspec,
 )
 
-__all__ = ["UNHEALTHY", "World"]
+__all__ = ["UNHEALTHY", "SimulatedCluster"]
 
 UNHEALTHY = "HealthcheckFailed: Container web is unhealthy. Its last output: refused"
 """Termination message of the agent of an enclave whose container is unhealthy."""
 
 
-class World:
-    """One Container of one organization and all that belongs to it."""
+class SimulatedCluster:
+    """One Container of one organization and all its objects."""
 
     def __init__(self, settings: DecisionSettings = SETTINGS) -> None:
         self.settings: DecisionSettings = settings
@@ -124,7 +124,7 @@ class World:
     # What the operator does.
 
     def observed(self) -> Observed:
-        """Gather what one pass sees."""
+        """Return the observed state of one reconcile."""
         return Observed(
             container=self.container,
             settings=self.settings,
@@ -149,7 +149,7 @@ class World:
         )
 
     def work(self) -> Decision:
-        """Do one pass: evaluate_enclave, look after Pods, decide, check, act, report."""
+        """Reconcile once: evaluate Enclaves, create Pods, decide, check, apply, write status."""
         waits = []
         for name, enclave in list(self.enclaves.items()):
             status = evaluate_enclave(enclave, self.pods.get(name), self.now, self.settings)
@@ -196,7 +196,7 @@ class World:
                 pass
 
     def act(self, action: Action) -> None:
-        """Carry one action out as the API server would."""
+        """Apply one action as the API server would."""
         match action:
             case CreateEnclave():
                 self._create(action)
@@ -311,7 +311,7 @@ class World:
         than = self.published.get(need.than or "") if compared else None
         return NewestRelease(newest, than)
 
-    # What may happen between two passes.
+    # What may happen between two reconciles.
 
     def publish_release(self, tag: str) -> None:
         """Publish a release now; every repository of the world is one."""
@@ -323,11 +323,11 @@ class World:
             self.container = subspec(self.container, **spec)
 
     def let(self, seconds: float) -> None:
-        """Let time pass."""
+        """Advance the clock."""
         self.now += timedelta(seconds=seconds)
 
     def start(self, name: str) -> None:
-        """Let the Pod of an Enclave come up."""
+        """Start the Pod of an Enclave."""
         pod = self.pods.get(name)
         if pod is None or pod.phase is not PodPhase.PENDING or pod.deleting:
             return
@@ -352,7 +352,7 @@ class World:
         return 8 - sum(each.spec.summary.gpus for each in bound if each is not None)
 
     def heal(self, name: str, *, well: bool = True) -> None:
-        """Let the health check of an Enclave pass or not."""
+        """Make the health check of an Enclave pass or fail."""
         pod = self.pods.get(name)
         if pod is not None and pod.phase is PodPhase.RUNNING and not pod.deleting:
             healed = tuple(replace(each, ready=well) for each in pod.containers)
@@ -361,7 +361,7 @@ class World:
             self.pods[name] = replace(pod, containers=healed, agent=agent)
 
     def crash(self, name: str) -> None:
-        """Let the container of an Enclave end with an error."""
+        """Make the container of an Enclave exit with an error."""
         pod = self.pods.get(name)
         if pod is not None and pod.phase is PodPhase.RUNNING and not pod.deleting:
             ended = tuple(
@@ -371,11 +371,11 @@ class World:
             self.pods[name] = replace(pod, containers=ended)
 
     def cordon(self, *nodes: str) -> None:
-        """Take these nodes, and no others, out of scheduling."""
+        """Cordon these nodes, and no others."""
         self.cordoned = set(nodes)
 
     def lose(self, name: str) -> None:
-        """Take the Pod of an Enclave away."""
+        """Lose the Pod of an Enclave."""
         self.pods.pop(name, None)
 
     def remove(self, name: str) -> None:
@@ -384,7 +384,7 @@ class World:
             self._delete_enclave(name)
 
     def collect(self) -> None:
-        """Let what is being deleted go."""
+        """Garbage-collect what is being deleted."""
         for name in [name for name, pod in self.pods.items() if pod.deleting]:
             del self.pods[name]
         for name, enclave in list(self.enclaves.items()):
@@ -393,7 +393,7 @@ class World:
                 self.incomplete.discard(name)
 
     def publish(self) -> None:
-        """Let the EndpointSlice follow the Service."""
+        """Update the EndpointSlice after the Service."""
         if self.service is not None:
             pod = self.pods.get(self.service.selects)
             address = pod.address if pod is not None and not pod.deleting else ""
@@ -401,13 +401,13 @@ class World:
             self.service = ServiceFacts(selects=self.service.selects, addresses=addresses)
 
     def say(self, state: RouteState, message: str = "") -> None:
-        """Let the gateway say the same of every route."""
+        """Make the gateway report the same state for every route."""
         self.routes = {
             name: replace(each, state=state, message=message) for name, each in self.routes.items()
         }
 
     def settle(self, *, passes: int = 400) -> None:
-        """Let everything that can go well go well until nothing more happens."""
+        """Let everything succeed until nothing more happens."""
         quiet = 0
         for _ in range(passes):
             for name in list(self.pods):
@@ -419,7 +419,7 @@ class World:
             decision = self.work()
             same = before == (self.container.status, self.enclaves, self.pods, self.service)
             quiet = quiet + 1 if same and not decision.actions and not decision.needs else 0
-            # Questions for later releases never cease; tests let their interval pass by hand.
+            # Lookups of later releases never end; tests advance their interval by hand.
             following = RolloutState(self.observed(), self.now).followed_release.recheck_at
             if quiet > 2 and self.wake_at in {None, following}:
                 return
@@ -430,35 +430,35 @@ class World:
                     return
         raise AssertionError(f"no rest after {passes} passes: {self.decisions[-1]}")
 
-    # What tests ask and do in one go.
+    # Shortcuts for tests.
 
     def reason(self, kind: str = "Ready") -> str | None:
-        """Return the reason of a condition of the Container; None = it is not there."""
+        """Return the reason of a condition of the Container; None = it does not exist."""
         return self.reason_of(self.container.status, kind)
 
     def reason_of(self, status: ContainerStatus, kind: str = "Ready") -> str | None:
-        """Return the reason of a condition in a status; None = it is not there."""
+        """Return the reason of a condition in a status; None = it does not exist."""
         found = condition(status.conditions, kind)
         return found.reason if found else None
 
     def promote(self) -> None:
-        """Promote the update that is on its way, as a user does who has read its revision."""
+        """Promote the update in progress, as a user does who has read its revision."""
         if self.container.status.update is not None:
             self.ask(promote=self.container.status.update.revision)
 
     def made(self) -> list[CreateEnclave]:
-        """Return every Enclave that was made since the decisions were cleared."""
+        """Return every Enclave that was created since the decisions were cleared."""
         actions = [action for decision in self.decisions for action in decision.actions]
         return [action for action in actions if isinstance(action, CreateEnclave)]
 
     def step(self) -> None:
-        """Do one pass after the Service has settled and what ended is gone."""
+        """Reconcile once after the Service has settled and what was deleted is gone."""
         self.publish()
         self.collect()
         self.work()
 
     def fail_candidate(self) -> None:
-        """Let the candidate start, and its container end with an error."""
+        """Start the candidate, and make its container exit with an error."""
         while self.container.status.candidate not in self.pods:
             self.step()
         self.step()

@@ -19,14 +19,14 @@ API_REACHABLE = "ApiReachable"
 _MISSING = "ApiAddressMissing"
 
 
-def api_reachable_condition(address: str | None, trouble: str) -> ConditionUpdate:
+def api_reachable_condition(address: str | None, error: str) -> ConditionUpdate:
     """Return the condition of a Host about whether enclaves can reach the API.
 
     Parameters
     ----------
     address
         The setting ``apiAddress``; None = it is not set.
-    trouble
+    error
         Why it is not reached at present, as a sentence; empty = it is.
     """
     if address is None:
@@ -35,10 +35,8 @@ def api_reachable_condition(address: str | None, trouble: str) -> ConditionUpdat
             "certificates are signed. Set apiAddress in the operator's settings."
         )
         return ConditionUpdate(API_REACHABLE, status=False, reason=_MISSING, message=text)
-    if trouble:
-        return ConditionUpdate(
-            API_REACHABLE, status=False, reason="ApiUnreachable", message=trouble
-        )
+    if error:
+        return ConditionUpdate(API_REACHABLE, status=False, reason="ApiUnreachable", message=error)
     text = f"The API responds at {address}."
     return ConditionUpdate(API_REACHABLE, status=True, reason="ApiAnswers", message=text)
 

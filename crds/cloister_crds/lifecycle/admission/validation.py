@@ -467,7 +467,7 @@ SPEC_CHECKS: tuple[Check, ...] = (
     _names_keys_that_can_log_in,
     _has_a_verified_domain,
 )
-"""What can be told from spec and cluster alone."""
+"""Checks that need only spec and cluster."""
 
 FILE_CHECKS: tuple[Check, ...] = (
     _has_a_valid_file,
@@ -480,4 +480,4 @@ FILE_CHECKS: tuple[Check, ...] = (
     _uses_its_variables,
     _has_its_images,
 )
-"""What can be told once the release is known."""
+"""Checks that need the release."""

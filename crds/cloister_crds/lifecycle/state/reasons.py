@@ -308,7 +308,7 @@ _OPEN = (
     _open(
         "NamespaceNotOurs",
         "The namespace that the Organization names belongs to somebody else.",
-        "Label the namespace as the message says, or create an Organization with another one.",
+        "Label the namespace as the message describes, or create an Organization with another one.",
         recheck=True,
     ),
     _open(

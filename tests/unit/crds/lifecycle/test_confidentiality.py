@@ -1,4 +1,4 @@
-"""What is said of confidentiality: no more than evidence bears out."""
+"""Conditions about confidentiality: no more than the evidence supports."""
 
 from typing import Any
 

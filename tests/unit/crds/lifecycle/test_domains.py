@@ -1,4 +1,4 @@
-"""Custom domains: records, looks at DNS, verification and its loss."""
+"""Custom domains: records, DNS checks, verification and its loss."""
 
 from datetime import datetime, timedelta
 from typing import Any
@@ -36,7 +36,7 @@ RIGHT = DnsFacts((RECORDS.txt_value,), (RECORDS.cname_target,))
 
 
 class Zone:
-    """A Domain, and what DNS says whenever it is asked."""
+    """A Domain, and the result of every DNS lookup."""
 
     def __init__(self, facts: DnsFacts | Failed) -> None:
         self.facts = facts
@@ -45,7 +45,7 @@ class Zone:
         self.domain = domain()
 
     def work(self, organization: Organization | None = ORGANIZATION) -> DomainDecision:
-        """Do passes until nothing more is asked."""
+        """Reconcile until there are no more lookups."""
         answers: dict[Need, Answer] = {}
         while True:
             found = decide_domain(self.domain, organization, (), answers, SETTINGS, self.now)

@@ -1,4 +1,4 @@
-"""The shapes that an organization's files may ask for."""
+"""The sizes that an organization's files may request."""
 
 from cloister_crds.config.limits import CPU_TIERS, GPU_COUNTS, MEMORY_TIERS
 from cloister_crds.kinds import Organization

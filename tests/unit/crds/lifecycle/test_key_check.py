@@ -1,4 +1,4 @@
-"""Files that want API keys where enclaves do not know who checks them."""
+"""Files that require API keys where enclaves do not know the API's address."""
 
 from dataclasses import replace
 from typing import Any

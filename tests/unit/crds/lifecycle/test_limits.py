@@ -1,4 +1,4 @@
-"""Who fits under a limit: the same answer for everybody, and nobody pushes an earlier one out."""
+"""The limit of containers: the same result for everybody, and no later one displaces an earlier."""
 
 from datetime import timedelta
 from random import Random
@@ -13,11 +13,11 @@ from cloister_crds.lifecycle.admission.limits import Place, billing_of, counted,
 from tests.support.builders.resources import NOW, container_of, organization_of
 
 UNHURRIED = settings(deadline=None, derandomize=True)
-"""Slow machines are no failure, and a test answers the same twice."""
+"""Slow machines are not a failure, and a test is deterministic."""
 
 
 def born(number: int, minutes: int, **fields: Any) -> Container:
-    """Build a Container that was created so many minutes from now."""
+    """Build a Container that was created at an offset in minutes from now."""
     made = container_of(f"c{number}", uid=f"u{number}", **fields)
     metadata = made.metadata.model_copy(
         update={"creation_timestamp": NOW + timedelta(minutes=minutes)}

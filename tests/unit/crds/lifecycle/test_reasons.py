@@ -1,4 +1,4 @@
-"""The table of reasons and its page in the manual say the same."""
+"""The table of reasons and its page in the manual are equal."""
 
 import re
 from datetime import timedelta

@@ -19,7 +19,7 @@ SERVED = ContainerStatus(
 
 
 def born(name: str, minutes: int, **fields: Any) -> Container:
-    """Build a Container that was created so many minutes from now."""
+    """Build a Container that was created at an offset in minutes from now."""
     made = container_of(name, uid=f"uid-{name}-{minutes}", **fields)
     created = NOW + timedelta(minutes=minutes)
     metadata = made.metadata.model_copy(update={"creation_timestamp": created})

@@ -14,7 +14,7 @@ from cloister_crds.lifecycle.request import normalise, record, revision, same
 from tests.support.builders.resources import COMMIT
 
 UNHURRIED = settings(deadline=None, derandomize=True)
-"""Slow machines are no failure, and a test answers the same twice."""
+"""Slow machines are not a failure, and a test is deterministic."""
 
 GOLDEN = Path(__file__).parents[3] / "data" / "requests"
 

@@ -65,7 +65,7 @@ def found(question: RequestFacts) -> set[tuple[str, str]]:
 
 
 def unready(host: Host, reason: str) -> Host:
-    """Make a Host say that it is not ready."""
+    """Return a Host that is not ready."""
     conditions = merge(
         (),
         [ConditionUpdate("Ready", status=False, reason=reason, message="why")],

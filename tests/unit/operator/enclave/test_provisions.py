@@ -25,7 +25,7 @@ def with_gpus(name: str, gpus: Any, **more: Any) -> ContainerConfig:
 
 
 def gpu_pod(count: int, *containers: ContainerConfig) -> dict[str, Any]:
-    """Build the Pod of an enclave with so many GPUs."""
+    """Build the Pod of an enclave with `count` GPUs."""
     plan = plan_of(*containers, host=GPU_HOST)
     summary = plan.enclave.spec.summary.model_copy(update={"gpus": count})
     spec = plan.enclave.spec.model_copy(update={"summary": summary})
@@ -64,7 +64,7 @@ def test_gpus_go_to_the_containers_that_have_them(
 
 
 def test_a_container_without_gpus_sees_none() -> None:
-    """Images for CUDA say ``all``, which would be the GPUs of every enclave of the node."""
+    """Images for CUDA set ``all``, which would be the GPUs of every enclave of the node."""
     greedy = (EnvEntry(name="NVIDIA_VISIBLE_DEVICES", value="all"),)
     pod = gpu_pod(1, with_gpus("a", "all", env=greedy), with_gpus("b", None, env=greedy))
     assert pod["containers"][0].get("env", []) == []

@@ -1,4 +1,4 @@
-"""Path rules as expressions; the real Caddy is asked in tests/api/shim."""
+"""Path rules as expressions; tests/api/shim checks them in the real Caddy."""
 
 import posixpath
 import re

@@ -2,19 +2,19 @@
 
 import pytest
 
-from tests.support.builders.world import World
+from tests.support.builders.world import SimulatedCluster
 
 
 @pytest.fixture
-def world() -> World:
+def world() -> SimulatedCluster:
     """Return a world in which nothing has happened."""
-    return World()
+    return SimulatedCluster()
 
 
 @pytest.fixture
-def serving() -> World:
+def serving() -> SimulatedCluster:
     """Return a world in which v1.0.0 serves."""
-    world = World()
+    world = SimulatedCluster()
     world.settle()
     world.decisions.clear()
     return world

@@ -1,4 +1,4 @@
-"""Decisions where something is wrong, missing or not to be had before an Enclave is made."""
+"""Decisions where something is wrong, missing or unavailable before an Enclave is created."""
 
 from datetime import timedelta
 from typing import Any
@@ -29,12 +29,12 @@ from tests.support.builders.resources import (
     release_of,
     secret_of,
 )
-from tests.support.builders.world import World
+from tests.support.builders.world import SimulatedCluster
 
 HOSTNAME = f"web.acme.{DOMAIN}"
 
 
-def test_an_unreachable_source_is_pending_and_asked_again(world: World) -> None:
+def test_an_unreachable_source_is_pending_and_asked_again(world: SimulatedCluster) -> None:
     world.source_is_up = False
     world.work()
     decision = world.work()
@@ -50,7 +50,7 @@ def test_an_unreachable_source_is_pending_and_asked_again(world: World) -> None:
     assert holds(world.container.status.conditions, "Ready")
 
 
-def test_a_wrong_tag_stalls_without_a_child_and_is_not_asked_again(world: World) -> None:
+def test_a_wrong_tag_stalls_without_a_child_and_is_not_asked_again(world: SimulatedCluster) -> None:
     world.ask(tag="v9")
     world.bad_tags = {"v9"}
     world.settle()
@@ -70,7 +70,7 @@ def test_a_wrong_tag_stalls_without_a_child_and_is_not_asked_again(world: World)
     assert world.container.status == status
 
 
-def test_the_same_tag_is_asked_anew_for_a_new_request(world: World) -> None:
+def test_the_same_tag_is_asked_anew_for_a_new_request(world: SimulatedCluster) -> None:
     world.ask(tag="v9")
     world.bad_tags = {"v9"}
     world.settle()
@@ -81,7 +81,7 @@ def test_the_same_tag_is_asked_anew_for_a_new_request(world: World) -> None:
     assert holds(world.container.status.conditions, "Ready")
 
 
-def test_a_claim_that_was_taken_before_the_failure_is_given_back(world: World) -> None:
+def test_a_claim_that_was_taken_before_the_failure_is_given_back(world: SimulatedCluster) -> None:
     world.claims[HOSTNAME] = claim_of(HOSTNAME)
     world.ask(tag="v9")
     world.bad_tags = {"v9"}
@@ -89,7 +89,7 @@ def test_a_claim_that_was_taken_before_the_failure_is_given_back(world: World) -
     assert not world.claims
 
 
-def test_the_claim_of_a_container_that_ran_is_kept(serving: World) -> None:
+def test_the_claim_of_a_container_that_ran_is_kept(serving: SimulatedCluster) -> None:
     serving.ask(state=DesiredState.STOPPED)
     serving.settle()
     serving.bad_tags = {"v9"}
@@ -99,7 +99,7 @@ def test_the_claim_of_a_container_that_ran_is_kept(serving: World) -> None:
     assert HOSTNAME in serving.claims
 
 
-def test_a_taken_hostname_stalls_until_it_is_free(world: World) -> None:
+def test_a_taken_hostname_stalls_until_it_is_free(world: SimulatedCluster) -> None:
     world.claims[HOSTNAME] = claim_of(HOSTNAME, holder="other")
     world.settle()
     assert (world.reason(), world.reason("Stalled")) == ("HostnameTaken", "HostnameTaken")

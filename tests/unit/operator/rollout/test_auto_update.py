@@ -1,4 +1,4 @@
-"""Automatic updates: which release is wanted, and when the source is asked."""
+"""Automatic updates: which release is wanted, and when the source gets a request."""
 
 from datetime import timedelta
 
@@ -9,13 +9,13 @@ from cloister_crds.kinds.meta import REQUESTED_AT_ANNOTATION
 from cloister_crds.lifecycle.state.conditions import holds
 from cloister_crds.lifecycle.state.observed import NeedLatest
 from tests.support.builders.resources import SETTINGS
-from tests.support.builders.world import World
+from tests.support.builders.world import SimulatedCluster
 
 INTERVAL = SETTINGS.follow_interval
 
 
 @pytest.fixture
-def following(serving: World) -> World:
+def following(serving: SimulatedCluster) -> SimulatedCluster:
     """Return a world in which v1.0.0 serves and later releases are followed."""
     serving.ask(auto_update=True)
     serving.settle()
@@ -23,19 +23,19 @@ def following(serving: World) -> World:
     return serving
 
 
-def asked(world: World) -> list[NeedLatest]:
+def asked(world: SimulatedCluster) -> list[NeedLatest]:
     """Return the questions for the newest release since the decisions were cleared."""
     needs = (need for decision in world.decisions for need in decision.needs)
     return [need for need in needs if isinstance(need, NeedLatest)]
 
 
-def pass_an_interval(world: World) -> None:
-    """Let the next interval begin, and everything come to rest."""
+def pass_an_interval(world: SimulatedCluster) -> None:
+    """Advance to the next interval, until nothing more happens."""
     world.now += INTERVAL
     world.settle()
 
 
-def test_nothing_later_changes_nothing(following: World) -> None:
+def test_nothing_later_changes_nothing(following: SimulatedCluster) -> None:
     active = following.container.status.active_enclave
     pass_an_interval(following)
     status = following.container.status
@@ -45,7 +45,7 @@ def test_nothing_later_changes_nothing(following: World) -> None:
     assert following.reason() == "Serving"
 
 
-def test_a_later_release_is_deployed_and_spec_is_left_alone(following: World) -> None:
+def test_a_later_release_is_deployed_and_spec_is_left_alone(following: SimulatedCluster) -> None:
     following.publish_release("v1.1.0")
     pass_an_interval(following)
     status = following.container.status
@@ -56,7 +56,7 @@ def test_a_later_release_is_deployed_and_spec_is_left_alone(following: World) ->
     assert (status.latest_release.compared_to, status.latest_release.followed) == ("v1.0.0", True)
 
 
-def test_the_source_is_asked_once_an_interval(following: World) -> None:
+def test_the_source_is_asked_once_an_interval(following: SimulatedCluster) -> None:
     for _ in range(20):
         following.work()
     assert not asked(following)
@@ -69,7 +69,7 @@ def test_the_source_is_asked_once_an_interval(following: World) -> None:
     assert decision.requeue_after <= INTERVAL
 
 
-def test_a_request_to_look_now_asks_at_once(following: World) -> None:
+def test_a_request_to_look_now_asks_at_once(following: SimulatedCluster) -> None:
     following.publish_release("v1.1.0")
     deployment = following.deployment
     assert deployment is not None
@@ -82,7 +82,7 @@ def test_a_request_to_look_now_asks_at_once(following: World) -> None:
     assert status.latest_release.request == "now"
 
 
-def test_an_earlier_tag_in_spec_does_not_go_back(following: World) -> None:
+def test_an_earlier_tag_in_spec_does_not_go_back(following: SimulatedCluster) -> None:
     following.publish_release("v1.1.0")
     pass_an_interval(following)
     following.published["v0.9.0"] = following.published["v1.0.0"] - timedelta(days=1)
@@ -91,7 +91,7 @@ def test_an_earlier_tag_in_spec_does_not_go_back(following: World) -> None:
     assert following.container.status.current_tag == "v1.1.0"
 
 
-def test_a_tag_that_is_later_than_what_was_found_is_deployed(following: World) -> None:
+def test_a_tag_that_is_later_than_what_was_found_is_deployed(following: SimulatedCluster) -> None:
     following.publish_release("v1.1.0")
     pass_an_interval(following)
     following.now += timedelta(seconds=5)
@@ -101,7 +101,7 @@ def test_a_tag_that_is_later_than_what_was_found_is_deployed(following: World) -
     assert following.container.status.current_tag == "v2.0.0"
 
 
-def test_while_it_is_not_known_what_to_follow_nothing_changes(following: World) -> None:
+def test_while_it_is_not_known_what_to_follow_nothing_changes(following: SimulatedCluster) -> None:
     following.publish_release("v1.1.0")
     pass_an_interval(following)
     active = following.container.status.active_enclave
@@ -115,7 +115,7 @@ def test_while_it_is_not_known_what_to_follow_nothing_changes(following: World) 
     assert list(following.enclaves) == [active]
 
 
-def test_a_source_that_is_away_changes_nothing(following: World) -> None:
+def test_a_source_that_is_away_changes_nothing(following: SimulatedCluster) -> None:
     following.publish_release("v1.1.0")
     pass_an_interval(following)
     following.source_is_up = False
@@ -124,7 +124,7 @@ def test_a_source_that_is_away_changes_nothing(following: World) -> None:
     assert following.reason() == "Serving"
 
 
-def test_a_restart_does_not_go_back(following: World) -> None:
+def test_a_restart_does_not_go_back(following: SimulatedCluster) -> None:
     following.publish_release("v1.1.0")
     pass_an_interval(following)
     following.answers.clear()
@@ -134,7 +134,7 @@ def test_a_restart_does_not_go_back(following: World) -> None:
     assert following.container.status.current_tag == "v1.1.0"
 
 
-def test_a_withdrawn_release_is_not_gone_back_from(following: World) -> None:
+def test_a_withdrawn_release_is_not_gone_back_from(following: SimulatedCluster) -> None:
     following.publish_release("v1.1.0")
     pass_an_interval(following)
     del following.published["v1.1.0"]
@@ -142,7 +142,7 @@ def test_a_withdrawn_release_is_not_gone_back_from(following: World) -> None:
     assert following.container.status.current_tag == "v1.1.0"
 
 
-def test_a_bad_release_fails_and_the_next_one_is_tried(following: World) -> None:
+def test_a_bad_release_fails_and_the_next_one_is_tried(following: SimulatedCluster) -> None:
     following.bad_tags = {"v1.1.0"}
     following.publish_release("v1.1.0")
     pass_an_interval(following)
@@ -154,7 +154,9 @@ def test_a_bad_release_fails_and_the_next_one_is_tried(following: World) -> None
     assert holds(following.container.status.conditions, "Ready")
 
 
-def test_what_is_stopped_asks_nothing_and_starts_with_what_it_followed(following: World) -> None:
+def test_what_is_stopped_asks_nothing_and_starts_with_what_it_followed(
+    following: SimulatedCluster,
+) -> None:
     following.publish_release("v1.1.0")
     pass_an_interval(following)
     following.ask(state=DesiredState.STOPPED)
@@ -167,7 +169,7 @@ def test_what_is_stopped_asks_nothing_and_starts_with_what_it_followed(following
     assert following.container.status.current_tag == "v1.1.0"
 
 
-def test_switching_it_off_goes_back_to_the_tag_of_spec(following: World) -> None:
+def test_switching_it_off_goes_back_to_the_tag_of_spec(following: SimulatedCluster) -> None:
     following.publish_release("v1.1.0")
     pass_an_interval(following)
     following.ask(auto_update=False)
@@ -176,14 +178,14 @@ def test_switching_it_off_goes_back_to_the_tag_of_spec(following: World) -> None
     assert (status.current_tag, status.latest_release) == ("v1.0.0", None)
 
 
-def test_a_wrong_tag_in_a_new_container_is_told(world: World) -> None:
+def test_a_wrong_tag_in_a_new_container_is_told(world: SimulatedCluster) -> None:
     world.bad_tags = {"v9"}
     world.ask(tag="v9", auto_update=True)
     world.settle()
     assert world.reason() == "TagNotFound"
 
 
-def test_staged_followed_releases_wait(following: World) -> None:
+def test_staged_followed_releases_wait(following: SimulatedCluster) -> None:
     following.ask(staging=True)
     following.publish_release("v1.1.0")
     pass_an_interval(following)

@@ -17,10 +17,10 @@ from tests.support.builders.resources import (
     host_of,
     organization_of,
 )
-from tests.support.builders.world import World
+from tests.support.builders.world import SimulatedCluster
 
 
-def test_an_update_starts_beside_what_serves(serving: World) -> None:
+def test_an_update_starts_beside_what_serves(serving: SimulatedCluster) -> None:
     old = serving.container.status.active_enclave
     serving.ask(tag="v1.1.0")
     seen = []
@@ -43,7 +43,7 @@ def test_an_update_starts_beside_what_serves(serving: World) -> None:
     assert list(serving.enclaves) == [serving.container.status.active_enclave]
 
 
-def test_the_old_one_stays_until_the_service_shows_the_new_one(serving: World) -> None:
+def test_the_old_one_stays_until_the_service_shows_the_new_one(serving: SimulatedCluster) -> None:
     old = serving.container.status.active_enclave
     serving.ask(tag="v1.1.0")
     for _ in range(10):
@@ -62,7 +62,7 @@ def test_the_old_one_stays_until_the_service_shows_the_new_one(serving: World) -
     assert holds(serving.container.status.conditions, "Ready")
 
 
-def test_what_a_stop_ends_is_written_down_before(serving: World) -> None:
+def test_what_a_stop_ends_is_written_down_before(serving: SimulatedCluster) -> None:
     """An operator killed after the deletion still knows which tag was there."""
     old, tag = serving.container.status.active_enclave, serving.container.status.current_tag
     serving.ask(state=DesiredState.STOPPED)
@@ -76,7 +76,7 @@ def test_what_a_stop_ends_is_written_down_before(serving: World) -> None:
     assert serving.container.status.current_tag == tag
 
 
-def test_a_failed_update_leaves_what_serves(serving: World) -> None:
+def test_a_failed_update_leaves_what_serves(serving: SimulatedCluster) -> None:
     old = serving.container.status.active_enclave
     serving.ask(tag="v1.1.0")
     serving.fail_candidate()
@@ -100,7 +100,7 @@ def test_a_failed_update_leaves_what_serves(serving: World) -> None:
     assert list(serving.enclaves) == [old]
 
 
-def test_an_update_whose_tag_is_wrong_fails_without_an_enclave(serving: World) -> None:
+def test_an_update_whose_tag_is_wrong_fails_without_an_enclave(serving: SimulatedCluster) -> None:
     serving.bad_tags = {"v9"}
     serving.ask(tag="v9")
     serving.settle()
@@ -114,7 +114,7 @@ def test_an_update_whose_tag_is_wrong_fails_without_an_enclave(serving: World) -
     assert serving.reason("Available") == "Serving"
 
 
-def test_a_newer_request_replaces_the_candidate(serving: World) -> None:
+def test_a_newer_request_replaces_the_candidate(serving: SimulatedCluster) -> None:
     serving.ask(tag="v1.1.0")
     for _ in range(4):
         serving.step()
@@ -127,7 +127,7 @@ def test_a_newer_request_replaces_the_candidate(serving: World) -> None:
     assert outcomes[first] == "Ended"
 
 
-def test_a_lapsed_subscription_stops_updates_and_nothing_else(serving: World) -> None:
+def test_a_lapsed_subscription_stops_updates_and_nothing_else(serving: SimulatedCluster) -> None:
     old = serving.container.status.active_enclave
     serving.organization = organization_of(subscribed=False)
     serving.settle()
@@ -154,7 +154,7 @@ def test_a_lapsed_subscription_stops_updates_and_nothing_else(serving: World) ->
 
 
 def test_a_relaunch_of_a_failed_container_is_an_update_that_can_be_taken_back(
-    world: World,
+    world: SimulatedCluster,
 ) -> None:
     world.fail_candidate()
     (failed,) = world.enclaves
@@ -188,7 +188,7 @@ def test_a_relaunch_of_a_failed_container_is_an_update_that_can_be_taken_back(
     assert failed not in world.enclaves
 
 
-def test_a_relaunch_after_a_wrong_tag_is_an_update_too(world: World) -> None:
+def test_a_relaunch_after_a_wrong_tag_is_an_update_too(world: SimulatedCluster) -> None:
     world.ask(tag="v9")
     world.bad_tags = {"v9"}
     world.settle()
@@ -201,13 +201,13 @@ def test_a_relaunch_after_a_wrong_tag_is_an_update_too(world: World) -> None:
     assert world.container.status.update is None
 
 
-def test_the_first_start_is_no_update(world: World) -> None:
+def test_the_first_start_is_no_update(world: SimulatedCluster) -> None:
     for _ in range(4):
         world.step()
         assert world.container.status.update is None
 
 
-def test_one_gpu_is_updated_beside_what_serves(serving: World) -> None:
+def test_one_gpu_is_updated_beside_what_serves(serving: SimulatedCluster) -> None:
     serving.organization = organization_of(
         entitlements=Entitlements(gpu=True), limits=Limits(gpus=(1, 8))
     )
@@ -219,7 +219,7 @@ def test_one_gpu_is_updated_beside_what_serves(serving: World) -> None:
     assert enclave.spec.summary.gpus == 1
 
 
-def test_an_update_has_no_moment_without_something_that_serves(serving: World) -> None:
+def test_an_update_has_no_moment_without_something_that_serves(serving: SimulatedCluster) -> None:
     """The EndpointSlice shows the old address for a moment after the Service selects another."""
     serving.ask(tag="v1.1.0")
     serving.decisions.clear()

@@ -1,4 +1,4 @@
-"""The stages of a boot as they can be told from a Pod."""
+"""The stages of a boot as far as a Pod shows them."""
 
 from dataclasses import replace
 from datetime import timedelta

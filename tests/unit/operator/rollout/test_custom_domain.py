@@ -6,15 +6,15 @@ from cloister_crds.kinds.container import ContainerPhase
 from cloister_crds.kinds.organization import Entitlements
 from cloister_crds.lifecycle.state.conditions import condition, holds
 from tests.support.builders.resources import DOMAIN, SETTINGS, domain_of, organization_of
-from tests.support.builders.world import World
+from tests.support.builders.world import SimulatedCluster
 
 HOST = "api.customer.test"
 GENERATED = f"web.acme.{DOMAIN}"
 
 
-def at_a_domain() -> World:
+def at_a_domain() -> SimulatedCluster:
     """Make a world whose Container serves at its custom domain."""
-    world = World()
+    world = SimulatedCluster()
     world.organization = organization_of(
         entitlements=Entitlements(domain_suffixes=("customer.test",))
     )

@@ -6,14 +6,14 @@ from datetime import timedelta
 from cloister_crds.kinds.container import DesiredState
 from cloister_crds.lifecycle.state.conditions import holds
 from tests.support.builders.resources import SETTINGS
-from tests.support.builders.world import World
+from tests.support.builders.world import SimulatedCluster
 
 DRAIN = timedelta(seconds=10)
 
 
-def switched() -> tuple[World, str]:
-    """Make a world in which v1.1.0 has just taken over, and answer who served before."""
-    world = World(replace(SETTINGS, drain=DRAIN))
+def switched() -> tuple[SimulatedCluster, str]:
+    """Build a cluster in which v1.1.0 has just taken over, and return who served before."""
+    world = SimulatedCluster(replace(SETTINGS, drain=DRAIN))
     world.settle()
     first = world.container.status.active_enclave
     world.ask(tag="v1.1.0")
@@ -25,7 +25,7 @@ def switched() -> tuple[World, str]:
     return world, first
 
 
-def is_reached(world: World) -> bool:
+def is_reached(world: SimulatedCluster) -> bool:
     status = world.container.status
     return status.current_tag == "v1.1.0" and holds(status.conditions, "Ready")
 
@@ -39,7 +39,7 @@ def test_what_served_stays_until_everybody_has_learned_of_its_successor() -> Non
     world.step()
     assert world.enclaves[first].metadata.deletion_timestamp is None
     world.let(1)
-    # Its end is written down in one pass and carried out in the next.
+    # The deletion is recorded in one reconcile and done in the next.
     world.step()
     world.step()
     world.collect()

@@ -1,4 +1,4 @@
-"""The judgement of an attempt: each way of a Pod, and what must not be taken for one."""
+"""The status of an attempt: each course of a Pod, and what must not be mistaken for one."""
 
 from datetime import timedelta
 
@@ -399,7 +399,7 @@ def test_the_judgement_at_the_named_time_differs() -> None:
 
 
 def test_an_agent_that_crashed_is_no_failed_boot() -> None:
-    """What it left in its log is not what it says of a boot."""
+    """What it left in its log is not what it reports of a boot."""
     for message in ("", "panic: broken", "Other: words", "HealthcheckFailed"):
         pod = pod_of(agent=up("agent", exit_code=2, exit_message=message, restart_count=1))
         assert verdict(fresh(EnclavePhase.STARTED, pod_uid="pod-1"), pod).phase is not FAILED

@@ -1,4 +1,4 @@
-"""Containers that end with an error while the enclave starts: who tells why, and what is a loss."""
+"""Containers that exit with an error while the enclave starts: who reports why; what is a loss."""
 
 from datetime import timedelta
 from typing import Any
@@ -16,7 +16,7 @@ ENDED = ContainerStateName.TERMINATED
 
 
 def broken_down(age: float, agent: PodContainer | None, **fields: Any) -> PodFacts:
-    """Build a Pod with a container that ended with an error so many seconds ago."""
+    """Build a Pod with a container that exited with an error some seconds ago."""
     at = NOW - timedelta(seconds=age)
     web = up(state=ENDED, exit_code=127, ended_at=at, ready=False)
     return pod_of(web, agent=agent, **fields)

@@ -11,7 +11,7 @@ from cloister_crds.lifecycle.state.conditions import condition, holds
 from cloister_crds.lifecycle.state.observed import Gateway, RouteState
 from cloister_operator.rollout.decision import DeleteRoute, RouteHostname
 from tests.support.builders.resources import DOMAIN, SETTINGS, claim_of, domain_of, organization_of
-from tests.support.builders.world import World
+from tests.support.builders.world import SimulatedCluster
 
 GATEWAY = Gateway("public", "cloister-system", "tls")
 ROUTED = replace(SETTINGS, gateway=GATEWAY)
@@ -20,16 +20,16 @@ GENERATED = f"web.acme.{DOMAIN}"
 PREVIEW = f"web.preview.acme.{DOMAIN}"
 
 
-def routed_world() -> World:
+def routed_world() -> SimulatedCluster:
     """Make a world whose Container serves and whose gateway routes to it."""
-    world = World(ROUTED)
+    world = SimulatedCluster(ROUTED)
     world.settle()
     world.say(RouteState.ACCEPTED)
     world.settle()
     return world
 
 
-def at_a_domain() -> World:
+def at_a_domain() -> SimulatedCluster:
     """Make one whose Container serves at a custom domain too."""
     world = routed_world()
     entitlements = Entitlements(domain_suffixes=("customer.test",))
@@ -42,20 +42,20 @@ def at_a_domain() -> World:
     return world
 
 
-def services(world: World) -> dict[str, str]:
-    """Return which Service each route leads to."""
+def services(world: SimulatedCluster) -> dict[str, str]:
+    """Return the Service of each route."""
     return {host: route.service for host, route in world.routes.items()}
 
 
 def test_without_a_gateway_nothing_is_routed() -> None:
-    world = World()
+    world = SimulatedCluster()
     world.settle()
     assert not world.routes
     assert condition(world.container.status.conditions, "Routed") is None
 
 
 def test_ready_waits_for_the_gateway() -> None:
-    world = World(ROUTED)
+    world = SimulatedCluster(ROUTED)
     world.settle()
     status = world.container.status
     assert services(world) == {GENERATED: "web"}

@@ -1,4 +1,4 @@
-"""What Argo CD says of a Container in each state, and what Events tell."""
+"""The health of a Container for Argo CD in each state, and its Events."""
 
 from itertools import pairwise
 from typing import Any
@@ -8,7 +8,7 @@ import pytest
 from cloister_crds.kinds.container import DesiredState
 from cloister_operator.rollout.events import StatusEvent, status_event
 from tests.support.builders.container_states import STATES, body_of
-from tests.support.builders.world import World
+from tests.support.builders.world import SimulatedCluster
 from tests.support.clients.argo import health_of
 
 
@@ -36,25 +36,25 @@ def test_what_has_no_status_yet(body: dict[str, Any], health: str) -> None:
     assert health_of(body)[0] == health
 
 
-def told(world: World) -> list[StatusEvent]:
-    """Return what Events tell of all that happened since the decisions were cleared."""
+def told(world: SimulatedCluster) -> list[StatusEvent]:
+    """Return the Events of all that happened since the decisions were cleared."""
     statuses = [each.status for each in world.decisions]
     pairs = pairwise(statuses)
     found = (status_event(before.conditions, after.conditions) for before, after in pairs)
     return [each for each in found if each is not None]
 
 
-def reasons(world: World) -> list[str]:
+def reasons(world: SimulatedCluster) -> list[str]:
     return [each.reason for each in told(world)]
 
 
 def test_a_start_that_goes_well_costs_no_event() -> None:
-    world = World()
+    world = SimulatedCluster()
     world.settle()
     assert not told(world)
 
 
-def test_an_update_is_told_from_its_begin_to_its_end(serving: World) -> None:
+def test_an_update_is_told_from_its_begin_to_its_end(serving: SimulatedCluster) -> None:
     serving.work()
     serving.ask(tag="v1.1.0")
     serving.settle()
@@ -63,7 +63,7 @@ def test_an_update_is_told_from_its_begin_to_its_end(serving: World) -> None:
     assert "https://web.acme." in told(serving)[-1].message
 
 
-def test_a_failed_update_is_a_warning_with_its_cause(serving: World) -> None:
+def test_a_failed_update_is_a_warning_with_its_cause(serving: SimulatedCluster) -> None:
     serving.work()
     serving.ask(tag="v1.1.0")
     serving.fail_candidate()
@@ -73,7 +73,7 @@ def test_a_failed_update_is_a_warning_with_its_cause(serving: World) -> None:
     assert "exit code 3" in failed.message
 
 
-def test_a_lost_pod_is_told(serving: World) -> None:
+def test_a_lost_pod_is_told(serving: SimulatedCluster) -> None:
     serving.work()
     serving.lose(serving.container.status.active_enclave)
     serving.settle()
@@ -81,7 +81,7 @@ def test_a_lost_pod_is_told(serving: World) -> None:
     assert told(serving)[0].warning
 
 
-def test_what_waits_and_what_stops_is_told(serving: World) -> None:
+def test_what_waits_and_what_stops_is_told(serving: SimulatedCluster) -> None:
     serving.work()
     serving.ask(staging=True, tag="v1.1.0")
     serving.settle()
@@ -91,13 +91,13 @@ def test_what_waits_and_what_stops_is_told(serving: World) -> None:
 
 
 def test_what_is_refused_is_a_warning() -> None:
-    world = World()
+    world = SimulatedCluster()
     world.bad_tags = {"v1.0.0"}
     world.settle()
     (event,) = told(world)
     assert (event.reason, event.warning) == ("TagNotFound", True)
 
 
-def test_nothing_is_told_twice(serving: World) -> None:
+def test_nothing_is_told_twice(serving: SimulatedCluster) -> None:
     status = serving.container.status
     assert status_event(status.conditions, status.conditions) is None

@@ -23,12 +23,12 @@ from tests.support.builders.resources import (
     observed_of,
     subspec,
 )
-from tests.support.builders.world import World
+from tests.support.builders.world import SimulatedCluster
 
 HOSTNAME = f"web.acme.{DOMAIN}"
 
 
-def test_a_lost_pod_is_replaced_without_asking_anything(serving: World) -> None:
+def test_a_lost_pod_is_replaced_without_asking_anything(serving: SimulatedCluster) -> None:
     old = serving.container.status.active_enclave
     serving.source_is_up = False
     serving.answers.clear()
@@ -44,7 +44,7 @@ def test_a_lost_pod_is_replaced_without_asking_anything(serving: World) -> None:
     assert holds(serving.container.status.conditions, "Ready")
 
 
-def test_what_served_comes_back_while_its_update_is_on_its_way(serving: World) -> None:
+def test_what_served_comes_back_while_its_update_is_on_its_way(serving: SimulatedCluster) -> None:
     old = serving.container.status.active_enclave
     serving.ask(tag="v1.1.0")
     for _ in range(4):
@@ -70,7 +70,7 @@ def test_what_served_comes_back_while_its_update_is_on_its_way(serving: World) -
     assert serving.container.status.current_tag == "v1.1.0"
 
 
-def test_a_candidate_that_is_lost_too_often_has_failed(world: World) -> None:
+def test_a_candidate_that_is_lost_too_often_has_failed(world: SimulatedCluster) -> None:
     for _ in range(100):
         world.step()
         world.step()
@@ -84,7 +84,7 @@ def test_a_candidate_that_is_lost_too_often_has_failed(world: World) -> None:
     assert len(world.enclaves) == 1
 
 
-def test_a_vanished_enclave_is_made_anew(serving: World) -> None:
+def test_a_vanished_enclave_is_made_anew(serving: SimulatedCluster) -> None:
     serving.remove(serving.container.status.active_enclave)
     serving.pods.clear()
     serving.collect()
@@ -92,7 +92,7 @@ def test_a_vanished_enclave_is_made_anew(serving: World) -> None:
     assert holds(serving.container.status.conditions, "Ready")
 
 
-def test_an_interrupted_making_is_completed(world: World) -> None:
+def test_an_interrupted_making_is_completed(world: SimulatedCluster) -> None:
     world.interrupt_next = True
     world.settle()
     first, second = world.made()[:2]
@@ -103,7 +103,9 @@ def test_an_interrupted_making_is_completed(world: World) -> None:
     assert holds(world.container.status.conditions, "Ready")
 
 
-def test_an_interrupted_repetition_is_completed_from_the_one_before(serving: World) -> None:
+def test_an_interrupted_repetition_is_completed_from_the_one_before(
+    serving: SimulatedCluster,
+) -> None:
     old = serving.container.status.active_enclave
     serving.lose(old)
     serving.interrupt_next = True
@@ -113,7 +115,7 @@ def test_an_interrupted_repetition_is_completed_from_the_one_before(serving: Wor
     assert first.copy_from == second.copy_from == old
 
 
-def test_a_paused_container_is_left_alone(serving: World) -> None:
+def test_a_paused_container_is_left_alone(serving: SimulatedCluster) -> None:
     metadata = serving.container.metadata.model_copy(
         update={"annotations": {PAUSED_ANNOTATION: "true"}}
     )
@@ -132,22 +134,24 @@ def test_a_deleted_container_only_says_that_nothing_serves_any_more() -> None:
     assert decision.status == deleted.status
 
 
-def test_a_deployment_that_was_deleted_is_made_again(serving: World) -> None:
+def test_a_deployment_that_was_deleted_is_made_again(serving: SimulatedCluster) -> None:
     serving.deployment = None
     assert EnsureDeployment("acme/site") in serving.work().actions
 
 
-def test_a_claim_that_was_deleted_is_made_again(serving: World) -> None:
+def test_a_claim_that_was_deleted_is_made_again(serving: SimulatedCluster) -> None:
     del serving.claims[HOSTNAME]
     assert ClaimHostname(HOSTNAME) in serving.work().actions
 
 
-def test_a_claim_that_another_container_took_is_left_to_it(serving: World) -> None:
+def test_a_claim_that_another_container_took_is_left_to_it(serving: SimulatedCluster) -> None:
     serving.claims[HOSTNAME] = claim_of(HOSTNAME, holder="other")
     assert not [each for each in serving.work().actions if isinstance(each, ClaimHostname)]
 
 
-def test_host_names_of_a_debug_container_change_hands_after_the_switch(serving: World) -> None:
+def test_host_names_of_a_debug_container_change_hands_after_the_switch(
+    serving: SimulatedCluster,
+) -> None:
     debug = f"web.debug.acme.{DOMAIN}"
     serving.ask(debug=True)
     for _ in range(4):
@@ -166,7 +170,7 @@ def test_host_names_of_a_debug_container_change_hands_after_the_switch(serving: 
     assert [each.hostname for each in released] == [HOSTNAME]
 
 
-def test_the_history_keeps_ten(serving: World) -> None:
+def test_the_history_keeps_ten(serving: SimulatedCluster) -> None:
     for number in range(13):
         serving.ask(tag=f"v2.{number}.0")
         serving.settle()
@@ -175,13 +179,13 @@ def test_the_history_keeps_ten(serving: World) -> None:
     assert history[0].tag == "v2.11.0"
 
 
-def test_a_decision_depends_on_nothing_but_what_wasobserved_of(serving: World) -> None:
+def test_a_decision_depends_on_nothing_but_what_wasobserved_of(serving: SimulatedCluster) -> None:
     serving.ask(tag="v1.1.0")
     observed = serving.observed()
     assert decide(observed, serving.now) == decide(observed, serving.now)
 
 
-def test_without_its_organization_nothing_is_given_back(serving: World) -> None:
+def test_without_its_organization_nothing_is_given_back(serving: SimulatedCluster) -> None:
     observed = serving.observed()
     orphan = Observed(
         container=observed.container,
@@ -198,7 +202,7 @@ def test_without_its_organization_nothing_is_given_back(serving: World) -> None:
     assert holds(decision.status.conditions, "Ready")
 
 
-def test_a_clock_that_is_set_back_makes_no_attempt_wait_for_it(world: World) -> None:
+def test_a_clock_that_is_set_back_makes_no_attempt_wait_for_it(world: SimulatedCluster) -> None:
     for _ in range(6):
         world.step()
     (name,) = world.pods
@@ -217,7 +221,7 @@ def test_a_clock_that_is_set_back_makes_no_attempt_wait_for_it(world: World) -> 
     assert world.made()
 
 
-def test_a_clock_that_is_set_back_makes_no_question_wait_for_it(world: World) -> None:
+def test_a_clock_that_is_set_back_makes_no_question_wait_for_it(world: SimulatedCluster) -> None:
     world.source_is_up = False
     world.step()
     world.step()

@@ -3,10 +3,10 @@
 from cloister_crds.kinds.container import ContainerPhase
 from cloister_crds.lifecycle.state.conditions import holds
 from cloister_operator.rollout.decision import DeleteEnclave
-from tests.support.builders.world import World
+from tests.support.builders.world import SimulatedCluster
 
 
-def test_what_serves_moves_to_another_node(serving: World) -> None:
+def test_what_serves_moves_to_another_node(serving: SimulatedCluster) -> None:
     old = serving.container.status.active_enclave
     serving.cordon("node-1")
     for _ in range(12):
@@ -28,7 +28,7 @@ def test_what_serves_moves_to_another_node(serving: World) -> None:
     assert made.spec.losses == 0
 
 
-def test_the_old_one_stays_until_the_new_one_is_reached(serving: World) -> None:
+def test_the_old_one_stays_until_the_new_one_is_reached(serving: SimulatedCluster) -> None:
     old = serving.container.status.active_enclave
     serving.cordon("node-1")
     ended_at = None
@@ -47,7 +47,7 @@ def test_the_old_one_stays_until_the_new_one_is_reached(serving: World) -> None:
     assert ended_at is not None
 
 
-def test_without_another_node_it_serves_on(serving: World) -> None:
+def test_without_another_node_it_serves_on(serving: SimulatedCluster) -> None:
     old = serving.container.status.active_enclave
     serving.cordon("node-1", "node-2")
     for _ in range(6):
@@ -63,7 +63,7 @@ def test_without_another_node_it_serves_on(serving: World) -> None:
     assert serving.container.status.active_enclave == old
 
 
-def test_a_successor_that_fails_for_good_is_not_made_again(serving: World) -> None:
+def test_a_successor_that_fails_for_good_is_not_made_again(serving: SimulatedCluster) -> None:
     old = serving.container.status.active_enclave
     serving.cordon("node-1")
     serving.fail_candidate()
@@ -74,7 +74,7 @@ def test_a_successor_that_fails_for_good_is_not_made_again(serving: World) -> No
     assert "exit code 3" in condition_message(serving)
 
 
-def test_a_successor_that_is_lost_is_made_again(serving: World) -> None:
+def test_a_successor_that_is_lost_is_made_again(serving: SimulatedCluster) -> None:
     old = serving.container.status.active_enclave
     serving.cordon("node-1")
     serving.step()
@@ -92,7 +92,7 @@ def test_a_successor_that_is_lost_is_made_again(serving: World) -> None:
     assert serving.container.status.active_enclave == old
 
 
-def test_a_new_request_during_the_move_goes_its_own_way(serving: World) -> None:
+def test_a_new_request_during_the_move_goes_its_own_way(serving: SimulatedCluster) -> None:
     serving.cordon("node-1")
     serving.step()
     serving.ask(tag="v1.1.0")
@@ -103,7 +103,7 @@ def test_a_new_request_during_the_move_goes_its_own_way(serving: World) -> None:
     assert list(serving.enclaves) == [status.active_enclave]
 
 
-def condition_message(world: World) -> str:
+def condition_message(world: SimulatedCluster) -> str:
     """Return the message of Ready."""
     found = next(each for each in world.container.status.conditions if each.type == "Ready")
     return found.message

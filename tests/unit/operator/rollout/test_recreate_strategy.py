@@ -7,13 +7,13 @@ from cloister_crds.kinds.host import Gpu
 from cloister_crds.kinds.organization import Entitlements, Limits
 from cloister_crds.lifecycle.state.conditions import holds
 from tests.support.builders.resources import deployment_of, host_of, organization_of
-from tests.support.builders.world import World
+from tests.support.builders.world import SimulatedCluster
 
 
 @pytest.fixture
-def world() -> World:
+def world() -> SimulatedCluster:
     """Give a Container with eight GPUs, all that there are, that serves."""
-    made = World()
+    made = SimulatedCluster()
     made.organization = organization_of(
         entitlements=Entitlements(gpu=True), limits=Limits(gpus=(1, 8))
     )
@@ -24,14 +24,14 @@ def world() -> World:
     return made
 
 
-def underway(world: World) -> str:
+def underway(world: SimulatedCluster) -> str:
     """Return the name of the successor once there is one."""
     while not world.container.status.candidate:
         world.step()
     return world.container.status.candidate
 
 
-def test_the_successor_waits_before_what_serves_ends(world: World) -> None:
+def test_the_successor_waits_before_what_serves_ends(world: SimulatedCluster) -> None:
     old = world.container.status.active_enclave
     world.ask(tag="v1.1.0")
     new = underway(world)
@@ -66,7 +66,7 @@ def test_the_successor_waits_before_what_serves_ends(world: World) -> None:
     assert ContainerPhase.FAILED not in phases
 
 
-def test_updates_that_cannot_start_stop_nothing(world: World) -> None:
+def test_updates_that_cannot_start_stop_nothing(world: SimulatedCluster) -> None:
     old = world.container.status.active_enclave
     world.bad_tags = {"v9"}
     world.ask(tag="v9")
@@ -78,7 +78,7 @@ def test_updates_that_cannot_start_stop_nothing(world: World) -> None:
     assert world.reason("Stalled") == "UpdateFailed"
 
 
-def test_one_that_fails_leaves_the_container_failed(world: World) -> None:
+def test_one_that_fails_leaves_the_container_failed(world: SimulatedCluster) -> None:
     world.ask(tag="v1.1.0")
     new = underway(world)
     while world.pods.keys() != {new}:
@@ -100,7 +100,7 @@ def test_one_that_fails_leaves_the_container_failed(world: World) -> None:
     assert world.container.status.current_tag == "v1.2.0"
 
 
-def test_spec_put_back_before_the_stop_keeps_what_serves(world: World) -> None:
+def test_spec_put_back_before_the_stop_keeps_what_serves(world: SimulatedCluster) -> None:
     old = world.container.status.active_enclave
     world.ask(tag="v1.1.0")
     underway(world)
@@ -110,7 +110,7 @@ def test_spec_put_back_before_the_stop_keeps_what_serves(world: World) -> None:
     assert list(world.enclaves) == [old]
 
 
-def test_spec_put_back_after_the_stop_starts_it_anew(world: World) -> None:
+def test_spec_put_back_after_the_stop_starts_it_anew(world: SimulatedCluster) -> None:
     old = world.container.status.active_enclave
     world.ask(tag="v1.1.0")
     new = underway(world)
@@ -126,7 +126,7 @@ def test_spec_put_back_after_the_stop_starts_it_anew(world: World) -> None:
 
 @pytest.mark.parametrize(("before", "after"), [(8, 1), (1, 8)])
 def test_it_is_enough_that_one_of_the_two_has_several(before: int, after: int) -> None:
-    world = World()
+    world = SimulatedCluster()
     world.organization = organization_of(
         entitlements=Entitlements(gpu=True), limits=Limits(gpus=(1, 8))
     )
@@ -141,7 +141,7 @@ def test_it_is_enough_that_one_of_the_two_has_several(before: int, after: int) -
     assert world.reason() == "Serving"
 
 
-def test_a_lost_pod_of_what_is_replaced_is_not_waited_for(world: World) -> None:
+def test_a_lost_pod_of_what_is_replaced_is_not_waited_for(world: SimulatedCluster) -> None:
     old = world.container.status.active_enclave
     world.ask(tag="v1.1.0")
     new = underway(world)
@@ -150,7 +150,7 @@ def test_a_lost_pod_of_what_is_replaced_is_not_waited_for(world: World) -> None:
     assert world.container.status.active_enclave == new
 
 
-def test_it_is_stopped_and_started_as_any_other(world: World) -> None:
+def test_it_is_stopped_and_started_as_any_other(world: SimulatedCluster) -> None:
     world.ask(state=DesiredState.STOPPED)
     world.settle()
     world.ask(state=DesiredState.RUNNING, tag="v1.1.0")
@@ -161,7 +161,7 @@ def test_it_is_stopped_and_started_as_any_other(world: World) -> None:
 
 
 @pytest.mark.parametrize("by", ["spec", "deployment"])
-def test_nothing_is_staged(world: World, by: str) -> None:
+def test_nothing_is_staged(world: SimulatedCluster, by: str) -> None:
     old = world.container.status.active_enclave
     if by == "spec":
         world.ask(staging=True, tag="v1.1.0")

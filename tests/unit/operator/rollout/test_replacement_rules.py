@@ -11,7 +11,7 @@ from cloister_crds.lifecycle.state.conditions import ConditionUpdate, holds, mer
 from cloister_crds.lifecycle.state.observed import Gateway, RouteState
 from cloister_operator.rollout.decision import ClaimHostname, ReleaseHostname, TransferHostname
 from tests.support.builders.resources import DOMAIN, NOW, SETTINGS, claim_of, container_of
-from tests.support.builders.world import World
+from tests.support.builders.world import SimulatedCluster
 
 HOSTNAME = f"web.acme.{DOMAIN}"
 SERVES = ContainerStatus(phase=ContainerPhase.READY, active_enclave="new-a-1")
@@ -30,16 +30,16 @@ def born(name: str, minutes: int, **fields: Any) -> Container:
 
 
 @pytest.fixture
-def heir() -> World:
+def heir() -> SimulatedCluster:
     """Give the world of a Container that replaces one of the same name."""
-    world = World()
+    world = SimulatedCluster()
     world.container = container_of("web.2", replaces="web", status=ContainerStatus())
     world.inherits_hostnames = True
     world.claims = {HOSTNAME: claim_of(HOSTNAME, holder="web")}
     return world
 
 
-def start_up(world: World) -> None:
+def start_up(world: SimulatedCluster) -> None:
     """Bring the only Enclave up, up to the moment in which it is ready."""
     while not world.pods:
         world.step()
@@ -49,7 +49,7 @@ def start_up(world: World) -> None:
     world.heal(name)
 
 
-def test_names_pass_over_when_the_successor_is_ready_and_reached(heir: World) -> None:
+def test_names_pass_over_when_the_successor_is_ready_and_reached(heir: SimulatedCluster) -> None:
     start_up(heir)
     assert heir.claims[HOSTNAME].spec.holder.name == "web", "the old one still serves"
     for _ in range(6):
@@ -67,7 +67,7 @@ def test_names_pass_over_when_the_successor_is_ready_and_reached(heir: World) ->
     ] == [TransferHostname]
 
 
-def test_a_name_that_was_given_back_meanwhile_is_claimed(heir: World) -> None:
+def test_a_name_that_was_given_back_meanwhile_is_claimed(heir: SimulatedCluster) -> None:
     start_up(heir)
     heir.claims.clear()
     for _ in range(6):
@@ -76,7 +76,7 @@ def test_a_name_that_was_given_back_meanwhile_is_claimed(heir: World) -> None:
     assert heir.reason() == "Serving"
 
 
-def test_a_name_that_another_one_got_meanwhile_stalls(heir: World) -> None:
+def test_a_name_that_another_one_got_meanwhile_stalls(heir: SimulatedCluster) -> None:
     start_up(heir)
     heir.claims[HOSTNAME] = claim_of(HOSTNAME, holder="thief")
     for _ in range(4):
@@ -89,7 +89,7 @@ def test_a_name_that_another_one_got_meanwhile_stalls(heir: World) -> None:
     assert heir.reason() == "Serving"
 
 
-def test_a_name_of_somebody_else_is_taken(heir: World) -> None:
+def test_a_name_of_somebody_else_is_taken(heir: SimulatedCluster) -> None:
     heir.inherits_hostnames = False
     heir.step()
     for _ in range(4):
@@ -99,15 +99,15 @@ def test_a_name_of_somebody_else_is_taken(heir: World) -> None:
 
 
 @pytest.fixture
-def old() -> World:
+def old() -> SimulatedCluster:
     """Give the world of a Container that serves and is to be replaced."""
-    world = World()
+    world = SimulatedCluster()
     world.settle()
     world.successor = container_of("web.2", uid="heir", replaces="web")
     return world
 
 
-def test_it_serves_until_its_successor_has_taken_over(old: World) -> None:
+def test_it_serves_until_its_successor_has_taken_over(old: SimulatedCluster) -> None:
     before = old.container.status
     old.settle()
     assert old.container.status == before
@@ -119,7 +119,7 @@ def test_it_serves_until_its_successor_has_taken_over(old: World) -> None:
 
 
 @pytest.mark.parametrize("status", [SERVES, SERVED], ids=["serves", "has served"])
-def test_it_ends_and_waits_to_be_deleted(old: World, status: ContainerStatus) -> None:
+def test_it_ends_and_waits_to_be_deleted(old: SimulatedCluster, status: ContainerStatus) -> None:
     assert old.successor is not None
     old.successor = old.successor.model_copy(update={"status": status})
     old.claims = {HOSTNAME: claim_of(HOSTNAME, holder="web.2")}
@@ -137,14 +137,14 @@ def test_it_ends_and_waits_to_be_deleted(old: World, status: ContainerStatus) ->
     assert not [each for each in actions if isinstance(each, ReleaseHostname)], "it passed over"
 
 
-def test_host_names_that_its_successor_does_not_want_are_given_back(old: World) -> None:
+def test_host_names_that_its_successor_does_not_want_are_given_back(old: SimulatedCluster) -> None:
     assert old.successor is not None
     old.successor = old.successor.model_copy(update={"status": SERVES})
     old.settle()
     assert old.claims == {}
 
 
-def test_it_stays_replaced_while_the_successor_is_there(old: World) -> None:
+def test_it_stays_replaced_while_the_successor_is_there(old: SimulatedCluster) -> None:
     assert old.successor is not None
     old.successor = old.successor.model_copy(update={"status": SERVES})
     old.settle()
@@ -157,7 +157,7 @@ def test_it_stays_replaced_while_the_successor_is_there(old: World) -> None:
     assert not holds(old.container.status.conditions, "Stalled")
 
 
-def test_an_update_that_was_on_its_way_ends_with_it(old: World) -> None:
+def test_an_update_that_was_on_its_way_ends_with_it(old: SimulatedCluster) -> None:
     assert old.successor is not None
     old.ask(tag="v1.1.0")
     while not old.container.status.candidate:
@@ -171,7 +171,7 @@ def test_an_update_that_was_on_its_way_ends_with_it(old: World) -> None:
 def test_it_gives_way_slowly_and_leaves_its_route_to_the_successor() -> None:
     gateway = Gateway("tls", "gateways")
     drain = timedelta(seconds=30)
-    world = World(replace(SETTINGS, drain=drain, gateway=gateway))
+    world = SimulatedCluster(replace(SETTINGS, drain=drain, gateway=gateway))
     for _ in range(12):
         world.settle()
         world.say(RouteState.ACCEPTED)

@@ -1,4 +1,4 @@
-"""Each rule of a Container's life alone: when it answers, and when it must not."""
+"""Each rule of a rollout alone: when it matches, and when it must not."""
 
 from datetime import datetime, timedelta
 from typing import Any
@@ -78,7 +78,7 @@ def served(container: Container, **status: Any) -> ContainerStatus:
     return ContainerStatus.model_validate({**given, **status})
 
 
-def scene_of(
+def state_of(
     container: Container, *enclaves: Enclave, now: datetime = NOW, **fields: Any
 ) -> RolloutState:
     """Build a state in which everything is well outside."""
@@ -122,35 +122,35 @@ PASSING = {HOSTNAME: claim_of(HOSTNAME, holder="old")}
 CANDIDATE = enclave_of(NEW, generation=2, address="10.0.0.2")
 
 SCENES: dict[str, tuple[Rule | None, RolloutState]] = {
-    "fresh": (None, scene_of(OLD)),
+    "fresh": (None, state_of(OLD)),
     "fresh, stopped": (
         stopped_container_deletes_its_enclaves,
-        scene_of(subspec(OLD, state=DesiredState.STOPPED)),
+        state_of(subspec(OLD, state=DesiredState.STOPPED)),
     ),
     "stopped, still there": (
         stopped_container_deletes_its_enclaves,
-        scene_of(STOPPED, READY, service=routed(READY)),
+        state_of(STOPPED, READY, service=routed(READY)),
     ),
-    "on its way": (starting_candidate_is_awaited, scene_of(OLD, STARTING)),
-    "first ready": (ready_candidate_is_promoted, scene_of(OLD, READY)),
+    "on its way": (starting_candidate_is_awaited, state_of(OLD, STARTING)),
+    "first ready": (ready_candidate_is_promoted, state_of(OLD, READY)),
     "first ready and shown": (
         ready_candidate_is_promoted,
-        scene_of(OLD, READY, service=routed(READY)),
+        state_of(OLD, READY, service=routed(READY)),
     ),
     "it is not known what to follow": (
         followed_release_is_looked_up,
-        scene_of(subspec(SERVING, auto_update=True), READY, service=routed(READY)),
+        state_of(subspec(SERVING, auto_update=True), READY, service=routed(READY)),
     ),
-    "serves": (wanted_request_serves, scene_of(SERVING, READY, service=routed(READY))),
+    "serves": (wanted_request_serves, state_of(SERVING, READY, service=routed(READY))),
     "serves on a node that is drained": (
         serving_enclave_moves_off_a_cordoned_node,
-        scene_of(SERVING, READY, service=routed(READY), cordoned=frozenset({READY.metadata.name})),
+        state_of(SERVING, READY, service=routed(READY), cordoned=frozenset({READY.metadata.name})),
     ),
-    "serves, Service gone": (wanted_request_serves, scene_of(SERVING, READY)),
-    "another request wanted": (None, scene_of(UPDATING, READY, service=routed(READY))),
+    "serves, Service gone": (wanted_request_serves, state_of(SERVING, READY)),
+    "another request wanted": (None, state_of(UPDATING, READY, service=routed(READY))),
     "candidate beside": (
         starting_candidate_is_awaited,
-        scene_of(
+        state_of(
             UPDATING,
             READY,
             enclave_of(NEW, generation=2, phase=EnclavePhase.PENDING),
@@ -159,15 +159,15 @@ SCENES: dict[str, tuple[Rule | None, RolloutState]] = {
     ),
     "candidate ready": (
         ready_candidate_is_promoted,
-        scene_of(UPDATING, READY, CANDIDATE, service=routed(READY)),
+        state_of(UPDATING, READY, CANDIDATE, service=routed(READY)),
     ),
     "candidate ready, staged": (
         staged_candidate_awaits_promotion,
-        scene_of(subspec(UPDATING, staging=True), READY, CANDIDATE, service=routed(READY)),
+        state_of(subspec(UPDATING, staging=True), READY, CANDIDATE, service=routed(READY)),
     ),
     "candidate ready, staged and promoted": (
         ready_candidate_is_promoted,
-        scene_of(
+        state_of(
             subspec(UPDATING, staging=True, promote=CANDIDATE.spec.revision),
             READY,
             CANDIDATE,
@@ -176,32 +176,32 @@ SCENES: dict[str, tuple[Rule | None, RolloutState]] = {
     ),
     "candidate waits for the GPUs of what serves": (
         recreate_deletes_the_present_release,
-        scene_of(UPDATING, READY, WAITING, service=routed(READY)),
+        state_of(UPDATING, READY, WAITING, service=routed(READY)),
     ),
-    "lost before it was ready": (lost_attempt_is_retried, scene_of(OLD, LOST)),
-    "lost while it served": (lost_attempt_is_retried, scene_of(SERVING, LOST)),
+    "lost before it was ready": (lost_attempt_is_retried, state_of(OLD, LOST)),
+    "lost while it served": (lost_attempt_is_retried, state_of(SERVING, LOST)),
     "deleted while it served": (
         lost_attempt_is_retried,
-        scene_of(SERVING, enclave_of(OLD, deleting=True)),
+        state_of(SERVING, enclave_of(OLD, deleting=True)),
     ),
-    "deleted before it served": (None, scene_of(OLD, enclave_of(OLD, deleting=True))),
-    "gone while it served": (None, scene_of(SERVING)),
-    "broken": (failed_request_waits_for_a_new_one, scene_of(OLD, BROKEN)),
+    "deleted before it served": (None, state_of(OLD, enclave_of(OLD, deleting=True))),
+    "gone while it served": (None, state_of(SERVING)),
+    "broken": (failed_request_waits_for_a_new_one, state_of(OLD, BROKEN)),
     "broken, next attempt ready": (
         ready_candidate_is_promoted,
-        scene_of(OLD, BROKEN, enclave_of(OLD, attempt=2, at=NOW)),
+        state_of(OLD, BROKEN, enclave_of(OLD, attempt=2, at=NOW)),
     ),
-    "broken, another request wanted": (None, scene_of(NEW, BROKEN)),
+    "broken, another request wanted": (None, state_of(NEW, BROKEN)),
     "lost too often": (
         failed_request_waits_for_a_new_one,
-        scene_of(
+        state_of(
             OLD,
             enclave_of(OLD, attempt=11, phase=EnclavePhase.FAILED, reason="Evicted", losses=10),
         ),
     ),
     "lost often, but it has served": (
         lost_attempt_is_retried,
-        scene_of(
+        state_of(
             SERVING,
             enclave_of(OLD, phase=EnclavePhase.FAILED, reason="PodLost", promoted=True),
             enclave_of(
@@ -211,23 +211,23 @@ SCENES: dict[str, tuple[Rule | None, RolloutState]] = {
     ),
     "ready, its name still with the one that it replaces": (
         hostnames_transfer_to_the_ready_replacement,
-        scene_of(HEIR, READY, service=routed(READY), inherits_hostnames=True, claims=PASSING),
+        state_of(HEIR, READY, service=routed(READY), inherits_hostnames=True, claims=PASSING),
     ),
     "ready and not reached yet, its name still with another one": (
         ready_candidate_is_promoted,
-        scene_of(HEIR, READY, inherits_hostnames=True, claims=PASSING),
+        state_of(HEIR, READY, inherits_hostnames=True, claims=PASSING),
     ),
     "serves, its successor is on its way": (
         wanted_request_serves,
-        scene_of(SERVING, READY, service=routed(READY), successor=HEIR),
+        state_of(SERVING, READY, service=routed(READY), successor=HEIR),
     ),
     "another Container has taken over": (
         replaced_container_deletes_its_enclaves,
-        scene_of(SERVING, READY, service=routed(READY), successor=with_status(HEIR, served(OLD))),
+        state_of(SERVING, READY, service=routed(READY), successor=with_status(HEIR, served(OLD))),
     ),
     "enclaves of an earlier Container of that name": (
         None,
-        scene_of(container_of(uid="ctr-2"), READY),
+        state_of(container_of(uid="ctr-2"), READY),
     ),
 }
 
@@ -244,7 +244,7 @@ def test_each_rule_answers_its_own_scenes_first(
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
-def test_each_rule_has_a_scene_of_its_own_and_one_that_is_not(rule: Rule) -> None:
+def test_each_rule_has_a_state_of_its_own_and_one_that_is_not(rule: Rule) -> None:
     assert any(want is rule for want, _ in SCENES.values())
     assert any(rule(state) is None for _, state in SCENES.values())
 
@@ -257,10 +257,10 @@ ADMITTED = AdmissionGranted(
     images=(("web", image_of(IMAGE)),),
     secrets=(),
 )
-FREE = scene_of(OLD, claims={})
-HELD = scene_of(OLD)
-TAKEN = scene_of(OLD, claims={HOSTNAME: claim_of(HOSTNAME, holder="other")})
-LEAVING = scene_of(OLD, claims={HOSTNAME: claim_of(HOSTNAME, deleting=True)})
+FREE = state_of(OLD, claims={})
+HELD = state_of(OLD)
+TAKEN = state_of(OLD, claims={HOSTNAME: claim_of(HOSTNAME, holder="other")})
+LEAVING = state_of(OLD, claims={HOSTNAME: claim_of(HOSTNAME, deleting=True)})
 ADMISSIONS: dict[str, tuple[AdmissionRule, RolloutState, Admission]] = {
     "refused": (refused_request_is_stalled, HELD, AdmissionRefused("TagNotFound", "no such tag")),
     "waiting": (
@@ -274,7 +274,7 @@ ADMISSIONS: dict[str, tuple[AdmissionRule, RolloutState, Admission]] = {
     "being given back": (free_hostname_is_claimed, LEAVING, ADMITTED),
     "several GPUs, staged": (
         staged_update_with_several_gpus_is_refused,
-        scene_of(subspec(UPDATING, staging=True, gpus=8), READY, service=routed(READY)),
+        state_of(subspec(UPDATING, staging=True, gpus=8), READY, service=routed(READY)),
         ADMITTED,
     ),
     "admitted": (admitted_request_gets_an_enclave, HELD, ADMITTED),
@@ -331,14 +331,14 @@ def test_a_taken_name_is_looked_at_every_minute() -> None:
 
 def test_attempts_count_those_of_an_earlier_container_of_that_name() -> None:
     other = enclave_of(container_of(uid="ctr-0"), attempt=4)
-    verdict = admitted_request_gets_an_enclave(scene_of(OLD, other), ADMITTED)
+    verdict = admitted_request_gets_an_enclave(state_of(OLD, other), ADMITTED)
     assert verdict is not None
     assert verdict.candidate.endswith("-5")
 
 
 def test_a_repetition_copies_what_was_resolved() -> None:
     lost = enclave_of(OLD, phase=EnclavePhase.FAILED, reason="PodLost", promoted=True, losses=2)
-    state = scene_of(SERVING, lost, now=NOW + timedelta(minutes=5))
+    state = state_of(SERVING, lost, now=NOW + timedelta(minutes=5))
     verdict = lost_attempt_is_retried(state)
     assert verdict is not None
     (made,) = verdict.actions
@@ -363,12 +363,12 @@ def test_repetitions_wait_longer_each_time(losses: int, was_ready: bool, wait: i
     )
     due = NOW + timedelta(seconds=wait)
     if wait:
-        early = lost_attempt_is_retried(scene_of(OLD, lost, now=due - timedelta(seconds=1)))
+        early = lost_attempt_is_retried(state_of(OLD, lost, now=due - timedelta(seconds=1)))
         assert early is not None
         assert early.actions == ()
         assert early.retry_at == due
         assert early.reason == "NodeLost"
-    late = lost_attempt_is_retried(scene_of(OLD, lost, now=due))
+    late = lost_attempt_is_retried(state_of(OLD, lost, now=due))
     assert late is not None
     assert len(late.actions) == 1
 
@@ -381,7 +381,7 @@ def test_what_was_ready_for_long_is_repeated_at_once_and_counted_anew() -> None:
         losses=7,
         ready_at=NOW - timedelta(minutes=5),
     )
-    verdict = lost_attempt_is_retried(scene_of(SERVING, lost))
+    verdict = lost_attempt_is_retried(state_of(SERVING, lost))
     assert verdict is not None
     (made,) = verdict.actions
     assert isinstance(made, CreateEnclave)
@@ -389,7 +389,7 @@ def test_what_was_ready_for_long_is_repeated_at_once_and_counted_anew() -> None:
 
 
 def test_a_repetition_without_its_host_stalls() -> None:
-    verdict = lost_attempt_is_retried(scene_of(SERVING, LOST, hosts=()))
+    verdict = lost_attempt_is_retried(state_of(SERVING, LOST, hosts=()))
     assert verdict is not None
     assert (verdict.reason, verdict.stalled, verdict.actions) == ("HostNotFound", True, ())
 
@@ -400,13 +400,13 @@ def test_a_known_failure_stands_while_its_question_is_asked_again() -> None:
         ConditionUpdate("Stalled", status=True, reason="SecretNotFound", message="no A"),
     ]
     conditions = merge((), findings, generation=1, now=NOW)
-    state = scene_of(with_status(OLD, ContainerStatus(conditions=conditions)))
+    state = state_of(with_status(OLD, ContainerStatus(conditions=conditions)))
     verdict = missing_lookup_is_requested(state, AdmissionUnresolved((NEED,)))
     assert verdict is not None
     assert (verdict.stalled, verdict.reason, verdict.message) == (True, "SecretNotFound", "no A")
     assert verdict.needs == (NEED,)
 
-    newer = scene_of(subspec(state.container, tag="v2"))
+    newer = state_of(subspec(state.container, tag="v2"))
     fresh = missing_lookup_is_requested(newer, AdmissionUnresolved((NEED,)))
     assert fresh is not None
     assert (fresh.stalled, fresh.reason) == (False, "Resolving")

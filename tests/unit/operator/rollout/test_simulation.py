@@ -1,4 +1,4 @@
-"""The lifecycle where things happen in any order: promises hold, and it comes to rest."""
+"""Rollouts where things happen in any order: the guarantees hold, and it converges."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,23 +16,25 @@ from cloister_crds.lifecycle.state.conditions import holds
 from cloister_crds.lifecycle.state.observed import DecisionSettings, Gateway, RouteState
 from cloister_operator.rollout.decision import ReleaseHostname
 from tests.support.builders.resources import DOMAIN, SETTINGS, claim_of, host_of, organization_of
-from tests.support.builders.world import World
+from tests.support.builders.world import SimulatedCluster
 
 UNHURRIED = settings(deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
-"""Slow machines are no failure, and a test answers the same twice."""
+"""Slow machines are not a failure, and a test is deterministic."""
 HOSTNAME = f"web.acme.{DOMAIN}"
 WAYS = st.sampled_from(
     [SETTINGS, replace(SETTINGS, drain=timedelta(seconds=10), gateway=Gateway("public", "system"))]
 )
-"""An installation without a gateway, and one with it whose enclaves give way slowly."""
+"""An installation without a gateway, and one with it whose enclaves drain."""
 
 
-def _names(world: World) -> list[str]:
+def _names(world: SimulatedCluster) -> list[str]:
     return sorted(world.enclaves)
 
 
-def _each(deed: Callable[[World, str], None], place: int) -> Callable[[World], None]:
-    def happen(world: World) -> None:
+def _each(
+    deed: Callable[[SimulatedCluster, str], None], place: int
+) -> Callable[[SimulatedCluster], None]:
+    def happen(world: SimulatedCluster) -> None:
         names = _names(world)
         if names:
             deed(world, names[place % len(names)])
@@ -40,11 +42,11 @@ def _each(deed: Callable[[World, str], None], place: int) -> Callable[[World], N
     return happen
 
 
-def _set(name: str, value: object) -> Callable[[World], None]:
+def _set(name: str, value: object) -> Callable[[SimulatedCluster], None]:
     return lambda world: setattr(world, name, value)
 
 
-def _take_name(world: World) -> None:
+def _take_name(world: SimulatedCluster) -> None:
     world.claims.setdefault(HOSTNAME, claim_of(HOSTNAME, holder="other"))
 
 
@@ -63,31 +65,31 @@ def able(*, subscribed: bool = True) -> Organization:
 
 PLACES = st.integers(min_value=0, max_value=5)
 HAPPENINGS = st.one_of(
-    st.just(World.work),
-    st.just(World.work),
-    st.just(World.work),
+    st.just(SimulatedCluster.work),
+    st.just(SimulatedCluster.work),
+    st.just(SimulatedCluster.work),
     st.sampled_from(["v1.0.0", "v1.1.0", "v9.9.9"]).map(lambda tag: lambda w: w.ask(tag=tag)),
     st.sampled_from(["a", "b"]).map(lambda token: lambda w: w.ask(relaunch=token)),
     st.sampled_from(list(DesiredState)).map(lambda state: lambda w: w.ask(state=state)),
     st.sampled_from([None, 1, 8]).map(lambda gpus: lambda w: w.ask(gpus=gpus)),
     st.booleans().map(lambda debug: lambda w: w.ask(debug=debug)),
     st.sampled_from([True, False, None]).map(lambda staging: lambda w: w.ask(staging=staging)),
-    st.just(World.promote),
+    st.just(SimulatedCluster.promote),
     st.sampled_from([(), ("node-1",), ("node-2",)]).map(lambda nodes: lambda w: w.cordon(*nodes)),
     st.sampled_from([1, 11, 61, 301, 1801]).map(lambda seconds: lambda w: w.let(seconds)),
     # Clocks are set, forward and back.
     st.sampled_from([-3600, -60, 86_400]).map(lambda seconds: lambda w: w.let(seconds)),
-    PLACES.map(lambda place: _each(World.start, place)),
-    PLACES.map(lambda place: _each(World.start, place)),
-    PLACES.map(lambda place: _each(World.heal, place)),
-    PLACES.map(lambda place: _each(World.heal, place)),
+    PLACES.map(lambda place: _each(SimulatedCluster.start, place)),
+    PLACES.map(lambda place: _each(SimulatedCluster.start, place)),
+    PLACES.map(lambda place: _each(SimulatedCluster.heal, place)),
+    PLACES.map(lambda place: _each(SimulatedCluster.heal, place)),
     PLACES.map(lambda place: _each(lambda w, name: w.heal(name, well=False), place)),
-    PLACES.map(lambda place: _each(World.crash, place)),
-    PLACES.map(lambda place: _each(World.lose, place)),
-    PLACES.map(lambda place: _each(World.remove, place)),
-    st.just(World.collect),
-    st.just(World.publish),
-    st.just(World.publish),
+    PLACES.map(lambda place: _each(SimulatedCluster.crash, place)),
+    PLACES.map(lambda place: _each(SimulatedCluster.lose, place)),
+    PLACES.map(lambda place: _each(SimulatedCluster.remove, place)),
+    st.just(SimulatedCluster.collect),
+    st.just(SimulatedCluster.publish),
+    st.just(SimulatedCluster.publish),
     st.booleans().map(lambda up: _set("source_is_up", up)),
     st.just(_set("interrupt_next", True)),
     st.booleans().map(lambda subscribed: _set("organization", able(subscribed=subscribed))),
@@ -98,9 +100,9 @@ HAPPENINGS = st.one_of(
 @settings(parent=UNHURRIED, max_examples=150)
 @given(WAYS, st.lists(HAPPENINGS, max_size=40))
 def test_promises_hold_and_the_world_comes_to_rest(
-    way: DecisionSettings, happenings: list[Callable[[World], object]]
+    way: DecisionSettings, happenings: list[Callable[[SimulatedCluster], object]]
 ) -> None:
-    world = World(way)
+    world = SimulatedCluster(way)
     world.organization, world.hosts = able(), HOSTS
     world.bad_tags = {"v9.9.9"}
     for happening in happenings:
@@ -145,9 +147,9 @@ def test_promises_hold_and_the_world_comes_to_rest(
 @settings(parent=UNHURRIED, max_examples=60)
 @given(st.lists(HAPPENINGS, max_size=25))
 def test_a_new_good_request_always_gets_it_going_again(
-    happenings: list[Callable[[World], object]],
+    happenings: list[Callable[[SimulatedCluster], object]],
 ) -> None:
-    world = World()
+    world = SimulatedCluster()
     world.organization, world.hosts = able(), HOSTS
     world.bad_tags = {"v9.9.9"}
     for happening in happenings:
@@ -168,7 +170,7 @@ def test_a_new_good_request_always_gets_it_going_again(
 
 
 def test_the_hostname_of_a_container_that_runs_is_never_released() -> None:
-    world = World()
+    world = SimulatedCluster()
     world.settle()
     world.ask(tag="v1.1.0")
     world.settle()

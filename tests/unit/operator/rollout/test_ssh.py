@@ -1,4 +1,4 @@
-"""The way into debug enclaves: which one it leads to, and that others have none."""
+"""SSH to debug enclaves: which one it reaches, and that others have none."""
 
 from typing import Any
 
@@ -8,15 +8,15 @@ from cloister_crds.kinds import SSHKey
 from cloister_crds.kinds.container import DesiredState
 from cloister_crds.kinds.meta import ObjectMeta
 from cloister_crds.kinds.sshkey import SSHKeySpec
-from tests.support.builders.world import World
+from tests.support.builders.world import SimulatedCluster
 from tests.unit.crds.lifecycle.test_sshkeys import GOOD
 
 KEY = SSHKey(metadata=ObjectMeta(name="me"), spec=SSHKeySpec(public_key=GOOD))
 
 
-def debugged(**spec: Any) -> World:
+def debugged(**spec: Any) -> SimulatedCluster:
     """Make a world with a debug Container that a key may log in to."""
-    world = World()
+    world = SimulatedCluster()
     world.ssh_keys = (KEY,)
     world.ask(debug=True, ssh_keys=("me",), **spec)
     return world

@@ -6,28 +6,28 @@ from cloister_crds.kinds.container import ContainerPhase, DesiredState, UpdatePh
 from cloister_crds.lifecycle.state.conditions import holds
 from cloister_operator.rollout.decision import DeletePreview, RoutePreview
 from tests.support.builders.resources import DOMAIN, deployment_of
-from tests.support.builders.world import World
+from tests.support.builders.world import SimulatedCluster
 
 HOSTNAME = f"web.acme.{DOMAIN}"
 PREVIEW = f"web.preview.acme.{DOMAIN}"
 
 
 @pytest.fixture
-def staged(serving: World) -> World:
+def staged(serving: SimulatedCluster) -> SimulatedCluster:
     """Return a world in which v1.1.0 is ready and waits beside v1.0.0."""
     serving.ask(staging=True, tag="v1.1.0")
     serving.settle()
     return serving
 
 
-def revision_of(world: World) -> str:
+def revision_of(world: SimulatedCluster) -> str:
     """Return the revision that a promotion has to name."""
     update = world.container.status.update
     assert update is not None
     return update.revision
 
 
-def test_a_staged_update_waits_at_its_preview(staged: World) -> None:
+def test_a_staged_update_waits_at_its_preview(staged: SimulatedCluster) -> None:
     status = staged.container.status
     assert (status.phase, status.current_tag) == (ContainerPhase.READY, "v1.0.0")
     assert holds(status.conditions, "Ready")
@@ -49,7 +49,7 @@ def test_a_staged_update_waits_at_its_preview(staged: World) -> None:
     assert staged.enclaves[update.enclave].spec.served_names == (HOSTNAME, PREVIEW)
 
 
-def test_promotion_by_its_revision_lets_it_take_over(staged: World) -> None:
+def test_promotion_by_its_revision_lets_it_take_over(staged: SimulatedCluster) -> None:
     waiting = staged.container.status.candidate
     staged.ask(promote=revision_of(staged))
     staged.settle()
@@ -60,7 +60,7 @@ def test_promotion_by_its_revision_lets_it_take_over(staged: World) -> None:
     assert staged.preview is None
 
 
-def test_a_stale_promotion_promotes_nothing(staged: World) -> None:
+def test_a_stale_promotion_promotes_nothing(staged: SimulatedCluster) -> None:
     stale = revision_of(staged)
     staged.ask(tag="v1.2.0", promote=stale)
     staged.settle()
@@ -76,7 +76,7 @@ def test_a_stale_promotion_promotes_nothing(staged: World) -> None:
     assert staged.container.status.current_tag == "v1.0.0"
 
 
-def test_putting_spec_back_ends_what_waits(staged: World) -> None:
+def test_putting_spec_back_ends_what_waits(staged: SimulatedCluster) -> None:
     active = staged.container.status.active_enclave
     staged.ask(tag="v1.0.0")
     staged.settle()
@@ -85,13 +85,13 @@ def test_putting_spec_back_ends_what_waits(staged: World) -> None:
     assert staged.container.status.update is None
 
 
-def test_without_staging_what_waits_takes_over(staged: World) -> None:
+def test_without_staging_what_waits_takes_over(staged: SimulatedCluster) -> None:
     staged.ask(staging=False)
     staged.settle()
     assert staged.container.status.current_tag == "v1.1.0"
 
 
-def test_the_deployments_default_holds_where_spec_says_nothing(serving: World) -> None:
+def test_the_deployments_default_holds_where_spec_says_nothing(serving: SimulatedCluster) -> None:
     serving.deployment = deployment_of(default_staging=True)
     serving.ask(tag="v1.1.0")
     serving.settle()
@@ -102,7 +102,7 @@ def test_the_deployments_default_holds_where_spec_says_nothing(serving: World) -
     assert serving.container.status.current_tag == "v1.1.0"
 
 
-def test_the_first_release_does_not_wait(world: World) -> None:
+def test_the_first_release_does_not_wait(world: SimulatedCluster) -> None:
     world.ask(staging=True)
     world.settle()
     assert holds(world.container.status.conditions, "Ready")
@@ -111,7 +111,7 @@ def test_the_first_release_does_not_wait(world: World) -> None:
     assert enclave.spec.preview == ""
 
 
-def test_what_serves_is_brought_back_while_another_waits(staged: World) -> None:
+def test_what_serves_is_brought_back_while_another_waits(staged: SimulatedCluster) -> None:
     status = staged.container.status
     active, waiting = status.active_enclave, status.candidate
     staged.lose(active)
@@ -132,14 +132,14 @@ def test_what_serves_is_brought_back_while_another_waits(staged: World) -> None:
     assert staged.reason() == "AwaitingPromotion"
 
 
-def test_stopping_ends_both(staged: World) -> None:
+def test_stopping_ends_both(staged: SimulatedCluster) -> None:
     staged.ask(state=DesiredState.STOPPED)
     staged.settle()
     assert staged.container.status.phase is ContainerPhase.STOPPED
     assert (staged.enclaves, staged.preview) == ({}, None)
 
 
-def test_the_preview_follows_a_newer_candidate(staged: World) -> None:
+def test_the_preview_follows_a_newer_candidate(staged: SimulatedCluster) -> None:
     staged.decisions.clear()
     staged.ask(tag="v1.2.0")
     staged.settle()

@@ -11,12 +11,12 @@ from tests.support.builders.resources import (
     NOW,
     release_of,
 )
-from tests.support.builders.world import World
+from tests.support.builders.world import SimulatedCluster
 
 HOSTNAME = f"web.acme.{DOMAIN}"
 
 
-def test_ready_is_there_from_the_first_write(world: World) -> None:
+def test_ready_is_there_from_the_first_write(world: SimulatedCluster) -> None:
     status = world.work().status
     assert status.observed_generation == 1
     assert status.phase is ContainerPhase.DEPLOYING
@@ -25,7 +25,7 @@ def test_ready_is_there_from_the_first_write(world: World) -> None:
     assert status.current_tag == "v1.0.0"
 
 
-def test_the_words_follow_the_enclave(world: World) -> None:
+def test_the_words_follow_the_enclave(world: SimulatedCluster) -> None:
     words = []
     for _ in range(12):
         world.step()
@@ -40,7 +40,7 @@ def test_the_words_follow_the_enclave(world: World) -> None:
     ]
 
 
-def test_a_container_that_serves_has_all_facts(serving: World) -> None:
+def test_a_container_that_serves_has_all_facts(serving: SimulatedCluster) -> None:
     status = serving.container.status
     assert status.phase is ContainerPhase.READY
     assert status.current_tag == "v1.0.0"
@@ -61,7 +61,7 @@ def test_a_container_that_serves_has_all_facts(serving: World) -> None:
     assert serving.deployment is not None
 
 
-def test_what_the_host_cannot_do_is_said(world: World) -> None:
+def test_what_the_host_cannot_do_is_said(world: SimulatedCluster) -> None:
     need = NeedRelease(repo="acme/site", tag="v1.0.0", commit=None, request=_revision(world))
     world.answers[need] = Known(release_of(unenforced=("containers[0].pids_limit",)), NOW)
     world.settle()
@@ -72,14 +72,14 @@ def test_what_the_host_cannot_do_is_said(world: World) -> None:
     assert "containers[0].pids_limit" in found.message
 
 
-def _revision(world: World) -> str:
+def _revision(world: SimulatedCluster) -> str:
     world.work()
     (need,) = [need for need in world.answers if isinstance(need, NeedRelease)]
     world.answers.clear()
     return need.request
 
 
-def test_a_stop_waits_for_the_last_pod(serving: World) -> None:
+def test_a_stop_waits_for_the_last_pod(serving: SimulatedCluster) -> None:
     serving.ask(state=DesiredState.STOPPED)
     serving.work()
     assert serving.container.status.phase is ContainerPhase.STOPPING
@@ -95,7 +95,7 @@ def test_a_stop_waits_for_the_last_pod(serving: World) -> None:
     assert (status.active_enclave, status.current_tag) == ("", "v1.0.0")
 
 
-def test_a_start_deploys_anew(serving: World) -> None:
+def test_a_start_deploys_anew(serving: SimulatedCluster) -> None:
     old = serving.container.status.active_enclave
     serving.ask(state=DesiredState.STOPPED)
     serving.settle()
@@ -108,7 +108,7 @@ def test_a_start_deploys_anew(serving: World) -> None:
     assert serving.container.status.phase is ContainerPhase.READY
 
 
-def test_a_stop_during_an_update_ends_both(serving: World) -> None:
+def test_a_stop_during_an_update_ends_both(serving: SimulatedCluster) -> None:
     serving.ask(tag="v1.1.0")
     for _ in range(4):
         serving.step()
